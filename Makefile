@@ -1,0 +1,81 @@
+# Everything here sets up what it needs; a fresh machine needs Python 3.11 (or 3.12) with pip and venv, and make.
+# Another Python: `make test PYTHON=/path/to/python3.12`. More pytest options: `make test PYTEST_ARGS='-x -k linear'`.
+
+ifndef PYTHON
+PYTHON := $(shell for p in python3.11 python3 python; do "$$p" -c '' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
+endif
+PYTEST_ARGS ?=
+
+# One thread makes the sums of both frameworks the same on every machine, and Paddle warns about any other number.
+OMP_NUM_THREADS ?= 1
+export OMP_NUM_THREADS
+# What the caller's shell or machine has installed must not be seen from the environments made here.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+export PYTHONNOUSERSITE := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_REQUIRE_VIRTUALENV := 1
+
+VENV := .venv
+VENV_COMPAT := .venv-compat
+PY := $(VENV)/bin/python
+PY_COMPAT := $(VENV_COMPAT)/bin/python
+# The stamp of an environment: newer than its lists of requirements once all of them are installed.
+READY := $(VENV)/.ready
+READY_COMPAT := $(VENV_COMPAT)/.ready
+# Scripts find the package in the checkout; pytest has `pythonpath` in setup.cfg for that.
+FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo demo-seeds test test-compat lint format bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(READY) ## make the development environment .venv
+
+demo: $(READY) ## train natively, under the shim and as the Torch twin, side by side
+	$(FROM_CHECKOUT) $(PY) examples/run_demo.py
+
+demo-seeds: $(READY) ## the reported accuracy cases: native differences, and 0 under the shim
+	$(FROM_CHECKOUT) $(PY) examples/demo_seeds.py
+
+test: $(READY) ## run the whole test suite on Paddle 3.3.1
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+test-compat: $(READY_COMPAT) ## run the fast part of the suite on Paddle 2.6.2
+	$(PY_COMPAT) -m pytest -m "compat and not slow" $(PYTEST_ARGS)
+
+lint: $(READY) ## ruff check, ruff format --check, mypy
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: $(READY) ## let ruff mend and format the sources
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(READY) ## cost of a call: native, substituted, through numpy
+	$(FROM_CHECKOUT) $(PY) benchmarks/bench_call.py
+
+clean: ## remove both environments, caches and build results
+	rm -rf $(VENV) $(VENV_COMPAT) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): requirements/dev-3.3.1.txt requirements/common.txt
+	$(call make_venv,$(VENV),$<)
+
+$(READY_COMPAT): requirements/dev-2.6.2.txt requirements/common.txt
+	$(call make_venv,$(VENV_COMPAT),$<)
+
+# $(call make_venv,folder,list): a folder whose Python or pip does not run (an install cut short, a moved checkout)
+# is made anew; a working one only gets what the list adds.
+define make_venv
+	@test -n "$(PYTHON)" || { echo "no Python found: install Python 3.11, or name one: make PYTHON=..." >&2; exit 1; }
+	@$(1)/bin/python -m pip --version >/dev/null 2>&1 || \
+	  { "$(PYTHON)" -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 12) or sys.exit(f"Python 3.11 or 3.12 is needed, {sys.executable} is %d.%d: make PYTHON=..." % v)' \
+	    && echo "making $(1) with $(PYTHON)" && rm -rf $(1) && "$(PYTHON)" -m venv $(1); }
+	@echo "installing $(2) into $(1): some minutes the first time"
+	$(1)/bin/python -m pip install --quiet --requirement $(2)
+	@touch $(1)/.ready
+endef

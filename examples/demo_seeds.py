@@ -1,0 +1,85 @@
+"""The accuracy cases that users reported: native Paddle, and the same code under the shim, against Torch.
+
+Exit status 1 if a step under the shim is not Torch's bit for bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+
+from rich.console import Console
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
+    import paddle
+import torch
+from seeds import report, seed_000, seed_001, seed_002, seed_003
+from seeds.compare import Result, measure
+
+SEEDS = (seed_000, seed_001, seed_002, seed_003)
+
+
+def plain(step: object) -> str:
+    """Steps that say themselves what they are."""
+    return ""
+
+
+def run_all(console: Console, brief: bool) -> list[Result]:
+    """Measure and print case by case."""
+    results = []
+    for seed in SEEDS:
+        describe = getattr(seed, "describe", plain)
+        for title, build in seed.cases().items():
+            result = measure(title, build())
+            results.append(result)
+            console.rule(result.title)
+            if not brief:
+                report.print_steps(console, result, describe)
+            if brief or describe is not plain:
+                console.print(report.steps_table(result, describe), "")
+    return results
+
+
+def conclude(console: Console, results: list[Result]) -> bool:
+    """The summary; True if every judged step is exactly 0 under the shim."""
+    console.rule("the largest differences of each case")
+    console.print(report.summary_table(results), "")
+    console.print("0: equal bit for bit; ±0: equal but for the sign of a zero.")
+    exact, judged = sum(result.exact for result in results), sum(len(result.judged) for result in results)
+    console.print(f"Under the shim {exact} of {judged} rows are exactly 0: identical to Torch bit for bit.")
+    for reason, steps in set_aside(results).items():
+        console.print(f"Not counted: {', '.join(steps)}: {reason}.")
+    ops = sorted(set().union(*(result.substituted for result in results)))
+    console.print(f"On Torch kernels: {', '.join(ops)}.")
+    return exact == judged > 0
+
+
+def set_aside(results: list[Result]) -> dict[str, list[str]]:
+    """The steps that are shown but not judged, by reason."""
+    found: dict[str, list[str]] = {}
+    for result in results:
+        for row in result.rows:
+            if row.aside:
+                found.setdefault(row.aside, []).append(str(row.step))
+    return found
+
+
+def main() -> int:
+    """Run, print, judge."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--brief", action="store_true", help="one line for each step instead of the reports' own format")
+    args = parser.parse_args()
+    console = Console(highlight=False, markup=False)
+    paddle.set_device("cpu")
+    started = time.perf_counter()
+    console.print(f"Paddle {paddle.__version__}, Torch {torch.__version__}, on CPU")
+    passed = conclude(console, run_all(console, args.brief))
+    console.print(f"{time.perf_counter() - started:.0f} s")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""Train digits_paddle natively and under `padiff_shim.reference("torch")`, and measure both against the Torch twin.
+
+The Paddle script is the same unchanged code in both runs. Exit status 1: the shim's forward pass was not the twin's bit for bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from digits_data import Config, Data, Metrics, load_data, steps_per_epoch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import padiff_shim
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
+    import digits_paddle
+import digits_torch
+
+State = dict[str, np.ndarray]
+RUNS = {"twin": "Torch twin", "native": "Paddle", "shim": "Paddle under the shim"}
+COLUMNS = {
+    "loss": "mean training loss of the epoch",
+    "logits": "largest difference to the twin's logits on the test images",
+    "params": "largest difference of a trained parameter to the twin's",
+    "forward": "as logits, but the twin is given this run's weights: the kernels alone",
+}
+
+
+class Epoch(NamedTuple):
+    """A run at the end of an epoch."""
+
+    loss: float
+    metrics: Metrics
+    parameters: State
+    forward: float
+
+
+class Trace:
+    """All that is compared of one training run."""
+
+    def __init__(self, data: Data, config: Config, state: Callable[[Any], State], advance: Callable[[], None]):
+        self.data, self.state, self.advance = data, state, advance
+        self.probe = digits_torch.build_model(config)
+        self.loss: list[float] = []
+        self.logits: list[np.ndarray] = []
+        self.parameters: list[bytes] = []  # their digest after each step; whole copies would take 0.1 GB
+        self.epochs: list[Epoch] = []
+
+    def on_step(self, step: int, loss: float, logits: np.ndarray, model: Any) -> None:
+        """Keep what a training step computed."""
+        digest = hashlib.sha256()
+        for name, array in sorted(self.state(model).items()):
+            digest.update(name.encode() + array.tobytes())
+        self.loss.append(loss)
+        self.logits.append(logits.copy())
+        self.parameters.append(digest.digest())
+        self.advance()
+
+    def on_epoch(self, epoch: int, metrics: Metrics, model: Any) -> None:
+        """Keep an epoch's results, and try its forward pass against the twin with the same weights."""
+        parameters = self.state(model)
+        digits_torch.load_paddle_state(self.probe, parameters)
+        forward = largest(metrics.logits, digits_torch.evaluate(self.probe, self.data).logits)
+        loss = float(np.mean(self.loss[epoch * len(self.loss) // (epoch + 1) :]))
+        self.epochs.append(Epoch(loss, metrics, parameters, forward))
+
+
+def paddle_state(model: Any) -> State:
+    """A copy of a Paddle model's weights."""
+    return {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
+
+
+def largest(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """The largest absolute difference; NaN if there is one on either side."""
+    return float(np.abs(ours.astype(np.float64) - theirs).max())
+
+
+def first_difference(ours: list, theirs: list) -> int | None:
+    """The first training step, counted from 1, at which two runs differ in a bit."""
+    pairs = zip(ours, theirs, strict=True)
+    return next((step for step, (a, b) in enumerate(pairs, 1) if np.asarray(a).tobytes() != np.asarray(b).tobytes()), None)
+
+
+def train_all(data: Data, config: Config, progress: Progress) -> tuple[dict[str, Trace], padiff_shim.Run]:
+    """Train the twin, Paddle natively and Paddle under the shim, from the same weights and on the same batches."""
+    start = paddle_state(digits_paddle.build_model(config))
+    steps = config.epochs * steps_per_epoch(data, config)
+    bars = {name: progress.add_task(title, total=steps, start=False) for name, title in RUNS.items()}
+
+    def train(name: str, script: Any, state: Callable[[Any], State]) -> Trace:
+        progress.start_task(bars[name])
+        trace = Trace(data, config, state, partial(progress.advance, bars[name]))
+        model = script.build_model(config)
+        if script is digits_torch:
+            digits_torch.load_paddle_state(model, start)
+        script.train(model, data, config, on_step=trace.on_step, on_epoch=trace.on_epoch)
+        return trace
+
+    traces = {"twin": train("twin", digits_torch, digits_torch.paddle_state)}
+    traces["native"] = train("native", digits_paddle, paddle_state)
+    with padiff_shim.reference("torch") as run:
+        traces["shim"] = train("shim", digits_paddle, paddle_state)
+    return traces, run
+
+
+def new_table(*heads: str) -> Table:
+    """A table that fits into 80 columns; the first of its own names the rows."""
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for head in heads:
+        table.add_column(head, justify="right" if table.columns else "left")
+    return table
+
+
+def epochs_table(traces: dict[str, Trace]) -> Table:
+    """Losses, and differences to the twin, epoch by epoch."""
+    table = new_table("epoch", "loss", *[""] * 2, "logits", "", "params", "", "forward", "")
+    table.add_row("", "twin", *["native", "shim"] * 4, style="bold")
+    for number, (twin, *ours) in enumerate(zip(*(trace.epochs for trace in traces.values()), strict=True), 1):
+        differences = [largest(one.metrics.logits, twin.metrics.logits) for one in ours]
+        differences += [max(largest(one.parameters[name], twin.parameters[name]) for name in twin.parameters) for one in ours]
+        differences += [one.forward for one in ours]
+        losses = [f"{one.loss:.6f}" for one in (twin, *ours)]
+        table.add_row(str(number), *losses, *("0" if value == 0 else f"{value:.1e}" for value in differences))
+    return table
+
+
+def identity_table(twin: Trace, runs: dict[str, Trace]) -> Table:
+    """How far training stays the twin's bit for bit."""
+    table = new_table("first step that differs from the twin's", *runs)
+    for label, part in {"logits": "logits", "loss": "loss", "parameters after it": "parameters"}.items():
+        steps = [first_difference(getattr(run, part), getattr(twin, part)) for run in runs.values()]
+        table.add_row(label, *(f"{step}" if step else f"none of {len(twin.loss)}" for step in steps))
+    return table
+
+
+def native_table(run: padiff_shim.Run) -> Table:
+    """The ops that stayed on Paddle's kernels under the shim."""
+    table = new_table("stayed native", "calls")
+    table.add_column("why", overflow="fold")
+    for op, counts in run.as_dict()["ops"].items():
+        for reason, calls in counts["native"].items():
+            table.add_row(op, str(calls), reason)
+    return table
+
+
+def report(console: Console, traces: dict[str, Trace], run: padiff_shim.Run) -> bool:
+    """Print all that was measured; True if the first forward pass under the shim was the twin's."""
+    twin, native, shim = traces.values()
+    console.print(epochs_table(traces))
+    for name, meaning in COLUMNS.items():
+        console.print(f"[bold]{name}[/]: {meaning}")
+    accuracy = (f"{RUNS[name]} {trace.epochs[-1].metrics.accuracy:.2%}" for name, trace in traces.items())
+    console.print(f"Test accuracy: {', '.join(accuracy)}.\n")
+    console.print(identity_table(twin, {"native": native, "shim": shim}), "")
+    console.print(native_table(run), "")
+    substituted = {op: counts["substituted"] for op, counts in run.as_dict()["ops"].items() if counts["substituted"]}
+    console.print(f"On Torch kernels: {sum(substituted.values())} calls of {', '.join(sorted(substituted))}.")
+    identical = first_difference(shim.logits[:1], twin.logits[:1]) is None
+    verdict = "[green]identical bit for bit[/]" if identical else "[red]DIFFERENT[/]"
+    console.print(f"Logits of the first step, shim against twin: {verdict}.")
+    return identical
+
+
+def main() -> int:
+    """Train three times and report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=Config.epochs)
+    parser.add_argument("--seed", type=int, default=Config.seed)
+    args = parser.parse_args()
+    console = Console(highlight=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        traces, run = train_all(load_data(), Config(epochs=args.epochs, seed=args.seed), progress)
+    return 0 if report(console, traces, run) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""A call as Paddle made it -> the reference's arguments, by position.
+
+A :class:`Binder` is compiled once per entry point. Paddle 2.6 passes complete positional arguments, 3.x passes the user's raw
+spelling (``input=``, ``dim=``, ``name=``, ``out=``) as well as the old positional form, so both are taken everywhere.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+
+class StayNative(Exception):
+    """This call runs natively; ``reason`` says why and goes into the record."""
+
+    def __init__(self, reason: str, *, exact: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.exact = exact  # True: no rounding is involved, so strict mode does not object
+
+
+REQUIRED = object()
+
+# Keywords that carry no meaning for the result, and those that change where it goes.
+IGNORED = frozenset({"name"})
+REDIRECTING = frozenset({"out"})
+
+
+def parse(params: str) -> list[tuple[tuple[str, ...], Any]]:
+    """``"x|input axis|dim=None"`` -> ``[(("x", "input"), REQUIRED), (("axis", "dim"), None)]``."""
+    parsed = []
+    for word in params.split():
+        names, _, default = word.partition("=")
+        parsed.append((tuple(names.split("|")), ast.literal_eval(default) if default else REQUIRED))
+    return parsed
+
+
+class Binder:
+    """Compiled binding of one entry point; calling it returns the op's arguments as a tuple in the op's order."""
+
+    def __init__(self, entry_params: str, op_params: str) -> None:
+        entry, op = parse(entry_params), parse(op_params)
+        self._names = {alias: i for i, (aliases, _) in enumerate(entry) for alias in aliases}
+        self._defaults = tuple(default for _, default in entry)
+        self._first = tuple(aliases[0] for aliases, _ in entry)
+        position = {aliases[0]: i for i, (aliases, _) in enumerate(entry)}
+        unknown = set(position) - {aliases[0] for aliases, _ in op}
+        if unknown:
+            raise ValueError(f"entry parameters {sorted(unknown)} are not parameters of the op ({op_params!r})")
+        # Where each op parameter comes from: a position among the entry's, or the op's own default.
+        self._order = tuple((position.get(aliases[0]), default) for aliases, default in op)
+        missing = [aliases[0] for aliases, default in op if aliases[0] not in position and default is REQUIRED]
+        if missing:
+            raise ValueError(f"the entry gives no value for {missing}")
+        self._direct = [source for source, _ in self._order] == list(range(len(entry)))
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        if self._direct and not kwargs and len(args) == len(self._defaults):
+            return args  # the hot case: complete positional arguments
+        values = self._fill(args, kwargs)
+        if self._direct:
+            return values
+        return tuple(default if source is None else values[source] for source, default in self._order)
+
+    def _fill(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        given = len(args)
+        if given > len(self._defaults):
+            # 3.x functions take a trailing positional ``name``.
+            if given == len(self._defaults) + 1 and (args[-1] is None or isinstance(args[-1], str)):
+                args = args[:-1]
+            else:
+                raise StayNative("more arguments than the op is known to take")
+        values = list(args) + list(self._defaults[len(args) :])
+        for key, value in kwargs.items():
+            index = self._names.get(key)
+            if index is not None:
+                if index < len(args):
+                    raise StayNative(f"argument {key!r} given twice")
+                values[index] = value
+            elif key in REDIRECTING:
+                if value is not None:
+                    raise StayNative(f"result redirected by {key}=")
+            elif key not in IGNORED:
+                raise StayNative(f"keyword {key!r} is not known for this op")
+        for name, value in zip(self._first, values, strict=True):
+            if value is REQUIRED:
+                raise StayNative(f"argument {name!r} is missing")
+        return tuple(values)

@@ -1,0 +1,115 @@
+"""paddle <-> torch: the only door between the two frameworks' tensors.
+
+Both directions share memory (on Paddle 2.6 results are copied in, see :mod:`.dialect`). What cannot be shared raises
+:class:`Unbridgeable` with a reason; nothing is copied or reinterpreted silently.
+
+Rule kept everywhere: nothing that aliases Paddle memory is ever handed back to Paddle. Freeing a chain torch -> paddle -> torch ->
+paddle deadlocks Paddle 3.3.1, so :func:`own` copies such a result first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import paddle
+import torch
+from paddle.base import core
+
+from .dialect import to_paddle, to_torch
+
+__all__ = ["TENSOR_TYPES", "Unbridgeable", "dtype_of", "explain", "own", "stream_of", "to_paddle", "to_torch", "torch_dtype"]
+
+TENSOR_TYPES = frozenset({paddle.Tensor, paddle.base.framework.EagerParamBase})
+
+
+class Unbridgeable(Exception):
+    """This tensor cannot be shared with torch; the text is the reason."""
+
+
+def torch_dtype(dtype: Any) -> torch.dtype | None:
+    """The torch twin of a Paddle dtype (object or string), or None if torch has none."""
+    found = getattr(torch, str(dtype).rpartition(".")[2], None)
+    return found if isinstance(found, torch.dtype) else None
+
+
+def dtype_of(dtype: torch.dtype) -> str:
+    """The Paddle name of a torch dtype."""
+    return str(dtype).rpartition(".")[2]
+
+
+def explain(tensor: Any, error: Exception) -> str:
+    """Why ``tensor`` did not cross: looked up only after it failed."""
+    if getattr(tensor, "is_dist", bool)():
+        return "distributed tensor"
+    if tensor.is_sparse() or tensor.is_selected_rows():
+        return "sparse tensor"
+    if torch_dtype(tensor.dtype) is None:
+        return f"dtype {tensor.dtype} has no torch twin"
+    if not tensor._is_initialized():
+        return "uninitialised tensor"
+    if not (tensor.place.is_cpu_place() or tensor.place.is_gpu_place()):
+        return f"place {tensor.place} is not shared with torch"
+    return f"cannot be shared through DLPack ({type(error).__name__})"
+
+
+def own(result: torch.Tensor, inputs: Iterable[Any]) -> torch.Tensor:
+    """``result``, or a contiguous copy if it shares storage with one of ``inputs``."""
+    storage = result.untyped_storage().data_ptr()
+    for other in inputs:
+        if isinstance(other, torch.Tensor) and other.untyped_storage().data_ptr() == storage:
+            return result.clone(memory_format=torch.contiguous_format)
+    return result
+
+
+@functools.cache
+def _external_stream(pointer: int, device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.ExternalStream(pointer, device=device)
+
+
+def stream_of(tensor: torch.Tensor) -> contextlib.AbstractContextManager[Any]:
+    """A context in which torch launches on Paddle's current stream of the tensor's device.
+
+    With both frameworks on one stream no synchronisation is needed, and memory that one allocator frees is reused only after
+    the work queued before on that stream: both allocators are stream-ordered.
+    """
+    if not tensor.is_cuda:
+        return contextlib.nullcontext()
+    stream = paddle.device.cuda.current_stream(tensor.device.index)
+    raw = stream if hasattr(stream, "cuda_stream") else stream.stream_base
+    return torch.cuda.stream(_external_stream(raw.cuda_stream, tensor.device))
+
+
+def check_devices() -> str:
+    """Paddle's current device, once it is known that torch can use it too.
+
+    Raises:
+        ValueError: with the reason if it cannot.
+    """
+    place = paddle.device.get_device()
+    kind, _, index = place.partition(":")
+    if kind == "cpu":
+        return place
+    if kind != "gpu":
+        raise ValueError(f"Paddle is on {place!r}; torch shares memory with Paddle on 'cpu' and 'gpu' only")
+    if not torch.cuda.is_available():
+        raise ValueError(
+            f"Paddle is on {place!r} but this torch {torch.__version__} cannot use a GPU; install a CUDA build of torch, or call "
+            "paddle.set_device('cpu')"
+        )
+    if int(index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"Paddle is on {place!r} but torch sees {torch.cuda.device_count()} device(s): both must see the same")
+    ours, theirs = torch.cuda.get_device_name(int(index or 0)), paddle.device.cuda.get_device_name(int(index or 0))
+    if ours != theirs:
+        raise ValueError(f"device {place!r} is {theirs!r} for Paddle but {ours!r} for torch: both must number devices alike")
+    return place
+
+
+def grad_tracer() -> Any:
+    """Paddle's dygraph tracer: grad mode and autocast state (thread-local inside)."""
+    return paddle.base.framework._dygraph_tracer()
+
+
+AMP_OFF = core.AmpLevel.O0

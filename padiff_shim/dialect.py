@@ -1,0 +1,136 @@
+"""What differs between the Paddle versions, in one place (2.6.2 and 3.3.1 were measured).
+
+| | 2.6 | 3.x |
+|---|---|---|
+| DLPack export of a strided view | strides dropped: wrong values | right |
+| DLPack export of bool | arrives as uint8 | bool |
+| DLPack import | copies, drops strides, refuses bool | zero-copy, strides kept |
+| raw C functions held by other modules | none | 234 attributes |
+| call form at ``_C_ops`` | complete positional | also the user's raw spelling |
+| autocast of layer_norm and promotion | looks at float16 only | float16 and bfloat16 |
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+from typing import Any
+
+import paddle
+import torch
+from paddle.base import core
+
+VERSION = tuple(int(part) for part in paddle.__version__.split(".")[:2] if part.isdigit())
+IS_3 = VERSION >= (3, 0) or VERSION == (0, 0)  # 0.0.0 is a development build
+
+
+def _export(tensor: Any) -> torch.Tensor:
+    """paddle -> torch through a DLPack capsule; the cheapest door (1 us), blind to ``stop_gradient``."""
+    return torch._C._from_dlpack(tensor.get_tensor()._to_dlpack())
+
+
+class _CudaMemory:
+    """Paddle's device memory with its strides, for ``torch.as_tensor`` (keeps the owner alive)."""
+
+    def __init__(self, owner: Any, shape: list[int], strides: list[int], typestr: str) -> None:
+        self.owner = owner
+        self.__cuda_array_interface__ = {
+            "shape": tuple(shape),
+            "strides": tuple(strides),
+            "typestr": typestr,
+            "data": (owner.data_ptr(), False),
+            "version": 3,
+        }
+
+
+def _borrow_strided(tensor: Any) -> torch.Tensor:
+    """2.6: a torch tensor over the memory of a strided Paddle tensor (DLPack would drop the strides)."""
+    dtype = getattr(torch, str(tensor.dtype).rpartition(".")[2])
+    shape, strides = list(tensor.shape), list(tensor.strides)
+    if not tensor.place.is_cpu_place():
+        raw = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
+        memory = _CudaMemory(tensor, shape, [s * dtype.itemsize for s in strides], f"<i{dtype.itemsize}")
+        return torch.as_tensor(memory, device="cuda").view(raw).view(dtype)
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    buffer = (ctypes.c_char * (extent * dtype.itemsize)).from_address(tensor.data_ptr())
+    buffer.owner = tensor  # type: ignore[attr-defined]  # torch keeps the buffer, the buffer keeps the tensor
+    return torch.frombuffer(buffer, dtype=dtype).as_strided(shape, strides)
+
+
+def _to_torch_2(tensor: Any) -> torch.Tensor:
+    if not tensor.is_contiguous() and math.prod(tensor.shape):
+        return _borrow_strided(tensor)
+    exported = _export(tensor)
+    return exported.view(torch.bool) if tensor.dtype == paddle.bool else exported
+
+
+def _to_paddle_2(tensor: torch.Tensor) -> Any:
+    """2.6 imports by copying and reads strides wrongly: make the tensor contiguous, then let it copy."""
+    tensor = tensor.contiguous()
+    if tensor.dtype is torch.bool:
+        imported = _import_capsule(tensor.view(torch.uint8))
+        return paddle.cast(imported, "bool")
+    return _import_capsule(tensor)
+
+
+def _import_capsule(tensor: torch.Tensor) -> Any:
+    return paddle.Tensor(core.from_dlpack(torch._C._to_dlpack(tensor)))
+
+
+class _ExchangeHeader(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("previous", ctypes.c_void_p)]
+
+
+class _ExchangeApi(ctypes.Structure):
+    """DLPackExchangeAPI of DLPack 1.3 (dlpack.h)."""
+
+    _fields_ = [
+        ("header", _ExchangeHeader),
+        ("allocator", ctypes.c_void_p),
+        ("from_py_object", ctypes.c_void_p),
+        ("to_py_object", ctypes.c_void_p),
+        ("dltensor_from_py_object", ctypes.c_void_p),
+        ("current_work_stream", ctypes.c_void_p),
+    ]
+
+
+def _exchange(tensor_type: type) -> _ExchangeApi | None:
+    """The C exchange table that a tensor type carries, if it speaks DLPack 1.3."""
+    capsule = getattr(tensor_type, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return None
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    api = _ExchangeApi.from_address(pointer(capsule, b"dlpack_exchange_api"))
+    return api if api.header.major == 1 and api.from_py_object and api.to_py_object else None
+
+
+def _exchange_door() -> Callable[[torch.Tensor], Any] | None:
+    """torch -> paddle through the C exchange tables: 1.3 us instead of 4.5 us through capsules."""
+    ours, theirs = _exchange(torch.Tensor), _exchange(paddle.Tensor)
+    if ours is None or theirs is None:
+        return None
+    export = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(ours.from_py_object)
+    adopt = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(theirs.to_py_object)
+    release = ctypes.pythonapi.Py_DecRef
+    release.argtypes, release.restype = [ctypes.py_object], None
+    pointer, reference, address = ctypes.c_void_p, ctypes.py_object, ctypes.addressof
+
+    def to_paddle(tensor: torch.Tensor) -> Any:
+        managed, out = pointer(), reference()
+        export(tensor, address(managed))
+        adopt(managed.value, address(out))
+        result = out.value
+        release(result)  # the table handed over a reference, ``out.value`` took one more
+        return result
+
+    return to_paddle
+
+
+if IS_3:
+    to_torch = _export
+    to_paddle = _exchange_door() or _import_capsule
+else:
+    to_torch = _to_torch_2
+    to_paddle = _to_paddle_2

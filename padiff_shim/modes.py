@@ -1,0 +1,107 @@
+"""The stack of open modes, as each thread (and each asyncio task) sees it.
+
+A mode belongs to the context that opened it: other threads see it only if it was opened with ``all_threads=True``. Frames are
+removed by identity, so that modes may close in any order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+from .record import Run, Tally
+
+FORKED = "forked child process: torch kernels can hang there"
+
+
+class Frame:
+    """One opened mode as one thread sees it; the hot path reads nothing else."""
+
+    __slots__ = ("aside", "enabled", "layers", "linear_layout", "open", "run", "strict", "tally")
+
+    def __init__(self, run: Run, enabled: frozenset[str], *, strict: bool, linear_layout: str, layers: object) -> None:
+        self.run = run
+        self.enabled = enabled
+        self.strict = strict
+        self.linear_layout = linear_layout
+        self.layers = layers  # a site.LayerFilter or None
+        self.open = True
+        self.aside = FORKED if _forked else ""  # non-empty: every call runs natively, for this reason
+        self.tally: Tally = run.tally()
+
+    def twin(self) -> Frame:
+        """The same mode for another thread."""
+        return Frame(
+            self.run, self.enabled, strict=self.strict, linear_layout=self.linear_layout, layers=self.layers
+        )
+
+
+_STACK: ContextVar[tuple[Frame, ...]] = ContextVar("padiff_shim_modes", default=())
+_PAUSED: ContextVar[bool] = ContextVar("padiff_shim_paused", default=False)
+_shared: dict[Frame, dict[int, Frame]] = {}  # frames opened for all threads -> {thread id: twin}
+_forked = False
+
+
+def top() -> Frame | None:
+    """The innermost open mode here, or None."""
+    stack = _STACK.get()
+    if stack:
+        frame = stack[-1]
+        if frame.open:
+            return None if _PAUSED.get() else frame
+        return _top_of_changed(stack)
+    if _shared:
+        return None if _PAUSED.get() else _top_shared()
+    return None
+
+
+def _top_of_changed(stack: tuple[Frame, ...]) -> Frame | None:
+    """A frame was closed from another context (a generator finalised elsewhere): drop it here too."""
+    _STACK.set(tuple(frame for frame in stack if frame.open))
+    return top()
+
+
+def _top_shared() -> Frame | None:
+    for frame, twins in reversed(_shared.items()):
+        return twins.get(threading.get_ident()) or twins.setdefault(threading.get_ident(), frame.twin())
+    return None
+
+
+def push(frame: Frame, *, all_threads: bool) -> None:
+    """Open ``frame`` here, and for the threads without a mode of their own if ``all_threads``."""
+    _STACK.set((*_STACK.get(), frame))
+    if all_threads:
+        _shared[frame] = {}
+
+
+def remove(frame: Frame) -> None:
+    """Close ``frame``, wherever in the stack it is."""
+    frame.open = False
+    for twin in _shared.pop(frame, {}).values():
+        twin.open = False
+    _STACK.set(tuple(other for other in _STACK.get() if other is not frame))
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """No mode is open inside: what an intercepted Python function calls further down is not matched again."""
+    token = _PAUSED.set(True)
+    try:
+        yield
+    finally:
+        _PAUSED.reset(token)
+
+
+def _step_aside_in_child() -> None:
+    global _forked
+    _forked = True
+    for frame in (*_STACK.get(), *_shared):
+        frame.aside = FORKED
+    _shared.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_step_aside_in_child)

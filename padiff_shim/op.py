@@ -1,0 +1,86 @@
+"""The words in which an op is declared. Pure data: no framework is imported here.
+
+A family module of ``patches/`` holds ``OPS = (Op(...), ...)``; everything else (interception, tests, coverage, docs) is
+derived from these declarations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One door by which a Paddle program reaches the op.
+
+    ``target`` is a dotted path: ``paddle._C_ops.matmul`` (a C function), ``paddle.Tensor.__matmul__`` (a descriptor) or
+    ``paddle.nn.functional.linear`` (a Python function).
+    ``params`` is the door's own signature as ``"x|input y|other transpose_x=False"``: aliases after ``|``, defaults after
+    ``=``, in positional order; parameters are matched with the op's by name, so a reflected operator is just ``"y x"``.
+    ``inplace`` doors write the result into their first tensor.
+    ``returns_list`` doors hand back ``[result]`` (``_C_ops.einsum``).
+    A target that the installed Paddle does not have is skipped, except where no door of the op is left.
+    """
+
+    target: str
+    params: str
+    inplace: bool = False
+    returns_list: bool = False
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Arguments for one call in NumPy terms, from which tests and benchmarks build tensors of any dtype and layout.
+
+    ``shapes`` are the shapes of the tensor parameters (``None``: parameter absent); ``attrs`` the other parameters.
+    ``positive``: values are drawn from [0.5, 2) instead of N(0, 1) (square roots, divisors).
+    """
+
+    shapes: tuple[tuple[int, ...] | None, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    positive: bool = False
+
+
+@dataclass(frozen=True)
+class Op:
+    """A Paddle op and the torch formula that stands for it.
+
+    ``params``: the canonical signature (same notation as :class:`Entry`); ``reference`` takes them all, by position.
+    ``tensors``: how many leading parameters are tensors; with ``operands`` the first parameter is a sequence of tensors.
+    ``promote``: ``"result"`` casts every tensor to the dtype that the native op returns before the reference runs;
+    ``"none"`` leaves dtypes to the reference (LayerNorm keeps float32 weights beside float16 input).
+    ``saves``: names of the parameters whose values the backward reads, ``"out"`` for the result. An in-place change of one of
+    these between forward and backward raises, as it does in Paddle.
+    ``vjp(g, out, values, needs)`` optionally gives the gradients of the tensor parameters with the very kernels that torch's
+    autograd would call (tested bitwise); without it torch's autograd graph is kept.
+    ``layouts``: ``{"weight": "transposed"}`` marks the parameter of which the reference wants a contiguous transposed copy.
+    ``amp``: Paddle's (legacy) names of the op in the autocast lists, for tensor and for Python-scalar operands.
+    ``integer``: integer and bool results are computed by the reference too; otherwise they stay native, being exact in both.
+    """
+
+    name: str
+    family: str
+    reference: Callable[..., Any]
+    params: str
+    entries: tuple[Entry, ...]
+    samples: tuple[Sample, ...]
+    tensors: int = 1
+    operands: bool = False
+    promote: str = "result"
+    saves: tuple[str, ...] = ()
+    vjp: Callable[..., Any] | None = None
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    amp: tuple[str, str] = ("", "")
+    integer: bool = False
+
+
+def c_op(name: str, params: str, **options: Any) -> Entry:
+    """The door ``paddle._C_ops.<name>``."""
+    return Entry(f"paddle._C_ops.{name}", params, **options)
+
+
+def operator(symbol: str, params: str = "x y") -> Entry:
+    """The door ``paddle.Tensor.__<symbol>__``."""
+    return Entry(f"paddle.Tensor.__{symbol}__", params)

@@ -1,0 +1,1 @@
+"""What people look at: built from the record alone."""

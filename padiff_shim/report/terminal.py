@@ -1,0 +1,52 @@
+"""The run as a table for terminals and logs (rich)."""
+
+from __future__ import annotations
+
+import io
+import shutil
+
+from rich.console import Console
+from rich.table import Table
+
+from ..record import Run
+
+
+def _ops_table(run: Run) -> Table:
+    table = Table(title=f"padiff_shim: Paddle ops on {run.backend} kernels", title_justify="left")
+    table.add_column("op")
+    for heading in ("substituted", "backward", "native"):
+        table.add_column(heading, justify="right")
+    table.add_column("why native", overflow="fold")
+    data = run.as_dict()["ops"]
+    for name, counts in sorted(data.items(), key=lambda item: (-item[1]["substituted"], item[0])):
+        native = counts["native"]
+        table.add_row(
+            name,
+            str(counts["substituted"]),
+            str(counts["backward"]),
+            str(sum(native.values())),
+            "; ".join(f"{reason} ({calls})" for reason, calls in sorted(native.items())),
+        )
+    return table
+
+
+def _layout_line(run: Run) -> str:
+    cost = run.layout_cost
+    if run.linear_layout == "view":
+        return f"Linear weights: transposed views, no copies ({cost.views} calls)."
+    return (
+        f"Linear weights: contiguous [out, in] copies: {cost.copies} made ({cost.bytes / 2**20:.1f} MiB, "
+        f"{cost.seconds * 1e3:.1f} ms), {cost.reused} times reused."
+    )
+
+
+def run_table(run: Run, width: int | None = None) -> str:
+    """The run as text, ``width`` columns wide (default: the terminal's, at least 80)."""
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=width or max(80, shutil.get_terminal_size((120, 24)).columns))
+    console.print(_ops_table(run))
+    if run.layout_cost.copies or run.layout_cost.reused or run.layout_cost.views:
+        console.print(_layout_line(run))
+    for warning in run.warnings:
+        console.print(f"warning: {warning}", markup=False)
+    return buffer.getvalue().rstrip()

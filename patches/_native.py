@@ -1,0 +1,69 @@
+"""Every float entry point of ``paddle._C_ops`` that deliberately stays native, with its reason.
+
+``EXACT`` names round nothing: they create, move, select, compare or count values, and both frameworks give the same bits, so they
+are neither substituted nor recorded. Views in particular are never substituted: a view must share Paddle's storage and version
+counter. Everything that is in neither table nor in an op's entries is recorded as native with ``NO_REFERENCE``.
+"""
+
+NO_REFERENCE = "no torch reference for this op yet"
+OPTIMIZER = "optimizer update, runs on Paddle's kernel"
+RANDOM = "random op: its values come from Paddle's generator"
+COMPILED = "compiled program (to_static): its ops are not seen one by one"
+FUSED = "fused op: no single torch kernel stands for it"
+COMMUNICATION = "communication op"
+CUSTOM = "custom C++ op"
+
+_CREATE = """arange assign_value assign_value_ data empty empty_like eye full full_ full_batch_size_like full_int_array full_like
+    full_with_tensor linspace logspace ones ones_like zeros zeros_like tril_indices triu_indices fill fill_ create_array
+    create_array_like range_v2 meshgrid one_hot sequence_mask numel shape shape64 is_empty"""
+_MOVE = """as_complex as_real as_strided assign assign_ assign_out_ broadcast_tensors builtin_combine builtin_split cast cast_
+    channel_shuffle coalesce_tensor coalesce_tensor_ complex concat conj copy_to crop diag diag_embed diagonal embedding expand
+    expand_as fill_diagonal fill_diagonal_ fill_diagonal_tensor fill_diagonal_tensor_ flatten flatten_ flip gather gather_nd
+    get_tensor_from_selected_rows imag index_elementwise_get index_elementwise_put index_elementwise_put_
+    index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ index_put index_put_ index_sample index_select
+    index_select_strided masked_fill masked_fill_ masked_select memcpy memcpy_d2h memcpy_h2d multiplex one_hot pad pad3d
+    pixel_shuffle pixel_unshuffle put_along_axis put_along_axis_ real repeat_interleave repeat_interleave_with_tensor_index
+    reshape reshape_ reverse roll scatter scatter_ set set_ set_value set_value_ set_value_with_tensor set_value_with_tensor_
+    share_data share_data_ share_var slice slice_array slice_array_dense split split_with_num squeeze squeeze_ stack
+    strided_slice take_along_axis temporal_shift tensor_unfold tile trans_layout transpose transpose_ tril tril_ triu triu_
+    unbind unfold unsqueeze unsqueeze_ unstack view_dtype view_shape view_slice where where_ npu_identity depend nop increment
+    increment_ array_length array_pop array_read array_to_tensor array_write array_write_ print"""
+_SELECT = """abs abs_ all allclose amax amin any argmax argmin argsort ceil ceil_ clip clip_ copysign copysign_ cummax cummin
+    equal equal_ equal_all floor floor_ fmax fmin greater_equal greater_equal_ greater_than greater_than_ heaviside isclose
+    isfinite isinf isnan kthvalue less_equal less_equal_ less_than less_than_ logical_and logical_and_ logical_not logical_not_
+    logical_or logical_or_ logical_xor logical_xor_ max max_with_index maximum min min_with_index minimum mode nonzero not_equal
+    not_equal_ restrict_nonzero round round_ searchsorted sign topk trunc trunc_ unique unique_consecutive rint nextafter
+    bitwise_and bitwise_and_ bitwise_left_shift bitwise_left_shift_ bitwise_not bitwise_not_ bitwise_or bitwise_or_
+    bitwise_right_shift bitwise_right_shift_ bitwise_xor bitwise_xor_ accuracy accuracy_check auc bincount check_numerics
+    histogram median nanmedian enable_check_model_nan_inf disable_check_model_nan_inf parameter set_parameter
+    set_persistable_value get_core_ops_args_info get_core_ops_args_type_info get_core_ops_returns_info run_python_op
+    _run_python_op check_finite_and_unscale check_finite_and_unscale_ update_loss_scaling update_loss_scaling_"""
+
+EXACT = frozenset((_CREATE + _MOVE + _SELECT).split())
+
+_REASONS = {
+    OPTIMIZER: """adadelta_ adagrad_ adam_ adamax_ adamw_ asgd_ average_accumulates_ decayed_adagrad dgc dgc_momentum dpsgd ftrl
+        fused_adam_ lamb_ lars_momentum lars_momentum_ merged_adam_ merged_momentum_ momentum_ nadam_ radam_ rmsprop_ rprop_ sgd_
+        distributed_fused_lamb_init""",
+    RANDOM: """bernoulli bernoulli_ binomial class_center_sample dirichlet dropout exponential_ fused_dropout_add gaussian
+        gaussian_inplace gaussian_inplace_ gumbel_softmax multinomial poisson randint random_ randperm rrelu shuffle_batch
+        standard_gamma top_p_sampling truncated_gaussian_random uniform uniform_inplace uniform_inplace_
+        uniform_random_batch_size_like""",
+    COMPILED: "run_program",
+    CUSTOM: "_run_custom_op",
+    COMMUNICATION: """all_gather all_reduce all_reduce_ all_to_all barrier broadcast broadcast_ c_allreduce_sum c_allreduce_sum_
+        c_concat c_identity c_identity_ c_scatter c_split c_allgather c_allreduce_max c_allreduce_max_ c_broadcast c_broadcast_
+        c_reduce_sum c_reduce_sum_ mp_allreduce_sum mp_allreduce_sum_ partial_allgather partial_allgather_ recv_v2 reduce reduce_
+        reduce_scatter reshard reshard_v2 send_v2 global_gather global_scatter""",
+}
+
+NATIVE = {name: reason for reason, names in _REASONS.items() for name in names.split()}
+
+
+def reason(name: str) -> str:
+    """Why the C op ``name`` (without ``paddle._C_ops.``) stays native."""
+    if name in NATIVE:
+        return NATIVE[name]
+    if name.startswith(("fused_", "fusion_", "flash_", "flashmask_")):
+        return FUSED
+    return NO_REFERENCE

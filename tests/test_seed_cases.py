@@ -1,0 +1,193 @@
+"""The accuracy cases that users reported: native Paddle differs from Torch where they saw it, and under the shim nothing does."""
+
+import functools
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from rich.console import Console
+
+import padiff_shim
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "examples"))
+
+import demo_seeds  # noqa: E402
+from seeds import report, seed_000, seed_001, seed_002, seed_003  # noqa: E402
+from seeds.compare import Case, Steps, difference, measure  # noqa: E402
+from seeds.config import Ctrl  # noqa: E402
+from seeds.ctrl_paddle import CtrlPaddle  # noqa: E402
+from seeds.ctrl_torch import CtrlTorch, positional_encoding  # noqa: E402
+from seeds.weights import build_twins, trained_like  # noqa: E402
+
+pytestmark = pytest.mark.compat
+
+NARROW = Ctrl(width=64, feed_forward=128, vocabulary=128)
+CASES = {
+    **seed_000.cases(NARROW),
+    **seed_001.cases(),
+    **seed_002.cases(NARROW),
+    **seed_003.cases(),
+}
+CTRL = {title for title in CASES if "CTRL" in title}
+REFORMER = {title for title in CASES if "Reformer" in title}
+PADDLE_2 = paddle.__version__.startswith("2.")
+
+
+@functools.cache
+def result(title):
+    """Each case is measured once, whichever test comes first."""
+    return measure(title, CASES[title]())
+
+
+def natively_different(title):
+    return {row.step for row in result(title).rows if row.native.max > 0}
+
+
+def native_max(title, step):
+    (found,) = (row.native.max for row in result(title).rows if row.step == step)
+    return found
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_every_step_is_torchs_under_the_shim(title):
+    judged = result(title).judged
+    assert judged
+    assert [row for row in judged if not row.shim.identical] == []
+
+
+@pytest.mark.parametrize("title", sorted(CTRL))
+def test_ctrl_differs_natively_from_the_first_layer_on(title):
+    states = {f"hidden state {number}" for number in range(1, NARROW.layers + 1)}
+    assert len(result(title).rows) == NARROW.layers + 3  # the embeddings, the layers, logits and loss
+    assert natively_different(title) - {"loss"} == {*states, "logits"}
+
+
+@pytest.mark.parametrize("title", sorted(REFORMER))
+def test_reformer_differs_natively_wherever_it_rounds(title):
+    """0 in the report's table: the embeddings, which both streams of the first layer start from, indices and masks."""
+    steps = {row.step for row in result(title).rows}
+    moved = {step for step in steps if isinstance(step, int) and (step in (0, 19, 21) or step % 26 in (9, 11))}
+    assert natively_different(title) == steps - moved
+    assert len(steps) == (54 if "Reformer-2" in title else 15)
+
+
+@pytest.mark.parametrize("title", seed_001.cases())
+def test_functions_of_001_differ_natively(title):
+    steps = {row.step for row in result(title).rows}
+    sums = {step for step in steps if "sum," in step}
+    assert natively_different(title) >= steps - sums
+    assert not sums or natively_different(title) & sums
+
+
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [
+        ("001: example 2, N(0, 0.02)", "001: example 3, N(0, 1)"),
+        ("000: CTRL-48, random, float64", "000: CTRL-48, trained-like, float64"),
+        ("002: CTRL-48, random, float32", "002: CTRL-48, trained-like, float32"),
+        ("003: Reformer-2, random", "003: Reformer-2, trained-like"),
+        ("003: Reformer-12, random", "003: Reformer-12, trained-like"),
+    ],
+)
+def test_native_difference_grows_with_the_variance_of_the_weights(small, large):
+    least, most = (max(row.native.max for row in result(title).judged) for title in (small, large))
+    assert most > 10 * least
+
+
+def test_last_layernorm_hides_the_drift_of_ctrl():
+    """As in the report: the last state, behind a LayerNorm, looks far better than the one before."""
+    title = "002: CTRL-48, trained-like, float32"
+    assert 0 < native_max(title, "hidden state 48") < native_max(title, "hidden state 47")
+
+
+def test_scalars_in_float64_differ_natively():
+    steps = {"np.sqrt(80) / x", "abs(x) ** np.sqrt(80)"}
+    if PADDLE_2:
+        steps |= {"x / np.sqrt(80)", "x + np.sqrt(80)", "x - np.sqrt(80)"}
+    title = "000: division by np.sqrt(80), float64"
+    assert natively_different(title) == steps
+    assert native_max(title, "abs(x) ** np.sqrt(80)") > 1e-3
+
+
+def test_positions_are_not_judged_beyond_the_angle():
+    rows = {row.step: row for row in result("000: positional encoding, float64").rows}
+    assert {step for step, row in rows.items() if row.aside} == {"sin", "cos", "table of each framework"}
+    assert rows["table of each framework"].native.max > 0
+    with padiff_shim.reference("torch") as run:
+        paddle.cos(paddle.sin(paddle.ones([2, 3])) * 2.0)
+    assert {"sin", "cos"} <= set(run.native)
+    assert not {"sin", "cos"} & set(run.substituted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradients_of_ctrls_last_layer_are_torchs(dtype):
+    """Beyond it Paddle's engine adds the gradients of query, key, value and residual in another order than Torch's."""
+    config = NARROW._replace(layers=2)
+    table = positional_encoding(config.positions, config.width, getattr(torch, dtype)).numpy()
+    model, twin = build_twins(lambda: CtrlPaddle(config, table), lambda: CtrlTorch(config), trained_like, dtype, seed=5)
+    ids = np.random.default_rng(5).integers(0, config.vocabulary, (2, 24))
+    twin(torch.from_numpy(ids), torch.ones(2, 24), lambda step, x: x).backward()
+    turned = {f"{name}.weight" for name, module in twin.named_modules() if isinstance(module, torch.nn.Linear)}
+    theirs = {name: parameter.grad.T if name in turned else parameter.grad for name, parameter in twin.named_parameters()}
+
+    def ours():
+        model.clear_gradients()
+        model(paddle.to_tensor(ids), paddle.ones([2, 24]), lambda step, x: x).backward()
+        return {name: parameter.grad.numpy() for name, parameter in model.named_parameters()}
+
+    native = ours()
+    with padiff_shim.reference("torch"):
+        shim = ours()
+    last = [name for name in theirs if name.startswith(("layers.1.", "norm.", "head.")) and "norm1" not in name]
+    assert len(last) == 18
+    assert [name for name in last if not np.array_equal(shim[name], theirs[name].numpy())] == []
+    assert not all(np.array_equal(native[name], theirs[name].numpy()) for name in last)
+
+
+def test_demo_fails_on_a_step_that_differs():
+    """The last bit of one number is enough; a step set aside is not judged."""
+    above_one = np.nextafter(np.ones(3), 2)
+    nearly = Case(
+        lambda steps: steps.note("a", paddle.to_tensor(above_one)),
+        lambda steps: steps.note("a", torch.ones(3, dtype=torch.float64)),
+    )
+    console = Console(record=True, width=80, file=io.StringIO())
+    failed = measure("nearly", nearly)
+    assert not demo_seeds.conclude(console, [failed, result("001: example 3, N(0, 1)")])
+    assert demo_seeds.conclude(console, [result("001: example 3, N(0, 1)")])
+    assert not demo_seeds.conclude(console, [measure("aside", Case(nearly.paddle, nearly.torch, {"a": "why"}))])
+    report.print_steps(console, failed, demo_seeds.plain)
+    text = console.export_text()
+    assert "Under the shim 1 of 2 rows are exactly 0" in text
+    assert "max dif:  2.220446049250313e-16   2.220446049250313e-16" in text
+    assert "Not counted: a: why." in text
+
+
+def test_a_wrong_port_is_refused():
+    with pytest.raises(ValueError, match="not the same computation"):
+        difference(np.ones(2), np.ones(3))
+    with pytest.raises(ValueError, match="not the same computation"):
+        difference(np.ones(2), np.ones(2, "float32"))
+    with pytest.raises(ValueError, match="do not note the same steps"):
+        measure("wrong", Case(lambda steps: steps.note("a", paddle.ones([1])), lambda steps: steps.note("b", torch.ones(1))))
+    steps = Steps()
+    steps.note("a", torch.ones(1))
+    with pytest.raises(ValueError, match="noted before"):
+        steps.note("a", torch.ones(1))
+
+
+@pytest.mark.slow
+def test_demo_runs():
+    """As `make demo-seeds` does."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(ROOT / "examples" / "demo_seeds.py")]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "Under the shim 366 of 366 rows are exactly 0" in done.stdout
