@@ -57,9 +57,8 @@ _OBJECT_CALL = ctypes.cast(ctypes.pythonapi.PyObject_Call, ctypes.c_void_p).valu
 _new_function = ctypes.pythonapi.PyCFunction_NewEx
 _new_function.restype = ctypes.py_object
 _new_function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-_incref, _decref = ctypes.pythonapi.Py_IncRef, ctypes.pythonapi.Py_DecRef
-_incref.argtypes = _decref.argtypes = [ctypes.py_object]
-_incref.restype = _decref.restype = None
+_incref = ctypes.pythonapi.Py_IncRef
+_incref.argtypes, _incref.restype = [ctypes.py_object], None
 
 
 def _check_layout(function: BuiltinFunctionType) -> tuple[_Function, _MethodDef]:
@@ -94,13 +93,15 @@ class CFunctionPatch:
         self._pair = (ctypes.c_char * _PAIR).from_address(id(function) + _Function.m_ml.offset)
         self._native = bytes(self._pair.raw)
         self._definition = _MethodDef(definition.ml_name, _OBJECT_CALL, definition.ml_flags, definition.ml_doc)
-        self._hook: Callable[..., Any] | None = None
         self._hooked = b""
 
     def set_hook(self, hook: Callable[..., Any]) -> None:
         """What calls are redirected to after :meth:`install`."""
         pointers = (ctypes.addressof(self._definition), id(hook))
-        self._hook, self._hooked = hook, b"".join(p.to_bytes(_PAIR // 2, sys.byteorder) for p in pointers)
+        # While redirected the struct owns a reference to the hook, as CPython's garbage collector expects; it is taken once and
+        # kept, so that switching costs one memory copy.
+        _incref(hook)
+        self._hooked = b"".join(p.to_bytes(_PAIR // 2, sys.byteorder) for p in pointers)
 
     @property
     def installed(self) -> bool:
@@ -109,10 +110,8 @@ class CFunctionPatch:
 
     def install(self) -> None:
         """Redirect every call of the function to the hook."""
-        _incref(self._hook)  # the struct now owns a reference, as CPython's garbage collector expects
         self._pair.raw = self._hooked
 
     def uninstall(self) -> None:
         """Restore the very pointers that were there."""
         self._pair.raw = self._native
-        _decref(self._hook)

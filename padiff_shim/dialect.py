@@ -66,12 +66,11 @@ def _to_torch_2(tensor: Any) -> torch.Tensor:
 
 
 def _to_paddle_2(tensor: torch.Tensor) -> Any:
-    """2.6 imports by copying and reads strides wrongly: make the tensor contiguous, then let it copy."""
+    """2.6's DLPack import copies and reads strides wrongly. On the CPU the NumPy door shares memory instead."""
     tensor = tensor.contiguous()
-    if tensor.dtype is torch.bool:
-        imported = _import_capsule(tensor.view(torch.uint8))
-        return paddle.cast(imported, "bool")
-    return _import_capsule(tensor)
+    if tensor.is_cuda or tensor.dtype is torch.bfloat16:
+        return _import_capsule(tensor)
+    return paddle.Tensor(value=tensor.numpy(), place=paddle.CPUPlace(), zero_copy=True, stop_gradient=True)
 
 
 def _import_capsule(tensor: torch.Tensor) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 
 from .record import Run, Tally
@@ -75,6 +75,11 @@ def push(frame: Frame, *, all_threads: bool) -> None:
     _STACK.set((*_STACK.get(), frame))
     if all_threads:
         _shared[frame] = {}
+
+
+def innermost_of(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost of ``frames`` that was opened in this context."""
+    return next((frame for frame in reversed(_STACK.get()) if frame in frames), None)
 
 
 def remove(frame: Frame) -> None:

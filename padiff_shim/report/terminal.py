@@ -46,7 +46,7 @@ def run_table(run: Run, width: int | None = None) -> str:
     console = Console(file=buffer, width=width or max(80, shutil.get_terminal_size((120, 24)).columns))
     console.print(_ops_table(run))
     if run.layout_cost.copies or run.layout_cost.reused or run.layout_cost.views:
-        console.print(_layout_line(run))
+        console.print(_layout_line(run), markup=False)
     for warning in run.warnings:
         console.print(f"warning: {warning}", markup=False)
     return buffer.getvalue().rstrip()

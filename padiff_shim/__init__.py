@@ -1,0 +1,81 @@
+"""padiff_shim: run an unchanged Paddle program on Torch kernels, and find out which side of a port is wrong.
+
+Importing this package imports neither paddle nor torch; both are needed only when a mode is opened.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pathlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "reference": "session",
+    "install": "session",
+    "uninstall": "session",
+    "Mode": "session",
+    "Run": "record",
+    "Op": "op",
+    "Entry": "op",
+    "Sample": "op",
+    "PadiffShimError": "errors",
+    "BackendError": "errors",
+    "MissingFrameworkError": "errors",
+    "UnknownNameError": "errors",
+    "InterceptionError": "errors",
+    "StayedNativeError": "errors",
+}
+
+__all__ = ["__version__", *_EXPORTS]
+
+if TYPE_CHECKING:
+    from .errors import (
+        BackendError,
+        InterceptionError,
+        MissingFrameworkError,
+        PadiffShimError,
+        StayedNativeError,
+        UnknownNameError,
+    )
+    from .op import Entry, Op, Sample
+    from .record import Run
+    from .session import Mode, install, reference, uninstall
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(importlib.import_module(f".{_EXPORTS[name]}", __name__), name)
+    if name == "patches":
+        return importlib.import_module(".patches", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_EXPORTS])
+
+
+def _locate_patches() -> None:
+    """In a checkout the families lie beside this package (``patches/``); an installation holds them as ``padiff_shim.patches``."""
+    here = pathlib.Path(__file__).resolve().parent
+    beside = here.parent / "patches" / "__init__.py"
+    name = f"{__name__}.patches"
+    if name in sys.modules or (here / "patches").is_dir() or not beside.is_file():
+        return
+
+    class Finder:
+        """Finds ``padiff_shim.patches`` in the checkout."""
+
+        @staticmethod
+        def find_spec(fullname: str, path: Any = None, target: Any = None) -> Any:
+            if fullname != name:
+                return None
+            return importlib.util.spec_from_file_location(name, beside, submodule_search_locations=[str(beside.parent)])
+
+    sys.meta_path.append(Finder)  # type: ignore[arg-type]  # a class with a static find_spec is a finder
+
+
+_locate_patches()

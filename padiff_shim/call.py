@@ -1,0 +1,352 @@
+"""THE FLOW of one call, from Paddle's arguments to the result of the torch kernel.
+
+    hook -> gate (mode, filters) -> bind -> bridge -> autocast -> dtype rule -> reference kernel -> graft -> count
+
+Whatever does not fit leaves the flow as :class:`StayNative` and runs natively, recorded with its reason.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+import torch
+
+from . import amp, layout, site
+from .autograd import Node, attach, autograd
+from .bind import Binder, StayNative
+from .bridge import TENSOR_TYPES, dtype_of, explain, grad_tracer, own, stream_of, to_paddle, to_torch, torch_dtype
+from .errors import StayedNativeError
+from .modes import Frame, paused, top
+from .op import Entry, Op
+
+FILTERED = "filtered out by ops= or exclude="
+OUTSIDE_LAYERS = "filtered out by layers="
+STATIC = "static or PIR tracing: no values yet"
+INTEGER = "integer or bool result, exact in both"
+_NUMBERS = (int, float, bool)
+_COMPLEX = frozenset({torch.complex64, torch.complex128})
+
+
+class Rule(NamedTuple):
+    """What the native op does with these operand types, learnt once from a one-element probe."""
+
+    cast: torch.dtype | None = None  # every tensor goes to this dtype first
+    refusal: StayNative | None = None
+
+
+class Hollow(NamedTuple):
+    """Stands in a vjp for a tensor whose values the backward does not read."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+
+class Inputs(NamedTuple):
+    """The tensor operands of one call on both sides."""
+
+    paddle: list[Any]  # as Paddle made the call (tensors, numbers, None)
+    torch: list[Any]  # the same, bridged
+    needs: list[int]  # positions whose gradient is wanted
+
+
+class Substitution:
+    """One entry point of one op; :meth:`hook` is what the entry point is redirected to."""
+
+    def __init__(self, op: Op, entry: Entry, original: Callable[..., Any], *, python: bool = False) -> None:
+        self.op, self.entry, self.original, self.python = op, entry, original, python
+        self.bind = Binder(entry.params, op.params)
+        self.rules: dict[tuple[Any, ...], Rule] = {}
+        self.saves = frozenset(op.saves)
+        self.names = [word.partition("=")[0].partition("|")[0] for word in op.params.split()]
+        self.transposed = self.names.index("weight") if op.layouts else None
+        self.dtype_at = self.names.index("dtype") if "dtype" in self.names else None
+
+    def hook(self) -> Callable[..., Any]:
+        """The redirected function: passes through unless a mode is open here."""
+        original, name, bind, execute, native = self.original, self.op.name, self.bind, self.execute, self.native
+
+        def hook(*args: Any, **kwargs: Any) -> Any:
+            frame = top()
+            if frame is None:
+                return original(*args, **kwargs)
+            try:
+                if frame.aside or frame.layers is not None or name not in frame.enabled:
+                    self.gate(frame)
+                result = execute(frame, bind(args, kwargs), args, kwargs)
+            except StayNative as why:
+                return native(frame, why, args, kwargs)
+            except (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError) as error:
+                # torch refuses the call: Paddle decides. If it refuses too, the user sees Paddle's own error.
+                return native(frame, StayNative(f"torch raised {type(error).__name__}: {str(error)[:120]}"), args, kwargs)
+            frame.tally.substituted[name] += 1
+            return result
+
+        return functools.wraps(original)(hook) if self.python else hook
+
+    def gate(self, frame: Frame) -> None:
+        """The filters of the mode."""
+        if frame.aside:
+            raise StayNative(frame.aside)
+        if self.op.name not in frame.enabled:
+            raise StayNative(FILTERED, exact=True)
+        if frame.layers is not None and not frame.layers.accepts(site.layer_path()):  # type: ignore[attr-defined]
+            raise StayNative(OUTSIDE_LAYERS, exact=True)
+
+    def native(self, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the call on Paddle's kernel and record why."""
+        if why.reason == STATIC:
+            return self.original(*args, **kwargs)  # a graph is being traced: nothing is computed here
+        if self.python:
+            with paused():  # what the function calls inside is part of this call
+                result = self.original(*args, **kwargs)
+        else:
+            result = self.original(*args, **kwargs)
+        frame.tally.native[self.op.name, why.reason] += 1
+        if frame.strict and not why.exact:
+            raise StayedNativeError(f"strict mode: op {self.op.name!r} ({self.entry.target}) stays native: {why.reason}")
+        return result
+
+    def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Bridge, compute and graft one bound call."""
+        op = self.op
+        if op.operands:
+            operands, attributes = values[0], values[1:]
+        else:
+            operands, attributes = values[: op.tensors], values[op.tensors :]
+        tracer = grad_tracer()
+        inputs = self.bridge(frame, operands, tracer._has_grad)
+        if self.dtype_at is not None and attributes[self.dtype_at - op.tensors] is not None:
+            attributes = self.convert_dtype(attributes)
+        targets = self.autocast(tracer, inputs) if amp.active(tracer) else None
+        cast = self.rule(inputs, targets, args, kwargs)
+        if self.entry.inplace and inputs.needs:
+            raise StayNative("in-place under autograd: Paddle's node keeps the history")
+        first = next(t for t in inputs.torch if isinstance(t, torch.Tensor))
+        if first.is_cuda:
+            with stream_of(first):
+                return self.compute(frame, inputs, attributes, targets, cast)
+        return self.compute(frame, inputs, attributes, targets, cast)
+
+    def bridge(self, frame: Frame, operands: Sequence[Any], grad_mode: bool) -> Inputs:
+        """The torch side of the operands, zero-copy."""
+        sides, originals, needs = [], [], []
+        found = False
+        for index, value in enumerate(operands):
+            if type(value) in TENSOR_TYPES or isinstance(value, paddle.Tensor):
+                found = True
+                try:
+                    tensor = to_torch(value) if index != self.transposed else self.weight(frame, value)
+                except Exception as error:
+                    raise StayNative(explain(value, error)) from None
+                if grad_mode and not value.stop_gradient:
+                    needs.append(index)
+                sides.append(tensor)
+            elif value is None or type(value) in _NUMBERS:
+                sides.append(value)
+            elif isinstance(value, np.ndarray):
+                value = paddle.to_tensor(value)
+                sides.append(to_torch(value))
+            elif isinstance(value, (np.generic, int, float)):
+                sides.append(value.item() if isinstance(value, np.generic) else value)
+            else:
+                raise StayNative(STATIC if _symbolic(value) else f"operand of type {type(value).__name__}")
+            originals.append(value)
+        if not found:
+            raise StayNative("no tensor operand")
+        return Inputs(originals, sides, needs)
+
+    def weight(self, frame: Frame, value: Any) -> torch.Tensor:
+        """A Linear weight as [out, in]."""
+        cost = frame.run.layout_cost
+        if value.ndim != 2:
+            raise StayNative("Linear weight is not a matrix")
+        if frame.linear_layout == "view":
+            cost.views += 1
+            return to_torch(value).t()
+        return layout.transposed_copy(value, cost)
+
+    def convert_dtype(self, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The dtype attribute as torch's."""
+        at = self.dtype_at - self.op.tensors  # type: ignore[operator]
+        dtype = torch_dtype(attributes[at])
+        if dtype is None:
+            raise StayNative(f"dtype {attributes[at]} has no torch twin")
+        return (*attributes[:at], dtype, *attributes[at + 1 :])
+
+    def autocast(self, tracer: Any, inputs: Inputs) -> list[torch.dtype | None]:
+        """Per operand the dtype that Paddle's autocast would give it."""
+        tensors = [t for t in inputs.torch if isinstance(t, torch.Tensor)]
+        dtypes = [dtype_of(t.dtype) for t in tensors]
+        name = self.op.amp[any(type(t) in _NUMBERS for t in inputs.torch)] or self.op.name
+        chosen = amp.destination(tracer, name, dtypes, on_accelerator=any(t.is_cuda for t in tensors))
+        queue = iter(amp.casts(name, chosen, dtypes))
+        return [torch_dtype(next(queue)) if isinstance(t, torch.Tensor) else None for t in inputs.torch]
+
+    def rule(
+        self, inputs: Inputs, targets: list[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> torch.dtype | None:
+        """The dtype to compute in (None: as they are), or StayNative; learnt once per combination of operand types."""
+        key: Any = tuple([t.dtype if isinstance(t, torch.Tensor) else type(o) for t, o in zip(inputs.torch, inputs.paddle)])
+        if targets is not None:
+            key = (*key, *targets)
+        found = self.rules.get(key)
+        if found is None:
+            dtypes = {t.dtype for t in inputs.torch if isinstance(t, torch.Tensor)}
+            if len(dtypes) > 1:  # promotion may treat 0-D tensors otherwise
+                key = (*key, *[t.ndim == 0 if isinstance(t, torch.Tensor) else None for t in inputs.torch])
+                found = self.rules.get(key)
+            if found is None:
+                found = self.rules[key] = self.learn(inputs, targets, args, kwargs)
+        if found.refusal is not None:
+            raise found.refusal
+        return found.cast
+
+    def learn(self, inputs: Inputs, targets: list[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rule:
+        """Ask the native op with one-element tensors which dtype it returns."""
+        dtypes = {t.dtype for t in inputs.torch if isinstance(t, torch.Tensor)}
+        if dtypes & _COMPLEX:
+            return Rule(refusal=StayNative("complex dtype"))
+        probes: dict[int, Any] = {}
+        for index, (mine, theirs) in enumerate(zip(inputs.paddle, inputs.torch)):
+            if isinstance(theirs, torch.Tensor):
+                dtype = (targets[index] if targets else None) or theirs.dtype
+                probes[id(mine)] = paddle.ones([1] * theirs.ndim, dtype=dtype_of(dtype)).cpu() if not theirs.is_cuda else (
+                    paddle.ones([1] * theirs.ndim, dtype=dtype_of(dtype))
+                )
+        tracer = grad_tracer()
+        level = tracer._amp_level
+        try:
+            tracer._amp_level = amp.core.AmpLevel.O0
+            with paddle.no_grad(), paused():
+                shown = self.original(*_probe(args, probes), **{k: _probe(v, probes) for k, v in kwargs.items()})
+        except Exception as error:
+            text = str(error).strip().splitlines()
+            return Rule(refusal=StayNative(f"native kernel refuses these operand types ({text[0][:100] if text else error!r})"))
+        finally:
+            tracer._amp_level = level
+        result = torch_dtype((shown[0] if self.entry.returns_list else shown).dtype)
+        if result is None or not result.is_floating_point:
+            if not self.op.integer:
+                return Rule(refusal=StayNative(INTEGER, exact=True))
+            return Rule()
+        if self.op.promote == "none" or dtypes == {result}:
+            return Rule()
+        return Rule(cast=result)
+
+    def compute(self, frame: Frame, inputs: Inputs, attributes: Any, targets: list[Any] | None, cast: Any) -> Any:
+        """Run the reference; with gradients wanted, graft its backward."""
+        op, sides = self.op, inputs.torch
+        plain = targets is None and cast is None
+
+        def run(*tensors: Any) -> torch.Tensor:
+            if not plain:
+                tensors = tuple(_convert(tensors, targets, cast))
+            return op.reference(list(tensors), *attributes) if op.operands else op.reference(*tensors, *attributes)
+
+        if not inputs.needs:
+            return self.deliver(inputs, run(*sides))
+        if op.vjp is not None and plain:
+            return self.with_formula(frame, inputs, run, (*sides, *attributes))
+        leaves = [sides[index].detach().requires_grad_() for index in inputs.needs]
+        for index, leaf in zip(inputs.needs, leaves):
+            sides[index] = leaf
+        with torch.enable_grad():
+            out = run(*sides)
+        return self.graft(frame, inputs, out, functools.partial(autograd, out, leaves), run, list(sides))
+
+    def with_formula(self, frame: Frame, inputs: Inputs, run: Callable[..., torch.Tensor], values: Any) -> Any:
+        """The op brings its own backward: no torch graph, and nothing is kept that the backward does not read."""
+        with torch.no_grad():
+            out = run(*inputs.torch)
+        kept = [
+            Hollow(v.shape, v.dtype) if isinstance(v, torch.Tensor) and name not in self.saves else v
+            for name, v in zip(self.names, values)
+        ]
+        result = out if "out" in self.saves else None
+        formula, needs = self.op.vjp, inputs.needs
+
+        def vjp(grad: torch.Tensor) -> Sequence[torch.Tensor | None]:
+            return formula(grad, result, kept, needs)  # type: ignore[misc]
+
+        return self.graft(frame, inputs, out, vjp, run if self.saves else None, list(inputs.torch) if self.saves else None)
+
+    def graft(
+        self, frame: Frame, inputs: Inputs, out: torch.Tensor, vjp: Any, run: Callable[..., Any] | None, sides: Any
+    ) -> Any:
+        """Hand the result to Paddle with its backward attached."""
+        needs = inputs.needs
+        sources = [inputs.paddle[index] for index in needs]
+        result = to_paddle(own(out.detach(), inputs.torch))
+        # Paddle tensors whose in-place version must not change before the backward.
+        saved = [
+            (value, value.inplace_version)
+            for index, value in enumerate(inputs.paddle)
+            if hasattr(value, "inplace_version") and self.names[0 if self.op.operands else index] in self.saves
+        ]
+        if "out" in self.saves:
+            saved.append((result, result.inplace_version))
+        compute = None
+        if run is not None:
+
+            def compute(*xs: torch.Tensor) -> torch.Tensor:
+                values = list(sides)
+                for index, x in zip(needs, xs):
+                    values[index] = x.t() if index == self.transposed else x
+                return run(*values)
+
+        if self.transposed is not None:
+            vjp = self.transposing(vjp, needs)
+        node = Node(self.op.name, frame.tally, sources, saved, vjp, compute)
+        result = attach(result, node, sources)
+        return [result] if self.entry.returns_list else result
+
+    def transposing(self, vjp: Any, needs: list[int]) -> Any:
+        """The weight's gradient comes as [out, in]; Paddle's weight is [in, out]."""
+
+        def transposed(grad: torch.Tensor) -> list[torch.Tensor]:
+            grads = vjp(grad)
+            return [g.t().contiguous() if i == self.transposed else g for i, g in zip(needs, grads)]
+
+        return transposed
+
+    def deliver(self, inputs: Inputs, out: torch.Tensor) -> Any:
+        """The result without gradients: a new Paddle tensor, or written into the first operand."""
+        if not self.entry.inplace:
+            pointer = out.data_ptr()
+            for side in inputs.torch:
+                if isinstance(side, torch.Tensor) and side.data_ptr() == pointer:
+                    out = own(out, inputs.torch)
+            result = to_paddle(out)
+            return [result] if self.entry.returns_list else result
+        target, tensor = inputs.torch[0], inputs.paddle[0]
+        if out.shape != target.shape or out.dtype != target.dtype:
+            raise StayNative("in-place result of another shape or dtype")
+        target.copy_(out)
+        tensor._bump_inplace_version()
+        return tensor
+
+
+def _convert(tensors: Sequence[Any], targets: Sequence[Any] | None, cast: torch.dtype | None) -> list[Any]:
+    """Autocast's casts first, then the promotion to the result's dtype."""
+    converted = list(tensors)
+    for index, tensor in enumerate(converted):
+        if isinstance(tensor, torch.Tensor):
+            if targets is not None and targets[index] is not None:
+                tensor = tensor.to(targets[index])
+            converted[index] = tensor if cast is None else tensor.to(cast)
+    return converted
+
+
+def _probe(value: Any, probes: dict[int, Any]) -> Any:
+    """The same argument with every tensor exchanged for its one-element probe."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_probe(item, probes) for item in value)
+    return probes.get(id(value), value)
+
+
+def _symbolic(value: Any) -> bool:
+    return type(value).__name__ in {"Value", "Variable", "OpResult", "Parameter"}

@@ -1,0 +1,183 @@
+"""Every door that is watched, and what stands behind it.
+
+* the entries of the op table: :class:`.call.Substitution`;
+* all other C functions of ``paddle._C_ops`` that compute with floats: counted as native, with the reason;
+* doors that write into tensors without counting it (optimizers, ``set_value``, ``copy_``): they outdate weight copies.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+import paddle
+from paddle.base import core
+
+from . import autograd, site
+from .bridge import TENSOR_TYPES
+from .call import Substitution
+from .cfunction import CFunctionPatch
+from .errors import InterceptionError, StayedNativeError
+from .layout import Writes
+from .modes import top
+from .patcher import AttributePatch, Patcher, Point
+from .patches import _native
+from .pyfunction import PyFunctionPatch
+from .registry import ops
+
+_PARAMETER = paddle.base.framework.EagerParamBase
+_FLOATS = frozenset({paddle.float16, paddle.bfloat16, paddle.float32, paddle.float64})
+_STATIC_ONLY = ("_grad", "_grad_")
+
+
+def _locate(target: str) -> CFunctionPatch | PyFunctionPatch | AttributePatch | None:
+    """The patch for a dotted target, or None if this Paddle does not have it."""
+    owner_path, _, name = target.rpartition(".")
+    owner: Any = paddle
+    for part in owner_path.split(".")[1:]:
+        owner = getattr(owner, part, None)
+    if owner is None or not hasattr(owner, name):
+        return None
+    if isinstance(owner, type):
+        return AttributePatch(owner, name)
+    found = getattr(owner, name)
+    if isinstance(found, BuiltinFunctionType):
+        return CFunctionPatch(found)
+    if isinstance(found, FunctionType):
+        return PyFunctionPatch(found)
+    raise InterceptionError(f"cannot intercept {target}: it is a {type(found).__name__}")
+
+
+def _entries() -> dict[str, Point]:
+    """One point per entry of the op table that this Paddle has."""
+    points: dict[str, Point] = {}
+    for op in ops().values():
+        for entry in op.entries:
+            patch = _locate(entry.target)
+            if patch is None:
+                continue
+            python = isinstance(patch, PyFunctionPatch)
+            patch.set_hook(Substitution(op, entry, patch.original, python=python).hook())
+            points[entry.target] = patch
+    return points
+
+
+def _is_float(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a tensor among the arguments (one level into lists) is a float tensor."""
+    for value in (*args, *kwargs.values()):
+        if type(value) in TENSOR_TYPES:
+            if value.dtype in _FLOATS:
+                return True
+        elif type(value) in (list, tuple) and value and type(value[0]) in TENSOR_TYPES and value[0].dtype in _FLOATS:
+            return True
+    return False
+
+
+def _writes_parameter(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    first = args[0] if args else next(iter(kwargs.values()), None)
+    return type(first) is _PARAMETER or type(first) in (list, tuple) or any(type(v) is _PARAMETER for v in kwargs.values())
+
+
+def _counting(name: str, original: Callable[..., Any], *, writes: bool, counts: bool) -> Callable[..., Any]:
+    """The hook of a C function without reference: counts, and notes writes into parameters."""
+    reason = _native.reason(name.rstrip("_")) if name not in _native.NATIVE else _native.NATIVE[name]
+    exact = reason in (_native.OPTIMIZER, _native.COMMUNICATION)
+
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        if writes and _writes_parameter(args, kwargs):
+            Writes.note()
+        frame = top() if counts else None
+        if frame is None or not (name == "run_program" or _is_float(args, kwargs)):
+            return original(*args, **kwargs)
+        result = original(*args, **kwargs)
+        frame.tally.native[name, reason] += 1
+        if name == "run_program":
+            frame.run.warn("a compiled program (to_static) ran: the ops inside it are not seen")
+        if frame.strict and not exact:
+            raise StayedNativeError(f"strict mode: op {name!r} (paddle._C_ops.{name}) stays native: {reason}")
+        return result
+
+    return hook
+
+
+def _others(taken: dict[str, Point]) -> list[Point]:
+    """The remaining C functions: those that compute with floats are counted, in-place ones note their writes."""
+    points: list[Point] = []
+    clean: dict[str, Callable[..., Any]] = {}
+    for name in dir(paddle._C_ops):
+        function = getattr(paddle._C_ops, name)
+        if not isinstance(function, BuiltinFunctionType) or f"paddle._C_ops.{name}" in taken:
+            continue
+        if name in ("reshape", "add_n"):
+            clean[name] = CFunctionPatch(function).original
+        counts = name not in _native.EXACT and not name.endswith(_STATIC_ONLY)
+        writes = name.endswith("_") and not name.endswith(_STATIC_ONLY)
+        if counts or writes:
+            patch = CFunctionPatch(function)
+            patch.set_hook(_counting(name, patch.original, writes=writes, counts=counts))
+            points.append(patch)
+    autograd.use_clean(**clean)
+    return points
+
+
+def _noting(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that writes values without counting it."""
+
+    @functools.wraps(original)
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        Writes.note()
+        return original(*args, **kwargs)
+
+    return hook
+
+
+def _writers() -> list[Point]:
+    dense = getattr(core, "DenseTensor", None) or core.LoDTensor
+    points: list[Point] = []
+    for owner, name in ((paddle.Tensor, "copy_"), (dense, "set")):
+        patch = AttributePatch(owner, name)
+        patch.set_hook(_noting(patch.original if owner is paddle.Tensor else getattr(owner, name)))
+        points.append(patch)
+    return points
+
+
+def _translating(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Paddle's engine wraps an error of a hook in OSError; give back the error that Paddle itself raises for it."""
+    mark = f"{autograd.ModifiedInPlace.__name__}: "
+
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except OSError as error:
+            _, found, text = str(error).partition(mark)
+            if not found:
+                raise
+            raise RuntimeError(text.partition("\n\nAt:")[0]) from None
+
+    return hook
+
+
+def _engine() -> list[Point]:
+    points: list[Point] = []
+    for name in ("run_backward", "run_partial_grad"):
+        patch = CFunctionPatch(getattr(core.eager, name))
+        patch.set_hook(_translating(patch.original))
+        points.append(patch)
+    return points
+
+
+def _all() -> list[Point]:
+    entries = _entries()
+    return [*entries.values(), *_others(entries), *_writers(), *_engine()]
+
+
+def _layers() -> list[Point]:
+    patch = PyFunctionPatch(paddle.nn.Layer.__call__)
+    patch.set_hook(site.tracking(patch.original))
+    return [patch]
+
+
+OPS = Patcher(_all)
+LAYERS = Patcher(_layers)

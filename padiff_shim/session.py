@@ -1,0 +1,241 @@
+"""The modes that users open: ``reference``, ``install``."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
+
+import wrapt
+
+from . import modes
+from .errors import BackendError, MissingFrameworkError, UnknownNameError, unknown
+from .record import Run
+from .registry import ops as all_ops
+from .registry import resolve
+
+BACKENDS = ("torch",)
+LINEAR_LAYOUTS = ("contiguous", "view")
+
+_INSTALL = {
+    "paddle": "pip install paddlepaddle==3.3.1   (or the GPU build for your CUDA)",
+    "torch": "pip install torch   (CPU only: add the CPU index of pytorch.org)",
+}
+
+
+def _refuse_torch_proxy() -> None:
+    """Paddle 3.x can put a proxy of itself in torch's place; then even the real torch breaks inside."""
+    finder = getattr(sys.modules.get("paddle.compat.proxy"), "TORCH_PROXY_FINDER", None)
+    module = sys.modules.get("torch")
+    if (finder is not None and finder in sys.meta_path) or type(module).__name__ == "ProxyModule":
+        raise BackendError(
+            "`import torch` gives Paddle's torch proxy now (paddle.enable_compat() or a torch proxy is active), and the real torch "
+            "breaks inside while it is. Call paddle.disable_compat() first, or open the mode inside "
+            "`with paddle.use_compat_guard(enable=False):`."
+        )
+
+
+def _framework(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingFrameworkError(f"{name} cannot be imported ({error}). Install it: {_INSTALL[name]}") from error
+
+
+def _prepare() -> dict[str, str]:
+    """Both frameworks, importable and able to share the current device; returns what the run's header says."""
+    _refuse_torch_proxy()
+    paddle, torch = _framework("paddle"), _framework("torch")
+    if not hasattr(torch, "_C") or not hasattr(torch, "from_dlpack"):
+        raise BackendError(f"the module 'torch' at {getattr(torch, '__file__', '?')} is not PyTorch")
+    from . import bridge
+
+    try:
+        device = bridge.check_devices()
+    except ValueError as error:
+        raise BackendError(str(error)) from None
+    return {"paddle": paddle.__version__, "torch": torch.__version__, "device": device}
+
+
+class Mode:
+    """A mode that can be opened: ``with mode as run:``, ``@mode``, or ``mode.start()`` / ``mode.stop()``.
+
+    It may be opened again, nested and from several threads; all openings count into the same :attr:`run`.
+    """
+
+    def __init__(self, backend: str, enabled: frozenset[str], layers: Any, options: dict[str, Any]) -> None:
+        self._enabled, self._layers, self._options = enabled, layers, options
+        self._frames: list[modes.Frame] = []
+        self.run = Run(backend, options["linear_layout"])
+
+    def start(self) -> Run:
+        """Open the mode here; returns the run that counts."""
+        self.run.environment.update(_prepare())
+        from . import hooks
+        from .layout import Writes
+
+        if not hooks.OPS.installed:
+            Writes.note()  # nobody watched until now
+        hooks.OPS.acquire()
+        try:
+            if self._layers is not None:
+                hooks.LAYERS.acquire()
+        except BaseException:
+            hooks.OPS.release()
+            raise
+        frame = modes.Frame(
+            self.run,
+            self._enabled,
+            strict=self._options["strict"],
+            linear_layout=self._options["linear_layout"],
+            layers=self._layers,
+        )
+        self._frames.append(frame)
+        modes.push(frame, all_threads=self._options["all_threads"])
+        return self.run
+
+    def stop(self) -> None:
+        """Close the latest opening of this mode."""
+        frame = modes.innermost_of(self._frames) or (self._frames[-1] if self._frames else None)
+        if frame is None:
+            raise RuntimeError("this mode is not open")
+        from . import hooks
+
+        self._frames.remove(frame)
+        modes.remove(frame)
+        if self._layers is not None:
+            hooks.LAYERS.release()
+            for pattern in sorted(self._layers.unmatched):
+                self.run.warn(f"layers={pattern!r} matched no layer that ran")
+        hooks.OPS.release()
+
+    def __enter__(self) -> Run:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        """Decorate a function, method, generator function or coroutine function: the mode is open while its code runs."""
+        if inspect.isclass(function) or not callable(function):
+            raise TypeError(f"decorate a function or a method with reference(...), not {function!r}")
+        return wrapt.FunctionWrapper(function, functools.partial(_DRIVERS[_kind(function)], self))
+
+
+def _kind(function: Callable[..., Any]) -> str:
+    if inspect.isgeneratorfunction(function):
+        return "generator"
+    return "coroutine" if inspect.iscoroutinefunction(function) else "function"
+
+
+def _drive_function(mode: Mode, wrapped: Any, _: Any, args: Any, kwargs: Any) -> Any:
+    with mode:
+        return wrapped(*args, **kwargs)
+
+
+def _drive_generator(mode: Mode, wrapped: Any, _: Any, args: Any, kwargs: Any) -> Generator[Any, Any, Any]:
+    """Open while the generator's own code runs, closed while it is suspended."""
+    generator = wrapped(*args, **kwargs)
+    step: Callable[[], Any] = functools.partial(next, generator)
+    while True:
+        try:
+            with mode:
+                item = step()
+        except StopIteration as end:
+            return end.value
+        try:
+            sent = yield item
+            step = functools.partial(generator.send, sent)
+        except GeneratorExit:
+            with mode:
+                generator.close()
+            raise
+        except BaseException as error:
+            step = functools.partial(generator.throw, error)
+
+
+async def _drive_coroutine(mode: Mode, wrapped: Any, _: Any, args: Any, kwargs: Any) -> Any:
+    with mode:
+        return await wrapped(*args, **kwargs)
+
+
+_DRIVERS: dict[str, Callable[..., Any]] = {
+    "function": _drive_function,
+    "generator": _drive_generator,
+    "coroutine": _drive_coroutine,
+}
+
+
+def reference(
+    backend: str = "torch",
+    *,
+    ops: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] = (),
+    layers: str | Iterable[str] | None = None,
+    strict: bool = False,
+    linear_layout: str = "contiguous",
+    all_threads: bool = False,
+) -> Mode:
+    """Run an unchanged Paddle program on another framework's kernels, op by op, forward and backward.
+
+    Args:
+        backend: whose kernels; ``"torch"``.
+        ops: op or family names to substitute (default: all that are declared).
+        exclude: op or family names to leave native.
+        layers: glob patterns over dotted layer paths (``"encoder.layers.*.linear1"``); only calls made while such a layer, or one
+            below it, runs are substituted.
+        strict: raise :class:`StayedNativeError` on the first float op call that has to stay native.
+        linear_layout: ``"contiguous"`` keeps a [out, in] copy of every Linear weight, which ``torch.nn.Linear``'s bits need;
+            ``"view"`` hands torch a transposed view instead (zero-copy, other last bits).
+        all_threads: the mode is also open in threads that have no mode of their own.
+
+    Returns:
+        A :class:`Mode`: a context manager giving a :class:`Run`, a decorator, and ``start()`` / ``stop()``.
+
+    Raises:
+        UnknownNameError: unknown backend, op, family or linear_layout; the message names the nearest ones.
+        BackendError: on entry, if torch or paddle is missing or they cannot share Paddle's current device.
+    """
+    if backend not in BACKENDS:
+        raise unknown("backend", backend, BACKENDS)
+    if linear_layout not in LINEAR_LAYOUTS:
+        raise unknown("linear_layout", linear_layout, LINEAR_LAYOUTS)
+    enabled = frozenset(all_ops()) if ops is None else resolve(ops)
+    enabled -= resolve(exclude)
+    if not enabled:
+        raise UnknownNameError("no op is left to substitute: exclude= takes away everything that ops= selects")
+    chosen = None
+    if layers is not None:
+        from .site import LayerFilter
+
+        chosen = LayerFilter(layers)
+    return Mode(
+        backend, enabled, chosen, {"strict": strict, "linear_layout": linear_layout, "all_threads": all_threads}
+    )
+
+
+_held = False
+
+
+def install() -> None:
+    """Keep the interception in place until :func:`uninstall`, so that opening a mode in a tight loop costs next to nothing."""
+    global _held
+    if not _held:
+        _prepare()
+        from . import hooks
+
+        hooks.OPS.acquire()
+        _held = True
+
+
+def uninstall() -> None:
+    """Undo :func:`install`; what modes still need stays until they close."""
+    global _held
+    if _held:
+        from . import hooks
+
+        _held = False
+        hooks.OPS.release()

@@ -1,0 +1,94 @@
+"""Elementwise functions and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from padiff_shim.op import Op, Sample, c_op
+
+UNARY = (Sample(((3, 4),)), Sample(((2, 3, 4),)), Sample(((),)), Sample(((0, 3),)))
+POSITIVE = tuple(Sample(sample.shapes, positive=True) for sample in UNARY)
+
+
+def gelu(x: torch.Tensor, approximate: bool | str) -> torch.Tensor:
+    """``torch.nn.functional.gelu``, exact (erf) or by tanh."""
+    form = approximate if isinstance(approximate, str) else ("tanh" if approximate else "none")
+    return F.gelu(x, approximate=form)
+
+
+def softmax(x: torch.Tensor, axis: int) -> torch.Tensor:
+    """``torch.softmax``."""
+    return torch.softmax(x, axis)
+
+
+def softmax_vjp(grad: torch.Tensor, out: torch.Tensor, values: Sequence[Any], needs: Sequence[int]) -> list[torch.Tensor]:
+    """The kernel behind torch's softmax backward."""
+    return [torch.ops.aten._softmax_backward_data(grad, out, values[1], out.dtype)]
+
+
+def from_result(formula: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
+    """A vjp that needs the result alone (torch's derivatives.yaml gives the formulas)."""
+
+    def vjp(grad: torch.Tensor, out: torch.Tensor, values: Sequence[Any], needs: Sequence[int]) -> list[torch.Tensor]:
+        return [formula(grad, out)]
+
+    return vjp
+
+
+def unary(
+    name: str,
+    reference: Callable[[torch.Tensor], torch.Tensor],
+    formula: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    samples: tuple[Sample, ...] = UNARY,
+) -> Op:
+    """An op of one tensor with an in-place form, whose backward reads its result."""
+    return Op(
+        name,
+        "activation",
+        reference,
+        "x",
+        (c_op(name, "x|input"), c_op(f"{name}_", "x|input", inplace=True)),
+        samples,
+        saves=("out",),
+        vjp=from_result(formula),
+        amp=(name, ""),
+    )
+
+
+OPS = (
+    Op(
+        "softmax",
+        "activation",
+        softmax,
+        "x axis=-1",
+        (c_op("softmax", "x|input axis|dim=-1"), c_op("softmax_", "x|input axis|dim=-1", inplace=True)),
+        (
+            Sample(((3, 4),), {"axis": -1}),
+            Sample(((2, 3, 4),), {"axis": 1}),
+            Sample(((5,),), {"axis": 0}),
+            Sample(((2, 0, 4),), {"axis": -1}),
+        ),
+        saves=("out",),
+        vjp=softmax_vjp,
+        amp=("softmax", ""),
+    ),
+    Op(
+        "gelu",
+        "activation",
+        gelu,
+        "x approximate=False",
+        (c_op("gelu", "x|input approximate=False"), c_op("gelu_", "x|input approximate=False", inplace=True)),
+        tuple(Sample(sample.shapes, {"approximate": form}) for sample in UNARY for form in (False, True)),
+        saves=("x",),
+        amp=("gelu", ""),
+    ),
+    unary("relu", torch.relu, lambda grad, out: torch.ops.aten.threshold_backward(grad, out, 0)),
+    unary("tanh", torch.tanh, torch.ops.aten.tanh_backward),
+    unary("exp", torch.exp, lambda grad, out: grad * out),
+    unary("sqrt", torch.sqrt, lambda grad, out: grad / (2 * out), POSITIVE),
+    unary("rsqrt", torch.rsqrt, lambda grad, out: -0.5 * grad * out.pow(3), POSITIVE),
+)

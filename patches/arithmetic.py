@@ -1,0 +1,136 @@
+"""Sums, differences, products and powers, with tensors and with Python numbers."""
+
+from __future__ import annotations
+
+import operator as python
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from padiff_shim.op import Op, Sample, c_op, operator
+
+PAIRS = (
+    Sample(((3, 4), (3, 4))),
+    Sample(((3, 4), (4,))),
+    Sample(((2, 1, 4), (3, 1))),
+    Sample(((), (3,))),
+    Sample(((0, 3), (3,))),
+)
+_XY = "x|input y|other"
+
+
+def scale(x: torch.Tensor, scale: float, bias: float, bias_after_scale: bool) -> torch.Tensor:
+    """x * scale + bias, or (x + bias) * scale; Paddle's negation is scale=-1."""
+    if not isinstance(scale, (int, float)) or not isinstance(bias, (int, float)):
+        raise NotImplementedError("scale= or bias= is a tensor")
+    if bias == 0:
+        return torch.neg(x) if scale == -1 else x * scale
+    return x * scale + bias if bias_after_scale else (x + bias) * scale
+
+
+def _fit(grad: torch.Tensor, values: Sequence[Any], needs: Sequence[int]) -> list[torch.Tensor]:
+    """Sum the gradient over the axes along which each operand was broadcast (torch's sum_to)."""
+    return [grad.sum_to_size(values[index].shape) for index in needs]
+
+
+def add_vjp(grad: torch.Tensor, out: None, values: Sequence[Any], needs: Sequence[int]) -> list[torch.Tensor]:
+    """d(x + y) = dx + dy."""
+    return _fit(grad, values, needs)
+
+
+def subtract_vjp(grad: torch.Tensor, out: None, values: Sequence[Any], needs: Sequence[int]) -> list[torch.Tensor]:
+    """d(x - y) = dx - dy."""
+    return [(grad if index == 0 else -grad).sum_to_size(values[index].shape) for index in needs]
+
+
+def multiply_vjp(grad: torch.Tensor, out: None, values: Sequence[Any], needs: Sequence[int]) -> list[torch.Tensor]:
+    """d(x y) = y dx + x dy."""
+    return [(grad * values[1 - index]).sum_to_size(values[index].shape) for index in needs]
+
+
+OPS = (
+    Op(
+        "add",
+        "arithmetic",
+        python.add,
+        "x y",
+        (c_op("add", _XY), c_op("add_", _XY, inplace=True), operator("add"), operator("radd", "y x")),
+        PAIRS,
+        tensors=2,
+        vjp=add_vjp,
+        amp=("elementwise_add", "scale"),
+    ),
+    Op(
+        "subtract",
+        "arithmetic",
+        python.sub,
+        "x y",
+        (c_op("subtract", _XY), c_op("subtract_", _XY, inplace=True), operator("sub"), operator("rsub", "y x")),
+        PAIRS,
+        tensors=2,
+        vjp=subtract_vjp,
+        amp=("elementwise_sub", "scale"),
+    ),
+    Op(
+        "multiply",
+        "arithmetic",
+        python.mul,
+        "x y",
+        (c_op("multiply", _XY), c_op("multiply_", _XY, inplace=True), operator("mul"), operator("rmul", "y x")),
+        PAIRS,
+        tensors=2,
+        saves=("x", "y"),
+        vjp=multiply_vjp,
+        amp=("elementwise_mul", "scale"),
+    ),
+    Op(
+        "pow",
+        "arithmetic",
+        torch.pow,
+        "x y",
+        (
+            c_op("pow", "x|input y|exponent"),
+            c_op("pow_", "x|input y|exponent", inplace=True),
+            c_op("elementwise_pow", "x|input y|exponent"),
+            operator("pow"),
+            operator("rpow", "y x"),
+        ),
+        (
+            Sample(((3, 4), (3, 4)), positive=True),
+            Sample(((3, 4), (4,)), positive=True),
+            Sample(((), (3,)), positive=True),
+            Sample(((0, 3), (3,)), positive=True),
+        ),
+        tensors=2,
+        saves=("x", "y", "out"),
+        amp=("elementwise_pow", "pow"),
+    ),
+    Op(
+        "square",
+        "arithmetic",
+        torch.square,
+        "x",
+        (c_op("square", "x|input"), c_op("square_", "x|input", inplace=True)),
+        (Sample(((3, 4),)), Sample(((),)), Sample(((0, 3),))),
+        saves=("x",),
+        amp=("square", ""),
+    ),
+    Op(
+        "scale",
+        "arithmetic",
+        scale,
+        "x scale=1.0 bias=0.0 bias_after_scale=True",
+        (
+            c_op("scale", "x scale=1.0 bias=0.0 bias_after_scale=True"),
+            c_op("scale_", "x scale=1.0 bias=0.0 bias_after_scale=True", inplace=True),
+        ),
+        (
+            Sample(((3, 4),), {"scale": -1.0}),
+            Sample(((3, 4),), {"scale": 0.3}),
+            Sample(((3, 4),), {"scale": 0.3, "bias": 1.7}),
+            Sample(((3, 4),), {"scale": 0.3, "bias": 1.7, "bias_after_scale": False}),
+        ),
+        amp=("scale", ""),
+    ),
+)

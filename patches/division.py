@@ -1,0 +1,35 @@
+"""True division."""
+
+from __future__ import annotations
+
+import operator as python
+
+from padiff_shim.op import Op, Sample, c_op, operator
+
+OPS = (
+    Op(
+        "divide",
+        "division",
+        # Python's operator, because torch computes number / tensor by another formula than tensor / tensor.
+        python.truediv,
+        "x y",
+        (
+            c_op("divide", "x|input y|other"),
+            c_op("divide_", "x|input y|other", inplace=True),
+            operator("truediv"),
+            operator("rtruediv", "y x"),
+            operator("div"),
+            operator("rdiv", "y x"),
+        ),
+        (
+            Sample(((3, 4), (3, 4)), positive=True),
+            Sample(((3, 4), (4,)), positive=True),
+            Sample(((2, 1, 4), (3, 1)), positive=True),
+            Sample(((), (3,)), positive=True),
+            Sample(((0, 3), (3,)), positive=True),
+        ),
+        tensors=2,
+        saves=("x", "y"),
+        amp=("elementwise_div", "scale"),
+    ),
+)

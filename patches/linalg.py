@@ -1,0 +1,156 @@
+"""Matrix products: ``paddle.matmul`` and everything that reaches it or its relatives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from padiff_shim.op import Op, Sample, c_op, operator
+
+MATRICES = (
+    Sample(((4, 6), (6, 3))),
+    Sample(((2, 4, 6), (6, 3))),
+    Sample(((2, 1, 4, 6), (3, 6, 5))),
+    Sample(((6,), (6,))),
+    Sample(((6,), (2, 6, 3))),
+    Sample(((2, 4, 6), (6,))),
+    Sample(((0, 4), (4, 3))),
+    Sample(((2, 0), (0, 3))),
+    Sample(((4, 6), (4, 3)), {"transpose_x": True}),
+    Sample(((2, 4, 6), (2, 3, 6)), {"transpose_y": True}),
+    Sample(((6, 4), (3, 6)), {"transpose_x": True, "transpose_y": True}),
+)
+
+
+def matmul(x: torch.Tensor, y: torch.Tensor, transpose_x: bool, transpose_y: bool) -> torch.Tensor:
+    """``torch.matmul`` with Paddle's transpose flags as views (a 1-D operand is not transposed)."""
+    return torch.matmul(x.mT if transpose_x and x.ndim > 1 else x, y.mT if transpose_y and y.ndim > 1 else y)
+
+
+def dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Inner product of vectors, or row by row of two matrices."""
+    return torch.dot(x, y) if x.ndim == 1 else torch.linalg.vecdot(x, y)
+
+
+def addmm(input: torch.Tensor, x: torch.Tensor, y: torch.Tensor, beta: float, alpha: float) -> torch.Tensor:
+    """beta * input + alpha * x @ y."""
+    return torch.addmm(input, x, y, beta=beta, alpha=alpha)
+
+
+def baddbmm(input: torch.Tensor, x: torch.Tensor, y: torch.Tensor, beta: float, alpha: float) -> torch.Tensor:
+    """beta * input + alpha * x @ y, batched."""
+    return torch.baddbmm(input, x, y, beta=beta, alpha=alpha)
+
+
+def einsum(operands: Sequence[torch.Tensor], equation: str) -> torch.Tensor:
+    """``torch.einsum``."""
+    return torch.einsum(equation, *operands)
+
+
+def multi_dot(operands: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Product of a chain of matrices, in torch's order of multiplication."""
+    return torch.linalg.multi_dot(list(operands))
+
+
+_ADD: dict[str, Any] = {"saves": ("x", "y"), "tensors": 3}
+_ADD_PARAMS = "input x y beta=1.0 alpha=1.0"
+
+OPS = (
+    Op(
+        "matmul",
+        "linalg",
+        matmul,
+        "x y transpose_x=False transpose_y=False",
+        (
+            c_op("matmul", "x|input y|other transpose_x=False transpose_y=False"),
+            operator("matmul"),
+            operator("rmatmul", "y x"),
+        ),
+        MATRICES,
+        tensors=2,
+        saves=("x", "y"),
+        amp=("matmul_v2", ""),
+    ),
+    Op(
+        "bmm",
+        "linalg",
+        torch.bmm,
+        "x y",
+        (c_op("bmm", "x|input y|mat2"),),
+        (Sample(((2, 4, 6), (2, 6, 3))), Sample(((1, 1, 5), (1, 5, 1))), Sample(((3, 0, 4), (3, 4, 2)))),
+        tensors=2,
+        saves=("x", "y"),
+        amp=("bmm", ""),
+    ),
+    Op(
+        "mv",
+        "linalg",
+        torch.mv,
+        "x vec",
+        (c_op("mv", "x|input vec"),),
+        (Sample(((4, 6), (6,))), Sample(((1, 1), (1,)))),
+        tensors=2,
+        saves=("x", "vec"),
+        amp=("mv", ""),
+    ),
+    Op(
+        "dot",
+        "linalg",
+        dot,
+        "x y",
+        (c_op("dot", "x|input y|tensor"),),
+        (Sample(((7,), (7,))), Sample(((3, 5), (3, 5)))),
+        tensors=2,
+        saves=("x", "y"),
+        amp=("dot", ""),
+    ),
+    Op(
+        "addmm",
+        "linalg",
+        addmm,
+        _ADD_PARAMS,
+        (c_op("addmm", _ADD_PARAMS), c_op("addmm_", _ADD_PARAMS, inplace=True)),
+        (Sample(((4, 3), (4, 6), (6, 3))), Sample(((4, 3), (4, 6), (6, 3)), {"beta": 0.5, "alpha": 2.0})),
+        amp=("addmm", ""),
+        **_ADD,
+    ),
+    Op(
+        "baddbmm",
+        "linalg",
+        baddbmm,
+        _ADD_PARAMS,
+        (c_op("baddbmm", _ADD_PARAMS), c_op("baddbmm_", _ADD_PARAMS, inplace=True)),
+        (Sample(((2, 4, 3), (2, 4, 6), (2, 6, 3)), {"beta": 0.5, "alpha": 2.0}),),
+        amp=("baddbmm", ""),
+        **_ADD,
+    ),
+    Op(
+        "einsum",
+        "linalg",
+        einsum,
+        "operands equation",
+        (c_op("einsum", "operands equation", returns_list=True),),
+        (
+            Sample(((3, 4), (4, 5)), {"equation": "ij,jk->ik"}),
+            Sample(((2, 3, 4, 5), (2, 3, 6, 5)), {"equation": "bhqd,bhkd->bhqk"}),
+            Sample(((4, 4),), {"equation": "ii->i"}),
+            Sample(((3,), (4,)), {"equation": "i,j->ij"}),
+        ),
+        operands=True,
+        saves=("operands",),
+        amp=("einsum", ""),
+    ),
+    Op(
+        "multi_dot",
+        "linalg",
+        multi_dot,
+        "operands",
+        (c_op("multi_dot", "operands|x"),),
+        (Sample(((3, 4), (4, 5), (5, 2))),),
+        operands=True,
+        saves=("operands",),
+        amp=("multi_dot", ""),
+    ),
+)

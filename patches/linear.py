@@ -1,0 +1,43 @@
+"""The affine layer, as ``torch.nn.Linear`` computes it."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from padiff_shim.op import Entry, Op, Sample, c_op
+
+
+def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, transpose_weight: bool) -> torch.Tensor:
+    """``x @ weight.T + bias`` by ``torch.nn.functional.linear``; ``weight`` arrives as [out, in] (see padiff_shim.layout)."""
+    if transpose_weight:  # Paddle's accuracy-compatible CUDA path passes [out, in] itself: not this op's convention
+        raise NotImplementedError("linear_v2 with a transposed weight")
+    return F.linear(x, weight, bias)
+
+
+OPS = (
+    Op(
+        "linear",
+        "linear",
+        linear,
+        "x weight bias=None transpose_weight=False",
+        (
+            # The function itself: on a CUDA wheel it reaches linear_v2 or plain matmul, where its meaning is lost.
+            Entry("paddle.nn.functional.linear", "x|input weight bias=None"),
+            c_op("linear", "x weight bias=None"),
+            c_op("linear_v2", "x|input weight bias=None transpose_weight=False"),
+        ),
+        (
+            Sample(((5, 7), (7, 3), (3,))),
+            Sample(((5, 7), (7, 3), None)),
+            Sample(((2, 4, 6), (6, 3), (3,))),
+            Sample(((6,), (6, 3), (3,))),
+            Sample(((1, 8), (8, 2), (2,))),
+            Sample(((0, 8), (8, 2), (2,))),
+        ),
+        tensors=3,
+        saves=("x", "weight"),
+        layouts={"weight": "transposed"},
+        amp=("matmul_v2", ""),
+    ),
+)

@@ -1,0 +1,48 @@
+"""Normalisation over trailing axes."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from padiff_shim.op import Op, Sample, c_op
+
+
+def layer_norm(
+    x: torch.Tensor, scale: torch.Tensor | None, bias: torch.Tensor | None, epsilon: float, begin_norm_axis: int
+) -> torch.Tensor:
+    """``torch.nn.functional.layer_norm`` over the axes from ``begin_norm_axis`` on.
+
+    Paddle keeps weights flat, and in float32 beside low-precision input; then the whole row is computed in float32, as Paddle does.
+    """
+    shape = x.shape[begin_norm_axis:]
+    parameters = [None if p is None else p.reshape(shape) for p in (scale, bias)]
+    if any(p is not None and p.dtype != x.dtype for p in parameters):
+        parameters = [None if p is None else p.float() for p in parameters]
+        return F.layer_norm(x.float(), shape, *parameters, epsilon).to(x.dtype)
+    return F.layer_norm(x, shape, *parameters, epsilon)
+
+
+_PARAMS = "x scale=None bias=None epsilon=1e-5 begin_norm_axis=1"
+
+OPS = (
+    Op(
+        "layer_norm",
+        "norm",
+        layer_norm,
+        _PARAMS,
+        (c_op("layer_norm", _PARAMS),),
+        (
+            Sample(((4, 6), (6,), (6,)), {"epsilon": 1e-5, "begin_norm_axis": 1}),
+            Sample(((4, 6), None, None), {"epsilon": 1e-12, "begin_norm_axis": 1}),
+            Sample(((4, 6), (6,), None), {"epsilon": 1e-5, "begin_norm_axis": 1}),
+            Sample(((4, 6), None, (6,)), {"epsilon": 1e-5, "begin_norm_axis": 1}),
+            Sample(((2, 3, 4), (12,), (12,)), {"epsilon": 1e-6, "begin_norm_axis": 1}),
+            Sample(((2, 3, 4), (4,), (4,)), {"epsilon": 1e-6, "begin_norm_axis": 2}),
+        ),
+        tensors=3,
+        promote="none",
+        saves=("x", "scale"),
+        amp=("layer_norm", ""),
+    ),
+)

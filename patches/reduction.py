@@ -1,0 +1,120 @@
+"""Reductions: sum, mean, logsumexp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from padiff_shim.op import Op, Sample, c_op
+
+
+def axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Paddle's axis (None, int, sequence, 1-D or 0-D tensor; empty means all) as non-negative axes."""
+    if hasattr(axis, "tolist"):
+        axis = axis.tolist()
+    if isinstance(axis, int):
+        axis = (axis,)
+    if not axis:
+        return tuple(range(ndim))
+    for one in axis:
+        if not -max(ndim, 1) <= one < max(ndim, 1):
+            raise IndexError(f"axis {one} is out of range for {ndim} dimensions")
+    found = tuple(sorted({int(one) % max(ndim, 1) for one in axis}))
+    if len(found) != len(axis):
+        raise ValueError(f"axis {axis} names a dimension twice")
+    return found if ndim else ()
+
+
+def sum_(x: torch.Tensor, axis: Any, dtype: torch.dtype | None, keepdim: bool) -> torch.Tensor:
+    """``torch.sum``."""
+    over = axes(axis, x.ndim)
+    if len(over) == x.ndim and not keepdim:
+        return torch.sum(x, dtype=dtype)
+    return torch.sum(x, dim=over, keepdim=keepdim, dtype=dtype)
+
+
+def mean(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
+    """``torch.mean``."""
+    over = axes(axis, x.ndim)
+    return torch.mean(x) if len(over) == x.ndim and not keepdim else torch.mean(x, dim=over, keepdim=keepdim)
+
+
+def logsumexp(x: torch.Tensor, axis: Any, keepdim: bool, reduce_all: bool) -> torch.Tensor:
+    """``torch.logsumexp``."""
+    return torch.logsumexp(x, dim=axes(None if reduce_all else axis, x.ndim), keepdim=keepdim)
+
+
+def _spread(grad: torch.Tensor, shape: Sequence[int], over: tuple[int, ...], keepdim: bool) -> torch.Tensor:
+    """torch's sum_backward: the gradient repeated over the reduced axes, as a view."""
+    if not keepdim:
+        for axis in over:
+            grad = grad.unsqueeze(axis)
+    return grad.expand(shape)
+
+
+def sum_vjp(grad: torch.Tensor, out: None, values: Sequence[Any], needs: Sequence[int]) -> list[torch.Tensor]:
+    """d sum(x) = 1."""
+    x, axis, _, keepdim = values
+    return [_spread(grad, x.shape, axes(axis, len(x.shape)), keepdim).to(x.dtype)]
+
+
+def mean_vjp(grad: torch.Tensor, out: None, values: Sequence[Any], needs: Sequence[int]) -> list[torch.Tensor]:
+    """d mean(x) = 1/n."""
+    x, axis, keepdim = values
+    over = axes(axis, len(x.shape))
+    count = 1
+    for one in over:
+        count *= x.shape[one]
+    return [_spread(grad, x.shape, over, keepdim) / count]
+
+
+_AXES = (
+    {"axis": None},
+    {"axis": []},
+    {"axis": 0},
+    {"axis": -1},
+    {"axis": [0, 2]},
+    {"axis": [-1, 0]},
+    {"axis": [0, 1, 2]},
+)
+_SAMPLES = tuple(
+    Sample(((3, 4, 5),), {**attrs, "keepdim": keepdim}) for attrs in _AXES for keepdim in (False, True)
+) + (Sample(((),), {"axis": None, "keepdim": False}), Sample(((3, 4),), {"axis": 1, "keepdim": False}))
+_EMPTY = (Sample(((0, 4),), {"axis": 0, "keepdim": False}), Sample(((0, 4),), {"axis": None, "keepdim": False}))
+
+OPS = (
+    Op(
+        "sum",
+        "reduction",
+        sum_,
+        "x axis=None dtype=None keepdim=False",
+        (c_op("sum", "x|input axis|dim=None dtype=None keepdim=False"),),
+        _SAMPLES + _EMPTY,
+        promote="none",
+        vjp=sum_vjp,
+        amp=("reduce_sum", ""),
+        integer=True,
+    ),
+    Op(
+        "mean",
+        "reduction",
+        mean,
+        "x axis=None keepdim=False",
+        (c_op("mean", "x|input axis|dim=None keepdim=False"), c_op("mean_all", "x")),
+        _SAMPLES,
+        vjp=mean_vjp,
+        amp=("reduce_mean", ""),
+    ),
+    Op(
+        "logsumexp",
+        "reduction",
+        logsumexp,
+        "x axis=None keepdim=False reduce_all=False",
+        (c_op("logsumexp", "x|input axis|dim=None keepdim=False reduce_all=False"),),
+        _SAMPLES,
+        saves=("x", "out"),
+        amp=("logsumexp", ""),
+    ),
+)
