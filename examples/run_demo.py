@@ -29,6 +29,7 @@ import digits_torch
 State = dict[str, np.ndarray]
 RUNS = {"twin": "Torch twin", "native": "Paddle", "shim": "Paddle under the shim"}
 COLUMNS = {
+    "twin, native, shim": 'the Torch twin, Paddle, Paddle inside reference("torch")',
     "loss": "mean training loss of the epoch",
     "logits": "largest difference to the twin's logits on the test images",
     "params": "largest difference of a trained parameter to the twin's",
@@ -154,7 +155,7 @@ def native_table(run: padiff_shim.Run) -> Table:
 
 
 def report(console: Console, traces: dict[str, Trace], run: padiff_shim.Run) -> bool:
-    """Print all that was measured; True if the first forward pass under the shim was the twin's."""
+    """Print all that was measured; True if the forward pass under the shim was the twin's."""
     twin, native, shim = traces.values()
     console.print(epochs_table(traces))
     for name, meaning in COLUMNS.items():
@@ -165,10 +166,14 @@ def report(console: Console, traces: dict[str, Trace], run: padiff_shim.Run) -> 
     console.print(native_table(run), "")
     substituted = {op: counts["substituted"] for op, counts in run.as_dict()["ops"].items() if counts["substituted"]}
     console.print(f"On Torch kernels: {sum(substituted.values())} calls of {', '.join(sorted(substituted))}.")
-    identical = first_difference(shim.logits[:1], twin.logits[:1]) is None
-    verdict = "[green]identical bit for bit[/]" if identical else "[red]DIFFERENT[/]"
-    console.print(f"Logits of the first step, shim against twin: {verdict}.")
-    return identical
+    checks = {
+        "first training step": first_difference(shim.logits[:1], twin.logits[:1]) is None,
+        "every epoch's test images with equal weights": all(epoch.forward == 0 for epoch in shim.epochs),
+    }
+    for where, identical in checks.items():
+        verdict = "[green]identical bit for bit[/]" if identical else "[red]DIFFERENT[/]"
+        console.print(f"Forward under the shim, {where}: {verdict}.")
+    return all(checks.values())
 
 
 def main() -> int:

@@ -30,7 +30,23 @@ _EXPORTS = {
     "StayedNativeError": "errors",
 }
 
-__all__ = ["__version__", *_EXPORTS]
+__all__ = [
+    "BackendError",
+    "Entry",
+    "InterceptionError",
+    "MissingFrameworkError",
+    "Mode",
+    "Op",
+    "PadiffShimError",
+    "Run",
+    "Sample",
+    "StayedNativeError",
+    "UnknownNameError",
+    "__version__",
+    "install",
+    "reference",
+    "uninstall",
+]
 
 if TYPE_CHECKING:
     from .errors import (
@@ -75,7 +91,7 @@ def _locate_patches() -> None:
                 return None
             return importlib.util.spec_from_file_location(name, beside, submodule_search_locations=[str(beside.parent)])
 
-    sys.meta_path.append(Finder)  # type: ignore[arg-type]  # a class with a static find_spec is a finder
+    sys.meta_path.append(Finder)
 
 
 _locate_patches()

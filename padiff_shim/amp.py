@@ -65,8 +65,6 @@ def _has_lists() -> bool:
 def casts(name: str, destination_dtype: str, dtypes: Sequence[str]) -> list[str | None]:
     """Per input the dtype it is cast to, or None if it is left alone."""
     return [
-        destination_dtype
-        if dtype in _CASTABLE and dtype != destination_dtype and not (index and name in _KEEPS_WEIGHTS)
-        else None
+        destination_dtype if dtype in _CASTABLE and dtype != destination_dtype and not (index and name in _KEEPS_WEIGHTS) else None
         for index, dtype in enumerate(dtypes)
     ]

@@ -29,9 +29,13 @@ from .record import Tally
 # The clean C functions, whatever is patched later.
 _reshape: Callable[..., Any] = paddle._C_ops.reshape
 _add_n: Callable[..., Any] = paddle._C_ops.add_n
+_cast: Callable[..., Any] = paddle._C_ops.cast
 
-# Always on the CPU: add_n over it never launches a device kernel.
-TINY = paddle.zeros([1], dtype="float32").cpu()
+# One float per dtype, always on the CPU: nothing computed with it ever launches a device kernel.
+TINY = {
+    getattr(paddle, name): paddle.zeros([1], dtype="float32").cpu().astype(name)
+    for name in ("float16", "bfloat16", "float32", "float64")
+}
 
 _MODIFIED = (
     "(PermissionDenied) Tensor '{name}' used in gradient computation of op '{op}' has been modified by an inplace operation. Its "
@@ -40,10 +44,10 @@ _MODIFIED = (
 )
 
 
-def use_clean(reshape: Callable[..., Any], add_n: Callable[..., Any]) -> None:
-    """Called by the patcher: the unpatched functions to build grafts with."""
-    global _reshape, _add_n
-    _reshape, _add_n = reshape, add_n
+def use_clean(**functions: Callable[..., Any]) -> None:
+    """Called when hooks are built: the unpatched ``reshape``, ``add_n``, ``cast`` to build grafts with."""
+    global _reshape, _add_n, _cast
+    _reshape, _add_n, _cast = functions["reshape"], functions["add_n"], functions["cast"]
 
 
 class ModifiedInPlace(RuntimeError):
@@ -61,14 +65,14 @@ class Node:
         tally: Tally,
         inputs: Sequence[Any],
         saved: Sequence[tuple[Any, int]],
-        vjp: Callable[[torch.Tensor], Sequence[torch.Tensor | None]],
+        vjp: Callable[[torch.Tensor], Sequence[torch.Tensor]],
         compute: Callable[..., torch.Tensor] | None,
     ) -> None:
         self.op = op
         self.tally = tally
         self.inputs: Sequence[Any] | None = inputs if compute is not None else None  # needed for create_graph only
         self.saved: Sequence[tuple[Any, int]] | None = saved  # (Paddle tensor, its in-place version at forward)
-        self.vjp: Callable[[torch.Tensor], Sequence[torch.Tensor | None]] | None = vjp
+        self.vjp: Callable[[torch.Tensor], Sequence[torch.Tensor]] | None = vjp
         self.compute = compute  # torch: inputs -> result; None if the vjp reads nothing but the gradient
         self.grads: list[Any] = [None] * len(inputs)
 
@@ -90,7 +94,7 @@ class Node:
                 self.grads = self._plain(incoming)
             if not retain:
                 self.inputs = self.saved = self.vjp = self.compute = None
-        return TINY
+        return TINY[grad.dtype]
 
     def take(self, index: int, _: Any) -> Any:
         """Hook on the alias of input ``index``: hand over its gradient."""
@@ -122,9 +126,7 @@ class Node:
     def _check_versions(self) -> None:
         for tensor, version in self.saved or ():
             if tensor.inplace_version != version:
-                raise ModifiedInPlace(
-                    _MODIFIED.format(name=tensor.name, op=self.op, now=tensor.inplace_version, then=version)
-                )
+                raise ModifiedInPlace(_MODIFIED.format(name=tensor.name, op=self.op, now=tensor.inplace_version, then=version))
 
 
 def autograd(
@@ -150,11 +152,14 @@ def attach(result: Any, node: Node, inputs: Sequence[Any]) -> Any:
         tracer._amp_level = AMP_OFF  # the skeleton must not be autocast
     try:
         aliases = []
+        dtype = result.dtype
         for index, tensor in enumerate(inputs):
             alias = _reshape(tensor, tensor.shape)
-            TINY._share_underline_tensor_to(alias)
+            own_dtype = tensor.dtype
+            TINY[own_dtype]._share_underline_tensor_to(alias)
             alias.register_hook(functools.partial(node.take, index))
-            aliases.append(alias)
+            # A hook may not change the dtype of a gradient: mixed dtypes need a node that does.
+            aliases.append(alias if own_dtype == dtype else _cast(alias, dtype))
         joint = _add_n(aliases)
         result._share_underline_tensor_to(joint)
         joint.register_hook(node.receive)
@@ -164,9 +169,7 @@ def attach(result: Any, node: Node, inputs: Sequence[Any]) -> Any:
             tracer._amp_level = level
 
 
-def apply(
-    op: str, tally: Tally, function: Callable[..., Sequence[torch.Tensor]], inputs: Sequence[Any]
-) -> list[Any]:
+def apply(op: str, tally: Tally, function: Callable[..., Sequence[torch.Tensor]], inputs: Sequence[Any]) -> list[Any]:
     """Run a torch function of several results on Paddle tensors, differentiably; torch's autograd gives its backward."""
     needed = [index for index, tensor in enumerate(inputs) if not tensor.stop_gradient]
     tensors = [to_torch(tensor).detach() for tensor in inputs]

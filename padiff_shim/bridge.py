@@ -1,7 +1,7 @@
 """paddle <-> torch: the only door between the two frameworks' tensors.
 
-Both directions share memory (on Paddle 2.6 results are copied in, see :mod:`.dialect`). What cannot be shared raises
-:class:`Unbridgeable` with a reason; nothing is copied or reinterpreted silently.
+Both directions share memory (exceptions on Paddle 2.6: see :mod:`.dialect`). What cannot be shared stays native with the reason
+that :func:`explain` gives; nothing is copied or reinterpreted silently.
 
 Rule kept everywhere: nothing that aliases Paddle memory is ever handed back to Paddle. Freeing a chain torch -> paddle -> torch ->
 paddle deadlocks Paddle 3.3.1, so :func:`own` copies such a result first.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,15 +19,22 @@ import paddle
 import torch
 from paddle.base import core
 
-from .dialect import to_paddle, to_torch
+from .dialect import IS_3, to_paddle, to_torch
 
-__all__ = ["TENSOR_TYPES", "Unbridgeable", "dtype_of", "explain", "own", "stream_of", "to_paddle", "to_torch", "torch_dtype"]
+__all__ = [
+    "TENSOR_TYPES",
+    "dtype_of",
+    "explain",
+    "own",
+    "remember_layout",
+    "stream_of",
+    "strided_by_us",
+    "to_paddle",
+    "to_torch",
+    "torch_dtype",
+]
 
 TENSOR_TYPES = frozenset({paddle.Tensor, paddle.base.framework.EagerParamBase})
-
-
-class Unbridgeable(Exception):
-    """This tensor cannot be shared with torch; the text is the reason."""
 
 
 def torch_dtype(dtype: Any) -> torch.dtype | None:
@@ -62,6 +70,24 @@ def own(result: torch.Tensor, inputs: Iterable[Any]) -> torch.Tensor:
         if isinstance(other, torch.Tensor) and other.untyped_storage().data_ptr() == storage:
             return result.clone(memory_format=torch.contiguous_format)
     return result
+
+
+# Results that torch laid out with strides where Paddle's kernel would have returned a contiguous tensor.
+# (By id, because Paddle's == between tensors is elementwise.)
+_strided: dict[int, weakref.ref[Any]] = {}
+
+
+def remember_layout(result: Any, source: torch.Tensor) -> Any:
+    """``result``, remembered if it is strided: :mod:`.hooks` lets ``Tensor.view`` work on it as on a contiguous one."""
+    if IS_3 and not source.is_contiguous():
+        key = id(result)
+        _strided[key] = weakref.ref(result, lambda _: _strided.pop(key, None))
+    return result
+
+
+def strided_by_us(tensor: Any) -> bool:
+    """Whether ``tensor`` is a result that natively would be contiguous but is not."""
+    return id(tensor) in _strided and not tensor.is_contiguous()
 
 
 @functools.cache

@@ -18,7 +18,7 @@ import torch
 from . import amp, layout, site
 from .autograd import Node, attach, autograd
 from .bind import Binder, StayNative
-from .bridge import TENSOR_TYPES, dtype_of, explain, grad_tracer, own, stream_of, to_paddle, to_torch, torch_dtype
+from .bridge import TENSOR_TYPES, dtype_of, explain, grad_tracer, own, remember_layout, stream_of, to_paddle, to_torch, torch_dtype
 from .errors import StayedNativeError
 from .modes import Frame, paused, top
 from .op import Entry, Op
@@ -186,9 +186,7 @@ class Substitution:
         queue = iter(amp.casts(name, chosen, dtypes))
         return [torch_dtype(next(queue)) if isinstance(t, torch.Tensor) else None for t in inputs.torch]
 
-    def rule(
-        self, inputs: Inputs, targets: list[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> torch.dtype | None:
+    def rule(self, inputs: Inputs, targets: list[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype | None:
         """The dtype to compute in (None: as they are), or StayNative; learnt once per combination of operand types."""
         key: Any = tuple([t.dtype if isinstance(t, torch.Tensor) else type(o) for t, o in zip(inputs.torch, inputs.paddle)])
         if targets is not None:
@@ -214,8 +212,10 @@ class Substitution:
         for index, (mine, theirs) in enumerate(zip(inputs.paddle, inputs.torch)):
             if isinstance(theirs, torch.Tensor):
                 dtype = (targets[index] if targets else None) or theirs.dtype
-                probes[id(mine)] = paddle.ones([1] * theirs.ndim, dtype=dtype_of(dtype)).cpu() if not theirs.is_cuda else (
-                    paddle.ones([1] * theirs.ndim, dtype=dtype_of(dtype))
+                probes[id(mine)] = (
+                    paddle.ones([1] * theirs.ndim, dtype=dtype_of(dtype)).cpu()
+                    if not theirs.is_cuda
+                    else (paddle.ones([1] * theirs.ndim, dtype=dtype_of(dtype)))
                 )
         tracer = grad_tracer()
         level = tracer._amp_level
@@ -274,9 +274,7 @@ class Substitution:
 
         return self.graft(frame, inputs, out, vjp, run if self.saves else None, list(inputs.torch) if self.saves else None)
 
-    def graft(
-        self, frame: Frame, inputs: Inputs, out: torch.Tensor, vjp: Any, run: Callable[..., Any] | None, sides: Any
-    ) -> Any:
+    def graft(self, frame: Frame, inputs: Inputs, out: torch.Tensor, vjp: Any, run: Callable[..., Any] | None, sides: Any) -> Any:
         """Hand the result to Paddle with its backward attached."""
         needs = inputs.needs
         sources = [inputs.paddle[index] for index in needs]
@@ -301,7 +299,7 @@ class Substitution:
         if self.transposed is not None:
             vjp = self.transposing(vjp, needs)
         node = Node(self.op.name, frame.tally, sources, saved, vjp, compute)
-        result = attach(result, node, sources)
+        result = remember_layout(attach(result, node, sources), out)
         return [result] if self.entry.returns_list else result
 
     def transposing(self, vjp: Any, needs: list[int]) -> Any:
@@ -320,7 +318,7 @@ class Substitution:
             for side in inputs.torch:
                 if isinstance(side, torch.Tensor) and side.data_ptr() == pointer:
                     out = own(out, inputs.torch)
-            result = to_paddle(out)
+            result = remember_layout(to_paddle(out), out)
             return [result] if self.entry.returns_list else result
         target, tensor = inputs.torch[0], inputs.paddle[0]
         if out.shape != target.shape or out.dtype != target.dtype:

@@ -54,7 +54,7 @@ def _borrow_strided(tensor: Any) -> torch.Tensor:
         return torch.as_tensor(memory, device="cuda").view(raw).view(dtype)
     extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
     buffer = (ctypes.c_char * (extent * dtype.itemsize)).from_address(tensor.data_ptr())
-    buffer.owner = tensor  # type: ignore[attr-defined]  # torch keeps the buffer, the buffer keeps the tensor
+    buffer.owner = tensor  # torch keeps the buffer, the buffer keeps the tensor
     return torch.frombuffer(buffer, dtype=dtype).as_strided(shape, strides)
 
 

@@ -16,7 +16,7 @@ import paddle
 from paddle.base import core
 
 from . import autograd, site
-from .bridge import TENSOR_TYPES
+from .bridge import TENSOR_TYPES, strided_by_us
 from .call import Substitution
 from .cfunction import CFunctionPatch
 from .errors import InterceptionError, StayedNativeError
@@ -29,7 +29,7 @@ from .registry import ops
 
 _PARAMETER = paddle.base.framework.EagerParamBase
 _FLOATS = frozenset({paddle.float16, paddle.bfloat16, paddle.float32, paddle.float64})
-_STATIC_ONLY = ("_grad", "_grad_")
+_GRADS = ("_grad", "_grad_")  # called by the engine in C++, not from Python
 
 
 def _locate(target: str) -> CFunctionPatch | PyFunctionPatch | AttributePatch | None:
@@ -80,7 +80,7 @@ def _writes_parameter(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return type(first) is _PARAMETER or type(first) in (list, tuple) or any(type(v) is _PARAMETER for v in kwargs.values())
 
 
-def _counting(name: str, original: Callable[..., Any], *, writes: bool, counts: bool) -> Callable[..., Any]:
+def _counting(name: str, path: str, original: Callable[..., Any], *, writes: bool, counts: bool) -> Callable[..., Any]:
     """The hook of a C function without reference: counts, and notes writes into parameters."""
     reason = _native.reason(name.rstrip("_")) if name not in _native.NATIVE else _native.NATIVE[name]
     exact = reason in (_native.OPTIMIZER, _native.COMMUNICATION)
@@ -96,7 +96,7 @@ def _counting(name: str, original: Callable[..., Any], *, writes: bool, counts: 
         if name == "run_program":
             frame.run.warn("a compiled program (to_static) ran: the ops inside it are not seen")
         if frame.strict and not exact:
-            raise StayedNativeError(f"strict mode: op {name!r} (paddle._C_ops.{name}) stays native: {reason}")
+            raise StayedNativeError(f"strict mode: op {name!r} ({path}) stays native: {reason}")
         return result
 
     return hook
@@ -105,20 +105,20 @@ def _counting(name: str, original: Callable[..., Any], *, writes: bool, counts: 
 def _others(taken: dict[str, Point]) -> list[Point]:
     """The remaining C functions: those that compute with floats are counted, in-place ones note their writes."""
     points: list[Point] = []
-    clean: dict[str, Callable[..., Any]] = {}
-    for name in dir(paddle._C_ops):
-        function = getattr(paddle._C_ops, name)
-        if not isinstance(function, BuiltinFunctionType) or f"paddle._C_ops.{name}" in taken:
-            continue
-        if name in ("reshape", "add_n"):
-            clean[name] = CFunctionPatch(function).original
-        counts = name not in _native.EXACT and not name.endswith(_STATIC_ONLY)
-        writes = name.endswith("_") and not name.endswith(_STATIC_ONLY)
-        if counts or writes:
-            patch = CFunctionPatch(function)
-            patch.set_hook(_counting(name, patch.original, writes=writes, counts=counts))
-            points.append(patch)
+    clean = {name: CFunctionPatch(getattr(paddle._C_ops, name)).original for name in ("reshape", "add_n", "cast")}
     autograd.use_clean(**clean)
+    for module in (paddle._C_ops, paddle._legacy_C_ops):
+        for name in dir(module):
+            function = getattr(module, name)
+            path = f"{module.__name__}.{name}"
+            if not isinstance(function, BuiltinFunctionType) or path in taken or name.endswith(_GRADS):
+                continue
+            counts = name not in _native.EXACT
+            writes = name.endswith("_") or (counts and module is paddle._legacy_C_ops)
+            if counts or writes:
+                patch = CFunctionPatch(function)
+                patch.set_hook(_counting(name, path, patch.original, writes=writes, counts=counts))
+                points.append(patch)
     return points
 
 
@@ -159,6 +159,23 @@ def _translating(original: Callable[..., Any]) -> Callable[..., Any]:
     return hook
 
 
+def _viewing(original: Callable[..., Any]) -> Callable[..., Any]:
+    """``Tensor.view``: a result that torch laid out with strides is viewed as the contiguous one that Paddle would have made."""
+
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        if args and strided_by_us(args[0]):
+            return paddle._C_ops.reshape(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    return hook
+
+
+def _views() -> list[Point]:
+    patch = CFunctionPatch(paddle._C_ops.view_shape)
+    patch.set_hook(_viewing(patch.original))
+    return [patch]
+
+
 def _engine() -> list[Point]:
     points: list[Point] = []
     for name in ("run_backward", "run_partial_grad"):
@@ -170,7 +187,7 @@ def _engine() -> list[Point]:
 
 def _all() -> list[Point]:
     entries = _entries()
-    return [*entries.values(), *_others(entries), *_writers(), *_engine()]
+    return [*entries.values(), *_others(entries), *_writers(), *_views(), *_engine()]
 
 
 def _layers() -> list[Point]:

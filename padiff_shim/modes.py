@@ -34,9 +34,7 @@ class Frame:
 
     def twin(self) -> Frame:
         """The same mode for another thread."""
-        return Frame(
-            self.run, self.enabled, strict=self.strict, linear_layout=self.linear_layout, layers=self.layers
-        )
+        return Frame(self.run, self.enabled, strict=self.strict, linear_layout=self.linear_layout, layers=self.layers)
 
 
 _STACK: ContextVar[tuple[Frame, ...]] = ContextVar("padiff_shim_modes", default=())

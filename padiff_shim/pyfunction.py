@@ -14,7 +14,8 @@ from .errors import InterceptionError
 
 
 def _redirect(*args: Any, **kwargs: Any) -> Any:
-    return "hook"(*args, **kwargs)  # type: ignore[operator]  # the constant is exchanged for the hook itself
+    hook: Any = "hook"  # this constant is exchanged for the hook itself
+    return hook(*args, **kwargs)
 
 
 class PyFunctionPatch:
@@ -28,7 +29,7 @@ class PyFunctionPatch:
         self.original: Callable[..., Any] = FunctionType(
             function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
         )
-        self.original.__kwdefaults__ = function.__kwdefaults__  # type: ignore[attr-defined]
+        self.original.__kwdefaults__ = function.__kwdefaults__
         self._hooked: CodeType | None = None
 
     def set_hook(self, hook: Callable[..., Any]) -> None:

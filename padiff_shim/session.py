@@ -212,9 +212,7 @@ def reference(
         from .site import LayerFilter
 
         chosen = LayerFilter(layers)
-    return Mode(
-        backend, enabled, chosen, {"strict": strict, "linear_layout": linear_layout, "all_threads": all_threads}
-    )
+    return Mode(backend, enabled, chosen, {"strict": strict, "linear_layout": linear_layout, "all_threads": all_threads})
 
 
 _held = False

@@ -16,11 +16,11 @@ def layer_norm(
     Paddle keeps weights flat, and in float32 beside low-precision input; then the whole row is computed in float32, as Paddle does.
     """
     shape = x.shape[begin_norm_axis:]
-    parameters = [None if p is None else p.reshape(shape) for p in (scale, bias)]
-    if any(p is not None and p.dtype != x.dtype for p in parameters):
-        parameters = [None if p is None else p.float() for p in parameters]
-        return F.layer_norm(x.float(), shape, *parameters, epsilon).to(x.dtype)
-    return F.layer_norm(x, shape, *parameters, epsilon)
+    weight, shift = (None if p is None else p.reshape(shape) for p in (scale, bias))
+    if any(p is not None and p.dtype != x.dtype for p in (weight, shift)):
+        weight, shift = (None if p is None else p.float() for p in (weight, shift))
+        return F.layer_norm(x.float(), shape, weight, shift, epsilon).to(x.dtype)
+    return F.layer_norm(x, shape, weight, shift, epsilon)
 
 
 _PARAMS = "x scale=None bias=None epsilon=1e-5 begin_norm_axis=1"
