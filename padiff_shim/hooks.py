@@ -107,10 +107,11 @@ def _others(taken: dict[str, Point]) -> list[Point]:
     points: list[Point] = []
     clean = {name: CFunctionPatch(getattr(paddle._C_ops, name)).original for name in ("reshape", "add_n", "cast")}
     autograd.use_clean(**clean)
-    for module in (paddle._C_ops, paddle._legacy_C_ops):
+    # Not by __name__: that of paddle._C_ops says something else once paddle is imported.
+    for place, module in (("paddle._C_ops", paddle._C_ops), ("paddle._legacy_C_ops", paddle._legacy_C_ops)):
         for name in dir(module):
             function = getattr(module, name)
-            path = f"{module.__name__}.{name}"
+            path = f"{place}.{name}"
             if not isinstance(function, BuiltinFunctionType) or path in taken or name.endswith(_GRADS):
                 continue
             counts = name not in _native.EXACT
