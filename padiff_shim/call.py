@@ -11,31 +11,20 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-import paddle
 import torch
 
-from . import amp, layout, site
+from . import amp, site
 from .autograd import Node, attach, autograd
 from .bind import Binder, StayNative
-from .bridge import TENSOR_TYPES, dtype_of, explain, grad_tracer, own, remember_layout, stream_of, to_paddle, to_torch, torch_dtype
+from .bridge import dtype_of, grad_tracer, own, remember_layout, stream_of, to_paddle, torch_dtype
 from .errors import StayedNativeError
 from .modes import Frame, paused, top
 from .op import Entry, Op
+from .operands import NUMBERS, STATIC, Inputs, bridge
+from .rules import DtypeRules
 
 FILTERED = "filtered out by ops= or exclude="
 OUTSIDE_LAYERS = "filtered out by layers="
-STATIC = "static or PIR tracing: no values yet"
-INTEGER = "integer or bool result, exact in both"
-_NUMBERS = (int, float, bool)
-_COMPLEX = frozenset({torch.complex64, torch.complex128})
-
-
-class Rule(NamedTuple):
-    """What the native op does with these operand types, learnt once from a one-element probe."""
-
-    cast: torch.dtype | None = None  # every tensor goes to this dtype first
-    refusal: StayNative | None = None
 
 
 class Hollow(NamedTuple):
@@ -45,21 +34,13 @@ class Hollow(NamedTuple):
     dtype: torch.dtype
 
 
-class Inputs(NamedTuple):
-    """The tensor operands of one call on both sides."""
-
-    paddle: list[Any]  # as Paddle made the call (tensors, numbers, None)
-    torch: list[Any]  # the same, bridged
-    needs: list[int]  # positions whose gradient is wanted
-
-
 class Substitution:
     """One entry point of one op; :meth:`hook` is what the entry point is redirected to."""
 
     def __init__(self, op: Op, entry: Entry, original: Callable[..., Any], *, python: bool = False) -> None:
         self.op, self.entry, self.original, self.python = op, entry, original, python
         self.bind = Binder(entry.params, op.params)
-        self.rules: dict[tuple[Any, ...], Rule] = {}
+        self.rules = DtypeRules(op, original, returns_list=entry.returns_list)
         self.saves = frozenset(op.saves)
         self.names = [word.partition("=")[0].partition("|")[0] for word in op.params.split()]
         self.transposed = self.names.index("weight") if op.layouts else None
@@ -118,11 +99,11 @@ class Substitution:
         else:
             operands, attributes = values[: op.tensors], values[op.tensors :]
         tracer = grad_tracer()
-        inputs = self.bridge(frame, operands, tracer._has_grad)
+        inputs = bridge(frame, operands, tracer._has_grad, self.transposed)
         if self.dtype_at is not None and attributes[self.dtype_at - op.tensors] is not None:
             attributes = self.convert_dtype(attributes)
         targets = self.autocast(tracer, inputs) if amp.active(tracer) else None
-        cast = self.rule(inputs, targets, args, kwargs)
+        cast = self.rules.find(inputs, targets, args, kwargs)
         if self.entry.inplace and inputs.needs:
             raise StayNative("in-place under autograd: Paddle's node keeps the history")
         first = next(t for t in inputs.torch if isinstance(t, torch.Tensor))
@@ -130,44 +111,6 @@ class Substitution:
             with stream_of(first):
                 return self.compute(frame, inputs, attributes, targets, cast)
         return self.compute(frame, inputs, attributes, targets, cast)
-
-    def bridge(self, frame: Frame, operands: Sequence[Any], grad_mode: bool) -> Inputs:
-        """The torch side of the operands, zero-copy."""
-        sides, originals, needs = [], [], []
-        found = False
-        for index, value in enumerate(operands):
-            if type(value) in TENSOR_TYPES or isinstance(value, paddle.Tensor):
-                found = True
-                try:
-                    tensor = to_torch(value) if index != self.transposed else self.weight(frame, value)
-                except Exception as error:
-                    raise StayNative(explain(value, error)) from None
-                if grad_mode and not value.stop_gradient:
-                    needs.append(index)
-                sides.append(tensor)
-            elif value is None or type(value) in _NUMBERS:
-                sides.append(value)
-            elif isinstance(value, np.ndarray):
-                value = paddle.to_tensor(value)
-                sides.append(to_torch(value))
-            elif isinstance(value, (np.generic, int, float)):
-                sides.append(value.item() if isinstance(value, np.generic) else value)
-            else:
-                raise StayNative(STATIC if _symbolic(value) else f"operand of type {type(value).__name__}")
-            originals.append(value)
-        if not found:
-            raise StayNative("no tensor operand")
-        return Inputs(originals, sides, needs)
-
-    def weight(self, frame: Frame, value: Any) -> torch.Tensor:
-        """A Linear weight as [out, in]."""
-        cost = frame.run.layout_cost
-        if value.ndim != 2:
-            raise StayNative("Linear weight is not a matrix")
-        if frame.linear_layout == "view":
-            cost.views += 1
-            return to_torch(value).t()
-        return layout.transposed_copy(value, cost)
 
     def convert_dtype(self, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
         """The dtype attribute as torch's."""
@@ -181,61 +124,10 @@ class Substitution:
         """Per operand the dtype that Paddle's autocast would give it."""
         tensors = [t for t in inputs.torch if isinstance(t, torch.Tensor)]
         dtypes = [dtype_of(t.dtype) for t in tensors]
-        name = self.op.amp[any(type(t) in _NUMBERS for t in inputs.torch)] or self.op.name
+        name = self.op.amp[any(type(t) in NUMBERS for t in inputs.torch)] or self.op.name
         chosen = amp.destination(tracer, name, dtypes, on_accelerator=any(t.is_cuda for t in tensors))
         queue = iter(amp.casts(name, chosen, dtypes))
         return [torch_dtype(next(queue)) if isinstance(t, torch.Tensor) else None for t in inputs.torch]
-
-    def rule(self, inputs: Inputs, targets: list[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype | None:
-        """The dtype to compute in (None: as they are), or StayNative; learnt once per combination of operand types."""
-        key: Any = tuple([t.dtype if isinstance(t, torch.Tensor) else type(o) for t, o in zip(inputs.torch, inputs.paddle)])
-        if targets is not None:
-            key = (*key, *targets)
-        found = self.rules.get(key)
-        if found is None:
-            dtypes = {t.dtype for t in inputs.torch if isinstance(t, torch.Tensor)}
-            if len(dtypes) > 1:  # promotion may treat 0-D tensors otherwise
-                key = (*key, *[t.ndim == 0 if isinstance(t, torch.Tensor) else None for t in inputs.torch])
-                found = self.rules.get(key)
-            if found is None:
-                found = self.rules[key] = self.learn(inputs, targets, args, kwargs)
-        if found.refusal is not None:
-            raise found.refusal
-        return found.cast
-
-    def learn(self, inputs: Inputs, targets: list[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rule:
-        """Ask the native op with one-element tensors which dtype it returns."""
-        dtypes = {t.dtype for t in inputs.torch if isinstance(t, torch.Tensor)}
-        if dtypes & _COMPLEX:
-            return Rule(refusal=StayNative("complex dtype"))
-        probes: dict[int, Any] = {}
-        for index, (mine, theirs) in enumerate(zip(inputs.paddle, inputs.torch)):
-            if isinstance(theirs, torch.Tensor):
-                dtype = (targets[index] if targets else None) or theirs.dtype
-                probes[id(mine)] = (
-                    paddle.ones([1] * theirs.ndim, dtype=dtype_of(dtype)).cpu()
-                    if not theirs.is_cuda
-                    else (paddle.ones([1] * theirs.ndim, dtype=dtype_of(dtype)))
-                )
-        tracer = grad_tracer()
-        level = tracer._amp_level
-        try:
-            tracer._amp_level = amp.core.AmpLevel.O0
-            with paddle.no_grad(), paused():
-                shown = self.original(*_probe(args, probes), **{k: _probe(v, probes) for k, v in kwargs.items()})
-        except Exception as error:
-            text = str(error).strip().splitlines()
-            return Rule(refusal=StayNative(f"native kernel refuses these operand types ({text[0][:100] if text else error!r})"))
-        finally:
-            tracer._amp_level = level
-        result = torch_dtype((shown[0] if self.entry.returns_list else shown).dtype)
-        if result is None or not result.is_floating_point:
-            if not self.op.integer:
-                return Rule(refusal=StayNative(INTEGER, exact=True))
-            return Rule()
-        if self.op.promote == "none" or dtypes == {result}:
-            return Rule()
-        return Rule(cast=result)
 
     def compute(self, frame: Frame, inputs: Inputs, attributes: Any, targets: list[Any] | None, cast: Any) -> Any:
         """Run the reference; with gradients wanted, graft its backward."""
@@ -249,7 +141,7 @@ class Substitution:
 
         if not inputs.needs:
             return self.deliver(inputs, run(*sides))
-        if op.vjp is not None and plain:
+        if op.vjp is not None and plain and (op.vjp_when is None or op.vjp_when((*sides, *attributes))):
             return self.with_formula(frame, inputs, run, (*sides, *attributes))
         leaves = [sides[index].detach().requires_grad_() for index in inputs.needs]
         for index, leaf in zip(inputs.needs, leaves):
@@ -337,14 +229,3 @@ def _convert(tensors: Sequence[Any], targets: Sequence[Any] | None, cast: torch.
                 tensor = tensor.to(targets[index])
             converted[index] = tensor if cast is None else tensor.to(cast)
     return converted
-
-
-def _probe(value: Any, probes: dict[int, Any]) -> Any:
-    """The same argument with every tensor exchanged for its one-element probe."""
-    if isinstance(value, (list, tuple)):
-        return type(value)(_probe(item, probes) for item in value)
-    return probes.get(id(value), value)
-
-
-def _symbolic(value: Any) -> bool:
-    return type(value).__name__ in {"Value", "Variable", "OpResult", "Parameter"}

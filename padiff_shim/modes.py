@@ -63,7 +63,7 @@ def _top_of_changed(stack: tuple[Frame, ...]) -> Frame | None:
 
 
 def _top_shared() -> Frame | None:
-    for frame, twins in reversed(_shared.items()):
+    for frame, twins in reversed(list(_shared.items())):  # a list: another thread may open or close a mode meanwhile
         return twins.get(threading.get_ident()) or twins.setdefault(threading.get_ident(), frame.twin())
     return None
 

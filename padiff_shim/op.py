@@ -55,6 +55,7 @@ class Op:
     these between forward and backward raises, as it does in Paddle.
     ``vjp(g, out, values, needs)`` optionally gives the gradients of the tensor parameters with the very kernels that torch's
     autograd would call (tested bitwise); without it torch's autograd graph is kept.
+    ``vjp_when(values)``: whether the ``vjp`` serves these arguments; otherwise torch's graph does.
     ``layouts``: ``{"weight": "transposed"}`` marks the parameter of which the reference wants a contiguous transposed copy.
     ``amp``: Paddle's (legacy) names of the op in the autocast lists, for tensor and for Python-scalar operands.
     ``integer``: integer and bool results are computed by the reference too; otherwise they stay native, being exact in both.
@@ -71,6 +72,7 @@ class Op:
     promote: str = "result"
     saves: tuple[str, ...] = ()
     vjp: Callable[..., Any] | None = None
+    vjp_when: Callable[..., bool] | None = None
     layouts: Mapping[str, str] = field(default_factory=dict)
     amp: tuple[str, str] = ("", "")
     integer: bool = False

@@ -6,7 +6,7 @@ import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from typing import Any
 
 import wrapt
@@ -45,12 +45,18 @@ def _framework(name: str) -> Any:
         raise MissingFrameworkError(f"{name} cannot be imported ({error}). Install it: {_INSTALL[name]}") from error
 
 
-def _prepare() -> dict[str, str]:
-    """Both frameworks, importable and able to share the current device; returns what the run's header says."""
+def _frameworks() -> tuple[Any, Any]:
+    """Paddle and the real torch. To be asked before anything imports the op table, which imports torch."""
     _refuse_torch_proxy()
     paddle, torch = _framework("paddle"), _framework("torch")
     if not hasattr(torch, "_C") or not hasattr(torch, "from_dlpack"):
         raise BackendError(f"the module 'torch' at {getattr(torch, '__file__', '?')} is not PyTorch")
+    return paddle, torch
+
+
+def _prepare() -> dict[str, str]:
+    """Both frameworks, importable and able to share the current device; returns what the run's header says."""
+    paddle, torch = _frameworks()
     from . import bridge
 
     try:
@@ -120,14 +126,17 @@ class Mode:
 
     def __call__(self, function: Callable[..., Any]) -> Any:
         """Decorate a function, method, generator function or coroutine function: the mode is open while its code runs."""
-        if inspect.isclass(function) or not callable(function):
+        if inspect.isclass(function) or not (callable(function) or isinstance(function, (classmethod, staticmethod))):
             raise TypeError(f"decorate a function or a method with reference(...), not {function!r}")
         return wrapt.FunctionWrapper(function, functools.partial(_DRIVERS[_kind(function)], self))
 
 
 def _kind(function: Callable[..., Any]) -> str:
+    function = getattr(function, "__func__", function)  # what a classmethod or staticmethod holds
     if inspect.isgeneratorfunction(function):
         return "generator"
+    if inspect.isasyncgenfunction(function):
+        return "async generator"
     return "coroutine" if inspect.iscoroutinefunction(function) else "function"
 
 
@@ -162,9 +171,31 @@ async def _drive_coroutine(mode: Mode, wrapped: Any, _: Any, args: Any, kwargs: 
         return await wrapped(*args, **kwargs)
 
 
+async def _drive_async_generator(mode: Mode, wrapped: Any, _: Any, args: Any, kwargs: Any) -> AsyncGenerator[Any, Any]:
+    """As for a generator."""
+    generator = wrapped(*args, **kwargs)
+    step: Callable[[], Any] = generator.__anext__
+    while True:
+        try:
+            with mode:
+                item = await step()
+        except StopAsyncIteration:
+            return
+        try:
+            sent = yield item
+            step = functools.partial(generator.asend, sent)
+        except GeneratorExit:
+            with mode:
+                await generator.aclose()
+            raise
+        except BaseException as error:
+            step = functools.partial(generator.athrow, error)
+
+
 _DRIVERS: dict[str, Callable[..., Any]] = {
     "function": _drive_function,
     "generator": _drive_generator,
+    "async generator": _drive_async_generator,
     "coroutine": _drive_coroutine,
 }
 
@@ -197,16 +228,17 @@ def reference(
 
     Raises:
         UnknownNameError: unknown backend, op, family or linear_layout; the message names the nearest ones.
-        BackendError: on entry, if torch or paddle is missing or they cannot share Paddle's current device.
+        BackendError: if torch or paddle is missing, or, on entry, they cannot share Paddle's current device.
     """
     if backend not in BACKENDS:
         raise unknown("backend", backend, BACKENDS)
     if linear_layout not in LINEAR_LAYOUTS:
         raise unknown("linear_layout", linear_layout, LINEAR_LAYOUTS)
+    _frameworks()
     enabled = frozenset(all_ops()) if ops is None else resolve(ops)
     enabled -= resolve(exclude)
     if not enabled:
-        raise UnknownNameError("no op is left to substitute: exclude= takes away everything that ops= selects")
+        raise UnknownNameError("no op is left to substitute: ops= selects nothing, or exclude= takes away everything it selects")
     chosen = None
     if layers is not None:
         from .site import LayerFilter

@@ -66,7 +66,7 @@ class LayerFilter:
     """
 
     def __init__(self, patterns: str | Iterable[str]) -> None:
-        given = [patterns] if isinstance(patterns, str) else list(patterns)
+        given = [patterns] if isinstance(patterns, str) else list(patterns) if isinstance(patterns, Iterable) else []
         if not given or not all(isinstance(pattern, str) and pattern for pattern in given):
             raise PadiffShimError(f"layers= takes glob patterns over layer paths such as 'encoder.layers.*', got {patterns!r}")
         self.patterns = {pattern: tuple(pattern.split(".")) for pattern in given}

@@ -29,6 +29,36 @@ def matmul(x: torch.Tensor, y: torch.Tensor, transpose_x: bool, transpose_y: boo
     return torch.matmul(x.mT if transpose_x and x.ndim > 1 else x, y.mT if transpose_y and y.ndim > 1 else y)
 
 
+def _column_major(matrix: torch.Tensor) -> bool:
+    return matrix.stride() == (1, matrix.shape[0])
+
+
+def left_gradient(grad: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Gradient of ``left`` in ``left @ right``: torch's mm_mat1_grad, which looks at the strides of ``left``."""
+    return right.mm(grad.t()).t() if _column_major(left) else grad.mm(right.t())
+
+
+def right_gradient(grad: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Gradient of ``right`` in ``left @ right``: torch's mm_mat2_grad."""
+    return grad.t().mm(left).t() if _column_major(right) else left.t().mm(grad)
+
+
+def matmul_vjp(grad: torch.Tensor, out: None, values: Sequence[Any], needs: Sequence[int]) -> list[torch.Tensor]:
+    """Gradients of a product of two matrices (``are_matrices``)."""
+    x, y, transpose_x, transpose_y = values
+    left, right = x.t() if transpose_x else x, y.t() if transpose_y else y
+    grads = []
+    for index in needs:
+        found = (right_gradient if index else left_gradient)(grad, left, right)
+        grads.append(found.t() if values[2 + index] else found)
+    return grads
+
+
+def are_matrices(values: Sequence[Any]) -> bool:
+    """Both operands are 2-D tensors."""
+    return values[0].ndim == 2 and values[1].ndim == 2
+
+
 def dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Inner product of vectors, or row by row of two matrices."""
     return torch.dot(x, y) if x.ndim == 1 else torch.linalg.vecdot(x, y)
@@ -71,6 +101,8 @@ OPS = (
         MATRICES,
         tensors=2,
         saves=("x", "y"),
+        vjp=matmul_vjp,
+        vjp_when=are_matrices,
         amp=("matmul_v2", ""),
     ),
     Op(

@@ -1,0 +1,305 @@
+"""What one call costs: native Paddle, under `reference("torch")`, through NumPy as ports do it by hand, and Torch itself.
+
+All ways of a case are timed in turns within one process, so that a change of the machine's speed meets all of them alike:
+microseconds are the best round, ratios the median of the rounds' own ratios. Every way runs on one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import platform
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when the frameworks are imported
+
+import numpy as np
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
+    import paddle
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import padiff_shim
+
+Ways = dict[str, Callable[[], Any]]
+PADDLE, SHIM, NUMPY, TORCH = "Paddle", "shim", "NumPy", "Torch"
+PASSES = ("no grad", "forward", "forward + backward")
+
+
+class Case(NamedTuple):
+    """One call in both frameworks."""
+
+    op: str
+    size: int
+    native: Callable[..., Any]
+    twin: Callable[..., Any]
+    operands: tuple[str, ...]  # "matrix" (size x size) or "vector" (size)
+
+    def arrays(self) -> list[np.ndarray]:
+        """The operands' values."""
+        random = np.random.default_rng(0)
+        shapes = {"matrix": (self.size, self.size), "vector": (self.size,)}
+        return [random.standard_normal(shapes[kind], dtype=np.float32) for kind in self.operands]
+
+
+def cases(quick: bool) -> list[Case]:
+    """What is measured: matmul over all sizes, a few other ops small and middle."""
+    two, affine = ("matrix", "matrix"), ("matrix", "matrix", "vector")
+    sizes = (8, 128, 1024) if quick else (8, 32, 128, 512, 1024)
+    found = [Case("matmul", size, paddle.matmul, torch.matmul, two) for size in sizes]
+    for size in (8,) if quick else (8, 256):
+        found += [
+            Case("linear", size, paddle.nn.functional.linear, lambda x, w, b: torch.nn.functional.linear(x, w.t(), b), affine),
+            Case(
+                "layer_norm",
+                size,
+                lambda x, w, b: paddle.nn.functional.layer_norm(x, x.shape[-1:], w, b),
+                lambda x, w, b: torch.nn.functional.layer_norm(x, x.shape[-1:], w, b),
+                ("matrix", "vector", "vector"),
+            ),
+            Case("softmax", size, paddle.nn.functional.softmax, lambda x: torch.softmax(x, -1), ("matrix",)),
+            Case("add", size, paddle.add, torch.add, two),
+        ]
+    return found
+
+
+def ways(case: Case, kind: str) -> Ways:
+    """The ways to make the call; Paddle's and the shim's are the same code."""
+    arrays, grad = case.arrays(), kind != "no grad"
+    ours = [paddle.to_tensor(array, stop_gradient=not grad) for array in arrays]
+    theirs = [torch.tensor(array, requires_grad=grad) for array in arrays]
+    native, twin = case.native, case.twin
+    if kind != "forward + backward":
+
+        def through_numpy() -> Any:
+            return paddle.to_tensor(twin(*[torch.tensor(x.numpy()) for x in ours]).numpy())
+
+        plain: Ways = {PADDLE: lambda: native(*ours), SHIM: lambda: native(*ours), TORCH: lambda: twin(*theirs)}
+        return plain if grad else {**plain, NUMPY: through_numpy}
+    shape = (case.size, case.size)
+    our_seed, their_seed = paddle.ones(shape), torch.ones(shape)
+
+    def both() -> None:
+        native(*ours).backward(our_seed)
+        for x in ours:
+            x.clear_gradient(False)
+
+    def torch_both() -> None:
+        twin(*theirs).backward(their_seed)
+        for x in theirs:
+            x.grad = None
+
+    return {PADDLE: both, SHIM: both, TORCH: torch_both}
+
+
+def seconds(function: Callable[[], Any], calls: int) -> float:
+    """Seconds for one of ``calls`` calls."""
+    start = time.perf_counter()
+    for _ in range(calls):
+        function()
+    return (time.perf_counter() - start) / calls
+
+
+def timed(way: str, function: Callable[[], Any], calls: int) -> float:
+    """`seconds`, inside a mode where the way wants one; opening it and the first calls after it are not timed."""
+    if way != SHIM:
+        return seconds(function, calls)
+    with padiff_shim.reference("torch"):
+        seconds(function, min(calls, 20))  # opening a mode outdates weight copies, and the interpreter's method caches
+        return seconds(function, calls)
+
+
+class Timing(NamedTuple):
+    """Seconds of every round, per way."""
+
+    rounds: dict[str, list[float]]
+
+    def best(self, way: str) -> float | None:
+        """Microseconds of the best round."""
+        return min(self.rounds[way]) * 1e6 if way in self.rounds else None
+
+    def ratio(self, way: str, to: str) -> float | None:
+        """Median over the rounds of way / to."""
+        if way not in self.rounds or to not in self.rounds:
+            return None
+        return statistics.median(a / b for a, b in zip(self.rounds[way], self.rounds[to], strict=True))
+
+
+def in_turns(functions: Ways, rounds: int, budget: float) -> Timing:
+    """Time all ways in turns, ``budget`` seconds for each in a round."""
+    found: dict[str, list[float]] = {way: [] for way in functions}
+    calls = {}
+    for way, function in functions.items():
+        once = min(timed(way, function, 1), timed(way, function, 1))
+        calls[way] = max(1, int(budget / (once if once > budget / 20 else timed(way, function, 20))))
+    order = list(functions)
+    gc.disable()
+    try:
+        for turn in range(rounds):
+            for way in order[turn % len(order) :] + order[: turn % len(order)]:
+                found[way].append(timed(way, functions[way], calls[way]))
+    finally:
+        gc.enable()
+    return Timing(found)
+
+
+def call_rows(quick: bool) -> list[list[str]]:
+    """The main table."""
+    rounds, budget = (10, 0.004) if quick else (40, 0.005)
+    rows = []
+    todo = [(case, kind) for case in cases(quick) for kind in PASSES]
+    for case, kind in track(todo, description="timing", console=Console(stderr=True), transient=True):
+        timing = in_turns(ways(case, kind), rounds, budget)
+        native, shim = timing.best(PADDLE), timing.best(SHIM)
+        times = [f"{t:.1f}" if t is not None else "" for t in (native, shim, timing.best(NUMPY), timing.best(TORCH))]
+        ratios = [f"{r:.2f}" if r is not None else "" for r in (timing.ratio(SHIM, PADDLE), timing.ratio(SHIM, TORCH))]
+        rows.append([case.op, f"{case.size}x{case.size}", kind, *times, f"{shim - native:+.1f}", *ratios])  # type: ignore[operator]
+    return rows
+
+
+CALLS = ["op", "size", "pass", "Paddle µs", "shim µs", "NumPy µs", "Torch µs", "shim - Paddle µs", "shim / Paddle", "shim / Torch"]
+
+
+def first_opening() -> float:
+    """Microseconds to open the first mode of the process; both frameworks are imported already."""
+    mode = padiff_shim.reference("torch")
+    start = time.perf_counter()
+    mode.start()
+    spent = time.perf_counter() - start
+    mode.stop()
+    return spent * 1e6
+
+
+def mode_rows(first: float) -> list[list[str]]:
+    """What a mode costs, apart from the calls in it."""
+
+    def opened() -> None:
+        with padiff_shim.reference("torch"):
+            pass
+
+    x = paddle.ones([8, 8])
+    matmul = paddle._C_ops.matmul
+    again = [seconds(opened, 1) for _ in range(100)]
+    padiff_shim.install()
+    held = [seconds(opened, 1) for _ in range(100)]
+    padiff_shim.uninstall()
+    plain, passed = [], []
+    for _ in range(40):
+        plain.append(seconds(lambda: matmul(x, x, False, False), 300))
+        padiff_shim.install()
+        passed.append(seconds(lambda: matmul(x, x, False, False), 300))
+        padiff_shim.uninstall()
+    return [
+        ["open the first mode of a process", f"{first / 1e3:.0f} ms"],
+        ["open and close a mode again (median)", f"{statistics.median(again) * 1e6:.0f} µs"],
+        ["the same after install() (median)", f"{statistics.median(held) * 1e6:.0f} µs"],
+        ["a call outside of any mode after install(), beyond native", f"{(min(passed) - min(plain)) * 1e6:+.2f} µs"],
+    ]
+
+
+def torch_allocations(function: Callable[[], Any]) -> int:
+    """Bytes that torch's CPU allocator gives out during a call."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        result = function()
+    del result
+    events = profile.profiler.kineto_results.events()
+    return sum(max(0, event.nbytes()) for event in events if event.name() == "[memory]")
+
+
+def paddle_peak(function: Callable[[], Any]) -> int:
+    """Bytes by which Paddle's host allocator rises at most during a call."""
+    core = paddle.base.core
+    before = core.host_memory_stat_current_value("Allocated", 0)
+    core.host_memory_stat_reset_peak_value("Allocated", 0)
+    result = function()
+    del result
+    return core.host_memory_stat_peak_value("Allocated", 0) - before
+
+
+def memory_rows() -> list[list[str]]:
+    """Bytes that both allocators give out during a call under the shim, as multiples of the result."""
+    rows = []
+    size = 512
+    results = {"no grad": 1, "forward": 1, "forward + backward": 3}  # the result, and the gradients of both operands
+    for kind in PASSES:
+        functions = ways(Case("matmul", size, paddle.matmul, torch.matmul, ("matrix", "matrix")), kind)
+        with padiff_shim.reference("torch"):
+            function = functions[SHIM]
+            function()
+            ours, theirs = torch_allocations(function), paddle_peak(function)
+        pure = torch_allocations(functions[TORCH])
+        unit = size * size * 4
+        rows.append([f"matmul {size}x{size}", kind, str(results[kind]), *[f"{b / unit:.3f}" for b in (ours, theirs, pure)]])
+    return rows
+
+
+MEMORY = ["call", "pass", "results", "shim: Torch allocated", "shim: Paddle's peak", "Torch alone allocated"]
+
+
+def machine() -> list[str]:
+    """The machine and the versions, a line each."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        model = next((line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line), model)
+    load = f", load average {os.getloadavg()[0]:.1f} at the end" if hasattr(os, "getloadavg") else ""
+    return [
+        f"{model}, {os.cpu_count()} cores, {torch.get_num_threads()} thread used{load}",
+        f"Paddle {paddle.__version__}, Torch {torch.__version__}, Python {platform.python_version()}, {platform.system()}",
+    ]
+
+
+def markdown(title: str, header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table under a heading."""
+    lines = [f"## {title}", "", f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
+    return "\n".join([*lines, *[f"| {' | '.join(row)} |" for row in rows], ""])
+
+
+def shown(title: str, header: list[str], rows: list[list[str]]) -> Table:
+    """The same for a terminal."""
+    table = Table(title=title, title_justify="left")
+    for place, name in enumerate(header):
+        table.add_column(name, justify="right" if place > 2 else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def main() -> int:
+    """Measure, print, and write Markdown if asked."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and rounds: some seconds")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables there")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    first = first_opening()
+    tables = [
+        ("Cost of a call", CALLS, call_rows(args.quick)),
+        ("Cost of a mode", ["what", "cost"], mode_rows(first)),
+        ("Memory, in multiples of the result's size", MEMORY, memory_rows()),
+    ]
+    console = Console(width=None if sys.stdout.isatty() else 130)
+    for table in tables:
+        console.print(shown(*table), "")
+    facts = machine()
+    console.print("\n".join(facts), highlight=False)
+    if args.markdown:
+        command = "OMP_NUM_THREADS=1 python benchmarks/bench_call.py" + (" --quick" if args.quick else "")
+        text = "\n".join(["```", command, "```", "", *[f"- {fact}" for fact in facts], "", *[markdown(*t) for t in tables]])
+        args.markdown.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""The tensor operands of one call, on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+import torch
+
+from . import layout
+from .bind import StayNative
+from .bridge import TENSOR_TYPES, explain, to_torch
+from .modes import Frame
+
+STATIC = "static or PIR tracing: no values yet"
+NUMBERS = (int, float, bool)
+
+
+class Inputs(NamedTuple):
+    """The tensor operands of one call on both sides."""
+
+    paddle: list[Any]  # as Paddle made the call (tensors, numbers, None)
+    torch: list[Any]  # the same, bridged
+    needs: list[int]  # positions whose gradient is wanted
+
+
+def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: int | None) -> Inputs:
+    """The torch side of the operands, zero-copy; ``transposed`` is the position of a Linear weight."""
+    sides, originals, needs = [], [], []
+    found = False
+    for index, value in enumerate(operands):
+        if type(value) in TENSOR_TYPES or isinstance(value, paddle.Tensor):
+            found = True
+            try:
+                side = to_torch(value) if index != transposed else weight(frame, value)
+            except StayNative:
+                raise
+            except Exception as error:
+                raise StayNative(explain(value, error)) from None
+            if grad_mode and not value.stop_gradient:
+                needs.append(index)
+        elif value is None or type(value) in NUMBERS:
+            side = value
+        elif isinstance(value, np.ndarray):
+            value = paddle.to_tensor(value)
+            side = to_torch(value)
+        elif isinstance(value, (np.generic, int, float)):
+            side = value.item() if isinstance(value, np.generic) else value
+        else:
+            raise StayNative(STATIC if _symbolic(value) else f"operand of type {type(value).__name__}")
+        sides.append(side)
+        originals.append(value)
+    if not found:
+        raise StayNative("no tensor operand")
+    return Inputs(originals, sides, needs)
+
+
+def weight(frame: Frame, value: Any) -> torch.Tensor:
+    """A Linear weight as [out, in]."""
+    cost = frame.run.layout_cost
+    if value.ndim != 2:
+        raise StayNative("Linear weight is not a matrix")
+    if frame.linear_layout == "view":
+        cost.views += 1
+        return to_torch(value).t()
+    return layout.transposed_copy(value, cost)
+
+
+def _symbolic(value: Any) -> bool:
+    """A value of a static program (Paddle has several classes for it)."""
+    return type(value).__name__ in {"Value", "Variable", "OpResult", "Parameter"}

@@ -1,0 +1,332 @@
+"""Gradients under the mode keep Paddle's own semantics: every program runs natively and under the mode, and both must agree."""
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+import pytest
+import torch
+from paddle.distributed.fleet.utils import recompute
+
+import padiff_shim
+
+
+def leaf(*shape, seed=0, dtype="float64", train=True):
+    """A fixed leaf with values in [0.5, 1.5): fit for sqrt, pow and division."""
+    values = np.random.default_rng(seed + 10 * len(shape)).random(shape) + 0.5
+    return paddle.to_tensor(values.astype(dtype), stop_gradient=not train)
+
+
+def plain(value):
+    """Tensors as (array, dtype, stop_gradient), containers and other values as they are."""
+    if isinstance(value, paddle.Tensor):
+        return ("tensor", value.numpy().copy(), str(value.dtype), value.stop_gradient)
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+def same(native, shim):
+    if isinstance(native, list):
+        assert len(native) == len(shim)
+        for pair in zip(native, shim):
+            same(*pair)
+    elif isinstance(native, tuple):
+        assert native[2:] == shim[2:]
+        assert native[1].shape == shim[1].shape
+        np.testing.assert_allclose(shim[1], native[1], rtol=2e-5 if native[2].endswith("32") else 1e-9, atol=1e-7)
+    else:
+        assert native == shim
+
+
+def both(program):
+    """Run natively and under the mode, compare what comes back."""
+    native = plain(program())
+    with padiff_shim.reference("torch") as run:
+        shim = plain(program())
+    same(native, shim)
+    assert run.substituted
+    return run
+
+
+def failure(function):
+    """The kind of error a call ends with."""
+    try:
+        function()
+    except Exception as error:
+        return type(error).__name__
+    return "no error"
+
+
+def accumulation():
+    x, w = leaf(3, 4), leaf(4, 2)
+    for factor in (1.0, 2.0, 3.0):
+        (paddle.matmul(x, w) * factor).sum().backward()
+    return x.grad, w.grad
+
+
+def retained_twice():
+    x, w = leaf(3, 4), leaf(4, 2)
+    loss = paddle.tanh(paddle.matmul(x, w)).sum()
+    loss.backward(retain_graph=True)
+    first = x.grad.clone()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    return first, x.grad, w.grad
+
+
+def freed():
+    x = leaf(3, 4)
+    loss = (x * x).exp().sum()
+    loss.backward()
+    return failure(loss.backward), x.grad
+
+
+def stopped():
+    x, w, v = leaf(3, 4), leaf(4, 2, train=False), leaf(2, 2)
+    y = paddle.matmul(x, w)
+    z = paddle.matmul(y.detach(), v)
+    with paddle.no_grad():
+        silent = paddle.matmul(x, w)
+    (y.sum() + z.sum()).backward()
+    frozen = paddle.matmul(w, v)
+    return x.grad, w.grad, v.grad, silent, y.stop_gradient, paddle.tanh(w), frozen
+
+
+def hooked():
+    x, w = leaf(3, 4), leaf(4, 2)
+    seen = []
+    h = x * 2.0
+    y = paddle.matmul(h, w)
+
+    def double(g):
+        seen.append(g.clone())
+        return g * 2.0
+
+    x.register_hook(double)
+    h.register_hook(double)
+    y.register_hook(double)
+    y.register_hook(lambda g: seen.append(g.clone()))
+    removed = y.register_hook(lambda g: g * 100.0)
+    removed.remove()
+    F.softmax(y).pow(2).sum().backward()
+    return x.grad, w.grad, seen
+
+
+def retained_grads():
+    x, w = leaf(3, 4), leaf(4, 2)
+    h = paddle.matmul(x, w)
+    y = F.gelu(h)
+    h.retain_grads()
+    y.retain_grads()
+    (y * y).sum().backward()
+    return h.grad, y.grad, x.grad, h.is_leaf, x.is_leaf
+
+
+def twice_used():
+    x = leaf(3, 3)
+    grads = []
+    for make in (lambda: x @ x, lambda: x + x, lambda: x * x, lambda: x / x, lambda: x - x, lambda: x**x, lambda: x @ x.t()):
+        x.clear_gradient()
+        (make() * leaf(3, 3, seed=1, train=False)).sum().backward()
+        grads.append(x.grad.clone())
+    return grads
+
+
+def partial_grad():
+    x, w, unused = leaf(3, 4), leaf(4, 2), leaf(2)
+    y = paddle.matmul(x, w)
+    loss = (y * y).mean()
+    (only,) = paddle.grad(loss, [w], retain_graph=True)
+    gx, none, gy = paddle.grad(loss, [x, unused, y], retain_graph=True, allow_unused=True)
+    error = failure(lambda: paddle.grad(loss, [x, unused], retain_graph=True))
+    seeded = paddle.grad([y, loss], [x], grad_outputs=[leaf(3, 2, seed=3, train=False), None], retain_graph=True)
+    return only, gx, none, gy, error, seeded, x.grad, w.grad
+
+
+def blocked_by_no_grad_vars():
+    x, w = leaf(3, 4), leaf(4, 2)
+    return paddle.grad(paddle.matmul(x, w).sum(), [x], no_grad_vars=[w])
+
+
+def two_losses():
+    x, w, v = leaf(3, 4), leaf(4, 2), leaf(4, 2, seed=1)
+    shared = F.layer_norm(x, [4])
+    first, second = paddle.matmul(shared, w).sum(), paddle.matmul(shared, v).exp().mean()
+    first.backward(retain_graph=True)
+    second.backward()
+    both_at_once = [paddle.tanh(x).sum(), (x * x).sum()]
+    paddle.autograd.backward(both_at_once, [None, None])
+    return x.grad, w.grad, v.grad
+
+
+def mixed_branches():
+    """No gradient reaches a part of the graph; another part receives one from several consumers."""
+    x = leaf(3, 4)
+    a, b = paddle.exp(x), paddle.tanh(x)
+    c = a * b
+    c.stop_gradient = True
+    d = (a + b) / (c + 1.0)
+    (d.sum() + d.mean() + a.logsumexp()).backward()
+    return x.grad
+
+
+def broadcast():
+    x, y, s = leaf(2, 1, 4), leaf(3, 1), leaf()
+    (x * y + s - y / x).pow(2).mean().backward()
+    return x.grad, y.grad, s.grad
+
+
+def gan():
+    paddle.seed(1)
+    generator, critic = paddle.nn.Linear(2, 3), paddle.nn.Linear(3, 1)
+    optimizers = [paddle.optimizer.SGD(0.1, parameters=net.parameters()) for net in (generator, critic)]
+    noise, real = leaf(5, 2, dtype="float32", train=False), leaf(5, 3, dtype="float32", train=False)
+    for _ in range(3):
+        fake = paddle.tanh(generator(noise))
+        (critic(fake.detach()).mean() - critic(real).mean()).backward()
+        optimizers[1].step()
+        optimizers[1].clear_grad()
+        (-critic(paddle.tanh(generator(noise))).mean()).backward()
+        optimizers[0].step()
+        for optimizer in optimizers:
+            optimizer.clear_grad()
+    return [p.detach() for net in (generator, critic) for p in net.parameters()]
+
+
+def gradient_penalty():
+    w, x = leaf(4, 1), leaf(3, 4)
+    score = paddle.tanh(paddle.matmul(x, w))
+    (grad,) = paddle.grad(score, x, create_graph=True)
+    penalty = ((grad.pow(2).sum(axis=1).sqrt() - 1.0) ** 2).mean()
+    (score.mean() + penalty).backward()
+    return grad.detach(), w.grad, x.grad
+
+
+class Cube(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensor()
+        return grad * 3.0 * x * x
+
+
+def with_pylayer():
+    x, w = leaf(3, 4), leaf(4, 2)
+    Cube.apply(paddle.matmul(Cube.apply(x), w)).sum().backward()
+    return x.grad, w.grad
+
+
+def cleared():
+    x = leaf(3)
+    (x * x).sum().backward()
+    x.clear_gradient()
+    paddle.exp(x).sum().backward()
+    first = x.grad.clone()
+    x.clear_grad()
+    return first, x.grad, failure(lambda: x.detach().sum().backward())
+
+
+PROGRAMS = (accumulation, retained_twice, freed, stopped, hooked, retained_grads, twice_used, partial_grad, two_losses)
+PROGRAMS += (mixed_branches, broadcast, gan, gradient_penalty, with_pylayer, cleared, blocked_by_no_grad_vars)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_program(program):
+    both(program)
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_recompute(use_reentrant):
+    def program():
+        x, w = leaf(3, 4), leaf(4, 4)
+        y = recompute(lambda t: F.gelu(paddle.matmul(t, w)), x * 1.5, use_reentrant=use_reentrant, preserve_rng_state=False)
+        (y * y).sum().backward()
+        return y, x.grad, w.grad
+
+    run = both(program)
+    assert run.backward["gelu"] == 1
+    assert run.substituted["gelu"] == 2 or not use_reentrant  # replayed by the reentrant form
+
+
+X, V, B = (3, 4), (4, 4), (4,)
+UNARY = {  # name: (Paddle, torch); the second and third operand only where named
+    "softmax": (lambda x: F.softmax(x, 1), lambda x: torch.softmax(x, 1)),
+    "gelu": (F.gelu, torch.nn.functional.gelu),
+    "gelu_tanh": (lambda x: F.gelu(x, True), lambda x: torch.nn.functional.gelu(x, approximate="tanh")),
+    "relu": (F.relu, torch.relu),
+    "tanh": (paddle.tanh, torch.tanh),
+    "exp": (paddle.exp, torch.exp),
+    "sqrt": (paddle.sqrt, torch.sqrt),
+    "rsqrt": (paddle.rsqrt, torch.rsqrt),
+    "square": (paddle.square, torch.square),
+    "pow": (lambda x: x**3.5, lambda x: x**3.5),
+    "rdiv": (lambda x: 2.0 / x, lambda x: 2.0 / x),
+    "scale": (lambda x: -(x * 3.0 + 1.0), lambda x: -(x * 3.0 + 1.0)),
+    "sum": (lambda x: paddle.sum(x, 1), lambda x: x.sum(1)),
+    "mean": (lambda x: paddle.mean(x, 0), lambda x: x.mean(0)),
+    "logsumexp": (lambda x: paddle.logsumexp(x, 1), lambda x: torch.logsumexp(x, 1)),
+    "layer_norm": (lambda x: F.layer_norm(x, [4]), lambda x: torch.nn.functional.layer_norm(x, [4])),
+    "linear": (lambda x, v, b: F.linear(x, v, b), lambda x, v, b: torch.nn.functional.linear(x, v.t(), b)),
+    "matmul": (paddle.matmul, torch.matmul),
+    "matmul_t": (lambda x, v: paddle.matmul(x, v, transpose_y=True), lambda x, v: x @ v.mT),
+    "multiply": (lambda x, v, b: x * b, lambda x, v, b: x * b),
+    "divide": (lambda x, v, b: x / b, lambda x, v, b: x / b),
+    "pow_tensor": (lambda x, v, b: x**b, lambda x, v, b: x**b),
+    "add_sub": (lambda x, v, b: (x + b) - x * b, lambda x, v, b: (x + b) - x * b),
+    "layer_norm_affine": (
+        lambda x, v, b: F.layer_norm(x, [4], b, b * 2.0),
+        lambda x, v, b: torch.nn.functional.layer_norm(x, [4], b, b * 2.0),
+    ),
+}
+WIDTH = {"linear": 3, "matmul": 2, "matmul_t": 2, **dict.fromkeys(("multiply", "divide", "pow_tensor", "add_sub"), 3)}
+WIDTH["layer_norm_affine"] = 3
+
+
+def derivatives(grad, function, inputs, lossy, constant):
+    """First, second and third order: of y itself (its gradient is a leaf), or of a loss that bends."""
+    y = function(*inputs)
+    loss = (y**2 * constant(y)).sum() if lossy else y.sum()
+    found = []
+    for _ in range(3):
+        grads = [g for g in grad(loss, inputs) if g is not None]
+        found.append(grads)
+        loss = sum((g**3 + g * constant(g)).sum() for g in grads)
+        if loss.__class__ is int or getattr(loss, "stop_gradient", not getattr(loss, "requires_grad", True)):
+            break
+    return found
+
+
+@pytest.mark.parametrize("lossy", [False, True], ids=["linear-loss", "curved-loss"])
+@pytest.mark.parametrize("name", UNARY)
+def test_third_order_is_torchs(name, lossy):
+    used = WIDTH.get(name, 1)
+    if used == 3 and name not in ("linear",):
+        shapes, pick = (X, B), (lambda f: lambda x, b: f(x, None, b))
+    else:
+        shapes, pick = (X, V, B)[:used], (lambda f: f)
+    inputs = [leaf(*shape, seed=i) for i, shape in enumerate(shapes)]
+    twins = [torch.tensor(x.numpy(), requires_grad=True) for x in inputs]
+    ramp = np.linspace(0.1, 0.9, 12)
+    mine, torchs = map(pick, UNARY[name])
+    expected = derivatives(
+        lambda loss, xs: torch.autograd.grad(loss, xs, create_graph=True, allow_unused=True),
+        torchs, twins, lossy, lambda y: torch.tensor(np.resize(ramp, y.shape)),
+    )  # fmt: skip
+    with padiff_shim.reference("torch"):
+        found = derivatives(
+            lambda loss, xs: paddle.grad(loss, xs, create_graph=True, allow_unused=True),
+            mine, inputs, lossy, lambda y: paddle.to_tensor(np.resize(ramp, y.shape)),
+        )  # fmt: skip
+    orders = max(1, sum(bool(grads) for grads in expected))
+    assert len(found) >= min(orders, 2)
+    for ours, theirs in zip(found, expected):
+        total = [sum(np.abs(g.numpy() if isinstance(g, paddle.Tensor) else g.detach().numpy()).sum() for g in s) for s in (ours, theirs)]
+        assert np.isclose(*total, rtol=1e-9, atol=1e-12)
+        if len(ours) == len(theirs):
+            for a, b in zip(ours, theirs):
+                np.testing.assert_allclose(a.numpy(), b.detach().numpy(), rtol=1e-8, atol=1e-10)
