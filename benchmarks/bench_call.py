@@ -34,6 +34,7 @@ import padiff_shim
 
 Ways = dict[str, Callable[[], Any]]
 PADDLE, SHIM, NUMPY, TORCH = "Paddle", "shim", "NumPy", "Torch"
+MARK = "<!-- below: written by bench_call.py -->"
 PASSES = ("no grad", "forward", "forward + backward")
 
 
@@ -171,23 +172,14 @@ def call_rows(quick: bool) -> list[list[str]]:
 CALLS = ["op", "size", "pass", "Paddle µs", "shim µs", "NumPy µs", "Torch µs", "shim - Paddle µs", "shim / Paddle", "shim / Torch"]
 
 
-def first_opening() -> float:
-    """Microseconds to open the first mode of the process; both frameworks are imported already."""
-    mode = padiff_shim.reference("torch")
-    start = time.perf_counter()
-    mode.start()
-    spent = time.perf_counter() - start
-    mode.stop()
-    return spent * 1e6
+def opened() -> None:
+    """A mode, opened and closed."""
+    with padiff_shim.reference("torch"):
+        pass
 
 
 def mode_rows(first: float) -> list[list[str]]:
     """What a mode costs, apart from the calls in it."""
-
-    def opened() -> None:
-        with padiff_shim.reference("torch"):
-            pass
-
     x = paddle.ones([8, 8])
     matmul = paddle._C_ops.matmul
     again = [seconds(opened, 1) for _ in range(100)]
@@ -201,7 +193,7 @@ def mode_rows(first: float) -> list[list[str]]:
         passed.append(seconds(lambda: matmul(x, x, False, False), 300))
         padiff_shim.uninstall()
     return [
-        ["open the first mode of a process", f"{first / 1e3:.0f} ms"],
+        ["open and close the first mode of a process", f"{first * 1e3:.0f} ms"],
         ["open and close a mode again (median)", f"{statistics.median(again) * 1e6:.0f} µs"],
         ["the same after install() (median)", f"{statistics.median(held) * 1e6:.0f} µs"],
         ["a call outside of any mode after install(), beyond native", f"{(min(passed) - min(plain)) * 1e6:+.2f} µs"],
@@ -238,13 +230,14 @@ def memory_rows() -> list[list[str]]:
             function = functions[SHIM]
             function()
             ours, theirs = torch_allocations(function), paddle_peak(function)
-        pure = torch_allocations(functions[TORCH])
+        functions[PADDLE]()
+        native, twin = paddle_peak(functions[PADDLE]), torch_allocations(functions[TORCH])
         unit = size * size * 4
-        rows.append([f"matmul {size}x{size}", kind, str(results[kind]), *[f"{b / unit:.3f}" for b in (ours, theirs, pure)]])
+        rows.append([f"matmul {size}x{size}", kind, str(results[kind]), *[f"{b / unit:.3f}" for b in (ours, theirs, native, twin)]])
     return rows
 
 
-MEMORY = ["call", "pass", "results", "shim: Torch allocated", "shim: Paddle's peak", "Torch alone allocated"]
+MEMORY = ["call", "pass", "results", "shim: Torch allocates", "shim: Paddle peak", "Paddle alone: peak", "Torch alone: allocates"]
 
 
 def machine() -> list[str]:
@@ -262,8 +255,8 @@ def machine() -> list[str]:
 
 def markdown(title: str, header: list[str], rows: list[list[str]]) -> str:
     """A Markdown table under a heading."""
-    lines = [f"## {title}", "", f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
-    return "\n".join([*lines, *[f"| {' | '.join(row)} |" for row in rows], ""])
+    body = [header, ["---"] * len(header), *rows]
+    return "\n".join([f"## {title}", "", *[f"| {' | '.join(row)} |" for row in body], ""])
 
 
 def shown(title: str, header: list[str], rows: list[list[str]]) -> Table:
@@ -280,10 +273,10 @@ def main() -> int:
     """Measure, print, and write Markdown if asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer sizes and rounds: some seconds")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables there")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables there, below its mark if it has one")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    first = first_opening()
+    first = seconds(opened, 1)  # of the process; both frameworks are imported already
     tables = [
         ("Cost of a call", CALLS, call_rows(args.quick)),
         ("Cost of a mode", ["what", "cost"], mode_rows(first)),
@@ -295,9 +288,9 @@ def main() -> int:
     facts = machine()
     console.print("\n".join(facts), highlight=False)
     if args.markdown:
-        command = "OMP_NUM_THREADS=1 python benchmarks/bench_call.py" + (" --quick" if args.quick else "")
-        text = "\n".join(["```", command, "```", "", *[f"- {fact}" for fact in facts], "", *[markdown(*t) for t in tables]])
-        args.markdown.write_text(text)
+        kept = args.markdown.read_text().partition(MARK)[0] if args.markdown.exists() else ""
+        lines = ["Measured on", *[f"- {fact}" for fact in facts], "", *[markdown(*table) for table in tables]]
+        args.markdown.write_text(f"{kept}{MARK}\n" + "\n".join(lines).rstrip() + "\n")
     return 0
 
 

@@ -23,18 +23,20 @@ from typing import Any
 import paddle
 import torch
 
-from .bridge import AMP_OFF, grad_tracer, own, stream_of, to_paddle, to_torch
+from . import amp
+from .bridge import AMP_OFF, dtype_of, grad_tracer, own, stream_of, to_paddle, to_torch
 from .record import Tally
 
 # The clean C functions, whatever is patched later.
 _reshape: Callable[..., Any] = paddle._C_ops.reshape
 _add_n: Callable[..., Any] = paddle._C_ops.add_n
+_add: Callable[..., Any] = paddle._C_ops.add
 _cast: Callable[..., Any] = paddle._C_ops.cast
 
 # One float per dtype, always on the CPU: nothing computed with it ever launches a device kernel.
 TINY = {
-    getattr(paddle, name): paddle.zeros([1], dtype="float32").cpu().astype(name)
-    for name in ("float16", "bfloat16", "float32", "float64")
+    dtype: paddle.zeros([1], dtype="float32").cpu().astype(dtype_of(dtype))
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 }
 
 _MODIFIED = (
@@ -44,10 +46,13 @@ _MODIFIED = (
 )
 
 
+SKELETON = ("reshape", "add_n", "add", "cast")
+
+
 def use_clean(**functions: Callable[..., Any]) -> None:
-    """Called when hooks are built: the unpatched ``reshape``, ``add_n``, ``cast`` to build grafts with."""
-    global _reshape, _add_n, _cast
-    _reshape, _add_n, _cast = functions["reshape"], functions["add_n"], functions["cast"]
+    """Called when hooks are built: the unpatched functions of ``SKELETON`` to build grafts with."""
+    global _reshape, _add_n, _add, _cast
+    _reshape, _add_n, _add, _cast = (functions[name] for name in SKELETON)
 
 
 class ModifiedInPlace(RuntimeError):
@@ -81,20 +86,26 @@ class Node:
         retain, create = _backward_options(grad)
         if self.vjp is None:
             raise RuntimeError(f"the graph of op '{self.op}' was freed by an earlier backward without retain_graph=True")
-        self._check_versions()
+        if self.saved:
+            self._check_versions()
         self.tally.backward[self.op] += 1
+        incoming = to_torch(grad)
         if create:
             self.grads = self._differentiable(grad)
-        else:
-            incoming = to_torch(grad)
-            if incoming.is_cuda:
-                with stream_of(incoming):
-                    self.grads = self._plain(incoming)
-            else:
+            return TINY[incoming.dtype]
+        if incoming.is_cuda:
+            with stream_of(incoming):
                 self.grads = self._plain(incoming)
-            if not retain:
-                self.inputs = self.saved = self.vjp = self.compute = None
-        return TINY[grad.dtype]
+        else:
+            self.grads = self._plain(incoming)
+        if not retain:
+            self.inputs = self.saved = self.vjp = self.compute = None
+        return TINY[incoming.dtype]
+
+    def exchange(self, grad: Any) -> Any:
+        """Hook of a call with one differentiable input: receive and take at once."""
+        self.receive(grad)
+        return self.take(0, None)
 
     def take(self, index: int, _: Any) -> Any:
         """Hook on the alias of input ``index``: hand over its gradient."""
@@ -141,31 +152,39 @@ def autograd(
     return [torch.zeros_like(leaf) if found is None else found for found, leaf in zip(grads, leaves)]
 
 
-def attach(result: Any, node: Node, inputs: Sequence[Any]) -> Any:
+def attach(result: Any, node: Node, inputs: Sequence[Any], dtypes: Sequence[torch.dtype], dtype: torch.dtype) -> Any:
     """A Paddle tensor with the storage of ``result`` and ``node`` as its backward.
 
-    ``inputs`` are the Paddle tensors whose gradients the node gives, in its order.
+    Args:
+        result: the Paddle tensor whose storage is taken over.
+        inputs: the Paddle tensors whose gradients the node gives, in its order, and ``dtypes`` theirs.
+        dtype: the result's dtype.
     """
     tracer = grad_tracer()
-    level = tracer._amp_level
-    if level != AMP_OFF:
+    level = tracer._amp_level if amp.active(tracer) else None
+    if level is not None:
         tracer._amp_level = AMP_OFF  # the skeleton must not be autocast
     try:
+        if len(inputs) == 1 and dtypes[0] is dtype:
+            # One input: the alias itself carries the result, and one hook exchanges the gradients.
+            joint = _reshape(inputs[0], inputs[0].shape)
+            result._share_underline_tensor_to(joint)
+            joint._register_grad_hook(node.exchange)
+            return _reshape(joint, joint.shape)
         aliases = []
-        dtype = result.dtype
+        take = node.take
         for index, tensor in enumerate(inputs):
             alias = _reshape(tensor, tensor.shape)
-            own_dtype = tensor.dtype
-            TINY[own_dtype]._share_underline_tensor_to(alias)
-            alias.register_hook(functools.partial(node.take, index))
+            TINY[dtypes[index]]._share_underline_tensor_to(alias)
+            alias._register_grad_hook(functools.partial(take, index))
             # A hook may not change the dtype of a gradient: mixed dtypes need a node that does.
-            aliases.append(alias if own_dtype == dtype else _cast(alias, dtype))
-        joint = _add_n(aliases)
+            aliases.append(alias if dtypes[index] is dtype else _cast(alias, dtype_of(dtype)))
+        joint = _add(*aliases) if len(aliases) == 2 else _add_n(aliases)
         result._share_underline_tensor_to(joint)
-        joint.register_hook(node.receive)
+        joint._register_grad_hook(node.receive)
         return _reshape(joint, joint.shape)
     finally:
-        if level != AMP_OFF:
+        if level is not None:
             tracer._amp_level = level
 
 
@@ -194,7 +213,7 @@ def apply(op: str, tally: Tally, function: Callable[..., Sequence[torch.Tensor]]
             return function(*values)[position]
 
         node = Node(op, tally, sources, saved, functools.partial(autograd, out, leaves), compute)
-        results.append(attach(result, node, sources))
+        results.append(attach(result, node, sources, [leaf.dtype for leaf in leaves], out.dtype))
     return results
 
 
@@ -204,7 +223,7 @@ def _backward_options(grad: Any) -> tuple[bool, bool]:
     Paddle's engine does not tell its hooks. The frame that called into the engine is the one below the hook's.
     """
     caller = sys._getframe(2)
-    for _ in range(2):  # one of our own hooks may stand between
+    for _ in range(3):  # one of our own hooks may stand between
         names = caller.f_code.co_varnames
         if "create_graph" in names:  # paddle.grad works on copies of the nodes: keep what they share
             return True, bool(caller.f_locals["create_graph"])

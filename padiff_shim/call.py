@@ -22,6 +22,7 @@ from .modes import Frame, paused, top
 from .op import Entry, Op
 from .operands import NUMBERS, STATIC, Inputs, bridge
 from .rules import DtypeRules
+from .shortcut import shortcut
 
 FILTERED = "filtered out by ops= or exclude="
 OUTSIDE_LAYERS = "filtered out by layers="
@@ -42,13 +43,16 @@ class Substitution:
         self.bind = Binder(entry.params, op.params)
         self.rules = DtypeRules(op, original, returns_list=entry.returns_list)
         self.saves = frozenset(op.saves)
+        self.saves_out = "out" in self.saves
         self.names = [word.partition("=")[0].partition("|")[0] for word in op.params.split()]
+        self.saved = [index for index, name in enumerate(self.names) if name in self.saves]
         self.transposed = self.names.index("weight") if op.layouts else None
         self.dtype_at = self.names.index("dtype") if "dtype" in self.names else None
 
     def hook(self) -> Callable[..., Any]:
         """The redirected function: passes through unless a mode is open here."""
         original, name, bind, execute, native = self.original, self.op.name, self.bind, self.execute, self.native
+        quick = shortcut(self.op, self.entry, self.rules) or (lambda values: None)
 
         def hook(*args: Any, **kwargs: Any) -> Any:
             frame = top()
@@ -57,7 +61,10 @@ class Substitution:
             try:
                 if frame.aside or frame.layers is not None or name not in frame.enabled:
                     self.gate(frame)
-                result = execute(frame, bind(args, kwargs), args, kwargs)
+                values = bind(args, kwargs)
+                result = quick(values)
+                if result is None:
+                    result = execute(frame, values, args, kwargs)
             except StayNative as why:
                 return native(frame, why, args, kwargs)
             except (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError) as error:
@@ -152,8 +159,7 @@ class Substitution:
 
     def with_formula(self, frame: Frame, inputs: Inputs, run: Callable[..., torch.Tensor], values: Any) -> Any:
         """The op brings its own backward: no torch graph, and nothing is kept that the backward does not read."""
-        with torch.no_grad():
-            out = run(*inputs.torch)
+        out = run(*inputs.torch)  # bridged tensors require no grad: torch records nothing
         kept = [
             Hollow(v.shape, v.dtype) if isinstance(v, torch.Tensor) and name not in self.saves else v
             for name, v in zip(self.names, values)
@@ -168,16 +174,15 @@ class Substitution:
 
     def graft(self, frame: Frame, inputs: Inputs, out: torch.Tensor, vjp: Any, run: Callable[..., Any] | None, sides: Any) -> Any:
         """Hand the result to Paddle with its backward attached."""
-        needs = inputs.needs
-        sources = [inputs.paddle[index] for index in needs]
+        needs, operands = inputs.needs, inputs.paddle
+        sources = [operands[index] for index in needs]
         result = to_paddle(own(out.detach(), inputs.torch))
         # Paddle tensors whose in-place version must not change before the backward.
-        saved = [
-            (value, value.inplace_version)
-            for index, value in enumerate(inputs.paddle)
-            if hasattr(value, "inplace_version") and self.names[0 if self.op.operands else index] in self.saves
-        ]
-        if "out" in self.saves:
+        saved = []
+        for index in range(len(operands)) if self.op.operands else self.saved:
+            if hasattr(operands[index], "inplace_version"):
+                saved.append((operands[index], operands[index].inplace_version))
+        if self.saves_out:
             saved.append((result, result.inplace_version))
         compute = None
         if run is not None:
@@ -191,7 +196,8 @@ class Substitution:
         if self.transposed is not None:
             vjp = self.transposing(vjp, needs)
         node = Node(self.op.name, frame.tally, sources, saved, vjp, compute)
-        result = remember_layout(attach(result, node, sources), out)
+        dtypes = [inputs.torch[index].dtype for index in needs]
+        result = remember_layout(attach(result, node, sources, dtypes, out.dtype), out)
         return [result] if self.entry.returns_list else result
 
     def transposing(self, vjp: Any, needs: list[int]) -> Any:

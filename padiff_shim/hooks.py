@@ -105,7 +105,7 @@ def _counting(name: str, path: str, original: Callable[..., Any], *, writes: boo
 def _others(taken: dict[str, Point]) -> list[Point]:
     """The remaining C functions: those that compute with floats are counted, in-place ones note their writes."""
     points: list[Point] = []
-    clean = {name: CFunctionPatch(getattr(paddle._C_ops, name)).original for name in ("reshape", "add_n", "cast")}
+    clean = {name: CFunctionPatch(getattr(paddle._C_ops, name)).original for name in autograd.SKELETON}
     autograd.use_clean(**clean)
     # Not by __name__: that of paddle._C_ops says something else once paddle is imported.
     for place, module in (("paddle._C_ops", paddle._C_ops), ("paddle._legacy_C_ops", paddle._legacy_C_ops)):

@@ -38,9 +38,18 @@ class Frame:
 
 
 _STACK: ContextVar[tuple[Frame, ...]] = ContextVar("padiff_shim_modes", default=())
-_PAUSED: ContextVar[bool] = ContextVar("padiff_shim_paused", default=False)
 _shared: dict[Frame, dict[int, Frame]] = {}  # frames opened for all threads -> {thread id: twin}
 _forked = False
+
+
+class _Pause(Frame):
+    """A frame that hides the ones below it."""
+
+    def __init__(self) -> None:
+        self.open = False
+
+
+_PAUSE = _Pause()
 
 
 def top() -> Frame | None:
@@ -49,16 +58,14 @@ def top() -> Frame | None:
     if stack:
         frame = stack[-1]
         if frame.open:
-            return None if _PAUSED.get() else frame
-        return _top_of_changed(stack)
-    if _shared:
-        return None if _PAUSED.get() else _top_shared()
-    return None
+            return frame
+        return None if frame is _PAUSE else _top_of_changed(stack)
+    return _top_shared() if _shared else None
 
 
 def _top_of_changed(stack: tuple[Frame, ...]) -> Frame | None:
     """A frame was closed from another context (a generator finalised elsewhere): drop it here too."""
-    _STACK.set(tuple(frame for frame in stack if frame.open))
+    _STACK.set(tuple(frame for frame in stack if frame.open or frame is _PAUSE))
     return top()
 
 
@@ -91,11 +98,11 @@ def remove(frame: Frame) -> None:
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
     """No mode is open inside: what an intercepted Python function calls further down is not matched again."""
-    token = _PAUSED.set(True)
+    _STACK.set((*_STACK.get(), _PAUSE))
     try:
         yield
     finally:
-        _PAUSED.reset(token)
+        _STACK.set(_STACK.get()[:-1])
 
 
 def _step_aside_in_child() -> None:

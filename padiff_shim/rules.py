@@ -35,6 +35,7 @@ class DtypeRules:
     def __init__(self, op: Op, original: Callable[..., Any], *, returns_list: bool) -> None:
         self._op, self._original, self._returns_list = op, original, returns_list
         self._known: dict[tuple[Any, ...], Rule] = {}
+        self.plain: set[tuple[Any, ...]] = set()  # combinations of operand types that need no cast
 
     def find(
         self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -53,6 +54,8 @@ class DtypeRules:
                 rule = self._known.get(key)
             if rule is None:
                 rule = self._known[key] = self._learn(inputs, targets, args, kwargs)
+                if rule == Rule() and targets is None and len(dtypes) == 1:
+                    self.plain.add(key)
         if rule.refusal is not None:
             raise rule.refusal
         return rule.cast

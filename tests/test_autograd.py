@@ -1,5 +1,7 @@
 """Gradients under the mode keep Paddle's own semantics: every program runs natively and under the mode, and both must agree."""
 
+import functools
+
 import numpy as np
 import paddle
 import paddle.nn.functional as F
@@ -231,11 +233,16 @@ def cleared():
 
 
 PROGRAMS = (accumulation, retained_twice, freed, stopped, hooked, retained_grads, twice_used, partial_grad, two_losses)
-PROGRAMS += (mixed_branches, broadcast, gan, gradient_penalty, with_pylayer, cleared, blocked_by_no_grad_vars)
+PROGRAMS += (mixed_branches, broadcast, gan, gradient_penalty, with_pylayer, cleared)
+
+
+NULL_GRADIENT = pytest.mark.xfail(strict=True, reason="Paddle's reshape_grad refuses a gradient that no_grad_vars dropped")
 
 
 @pytest.mark.compat
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+@pytest.mark.parametrize(
+    "program", [*PROGRAMS, pytest.param(blocked_by_no_grad_vars, marks=NULL_GRADIENT)], ids=lambda p: p.__name__
+)
 def test_program(program):
     both(program)
 
@@ -253,80 +260,82 @@ def test_recompute(use_reentrant):
     assert run.substituted["gelu"] == 2 or not use_reentrant  # replayed by the reentrant form
 
 
-X, V, B = (3, 4), (4, 4), (4,)
-UNARY = {  # name: (Paddle, torch); the second and third operand only where named
-    "softmax": (lambda x: F.softmax(x, 1), lambda x: torch.softmax(x, 1)),
-    "gelu": (F.gelu, torch.nn.functional.gelu),
-    "gelu_tanh": (lambda x: F.gelu(x, True), lambda x: torch.nn.functional.gelu(x, approximate="tanh")),
-    "relu": (F.relu, torch.relu),
-    "tanh": (paddle.tanh, torch.tanh),
-    "exp": (paddle.exp, torch.exp),
-    "sqrt": (paddle.sqrt, torch.sqrt),
-    "rsqrt": (paddle.rsqrt, torch.rsqrt),
-    "square": (paddle.square, torch.square),
-    "pow": (lambda x: x**3.5, lambda x: x**3.5),
-    "rdiv": (lambda x: 2.0 / x, lambda x: 2.0 / x),
-    "scale": (lambda x: -(x * 3.0 + 1.0), lambda x: -(x * 3.0 + 1.0)),
-    "sum": (lambda x: paddle.sum(x, 1), lambda x: x.sum(1)),
-    "mean": (lambda x: paddle.mean(x, 0), lambda x: x.mean(0)),
-    "logsumexp": (lambda x: paddle.logsumexp(x, 1), lambda x: torch.logsumexp(x, 1)),
-    "layer_norm": (lambda x: F.layer_norm(x, [4]), lambda x: torch.nn.functional.layer_norm(x, [4])),
-    "linear": (lambda x, v, b: F.linear(x, v, b), lambda x, v, b: torch.nn.functional.linear(x, v.t(), b)),
-    "matmul": (paddle.matmul, torch.matmul),
-    "matmul_t": (lambda x, v: paddle.matmul(x, v, transpose_y=True), lambda x, v: x @ v.mT),
-    "multiply": (lambda x, v, b: x * b, lambda x, v, b: x * b),
-    "divide": (lambda x, v, b: x / b, lambda x, v, b: x / b),
-    "pow_tensor": (lambda x, v, b: x**b, lambda x, v, b: x**b),
-    "add_sub": (lambda x, v, b: (x + b) - x * b, lambda x, v, b: (x + b) - x * b),
-    "layer_norm_affine": (
-        lambda x, v, b: F.layer_norm(x, [4], b, b * 2.0),
-        lambda x, v, b: torch.nn.functional.layer_norm(x, [4], b, b * 2.0),
-    ),
+T, X, V, B = torch.nn.functional, (3, 4), (4, 4), (4,)
+FUNCTIONS = {  # name: (Paddle, torch, shapes)
+    "softmax": (lambda x: F.softmax(x, 1), lambda x: torch.softmax(x, 1), [X]),
+    "gelu": (F.gelu, T.gelu, [X]),
+    "gelu_tanh": (lambda x: F.gelu(x, True), lambda x: T.gelu(x, approximate="tanh"), [X]),
+    "relu": (F.relu, torch.relu, [X]),
+    "tanh": (paddle.tanh, torch.tanh, [X]),
+    "exp": (paddle.exp, torch.exp, [X]),
+    "sqrt": (paddle.sqrt, torch.sqrt, [X]),
+    "rsqrt": (paddle.rsqrt, torch.rsqrt, [X]),
+    "square": (paddle.square, torch.square, [X]),
+    "pow": (lambda x: x**3.5, lambda x: x**3.5, [X]),
+    "pow_tensor": (lambda x, b: x**b, lambda x, b: x**b, [X, B]),
+    "rpow": (lambda x: 2.0**x, lambda x: 2.0**x, [X]),
+    "scale": (lambda x: -(x * 3.0 + 1.0), lambda x: -(x * 3.0 + 1.0), [X]),
+    "sum": (lambda x: paddle.sum(x, 1), lambda x: x.sum(1), [X]),
+    "mean": (lambda x: paddle.mean(x, 0), lambda x: x.mean(0), [X]),
+    "logsumexp": (lambda x: paddle.logsumexp(x, 1), lambda x: torch.logsumexp(x, 1), [X]),
+    "layer_norm": (lambda x: F.layer_norm(x, [4]), lambda x: T.layer_norm(x, [4]), [X]),
+    "layer_norm_affine": (lambda x, b: F.layer_norm(x, [4], b, b * 2), lambda x, b: T.layer_norm(x, [4], b, b * 2), [X, B]),
+    "linear": (F.linear, lambda x, v, b: T.linear(x, v.t(), b), [X, V, B]),
+    "matmul": (paddle.matmul, torch.matmul, [X, V]),
+    "matmul_t": (lambda x, v: paddle.matmul(x, v, transpose_y=True), lambda x, v: x @ v.mT, [X, V]),
+    "matmul_batch": (paddle.matmul, torch.matmul, [(2, 3, 4), V]),
+    "multiply": (lambda x, b: x * b, lambda x, b: x * b, [X, B]),
+    "divide": (lambda x, b: x / b, lambda x, b: x / b, [X, B]),
+    "rdiv": (lambda x: 2.0 / x, lambda x: 2.0 / x, [X]),
+    "add_sub": (lambda x, b: (x + b) - x * b, lambda x, b: (x + b) - x * b, [X, B]),
 }
-WIDTH = {"linear": 3, "matmul": 2, "matmul_t": 2, **dict.fromkeys(("multiply", "divide", "pow_tensor", "add_sub"), 3)}
-WIDTH["layer_norm_affine"] = 3
 
 
-def derivatives(grad, function, inputs, lossy, constant):
-    """First, second and third order: of y itself (its gradient is a leaf), or of a loss that bends."""
+def derivatives(grad, function, inputs, curved, constant):
+    """The gradients of first, second and third order; of y itself, whose incoming gradient is a leaf, or of a curved loss."""
     y = function(*inputs)
-    loss = (y**2 * constant(y)).sum() if lossy else y.sum()
+    loss = (y**2 * constant(y)).sum() if curved else y
     found = []
     for _ in range(3):
-        grads = [g for g in grad(loss, inputs) if g is not None]
-        found.append(grads)
-        loss = sum((g**3 + g * constant(g)).sum() for g in grads)
-        if loss.__class__ is int or getattr(loss, "stop_gradient", not getattr(loss, "requires_grad", True)):
+        grads = grad(loss, inputs)
+        found.append([0.0 if g is None else g.detach().numpy() for g in grads])
+        loss = sum((g**3 + g * constant(g)).sum() for g in grads if g is not None)
+        if isinstance(loss, int) or not getattr(loss, "requires_grad", True) or getattr(loss, "stop_gradient", False):
             break
     return found
 
 
-@pytest.mark.parametrize("lossy", [False, True], ids=["linear-loss", "curved-loss"])
-@pytest.mark.parametrize("name", UNARY)
-def test_third_order_is_torchs(name, lossy):
-    used = WIDTH.get(name, 1)
-    if used == 3 and name not in ("linear",):
-        shapes, pick = (X, B), (lambda f: lambda x, b: f(x, None, b))
-    else:
-        shapes, pick = (X, V, B)[:used], (lambda f: f)
+@pytest.mark.parametrize("curved", [False, True], ids=["linear-loss", "curved-loss"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_three_orders_are_torchs(name, curved):
+    mine, torchs, shapes = FUNCTIONS[name]
     inputs = [leaf(*shape, seed=i) for i, shape in enumerate(shapes)]
     twins = [torch.tensor(x.numpy(), requires_grad=True) for x in inputs]
-    ramp = np.linspace(0.1, 0.9, 12)
-    mine, torchs = map(pick, UNARY[name])
-    expected = derivatives(
-        lambda loss, xs: torch.autograd.grad(loss, xs, create_graph=True, allow_unused=True),
-        torchs, twins, lossy, lambda y: torch.tensor(np.resize(ramp, y.shape)),
-    )  # fmt: skip
-    with padiff_shim.reference("torch"):
-        found = derivatives(
-            lambda loss, xs: paddle.grad(loss, xs, create_graph=True, allow_unused=True),
-            mine, inputs, lossy, lambda y: paddle.to_tensor(np.resize(ramp, y.shape)),
-        )  # fmt: skip
-    orders = max(1, sum(bool(grads) for grads in expected))
-    assert len(found) >= min(orders, 2)
+
+    def ramp(shape):
+        return np.resize(np.linspace(0.1, 0.9, 24), shape)
+
+    def torch_grad(y, xs):
+        return torch.autograd.grad(y, xs, torch.ones_like(y), create_graph=True, allow_unused=True)
+
+    expected = derivatives(torch_grad, torchs, twins, curved, lambda y: torch.tensor(ramp(tuple(y.shape))))
+    with padiff_shim.reference("torch") as run:
+        grad = functools.partial(paddle.grad, create_graph=True, allow_unused=True)
+        found = derivatives(grad, mine, inputs, curved, lambda y: paddle.to_tensor(ramp(tuple(y.shape))))
+    assert sum(run.backward.values()) >= len(expected)
+    assert len(found) >= sum(any(np.any(g) for g in grads) for grads in expected)
     for ours, theirs in zip(found, expected):
-        total = [sum(np.abs(g.numpy() if isinstance(g, paddle.Tensor) else g.detach().numpy()).sum() for g in s) for s in (ours, theirs)]
-        assert np.isclose(*total, rtol=1e-9, atol=1e-12)
-        if len(ours) == len(theirs):
-            for a, b in zip(ours, theirs):
-                np.testing.assert_allclose(a.numpy(), b.detach().numpy(), rtol=1e-8, atol=1e-10)
+        for a, b in zip(ours, theirs):
+            np.testing.assert_allclose(np.broadcast_to(a, np.shape(b) or np.shape(a)), np.broadcast_to(b, np.shape(a) or np.shape(b)), rtol=1e-8, atol=1e-10)
+
+
+def test_gradient_of_the_incoming_gradient():
+    """d(dx)/d(grad_outputs), the Jacobian-vector trick."""
+
+    def program():
+        x, w, v = leaf(3, 4), leaf(4, 2), leaf(3, 2, seed=2)
+        (g,) = paddle.grad(paddle.tanh(paddle.matmul(x, w)), x, grad_outputs=v, create_graph=True)
+        (gv,) = paddle.grad((g * g).sum(), v)
+        return g.detach(), gv
+
+    both(program)

@@ -1,22 +1,14 @@
-"""Nesting, re-entry, threads, processes, generators, coroutines, decorators: modes behave as a reader would expect."""
+"""Nesting, re-entry, generators, coroutines, decorators: modes behave as a reader would expect."""
 
 import asyncio
 import contextlib
 import gc
-import subprocess
-import sys
-import textwrap
-import threading
-from pathlib import Path
 
 import paddle
 import pytest
 
 import padiff_shim
 from padiff_shim import hooks, modes
-
-ROOT = Path(__file__).resolve().parents[1]
-MODERN = not paddle.__version__.startswith("2.")
 
 
 @pytest.fixture(autouse=True)
@@ -34,23 +26,6 @@ def multiply(times=1):
     for _ in range(times):
         x = x @ x
     return x
-
-
-def script(source, timeout=90):
-    """Run Python source in another process, which must end by itself."""
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        cwd=ROOT,
-        check=False,
-    )
-
-
-def said(done):
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.split("\n")
 
 
 # ------------------------------------------------------------------------------------------------ nesting
