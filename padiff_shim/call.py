@@ -52,7 +52,7 @@ class Substitution:
     def hook(self) -> Callable[..., Any]:
         """The redirected function: passes through unless a mode is open here."""
         original, name, bind, execute, native = self.original, self.op.name, self.bind, self.execute, self.native
-        quick = shortcut(self.op, self.entry, self.rules) or (lambda values: None)
+        quick = shortcut(self.op, self.entry, self.rules, self.transposed, self.dtype_at) or (lambda frame, values: None)
 
         def hook(*args: Any, **kwargs: Any) -> Any:
             frame = top()
@@ -62,7 +62,7 @@ class Substitution:
                 if frame.aside or frame.layers is not None or name not in frame.enabled:
                     self.gate(frame)
                 values = bind(args, kwargs)
-                result = quick(values)
+                result = quick(frame, values)
                 if result is None:
                     result = execute(frame, values, args, kwargs)
             except StayNative as why:

@@ -137,7 +137,9 @@ def _noting(original: Callable[..., Any]) -> Callable[..., Any]:
 def _writers() -> list[Point]:
     dense = getattr(core, "DenseTensor", None) or core.LoDTensor
     points: list[Point] = []
-    for owner, name in ((paddle.Tensor, "copy_"), (dense, "set")):
+    for owner, name in ((paddle.Tensor, "copy_"), (paddle.Tensor, "set_tensor"), (dense, "set")):
+        if name not in owner.__dict__:
+            continue  # set_tensor is new in 3.x
         patch = AttributePatch(owner, name)
         patch.set_hook(_noting(patch.original if owner is paddle.Tensor else getattr(owner, name)))
         points.append(patch)

