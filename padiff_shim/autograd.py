@@ -39,7 +39,7 @@ TINY = {
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 }
 
-# ``add`` is cheaper than ``add_n``, but has no CPU kernel for the 16-bit types.
+# ``add`` is cheaper than ``add_n`` and survives ``paddle.grad(no_grad_vars=...)``, but has no CPU kernel for the 16-bit types.
 _ADDABLE = frozenset({torch.float32, torch.float64})
 
 _MODIFIED = (
@@ -182,7 +182,7 @@ def attach(result: Any, node: Node, inputs: Sequence[Any], dtypes: Sequence[torc
             alias._register_grad_hook(functools.partial(take, index))
             # A hook may not change the dtype of a gradient: mixed dtypes need a node that does.
             aliases.append(alias if dtypes[index] is dtype else _cast(alias, dtype_of(dtype)))
-        joint = _add(*aliases) if len(aliases) == 2 and dtype in _ADDABLE else _add_n(aliases)
+        joint = functools.reduce(_add, aliases) if dtype in _ADDABLE else _add_n(aliases)
         result._share_underline_tensor_to(joint)
         joint._register_grad_hook(node.receive)
         return _reshape(joint, joint.shape)

@@ -20,6 +20,15 @@ class StayNative(Exception):
         self.exact = exact  # True: no rounding is involved, so strict mode does not object
 
 
+# What a torch function raises when it does not take the arguments.
+REFUSALS = (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError)
+
+
+def refused(error: Exception) -> StayNative:
+    """torch refuses the call, so Paddle decides: if it refuses too, the user sees Paddle's own error."""
+    return StayNative(f"torch raised {type(error).__name__}: {str(error)[:120]}")
+
+
 REQUIRED = object()
 
 # Keywords that carry no meaning for the result, and those that change where it goes.

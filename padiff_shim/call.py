@@ -15,7 +15,7 @@ import torch
 
 from . import amp, site
 from .autograd import Node, attach, autograd
-from .bind import Binder, StayNative
+from .bind import REFUSALS, Binder, StayNative, refused
 from .bridge import dtype_of, grad_tracer, own, remember_layout, stream_of, to_paddle, torch_dtype
 from .errors import StayedNativeError
 from .modes import Frame, paused, top
@@ -43,9 +43,7 @@ class Substitution:
         self.bind = Binder(entry.params, op.params)
         self.rules = DtypeRules(op, original, returns_list=entry.returns_list)
         self.saves = frozenset(op.saves)
-        self.saves_out = "out" in self.saves
         self.names = [word.partition("=")[0].partition("|")[0] for word in op.params.split()]
-        self.saved = [index for index, name in enumerate(self.names) if name in self.saves]
         self.transposed = self.names.index("weight") if op.layouts else None
         self.dtype_at = self.names.index("dtype") if "dtype" in self.names else None
 
@@ -67,13 +65,17 @@ class Substitution:
                     result = execute(frame, values, args, kwargs)
             except StayNative as why:
                 return native(frame, why, args, kwargs)
-            except (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError) as error:
-                # torch refuses the call: Paddle decides. If it refuses too, the user sees Paddle's own error.
-                return native(frame, StayNative(f"torch raised {type(error).__name__}: {str(error)[:120]}"), args, kwargs)
             frame.tally.substituted[name] += 1
             return result
 
         return functools.wraps(original)(hook) if self.python else hook
+
+    def saved_names(self, inputs: Inputs) -> frozenset[str]:
+        """Names of what the backward reads."""
+        beside_number = self.op.saves_beside_number
+        if beside_number is not None and any(type(value) in NUMBERS for value in inputs.torch):
+            return frozenset(beside_number)
+        return self.saves
 
     def gate(self, frame: Frame) -> None:
         """The filters of the mode."""
@@ -144,7 +146,10 @@ class Substitution:
         def run(*tensors: Any) -> torch.Tensor:
             if not plain:
                 tensors = tuple(_convert(tensors, targets, cast))
-            return op.reference(list(tensors), *attributes) if op.operands else op.reference(*tensors, *attributes)
+            try:
+                return op.reference(list(tensors), *attributes) if op.operands else op.reference(*tensors, *attributes)
+            except REFUSALS as error:
+                raise refused(error) from None
 
         if not inputs.needs:
             return self.deliver(inputs, run(*sides))
@@ -160,17 +165,18 @@ class Substitution:
     def with_formula(self, frame: Frame, inputs: Inputs, run: Callable[..., torch.Tensor], values: Any) -> Any:
         """The op brings its own backward: no torch graph, and nothing is kept that the backward does not read."""
         out = run(*inputs.torch)  # bridged tensors require no grad: torch records nothing
+        saves = self.saved_names(inputs)
         kept = [
-            Hollow(v.shape, v.dtype) if isinstance(v, torch.Tensor) and name not in self.saves else v
+            Hollow(v.shape, v.dtype) if isinstance(v, torch.Tensor) and name not in saves else v
             for name, v in zip(self.names, values)
         ]
-        result = out if "out" in self.saves else None
+        result = out if "out" in saves else None
         formula, needs = self.op.vjp, inputs.needs
 
         def vjp(grad: torch.Tensor) -> Sequence[torch.Tensor | None]:
             return formula(grad, result, kept, needs)  # type: ignore[misc]
 
-        return self.graft(frame, inputs, out, vjp, run if self.saves else None, list(inputs.torch) if self.saves else None)
+        return self.graft(frame, inputs, out, vjp, run if saves else None, list(inputs.torch) if saves else None)
 
     def graft(self, frame: Frame, inputs: Inputs, out: torch.Tensor, vjp: Any, run: Callable[..., Any] | None, sides: Any) -> Any:
         """Hand the result to Paddle with its backward attached."""
@@ -178,11 +184,12 @@ class Substitution:
         sources = [operands[index] for index in needs]
         result = to_paddle(own(out.detach(), inputs.torch))
         # Paddle tensors whose in-place version must not change before the backward.
+        names = self.saved_names(inputs)
         saved = []
-        for index in range(len(operands)) if self.op.operands else self.saved:
-            if hasattr(operands[index], "inplace_version"):
-                saved.append((operands[index], operands[index].inplace_version))
-        if self.saves_out:
+        for index, operand in enumerate(operands):
+            if self.names[0 if self.op.operands else index] in names and hasattr(operand, "inplace_version"):
+                saved.append((operand, operand.inplace_version))
+        if "out" in names:
             saved.append((result, result.inplace_version))
         compute = None
         if run is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from .bind import REFUSALS, refused
 from .bridge import TENSOR_TYPES, grad_tracer, own, remember_layout, to_paddle, to_torch
 from .modes import Frame
 from .op import Entry, Op
@@ -50,7 +51,10 @@ def shortcut(
                 return None
         if tuple(key) not in plain:
             return None
-        out = reference(*sides, *values[count:])
+        try:
+            out = reference(*sides, *values[count:])
+        except REFUSALS as error:
+            raise refused(error) from None
         pointer = out.data_ptr()
         for side in sides:
             if type(side) is torch.Tensor and side.data_ptr() == pointer:

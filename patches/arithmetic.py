@@ -81,6 +81,7 @@ OPS = (
         PAIRS,
         tensors=2,
         saves=("x", "y"),
+        saves_beside_number=(),
         vjp=multiply_vjp,
         amp=("elementwise_mul", "scale"),
     ),

@@ -30,6 +30,7 @@ OPS = (
         ),
         tensors=2,
         saves=("x", "y"),
+        saves_beside_number=("y",),
         amp=("elementwise_div", "scale"),
     ),
 )

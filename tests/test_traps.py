@@ -73,15 +73,7 @@ def changed_between(function, which):
 
 
 @pytest.mark.compat
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason="x * number saves x, Paddle's scale does not"))
-        if name == "scale"
-        else name
-        for name in (*SAVING, *FREE)
-    ],
-)
+@pytest.mark.parametrize("name", [*SAVING, *FREE])
 def test_inplace_change_between_forward_and_backward(name):
     function, which = {**SAVING, **FREE}[name]
     native_error, native_grad, native_text = changed_between(function, which)
