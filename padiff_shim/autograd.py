@@ -181,7 +181,7 @@ def attach(result: Any, node: Node, inputs: Sequence[Any], dtypes: Sequence[torc
             TINY[dtypes[index]]._share_underline_tensor_to(alias)
             alias._register_grad_hook(functools.partial(take, index))
             # A hook may not change the dtype of a gradient: mixed dtypes need a node that does.
-            aliases.append(alias if dtypes[index] is dtype else _cast(alias, dtype_of(dtype)))
+            aliases.append(alias if dtypes[index] is dtype else _cast(alias, getattr(paddle, dtype_of(dtype))))
         joint = functools.reduce(_add, aliases) if dtype in _ADDABLE else _add_n(aliases)
         result._share_underline_tensor_to(joint)
         joint._register_grad_hook(node.receive)

@@ -108,6 +108,8 @@ class Substitution:
         else:
             operands, attributes = values[: op.tensors], values[op.tensors :]
         tracer = grad_tracer()
+        if tracer is None:
+            raise StayNative(STATIC)
         inputs = bridge(frame, operands, tracer._has_grad, self.transposed)
         if self.dtype_at is not None and attributes[self.dtype_at - op.tensors] is not None:
             attributes = self.convert_dtype(attributes)

@@ -21,6 +21,8 @@ import paddle
 import torch
 from paddle.base import core
 
+from . import modes
+
 VERSION = tuple(int(part) for part in paddle.__version__.split(".")[:2] if part.isdigit())
 IS_3 = VERSION >= (3, 0) or VERSION == (0, 0)  # 0.0.0 is a development build
 
@@ -68,9 +70,7 @@ def _to_torch_2(tensor: Any) -> torch.Tensor:
 def _to_paddle_2(tensor: torch.Tensor) -> Any:
     """2.6's DLPack import copies and reads strides wrongly. On the CPU the NumPy door shares memory instead."""
     tensor = tensor.contiguous()
-    if tensor.is_cuda or tensor.dtype is torch.bfloat16:
-        return _import_capsule(tensor)
-    return paddle.Tensor(value=tensor.numpy(), place=paddle.CPUPlace(), zero_copy=True, stop_gradient=True)
+    return _import_capsule(tensor) if tensor.is_cuda or tensor.dtype is torch.bfloat16 else _lend_numpy(tensor)
 
 
 def _import_capsule(tensor: torch.Tensor) -> Any:
@@ -105,6 +105,15 @@ def _exchange(tensor_type: type) -> _ExchangeApi | None:
     return api if api.header.major == 1 and api.from_py_object and api.to_py_object else None
 
 
+def _lend_numpy(tensor: torch.Tensor) -> Any:
+    """torch -> paddle without DLPack: shares memory with contiguous CPU tensors, copies the others into Paddle's memory."""
+    if tensor.is_contiguous() and not tensor.is_cuda and tensor.dtype is not torch.bfloat16:
+        return paddle.Tensor(value=tensor.numpy(), place=paddle.CPUPlace(), zero_copy=True, stop_gradient=True)
+    result = paddle.empty(list(tensor.shape), dtype=str(tensor.dtype).rpartition(".")[2])
+    _export(result).copy_(tensor)
+    return result
+
+
 def _exchange_door() -> Callable[[torch.Tensor], Any] | None:
     """torch -> paddle through the C exchange tables: 1.3 us instead of 4.5 us through capsules."""
     ours, theirs = _exchange(torch.Tensor), _exchange(paddle.Tensor)
@@ -117,6 +126,9 @@ def _exchange_door() -> Callable[[torch.Tensor], Any] | None:
     pointer, reference, address = ctypes.c_void_p, ctypes.py_object, ctypes.addressof
 
     def to_paddle(tensor: torch.Tensor) -> Any:
+        if modes.several_threads:
+            # Paddle 3.3.1 frees DLPack imports under a lock: with several threads that deadlocks against the GIL (measured).
+            return _lend_numpy(tensor)
         managed, out = pointer(), reference()
         export(tensor, address(managed))
         adopt(managed.value, address(out))
