@@ -24,6 +24,7 @@ from .operands import NUMBERS, STATIC, Inputs, bridge
 from .rules import DtypeRules
 from .shortcut import shortcut
 
+EMPTY = "zero-size tensor under autograd: nothing is rounded, and Paddle's engine drops empty gradients"
 FILTERED = "filtered out by ops= or exclude="
 OUTSIDE_LAYERS = "filtered out by layers="
 
@@ -44,6 +45,7 @@ class Substitution:
         self.rules = DtypeRules(op, original, returns_list=entry.returns_list)
         self.saves = frozenset(op.saves)
         self.names = [word.partition("=")[0].partition("|")[0] for word in op.params.split()]
+        self.numbers = [self.names.index(name) for name in entry.numbers]
         self.transposed = self.names.index("weight") if op.layouts else None
         self.dtype_at = self.names.index("dtype") if "dtype" in self.names else None
 
@@ -113,6 +115,10 @@ class Substitution:
         inputs = bridge(frame, operands, tracer._has_grad, self.transposed)
         if self.dtype_at is not None and attributes[self.dtype_at - op.tensors] is not None:
             attributes = self.convert_dtype(attributes)
+        if any(isinstance(inputs.torch[index], torch.Tensor) for index in self.numbers):
+            raise StayNative("a tensor where this entry point takes a number")
+        if inputs.needs and any(isinstance(side, torch.Tensor) and not side.numel() for side in inputs.torch):
+            raise StayNative(EMPTY, exact=True)
         targets = self.autocast(tracer, inputs) if amp.active(tracer) else None
         cast = self.rules.find(inputs, targets, args, kwargs)
         if self.entry.inplace and inputs.needs:

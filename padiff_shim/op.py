@@ -20,6 +20,7 @@ class Entry:
     ``params`` is the door's own signature as ``"x|input y|other transpose_x=False"``: aliases after ``|``, defaults after
     ``=``, in positional order; parameters are matched with the op's by name, so a reflected operator is just ``"y x"``.
     ``inplace`` doors write the result into their first tensor.
+    ``numbers`` are parameters that must be Python numbers at this door; a tensor there stays native.
     ``returns_list`` doors hand back ``[result]`` (``_C_ops.einsum``).
     A target that the installed Paddle does not have is skipped, except where no door of the op is left.
     """
@@ -27,6 +28,7 @@ class Entry:
     target: str
     params: str
     inplace: bool = False
+    numbers: tuple[str, ...] = ()
     returns_list: bool = False
 
 

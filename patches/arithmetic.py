@@ -91,8 +91,8 @@ OPS = (
         torch.pow,
         "x y",
         (
-            c_op("pow", "x|input y|exponent"),
-            c_op("pow_", "x|input y|exponent", inplace=True),
+            c_op("pow", "x|input y|exponent", numbers=("y",)),
+            c_op("pow_", "x|input y|exponent", inplace=True, numbers=("y",)),
             c_op("elementwise_pow", "x|input y|exponent"),
             operator("pow"),
             operator("rpow", "y x"),

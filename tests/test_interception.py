@@ -14,7 +14,7 @@ from padiff_shim import autograd, call, hooks
 pytestmark = pytest.mark.compat
 
 # Paddle's kernel names of the ops of the table.
-_NAMES = "matmul matmul_v2 elementwise_add elementwise_sub elementwise_mul elementwise_div div_scale elementwise_pow pow scale
+_NAMES = """matmul matmul_v2 elementwise_add elementwise_sub elementwise_mul elementwise_div div_scale elementwise_pow pow scale
     square reduce_sum reduce_mean mean logsumexp softmax layer_norm gelu relu tanh exp sqrt rsqrt bmm mv dot addmm baddbmm einsum
     multi_dot linear linear_v2"""
 KERNELS = frozenset(_NAMES.split())

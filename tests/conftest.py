@@ -1,0 +1,20 @@
+"""Settings for the whole suite: one thread, the CPU, reproducible hypothesis, ``gpu`` tests only where there is one."""
+
+import paddle
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("suite", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("suite")
+torch.set_num_threads(1)
+paddle.set_device("cpu")
+
+
+def pytest_collection_modifyitems(items):
+    if paddle.is_compiled_with_cuda() and torch.cuda.is_available():
+        return
+    skip = pytest.mark.skip(reason="needs a GPU that both frameworks can use")
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(skip)

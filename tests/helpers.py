@@ -1,0 +1,100 @@
+"""Tensors for the op table's samples, on both sides, in any dtype and layout."""
+
+import numpy as np
+import paddle
+import torch
+
+from padiff_shim import bind
+from padiff_shim.bridge import to_torch
+from padiff_shim.registry import ops
+
+LAYOUTS = ("contiguous", "transposed", "sliced")
+
+
+def array(shape, dtype, rng, *, positive=False):
+    values = rng.uniform(0.5, 2.0, shape) if positive else rng.standard_normal(shape)
+    return np.asarray(values).astype(dtype)
+
+
+def lay_out(values, layout):
+    """A Paddle tensor of these values; on request a view with other strides."""
+    if layout == "transposed" and values.ndim > 1:
+        axes = [*range(values.ndim - 2), values.ndim - 1, values.ndim - 2]
+        return paddle.transpose(paddle.to_tensor(np.ascontiguousarray(np.swapaxes(values, -1, -2))), axes)
+    if layout == "sliced" and values.ndim > 0 and values.size:
+        wide = np.zeros((*values.shape[:-1], values.shape[-1] + 3), values.dtype)
+        wide[..., 2:-1] = values
+        return paddle.to_tensor(wide)[..., 2:-1]
+    return paddle.to_tensor(values)
+
+
+def leaf(values, layout, grad):
+    tensor = lay_out(values, layout).detach()
+    tensor.stop_gradient = not grad
+    return tensor
+
+
+class Call:
+    """One sample of one op as a call of an entry point."""
+
+    def __init__(self, op, entry, sample, dtype, layout, grad, seed=0):
+        rng = np.random.default_rng(seed)
+        self.op, self.entry = op, entry
+        parsed = bind.parse(op.params)
+        names = [aliases[0] for aliases, _ in parsed]
+        shapes = sample.shapes
+        values = [None if shape is None else array(shape, dtype, rng, positive=sample.positive) for shape in shapes]
+        self.tensors = [None if v is None else leaf(v, layout, grad) for v in values]
+        attributes = [sample.attrs.get(name, default) for name, (_, default) in zip(names, parsed)]
+        count = 1 if op.operands else op.tensors
+        self.attributes = attributes[count:]
+        operands = [self.tensors] if op.operands else self.tensors + [None] * (op.tensors - len(self.tensors))
+        given = dict(zip(names, [*operands, *self.attributes]))
+        if sample.attrs:
+            given.update(sample.attrs)
+        self.args = [given[aliases[0]] for aliases, _ in bind.parse(entry.params)]
+        self.operands = operands
+
+        self.before = self.args[0].shape if not op.operands and entry.inplace else None
+
+    def function(self):
+        owner, _, name = self.entry.target.rpartition(".")
+        found = paddle
+        for part in owner.split(".")[1:]:
+            found = getattr(found, part, None)
+        return getattr(found, name, None)
+
+    def run(self):
+        result = self.function()(*self.args)
+        return result[0] if self.entry.returns_list else result
+
+    def torch(self, grad):
+        """The reference on the same values and strides: result and leaves."""
+        leaves = [None if t is None else to_torch(t).detach() for t in self.tensors]
+        sides = list(leaves)
+        if self.op.layouts:
+            sides[1] = leaves[1] = leaves[1].t().contiguous()
+        for side in leaves:
+            if side is not None and grad:
+                side.requires_grad_()
+        operands = [sides] if self.op.operands else sides + [None] * (self.op.tensors - len(sides))
+        return self.op.reference(*operands, *self.attributes), leaves
+
+
+def entries():
+    """(op, entry) pairs that this Paddle has."""
+    for op in ops().values():
+        for entry in op.entries:
+            owner, _, name = entry.target.rpartition(".")
+            found = paddle
+            for part in owner.split(".")[1:]:
+                found = getattr(found, part, None)
+            if hasattr(found, name):
+                yield op, entry
+
+
+def same(ours, theirs):
+    """Equal bit for bit (NaN equals NaN)."""
+    ours = ours.numpy() if not isinstance(ours, np.ndarray) else ours
+    theirs = theirs.detach().numpy() if isinstance(theirs, torch.Tensor) else theirs
+    return ours.shape == theirs.shape and ours.dtype == theirs.dtype and np.array_equal(ours, theirs, equal_nan=True)
