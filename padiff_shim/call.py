@@ -17,6 +17,7 @@ from . import amp, site
 from .autograd import Node, attach, autograd
 from .bind import REFUSALS, Binder, StayNative, refused
 from .bridge import dtype_of, grad_tracer, own, remember_layout, stream_of, to_paddle, torch_dtype
+from .dialect import EMPTY_WORKS
 from .errors import StayedNativeError
 from .modes import Frame, paused, top
 from .op import Entry, Op
@@ -24,7 +25,7 @@ from .operands import NUMBERS, STATIC, Inputs, bridge
 from .rules import DtypeRules
 from .shortcut import shortcut
 
-EMPTY = "zero-size tensor under autograd: nothing is rounded, and Paddle's engine drops empty gradients"
+EMPTY = "zero-size tensor: nothing is rounded, and Paddle has its own rules for it"
 FILTERED = "filtered out by ops= or exclude="
 OUTSIDE_LAYERS = "filtered out by layers="
 
@@ -117,7 +118,7 @@ class Substitution:
             attributes = self.convert_dtype(attributes)
         if any(isinstance(inputs.torch[index], torch.Tensor) for index in self.numbers):
             raise StayNative("a tensor where this entry point takes a number")
-        if inputs.needs and any(isinstance(side, torch.Tensor) and not side.numel() for side in inputs.torch):
+        if (inputs.needs or not EMPTY_WORKS) and any(isinstance(t, torch.Tensor) and not t.numel() for t in inputs.torch):
             raise StayNative(EMPTY, exact=True)
         targets = self.autocast(tracer, inputs) if amp.active(tracer) else None
         cast = self.rules.find(inputs, targets, args, kwargs)

@@ -7,6 +7,7 @@
 | DLPack import | copies, drops strides, refuses bool | zero-copy, strides kept |
 | raw C functions held by other modules | none | 234 attributes |
 | call form at ``_C_ops`` | complete positional | also the user's raw spelling |
+| zero-size operands | many refused | as torch has them |
 | autocast of layer_norm and promotion | looks at float16 only | float16 and bfloat16 |
 """
 
@@ -25,6 +26,9 @@ from . import modes
 
 VERSION = tuple(int(part) for part in paddle.__version__.split(".")[:2] if part.isdigit())
 IS_3 = VERSION >= (3, 0) or VERSION == (0, 0)  # 0.0.0 is a development build
+
+# 3.x computes with zero-size tensors as torch does (but drops empty gradients); 2.6 refuses many of them.
+EMPTY_WORKS = IS_3
 
 
 def _export(tensor: Any) -> torch.Tensor:

@@ -57,7 +57,8 @@ class DtypeRules:
                 if rule == Rule() and targets is None and len(dtypes) == 1:
                     self.plain.add(key)
         if rule.refusal is not None:
-            raise rule.refusal
+            # A new exception each time: a kept one would collect tracebacks, and with them the operands of every call.
+            raise StayNative(rule.refusal.reason, exact=rule.refusal.exact)
         return rule.cast
 
     def _learn(self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rule:

@@ -34,13 +34,13 @@ def shortcut(
         if tracer is None or tracer._amp_dtype != "float32" or (dtype_at is not None and values[dtype_at] is not None):
             return None
         sides, key = [], []
-        for index, value in enumerate(values[:count]):
+        for value in values[:count]:
             kind = type(value)
             if kind in TENSOR_TYPES:
                 if not value.stop_gradient and tracer._has_grad:
                     return None
-                side = to_torch(value) if index != transposed else weight(frame, value)
-                if side.is_cuda:
+                side = to_torch(value)
+                if side.is_cuda or not side.numel():
                     return None
                 sides.append(side)
                 key.append(side.dtype)
@@ -51,6 +51,8 @@ def shortcut(
                 return None
         if tuple(key) not in plain:
             return None
+        if transposed is not None:
+            sides[transposed] = weight(frame, values[transposed])
         try:
             out = reference(*sides, *values[count:])
         except REFUSALS as error:
