@@ -4,13 +4,13 @@
 None. Instead Paddle's own nodes are used, emptied of their work:
 
     x --reshape--> a   (native alias node; its storage is then exchanged for one float, TINY)
-    a, b... --add_n--> z   (native node over the TINY aliases: O(1); z's storage is then exchanged for torch's result)
+    a, b... --add--> z (native nodes over the TINY aliases: O(1); z's storage is then exchanged for torch's result)
     z --reshape--> y   (native alias node; the user's hooks and retain_grads live here and see the true gradient)
 
-Backward: a hook on z receives the true gradient, runs torch's backward and sends TINY through add_n; hooks on the aliases exchange
-it for torch's gradients. So retain_graph, accumulation, paddle.grad, recompute, hooks and the error of a second backward are
-Paddle's own, and no native compute kernel runs. Under ``create_graph`` the gradients are computed by a grafted call again, to any
-order.
+Backward: a hook on z receives the true gradient, runs torch's backward and sends TINY through the sum; hooks on the aliases
+exchange it for torch's gradients. So retain_graph, accumulation, paddle.grad, recompute, hooks and the error of a second backward
+are Paddle's own, and no native compute kernel runs. Under ``create_graph`` the gradients are computed by a grafted call again, to
+any order. A call with one differentiable input needs no sum: its alias carries the result, and one hook exchanges the gradients.
 """
 
 from __future__ import annotations

@@ -69,7 +69,8 @@ class DtypeRules:
             shown = self._probe(inputs, targets, args, kwargs)
         except Exception as error:
             text = (str(error).strip().splitlines() or [repr(error)])[0][:100]
-            return Rule(refusal=StayNative(f"native kernel refuses these operand types ({text})"))
+            # Not kept as a rule: the refusal may be due to this call's other arguments (an axis out of range).
+            raise StayNative(f"native kernel refuses this call ({text})") from None
         result = torch_dtype((shown[0] if self._returns_list else shown).dtype)
         if result is None or not result.is_floating_point:
             return Rule() if self._op.integer else Rule(refusal=StayNative(INTEGER, exact=True))

@@ -1,9 +1,24 @@
 """Settings for the whole suite: one thread, the CPU, reproducible hypothesis, ``gpu`` tests only where there is one."""
 
+import gc
+
 import paddle
 import pytest
 import torch
 from hypothesis import settings
+
+from padiff_shim import hooks, modes
+
+
+@pytest.fixture
+def undone():
+    """The test leaves the process as it was."""
+    yield
+    gc.collect()
+    assert modes.top() is None
+    assert not hooks.OPS.installed
+    assert not modes._shared
+
 
 settings.register_profile("suite", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("suite")

@@ -1,5 +1,7 @@
 """Tensors for the op table's samples, on both sides, in any dtype and layout."""
 
+import functools
+
 import numpy as np
 import paddle
 import torch
@@ -34,6 +36,11 @@ def leaf(values, layout, grad):
     return tensor
 
 
+def located(entry):
+    """The function or descriptor behind an entry now, or None if this Paddle does not have it."""
+    return functools.reduce(lambda owner, part: getattr(owner, part, None), entry.target.split(".")[1:], paddle)
+
+
 class Call:
     """One sample of one op as a call of an entry point."""
 
@@ -57,15 +64,8 @@ class Call:
 
         self.before = self.args[0].shape if not op.operands and entry.inplace else None
 
-    def function(self):
-        owner, _, name = self.entry.target.rpartition(".")
-        found = paddle
-        for part in owner.split(".")[1:]:
-            found = getattr(found, part, None)
-        return getattr(found, name, None)
-
     def run(self):
-        result = self.function()(*self.args)
+        result = located(self.entry)(*self.args)
         return result[0] if self.entry.returns_list else result
 
     def torch(self, grad):
@@ -85,11 +85,7 @@ def entries():
     """(op, entry) pairs that this Paddle has."""
     for op in ops().values():
         for entry in op.entries:
-            owner, _, name = entry.target.rpartition(".")
-            found = paddle
-            for part in owner.split(".")[1:]:
-                found = getattr(found, part, None)
-            if hasattr(found, name):
+            if located(entry) is not None:
                 yield op, entry
 
 

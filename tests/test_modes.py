@@ -2,23 +2,14 @@
 
 import asyncio
 import contextlib
-import gc
 
 import paddle
 import pytest
 
 import padiff_shim
-from padiff_shim import hooks, modes
+from padiff_shim import modes
 
-
-@pytest.fixture(autouse=True)
-def undone():
-    """Every test leaves the process as it was."""
-    yield
-    gc.collect()
-    assert modes.top() is None
-    assert not hooks.OPS.installed
-    assert not modes._shared
+pytestmark = pytest.mark.usefixtures("undone")
 
 
 def multiply(times=1):

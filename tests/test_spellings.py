@@ -2,7 +2,10 @@
 
 import functools
 import gc
+import subprocess
+import sys
 import weakref
+from pathlib import Path
 
 import numpy as np
 import paddle
@@ -18,6 +21,7 @@ from paddle.nn.functional import gelu as gelu_before
 import padiff_shim
 from padiff_shim.dialect import IS_3
 
+ROOT = Path(__file__).resolve().parents[1]
 RNG = np.random.default_rng(7)
 X, Y = RNG.standard_normal((4, 6)), RNG.standard_normal((6, 5))
 V, P = RNG.standard_normal(6), RNG.uniform(0.5, 2, (4, 6))
@@ -169,6 +173,28 @@ def test_a_refused_call_keeps_its_operands_no_longer_than_paddle():
         gc.collect()
         assert seen() is None
     assert run.native == {"add": {"integer or bool result, exact in both": 1}}
+
+
+@pytest.mark.compat
+def test_a_refused_first_call_does_not_spoil_the_later_ones():
+    """The dtype rule of an entry point is learnt at its first call, which may be a wrong one."""
+    program = """if True:
+        import paddle, padiff_shim
+        x = paddle.ones([2, 3])
+        with padiff_shim.reference("torch") as run:
+            for wrong in (lambda: paddle.sum(x, axis=7), lambda: paddle.nn.functional.softmax(x, axis=7)):
+                try:
+                    wrong()
+                except ValueError:
+                    continue
+                raise SystemExit("Paddle did not refuse")
+            paddle.sum(x)
+            paddle.nn.functional.softmax(x)
+        print(run.substituted)
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=90, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip().splitlines()[-1] == "{'sum': 1, 'softmax': 1}"
 
 
 SHAPES = st.lists(st.integers(1, 4), min_size=0, max_size=3)

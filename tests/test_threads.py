@@ -17,13 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MODERN = not paddle.__version__.startswith("2.")
 
 
-@pytest.fixture(autouse=True)
-def undone():
-    """Every test leaves the process as it was."""
-    yield
-    assert modes.top() is None
-    assert not hooks.OPS.installed
-    assert not modes._shared
+pytestmark = pytest.mark.usefixtures("undone")
 
 
 def multiply(times=1):
