@@ -7,7 +7,7 @@ import paddle
 import torch
 
 from padiff_shim import bind
-from padiff_shim.bridge import to_torch
+from padiff_shim.dialect import IS_3
 from padiff_shim.registry import ops
 
 LAYOUTS = ("contiguous", "transposed", "sliced")
@@ -18,22 +18,34 @@ def array(shape, dtype, rng, *, positive=False):
     return np.asarray(values).astype(dtype)
 
 
-def lay_out(values, layout):
-    """A Paddle tensor of these values; on request a view with other strides."""
+def lay_out(values, layout, tensor):
+    """A tensor of these values by the framework's ``tensor`` function; on request a view with other strides."""
     if layout == "transposed" and values.ndim > 1:
         axes = [*range(values.ndim - 2), values.ndim - 1, values.ndim - 2]
-        return paddle.transpose(paddle.to_tensor(np.ascontiguousarray(np.swapaxes(values, -1, -2))), axes)
+        held = tensor(np.ascontiguousarray(np.swapaxes(values, -1, -2)))
+        return held.permute(axes) if isinstance(held, torch.Tensor) else paddle.transpose(held, axes)
     if layout == "sliced" and values.ndim > 0 and values.size:
         wide = np.zeros((*values.shape[:-1], values.shape[-1] + 3), values.dtype)
         wide[..., 2:-1] = values
-        return paddle.to_tensor(wide)[..., 2:-1]
-    return paddle.to_tensor(values)
+        return tensor(wide)[..., 2:-1]
+    return tensor(values)
 
 
 def leaf(values, layout, grad):
-    tensor = lay_out(values, layout).detach()
+    tensor = lay_out(values, layout, paddle.to_tensor).detach()
     tensor.stop_gradient = not grad
     return tensor
+
+
+def twin(values, layout, ours):
+    """Torch's tensor of the same values and strides, made from NumPy alone."""
+    tensor = lay_out(values, layout, torch.tensor)
+    pairs = [(a, b) for a, b, size in zip(tensor.stride(), ours.strides, tensor.shape) if size > 1]
+    if any(a != b for a, b in pairs) and tensor.numel():
+        assert not IS_3, (layout, tensor.stride(), ours.strides)
+        tensor = tensor.contiguous()  # 2.6 copies where 3.x makes a view
+    # The stride of an axis of size 1 says nothing, but BLAS may be asked with it.
+    return tensor.as_strided(tensor.shape, tuple(ours.strides)) if tensor.numel() else tensor
 
 
 def located(entry):
@@ -51,6 +63,7 @@ class Call:
         names = [aliases[0] for aliases, _ in parsed]
         shapes = sample.shapes
         values = [None if shape is None else array(shape, dtype, rng, positive=sample.positive) for shape in shapes]
+        self.values, self.layout = values, layout
         self.tensors = [None if v is None else leaf(v, layout, grad) for v in values]
         attributes = [sample.attrs.get(name, default) for name, (_, default) in zip(names, parsed)]
         count = 1 if op.operands else op.tensors
@@ -70,7 +83,7 @@ class Call:
 
     def torch(self, grad):
         """The reference on the same values and strides: result and leaves."""
-        leaves = [None if t is None else to_torch(t).detach() for t in self.tensors]
+        leaves = [None if v is None else twin(v, self.layout, t) for v, t in zip(self.values, self.tensors)]
         sides = list(leaves)
         if self.op.layouts:
             sides[1] = leaves[1] = leaves[1].t().contiguous()
