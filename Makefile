@@ -34,8 +34,9 @@ help: ## list the targets
 
 setup: $(READY) ## make the development environment .venv
 
-demo: $(READY) ## train natively, under the shim and as the Torch twin, side by side
+demo: $(READY) ## train natively, under the shim and as the Torch twin; then find a planted fault and write demo-report.html
 	$(FROM_CHECKOUT) $(PY) examples/run_demo.py
+	$(FROM_CHECKOUT) $(PY) examples/demo_compare.py --html demo-report.html
 
 demo-seeds: $(READY) ## the reported accuracy cases: native differences, and 0 under the shim
 	$(FROM_CHECKOUT) $(PY) examples/demo_seeds.py

@@ -19,6 +19,16 @@ _EXPORTS = {
     "uninstall": "session",
     "Mode": "session",
     "Run": "record",
+    "compare": "comparison.mode",
+    "CompareMode": "comparison.mode",
+    "CompareRun": "compare_run",
+    "Call": "calls",
+    "load": "compare_run",
+    "do_no_harm": "comparison.harm",
+    "HarmReport": "comparison.harm",
+    "Verdict": "verdicts",
+    "Side": "verdicts",
+    "MismatchError": "errors",
     "Op": "op",
     "Entry": "op",
     "Sample": "op",
@@ -32,26 +42,41 @@ _EXPORTS = {
 
 __all__ = [
     "BackendError",
+    "Call",
+    "CompareMode",
+    "CompareRun",
     "Entry",
+    "HarmReport",
     "InterceptionError",
+    "MismatchError",
     "MissingFrameworkError",
     "Mode",
     "Op",
     "PadiffShimError",
     "Run",
     "Sample",
+    "Side",
     "StayedNativeError",
     "UnknownNameError",
+    "Verdict",
     "__version__",
+    "compare",
+    "do_no_harm",
     "install",
+    "load",
     "reference",
     "uninstall",
 ]
 
 if TYPE_CHECKING:
+    from .calls import Call
+    from .compare_run import CompareRun, load
+    from .comparison.harm import HarmReport, do_no_harm
+    from .comparison.mode import CompareMode, compare
     from .errors import (
         BackendError,
         InterceptionError,
+        MismatchError,
         MissingFrameworkError,
         PadiffShimError,
         StayedNativeError,
@@ -60,13 +85,14 @@ if TYPE_CHECKING:
     from .op import Entry, Op, Sample
     from .record import Run
     from .session import Mode, install, reference, uninstall
+    from .verdicts import Side, Verdict
 
 
 def __getattr__(name: str) -> Any:
     if name in _EXPORTS:
         return getattr(importlib.import_module(f".{_EXPORTS[name]}", __name__), name)
-    if name == "patches":
-        return importlib.import_module(".patches", __name__)
+    if name in ("patches", "testing"):
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -58,6 +58,11 @@ def use_clean(**functions: Callable[..., Any]) -> None:
     _reshape, _add_n, _add, _cast = (functions[name] for name in SKELETON)
 
 
+def clean_reshape(tensor: Any, shape: Sequence[int]) -> Any:
+    """Paddle's own reshape, whatever is patched: an alias with a node of its own."""
+    return _reshape(tensor, shape)
+
+
 class ModifiedInPlace(RuntimeError):
     """A saved tensor changed between forward and backward; Paddle's engine reports it as OSError, see :mod:`.hooks`."""
 
@@ -86,7 +91,7 @@ class Node:
 
     def receive(self, grad: Any) -> Any:
         """Hook on z: the gradient of the result has arrived."""
-        retain, create = _backward_options(grad)
+        retain, create = backward_options(grad)
         if self.vjp is None:
             raise RuntimeError(f"the graph of op '{self.op}' was freed by an earlier backward without retain_graph=True")
         if self.saved:
@@ -117,12 +122,16 @@ class Node:
 
     def _plain(self, incoming: torch.Tensor) -> list[Any]:
         grads: list[Any] = []
-        known: list[torch.Tensor] = [incoming]
+        seen = {incoming.data_ptr()}
         for grad in self.vjp(incoming):  # type: ignore[misc]
-            grad = own(grad.detach() if grad.requires_grad else grad, known)
-            known.append(grad)
-            grads.append(to_paddle(grad))
-        return grads
+            if grad.requires_grad:
+                grad = grad.detach()
+            pointer = grad.data_ptr()
+            if pointer in seen or grad._is_view():  # a view may share storage at another address
+                grad = own(grad, [incoming, *grads])
+            seen.add(pointer)
+            grads.append(grad)
+        return [to_paddle(grad) for grad in grads]
 
     def _differentiable(self, grad: Any) -> list[Any]:
         if self.compute is None:
@@ -164,31 +173,49 @@ def attach(result: Any, node: Node, inputs: Sequence[Any], dtypes: Sequence[torc
         dtype: the result's dtype.
     """
     tracer = grad_tracer()
-    level = tracer._amp_level if amp.active(tracer) else None
-    if level is not None:
-        tracer._amp_level = AMP_OFF  # the skeleton must not be autocast
+    if not amp.active(tracer):
+        return _attach(result, node, inputs, dtypes, dtype)
+    level = tracer._amp_level
+    tracer._amp_level = AMP_OFF  # the skeleton must not be autocast
     try:
-        if len(inputs) == 1 and dtypes[0] is dtype:
-            # One input: the alias itself carries the result, and one hook exchanges the gradients.
-            joint = _reshape(inputs[0], inputs[0].shape)
-            result._share_underline_tensor_to(joint)
-            joint._register_grad_hook(node.exchange)
-            return _reshape(joint, joint.shape)
-        aliases = []
-        take = node.take
-        for index, tensor in enumerate(inputs):
-            alias = _reshape(tensor, tensor.shape)
-            TINY[dtypes[index]]._share_underline_tensor_to(alias)
-            alias._register_grad_hook(functools.partial(take, index))
-            # A hook may not change the dtype of a gradient: mixed dtypes need a node that does.
-            aliases.append(alias if dtypes[index] is dtype else _cast(alias, getattr(paddle, dtype_of(dtype))))
-        joint = functools.reduce(_add, aliases) if dtype in _ADDABLE else _add_n(aliases)
-        result._share_underline_tensor_to(joint)
-        joint._register_grad_hook(node.receive)
-        return _reshape(joint, joint.shape)
+        return _attach(result, node, inputs, dtypes, dtype)
     finally:
-        if level is not None:
-            tracer._amp_level = level
+        tracer._amp_level = level
+
+
+def _attach(result: Any, node: Node, inputs: Sequence[Any], dtypes: Sequence[torch.dtype], dtype: torch.dtype) -> Any:
+    if (dtype in _ADDABLE or len(inputs) == 1) and all(one is dtype for one in dtypes):
+        return graft(result, node, inputs, dtype)
+    aliases = []
+    for index, tensor in enumerate(inputs):
+        alias = _reshape(tensor, tensor.shape)
+        TINY[dtypes[index]]._share_underline_tensor_to(alias)
+        alias._register_grad_hook(functools.partial(node.take, index))
+        # A hook may not change the dtype of a gradient: mixed dtypes need a node that does.
+        aliases.append(alias if dtypes[index] is dtype else _cast(alias, getattr(paddle, dtype_of(dtype))))
+    joint = functools.reduce(_add, aliases) if dtype in _ADDABLE else _add_n(aliases)
+    result._share_underline_tensor_to(joint)
+    joint._register_grad_hook(node.receive)
+    return _reshape(joint, joint.shape)
+
+
+def graft(result: Any, node: Node, inputs: Sequence[Any], dtype: torch.dtype) -> Any:
+    """:func:`attach` where all are of one dtype that Paddle can add (one input: any dtype), and autocast is off."""
+    if len(inputs) == 1:
+        # One input: the alias itself carries the result, and one hook exchanges the gradients.
+        joint = _reshape(inputs[0], inputs[0].shape)
+        result._share_underline_tensor_to(joint)
+        joint._register_grad_hook(node.exchange)
+        return _reshape(joint, joint.shape)
+    tiny, joint = TINY[dtype], None
+    for index, tensor in enumerate(inputs):
+        alias = _reshape(tensor, tensor.shape)
+        tiny._share_underline_tensor_to(alias)
+        alias._register_grad_hook(functools.partial(node.take, index))
+        joint = alias if joint is None else _add(joint, alias)
+    result._share_underline_tensor_to(joint)
+    joint._register_grad_hook(node.receive)
+    return _reshape(joint, joint.shape)
 
 
 def apply(op: str, tally: Tally, function: Callable[..., Sequence[torch.Tensor]], inputs: Sequence[Any]) -> list[Any]:
@@ -220,7 +247,7 @@ def apply(op: str, tally: Tally, function: Callable[..., Sequence[torch.Tensor]]
     return results
 
 
-def _backward_options(grad: Any) -> tuple[bool, bool]:
+def backward_options(grad: Any) -> tuple[bool, bool]:
     """(retain_graph, create_graph) of the backward that is running, read off the Paddle function that started it.
 
     Paddle's engine does not tell its hooks. The frame that called into the engine is the one below the hook's.

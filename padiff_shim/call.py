@@ -23,18 +23,41 @@ from .modes import Frame, paused, top
 from .op import Entry, Op
 from .operands import NUMBERS, STATIC, Inputs, bridge
 from .rules import DtypeRules
-from .shortcut import shortcut
+from .shortcut import Hollow, shortcut
 
 EMPTY = "zero-size tensor: nothing is rounded, and Paddle has its own rules for it"
 FILTERED = "filtered out by ops= or exclude="
 OUTSIDE_LAYERS = "filtered out by layers="
 
 
-class Hollow(NamedTuple):
-    """Stands in a vjp for a tensor whose values the backward does not read."""
+class Casts(NamedTuple):
+    """Autocast's casts of single operands, then the promotion of all to the result's dtype."""
 
-    shape: torch.Size
-    dtype: torch.dtype
+    targets: list[torch.dtype | None] | None
+    promotion: torch.dtype | None
+
+    @property
+    def none(self) -> bool:
+        """Nothing is cast."""
+        return self.targets is None and self.promotion is None
+
+    def apply(self, tensors: Sequence[Any]) -> list[Any]:
+        """The operands as the kernel gets them."""
+        converted = list(tensors)
+        for index, tensor in enumerate(converted):
+            if isinstance(tensor, torch.Tensor):
+                if self.targets is not None and (target := self.targets[index]) is not None:
+                    tensor = tensor.to(target)
+                converted[index] = tensor if self.promotion is None else tensor.to(self.promotion)
+        return converted
+
+
+class Prepared(NamedTuple):
+    """A bound call on torch's side."""
+
+    inputs: Inputs
+    attributes: tuple[Any, ...]
+    casts: Casts
 
 
 class Substitution:
@@ -63,6 +86,8 @@ class Substitution:
                 if frame.aside or frame.layers is not None or name not in frame.enabled:
                     self.gate(frame)
                 values = bind(args, kwargs)
+                if frame.compare is not None:
+                    return frame.compare.call(self, frame, values, args, kwargs)
                 result = quick(frame, values)
                 if result is None:
                     result = execute(frame, values, args, kwargs)
@@ -79,6 +104,17 @@ class Substitution:
         if beside_number is not None and any(type(value) in NUMBERS for value in inputs.torch):
             return frozenset(beside_number)
         return self.saves
+
+    def versions(self, inputs: Inputs, result: Any) -> list[tuple[Any, int]]:
+        """The Paddle tensors whose in-place version must not change before the backward, with their versions."""
+        names = self.saved_names(inputs)
+        saved = []
+        for index, operand in enumerate(inputs.paddle):
+            if self.names[0 if self.op.operands else index] in names and hasattr(operand, "inplace_version"):
+                saved.append((operand, operand.inplace_version))
+        if "out" in names:
+            saved.append((result, result.inplace_version))
+        return saved
 
     def gate(self, frame: Frame) -> None:
         """The filters of the mode."""
@@ -105,6 +141,14 @@ class Substitution:
 
     def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Bridge, compute and graft one bound call."""
+        inputs, attributes, casts = self.prepare(frame, values, args, kwargs)
+        if self.entry.inplace and inputs.needs:
+            raise StayNative("in-place under autograd: Paddle's node keeps the history")
+        with stream_of(first_tensor(inputs.torch)):
+            return self.compute(frame, inputs, attributes, casts)
+
+    def prepare(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Prepared:
+        """The bound call on torch's side: operands, attributes, and the casts that they need; or StayNative."""
         op = self.op
         if op.operands:
             operands, attributes = values[0], values[1:]
@@ -122,13 +166,7 @@ class Substitution:
             raise StayNative(EMPTY, exact=True)
         targets = self.autocast(tracer, inputs) if amp.active(tracer) else None
         cast = self.rules.find(inputs, targets, args, kwargs)
-        if self.entry.inplace and inputs.needs:
-            raise StayNative("in-place under autograd: Paddle's node keeps the history")
-        first = next(t for t in inputs.torch if isinstance(t, torch.Tensor))
-        if first.is_cuda:
-            with stream_of(first):
-                return self.compute(frame, inputs, attributes, targets, cast)
-        return self.compute(frame, inputs, attributes, targets, cast)
+        return Prepared(inputs, attributes, Casts(targets, cast))
 
     def convert_dtype(self, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
         """The dtype attribute as torch's."""
@@ -147,59 +185,54 @@ class Substitution:
         queue = iter(amp.casts(name, chosen, dtypes))
         return [torch_dtype(next(queue)) if isinstance(t, torch.Tensor) else None for t in inputs.torch]
 
-    def compute(self, frame: Frame, inputs: Inputs, attributes: Any, targets: list[Any] | None, cast: Any) -> Any:
+    def run(self, tensors: Sequence[Any], attributes: tuple[Any, ...]) -> torch.Tensor:
+        """The op's torch formula."""
+        try:
+            return self.op.reference(list(tensors), *attributes) if self.op.operands else self.op.reference(*tensors, *attributes)
+        except REFUSALS as error:
+            raise refused(error) from None
+
+    def compute(self, frame: Frame, inputs: Inputs, attributes: tuple[Any, ...], casts: Casts) -> Any:
         """Run the reference; with gradients wanted, graft its backward."""
-        op, sides = self.op, inputs.torch
-        plain = targets is None and cast is None
+        sides = inputs.torch
 
         def run(*tensors: Any) -> torch.Tensor:
-            if not plain:
-                tensors = tuple(_convert(tensors, targets, cast))
-            try:
-                return op.reference(list(tensors), *attributes) if op.operands else op.reference(*tensors, *attributes)
-            except REFUSALS as error:
-                raise refused(error) from None
+            return self.run(tensors if casts.none else casts.apply(tensors), attributes)
 
         if not inputs.needs:
             return self.deliver(inputs, run(*sides))
-        if op.vjp is not None and plain and (op.vjp_when is None or op.vjp_when((*sides, *attributes))):
-            return self.with_formula(frame, inputs, run, (*sides, *attributes))
-        leaves = [sides[index].detach().requires_grad_() for index in inputs.needs]
-        for index, leaf in zip(inputs.needs, leaves):
+        out, vjp, formula = self.differentiate(inputs, run, attributes, plain=casts.none)
+        replayed = run if not formula or self.saved_names(inputs) else None  # else the backward reads nothing but the gradient
+        return self.graft(frame, inputs, out, vjp, replayed, list(sides) if replayed else None)
+
+    def differentiate(
+        self, inputs: Inputs, run: Callable[..., torch.Tensor], attributes: tuple[Any, ...], *, plain: bool
+    ) -> tuple[torch.Tensor, Callable[[torch.Tensor], Sequence[torch.Tensor | None]], bool]:
+        """The reference's result, its backward, and whether that is the op's own ``vjp`` (else torch's autograd)."""
+        sides, needs, formula = inputs.torch, inputs.needs, self.op.vjp
+        if formula is not None and plain and (self.op.vjp_when is None or self.op.vjp_when((*sides, *attributes))):
+            # No torch graph, and nothing is kept that the backward does not read.
+            out = run(*sides)
+            saves = self.saved_names(inputs)
+            kept = [
+                Hollow(v.shape, v.dtype) if isinstance(v, torch.Tensor) and name not in saves else v
+                for name, v in zip(self.names, (*sides, *attributes))
+            ]
+            result = out if "out" in saves else None
+            return out, lambda grad: formula(grad, result, kept, needs), True
+        leaves = [sides[index].detach().requires_grad_() for index in needs]
+        for index, leaf in zip(needs, leaves):
             sides[index] = leaf
         with torch.enable_grad():
             out = run(*sides)
-        return self.graft(frame, inputs, out, functools.partial(autograd, out, leaves), run, list(sides))
-
-    def with_formula(self, frame: Frame, inputs: Inputs, run: Callable[..., torch.Tensor], values: Any) -> Any:
-        """The op brings its own backward: no torch graph, and nothing is kept that the backward does not read."""
-        out = run(*inputs.torch)  # bridged tensors require no grad: torch records nothing
-        saves = self.saved_names(inputs)
-        kept = [
-            Hollow(v.shape, v.dtype) if isinstance(v, torch.Tensor) and name not in saves else v
-            for name, v in zip(self.names, values)
-        ]
-        result = out if "out" in saves else None
-        formula, needs = self.op.vjp, inputs.needs
-
-        def vjp(grad: torch.Tensor) -> Sequence[torch.Tensor | None]:
-            return formula(grad, result, kept, needs)  # type: ignore[misc]
-
-        return self.graft(frame, inputs, out, vjp, run if saves else None, list(inputs.torch) if saves else None)
+        return out, functools.partial(autograd, out, leaves), False
 
     def graft(self, frame: Frame, inputs: Inputs, out: torch.Tensor, vjp: Any, run: Callable[..., Any] | None, sides: Any) -> Any:
         """Hand the result to Paddle with its backward attached."""
-        needs, operands = inputs.needs, inputs.paddle
-        sources = [operands[index] for index in needs]
+        needs = inputs.needs
+        sources = [inputs.paddle[index] for index in needs]
         result = to_paddle(own(out.detach(), inputs.torch))
-        # Paddle tensors whose in-place version must not change before the backward.
-        names = self.saved_names(inputs)
-        saved = []
-        for index, operand in enumerate(operands):
-            if self.names[0 if self.op.operands else index] in names and hasattr(operand, "inplace_version"):
-                saved.append((operand, operand.inplace_version))
-        if "out" in names:
-            saved.append((result, result.inplace_version))
+        saved = self.versions(inputs, result)
         compute = None
         if run is not None:
 
@@ -242,12 +275,6 @@ class Substitution:
         return tensor
 
 
-def _convert(tensors: Sequence[Any], targets: Sequence[Any] | None, cast: torch.dtype | None) -> list[Any]:
-    """Autocast's casts first, then the promotion to the result's dtype."""
-    converted = list(tensors)
-    for index, tensor in enumerate(converted):
-        if isinstance(tensor, torch.Tensor):
-            if targets is not None and targets[index] is not None:
-                tensor = tensor.to(targets[index])
-            converted[index] = tensor if cast is None else tensor.to(cast)
-    return converted
+def first_tensor(sides: Sequence[Any]) -> torch.Tensor:
+    """The first operand that is a tensor: its device is the call's."""
+    return next(side for side in sides if isinstance(side, torch.Tensor))

@@ -8,6 +8,7 @@
 | raw C functions held by other modules | none | 234 attributes |
 | call form at ``_C_ops`` | complete positional | also the user's raw spelling |
 | zero-size operands | many refused | as torch has them |
+| post hooks on grad nodes | none | ``_register_post_hook`` |
 | autocast of layer_norm and promotion | looks at float16 only | float16 and bfloat16 |
 """
 
@@ -29,6 +30,10 @@ IS_3 = VERSION >= (3, 0) or VERSION == (0, 0)  # 0.0.0 is a development build
 
 # 3.x computes with zero-size tensors as torch does (but drops empty gradients); 2.6 refuses many of them.
 EMPTY_WORKS = IS_3
+
+
+# Grad nodes of 3.x show what passes through them.
+NODE_HOOKS = hasattr(getattr(core, "GradNodeBase", None), "_register_post_hook")
 
 
 def _export(tensor: Any) -> torch.Tensor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class PadiffShimError(Exception):
@@ -31,6 +32,26 @@ class InterceptionError(PadiffShimError, RuntimeError):
 
 class StayedNativeError(PadiffShimError, RuntimeError):
     """Raised under ``strict=True`` by the first float op call that has to stay native."""
+
+
+class MismatchError(PadiffShimError, AssertionError):
+    """Raised by compare mode with ``on_mismatch="raise"``; :attr:`record` holds the record of the call."""
+
+    def __init__(self, message: str, record: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.record = record
+
+
+# Errors must not leave a hook of Paddle's engine; what waits here is raised when the engine has returned.
+waiting: list[BaseException] = []
+
+
+def raise_waiting() -> None:
+    """Raise the first error that waits, if any."""
+    if waiting:
+        first = waiting[0]
+        waiting.clear()
+        raise first
 
 
 def unknown(kind: str, given: object, accepted: Iterable[str]) -> UnknownNameError:

@@ -19,7 +19,7 @@ from . import autograd, site
 from .bridge import TENSOR_TYPES, strided_by_us
 from .call import Substitution
 from .cfunction import CFunctionPatch
-from .errors import InterceptionError, StayedNativeError
+from .errors import InterceptionError, StayedNativeError, raise_waiting
 from .layout import Writes
 from .modes import top
 from .patcher import AttributePatch, Patcher, Point
@@ -92,9 +92,12 @@ def _counting(name: str, path: str, original: Callable[..., Any], *, writes: boo
         if frame is None or not (name == "run_program" or _is_float(args, kwargs)):
             return original(*args, **kwargs)
         result = original(*args, **kwargs)
-        frame.tally.native[name, reason] += 1
         if name == "run_program":
             frame.run.warn("a compiled program (to_static) ran: the ops inside it are not seen")
+        if frame.compare is not None:
+            frame.compare.other(name, reason, original, args, kwargs, result)
+            return result
+        frame.tally.native[name, reason] += 1
         if frame.strict and not exact:
             raise StayedNativeError(f"strict mode: op {name!r} ({path}) stays native: {reason}")
         return result
@@ -152,7 +155,12 @@ def _translating(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def hook(*args: Any, **kwargs: Any) -> Any:
         try:
-            return original(*args, **kwargs)
+            result = original(*args, **kwargs)
+            frame = top()
+            if frame is not None and frame.compare is not None:
+                frame.compare.after_backward()
+            raise_waiting()
+            return result
         except OSError as error:
             _, found, text = str(error).partition(mark)
             if not found:
@@ -199,5 +207,36 @@ def _layers() -> list[Point]:
     return [patch]
 
 
+def _passing_on(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of an exact op in a run with a shadow stream."""
+
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        frame = top()
+        if frame is not None and frame.compare is not None and frame.compare.shadow is not None:
+            frame.compare.shadow.carry(original, args, kwargs, result)
+        return result
+
+    return hook
+
+
+def _exact() -> list[Point]:
+    """Views, copies and selections: nothing is compared there, but a shadow stream has to pass through them."""
+    points: list[Point] = []
+    for name in sorted(_native.EXACT & set(dir(paddle._C_ops))):
+        function = getattr(paddle._C_ops, name)
+        asks = name.startswith(("get_", "enable_", "disable_"))  # no op: asks the framework something
+        if isinstance(function, BuiltinFunctionType) and not name.endswith("_") and name != "view_shape" and not asks:
+            patch = CFunctionPatch(function)
+            patch.set_hook(_passing_on(patch.original))
+            points.append(patch)
+    for name in ("__getitem__", "clone", "detach"):
+        method = AttributePatch(paddle.Tensor, name)
+        method.set_hook(functools.wraps(method.original)(_passing_on(getattr(paddle.Tensor, name))))
+        points.append(method)
+    return points
+
+
 OPS = Patcher(_all)
 LAYERS = Patcher(_layers)
+SHADOWS = Patcher(_exact)

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
+from typing import Any
 
 from .record import Run, Tally
 
@@ -20,10 +21,20 @@ FORKED = "forked child process: torch kernels can hang there"
 class Frame:
     """One opened mode as one thread sees it; the hot path reads nothing else."""
 
-    __slots__ = ("aside", "enabled", "layers", "linear_layout", "open", "run", "strict", "tally")
+    __slots__ = ("aside", "compare", "enabled", "layers", "linear_layout", "open", "run", "strict", "tally")
 
-    def __init__(self, run: Run, enabled: frozenset[str], *, strict: bool, linear_layout: str, layers: object) -> None:
+    def __init__(
+        self,
+        run: Run,
+        enabled: frozenset[str],
+        *,
+        strict: bool = False,
+        linear_layout: str = "contiguous",
+        layers: object = None,
+        compare: Any = None,
+    ) -> None:
         self.run = run
+        self.compare = compare  # a comparison.flow.Comparison, or None: substitute
         self.enabled = enabled
         self.strict = strict
         self.linear_layout = linear_layout
@@ -35,7 +46,14 @@ class Frame:
 
     def twin(self) -> Frame:
         """The same mode for another thread."""
-        return Frame(self.run, self.enabled, strict=self.strict, linear_layout=self.linear_layout, layers=self.layers)
+        return Frame(
+            self.run,
+            self.enabled,
+            strict=self.strict,
+            linear_layout=self.linear_layout,
+            layers=self.layers,
+            compare=self.compare,
+        )
 
 
 _STACK: ContextVar[tuple[Frame, ...]] = ContextVar("padiff_shim_modes", default=())

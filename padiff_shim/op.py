@@ -61,6 +61,7 @@ class Op:
     ``vjp_when(values)``: whether the ``vjp`` serves these arguments; otherwise torch's graph does.
     ``layouts``: ``{"weight": "transposed"}`` marks the parameter of which the reference wants a contiguous transposed copy.
     ``amp``: Paddle's (legacy) names of the op in the autocast lists, for tensor and for Python-scalar operands.
+    ``model``: the op's rounding model (:mod:`padiff_shim.numerics.models`): its bound, its hypotheses and those of its gradients.
     ``integer``: integer and bool results are computed by the reference too; otherwise they stay native, being exact in both.
     """
 
@@ -79,6 +80,7 @@ class Op:
     vjp_when: Callable[..., bool] | None = None
     layouts: Mapping[str, str] = field(default_factory=dict)
     amp: tuple[str, str] = ("", "")
+    model: Any = None
     integer: bool = False
 
 

@@ -89,13 +89,13 @@ class DtypeRules:
         try:
             tracer._amp_level = AMP_OFF
             with paddle.no_grad(), paused():
-                return self._original(*_exchanged(args, probes), **{k: _exchanged(v, probes) for k, v in kwargs.items()})
+                return self._original(*exchanged(args, probes), **{k: exchanged(v, probes) for k, v in kwargs.items()})
         finally:
             tracer._amp_level = level
 
 
-def _exchanged(value: Any, probes: dict[int, Any]) -> Any:
+def exchanged(value: Any, probes: dict[int, Any]) -> Any:
     """The same argument with every tensor exchanged for its probe."""
     if isinstance(value, (list, tuple)):
-        return type(value)(_exchanged(item, probes) for item in value)
+        return type(value)(exchanged(item, probes) for item in value)
     return probes.get(id(value), value)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
-import inspect
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import wrapt
-
 from . import modes
-from .errors import BackendError, MissingFrameworkError, UnknownNameError, unknown
+from .decorate import decorate
+from .errors import BackendError, MissingFrameworkError, PadiffShimError, UnknownNameError, unknown
 from .record import Run
 from .registry import ops as all_ops
 from .registry import resolve
@@ -72,10 +69,13 @@ class Mode:
     It may be opened again, nested and from several threads; all openings count into the same :attr:`run`.
     """
 
-    def __init__(self, backend: str, enabled: frozenset[str], layers: Any, options: dict[str, Any]) -> None:
-        self._enabled, self._layers, self._options = enabled, layers, options
+    def __init__(
+        self, run: Run, enabled: frozenset[str], layers: Any, *, strict: bool, all_threads: bool, compare: Any = None
+    ) -> None:
+        self.run = run
+        self._enabled, self._layers, self._strict, self._all_threads, self._compare = enabled, layers, strict, all_threads, compare
+        self._tracks_layers = layers is not None or compare is not None
         self._frames: list[modes.Frame] = []
-        self.run = Run(backend, options["linear_layout"])
 
     def start(self) -> Run:
         """Open the mode here; returns the run that counts."""
@@ -87,7 +87,7 @@ class Mode:
             Writes.note()  # nobody watched until now
         hooks.OPS.acquire()
         try:
-            if self._layers is not None:
+            if self._tracks_layers:
                 hooks.LAYERS.acquire()
         except BaseException:
             hooks.OPS.release()
@@ -95,12 +95,13 @@ class Mode:
         frame = modes.Frame(
             self.run,
             self._enabled,
-            strict=self._options["strict"],
-            linear_layout=self._options["linear_layout"],
+            strict=self._strict,
+            linear_layout=self.run.linear_layout,
             layers=self._layers,
+            compare=self._compare,
         )
         self._frames.append(frame)
-        modes.push(frame, all_threads=self._options["all_threads"])
+        modes.push(frame, all_threads=self._all_threads)
         return self.run
 
     def stop(self) -> None:
@@ -112,8 +113,9 @@ class Mode:
 
         self._frames.remove(frame)
         modes.remove(frame)
-        if self._layers is not None:
+        if self._tracks_layers:
             hooks.LAYERS.release()
+        if self._layers is not None:
             for pattern in sorted(self._layers.unmatched):
                 self.run.warn(f"layers={pattern!r} matched no layer that ran")
         hooks.OPS.release()
@@ -126,78 +128,7 @@ class Mode:
 
     def __call__(self, function: Callable[..., Any]) -> Any:
         """Decorate a function, method, generator function or coroutine function: the mode is open while its code runs."""
-        if inspect.isclass(function) or not (callable(function) or isinstance(function, (classmethod, staticmethod))):
-            raise TypeError(f"decorate a function or a method with reference(...), not {function!r}")
-        return wrapt.FunctionWrapper(function, functools.partial(_DRIVERS[_kind(function)], self))
-
-
-def _kind(function: Callable[..., Any]) -> str:
-    function = getattr(function, "__func__", function)  # what a classmethod or staticmethod holds
-    if inspect.isgeneratorfunction(function):
-        return "generator"
-    if inspect.isasyncgenfunction(function):
-        return "async generator"
-    return "coroutine" if inspect.iscoroutinefunction(function) else "function"
-
-
-def _drive_function(mode: Mode, wrapped: Any, _: Any, args: Any, kwargs: Any) -> Any:
-    with mode:
-        return wrapped(*args, **kwargs)
-
-
-def _drive_generator(mode: Mode, wrapped: Any, _: Any, args: Any, kwargs: Any) -> Generator[Any, Any, Any]:
-    """Open while the generator's own code runs, closed while it is suspended."""
-    generator = wrapped(*args, **kwargs)
-    step: Callable[[], Any] = functools.partial(next, generator)
-    while True:
-        try:
-            with mode:
-                item = step()
-        except StopIteration as end:
-            return end.value
-        try:
-            sent = yield item
-            step = functools.partial(generator.send, sent)
-        except GeneratorExit:
-            with mode:
-                generator.close()
-            raise
-        except BaseException as error:
-            step = functools.partial(generator.throw, error)
-
-
-async def _drive_coroutine(mode: Mode, wrapped: Any, _: Any, args: Any, kwargs: Any) -> Any:
-    with mode:
-        return await wrapped(*args, **kwargs)
-
-
-async def _drive_async_generator(mode: Mode, wrapped: Any, _: Any, args: Any, kwargs: Any) -> AsyncGenerator[Any, Any]:
-    """As for a generator."""
-    generator = wrapped(*args, **kwargs)
-    step: Callable[[], Any] = generator.__anext__
-    while True:
-        try:
-            with mode:
-                item = await step()
-        except StopAsyncIteration:
-            return
-        try:
-            sent = yield item
-            step = functools.partial(generator.asend, sent)
-        except GeneratorExit:
-            with mode:
-                await generator.aclose()
-            raise
-        except BaseException as error:
-            step = functools.partial(generator.athrow, error)
-
-
-_DRIVERS: dict[str, Callable[..., Any]] = {
-    "function": _drive_function,
-    "generator": _drive_generator,
-    "async generator": _drive_async_generator,
-    "coroutine": _drive_coroutine,
-}
+        return decorate(self, function)
 
 
 def reference(
@@ -209,6 +140,7 @@ def reference(
     strict: bool = False,
     linear_layout: str = "contiguous",
     all_threads: bool = False,
+    compare: bool = False,
 ) -> Mode:
     """Run an unchanged Paddle program on another framework's kernels, op by op, forward and backward.
 
@@ -222,6 +154,7 @@ def reference(
         linear_layout: ``"contiguous"`` keeps a [out, in] copy of every Linear weight, which ``torch.nn.Linear``'s bits need;
             ``"view"`` hands torch a transposed view instead (zero-copy, other last bits).
         all_threads: the mode is also open in threads that have no mode of their own.
+        compare: run Paddle's kernels beside the others and judge both: the same as :func:`padiff_shim.compare`.
 
     Returns:
         A :class:`Mode`: a context manager giving a :class:`Run`, a decorator, and ``start()`` / ``stop()``.
@@ -230,6 +163,18 @@ def reference(
         UnknownNameError: unknown backend, op, family or linear_layout; the message names the nearest ones.
         BackendError: if torch or paddle is missing, or, on entry, they cannot share Paddle's current device.
     """
+    if compare:
+        from .comparison.mode import compare as compare_mode
+
+        if strict:
+            raise PadiffShimError("strict= belongs to reference(): a compare run lists what it did not compare, run.coverage()")
+        return compare_mode(backend, ops=ops, exclude=exclude, layers=layers, linear_layout=linear_layout, all_threads=all_threads)
+    enabled, chosen = selection(backend, ops, exclude, layers, linear_layout)
+    return Mode(Run(backend, linear_layout), enabled, chosen, strict=strict, all_threads=all_threads)
+
+
+def selection(backend: str, ops: Any, exclude: Any, layers: Any, linear_layout: str) -> tuple[frozenset[str], Any]:
+    """The arguments that all modes share, checked: the enabled ops and the layer filter (or None)."""
     if backend not in BACKENDS:
         raise unknown("backend", backend, BACKENDS)
     if linear_layout not in LINEAR_LAYOUTS:
@@ -239,12 +184,11 @@ def reference(
     enabled -= resolve(exclude)
     if not enabled:
         raise UnknownNameError("no op is left to substitute: ops= selects nothing, or exclude= takes away everything it selects")
-    chosen = None
-    if layers is not None:
-        from .site import LayerFilter
+    if layers is None:
+        return enabled, None
+    from .site import LayerFilter
 
-        chosen = LayerFilter(layers)
-    return Mode(backend, enabled, chosen, {"strict": strict, "linear_layout": linear_layout, "all_threads": all_threads})
+    return enabled, LayerFilter(layers)
 
 
 _held = False

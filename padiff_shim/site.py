@@ -1,12 +1,16 @@
-"""Where in the user's model a call happens: the dotted path of the layer that is running."""
+"""Where in the user's program a call happens: the dotted path of the layer that is running, and the line."""
 
 from __future__ import annotations
 
+import os
+import sys
+import sysconfig
 import threading
 import weakref
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from typing import Any
+from types import CodeType
+from typing import Any, NamedTuple
 
 from .errors import PadiffShimError
 
@@ -26,6 +30,65 @@ def layer_path() -> str:
     """Dotted path of the running layer below the outermost one (``""`` in that one or outside of any layer)."""
     layers = _stack.layers
     return layers[-1][1] if layers else ""
+
+
+def in_training() -> bool | None:
+    """Whether the running layer is in training mode; None outside of any layer."""
+    layers = _stack.layers
+    return bool(layers[-1][0].training) if layers else None
+
+
+class Site(NamedTuple):
+    """A line of the user's program."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        path = os.path.relpath(self.file) if self.file.startswith(os.getcwd() + os.sep) else self.file
+        return f"{path}:{self.line} in {self.function}"
+
+
+_library: dict[CodeType, bool] = {}  # code objects seen -> whether they belong to a framework, to Python or to us
+
+
+def _folders() -> tuple[str, ...]:
+    """Where library code lies; other installed packages count as the user's, for their models are what is compared."""
+    roots = [os.path.dirname(os.path.abspath(__file__)), sysconfig.get_path("stdlib")]
+    for name in ("paddle", "torch", "wrapt", "padiff_shim.patches"):
+        module = sys.modules.get(name)
+        if module is not None and getattr(module, "__file__", None):
+            roots.append(os.path.dirname(os.path.abspath(str(module.__file__))))
+    return tuple(root + os.sep for root in roots)
+
+
+def _is_library(code: CodeType) -> bool:
+    name = code.co_filename
+    if name.startswith("<frozen "):
+        return True
+    path = os.path.abspath(name)
+    packages = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+    folders = _folders()
+    inside = [folder for folder in folders if path.startswith(folder)]
+    # The standard library's folder holds site-packages as well.
+    stdlib = sysconfig.get_path("stdlib") + os.sep
+    return any(folder != stdlib or not any(part in path for part in packages) for folder in inside)
+
+
+def call_site() -> Site:
+    """The innermost line that belongs neither to a framework nor to the standard library nor to this package."""
+    frame = sys._getframe(1)
+    outermost = frame
+    while frame is not None:
+        code = frame.f_code
+        library = _library.get(code)
+        if library is None:
+            library = _library[code] = _is_library(code)
+        if not library:
+            return Site(code.co_filename, frame.f_lineno, code.co_name)
+        outermost, frame = frame, frame.f_back  # type: ignore[assignment]
+    return Site(outermost.f_code.co_filename, outermost.f_lineno, outermost.f_code.co_name)
 
 
 def _name_in(parent: Any, layer: Any) -> str:

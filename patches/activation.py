@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from padiff_shim.numerics import models
 from padiff_shim.op import Op, Sample, c_op
 
 UNARY = (Sample(((3, 4),)), Sample(((2, 3, 4),)), Sample(((),)), Sample(((0, 3),)))
@@ -43,6 +44,7 @@ def unary(
     name: str,
     reference: Callable[[torch.Tensor], torch.Tensor],
     formula: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    model: models.Model,
     samples: tuple[Sample, ...] = UNARY,
 ) -> Op:
     """An op of one tensor with an in-place form, whose backward reads its result."""
@@ -56,6 +58,7 @@ def unary(
         saves=("out",),
         vjp=from_result(formula),
         amp=(name, ""),
+        model=model,
     )
 
 
@@ -75,6 +78,7 @@ OPS = (
         saves=("out",),
         vjp=softmax_vjp,
         amp=("softmax", ""),
+        model=models.Softmax(),
     ),
     Op(
         "gelu",
@@ -85,10 +89,11 @@ OPS = (
         tuple(Sample(sample.shapes, {"approximate": form}) for sample in UNARY for form in (False, True)),
         saves=("x",),
         amp=("gelu", ""),
+        model=models.Gelu(),
     ),
-    unary("relu", torch.relu, lambda grad, out: torch.ops.aten.threshold_backward(grad, out, 0)),
-    unary("tanh", torch.tanh, torch.ops.aten.tanh_backward),
-    unary("exp", torch.exp, lambda grad, out: grad * out),
-    unary("sqrt", torch.sqrt, lambda grad, out: grad / (2 * out), POSITIVE),
-    unary("rsqrt", torch.rsqrt, lambda grad, out: -0.5 * grad * out.pow(3), POSITIVE),
+    unary("relu", torch.relu, lambda grad, out: torch.ops.aten.threshold_backward(grad, out, 0), models.RELU),
+    unary("tanh", torch.tanh, torch.ops.aten.tanh_backward, models.TANH),
+    unary("exp", torch.exp, lambda grad, out: grad * out, models.EXP),
+    unary("sqrt", torch.sqrt, lambda grad, out: grad / (2 * out), models.SQRT, POSITIVE),
+    unary("rsqrt", torch.rsqrt, lambda grad, out: -0.5 * grad * out.pow(3), models.RSQRT, POSITIVE),
 )

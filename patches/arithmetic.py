@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from padiff_shim.numerics import models
 from padiff_shim.op import Op, Sample, c_op, operator
 
 PAIRS = (
@@ -60,6 +61,7 @@ OPS = (
         tensors=2,
         vjp=add_vjp,
         amp=("elementwise_add", "scale"),
+        model=models.Add(),
     ),
     Op(
         "subtract",
@@ -71,6 +73,7 @@ OPS = (
         tensors=2,
         vjp=subtract_vjp,
         amp=("elementwise_sub", "scale"),
+        model=models.Subtract(),
     ),
     Op(
         "multiply",
@@ -84,6 +87,7 @@ OPS = (
         saves_beside_number=(),
         vjp=multiply_vjp,
         amp=("elementwise_mul", "scale"),
+        model=models.Multiply(),
     ),
     Op(
         "pow",
@@ -106,6 +110,7 @@ OPS = (
         tensors=2,
         saves=("x", "y", "out"),
         amp=("elementwise_pow", "pow"),
+        model=models.Power(),
     ),
     Op(
         "square",
@@ -116,6 +121,7 @@ OPS = (
         (Sample(((3, 4),)), Sample(((),)), Sample(((0, 3),))),
         saves=("x",),
         amp=("square", ""),
+        model=models.SQUARE,
     ),
     Op(
         "scale",
@@ -133,5 +139,6 @@ OPS = (
             Sample(((3, 4),), {"scale": 0.3, "bias": 1.7, "bias_after_scale": False}),
         ),
         amp=("scale", ""),
+        model=models.Scale(),
     ),
 )

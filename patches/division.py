@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator as python
 
+from padiff_shim.numerics import models
 from padiff_shim.op import Op, Sample, c_op, operator
 
 OPS = (
@@ -32,5 +33,6 @@ OPS = (
         saves=("x", "y"),
         saves_beside_number=("y",),
         amp=("elementwise_div", "scale"),
+        model=models.Divide(),
     ),
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from padiff_shim.numerics import models
 from padiff_shim.op import Op, Sample, c_op, operator
 
 MATRICES = (
@@ -84,7 +85,7 @@ def multi_dot(operands: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.linalg.multi_dot(list(operands))
 
 
-_ADD: dict[str, Any] = {"saves": ("x", "y"), "tensors": 3}
+_ADD: dict[str, Any] = {"saves": ("x", "y"), "tensors": 3, "model": models.Addmm()}
 _ADD_PARAMS = "input x y beta=1.0 alpha=1.0"
 
 OPS = (
@@ -104,6 +105,7 @@ OPS = (
         vjp=matmul_vjp,
         vjp_when=are_matrices,
         amp=("matmul_v2", ""),
+        model=models.Matmul(),
     ),
     Op(
         "bmm",
@@ -115,6 +117,7 @@ OPS = (
         tensors=2,
         saves=("x", "y"),
         amp=("bmm", ""),
+        model=models.Matmul(),
     ),
     Op(
         "mv",
@@ -126,6 +129,7 @@ OPS = (
         tensors=2,
         saves=("x", "vec"),
         amp=("mv", ""),
+        model=models.MatrixVector(),
     ),
     Op(
         "dot",
@@ -137,6 +141,7 @@ OPS = (
         tensors=2,
         saves=("x", "y"),
         amp=("dot", ""),
+        model=models.Dot(),
     ),
     Op(
         "addmm",
@@ -173,6 +178,7 @@ OPS = (
         operands=True,
         saves=("operands",),
         amp=("einsum", ""),
+        model=models.Einsum(),
     ),
     Op(
         "multi_dot",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from padiff_shim.numerics import models
 from padiff_shim.op import Entry, Op, Sample, c_op
 
 
@@ -39,5 +40,6 @@ OPS = (
         saves=("x", "weight"),
         layouts={"weight": "transposed"},
         amp=("matmul_v2", ""),
+        model=models.Linear(),
     ),
 )

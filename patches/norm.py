@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from padiff_shim.numerics import models
 from padiff_shim.op import Op, Sample, c_op
 
 
@@ -44,5 +45,6 @@ OPS = (
         promote="none",
         saves=("x", "scale"),
         amp=("layer_norm", ""),
+        model=models.LayerNorm(),
     ),
 )

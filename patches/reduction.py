@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from padiff_shim.numerics import models
 from padiff_shim.op import Op, Sample, c_op
 
 
@@ -89,6 +90,7 @@ OPS = (
         promote="none",
         vjp=sum_vjp,
         amp=("reduce_sum", ""),
+        model=models.Sum(),
         integer=True,
     ),
     Op(
@@ -100,6 +102,7 @@ OPS = (
         _SAMPLES,
         vjp=mean_vjp,
         amp=("reduce_mean", ""),
+        model=models.Mean(),
     ),
     Op(
         "logsumexp",
@@ -110,5 +113,6 @@ OPS = (
         _SAMPLES,
         saves=("x", "out"),
         amp=("logsumexp", ""),
+        model=models.LogSumExp(),
     ),
 )

@@ -18,11 +18,18 @@ NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg
 WHERE = "import padiff_shim, padiff_shim.patches as p; print(padiff_shim.__file__); print(p.__file__)"
 
 
-def installed_files():
+def modules():
     """Every module of ours, by its path inside the wheel."""
     for top, inside in (("padiff_shim", "padiff_shim"), ("patches", "padiff_shim/patches")):
         for path in (CHECKOUT / top).rglob("*.py"):
             yield f"{inside}/{path.relative_to(CHECKOUT / top).as_posix()}"
+
+
+def installed_files():
+    """All that the wheel holds: the modules, and what the HTML report is made of."""
+    yield from modules()
+    for path in (CHECKOUT / "padiff_shim" / "report" / "page").iterdir():
+        yield f"padiff_shim/report/page/{path.name}"
 
 
 def run(*command, cwd, path=None):
@@ -116,8 +123,8 @@ def test_installed_package_imports_from_outside(installed, tmp_path):
 
 
 def test_installed_package_imports_whole(installed, tmp_path):
-    modules = sorted(name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in installed_files())
-    loop = f"import importlib, sys\nfor name in {modules}:\n    importlib.import_module(name)\n"
+    names = sorted(name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in modules())
+    loop = f"import importlib, sys\nfor name in {names}:\n    importlib.import_module(name)\n"
     outside = "print([n for n, m in sys.modules.items() if n.split('.')[0] in ('padiff_shim', 'patches') "
     outside += f"and not (getattr(m, '__file__', None) or '').startswith({str(installed)!r})])"
     assert run("-c", loop + outside, cwd=tmp_path, path=installed).splitlines()[-1] == "[]"

@@ -1,0 +1,137 @@
+"""What comparing costs: a 4-layer Transformer encoder, forward and backward, d=256, batch 8x64, one thread.
+
+Native, substituted and compared passes are timed in turns within one process; ratios are medians of the rounds' own ratios, so
+that a change of the machine's speed meets all of them alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when the frameworks are imported
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
+    import paddle
+import torch
+from bench_call import machine, markdown, shown
+from rich.console import Console
+from rich.progress import track
+
+import padiff_shim
+
+MARK = "<!-- below: written by bench_compare.py -->"
+WIDTH, HEADS, LAYERS, BATCH, LENGTH = 256, 4, 4, 8, 64
+
+
+def program() -> Callable[[], None]:
+    """One forward and backward pass of the encoder."""
+    paddle.seed(0)
+    layer = paddle.nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, dropout=0.0, activation="gelu", normalize_before=True)
+    encoder = paddle.nn.TransformerEncoder(layer, LAYERS, paddle.nn.LayerNorm(WIDTH))
+    x = paddle.randn([BATCH, LENGTH, WIDTH])
+
+    def run() -> None:
+        encoder(x).square().mean().backward()
+        encoder.clear_gradients()
+
+    return run
+
+
+def seconds(function: Callable[[], None]) -> float:
+    """Seconds of one call."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+class Held:
+    """A mode held open over all rounds but active only while its way is timed; its log goes to a temporary folder."""
+
+    def __init__(self, make: Callable[[], Any] | None, function: Callable[[], None]) -> None:
+        self.mode = make() if make is not None else None
+        self.function = function
+
+    def __call__(self) -> float:
+        if self.mode is None:
+            return seconds(self.function)
+        with self.mode:
+            return seconds(self.function)
+
+
+NATIVE, SUBSTITUTED, FULL = "native", "substituted", "compare"
+
+
+def ways() -> dict[str, Held]:
+    """What is timed."""
+    function = program()
+    compare = padiff_shim.compare
+    makers: dict[str, Callable[[], Any] | None] = {
+        NATIVE: None,
+        SUBSTITUTED: lambda: padiff_shim.reference("torch"),
+        FULL: lambda: compare("torch", progress=False),
+        "compare, every=10": lambda: compare("torch", every=10, progress=False),
+        'compare, budget="10%"': lambda: compare("torch", budget="10%", progress=False),
+        "compare, shadow=True": lambda: compare("torch", shadow=True, progress=False),
+    }
+    return {name: Held(make, function) for name, make in makers.items()}
+
+
+def measure(rounds: int) -> dict[str, list[float]]:
+    """Seconds of every round, per way."""
+    todo = ways()
+    for way in todo.values():
+        way()  # the first pass fills caches and learns dtype rules
+        way()
+    found: dict[str, list[float]] = {name: [] for name in todo}
+    names = list(todo)
+    for turn in track(range(rounds), description="timing", console=Console(stderr=True), transient=True):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            gc.collect()
+            found[name].append(todo[name]())
+    return found
+
+
+HEADER = ["way", "ms (best)", "/ native", "/ (native + substituted)"]
+
+
+def rows(found: dict[str, list[float]]) -> list[list[str]]:
+    """The table."""
+    table = []
+    for name, times in found.items():
+        native = statistics.median(t / n for t, n in zip(times, found[NATIVE], strict=True))
+        both = statistics.median(t / (n + s) for t, n, s in zip(times, found[NATIVE], found[SUBSTITUTED], strict=True))
+        table.append([name, f"{min(times) * 1e3:.1f}", f"{native:.2f}", f"{both:.2f}"])
+    return table
+
+
+def main() -> int:
+    """Measure, print, and write Markdown if asked."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table there, below its mark if it has one")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    table = ("Cost of comparing", HEADER, rows(measure(args.rounds)))
+    console = Console(width=None if sys.stdout.isatty() else 130)
+    console.print(shown(*table), "")
+    facts = machine()
+    console.print("\n".join(facts), highlight=False)
+    if args.markdown:
+        kept = args.markdown.read_text().partition(MARK)[0] if args.markdown.exists() else ""
+        lines = ["Measured on", *[f"- {fact}" for fact in facts], "", markdown(*table)]
+        args.markdown.write_text(f"{kept}{MARK}\n" + "\n".join(lines).rstrip() + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,250 @@
+"""The records of a run: single ones, and all of them as a sequence that stays on disk."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from array import array
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, overload
+
+from . import log
+from .encoding import finite, numeric
+from .errors import unknown
+from .verdicts import Side, Verdict
+
+_CALL = b'{"type":"call"'
+
+
+class Call:
+    """One judged tensor: a call's result or one of its gradients. Read-only; every field of the log is an attribute.
+
+    ``verdict`` is a :class:`Verdict`, ``side`` a :class:`Side`, ``stats`` a dict of numbers (docs/log.md). ``log`` is the name of
+    the log file without its ending: indices are unique within one. ``str(call)`` is one line for people.
+    """
+
+    __slots__ = ("_record", "log")
+
+    log: str
+
+    def __init__(self, record: Mapping[str, Any], log: str = "") -> None:
+        object.__setattr__(self, "_record", dict(record))
+        object.__setattr__(self, "log", log)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_record" or name not in self._record:
+            raise AttributeError(f"a call record has no field {name!r}; it has {', '.join(self._fields())}")
+        return self._record[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a call record is read-only")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a call record is read-only")
+
+    def _fields(self) -> list[str]:
+        return sorted(self._record) if hasattr(self, "_record") else []
+
+    @property
+    def verdict(self) -> Verdict:
+        """The class of the verdict."""
+        return Verdict(self._record["verdict"])
+
+    @property
+    def side(self) -> Side:
+        """Whose kernel the verdict speaks of."""
+        return Side(self._record.get("side") or "none")
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """All figures; non-finite ones as floats."""
+        return dict(numeric(finite(self._record.get("stats") or {})))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record as in the log."""
+        return dict(self._record)
+
+    def __str__(self) -> str:
+        from .report.words import call_line
+
+        return call_line(self._record)
+
+    def __repr__(self) -> str:
+        return f"<Call {self}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Call) and (self.log, self._record) == (other.log, other._record)
+
+    def __hash__(self) -> int:
+        return hash((self.log, self._record.get("index")))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Call, (self._record, self.log)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *self._fields()})
+
+
+class _Book:
+    """Where each call record begins: one unsigned 64-bit number for each, whatever the record's length."""
+
+    def __init__(self, paths: Sequence[Path], keeper: object = None) -> None:
+        self.paths = list(paths)
+        self._keeper = keeper  # what keeps the files from being removed
+        self._offsets = array("Q")
+        self._firsts: list[int] = []  # place of the first record of each file begun
+        self._read = 0  # bytes read of the last file begun
+        self._lock = threading.Lock()
+
+    def count(self) -> int:
+        """How many records there are now; only the last file is looked at again, for it may have grown."""
+        with self._lock:
+            if not self._firsts and self.paths:
+                self._firsts.append(0)
+            while self._firsts:
+                path = self.paths[len(self._firsts) - 1]
+                if path.stat().st_size > self._read:
+                    for offset, line in log.lines(path, self._read):
+                        if line.startswith(_CALL):
+                            self._offsets.append(offset)
+                        self._read = offset + len(line)
+                if len(self._firsts) == len(self.paths):
+                    break
+                self._firsts.append(len(self._offsets))
+                self._read = 0
+            return len(self._offsets)
+
+    def lines(self, places: Iterable[int]) -> Iterator[tuple[int, Path, int, bytes]]:
+        """(place, file, offset, line) of the records at ``places``, in that order."""
+        opened, file = -1, None
+        try:
+            for place in places:
+                number = bisect.bisect_right(self._firsts, place) - 1
+                if file is None or number != opened:
+                    if file is not None:
+                        file.close()
+                    file, opened = open(self.paths[number], "rb"), number  # noqa: SIM115 - closed below
+                offset = self._offsets[place]
+                file.seek(offset)
+                yield place, self.paths[number], offset, file.readline()
+        finally:
+            if file is not None:
+                file.close()
+
+
+class Calls(Sequence[Call]):
+    """The call records of one or several log files, read when they are asked for.
+
+    Indexing gives a :class:`Call`, slicing and :meth:`filter` another :class:`Calls`. What is held in memory is 8 bytes a record.
+    A log that is still being written grows while it is looked at.
+    """
+
+    def __init__(self, paths: Sequence[Path] = (), *, keeper: object = None) -> None:
+        self._book = _Book(paths, keeper)
+        self._places: Sequence[int] | None = None  # None: all
+
+    def _chosen(self, places: Sequence[int]) -> Calls:
+        found = Calls()
+        found._book, found._places = self._book, places
+        return found
+
+    def __len__(self) -> int:
+        return self._book.count() if self._places is None else len(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> Call: ...
+    @overload
+    def __getitem__(self, index: slice) -> Calls: ...
+    def __getitem__(self, index: int | slice) -> Call | Calls:
+        size = len(self)
+        places = self._places if self._places is not None else range(size)
+        if isinstance(index, slice):
+            return self._chosen(places[index])
+        if not -size <= index < size:
+            raise IndexError(f"call {index} of {size}")
+        return next(self._calls([places[index]]))
+
+    def __iter__(self) -> Iterator[Call]:
+        return self._calls(range(len(self)) if self._places is None else self._places)
+
+    def _calls(self, places: Iterable[int]) -> Iterator[Call]:
+        for _, path, offset, line in self._book.lines(places):
+            yield Call(log.parse(line, path, offset), path.stem)
+
+    def filter(
+        self,
+        *,
+        op: str | Iterable[str] | None = None,
+        layer: str | Iterable[str] | None = None,
+        verdict: str | Iterable[str] | None = None,
+        at_least: str | None = None,
+        side: str | Iterable[str] | None = None,
+        phase: str | None = None,
+        tensor: str | Iterable[str] | None = None,
+        step: int | Container[int] | None = None,
+        muted: bool | None = None,
+        where: Callable[[Call], bool] | None = None,
+    ) -> Calls:
+        """The records that meet every condition given, found in one pass over the log.
+
+        Args:
+            op, layer, tensor: names or patterns (``"encoder.layers.*.linear1"``, ``"grad:*"``), one or several.
+            verdict: classes, one or several; ``at_least``: this class or a more serious one.
+            side: ``"paddle"``, ``"torch"``, ``"both"``, ``"none"``, one or several; ``phase``: ``"forward"`` or ``"backward"``.
+            step: a number, or anything with ``in`` (a range, a set).
+            muted: only known differences that are muted (True) or only the others (False).
+            where: any further condition on the :class:`Call`.
+
+        Raises:
+            UnknownNameError: for a class, side or phase that does not exist.
+        """
+        tests: list[Callable[[dict[str, Any]], bool]] = []
+        for name, patterns in (("op", op), ("layer", layer), ("tensor", tensor)):
+            if patterns is not None:
+                tests.append(_matching(name, patterns))
+        for name, values, accepted in (
+            ("verdict", verdict, Verdict),
+            ("side", side, Side),
+            ("phase", phase, ("forward", "backward")),
+        ):
+            if values is not None:
+                tests.append(_among(name, values, [str(word) for word in accepted]))
+        if at_least is not None:
+            least = Verdict(_known("at_least", str(at_least), [str(word) for word in Verdict])).severity
+            tests.append(lambda record: Verdict(record["verdict"]).severity >= least)
+        if step is not None:
+            tests.append(lambda record: record.get("step") == step if isinstance(step, int) else record.get("step") in step)
+        if muted is not None:
+            tests.append(lambda record: bool(record.get("muted")) == muted)
+        places = self._places if self._places is not None else range(len(self))
+        found = array("Q")
+        for place, path, offset, line in self._book.lines(places):
+            record = log.parse(line, path, offset)
+            if all(test(record) for test in tests) and (where is None or where(Call(record, path.stem))):
+                found.append(place)
+        return self._chosen(found)
+
+    def __repr__(self) -> str:
+        return f"<Calls: {len(self)} records in {len(self._book.paths)} file(s)>"
+
+
+def _listed(values: str | Iterable[str]) -> list[str]:
+    return [str(values)] if isinstance(values, str) else [str(value) for value in values]
+
+
+def _matching(name: str, patterns: str | Iterable[str]) -> Callable[[dict[str, Any]], bool]:
+    listed = _listed(patterns)
+    return lambda record: any(fnmatchcase(str(record.get(name) or ""), pattern) for pattern in listed)
+
+
+def _known(name: str, value: str, accepted: Sequence[str]) -> str:
+    if value not in accepted:
+        raise unknown(name, value, accepted)
+    return value
+
+
+def _among(name: str, values: str | Iterable[str], accepted: Sequence[str]) -> Callable[[dict[str, Any]], bool]:
+    chosen = {_known(name, value, accepted) for value in _listed(values)}
+    return lambda record: record.get(name) in chosen

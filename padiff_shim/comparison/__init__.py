@@ -1,0 +1,1 @@
+"""Compare mode: both kernels inline at every call, and a verdict for each result and each gradient."""

@@ -1,0 +1,231 @@
+"""THE FLOW of one compared call.
+
+    hook (call.py) -> sampling -> prepare -> Paddle's kernel -> torch's kernel -> verdict -> record -> watch the grad node
+
+Paddle's call is made with the very arguments that came in and its result goes on, untouched (``carry="native"``). Whatever goes
+wrong on the comparing side is recorded and never reaches the program.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import numerics, testing
+from ..bind import StayNative
+from ..bridge import stream_of, to_torch
+from ..call import Substitution, first_tensor
+from ..compare_run import CompareRun
+from ..modes import Frame, paused
+from ..patches import _native
+from ..verdicts import Judgement, Side, Verdict
+from . import watch
+from .later import Case, Waiting
+from .outcome import Outcome
+from .sampling import Sampling, kind_of
+from .shadow import Shadow
+from .subject import Subject, describe_tensor
+
+_NOTHING: dict[str, Any] = {}
+
+
+class Comparison:
+    """What compare mode does with a call; shared by all threads of one mode."""
+
+    def __init__(
+        self,
+        run: CompareRun,
+        sampling: Sampling,
+        outcome: Outcome,
+        *,
+        carry: str,
+        audit: int,
+        shadow: bool,
+        defer: bool | None,
+        seed: int,
+    ) -> None:
+        self.run, self.sampling, self.outcome = run, sampling, outcome
+        self.carries_torch = carry == "torch"
+        self.audit = audit
+        self.random = np.random.default_rng(seed)
+        self.numbers = itertools.count()
+        self.equals = itertools.count(1)
+        self.step = 0
+        self.updated = False  # an optimizer ran: the next covered call begins a new step
+        self.shadow = Shadow() if shadow else None
+        self.defer = defer  # None: on CUDA
+        self.waiting = Waiting(lambda case: self.outcome.act_later(self.settle(case)))
+        self.replays: list[tuple[Subject, Any]] = []
+        self.aside = ""  # non-empty: nothing is compared in this process, for this reason
+
+    def call(self, sub: Substitution, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one covered call natively and compare it."""
+        if self.aside:
+            return self.uncompared(sub, self.aside, native(sub, args, kwargs))
+        if self.updated:
+            self.next_step()
+        key = kind_of(sub.op.name, values[0] if sub.op.operands else values[: sub.op.tensors])
+        refusal = self.sampling.refusal(key, self.step)
+        if refusal is not None:
+            return self.uncompared(sub, refusal, native(sub, args, kwargs), args, kwargs)
+        began = time.perf_counter()
+        try:
+            prepared = sub.prepare(frame, values, args, kwargs)
+        except StayNative as why:
+            result = native(sub, args, kwargs)
+            return result if why.exact else self.uncompared(sub, why.reason, result, args, kwargs)
+        subject = Subject(self, sub, key, next(self.numbers), prepared)
+        args, kwargs = watch.before(subject, args, kwargs)
+        start = time.perf_counter()
+        result = native(sub, args, kwargs)
+        elapsed = time.perf_counter() - start
+        record = None
+        try:
+            with paused(), stream_of(first_tensor(subject.operands)):
+                record = self.forward(subject, result[0] if sub.entry.returns_list else result, args, kwargs)
+        except StayNative as why:
+            self.uncompared(sub, why.reason, result)
+        except Exception as error:  # comparing must never break the program
+            self.uncompared(sub, f"the comparison failed: {type(error).__name__}: {str(error)[:120]}", result)
+        finally:
+            self.sampling.spent(key, time.perf_counter() - began - elapsed)
+        if record is not None:
+            self.outcome.act(record)
+        return result
+
+    def uncompared(self, sub: Substitution, reason: str, result: Any, args: Any = (), kwargs: Any = _NOTHING) -> Any:
+        """Count a covered call that was not compared; returns its result."""
+        self.run.add_native(sub.op.name, reason, elements(result))
+        if self.shadow is not None and not sub.entry.inplace:
+            self.shadow.carry(sub.original, args, kwargs, result)
+        return result
+
+    def other(self, name: str, reason: str, original: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
+        """A float op without reference ran on Paddle's kernel."""
+        self.run.add_native(name, reason, elements(result))
+        if reason == _native.OPTIMIZER:
+            self.updated = True
+        elif self.shadow is not None and reason == _native.NO_REFERENCE and not name.endswith("_"):
+            self.shadow.carry(original, args, kwargs, result)
+
+    def forward(self, subject: Subject, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+        """Torch's kernel on the same operands, the case for a verdict, and the watch over its gradients."""
+        sub, theirs = subject.sub, subject.run_reference()
+        mine, values = to_torch(result), subject.values()
+        mine, theirs = self.spoiled(subject, mine, theirs)
+        case = Case(
+            {**subject.fields, "phase": "forward", "tensor": "out", **describe_tensor(mine)},
+            mine,
+            theirs,
+            lambda: sub.op.model.forward(values) if sub.op.model is not None else None,
+            lambda: subject.kernels(args, kwargs),
+            lambda: {**dict(zip(sub.names, values)), "paddle": mine, "torch": theirs},
+            self.shadow.forward(subject, result, theirs) if self.shadow is not None else {},
+        )
+        record = self.take(case, [*subject.inputs.paddle, result])
+        if self.carries_torch and mine.shape == theirs.shape and mine.dtype == theirs.dtype:
+            mine.copy_(theirs)
+        if subject.inputs.needs:
+            watch.after(subject, result)
+        return record
+
+    def spoiled(self, subject: Subject, mine: torch.Tensor, theirs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both results with the faults applied that :mod:`padiff_shim.testing` planted."""
+        sub, layer, values = subject.sub, subject.fields["layer"], subject.values()
+        changed = testing.spoil(mine, sub, Side.PADDLE, layer, values)
+        if changed is not mine:
+            mine.copy_(changed)  # the program goes on with it
+        return mine, testing.spoil(theirs, sub, Side.TORCH, layer, values)
+
+    def gradient(self, subject: Subject, operand: int, grad: torch.Tensor, mine: torch.Tensor, theirs: torch.Tensor) -> None:
+        """The case of one gradient of a call."""
+        sub, values, name = subject.sub, subject.values(), subject.name_of(operand)
+        position, layer, out = subject.inputs.needs.index(operand), subject.fields["layer"], subject.out
+        asked = f"operands.{operand}" if sub.op.operands else name
+        mine = testing.spoil(mine, sub, Side.PADDLE, layer, values, name=name)
+        theirs = testing.spoil(theirs, sub, Side.TORCH, layer, values, name=name)
+        case = Case(
+            {**subject.fields, "phase": "backward", "tensor": f"grad:{name}", **describe_tensor(mine)},
+            mine,
+            theirs,
+            lambda: sub.op.model.gradient(asked, values, out, grad) if sub.op.model is not None else None,
+            lambda: subject.gradient_kernels(position, grad),
+            lambda: {**dict(zip(sub.names, values)), "grad": grad, "paddle": mine, "torch": theirs},
+        )
+        record = self.take(case, subject.inputs.paddle)
+        if record is not None:
+            self.outcome.act_later(record)
+
+    def unseen(self, subject: Subject, reason: str) -> None:
+        """Gradients that cannot be observed are recorded as such."""
+        for operand in subject.inputs.needs:
+            side = subject.operands[operand]
+            fields = {**subject.fields, "phase": "backward", "tensor": f"grad:{subject.name_of(operand)}", **describe_tensor(side)}
+            self.outcome.record(fields, Judgement(Verdict.UNVERIFIED, reason=reason), dict)
+
+    def take(self, case: Case, involved: Sequence[Any]) -> dict[str, Any] | None:
+        """Settle a case now and give its record, or let it wait (None)."""
+        if self.carries_torch or not (case.mine.is_cuda if self.defer is None else self.defer):
+            return self.settle(case)
+        case.watched = [(tensor, tensor.inplace_version) for tensor in involved if hasattr(tensor, "inplace_version")]
+        self.waiting.add(case)
+        return None
+
+    def settle(self, case: Case) -> dict[str, Any]:
+        """Judge a case and write its record."""
+        judgement = case.changed or self.judge(case)
+        judgement.stats.update(case.extra)
+        return self.outcome.record(case.fields, judgement, case.tensors)
+
+    def judge(self, case: Case) -> Judgement:
+        """The verdict on one tensor; an error of the verdict's own code becomes UNVERIFIED with its text."""
+        mine, theirs = case.mine, case.theirs
+        if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+            ours, others = describe_tensor(mine), describe_tensor(theirs)
+            return Judgement(Verdict.UNVERIFIED, reason=f"Paddle's result is {ours}, torch's {others}: nothing to compare")
+        try:
+            quantity = case.quantity()
+            if quantity is None:
+                return numerics.fallback(mine, theirs, rng=self.random, **case.kernels())
+            audit = self.audit > 0 and next(self.equals) % self.audit == 0
+            return numerics.judge(quantity, mine, theirs, rng=self.random, audit=audit)
+        except Exception as error:
+            text = f"{type(error).__name__}: {str(error)[:200]}"
+            self.run.warn(f"no verdict on a call of {case.fields['op']!r}: {text}")
+            return Judgement(Verdict.UNVERIFIED, reason=f"the verdict failed: {text}")
+
+    def after_backward(self) -> None:
+        """Paddle's engine has returned: what had to wait for that, before an optimizer changes what it was computed from."""
+        replays, self.replays = self.replays, []
+        for subject, grad in replays:
+            try:
+                watch.replay(subject, grad)
+            except Exception as error:  # comparing must never break the program
+                self.unseen(subject, f"Paddle's gradients could not be computed again: {type(error).__name__}: {str(error)[:120]}")
+        self.waiting.settle()
+
+    def next_step(self) -> None:
+        """A new step of the program begins."""
+        self.waiting.settle()
+        self.updated = False
+        self.step += 1
+
+
+def native(sub: Substitution, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Paddle's own call."""
+    if sub.python:
+        with paused():  # what the function calls inside is part of this call
+            return sub.original(*args, **kwargs)
+    return sub.original(*args, **kwargs)
+
+
+def elements(result: Any) -> int:
+    """How many numbers a result holds."""
+    if isinstance(result, (list, tuple)):
+        return sum(elements(item) for item in result)
+    return int(result.size) if hasattr(result, "place") else 0

@@ -1,0 +1,101 @@
+"""The run's header: versions, flags and switches of both frameworks, and what in them can explain a difference by itself."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import Any
+
+import numpy as np
+import paddle
+import torch
+
+_FLAGS = (
+    "FLAGS_use_accuracy_compatible_kernel",
+    "FLAGS_cudnn_deterministic",
+    "FLAGS_cudnn_exhaustive_search",
+    "FLAGS_embedding_deterministic",
+    "FLAGS_gemm_use_half_precision_compute_type",
+    "FLAGS_cublas_allow_tf32",
+    "FLAGS_use_mkldnn",
+    "FLAGS_paddle_num_threads",
+    "FLAGS_check_nan_inf",
+)
+_VARIABLES = (
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+)
+
+
+def environment() -> dict[str, str]:
+    """Versions and the device."""
+    return {
+        "paddle": paddle.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "device": paddle.device.get_device(),
+        "cuda": f"paddle {paddle.version.cuda()}, torch {torch.version.cuda}",
+    }
+
+
+def flags() -> dict[str, Any]:
+    """Every switch known to change the bits of a kernel, as it stands now."""
+    found: dict[str, Any] = {}
+    for name in _FLAGS:
+        try:
+            found[f"paddle.{name}"] = paddle.get_flags(name)[name]
+        except ValueError:
+            continue  # this version or build does not have it
+    matmul = torch.backends.cuda.matmul
+    found["torch.float32_matmul_precision"] = torch.get_float32_matmul_precision()
+    found["torch.backends.cuda.matmul.allow_tf32"] = matmul.allow_tf32
+    found["torch.backends.cudnn.allow_tf32"] = torch.backends.cudnn.allow_tf32
+    found["torch.allow_fp16_reduced_precision_reduction"] = matmul.allow_fp16_reduced_precision_reduction
+    found["torch.allow_bf16_reduced_precision_reduction"] = matmul.allow_bf16_reduced_precision_reduction
+    found["torch.deterministic_algorithms"] = torch.are_deterministic_algorithms_enabled()
+    found["torch.num_threads"] = torch.get_num_threads()
+    found["torch.mkldnn"] = torch.backends.mkldnn.is_available()
+    for name in _VARIABLES:
+        if name in os.environ:
+            found[f"environment.{name}"] = os.environ[name]
+    return found
+
+
+def concerns(flags: dict[str, Any]) -> list[str]:
+    """What to look at before a kernel is blamed."""
+    found = []
+    compatible = flags.get("paddle.FLAGS_use_accuracy_compatible_kernel")
+    on_gpu = paddle.device.get_device().startswith("gpu")
+    if on_gpu and compatible is False:
+        found.append(
+            "FLAGS_use_accuracy_compatible_kernel is off: Paddle's GPU kernels are not asked to follow torch's order of summation"
+        )
+    if on_gpu and flags["torch.backends.cuda.matmul.allow_tf32"] != _paddle_tf32(flags):
+        found.append("TF32 is allowed in one framework's matmul only: differences of 1e-3 relative are its doing")
+    if flags["torch.float32_matmul_precision"] != "highest":
+        found.append(
+            f"torch.float32_matmul_precision is {flags['torch.float32_matmul_precision']!r}: float32 products may be rounded"
+        )
+    if flags.get("paddle.FLAGS_gemm_use_half_precision_compute_type") and on_gpu:
+        found.append("FLAGS_gemm_use_half_precision_compute_type is on: Paddle sums half precision products in half precision")
+    threads = flags.get("paddle.FLAGS_paddle_num_threads")
+    if not on_gpu and threads is not None and int(threads) != flags["torch.num_threads"]:
+        found.append(
+            f"Paddle computes on {threads} CPU thread(s), torch on {flags['torch.num_threads']}: sums may be split otherwise; "
+            "OMP_NUM_THREADS=1 and torch.set_num_threads(1) make the order of summation repeatable"
+        )
+    if flags["torch.deterministic_algorithms"] != bool(flags.get("paddle.FLAGS_cudnn_deterministic", False)) and on_gpu:
+        found.append("deterministic algorithms are asked of one framework only")
+    return found
+
+
+def _paddle_tf32(flags: dict[str, Any]) -> bool:
+    """Whether Paddle's cuBLAS calls may use TF32: they do unless NVIDIA_TF32_OVERRIDE=0 or the flag forbids it."""
+    if flags.get("environment.NVIDIA_TF32_OVERRIDE") == "0":
+        return False
+    return bool(flags.get("paddle.FLAGS_cublas_allow_tf32", True))

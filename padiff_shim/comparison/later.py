@@ -1,0 +1,73 @@
+"""Cases that are judged later, so that the host need not wait for the device at every call.
+
+On CUDA a verdict needs values on the host. A case therefore waits, with its tensors alive, until Paddle's backward has ended, a
+step has ended, the mode is closed, or the waiting tensors hold more memory than ``LIMIT``. Tensors that were changed in place
+meanwhile can no longer be judged: their record says so.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..verdicts import Judgement, Verdict
+
+LIMIT = 256 * 2**20  # bytes
+CHANGED = "changed in place before it was judged"
+
+
+@dataclass
+class Case:
+    """Everything that a verdict on one tensor needs."""
+
+    fields: dict[str, Any]
+    mine: torch.Tensor
+    theirs: torch.Tensor
+    quantity: Callable[[], Any]
+    kernels: Callable[[], dict[str, Any]]
+    tensors: Callable[[], dict[str, Any]]
+    extra: dict[str, Any] = field(default_factory=dict)  # statistics known already
+    watched: Sequence[tuple[Any, int]] = ()  # Paddle tensors and their in-place versions
+
+    @property
+    def changed(self) -> Judgement | None:
+        """The verdict on a case that can no longer be judged."""
+        if any(tensor.inplace_version != version for tensor, version in self.watched):
+            return Judgement(Verdict.UNVERIFIED, reason=CHANGED)
+        return None
+
+    @property
+    def bytes(self) -> int:
+        """Memory of both results."""
+        return 2 * self.mine.numel() * self.mine.element_size()
+
+
+class Waiting:
+    """The cases of one mode that wait, in order."""
+
+    def __init__(self, settle: Callable[[Case], None]) -> None:
+        self._settle, self._cases, self._bytes = settle, list[Case](), 0
+        self._lock = threading.RLock()
+
+    def __len__(self) -> int:
+        return len(self._cases)
+
+    def add(self, case: Case) -> None:
+        """Keep a case; settles all if they hold too much."""
+        with self._lock:
+            self._cases.append(case)
+            self._bytes += case.bytes
+            full = self._bytes > LIMIT
+        if full:
+            self.settle()
+
+    def settle(self) -> None:
+        """Judge all that wait, in the order in which they happened."""
+        with self._lock:
+            cases, self._cases, self._bytes = self._cases, [], 0
+            for case in cases:
+                self._settle(case)

@@ -1,0 +1,187 @@
+"""``padiff_shim.compare``: the arguments, checked, and the mode that they open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Iterable
+from pathlib import Path
+from typing import Any
+
+from .. import quirks
+from ..compare_run import CompareRun
+from ..errors import PadiffShimError, raise_waiting, unknown
+from ..session import Mode, selection
+from ..verdicts import Verdict
+from .sampling import Sampling
+
+CARRIES = ("native", "torch")
+ACTIONS = ("log", "warn", "raise")  # what on_mismatch= may be
+LOG_ERRORS = ("warn", "raise")
+
+
+def rank() -> int:
+    """This process's rank in a distributed run (PADDLE_TRAINER_ID or RANK), 0 otherwise."""
+    return int(os.environ.get("PADDLE_TRAINER_ID") or os.environ.get("RANK") or 0)
+
+
+class CompareMode(Mode):
+    """A mode whose frames compare instead of substituting; :attr:`run` is a :class:`CompareRun`."""
+
+    run: CompareRun
+    _watching = False  # the exact ops too, for a shadow stream
+
+    def start(self) -> CompareRun:
+        """Open the mode here; the first opening writes the header."""
+        super().start()
+        try:
+            self._open()
+        except BaseException:
+            self.stop()
+            raise
+        return self.run
+
+    def _open(self) -> None:
+        from .. import hooks
+        from . import header
+
+        if self._compare.shadow is not None and not self._watching:
+            hooks.SHADOWS.acquire()
+            self._watching = True
+        switches = header.flags()
+        self.run.begin(header.environment(), switches, header.concerns(switches))
+        self._compare.sampling.begin()
+
+    def stop(self) -> None:
+        """Close the latest opening; after the last one the log is complete."""
+        super().stop()
+        if self._frames:
+            return
+        if self._watching:
+            from .. import hooks
+
+            hooks.SHADOWS.release()
+            self._watching = False
+        self._compare.waiting.settle()
+        self._compare.sampling.end()
+        self.run.close()
+        raise_waiting()
+
+    def __enter__(self) -> CompareRun:
+        return self.start()
+
+
+def _one_of(kind: str, value: Any, accepted: tuple[str, ...]) -> None:
+    if value not in accepted:
+        raise unknown(kind, value, accepted)
+
+
+def _class(name: str, value: str | Verdict) -> Verdict:
+    try:
+        return Verdict(value)
+    except ValueError:
+        raise unknown(name, value, [verdict.value for verdict in Verdict]) from None
+
+
+def _count(name: str, value: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise PadiffShimError(f"{name}= is a whole number from 0 on, got {value!r}")
+    return value
+
+
+def compare(
+    backend: str = "torch",
+    *,
+    ops: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] = (),
+    layers: str | Iterable[str] | None = None,
+    steps: int | range | slice | Container[int] | Callable[[int], bool] | None = None,
+    ranks: int | Container[int] | None = None,
+    every: int | None = None,
+    first: int | None = None,
+    budget: str | float | None = None,
+    carry: str = "native",
+    on_mismatch: str = "log",
+    mismatch_from: str | Verdict = Verdict.LOW_ACCURACY,
+    callback: Callable[[dict[str, Any]], None] | None = None,
+    log: str | Path | None = None,
+    on_log_error: str = "warn",
+    known_differences: str | Path | None = None,
+    audit: int = 16,
+    keep_inputs: int = 8,
+    shadow: bool = False,
+    defer: bool | None = None,
+    progress: bool = True,
+    linear_layout: str = "contiguous",
+    all_threads: bool = False,
+    seed: int = 0,
+) -> CompareMode:
+    """Run Paddle's kernel and another framework's on the same live tensors at every covered call, and judge both.
+
+    Args:
+        backend, ops, exclude, layers, linear_layout, all_threads: as for :func:`padiff_shim.reference`.
+        steps: compare in these steps only (number, range, slice, set or predicate). A step ends with an optimizer's update, or
+            where ``run.next_step()`` is called.
+        ranks: compare in processes of these ranks only (PADDLE_TRAINER_ID or RANK); in others everything runs natively.
+        every: compare each n-th call of a kind: op, shapes and dtypes.
+        first: compare the first ones of a kind, then call number n with probability first / n.
+        budget: time that comparing may take, as a share of the native time: ``"10%"`` or ``0.1``.
+        carry: whose results the program goes on with. ``"native"``: bit for bit as without comparing, gradients and random state
+            included (:func:`padiff_shim.do_no_harm` proves it); ``"torch"``: results and gradients of torch's kernels.
+        on_mismatch: what a verdict from ``mismatch_from`` up leads to: ``"log"``, ``"warn"`` (once per line and op) or ``"raise"``
+            (:class:`MismatchError`).
+        callback: called with the record (a dict, docs/log.md) of each such verdict.
+        log: folder of the log; default a temporary one that lives as long as the run object.
+        on_log_error: when the log cannot be written: ``"warn"`` once and go on without it, or ``"raise"``.
+        known_differences: a TOML file of known differences, to name or mute them.
+        audit: one in so many bit-equal results is checked against the oracle too (0: none).
+        keep_inputs: operands of the first so many serious calls are saved, for ``run.repro``.
+        shadow: also carry every value as torch alone would have made it, to tell incoming from local error; takes the time and
+            memory of a second forward pass.
+        defer: judge when a backward, a step or the mode ends and not at each call, so that the host need not wait for the device;
+            default on CUDA only. ``on_mismatch="raise"`` then raises later than the call, and ``carry="torch"`` never waits.
+        progress: a live line on long runs, on terminals only.
+        seed: of the sample of outputs that are checked; the program's own random state is never touched.
+
+    Returns:
+        A :class:`CompareMode`: a context manager giving a :class:`CompareRun`, a decorator, and ``start()`` / ``stop()``.
+
+    Raises:
+        PadiffShimError: for an argument that is not accepted; the message says what is.
+        BackendError: as for :func:`padiff_shim.reference`.
+    """
+    enabled, chosen = selection(backend, ops, exclude, layers, linear_layout)
+    _one_of("carry", carry, CARRIES)
+    _one_of("on_mismatch", on_mismatch, ACTIONS)
+    _one_of("on_log_error", on_log_error, LOG_ERRORS)
+    threshold = _class("mismatch_from", mismatch_from)
+    if callback is not None and not callable(callback):
+        raise PadiffShimError(f"callback= is a function of one record, got {callback!r}")
+    sampling = Sampling(steps=steps, every=every, first=first, budget=budget, seed=seed)
+    known = quirks.load(known_differences) if known_differences is not None else ()
+    options = {
+        "steps": repr(steps) if steps is not None else None,
+        "every": every,
+        "first": first,
+        "budget": budget,
+        "carry": carry,
+        "audit": audit,
+        "shadow": shadow,
+        "seed": seed,
+    }
+    from .flow import Comparison
+    from .outcome import Outcome
+
+    run = CompareRun(
+        backend, linear_layout, folder=log, on_log_error=on_log_error, rank=rank(), carry=carry, options=options, progress=progress
+    )
+    outcome = Outcome(
+        run, action=on_mismatch, threshold=threshold, callback=callback, keep=_count("keep_inputs", keep_inputs), known=known
+    )
+    comparison = Comparison(
+        run, sampling, outcome, carry=carry, audit=_count("audit", audit), shadow=shadow, defer=defer, seed=seed
+    )
+    run.stepper = comparison.next_step
+    chosen_rank = ranks is None or (rank() == ranks if isinstance(ranks, int) else rank() in ranks)
+    if not chosen_rank:
+        comparison.aside = f"not compared: rank {rank()} is not among ranks="
+    return CompareMode(run, enabled, chosen, strict=False, all_threads=all_threads, compare=comparison)

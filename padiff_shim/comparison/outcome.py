@@ -1,0 +1,124 @@
+"""What follows from a verdict: the record, its name among the known differences, saved inputs, a warning, an error, a callback."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import quirks
+from ..compare_run import CompareRun
+from ..errors import MismatchError, waiting
+from ..verdicts import Judgement, Verdict
+
+KEEP_BYTES = 256 * 2**20  # inputs larger than this are not saved
+
+
+class Outcome:
+    """Turns verdicts into records and acts on the serious ones.
+
+    Args:
+        action: what a record of class ``threshold`` or worse leads to: ``"log"``, ``"warn"`` (once per site and op) or ``"raise"``.
+        callback: called with every such record.
+        keep: inputs of so many such records are saved for :meth:`CompareRun.repro`.
+        known: known differences; a muted one leads to nothing.
+    """
+
+    def __init__(
+        self,
+        run: CompareRun,
+        *,
+        action: str,
+        threshold: Verdict,
+        callback: Callable[[dict[str, Any]], None] | None,
+        keep: int,
+        known: Sequence[quirks.Quirk],
+    ) -> None:
+        self.run, self.action, self.threshold, self.callback = run, action, threshold, callback
+        self.keep, self.known = keep, known
+        self._warned: set[tuple[str, str]] = set()
+
+    def record(self, fields: dict[str, Any], judgement: Judgement, tensors: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """The record of one judged tensor, written to the log."""
+        record = {
+            **fields,
+            "verdict": judgement.verdict.value,
+            "side": judgement.side.value,
+            "hypothesis": judgement.hypothesis,
+            "alternatives": list(judgement.alternatives),
+            "modifiers": list(judgement.modifiers),
+            "quirk": None,
+            "muted": False,
+            "reason": judgement.reason,
+            "stats": judgement.stats,
+        }
+        if judgement.verdict.severity >= Verdict.UNVERIFIED.severity:
+            quirk = quirks.find(record, self.run.environment, self.known)
+            if quirk is not None:
+                record["quirk"], record["muted"] = quirk.name, quirk.mute
+        self.run.add(record)
+        if self.keep > 0 and self.serious(record):
+            self._save(record, tensors())
+        return record
+
+    def serious(self, record: Mapping[str, Any]) -> bool:
+        """At or above the class from which on something is done."""
+        return not record["muted"] and Verdict(record["verdict"]).severity >= self.threshold.severity
+
+    def act_later(self, record: dict[str, Any]) -> None:
+        """:meth:`act` from within Paddle's backward: what it raises is raised when the backward has ended.
+
+        An error in a post hook would become an OSError, and leave Paddle 3.3.1 with gradients switched off.
+        """
+        try:
+            self.act(record)
+        except BaseException as error:
+            waiting.append(error)
+
+    def act(self, record: dict[str, Any]) -> None:
+        """Warn, raise, call back."""
+        if not self.serious(record):
+            return
+        if self.callback is not None:
+            self.callback(record)
+        if self.action == "raise":
+            raise MismatchError(self.sentence(record), record)
+        place = (record["site"], record["op"])
+        if self.action == "warn" and place not in self._warned:
+            self._warned.add(place)
+            warnings.warn(self.sentence(record), stacklevel=4)
+
+    @staticmethod
+    def sentence(record: Mapping[str, Any]) -> str:
+        """One line for people."""
+        layer = f" in layer {record['layer']}" if record["layer"] else ""
+        named = f" ({record['hypothesis']})" if record["hypothesis"] else ""
+        return (
+            f"{record['verdict']}{named}, side {record['side']}: {record['op']} {record['tensor']} at {record['site']}{layer}, "
+            f"step {record['step']}: {record['reason']}"
+        )
+
+    def _save(self, record: dict[str, Any], tensors: Mapping[str, Any]) -> None:
+        """Keep the operands of a serious call, for a script that shows it alone."""
+        arrays = dict(_arrays(tensors))
+        if sum(array.nbytes for array in arrays.values()) > KEEP_BYTES:
+            return
+        self.keep -= 1
+        self.run.save_inputs(record, arrays)  # says itself where it cannot
+
+
+def _arrays(tensors: Mapping[str, Any]) -> list[tuple[str, np.ndarray]]:
+    """Tensors as NumPy arrays with their strides; bfloat16 as raw uint16."""
+    found = []
+    for name, value in tensors.items():
+        for label, tensor in (
+            [(f"{name}[{i}]", t) for i, t in enumerate(value)] if isinstance(value, (list, tuple)) else [(name, value)]
+        ):
+            if isinstance(tensor, torch.Tensor):
+                tensor = tensor.detach().cpu()
+                raw = tensor.view(torch.uint16) if tensor.dtype is torch.bfloat16 else tensor
+                found.append((label, raw.numpy().copy(order="K")))
+    return found

@@ -1,0 +1,148 @@
+"""Which calls are compared: steps, every n-th, the first ones of a kind then a reservoir, and a budget of time."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import PadiffShimError
+
+OTHER_STEP = "not compared: outside steps="
+THINNED = "not compared: every="
+RESERVOIR = "not compared: beyond first=, not drawn for the reservoir"
+OVER_BUDGET = "not compared: budget= is used up"
+
+
+def fraction(budget: str | float | None) -> float | None:
+    """``"10%"`` or ``0.1`` -> 0.1.
+
+    Raises:
+        PadiffShimError: for anything that is not a positive share.
+    """
+    if budget is None:
+        return None
+    found: float | None = None
+    if isinstance(budget, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*%\s*", budget)
+        found = float(match[1]) / 100 if match else None
+    elif isinstance(budget, (int, float)) and not isinstance(budget, bool):
+        found = float(budget)
+    if found is None or not 0 < found < float("inf"):
+        raise PadiffShimError(f"budget= is a share of the native time such as '10%' or 0.1, got {budget!r}")
+    return found
+
+
+def _positive(name: str, value: int | None) -> int | None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise PadiffShimError(f"{name}= is a whole number from 1 on, got {value!r}")
+    return value
+
+
+def _steps(steps: Any) -> Callable[[int], bool] | None:
+    if steps is None:
+        return None
+    if isinstance(steps, int) and not isinstance(steps, bool):
+        return lambda step: step == steps
+    if isinstance(steps, slice):
+        start, stop, stride = steps.start or 0, steps.stop, steps.step or 1
+        return lambda step: step >= start and (stop is None or step < stop) and (step - start) % stride == 0
+    if isinstance(steps, Container) and not isinstance(steps, str):
+        return lambda step: step in steps
+    if callable(steps):
+        return lambda step: bool(steps(step))
+    raise PadiffShimError(f"steps= is a step number, a range, a set, a slice or a function of the step, got {steps!r}")
+
+
+@dataclass
+class _Kind:
+    """The calls of one (op, shapes, dtypes)."""
+
+    calls: int = 0
+    compared: int = 0
+    cost: float = 0.0  # seconds that comparing one of them took beyond its native kernel, backward included
+
+
+class Sampling:
+    """Decides call by call, and keeps account of the time that comparing takes.
+
+    Args:
+        steps: a step number, range, set, slice or predicate; other steps run natively.
+        every: compare each n-th call of a kind (same op, shapes and dtypes).
+        first: compare the first ones of a kind; later call number n is compared with probability first / n (a reservoir).
+        budget: share of the native time that comparing may take (``"10%"``); kinds not compared yet come first.
+        seed: of the reservoir's own generator; the program's random state is never touched.
+    """
+
+    def __init__(
+        self,
+        *,
+        steps: Any = None,
+        every: int | None = None,
+        first: int | None = None,
+        budget: str | float | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._in_steps = _steps(steps)
+        self._every, self._first = _positive("every", every), _positive("first", first)
+        self._budget = fraction(budget)
+        self._random = random.Random(seed)
+        self._kinds: dict[Any, _Kind] = {}
+        self._opened: float | None = None
+        self._before = 0.0  # seconds that the mode was open in earlier openings
+        self.extra = 0.0  # seconds spent on comparing so far
+        self.everything = steps is None and every is None and first is None and budget is None
+
+    def begin(self) -> None:
+        """The mode is open: the clock of the budget runs."""
+        if self._opened is None:
+            self._opened = time.perf_counter()
+
+    def end(self) -> None:
+        """The mode is closed."""
+        if self._opened is not None:
+            self._before, self._opened = self._before + time.perf_counter() - self._opened, None
+
+    def _native_seconds(self) -> float:
+        """Time in the mode that was not spent on comparing."""
+        running = time.perf_counter() - self._opened if self._opened is not None else 0.0
+        return self._before + running - self.extra
+
+    def refusal(self, key: Any, step: int) -> str | None:
+        """Why the call of this kind is not compared, or None: compare it."""
+        if self.everything:
+            return None
+        if self._in_steps is not None and not self._in_steps(step):
+            return OTHER_STEP
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = _Kind()
+        kind.calls += 1
+        if self._every is not None and (kind.calls - 1) % self._every:
+            return THINNED
+        if self._first is not None and kind.calls > self._first and self._random.random() >= self._first / kind.calls:
+            return RESERVOIR
+        if self._budget is not None and not self._affordable(kind):
+            return OVER_BUDGET
+        kind.compared += 1
+        return None
+
+    def _affordable(self, kind: _Kind) -> bool:
+        allowed = self._budget * self._native_seconds()  # type: ignore[operator]
+        # A kind never compared may overdraw the account, so that each is seen once; the debt is worked off before repeats.
+        return self.extra <= allowed if not kind.compared else self.extra + kind.cost <= allowed
+
+    def spent(self, key: Any, seconds: float) -> None:
+        """Comparing a call of this kind (or its gradients) took ``seconds`` beyond the native kernel."""
+        self.extra += seconds
+        kind = self._kinds.get(key)
+        if kind is not None:
+            kind.cost = max(seconds, 0.75 * kind.cost)  # the larger of forward and backward; forgets slowly
+
+
+def kind_of(op: str, operands: Any) -> tuple[Any, ...]:
+    """The kind of a call: op, and shape and dtype of every operand."""
+    return (op, *[(tuple(o.shape), o.dtype) if hasattr(o, "dtype") else type(o) for o in operands])

@@ -1,0 +1,144 @@
+"""One compared call: its operands on torch's side, and what the verdicts on its result and its gradients need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import paddle
+import torch
+
+from ..bridge import AMP_OFF, dtype_of, grad_tracer, to_paddle, to_torch
+from ..call import Prepared, Substitution
+from ..modes import paused
+from ..rules import exchanged
+from . import describe
+
+if TYPE_CHECKING:
+    from .flow import Comparison
+
+
+class Subject:
+    """Built before Paddle's kernel runs; lives as long as Paddle's grad node where a gradient is wanted."""
+
+    def __init__(self, comparison: Comparison, sub: Substitution, key: Any, number: int, prepared: Prepared) -> None:
+        self.comparison, self.sub, self.key = comparison, sub, key
+        self.inputs, self.attributes, casts = prepared
+        sides = self.inputs.torch
+        if sub.entry.inplace:  # Paddle is about to overwrite it
+            sides[0] = sides[0].clone()
+        names = sub.names
+        self.fields = {
+            "call": number,
+            "op": sub.op.name,
+            "entry": sub.entry.target,
+            **describe.where(comparison.step),
+            "inputs": describe.operands(names, sides, sequence=sub.op.operands),
+            "attributes": {n: describe.plain(v) for n, v in zip(names[sub.op.tensors :], self.attributes)},
+            "device": str(next(t.device for t in sides if isinstance(t, torch.Tensor))),
+            "amp": describe.autocast_state(),
+        }
+        if not casts.none:  # both kernels compute on the cast operands, and their gradients have that dtype
+            sides[:] = casts.apply(sides)
+        self.operands = list(sides)  # `differentiate` puts leaves of a graph into inputs.torch
+        self.vjp: Callable[..., Sequence[Any]] | None = None
+        self.out: torch.Tensor | None = None
+        self.saved: list[tuple[Any, int]] = []
+        self.aliased = False
+        self.replay: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # Paddle's arguments, where the call is made again
+        self.incoming: Any = None  # with aliases: the gradient of the result, between two hooks
+        self._theirs: dict[int, torch.Tensor] = {}
+
+    def run_reference(self) -> torch.Tensor:
+        """Torch's kernel; keeps its backward if a gradient is wanted."""
+        run = self.run
+        if not self.inputs.needs:
+            return run(*self.inputs.torch)
+        out, self.vjp, _ = self.sub.differentiate(self.inputs, run, self.attributes, plain=True)
+        self.out = out.detach()
+        return self.out
+
+    def run(self, *tensors: Any) -> torch.Tensor:
+        return self.sub.run(tensors, self.attributes)
+
+    def values(self) -> tuple[Any, ...]:
+        """The arguments as ``Op.reference`` takes them."""
+        return (self.operands, *self.attributes) if self.sub.op.operands else (*self.operands, *self.attributes)
+
+    def gradients(self, grad: torch.Tensor, wanted: Iterable[int]) -> dict[int, torch.Tensor]:
+        """Torch's gradients of the operands ``wanted``, by one run of its backward for all nodes that Paddle made of the call.
+
+        Raises:
+            RuntimeError: if an operand that the backward reads was changed in place since.
+        """
+        if any(tensor.inplace_version != version for tensor, version in self.saved):
+            raise RuntimeError("an operand was changed in place between forward and backward")
+        if self.vjp is None:
+            raise RuntimeError("the graph was freed by an earlier backward")
+        if not set(wanted) <= self._theirs.keys():
+            self._theirs = {i: g.detach() for i, g in zip(self.inputs.needs, self.vjp(grad)) if g is not None}
+        return {index: self._theirs.pop(index) for index in wanted if index in self._theirs}
+
+    def release(self) -> None:
+        """Backward is over for good: hold no tensor of the program any longer."""
+        if not self._theirs:
+            self.vjp = self.out = self.incoming = None
+            self.operands, self.saved = [], []
+            self.inputs = self.inputs._replace(paddle=[], torch=[])
+
+    def name_of(self, index: int) -> str:
+        """The operand's parameter name; those of a sequence are numbered."""
+        return f"{self.sub.names[0]}[{index}]" if self.sub.op.operands else self.sub.names[index]
+
+    def kernels(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Both kernels as functions of the operands that are tensors, for ops without a bound."""
+        places = [index for index, side in enumerate(self.operands) if isinstance(side, torch.Tensor)]
+
+        def torch_kernel(*tensors: torch.Tensor) -> torch.Tensor:
+            sides = list(self.operands)
+            for place, tensor in zip(places, tensors):
+                sides[place] = tensor
+            return self.run(*sides)
+
+        def paddle_kernel(*tensors: torch.Tensor) -> torch.Tensor:
+            copies = {id(self.inputs.paddle[place]): to_paddle(tensor.clone()) for place, tensor in zip(places, tensors)}
+            tracer = grad_tracer()
+            level = tracer._amp_level
+            try:
+                tracer._amp_level = AMP_OFF
+                with paddle.no_grad(), paused():
+                    found = self.sub.original(*exchanged(args, copies), **{k: exchanged(v, copies) for k, v in kwargs.items()})
+            finally:
+                tracer._amp_level = level
+            return to_torch(found[0] if self.sub.entry.returns_list else found)
+
+        kernels: dict[str, Any] = {"torch_kernel": torch_kernel, "operands": [self.operands[place] for place in places]}
+        plain_weights = self.sub.transposed is None and not self.sub.entry.inplace
+        return {**kernels, "paddle_kernel": paddle_kernel if plain_weights else None}
+
+    def gradient_kernels(self, position: int, grad: torch.Tensor) -> dict[str, Any]:
+        """The same for the gradient of operand number ``position`` of those that want one; Paddle's is not run a second time."""
+        needs = self.inputs.needs
+
+        def torch_kernel(*tensors: torch.Tensor) -> torch.Tensor:
+            *given, incoming = tensors
+            sides = list(self.operands)
+            for index, tensor in zip(needs, given):
+                sides[index] = tensor.detach().requires_grad_()
+            others = {t.dtype for t in given}
+            if len(others) == 1:
+                dtype = others.pop()
+                sides = [
+                    s.to(dtype) if isinstance(s, torch.Tensor) and s.is_floating_point() and not s.requires_grad else s
+                    for s in sides
+                ]
+            with torch.enable_grad():
+                out = self.run(*sides)
+                return torch.autograd.grad(out, sides[needs[position]], incoming)[0]
+
+        return {"torch_kernel": torch_kernel, "paddle_kernel": None, "operands": [*(self.operands[i] for i in needs), grad]}
+
+
+def describe_tensor(tensor: torch.Tensor) -> dict[str, Any]:
+    """Shape and dtype of a judged tensor."""
+    return {"shape": list(tensor.shape), "dtype": dtype_of(tensor.dtype)}

@@ -1,0 +1,195 @@
+"""The gradients of a compared call, observed on Paddle's own grad node while Paddle's backward runs.
+
+Paddle 3 shows a node's incoming gradient and its results to a *post hook*; nothing in the graph changes, so every gradient and
+the order in which gradients are added stay bit for bit what they are without comparing. Paddle 2.6 has no such hook, and nodes
+over a list of tensors (einsum) cannot return one. Such a call is *replayed* when the backward has ended: Paddle's op once more, on
+detached operands, and its gradients for the incoming gradient that was seen. With ``carry="torch"`` these calls get aliases of
+their operands instead (a reshape to the same shape), on which hooks hand torch's gradients over; Paddle's engine may then add the
+gradients of a tensor that is used three times or more in another order.
+
+Paddle computes many gradients in the memory of the incoming one when nobody else holds it (exp, relu, tanh, add...): a post hook
+would then be shown the result as the incoming gradient. A hook on the call's result holds the incoming gradient until the node
+has run.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import paddle
+import torch
+
+from ..autograd import backward_options, clean_reshape
+from ..bridge import AMP_OFF, grad_tracer, own, stream_of, to_paddle, to_torch
+from ..dialect import NODE_HOOKS
+from ..errors import waiting
+from ..modes import paused
+from ..rules import exchanged
+from .subject import Subject
+
+ALIASED = "gradients of some calls were observed through aliases: sums of three or more gradients may be added in another order"
+
+
+def hookable(subject: Subject) -> bool:
+    """Whether Paddle's node shows its gradients to a post hook."""
+    return NODE_HOOKS and not subject.sub.op.operands
+
+
+def before(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments for Paddle's call: as they came in, or with aliases where the node cannot be hooked."""
+    needs = subject.inputs.needs
+    if not needs or hookable(subject):
+        return args, kwargs
+    if not subject.comparison.carries_torch or subject.sub.entry.inplace:
+        subject.replay = (args, kwargs)
+        return args, kwargs
+    givens = [subject.inputs.paddle[index] for index in needs]
+    if len({id(given) for given in givens}) < len(givens):
+        return args, kwargs  # one tensor twice: an alias would see the sum of both gradients
+    tracer = grad_tracer()
+    level = tracer._amp_level
+    try:
+        tracer._amp_level = AMP_OFF
+        aliases = [clean_reshape(given, given.shape) for given in givens]
+    finally:
+        tracer._amp_level = level
+    subject.comparison.run.warn(ALIASED)
+    for index, alias in zip(needs, aliases):
+        alias._register_grad_hook(functools.partial(_on_alias, subject, index))
+    subject.aliased = True
+    exchange = {id(given): alias for given, alias in zip(givens, aliases)}
+    return exchanged(args, exchange), {key: exchanged(value, exchange) for key, value in kwargs.items()}
+
+
+def after(subject: Subject, result: Any) -> None:
+    """Hook the node that Paddle has just made."""
+    if result.stop_gradient:
+        return
+    subject.saved = subject.sub.versions(subject.inputs, result)
+    if subject.replay is not None and not subject.sub.entry.inplace:
+        result._register_grad_hook(functools.partial(_on_replayed, subject))
+        return
+    if subject.aliased:
+        result._register_grad_hook(functools.partial(_on_result, subject))
+        return
+    node = result.grad_fn if hookable(subject) else None
+    if node is None:
+        subject.comparison.unseen(subject, "Paddle shows no gradients of this node")
+        return
+    result._register_grad_hook(functools.partial(_on_result, subject))
+    tensors = [index for index, side in enumerate(subject.operands) if isinstance(side, torch.Tensor)]
+    if subject.sub.transposed is not None and len(tensors) == 3 and node.name() == "AddGradNode":
+        # A Linear with bias is two nodes in Paddle: a product, and the bias added to it.
+        bias = tensors.pop()
+        node._register_post_hook(functools.partial(_on_node, subject, {1: bias}))
+        node = next(iter(node.next_functions), None)
+        if node is None or not node.name().startswith("Matmul"):
+            return  # neither x nor the weight wants a gradient
+    node._register_post_hook(functools.partial(_on_node, subject, tensors))
+
+
+def _places(count: int, tensors: Sequence[int] | Mapping[int, int], operands: int) -> dict[int, int] | None:
+    """Which of a node's ``count`` results belongs to which operand."""
+    if isinstance(tensors, Mapping):
+        return dict(tensors)
+    if count == operands:  # numbers were made tensors, absent ones have a place
+        return {index: index for index in tensors}
+    return dict(enumerate(tensors)) if count == len(tensors) else None
+
+
+def _on_node(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Post hook: ``incoming`` is the gradient of the node's result, ``results`` those of its operands."""
+    retain, _ = backward_options(incoming[0])
+    subject.incoming = None
+    places = _places(len(results), tensors, len(subject.operands))
+    if places is None:
+        subject.comparison.unseen(subject, f"Paddle's node has {len(results)} gradients, the op {len(subject.operands)} operands")
+        return results
+    found = {operand: results[slot] for slot, operand in places.items() if operand in subject.inputs.needs}
+    if any(_same_memory(tensor, incoming[0]) for tensor in found.values()):
+        subject.comparison.unseen(subject, "Paddle computed the gradient in the memory of the incoming one")
+        return results
+    theirs = judge_gradients(subject, incoming[0], found)
+    if not retain:
+        subject.release()
+    if not subject.comparison.carries_torch:
+        return results
+    carried = list(results)
+    for slot, operand in places.items():
+        if operand in theirs:
+            carried[slot] = to_paddle(own(theirs[operand], [to_torch(incoming[0])]))
+    return tuple(carried)
+
+
+def _same_memory(one: Any, other: Any) -> bool:
+    return bool(one._is_initialized() and one.data_ptr() == other.data_ptr())
+
+
+def _on_result(subject: Subject, grad: Any) -> None:
+    """Hook on the result of a call: keep the incoming gradient."""
+    subject.incoming = grad
+
+
+def _on_replayed(subject: Subject, grad: Any) -> None:
+    """Hook on the result of a call whose node cannot be hooked: its gradients are computed again when the backward has ended."""
+    subject.comparison.replays.append((subject, grad.detach()))
+
+
+def replay(subject: Subject, grad: Any) -> None:
+    """Paddle's gradients of a call, by the same op on detached operands. To be called outside of Paddle's engine."""
+    args, kwargs = subject.replay  # type: ignore[misc]
+    copies: dict[int, list[tuple[int, Any]]] = {}
+    for index in subject.inputs.needs:
+        given = subject.inputs.paddle[index]
+        copy = given.detach()
+        copy.stop_gradient = False
+        copies.setdefault(id(given), []).append((index, copy))
+    if any(len(copy) > 1 for copy in copies.values()):
+        subject.comparison.unseen(subject, "one tensor is two operands of a node that cannot be hooked")
+        return
+    exchange = {key: copy[0][1] for key, copy in copies.items()}
+    leaves = [copy[0] for copy in copies.values()]
+    with paddle.enable_grad(), paused():
+        result = subject.sub.original(*exchanged(args, exchange), **{k: exchanged(v, exchange) for k, v in kwargs.items()})
+        shown = result[0] if subject.sub.entry.returns_list else result
+        found = paddle.grad([shown], [leaf for _, leaf in leaves], [grad], allow_unused=True)
+    judge_gradients(subject, grad, {index: one for (index, _), one in zip(leaves, found) if one is not None})
+
+
+def _on_alias(subject: Subject, index: int, grad: Any) -> Any:
+    """Hook on the alias of operand ``index``: Paddle's gradient of this call alone."""
+    if subject.incoming is None:
+        return None
+    theirs = judge_gradients(subject, subject.incoming, {index: grad})
+    return to_paddle(own(theirs[index], [])) if subject.comparison.carries_torch and index in theirs else None
+
+
+def judge_gradients(subject: Subject, incoming: Any, found: Mapping[int, Any]) -> dict[int, torch.Tensor]:
+    """Judge Paddle's gradients ``{operand: gradient}``; returns torch's, as Paddle would lay them out."""
+    comparison, sub = subject.comparison, subject.sub
+    began = time.perf_counter()
+    carried: dict[int, torch.Tensor] = {}
+    found = {operand: tensor for operand, tensor in found.items() if tensor is not None and tensor._is_initialized()}
+    try:
+        grad = to_torch(incoming)
+        with stream_of(grad):
+            theirs = subject.gradients(grad, found)
+            for operand, tensor in found.items():
+                if operand not in theirs:
+                    continue
+                mine = to_torch(tensor)
+                mine = mine.t() if operand == sub.transposed else mine
+                other = theirs[operand]
+                comparison.gradient(subject, operand, grad, mine, other)
+                if mine.shape == other.shape and mine.dtype == other.dtype:
+                    carried[operand] = other.t().contiguous() if operand == sub.transposed else other
+    except Exception as error:  # comparing must never break the program's backward
+        comparison.run.warn(f"gradients of a call of {sub.op.name!r} were not judged: {type(error).__name__}: {str(error)[:200]}")
+    except BaseException as stop:  # Ctrl-C: raised when the backward has ended
+        waiting.append(stop)
+    finally:
+        comparison.sampling.spent(subject.key, time.perf_counter() - began)
+    return carried

@@ -1,0 +1,236 @@
+"""What a compare run counts, in bounded memory: verdicts per op and layer, the worst calls, what was not checked."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .verdicts import Verdict
+
+KEPT = 100  # worst records held
+_FINDINGS = 2000  # kinds of findings held; those beyond are counted as one
+_REASONS = 1000  # reasons for not checking
+OTHERS = "other reasons"
+NO_VERDICT = "compared, but no verdict could be given (UNVERIFIED)"
+
+_SEVERITY = {verdict.value: verdict.severity for verdict in Verdict}
+_HARMLESS = Verdict.UNVERIFIED.severity
+
+
+def excess(record: Mapping[str, Any]) -> float:
+    """The larger of both sides' error as a multiple of the probabilistic bound; infinite for NaN, 0 where there is none."""
+    stats, found = record.get("stats") or {}, 0.0
+    for side in ("paddle", "torch"):
+        value = (stats.get(side) or {}).get("prob")
+        if value is not None:
+            number = float(value)
+            found = max(found, math.inf if math.isnan(number) else number)
+    return found
+
+
+@dataclass
+class Coverage:
+    """How many float calls (forward) and output elements got a verdict, and why others did not: {(op, reason): calls}."""
+
+    float_calls: int = 0
+    checked_calls: int = 0
+    float_elements: int = 0
+    checked_elements: int = 0
+    unchecked: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """A record of a forward call; gradients belong to the call that they are of."""
+        count = (record.get("stats") or {}).get("count")
+        elements = math.prod(record.get("shape") or ()) if count is None else int(count)
+        self.float_calls += 1
+        self.float_elements += elements
+        if record["verdict"] == Verdict.UNVERIFIED.value:
+            self.skip(record["op"], NO_VERDICT, 1)
+        else:
+            self.checked_calls += 1
+            self.checked_elements += elements
+
+    def native(self, op: str, reason: str, calls: int, elements: int) -> None:
+        """Calls that were not compared."""
+        self.float_calls += calls
+        self.float_elements += elements
+        self.skip(op, reason, calls)
+
+    def skip(self, op: str, reason: str, calls: int) -> None:
+        """Count a reason; beyond a thousand they are not told apart."""
+        known = (op, reason) in self.unchecked or len(self.unchecked) < _REASONS
+        self.unchecked[(op, reason) if known else (op, OTHERS)] += calls
+
+    def merge(self, other: Mapping[str, Any]) -> None:
+        """Add what :meth:`as_dict` of another one gave."""
+        for name in ("float_calls", "checked_calls", "float_elements", "checked_elements"):
+            setattr(self, name, getattr(self, name) + int(other.get(name) or 0))
+        for op, reasons in (other.get("unchecked_ops") or {}).items():
+            for reason, calls in reasons.items():
+                self.skip(op, reason, int(calls))
+
+    def as_dict(self) -> dict[str, Any]:
+        """As in the log's ``"end"`` record, the commonest reasons first."""
+        by_reason: Counter[str] = Counter()
+        by_op: dict[str, dict[str, int]] = {}
+        for (op, reason), calls in self.unchecked.most_common():
+            by_reason[reason] += calls
+            by_op.setdefault(op, {})[reason] = calls
+        return {
+            "float_calls": self.float_calls,
+            "checked_calls": self.checked_calls,
+            "float_elements": self.float_elements,
+            "checked_elements": self.checked_elements,
+            "unchecked": dict(by_reason.most_common()),
+            "unchecked_ops": by_op,
+        }
+
+
+@dataclass
+class Group:
+    """The records of one op or layer. ``worst`` and ``prob`` leave muted records out; ``verdicts`` counts them under "muted"."""
+
+    name: str
+    records: int = 0
+    muted: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    sides: Counter[str] = field(default_factory=Counter)
+    worst: Verdict = Verdict.EQUAL
+    prob: float = 0.0
+
+    def add(self, verdict: str, side: str, muted: bool, records: int) -> None:
+        """So many records of one kind."""
+        self.records += records
+        self.verdicts["muted" if muted else verdict] += records
+        if muted:
+            self.muted += records
+            return
+        if _SEVERITY[verdict] > _HARMLESS:
+            self.sides[side] += records
+        if _SEVERITY[verdict] > self.worst.severity:
+            self.worst = Verdict(verdict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "records": self.records,
+            "muted": self.muted,
+            "verdicts": dict(self.verdicts),
+            "sides": dict(self.sides),
+            "worst": self.worst.value,
+            "prob": self.prob,
+        }
+
+
+@dataclass
+class Finding:
+    """Records that say the same of the same line: one row of a table. ``worst`` is the record furthest outside its bound."""
+
+    first: int
+    worst: Mapping[str, Any]
+    log: str
+    records: int = 0
+    excess: float = -1.0
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Sorts the most serious first."""
+        return (-_SEVERITY[self.worst["verdict"]], -self.excess, self.first)
+
+
+class Counts:
+    """The counters of a compare run. :meth:`add` is called for each judged tensor and costs a few microseconds."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self.kept = kept
+        self.records = self.calls = 0
+        self.kinds: Counter[tuple[str, str, str, bool]] = Counter()  # op, verdict, side, muted
+        self.places: Counter[tuple[str, str, str, bool]] = Counter()  # layer, verdict, side, muted
+        self.quirks: Counter[tuple[str, bool]] = Counter()
+        self.coverage = Coverage()
+        self.findings: dict[tuple[Any, ...], Finding] = {}
+        self.further = 0  # findings beyond the table
+        self._probs: dict[tuple[str, str], float] = {}
+        self._worst: list[tuple[int, float, int, Mapping[str, Any], str]] = []
+        self._first: dict[int, tuple[int, Mapping[str, Any], str]] = {}  # severity -> place, record, log
+
+    def add(self, record: Mapping[str, Any], log: str = "") -> None:
+        """Count one record of the log file ``log``."""
+        order, self.records = self.records, self.records + 1
+        op, layer, verdict, muted = record["op"], record.get("layer") or "", record["verdict"], bool(record.get("muted"))
+        side = record.get("side") or "none"
+        self.kinds[op, verdict, side, muted] += 1
+        self.places[layer, verdict, side, muted] += 1
+        if record.get("phase") == "forward":
+            self.calls += 1
+            self.coverage.add(record)
+        if record.get("quirk"):
+            self.quirks[record["quirk"], muted] += 1
+        if muted:
+            return
+        severity, far = _SEVERITY[verdict], excess(record)
+        if far:
+            for key in (("op", op), ("layer", layer)):
+                if far > self._probs.get(key, 0.0):
+                    self._probs[key] = far
+        entry = (severity, far, -order, record, log)
+        if len(self._worst) < self.kept:
+            heapq.heappush(self._worst, entry)
+        elif entry[:3] > self._worst[0][:3]:
+            heapq.heapreplace(self._worst, entry)
+        if severity not in self._first:
+            self._first[severity] = (order, record, log)
+        if severity > _HARMLESS:
+            self._find(record, log, order, far)
+
+    def _find(self, record: Mapping[str, Any], log: str, order: int, far: float) -> None:
+        key = tuple(record.get(name) for name in ("verdict", "side", "hypothesis", "op", "tensor", "site", "layer"))
+        found = self.findings.get(key)
+        if found is None:
+            if len(self.findings) >= _FINDINGS:
+                self.further += 1
+                return
+            found = self.findings[key] = Finding(order, record, log)
+        found.records += 1
+        if far > found.excess:
+            found.excess, found.worst, found.log = far, record, log
+
+    def worst(self) -> list[tuple[Mapping[str, Any], str]]:
+        """The most serious records held and their log, by class, then by the multiple of the probabilistic bound."""
+        return [(record, log) for *_, record, log in sorted(self._worst, key=lambda entry: entry[:3], reverse=True)]
+
+    def first(self, severity: int) -> tuple[Mapping[str, Any], str] | None:
+        """The earliest record of this severity or more, and its log; muted ones do not count."""
+        found = [entry for known, entry in list(self._first.items()) if known >= severity]
+        return min(found, key=lambda entry: entry[0])[1:] if found else None
+
+    def groups(self, kind: str) -> dict[str, Group]:
+        """By ``"op"`` or ``"layer"``, the most serious first."""
+        found: dict[str, Group] = {}
+        for (name, verdict, side, muted), records in list((self.kinds if kind == "op" else self.places).items()):
+            found.setdefault(name, Group(name, prob=self._probs.get((kind, name), 0.0))).add(verdict, side, muted, records)
+        return dict(sorted(found.items(), key=lambda item: (-item[1].worst.severity, -item[1].prob, item[0])))
+
+    def verdicts(self) -> dict[str, int]:
+        """Class -> records, the most serious first; muted ones are in their class."""
+        total: Counter[str] = Counter()
+        for (_, verdict, _, _), records in list(self.kinds.items()):
+            total[verdict] += records
+        return dict(sorted(total.items(), key=lambda item: -_SEVERITY[item[0]]))
+
+    def muted(self) -> int:
+        """Records of muted known differences."""
+        return sum(records for (*_, muted), records in list(self.kinds.items()) if muted)
+
+    def sorted_findings(self) -> list[Finding]:
+        """The findings, the most serious first."""
+        return sorted(self.findings.values(), key=lambda finding: finding.order)
+
+
+def listed(groups: Iterable[Group]) -> dict[str, Any]:
+    """Groups as JSON-ready data."""
+    return {group.name: group.as_dict() for group in groups}

@@ -1,0 +1,114 @@
+"""Records as lines of JSON, quickly: most of a record's time is the writing out of some thirty floats."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import numbers
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def _plain(value: Any) -> Any:
+    """What :mod:`json` does not know: NumPy's scalars (long double among them) and arrays, paths."""
+    try:
+        if isinstance(value, numbers.Real):
+            return int(value) if isinstance(value, numbers.Integral) else float(value)
+        return value.tolist()
+    except Exception:
+        return str(value)
+
+
+_dumps = json.JSONEncoder(check_circular=False, allow_nan=False, separators=(",", ":"), default=_plain).encode
+
+
+def finite(value: Any) -> Any:
+    """``value`` as strict JSON holds it: non-finite floats as ``"nan"``, ``"inf"``, ``"-inf"``."""
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value if isinstance(value, (str, int, bool, type(None))) else finite(_plain(value))
+
+
+def numeric(value: Any) -> Any:
+    """The inverse of :func:`finite` for data whose strings are numbers (``stats``, ``attributes``)."""
+    if isinstance(value, str):
+        return _WORDS.get(value, value)
+    if isinstance(value, dict):
+        return {key: numeric(item) for key, item in value.items()}
+    return [numeric(item) for item in value] if isinstance(value, list) else value
+
+
+def encode(record: Mapping[str, Any]) -> bytes:
+    """One line of the log, ASCII, with its newline. ``stats`` comes last, its floats with nine significant digits."""
+    rest = dict(record)
+    stats = rest.pop("stats", None)
+    figures = _figures(stats) if stats else None
+    if figures is None and stats is not None:
+        rest["stats"] = stats
+    try:
+        text = _dumps(rest)
+    except ValueError:  # a NaN or an infinity somewhere
+        text = _dumps(finite(rest))
+    if figures is not None:
+        text = f'{text[:-1]}{"," if rest else ""}"stats":{figures}}}'
+    return text.encode("ascii") + b"\n"
+
+
+def _figures(stats: Mapping[str, Any]) -> str | None:
+    """``stats`` as JSON by one formatting of all its numbers; None for what that cannot write (NaN, lists)."""
+    values: list[Any] = []
+    names: list[Any] = []
+    for name, value in stats.items():
+        names.append(name)
+        if type(value) is dict:
+            names.append(tuple(value))
+            values.extend(value.values())
+        else:
+            values.append(value)
+    template = _template(tuple(names), tuple([value if type(value) is str else type(value) for value in values]))
+    if template is None:
+        return None
+    text = template % tuple(values)
+    return None if ":nan" in text or ":inf" in text or ":-inf" in text else text
+
+
+@functools.lru_cache(maxsize=512)
+def _template(names: tuple[Any, ...], kinds: tuple[Any, ...]) -> str | None:
+    """The JSON of a mapping of numbers, and of mappings of numbers, with a place for each value.
+
+    ``names``: the keys, each followed by the tuple of inner keys where the value is a mapping. ``kinds``: for each value its
+    type, or the value itself if it is a string.
+    """
+    signs = [_sign(kind) for kind in kinds]
+    return _laid_out(names, iter(signs)) if all(signs) else None
+
+
+def _sign(kind: Any) -> str:
+    """The place for one value; "" if it has none. ``%.0s`` takes a value and shows nothing of it."""
+    if isinstance(kind, str):
+        return _literal(kind) + "%.0s"
+    if kind is type(None):
+        return "null%.0s"
+    if kind is bool or not issubclass(kind, numbers.Real):
+        return ""
+    return "%d" if issubclass(kind, numbers.Integral) else "%.9g"
+
+
+def _literal(text: str) -> str:
+    return json.dumps(text).replace("%", "%%")
+
+
+def _laid_out(names: tuple[Any, ...], signs: Iterator[str]) -> str:
+    parts = []
+    for name, following in zip(names, (*names[1:], "")):
+        if isinstance(name, str):
+            value = _laid_out(following, signs) if isinstance(following, tuple) else next(signs)
+            parts.append(f"{_literal(name)}:{value}")
+    return "{" + ",".join(parts) + "}"

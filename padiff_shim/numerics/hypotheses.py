@@ -1,0 +1,257 @@
+"""Named ways in which kernels differ, and the search for the one that explains an error.
+
+The search is a matched filter: the kernel's error w, in units of the bound, is compared with the displacement d that the
+hypothesis predicts. A name is given only if what is left after subtracting it fits the rounding bound, at the oracle's value and
+at the hypothesis' own: correlation or the size of an error alone would name causes that are not there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from padiff_shim.numerics.precision import FORMATS, KINDS, Array, represented, rounded
+from padiff_shim.numerics.staging import Evaluation, Hypothesis, Staged
+from padiff_shim.numerics.trial import Errors, Trial
+
+NARROWER = {
+    torch.float64: ("float32", "tf32", "fp16", "bf16"),  # each one's numbers are among those before it, but for the range
+    torch.float32: ("tf32", "fp16", "bf16"),
+    torch.float16: ("bf16",),
+    torch.bfloat16: (),
+}
+EPSILONS = (0.0, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-3)
+AMPLITUDE, STRENGTH, INSIDE = 0.15, 8.0, 0.999
+SCREEN, FEWEST = 16384, 16  # operand values, and samples, of which a large sample keeps hypotheses to try
+
+
+def precision(dtype: torch.dtype, inputs: Iterable[str], parameters: Iterable[str] = ()) -> list[Hypothesis]:
+    """Operands, or the result, rounded to a narrower format. ``parameters``: operands that may keep their precision (a bias)."""
+    names, every = tuple(inputs), (*inputs, *parameters)
+
+    def operands(form: str, truncate: bool = False) -> Callable[[Staged], Staged]:
+        return lambda s: s.each(lambda a: rounded(a, form, truncate=truncate), _there(s, names))
+
+    def with_parameters(form: str) -> Callable[[Staged], Staged | None]:
+        def change(s: Staged) -> Staged | None:
+            chosen = _there(s, every)
+            return s.each(lambda a: rounded(a, form), chosen) if len(chosen) > len(_there(s, names)) else None
+
+        return change
+
+    def result(form: str) -> Callable[[Staged], Staged]:
+        return lambda s: replace(s, post=lambda y: rounded(y, form))
+
+    found = []
+    for form in NARROWER[dtype]:
+        found.append(Hypothesis(f"{form}-inputs", True, operands(form)))
+        if parameters:
+            found.append(Hypothesis(f"{form}-inputs-and-parameters", True, with_parameters(form)))
+        if form == "tf32":
+            found.append(Hypothesis("tf32-truncated-inputs", True, operands(form, truncate=True)))
+        else:
+            found.append(Hypothesis(f"{form}-output", True, result(form)))
+    return found
+
+
+def _there(staged: Staged, names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if name in staged.arrays]
+
+
+def numbers(dtype: torch.dtype, *names: str) -> list[Hypothesis]:
+    """Numbers of the call rounded to float32 on their way to a float64 kernel (or further, to a 16-bit one)."""
+    if dtype not in (torch.float64, torch.float32):
+        return []
+    forms = ("float32",) if dtype == torch.float64 else ("fp16", "bf16")
+    return [Hypothesis(f"{name}->{form}", True, _rounded_number(name, form)) for name in names for form in forms]
+
+
+def _rounded_number(name: str, form: str) -> Callable[[Staged], Staged | None]:
+    def change(staged: Staged) -> Staged | None:
+        value = staged.attrs.get(name)
+        if not isinstance(value, (int, float)):
+            return None
+        return staged.change(**{name: float(rounded(np.asarray(float(value)), form))})
+
+    return change
+
+
+def setting(name: str, **attrs: object) -> Hypothesis:
+    """Other numbers in the same formula."""
+    return Hypothesis(name, False, lambda s: s.change(**attrs))
+
+
+def missing(operand: str, name: str) -> Hypothesis:
+    """An optional operand that was not used."""
+    return Hypothesis(name, False, lambda s: s.without(operand) if operand in s.arrays else None)
+
+
+def dropped(names: Iterable[str], neutral: float = 0.0) -> list[Hypothesis]:
+    """The first or the last element of what is summed over left out (masks and loops that are off by one)."""
+    chosen = tuple(names)
+
+    def drop(place: int) -> Callable[[Staged], Staged]:
+        def blank(array: Array) -> Array:
+            found = array.copy().reshape(len(array), -1)
+            found[:, place] = neutral
+            return found.reshape(array.shape)
+
+        return lambda s: s.each(blank, _there(s, chosen)[:1])
+
+    return [Hypothesis("first-element-dropped", False, drop(0)), Hypothesis("last-element-dropped", False, drop(-1))]
+
+
+def epsilons(dtype: torch.dtype, given: float) -> list[Hypothesis]:
+    """Another epsilon, epsilon outside the square root, epsilon through float32."""
+    others = [setting(f"epsilon={value:g}", epsilon=value) for value in EPSILONS if value != given]
+    return [*numbers(dtype, "epsilon"), *others, setting("epsilon-outside-sqrt", outside=True)]
+
+
+class Explained(NamedTuple):
+    """What explains an error: the name, whether it is one of precision, and others that fit as well."""
+
+    name: str
+    precision: bool
+    alternatives: tuple[str, ...]
+
+
+class _Fit(NamedTuple):
+    hypothesis: Hypothesis
+    staged: Staged | None
+    moved: Array
+    value: Array
+    found: Evaluation | None
+    left: float
+
+
+def explain(trial: Trial, errors: Errors, other: Errors) -> Explained | None:
+    """The hypothesis, or two of them together, of which ``errors`` are the consequence."""
+    whole = _narrow(trial, errors)
+    if whole is not None:
+        return whole
+    named = _screened(trial, trial.quantity.named(), errors)
+    first = _candidates(trial, named, trial.staged, trial.value, errors.signed)
+    accepted = [fit for fit in first if _accepted(trial, errors, other, fit)]
+    if accepted:
+        return _explained(accepted)
+    for fit in first[:2]:
+        if fit.staged is None:
+            continue
+        rest = [h for h in named if h is not fit.hypothesis]
+        second = _candidates(trial, rest, fit.staged, fit.value, errors.signed - fit.moved)
+        for more in second[:2]:
+            both = more._replace(moved=more.moved + fit.moved)
+            if _accepted(trial, errors, other, both):
+                name = f"{fit.hypothesis.name}+{more.hypothesis.name}"
+                return Explained(name, fit.hypothesis.precision and more.hypothesis.precision, ())
+    return None
+
+
+def _screened(trial: Trial, named: list[Hypothesis], errors: Errors) -> list[Hypothesis]:
+    """Those hypotheses that a small part of a large sample does not rule out already.
+
+    Half of the part are the largest errors, half random ones. A cause that explains the whole sample shows in its largest errors
+    with an amplitude near 1; the part only has to tell it from nothing, so the limits are wide.
+    """
+    samples = len(trial.found.value)
+    if trial.value.size != samples or samples * trial.quantity.per_sample <= SCREEN:
+        return named
+    count = max(SCREEN // (2 * trial.quantity.per_sample), FEWEST)
+    largest = np.argsort(-np.abs(errors.signed))[: count // 2]
+    part = np.unique(np.concatenate([largest, np.arange(samples)[trial.random][: count // 2]]))
+    few = replace(trial, staged=trial.quantity.stage(tuple(axis[part] for axis in trial.staged.where)), unit=trial.unit[part])
+    fits = _candidates(few, [h for h in named if h.full is None], few.staged, trial.value[part], errors.signed[part], 0.5, 3.0)
+    kept = {fit.hypothesis.name for fit in fits}
+    return [h for h in named if h.full is not None or h.name in kept]
+
+
+def _explained(fits: list[_Fit]) -> Explained:
+    best = fits[0]
+    close = [f.hypothesis.name for f in fits[1:] if f.left <= 2.0 * best.left + 0.1]
+    return Explained(best.hypothesis.name, best.hypothesis.precision, tuple(close))
+
+
+def _candidates(
+    trial: Trial,
+    named: list[Hypothesis],
+    staged: Staged,
+    base: Array,
+    error: Array,
+    amplitude: float = AMPLITUDE,
+    strength: float = STRENGTH,
+) -> list[_Fit]:
+    """Hypotheses whose displacement the error contains once (amplitude 1), best first."""
+    found = []
+    for hypothesis in named:
+        changed, solved = None, None
+        if hypothesis.full is not None:
+            value = _gathered(trial, hypothesis)
+        else:
+            changed = hypothesis.change(staged) if hypothesis.change else None
+            solved = None if changed is None else trial.quantity.solve(changed)
+            value = None if solved is None else solved.value.reshape(-1)
+        if value is None or value.shape != base.shape or not np.isfinite(value[np.isfinite(base)]).all():
+            continue
+        moved = np.asarray((value - base) / trial.unit, np.float64)
+        if not math.isfinite(float(moved.sum())):
+            moved = np.nan_to_num(moved)
+        power = float(np.dot(moved, moved))
+        if np.abs(moved).max() < 1.0 or not math.isfinite(power):
+            continue  # below the rounding: harmless, and not to be told apart
+        alpha = float(np.dot(error, moved)) / power
+        rest = error - alpha * moved
+        left = math.sqrt(float(np.dot(rest, rest)) / rest.size)
+        if abs(alpha - 1) < amplitude and abs(alpha) * math.sqrt(power) > strength * left:
+            gap = error - moved
+            fit = math.sqrt(float(np.dot(gap, gap)) / gap.size)
+            found.append(_Fit(hypothesis, changed, moved, value, solved, fit))
+    return sorted(found, key=lambda fit: fit.left)
+
+
+def _gathered(trial: Trial, hypothesis: Hypothesis) -> Array | None:
+    full = hypothesis.full() if hypothesis.full else None
+    if full is None or tuple(full.shape) != trial.quantity.shape:
+        return None
+    taken = trial.quantity.result(full).gather(trial.staged.where)
+    array = taken if isinstance(taken, np.ndarray) else taken.cpu().numpy()
+    return array.astype(trial.quantity.kind.oracle).reshape(-1)
+
+
+def _accepted(trial: Trial, errors: Errors, other: Errors, fit: _Fit) -> bool:
+    """What is left is rounding: inside the probabilistic bound at both values, and small beside the error."""
+    left = np.nan_to_num(np.abs(errors.y - fit.value))
+    bound = trial.probable
+    if fit.found is not None:
+        there = fit.found.bound(trial.factors[0]).reshape(-1)
+        # Where the hypothesis moves the value far (a clipped softmax), rounding is that of the value it has there.
+        room = np.maximum(bound, np.abs(fit.moved) * trial.unit / 4)
+        bound = np.where(np.isfinite(there), np.minimum(room, there), bound)
+    inside = float(np.mean(left <= bound))
+    rest = np.nan_to_num(np.asarray(left / trial.unit, np.float64))
+    size = math.sqrt(float(np.dot(errors.signed, errors.signed)) / errors.signed.size)
+    rms = math.sqrt(float(np.dot(rest, rest)) / rest.size)
+    return inside >= INSIDE and rms <= max(size / 4, 4 * other.rho_rms, 1.0) and rms < size
+
+
+def _narrow(trial: Trial, errors: Errors) -> Explained | None:
+    """Every sampled result is a number of a narrower format, and right for arithmetic in it: the whole op ran in that format."""
+    y = errors.y[np.isfinite(errors.y) & (errors.y != 0)]
+    if np.unique(y).size < 8 or errors.rho_max < 4:
+        return None
+    own = KINDS[trial.quantity.dtype].format
+    ideal = rounded(trial.value, "float32" if own.bits == 24 else "float64")
+    for form in reversed(NARROWER[trial.quantity.dtype]):
+        if not represented(y, form) or represented(ideal[np.isfinite(ideal)], form):
+            continue
+        unit = FORMATS[form].unit
+        error = np.nan_to_num(np.abs(errors.y - trial.value))
+        if float(np.mean(error <= trial.found.bound(trial.factors[0], unit, unit).reshape(-1))) < INSIDE:
+            continue
+        only = bool((error <= trial.found.bound(trial.factors[0], None, unit).reshape(-1)).all())
+        return Explained(f"{form}-output" if only else f"{form}-arithmetic", True, ())
+    return None

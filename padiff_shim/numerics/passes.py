@@ -1,0 +1,179 @@
+"""The whole tensor at a glance: statistics of the difference of two results, in one pass over memory."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from padiff_shim.numerics.precision import KINDS, Array
+
+CHUNK = 65536  # elements: a few pieces of it stay in a core's own cache
+KEPT = 1 << 24  # largest buffer that is kept, in elements
+THIN = 16  # where |d| / |t| is only reported, every 16th element of a large tensor is asked
+
+
+@dataclass
+class Difference:
+    """|paddle - torch| over the whole tensor.
+
+    ``distance``: of the judged shape. ``ratio``: |d| / |t| (0 where both are 0), or None. ``peaks``: flat positions, one a block of
+    the tensor, where the ratio (else the distance) is largest in its block; None on a device. ``stats``: see docs/log.md;
+    ``ulp_max`` and the relative tolerance are lower estimates on large tensors without ``ratio``. ``finite``: neither result has
+    NaN or Inf.
+    """
+
+    distance: Any
+    ratio: Any
+    peaks: Array | None
+    stats: dict[str, Any] = field(default_factory=dict)
+    finite: bool = True
+
+
+def readable(tensor: torch.Tensor) -> Any:
+    """A view for whole-tensor passes: NumPy on the CPU (float32 for the 16-bit dtypes), torch on a device."""
+    tensor = tensor.detach()
+    if tensor.dtype in (torch.float16, torch.bfloat16):
+        tensor = tensor.float()
+    return tensor if tensor.is_cuda else tensor.numpy()
+
+
+class _Scratch(threading.local):
+    """Buffers of this thread, kept between calls: fresh pages cost more than the arithmetic. Large ones are not kept."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[tuple[str, Any], Array] = {}
+
+    def take(self, name: str, count: int, dtype: Any) -> Array:
+        """``count`` elements, of undefined value."""
+        found = self.buffers.get((name, dtype))
+        if found is None or found.size < count:
+            found = np.empty(count, dtype)
+            if count <= KEPT:
+                self.buffers[name, dtype] = found
+        return found[:count]
+
+
+_SCRATCH = _Scratch()
+
+
+def differ(paddle: torch.Tensor, torch_: torch.Tensor, *, relative: bool = True) -> Difference:
+    """Statistics of the difference of two tensors of one shape and dtype.
+
+    ``relative``: also keep |d| / |t|. The arrays of the answer are overwritten by the thread's next call.
+    """
+    p, t = readable(paddle), readable(torch_)
+    bits = KINDS[paddle.dtype].format.bits
+    if isinstance(p, np.ndarray):
+        return _on_host(p, t, bits, relative)
+    return _on_device(p, t, bits)
+
+
+def _on_host(p: Array, t: Array, bits: int, keep: bool) -> Difference:
+    shape, count = p.shape, p.size
+    p, t = (np.ascontiguousarray(v).reshape(-1) for v in (p, t))
+    distance = _SCRATCH.take("distance", count, p.dtype)
+    ratios = _SCRATCH.take("ratio", count if keep else min(count, CHUNK), p.dtype)
+    ones = _ones(p.dtype)
+    length = block_length(count)
+    sums, tops, peaks = [0.0, 0.0, 0.0], [0.0, 0.0], []
+    different, finite = 0, True
+    for low in range(0, count, CHUNK):
+        high = min(low + CHUNK, count)
+        b, d = t[low:high], distance[low:high]
+        np.subtract(p[low:high], b, out=d)
+        squares, norm = float(np.dot(d, d)), float(np.dot(b, b))
+        if not (math.isfinite(squares) and math.isfinite(norm)):
+            finite = finite and bool(np.isfinite(p[low:high]).all() and np.isfinite(b).all())
+            np.nan_to_num(d, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+            squares, norm = (float(np.square(np.nan_to_num(v, posinf=0.0, neginf=0.0), dtype=np.longdouble).sum()) for v in (d, b))
+        np.abs(d, out=d)
+        r = ratios[low:high] if keep else ratios[: high - low]
+        thin = 1 if keep or count <= CHUNK else THIN
+        top = _ratio(d[::thin], b[::thin], r[::thin])
+        places = block_peaks(r if keep else d, length)
+        sums = [sums[0] + float(np.dot(d, ones[: high - low])), sums[1] + squares, sums[2] + norm]
+        tops = [max(tops[0], float(d.max() if keep else d[places].max())), max(tops[1], top)]
+        different += _unequal(d)
+        peaks.append(places + low if low else places)
+    stats = _stats(count, different, tops[0], sums[0], sums[1], sums[2], tops[1], bits)
+    places = peaks[0] if len(peaks) == 1 else np.concatenate(peaks)
+    return Difference(distance.reshape(shape), ratios.reshape(shape) if keep else None, places, stats, finite)
+
+
+def _ratio(d: Array, b: Array, out: Array) -> float:
+    """|d| / |b| into ``out``, 0 where both are 0; its maximum."""
+    np.divide(d, b, out=out)
+    np.abs(out, out=out)
+    top = float(out.max())
+    if math.isnan(top):
+        np.nan_to_num(out, copy=False, nan=0.0, posinf=np.inf)
+        top = float(out.max())
+    return top
+
+
+def _unequal(d: Array) -> int:
+    """How many elements of |d| are not 0; integers are counted much faster than floats."""
+    return int(np.count_nonzero(d.view(np.int32 if d.dtype.itemsize == 4 else np.int64)))
+
+
+def block_length(count: int) -> int:
+    """Length of the blocks of which each gives one candidate: about 256 blocks; small tensors are looked at one by one."""
+    return 1 if count <= 1024 else min(max(count // 256, 64), 2048)
+
+
+def block_peaks(flat: Array, length: int) -> Array:
+    """Position of the largest element of each block."""
+    if length == 1:
+        return np.arange(flat.size)
+    count = flat.size // length
+    places = flat[: count * length].reshape(count, length).argmax(axis=1)
+    places += np.arange(0, count * length, length)
+    if count * length < flat.size:
+        places = np.append(places, count * length + flat[count * length :].argmax())
+    return places
+
+
+@functools.cache
+def _ones(dtype: Any) -> Array:
+    return np.ones(CHUNK, dtype)
+
+
+def _on_device(p: torch.Tensor, t: torch.Tensor, bits: int) -> Difference:
+    """The same on an accelerator, with one transfer of seven numbers."""
+    distance = torch.sub(p, t).contiguous()
+    finite = torch.isfinite(distance).all()
+    distance = distance.nan_to_num_(0.0, 0.0, 0.0).abs_()
+    ratio = (distance / t).abs_().nan_to_num_(0.0, posinf=math.inf)
+    wide, clean = distance.double(), t.double().nan_to_num_(0.0, 0.0, 0.0)
+    sums = [wide.sum(), wide.square_().sum(), clean.square_().sum()]
+    numbers = torch.stack([n.double() for n in (distance.count_nonzero(), distance.max(), *sums, ratio.max(), finite)]).tolist()
+    different, largest, total, squares, norm, top, good = numbers
+    stats = _stats(p.numel(), int(different), largest, total, squares, norm, top, bits)
+    return Difference(distance, ratio, None, stats, bool(good))
+
+
+def _stats(
+    count: int, different: int, largest: float, total: float, squares: float, norm: float, ratio: float, bits: int
+) -> dict[str, Any]:
+    frobenius = math.sqrt(squares / norm) if norm > 0 else (0.0 if squares == 0 else math.inf)
+    return {
+        "count": count,
+        "different": different,
+        "max_abs": largest,
+        "mean_abs": total / count,
+        "rel_fro": frobenius,
+        # One ulp is between 2^-bits and 2^(1-bits) of the value: right within a factor 2, at no extra pass.
+        "ulp_max": ratio * 2.0**bits,
+        "tolerance": {"atol": largest, "rtol": ratio},
+    }
+
+
+def equal_stats(count: int) -> dict[str, Any]:
+    """The statistics of two equal results."""
+    return _stats(count, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)

@@ -1,0 +1,234 @@
+"""The verdict on two kernels' results for one tensor: who is right, and if not, why."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from padiff_shim.numerics import nonfinite, passes, sample, trial
+from padiff_shim.numerics.hypotheses import explain
+from padiff_shim.numerics.passes import Difference
+from padiff_shim.numerics.precision import WIDE
+from padiff_shim.numerics.staging import Quantity
+from padiff_shim.numerics.trial import Errors, Trial
+from padiff_shim.verdicts import Judgement, Side, Verdict
+
+# Up to this many unit bounds on a guided sample no explanation is looked for. What a fault moves by one unit or more shows in the
+# difference of the two kernels, hence in the guided sample, unless the rounding happens to cancel it there.
+GATE = 1.0
+# Sums of many terms pass up to 4 units while the typical error is below this part of a unit: their clean maxima reach 3, every
+# rounding of operands or results moves all outputs by far more, and one output that is off by more than 4 units is in the guided
+# sample. What stays hidden are single outputs that are off by 1 to 4 units, which no statistic can tell from rounding.
+TYPICAL = 0.5
+WORSE = 8.0  # this many times the other side's rms is no longer the same kind of rounding
+FEW = 6  # fewer outputs than this say nothing about the two sides' rms, twice as many say enough
+ALONE = 8.0  # this many times the rest's 99 % quantile is a single element standing out
+FIRST, SECOND = (49152, 8, 24), (262144, 16, 128)  # operand values to read, fewest and most samples of each sort
+
+
+def judge(
+    quantity: Quantity,
+    paddle: torch.Tensor,
+    torch_: torch.Tensor,
+    *,
+    rng: np.random.Generator,
+    audit: bool = False,
+    hypotheses: bool = True,
+) -> Judgement:
+    """Judge both kernels' results for ``quantity``.
+
+    ``paddle``, ``torch_``: torch tensors of the judged shape and dtype. ``rng``: draws the random part of the sample. ``audit``:
+    equal results are held against the oracle as well. ``hypotheses``: look for the cause of what is not rounding.
+    """
+    if paddle.shape != torch_.shape or paddle.dtype != torch_.dtype or tuple(torch_.shape) != quantity.shape:
+        return _shapes(quantity, paddle, torch_)
+    same = torch.equal(paddle, torch_)
+    if paddle.numel() == 0 or (same and not audit):
+        return Judgement(Verdict.EQUAL, reason="bit for bit equal", stats=passes.equal_stats(max(paddle.numel(), 1)))
+    with np.errstate(all="ignore"):
+        return _compare(quantity, paddle, torch_, same, hypotheses, rng)
+
+
+def _compare(
+    quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor, same: bool, hypotheses: bool, rng: np.random.Generator
+) -> Judgement:
+    scales = quantity.scale(torch_)
+    difference = passes.differ(paddle, torch_, relative=scales is None)
+    if quantity.kind.oracle is np.longdouble and not WIDE:
+        reason = "long double is no wider than double on this platform: nothing to judge float64 by"
+        return Judgement(Verdict.UNVERIFIED, reason=reason, stats=difference.stats)
+    if not difference.finite:
+        found = nonfinite.judge(quantity, paddle, torch_, difference.stats, rng)
+        if found is not None:
+            return found
+    look = (quantity, paddle, torch_, difference, scales, rng)
+    first = _sampled(*look, FIRST)
+    if _plain(first):
+        return _rounding(first, difference, same)
+    if hypotheses and _small(first):
+        return _weigh(first, difference, same, hypotheses)
+    full = _sampled(*look, SECOND)
+    return _weigh(full, difference, same, hypotheses)
+
+
+def _shapes(quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor) -> Judgement:
+    wanted = (quantity.shape, quantity.dtype)
+    wrong = [side for side, t in ((Side.PADDLE, paddle), (Side.TORCH, torch_)) if (tuple(t.shape), t.dtype) != wanted]
+    side = wrong[0] if len(wrong) == 1 else Side.BOTH
+    what = "shape" if paddle.shape != torch_.shape else "dtype"
+    reason = f"paddle gives {list(paddle.shape)} {paddle.dtype}, torch {list(torch_.shape)} {torch_.dtype}"
+    return Judgement(Verdict.SEMANTICS, side, what, reason=reason, stats={"count": paddle.numel()})
+
+
+def _sampled(
+    quantity: Quantity,
+    paddle: torch.Tensor,
+    torch_: torch.Tensor,
+    difference: Difference,
+    scales: list[torch.Tensor] | None,
+    rng: np.random.Generator,
+    size: tuple[int, int, int],
+) -> Trial:
+    budget, fewest, most = size
+    if 4 * quantity.per_sample >= budget:
+        fewest = 2
+    if quantity.kind.oracle is np.longdouble:
+        budget //= 2  # many times slower than float64
+    if quantity.grid != quantity.shape:
+        fewest, most = fewest // 4, most // 2  # a sample is a whole row here
+    elif quantity.per_sample == 1:
+        most *= 4
+    count = min(max(budget // (2 * quantity.per_sample), fewest), most)
+    small = math.prod(quantity.grid) <= 2 * count
+    first = np.empty(0, np.int64) if small else sample.guided(difference, quantity, scales, count)
+    where, lead = sample.positions(first, quantity, count, rng)
+    return trial.run(quantity, where, lead, paddle, torch_)
+
+
+def _plain(found: Trial) -> bool:
+    """Rounding beyond doubt, see ``GATE``."""
+    sides = (found.paddle, found.torch)
+    if any(e.strange for e in sides):
+        return False
+    if all(e.prob <= 1.0 and e.rho_max <= GATE for e in sides):
+        return True
+    return found.quantity.averages and _small(found)
+
+
+def _small(found: Trial) -> bool:
+    """Nothing stands out and the typical error is far below a unit."""
+    return all(
+        not e.strange and e.prob <= 1.0 and e.rho_max <= ALONE * 0.5 and e.rho_rms <= TYPICAL for e in (found.paddle, found.torch)
+    )
+
+
+def _stats(found: Trial, difference: Difference) -> dict[str, Any]:
+    quantity, worst = found.quantity, found.worst()
+    kappa = np.asarray(found.unit / (quantity.kind.format.unit * np.abs(found.value)), np.float64)
+    kappa = kappa[np.isfinite(kappa)] if not math.isfinite(float(kappa.sum())) else kappa
+    middle = kappa.size // 2
+    return {
+        **difference.stats,
+        "first_bad": None,
+        "k": quantity.k,
+        "lambda": trial.factors(quantity)[0],
+        "oracle": "longdouble" if quantity.kind.oracle is np.longdouble else "float64",
+        "sampled": int(found.value.size),
+        "kappa": float(np.partition(kappa, middle)[middle]) if kappa.size else math.inf,
+        "bound": float(found.probable[worst]),
+        "error": float(max(abs(e.signed[worst]) for e in (found.paddle, found.torch)) * found.unit[worst]),
+        "paddle": found.paddle.stats(),
+        "torch": found.torch.stats(),
+    }
+
+
+def _modifiers(found: Trial, difference: Difference, verdict: Verdict) -> tuple[str, ...]:
+    """See :class:`padiff_shim.verdicts.Judgement`."""
+    names = []
+    bound, value = found.probable[found.random], found.value[found.random]
+    norm = float(np.dot(value, value))
+    if not math.isfinite(norm):
+        value = np.nan_to_num(value, posinf=0.0, neginf=0.0)
+        norm = float(np.dot(value, value))
+    if float(np.dot(bound, bound)) > 0.01 * norm:
+        names.append("ill_conditioned")
+    if verdict not in (Verdict.EQUAL, Verdict.ROUNDING):
+        errors = [e.signed[found.random] * found.unit[found.random] for e in (found.paddle, found.torch)]
+        size = math.sqrt(max(float(np.dot(e, e)) for e in errors) / norm) if norm else math.inf
+        if max(size, difference.stats["rel_fro"]) < found.quantity.kind.format.unit:
+            names.append("negligible")
+    return tuple(names)
+
+
+def _rounding(found: Trial, difference: Difference, same: bool) -> Judgement:
+    p, t = found.paddle, found.torch
+    reason = f"largest errors {p.rho_max:.2g} (paddle) and {t.rho_max:.2g} (torch) rounding units"
+    verdict = Verdict.EQUAL if same else Verdict.ROUNDING
+    return Judgement(verdict, modifiers=_modifiers(found, difference, verdict), reason=reason, stats=_stats(found, difference))
+
+
+def _weigh(found: Trial, difference: Difference, same: bool, hypotheses: bool) -> Judgement:
+    """Each side's own verdict; the worse one is reported, with the side or sides that have it."""
+    sides = {}
+    for name, other in (("paddle", "torch"), ("torch", "paddle")):
+        sides[name] = _one(found, found.side(name), found.side(other), hypotheses)
+        if same:
+            sides["torch"] = sides["paddle"]
+            break
+    verdict = max((v for v, _ in sides.values()), key=lambda v: v.severity)
+    if verdict is Verdict.ROUNDING:
+        return _rounding(found, difference, same)
+    guilty = [name for name, (v, _) in sides.items() if v is verdict]
+    explained = next((e for v, e in sides.values() if v is verdict and e is not None), None)
+    worst = max((found.side(name) for name in guilty), key=lambda e: e.prob)
+    stats = _stats(found, difference)
+    excess = np.abs(worst.signed) * found.unit > found.probable
+    stats["first_bad"] = found.index(int(np.argmax(excess if excess.any() else np.abs(worst.signed))))
+    return Judgement(
+        verdict,
+        Side.BOTH if len(guilty) == 2 else Side(guilty[0]),
+        explained.name if explained else None,
+        explained.alternatives if explained else (),
+        _modifiers(found, difference, verdict),
+        _reason(verdict, guilty, worst, explained.name if explained else ""),
+        stats,
+    )
+
+
+def _one(found: Trial, own: Errors, other: Errors, hypotheses: bool) -> tuple[Verdict, Any]:
+    if own.strange:
+        return Verdict.NONFINITE, None
+    if own.rho_max <= GATE and own.prob <= 1:
+        return Verdict.ROUNDING, None
+    if hypotheses:
+        explained = explain(found, own, other)
+        if explained is not None:
+            return (Verdict.PRECISION_MODE if explained.precision else Verdict.SEMANTICS), explained
+    count = len(own.signed[found.random])
+    if own.det > 1:
+        single = own.outside <= max(0.01 * count, 1.0 if count >= 8 else 0.0)
+        return (Verdict.LOCAL_WRONG if single else Verdict.WRONG), None
+    alone = own.rho_max > ALONE * max(own.spread, 0.5)
+    worse = count >= FEW and own.rho_rms > (WORSE if count >= 2 * FEW else 1.5 * WORSE) * max(other.rho_rms, 0.05)
+    if own.prob > 1 or worse:
+        return (Verdict.LOCAL_WRONG if alone and own.prob > 1 else Verdict.LOW_ACCURACY), None
+    return (Verdict.LOCAL_SUSPECT if alone else Verdict.ROUNDING), None
+
+
+def _reason(verdict: Verdict, guilty: list[str], worst: Errors, name: str) -> str:
+    who = " and ".join(guilty)
+    bounds = f"{worst.prob:.2g} of the probabilistic and {worst.det:.2g} of the any-order bound"
+    size = f"error {worst.rho_max:.3g} rounding units, {bounds}"
+    if name:
+        return f"{who}: explained by {name}; {size}"
+    said = {
+        Verdict.NONFINITE: "NaN or Inf where the oracle has none, or the other way round",
+        Verdict.WRONG: "no order of summation explains it",
+        Verdict.LOCAL_WRONG: "single elements that rounding does not explain",
+        Verdict.LOW_ACCURACY: "possible rounding, but far worse than the other side or the sqrt(k) model",
+        Verdict.LOCAL_SUSPECT: "within the bounds, but single elements stand far out",
+    }
+    return f"{who}: {said[verdict]}; {size}"

@@ -1,0 +1,120 @@
+"""A compare run as text for terminals and logs (rich): warnings, findings, verdicts per op and layer, coverage."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..verdicts import HARD, Verdict
+from . import words
+
+if TYPE_CHECKING:
+    from ..results import Results
+    from ..counts import Finding, Group
+
+LAYERS, OPS, FINDINGS = 12, 20, 10
+_QUIET = (Verdict.EQUAL, Verdict.ROUNDING)
+
+
+def style(verdict: Verdict) -> str:
+    """The colour of a class."""
+    if verdict in HARD:
+        return "bold red"
+    return "" if verdict in _QUIET else "yellow" if verdict is not Verdict.UNVERIFIED else "cyan"
+
+
+def _findings(run: Results) -> list[Any]:
+    """The worst calls, those that say the same of the same line in one row."""
+    found = run.findings()
+    if not found:
+        return [Text("No call stands out: nothing above ROUNDING that could be verified.")]
+    table = Table(title="worst calls", title_justify="left", expand=False)
+    for heading in ("verdict", "side", "op, tensor", "where"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("error", "bound", "atol needed", "records"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for finding in found[:FINDINGS]:
+        table.add_row(*_finding(finding))
+    more = len(found) - FINDINGS + run.counts.further
+    return [table, *([Text(f"and {more:,} further findings: run.findings()")] if more > 0 else [])]
+
+
+def _finding(finding: Finding) -> list[Any]:
+    record = finding.worst
+    where = Text(str(record.get("site") or ""))
+    if record.get("layer"):
+        where = Text(str(record["layer"]), style="bold").append("\n").append_text(where)
+    what = Text(f"{record['op']} {record.get('tensor')}\n{words.shape(record)}")
+    return [
+        Text(words.named(record), style=style(Verdict(record["verdict"]))),
+        Text(words.whose(record)),
+        what,
+        where,
+        *map(Text, words.observed(record)),
+        Text(f"{finding.records:,}"),
+    ]
+
+
+def _groups(title: str, groups: Mapping[str, Group], most: int) -> list[Any]:
+    """Verdicts per op or layer, one column for each class that occurs."""
+    names = [name for name in [*reversed(Verdict.__members__), "muted"] if any(group.verdicts[name] for group in groups.values())]
+    table = Table(title=title, title_justify="left")
+    table.add_column(title.rpartition(" ")[2], overflow="fold")
+    for name in names:
+        table.add_column(name.replace("_", "\n"), justify="right", no_wrap=True)
+    table.add_column("error /\nbound", justify="right", no_wrap=True)
+    for group in list(groups.values())[:most]:
+        cells = [Text(f"{group.verdicts[name]:,}" if group.verdicts[name] else "") for name in names]
+        ratio = words.figure(group.prob) if group.prob else "-"
+        table.add_row(Text(group.name or "(no layer)", style=style(group.worst)), *cells, Text(ratio))
+    rest = list(groups.values())[most:]
+    if not rest:
+        return [table]
+    return [table, Text(f"and {len(rest):,} further, at worst {max((g.worst for g in rest), key=lambda v: v.severity)}")]
+
+
+def _opening(run: Results) -> Iterable[Any]:
+    for warning in run.warnings:
+        yield Text(f"warning: {warning}", style="bold yellow")
+    yield Text(
+        f"padiff_shim: Paddle's kernels compared with {run.backend}'s ({words.versions(run.header.get('environment') or {})})"
+    )
+    counts = run.counts
+    muted = counts.muted()
+    said = f"{counts.calls:,} calls, {counts.records:,} results and gradients: {words.counted(run.verdicts)}"
+    yield Text(said + (f"; {muted:,} of them muted" if muted else ""))
+
+
+def _closing(run: Results) -> Iterable[Any]:
+    first = run.first_divergence()
+    yield Text("First divergence: " + (str(first) if first is not None else "none"))
+    for (name, muted), records in run.counts.quirks.most_common():
+        yield Text(f"Known difference: {name}: {records:,} record{'s' if records != 1 else ''}{' (muted)' if muted else ''}")
+    coverage = run.coverage()
+    yield Text(f"Coverage: {words.covered(coverage)}.")
+    for line in words.unchecked(coverage):
+        yield Text(f"  not checked: {line}")
+
+
+def summary(run: Results, width: int | None = None, *, colour: bool = False) -> str:
+    """The run as text, ``width`` columns wide (default: the terminal's, at least 80); with ``colour`` as ANSI sequences."""
+    buffer = io.StringIO()
+    columns = width or max(80, shutil.get_terminal_size((120, 24)).columns)
+    console = Console(
+        file=buffer, width=columns, force_terminal=colour, color_system="standard" if colour else None, highlight=False
+    )
+    parts = list(_opening(run))
+    if run.counts.records:
+        parts += _findings(run)
+        parts += _groups("verdicts per op", run.by_op(), OPS)
+        if set(run.by_layer()) != {""}:
+            parts += _groups("verdicts per layer", run.by_layer(), LAYERS)
+    for part in [*parts, *_closing(run)]:
+        console.print(part, soft_wrap=isinstance(part, Text))
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())

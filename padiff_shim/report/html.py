@@ -1,0 +1,132 @@
+"""A compare run as one self-contained HTML page: no network, no other files, readable where there is no Python.
+
+The template, the style and the scripts lie in ``page/`` and are written into the page; its data is one block of JSON. What the page
+shows is set as text, never as markup, and its content security policy admits no script, style, image or connection but its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from .embed import pack, plain
+
+LIMIT = 100_000  # records that the page holds one by one
+PAGE = Path(__file__).with_name("page")
+SCRIPTS = (
+    "base.js",
+    "data.js",
+    "figures.js",
+    "filters.js",
+    "summary.js",
+    "chart.js",
+    "charting.js",
+    "tree.js",
+    "table.js",
+    "details.js",
+    "main.js",
+)
+
+
+class Record(Protocol):
+    """One record of a run."""
+
+    def as_dict(self) -> Mapping[str, Any]:
+        """The record as in the log (docs/log.md)."""
+
+
+class Source(Protocol):
+    """What :func:`write` asks of a run."""
+
+    @property
+    def header(self) -> Mapping[str, Any]:
+        """The run's first record."""
+
+    @property
+    def calls(self) -> Iterable[Record]:
+        """The judged tensors, in order; the place of one here is what ``run.calls[place]`` takes."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What to look at before a kernel is blamed."""
+
+    def coverage(self) -> Mapping[str, Any]:
+        """How much was compared."""
+
+
+def json_block(value: Any) -> str:
+    """``value`` as JSON that may stand inside ``<script type="application/json">``.
+
+    ASCII only, and without ``<``, ``>`` and ``&``: no string in it can end the element or open a comment (the states of the
+    HTML parser in script data are left by ``</script`` and ``<!--`` alone: HTML standard, section 13.2.5.4).
+    """
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _digest(text: str) -> str:
+    """The source expression by which a content security policy admits this very text."""
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+
+
+def _read(name: str) -> str:
+    return (PAGE / name).read_text(encoding="utf-8")
+
+
+def render(
+    header: Mapping[str, Any],
+    records: Iterable[Mapping[str, Any]],
+    coverage: Mapping[str, Any],
+    warnings: Sequence[str] = (),
+    *,
+    limit: int = LIMIT,
+) -> str:
+    """The page as text.
+
+    Args:
+        header: the ``"run"`` record of the log.
+        records: the ``"call"`` records of the log in order; read once.
+        coverage: the ``"coverage"`` of the log's ``"end"`` record: ``float_calls``, ``checked_calls``, ``float_elements``,
+            ``checked_elements``, ``unchecked`` ({reason: calls}).
+        warnings: shown before everything else, after those of the header.
+        limit: how many records the page holds one by one. Beyond it all with a verdict other than EQUAL and ROUNDING are kept,
+            and a uniform sample of the rest; the page says so. Its counts are always over all records.
+
+    Raises:
+        ValueError: ``limit`` is not positive, or a record's verdict is not one of :class:`~padiff_shim.verdicts.Verdict`.
+    """
+    if limit < 1:
+        raise ValueError(f"limit must be at least 1, got {limit}")
+    said = list(dict.fromkeys([*header.get("warnings", ()), *warnings]))
+    data = {"header": plain(header), "coverage": plain(coverage), "warnings": plain(said), **pack(records, limit)}
+    style = _read("page.css")
+    script = '"use strict";\n(() => {\n' + "\n".join(map(_read, SCRIPTS)) + "})();\n"
+    allowed = [
+        "default-src 'none'",
+        f"script-src {_digest(script)}",
+        f"style-src {_digest(style)}",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    parts = {"POLICY": "; ".join(allowed), "STYLE": style, "SCRIPT": script, "DATA": json_block(data)}
+    # One pass over the template: whatever stands in the data is not looked at again.
+    return re.sub(r"\{\{([A-Z]+)\}\}", lambda found: parts[found[1]], _read("page.html"))
+
+
+def write(run: Source, path: str | os.PathLike[str], *, limit: int = LIMIT) -> Path:
+    """Write the page of a run to ``path`` (UTF-8) and return the path.
+
+    Raises:
+        OSError: the file cannot be written.
+        ValueError: as :func:`render`.
+    """
+    text = render(run.header, (call.as_dict() for call in run.calls), run.coverage(), run.warnings, limit=limit)
+    target = Path(path)
+    target.write_text(text, encoding="utf-8")
+    return target

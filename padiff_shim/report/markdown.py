@@ -1,0 +1,65 @@
+"""A compare run as Markdown for a pull request or an issue: short, the conclusion first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import words
+
+if TYPE_CHECKING:
+    from ..results import Results
+
+ROWS = 10
+_HEADINGS = ("verdict", "side", "op", "tensor", "shape, dtype", "layer", "line", "error", "bound", "atol needed", "records")
+
+
+def cell(value: Any) -> str:
+    """Text that stays within its cell of a table and is not read as markup."""
+    text = " ".join(str(value).split())
+    for sign in ("\\", "|", "`", "*", "_", "<", ">", "[", "]", "#", "~", "&"):
+        text = text.replace(sign, f"&#{ord(sign)};" if sign in "<>&" else f"\\{sign}")
+    return text
+
+
+def _row(finding: Any) -> str:
+    record = finding.worst
+    words_ = (
+        words.named(record),
+        words.whose(record),
+        record["op"],
+        record.get("tensor"),
+        words.shape(record),
+        record.get("layer"),
+        record.get("site"),
+    )
+    cells = [cell(word or "") for word in words_] + words.observed(record) + [f"{finding.records:,}"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def markdown(run: Results) -> str:
+    """Versions, counts and verdicts in the first lines, then the findings, the first divergence and what was not checked."""
+    counts, coverage = run.counts, run.coverage()
+    header, found = run.header, run.findings()
+    muted = f" ({counts.muted():,} muted)" if counts.muted() else ""
+    lines = [
+        f"**Paddle compared with {run.backend}, call by call** ({cell(words.versions(header.get('environment') or {}))})  ",
+        f"{counts.calls:,} calls, {counts.records:,} results and gradients: {cell(words.counted(run.verdicts))}{muted}  ",
+        f"{words.covered(coverage)}.",
+    ]
+    lines += ["", *(f"> Warning: {cell(warning)}" for warning in run.warnings)] if run.warnings else []
+    lines.append("")
+    if found:
+        lines += ["| " + " | ".join(_HEADINGS) + " |", "|" + "---|" * (len(_HEADINGS) - 4) + "---:|" * 4]
+        lines += map(_row, found[:ROWS])
+        more = len(found) - ROWS + counts.further
+        lines += ["", f"{more:,} further findings are not shown."] if more > 0 else []
+    else:
+        lines.append("No finding: every difference is rounding that the length of the sums explains.")
+    first = run.first_divergence()
+    if first is not None:
+        lines += ["", f"First divergence: {cell(first)}"]
+    for (name, is_muted), records in counts.quirks.most_common():
+        lines += ["", f"Known difference: {cell(name)}, {records:,} records{', muted' if is_muted else ''}"]
+    if coverage["unchecked"]:
+        lines += ["", "Not checked:", *(f"- {cell(line)}" for line in words.unchecked(coverage))]
+    return "\n".join(lines) + "\n"

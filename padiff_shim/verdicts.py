@@ -1,0 +1,67 @@
+"""The words of a verdict: which classes there are, which side they can name, and what comes with them. No framework, no tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Verdict(str, Enum):
+    """What is said of two kernels' results for one tensor, from harmless to serious (:attr:`severity`)."""
+
+    EQUAL = "EQUAL"  # bit for bit; one in N is audited against the oracle, for equal is not yet right
+    ROUNDING = "ROUNDING"  # both within the rounding that their dtype and length of summation explain
+    UNVERIFIED = "UNVERIFIED"  # no bound, a random op, or the gradient could not be observed: the statistics stand alone
+    LOW_ACCURACY = "LOW_ACCURACY"  # possible rounding, but much worse than the other side or than the sqrt(k) model
+    LOCAL_SUSPECT = "LOCAL_SUSPECT"  # within the bounds, but single elements stand far out
+    PRECISION_MODE = "PRECISION_MODE"  # explained by a lower precision inside the kernel, which is named
+    SEMANTICS = "SEMANTICS"  # explained by another formula (epsilon, axis, bias...), which is named
+    NONFINITE = "NONFINITE"  # NaN or Inf where the oracle has none, or the other way round
+    LOCAL_WRONG = "LOCAL_WRONG"  # single elements that no order of summation can explain
+    WRONG = "WRONG"  # no order of summation can explain it
+
+    @property
+    def severity(self) -> int:
+        """0 (``EQUAL``) to 9 (``WRONG``)."""
+        return _ORDER[self]
+
+    def __str__(self) -> str:
+        return self.value
+
+
+_ORDER = {verdict: place for place, verdict in enumerate(Verdict)}
+
+# Clean pairs of kernels never get one of these (tests/test_faults.py, benchmarks/verdict.md).
+HARD = frozenset({Verdict.PRECISION_MODE, Verdict.SEMANTICS, Verdict.NONFINITE, Verdict.LOCAL_WRONG, Verdict.WRONG})
+
+
+class Side(str, Enum):
+    """Whose kernel a verdict speaks of."""
+
+    PADDLE = "paddle"
+    TORCH = "torch"
+    BOTH = "both"
+    NONE = "none"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass
+class Judgement:
+    """One judged tensor.
+
+    ``hypothesis``: the name of what explains the error (``"tf32-inputs"``, ``"eps=1e-5"``), ``alternatives`` others that fit as
+    well. ``modifiers``: ``"ill_conditioned"`` (the bound itself exceeds a tenth of the value) and ``"negligible"`` (componentwise
+    outside the bound, but ||error|| / ||value|| is below the unit roundoff). ``reason``: one sentence for people. ``stats``: plain
+    numbers, see docs/log.md.
+    """
+
+    verdict: Verdict
+    side: Side = Side.NONE
+    hypothesis: str | None = None
+    alternatives: tuple[str, ...] = ()
+    modifiers: tuple[str, ...] = ()
+    reason: str = ""
+    stats: dict[str, Any] = field(default_factory=dict)

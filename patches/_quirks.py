@@ -1,0 +1,102 @@
+"""Known differences between the two frameworks' kernels: data only, in the keys of :class:`padiff_shim.quirks.Quirk`.
+
+An entry gives a name and a reason to a verdict that is right: the difference is real, and somebody has already looked into it. None
+is muted; a user mutes one by its name. Each was seen on the versions that it names (``tests/test_quirks.py`` shows each of them
+again) and says nothing about others: a version range ends where nobody looked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_SEEN = {"paddle": ">=3.3,<3.4"}
+_TORCH_SEEN = {"torch": ">=2.13,<2.14"}
+_PRECISION = ("PRECISION_MODE", "SEMANTICS", "WRONG", "LOCAL_WRONG", "LOW_ACCURACY", "LOCAL_SUSPECT")
+_SPECIAL = ("NONFINITE", "WRONG", "LOCAL_WRONG")
+
+QUIRKS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "epsilon in float32",
+        "op": "layer_norm",
+        "dtype": "float64",
+        "side": "paddle",
+        "verdict": _PRECISION,
+        "hypothesis": "epsilon->float32*",
+        "reason": "Paddle's layer_norm rounds epsilon to float32 even in float64, also in the gradients: 1e-5 becomes "
+        "9.99999974738e-06",
+        **_SEEN,
+    },
+    {
+        "name": "scale lost in the gradient",
+        "op": "layer_norm",
+        "tensor": "grad:x",
+        "side": "paddle",
+        "verdict": ("SEMANTICS", "WRONG", "LOCAL_WRONG"),
+        "hypothesis": "no-*",
+        "reason": "Paddle's CPU layer_norm_grad leaves the scale out of x's gradient when the scale's own gradient is not asked "
+        "for (a frozen layer norm, or paddle.grad(y, x))",
+        **_SEEN,
+    },
+    {
+        "name": "number in float32",
+        "op": ("pow", "addmm", "baddbmm"),
+        "dtype": "float64",
+        "side": "paddle",
+        "verdict": _PRECISION,
+        "hypothesis": "*->float32*",
+        "reason": "Paddle's pow, addmm and baddbmm hold their Python numbers in float32 even in float64",
+        **_SEEN,
+    },
+    {
+        "name": "softmax clipped at -64",
+        "op": "softmax",
+        "side": "paddle",
+        "verdict": (*_PRECISION, "NONFINITE"),
+        "reason": "Paddle's CPU softmax computes exp(max(x - max, -64)): masked entries come out as 1.6e-28 and not as 0",
+        **_SEEN,
+    },
+    {
+        "name": "sequential sum",
+        "op": ("sum", "mean"),
+        "phase": "forward",
+        "side": "paddle",
+        "verdict": ("LOW_ACCURACY", "LOCAL_SUSPECT"),
+        "reason": "Paddle's CPU sum and mean over an axis add one term after the other, where Torch adds in a tree: the error "
+        "grows with the length and not with its logarithm",
+        **_SEEN,
+    },
+    {
+        "name": "logsumexp of infinities",
+        "op": "logsumexp",
+        "side": "paddle",
+        "verdict": "NONFINITE",
+        "reason": "Paddle's logsumexp subtracts an infinite maximum: a row of -inf, or one with +inf, gives NaN for -inf or +inf",
+        **_SEEN,
+    },
+    {
+        "name": "relu of NaN",
+        "op": "relu",
+        "phase": "forward",
+        "side": "paddle",
+        "verdict": _SPECIAL,
+        "reason": "Paddle's CPU relu turns NaN into 0",
+        **_SEEN,
+    },
+    {
+        "name": "sqrt of infinity and of denormals",
+        "op": ("sqrt", "rsqrt"),
+        "dtype": "float32",
+        "side": "paddle",
+        "verdict": (*_SPECIAL, "LOCAL_SUSPECT", "LOW_ACCURACY"),
+        "reason": "Paddle's vectorised float32 sqrt gives NaN for +inf and, as rsqrt does, takes denormal numbers for 0",
+        **_SEEN,
+    },
+    {
+        "name": "torch's sqrt for pow",
+        "op": "pow",
+        "side": "torch",
+        "verdict": "NONFINITE",
+        "reason": "Torch computes x ** 0.5 as sqrt(x), which is NaN at -inf; C's pow(-inf, 0.5) is +inf",
+        **_TORCH_SEEN,
+    },
+)

@@ -1,0 +1,68 @@
+"""A page of the HTML report in headless Chromium: fixtures and what the tests ask of it."""
+
+import shutil
+
+import pytest
+from report_data import COVERAGE, HEADER
+
+from padiff_shim.report.html import render
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+DESKTOP = {"width": 1440, "height": 900}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    api = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install padiff_shim[test])")
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium (Debian package chromium)")
+    with api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """A function: records and options of the page -> the open page. Afterwards: no errors, no requests but the file itself."""
+    contexts, complaints, requests = [], [], []
+
+    def opened(records, *, header=HEADER, coverage=COVERAGE, warnings=(), limit=100_000, viewport=DESKTOP, **options):
+        path = tmp_path / f"report{len(contexts)}.html"
+        path.write_text(render(header, records, coverage, warnings, limit=limit), encoding="utf-8")
+        context = browser.new_context(viewport=viewport, offline=True, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-ready]", timeout=60_000)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert len(requests) == len(contexts)
+
+
+def column(page, name):
+    return page.locator(f"tr[data-row] .c-{name}").all_inner_texts()
+
+
+def settled(page):
+    """After two frames everything that was asked to be drawn is drawn."""
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def scrolls_sideways(page):
+    return page.evaluate("document.documentElement.scrollWidth > innerWidth || document.body.scrollWidth > innerWidth")

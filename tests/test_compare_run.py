@@ -1,0 +1,389 @@
+"""What is asked of a compare run, on made-up records: sequences, counts, the worst, coverage, saving and loading, reports."""
+
+import gc
+import os
+import pickle
+import sys
+import tracemalloc
+import types
+
+import pytest
+from log_data import filled, record, side, wrong
+
+from padiff_shim import log
+from padiff_shim.calls import Call, Calls
+from padiff_shim.compare_run import CompareRun, load
+from padiff_shim.counts import NO_VERDICT, Counts
+from padiff_shim.encoding import encode
+from padiff_shim.errors import MissingFrameworkError, PadiffShimError, UnknownNameError
+from padiff_shim.verdicts import Side, Verdict
+
+
+class TestCall:
+    def test_fields_are_attributes_and_cannot_be_changed(self):
+        call = filled([wrong(7)]).calls[0]
+        assert (call.index, call.call, call.op, call.step, call.layer) == (0, 7, "linear", 0, "encoder.layers.0.linear1")
+        assert call.verdict is Verdict.WRONG
+        assert call.side is Side.PADDLE
+        assert call.stats["paddle"]["prob"] == 50
+        with pytest.raises(AttributeError, match="read-only"):
+            call.op = "other"
+        with pytest.raises(AttributeError, match=r"'epsilon'.*hypothesis"):
+            call.epsilon
+        assert "hypothesis" in dir(call)
+        assert pickle.loads(pickle.dumps(call)) == call
+
+    def test_non_finite_figures_are_floats_in_stats_and_strings_in_the_record(self):
+        call = filled([wrong(prob=float("inf"))]).calls[0]
+        assert call.stats["paddle"]["prob"] == float("inf")
+        assert call.as_dict()["stats"]["paddle"]["prob"] == "inf"
+
+    def test_one_line_says_error_bound_and_the_tolerance_that_was_required(self):
+        text = str(filled([wrong(hypothesis="no-bias", verdict="SEMANTICS")]).calls[0])
+        for part in ("linear out [8, 256] float32", "SEMANTICS (no-bias) [paddle]", "encoder.layers.0.linear1", "train.py:41"):
+            assert part in text
+        assert "error 5.0e-05, bound 1.0e-06; assert_close would need atol 1.0e-06 or rtol 0.001" in text
+        assert "\n" not in text
+
+    def test_a_non_finite_result_shows_counts_instead_of_an_error(self):
+        stats = {"count": 2, "different": 1, "max_abs": 0.0, "paddle": {"nan": 1, "inf": 0}, "torch": {"nan": 0, "inf": 1}}
+        run = filled([record(verdict="NONFINITE", side="paddle", stats=stats)])
+        assert "paddle 1 NaN 0 Inf, torch 0 NaN 1 Inf" in str(run.calls[0])
+        assert "NaN/Inf" in str(run)
+
+
+class TestCalls:
+    records = tuple(
+        record(
+            call,
+            op=("linear", "sum")[call % 2],
+            layer=f"encoder.{call % 3}",
+            step=call // 4,
+            phase=("forward", "backward")[call > 7],
+        )
+        for call in range(10)
+    )
+
+    def test_sequence(self):
+        calls = filled(self.records).calls
+        assert len(calls) == 10
+        assert [call.call for call in calls] == list(range(10))
+        assert calls[-1].call == 9
+        assert isinstance(calls[2:8:3], Calls)
+        assert [call.call for call in calls[2:8:3]] == [2, 5]
+        assert [call.call for call in reversed(calls)] == list(range(9, -1, -1))
+        assert calls[3] in calls
+        for index in (10, -11):
+            with pytest.raises(IndexError):
+                calls[index]
+        assert not CompareRun().calls
+
+    @pytest.mark.parametrize(
+        ("conditions", "expected"),
+        [
+            ({"op": "sum"}, [1, 3, 5, 7, 9]),
+            ({"op": ("s*", "linear"), "layer": "*.2"}, [2, 5, 8]),
+            ({"phase": "backward"}, [8, 9]),
+            ({"step": 1}, [4, 5, 6, 7]),
+            ({"step": range(1, 3), "op": "sum"}, [5, 7, 9]),
+            ({"verdict": "WRONG"}, []),
+            ({"verdict": [Verdict.ROUNDING], "side": "none", "tensor": "o?t", "muted": False, "step": {2}}, [8, 9]),
+            ({"at_least": "LOW_ACCURACY"}, []),
+            ({"where": lambda call: call.call > 7}, [8, 9]),
+        ],
+        ids=str,
+    )
+    def test_filter(self, conditions, expected):
+        calls = filled(self.records).calls
+        assert [call.call for call in calls.filter(**conditions)] == expected
+        assert [call.call for call in calls.filter(op="sum").filter(**conditions)] == [call for call in expected if call % 2]
+
+    @pytest.mark.parametrize(
+        "conditions", [{"verdict": "WRNG"}, {"at_least": "BAD"}, {"side": "padle"}, {"phase": "back"}], ids=str
+    )
+    def test_filter_names_what_it_takes(self, conditions):
+        with pytest.raises(UnknownNameError, match="Accepted"):
+            filled([]).calls.filter(**conditions)
+
+    def test_a_running_log_grows_under_the_sequence(self):
+        run = filled([record(0)])
+        calls = run.calls
+        assert len(calls) == 1
+        run.add(record(1))
+        assert (len(calls), calls[-1].call) == (2, 1)
+
+    def test_a_hundred_thousand_records_take_eight_bytes_each(self, tmp_path):
+        count, path = 100_000, tmp_path / "calls-rank0-pid1.jsonl"
+        line = encode({"type": "call", "index": 0, **record()})
+        path.write_bytes(encode({"type": "run", "schema": 1}) + line * count)
+        tracemalloc.start()
+        try:
+            calls = Calls([path])
+            assert len(calls) == count
+            assert sum(1 for _ in calls[::1000]) == 100
+            held, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert held < 12 * count
+        assert peak < 20 * count
+
+    def test_counting_holds_the_worst_only(self):
+        counts = Counts()
+        for call in range(1000):
+            counts.add(record(call))
+        tracemalloc.start()
+        try:
+            for call in range(20_000):
+                counts.add(record(call, step=call, verdict=("WRONG", "ROUNDING")[call % 2]))
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert counts.records == 21_000
+        assert held < 1_000_000  # a hundred records, not twenty thousand
+
+    def test_the_files_of_several_processes_are_one_run(self, tmp_path):
+        for rank, pid in ((1, 5), (0, 9), (0, 30)):
+            content = encode({"type": "run", "schema": 1, "rank": rank}) + encode({"type": "call", "index": 0, **record(pid)})
+            (tmp_path / f"calls-rank{rank}-pid{pid}.jsonl").write_bytes(content)
+        run = load(tmp_path)
+        assert [call.call for call in run.calls] == [9, 30, 5]
+        assert [call.log for call in run.calls][0] == "calls-rank0-pid9"
+        assert run.calls[2].call == 5
+        assert [call.call for call in run.calls.filter(where=lambda call: call.call > 5)] == [9, 30]
+
+
+class TestWorst:
+    def test_class_first_then_the_multiple_of_the_bound(self):
+        run = filled(
+            [
+                record(0, prob=0.9),
+                wrong(1, verdict="LOW_ACCURACY", prob=1e9),
+                wrong(2, prob=3),
+                wrong(3, prob=float("nan")),
+                wrong(4, prob=7),
+                wrong(5, prob=7),
+            ]
+        )
+        assert [call.call for call in run.worst()] == [3, 4, 5, 2, 1, 0]
+        assert [call.call for call in run.worst(2)] == [3, 4]
+        assert run.worst(1)[0] == run.calls[3]
+        assert run.worst(0) == []
+
+    def test_beyond_what_is_in_memory(self):
+        run = filled([wrong(call, prob=2 + call) for call in range(250)])
+        assert [call.call for call in run.worst(220)] == list(range(249, 29, -1))
+
+    def test_muted_differences_are_counted_and_never_the_worst(self):
+        muted = wrong(0, quirk="ours", muted=True)
+        run = filled([muted, record(1), wrong(2, verdict="LOW_ACCURACY", quirk="theirs")])
+        assert [call.call for call in run.worst()] == [2, 1]
+        assert run.first_divergence().call == 2
+        assert run.verdicts == {"WRONG": 1, "LOW_ACCURACY": 1, "ROUNDING": 1}
+        assert run.by_op()["linear"].worst is Verdict.LOW_ACCURACY
+        assert run.by_op()["linear"].muted == 1
+        assert "Known difference: ours: 1 record (muted)" in str(run)
+        assert "Known difference: theirs: 1 record\n" in str(run)
+
+    def test_first_divergence(self):
+        run = filled([record(0), record(1, verdict="UNVERIFIED"), wrong(2, verdict="LOCAL_SUSPECT"), wrong(3), wrong(4)])
+        assert run.first_divergence().call == 2
+        assert run.first_divergence("WRONG").call == 3
+        assert run.first_divergence(Verdict.UNVERIFIED).call == 1
+        assert filled([record()]).first_divergence() is None
+        with pytest.raises(UnknownNameError, match="WRONG"):
+            run.first_divergence("WRNG")
+
+
+def test_groups_by_op_and_layer():
+    run = filled([record(layer="a"), record(layer="b", op="sum", prob=0.5), wrong(layer="b", side="both"), record(layer="")])
+    assert list(run.by_layer()) == ["b", "a", ""] or list(run.by_layer()) == ["b", "", "a"]
+    found = run.by_layer()["b"].as_dict()
+    assert found == {
+        "records": 2,
+        "muted": 0,
+        "verdicts": {"ROUNDING": 1, "WRONG": 1},
+        "sides": {"both": 1},
+        "worst": "WRONG",
+        "prob": 50,
+    }
+    assert [(group.name, group.records) for group in run.by_op().values()] == [("linear", 3), ("sum", 1)]
+
+
+class TestCoverage:
+    def run(self, **options):
+        run = filled(
+            [record(0), record(0, phase="backward", tensor="grad:x"), record(1, verdict="UNVERIFIED", op="einsum")], **options
+        )
+        for _ in range(2):
+            run.add_native("conv2d", "no Torch formula", 1000)
+        run.add_native("exp", "not compared: every=", 48)
+        return run
+
+    expected = {
+        "float_calls": 5,
+        "checked_calls": 1,
+        "float_elements": 2 * 2048 + 2048,
+        "checked_elements": 2048,
+        "unchecked": {"no Torch formula": 2, NO_VERDICT: 1, "not compared: every=": 1},
+        "unchecked_ops": {
+            "conv2d": {"no Torch formula": 2},
+            "einsum": {NO_VERDICT: 1},
+            "exp": {"not compared: every=": 1},
+        },
+    }
+
+    def test_shares_and_reasons(self):
+        run = self.run()
+        assert run.coverage() == self.expected
+        assert run.native == self.expected["unchecked_ops"]
+        text = str(run)
+        assert "20 % of 5 float calls and 33.3 % of 6,144 output elements got a verdict" in text
+        assert "no Torch formula: 2 calls (conv2d 2)" in text
+
+    def test_what_filters_kept_away_counts_as_unchecked(self):
+        run = self.run()
+        run.tally().native["tanh", "filtered out by ops= or exclude="] += 3
+        assert run.coverage()["float_calls"] == 8
+        assert run.coverage()["unchecked"]["filtered out by ops= or exclude="] == 3
+
+    def test_the_shares_never_round_up_to_everything(self):
+        run = filled([record(0)])
+        run.counts.coverage.checked_calls = run.counts.coverage.float_calls = 10**6
+        run.add_native("exp", "reason", 1)
+        assert "99.9 % of 1,000,001 float calls" in str(run)
+
+    def test_it_survives_saving_and_a_missing_end(self, tmp_path):
+        run = self.run(folder=tmp_path / "a")
+        run.close()
+        assert load(tmp_path / "a").coverage() == self.expected
+        (path,) = log.files(tmp_path / "a")
+        path.write_bytes(
+            b"".join(line for line in path.read_bytes().splitlines(keepends=True) if not line.startswith(b'{"type":"end"'))
+        )
+        killed = load(tmp_path / "a").coverage()
+        assert (killed["float_calls"], killed["checked_calls"]) == (2, 1)
+
+    def test_a_long_run_writes_it_down_now_and_then(self, tmp_path):
+        run = filled([], folder=tmp_path)
+        run.add_native("exp", "reason", 10)
+        for call in range(1100):
+            run.add(record(call))
+        killed = load(tmp_path)  # no "end" yet
+        assert killed.coverage() == run.coverage()
+        assert killed.coverage()["unchecked"] == {"reason": 1}
+
+
+class TestSaving:
+    def test_a_loaded_run_says_what_the_live_one_said(self, tmp_path):
+        run = filled([record(0), wrong(1), record(2, quirk="ours", muted=True, verdict="LOW_ACCURACY")])
+        run.add_native("conv2d", "no Torch formula", 1000)
+        run.warn("look here first")
+        run.close()
+        assert run.save(tmp_path / "kept") == tmp_path / "kept"
+        again = load(tmp_path / "kept")
+        assert list(again.calls) == list(run.calls)
+        assert again.as_dict() == run.as_dict()
+        assert str(again) == str(run)
+        assert again.to_markdown() == run.to_markdown()
+        assert again.worst() == run.worst()
+
+    def test_a_running_run_can_be_saved_repeatedly(self, tmp_path):
+        run = filled([record(0)])
+        run.save(tmp_path)
+        run.add(record(1))
+        run.save(tmp_path)
+        assert len(load(tmp_path).calls) == 2
+        assert load(tmp_path).coverage()["checked_calls"] == 2
+
+    def test_another_runs_folder_is_refused(self, tmp_path):
+        filled([record()], folder=tmp_path)
+        with pytest.raises(PadiffShimError, match="another run"):
+            filled([record()]).save(tmp_path)
+
+    def test_without_a_log_there_is_nothing_to_save(self, tmp_path):
+        with pytest.raises(PadiffShimError, match="no log"):
+            CompareRun().save(tmp_path)
+
+    def test_the_temporary_folder_lives_as_long_as_anything_reads_it(self):
+        run = filled([record(0)])
+        folder, calls = run._log.folder, run.calls
+        del run
+        gc.collect()
+        assert calls[0].call == 0
+        del calls
+        gc.collect()
+        assert not os.path.exists(folder)
+
+
+class TestReports:
+    def test_warnings_come_first(self):
+        run = CompareRun()
+        run.begin({"paddle": "3.3.1", "torch": "2.13.0"}, {}, ["TF32 is allowed in one framework only"])
+        run.add(wrong())
+        for text in (str(run), run.to_markdown()):
+            assert "TF32 is allowed in one framework only" in text
+            assert text.index("TF32") < text.index("linear")
+            assert "paddle 3.3.1, torch 2.13.0" in text
+
+    def test_the_table_takes_calls_that_say_the_same_together(self):
+        run = filled([wrong(step, step=step, prob=2 + step) for step in range(5)] + [wrong(9, prob=1, side="torch", layer="head")])
+        table = run.to_markdown()
+        rows = [line for line in table.splitlines() if line.startswith("| WRONG")]
+        assert len(rows) == 2
+        assert rows[0].endswith("| 5 |")
+        assert "| 6.0e-06 | 1.0e-06 |" in rows[0]  # the worst of the five
+        assert len({row.count("|") for row in table.splitlines() if row.startswith("|")}) == 1
+
+    def test_strings_of_the_program_are_not_markup(self):
+        run = filled([wrong(layer="a|b[red]*_c", site="<script>|`x`:1 in [/]", reason="[bold]", hypothesis="p|q")])
+        row = next(line for line in run.to_markdown().splitlines() if line.startswith("| WRONG"))
+        assert row.replace("\\|", "").count("|") == 12
+        assert "<script" not in run.to_markdown()
+        assert "[red]" in str(run).replace("\n", "").replace(" ", "") or "a|b[red]*_c" in str(run)
+        assert "[/]" in str(run)
+
+    @pytest.mark.parametrize("columns", ["80", "200"])
+    def test_the_summary_fits_the_terminal(self, columns, monkeypatch):
+        monkeypatch.setenv("COLUMNS", columns)
+        run = filled(
+            [wrong(call, layer=f"encoder.layers.{call}.self_attention.out_projection", op=f"op{call}") for call in range(40)]
+        )
+        tables = [line for line in str(run).splitlines() if line[:1] in "┃│┏└"]
+        assert tables
+        assert max(map(len, tables)) <= int(columns)
+        assert "and 28 further, at worst WRONG" in str(run)
+        assert "further findings" in str(run)
+
+    def test_an_empty_run_and_a_clean_one(self):
+        assert "no float call was seen" in str(CompareRun())
+        assert "nothing above ROUNDING" in str(filled([record()]))
+        assert "No finding" in filled([record()]).to_markdown()
+        assert repr(filled([record()])) == "<padiff_shim.CompareRun backend='torch' ROUNDING 1>"
+
+    def test_html(self, tmp_path):
+        run = filled([wrong()])
+        path = run.to_html(tmp_path / "report.html")
+        assert "encoder.layers.0.linear1" in path.read_text()
+
+    def test_pandas(self, monkeypatch):
+        module = types.ModuleType("pandas")
+        module.DataFrame = lambda rows: rows
+        monkeypatch.setitem(sys.modules, "pandas", module)
+        (row,) = filled([wrong(prob=float("inf"))]).to_pandas()
+        assert row["stats.paddle.prob"] == float("inf")
+        assert row["verdict"] == "WRONG"
+        assert row["attributes"] == {"transpose_weight": False}
+        monkeypatch.setitem(sys.modules, "pandas", None)
+        with pytest.raises(MissingFrameworkError, match="pip install pandas"):
+            filled([]).to_pandas()
+
+
+def test_a_step_needs_an_open_mode():
+    with pytest.raises(PadiffShimError, match="open compare mode"):
+        CompareRun().next_step()
+
+
+def test_records_of_torch_alone_count_for_their_side():
+    run = filled([wrong(0, side="torch", stats={"torch": side(9), "paddle": {}})])
+    assert run.by_op()["linear"].prob == 9
+    assert isinstance(run.worst()[0], Call)
