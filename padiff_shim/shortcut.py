@@ -1,8 +1,8 @@
 """The flow of :mod:`.call` for its commonest cases, with nothing left to decide.
 
-No autocast, CPU tensors of dtypes whose rule is known and asks for no cast: then a call is bridge, kernel, bridge; and with a gradient
-wanted and an op that brings its own backward, a graft. Anything else answers None and takes the full way. Tests run every sample with
-and without this shortcut.
+No autocast, CPU tensors of dtypes whose rule is known and asks for no cast: then a call is bridge, kernel, bridge; and with a
+gradient wanted and an op that brings its own backward, a graft. Anything else answers None and takes the full way. Tests run every
+sample with and without this shortcut.
 """
 
 from __future__ import annotations

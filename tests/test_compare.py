@@ -243,3 +243,35 @@ def test_the_header_says_what_could_explain_a_difference():
     assert header["environment"]["torch"] == torch.__version__
     assert "paddle.FLAGS_use_accuracy_compatible_kernel" in header["flags"] or not IS_3
     assert header["flags"]["torch.num_threads"] == torch.get_num_threads()
+
+
+class TestDeferred:
+    """``defer=True``: as on CUDA, verdicts wait until a backward, a step or the mode has ended."""
+
+    def test_the_records_are_the_same_and_in_the_same_order(self):
+        def records(**options):
+            net, x = model(1), randn(5, 16)
+            with padiff_shim.compare("torch", **options) as run:
+                net(x).sum().backward()
+            return [(call.op, call.phase, call.tensor, call.verdict) for call in run.calls]
+
+        assert records(defer=True) == records()
+
+    def test_nothing_is_judged_before_the_backward_ends(self):
+        x = randn(4, 4)
+        with padiff_shim.compare("torch", defer=True) as run:
+            y = paddle.exp(x).sum()
+            assert not len(run.calls)
+            y.backward()
+            assert len(run.calls) == 4
+            paddle.tanh(x)
+        assert len(run.calls) == 5
+
+    def test_what_was_changed_in_place_meanwhile_is_not_judged(self):
+        x = randn(4, 4, grad=False)
+        with padiff_shim.compare("torch", defer=True) as run:
+            y = paddle.exp(x)
+            y.add_(paddle.ones([4, 4]))
+        first = run.calls[0]
+        assert (first.op, first.verdict) == ("exp", Verdict.UNVERIFIED)
+        assert "in place" in first.reason

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -203,15 +204,19 @@ def test_a_disk_that_fills_up_raises_where_that_is_asked_for(tmp_path, monkeypat
     monkeypatch.setattr(log, "_create", lambda path: Full(4000))
     run = filled([], folder=tmp_path, on_log_error="raise")
     with pytest.raises(LogError, match="No space left"):
-        for call in range(20):
-            run.add(record(call))
+        fill(run)
     assert run.counts.records > 1
+
+
+def fill(run):
+    for call in range(20):
+        run.add(record(call))
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 @pytest.mark.parametrize("action", ["warn", "raise"])
 def test_a_full_device(tmp_path, monkeypatch, action):
-    monkeypatch.setattr(log, "_create", lambda path: open("/dev/full", "wb", buffering=0))
+    monkeypatch.setattr(log, "_create", lambda path: Path("/dev/full").open("wb", buffering=0))
     if action == "raise":
         with pytest.raises(LogError, match="No space left"):
             filled([], folder=tmp_path, on_log_error=action)

@@ -32,7 +32,7 @@ def defect(problem: Problem) -> str | None:
             return "epsilon rounded to float32"
         if problem.op in ("pow", "addmm", "baddbmm") and rounded:
             return "number rounded to float32"
-    if problem.op == "softmax" and problem.wanted == "out":
+    if problem.op == "softmax":
         x = problem.values["x"]
         if float((x - x.amax(problem.values["axis"], keepdim=True)).min()) < -64:
             return "x - max clipped at -64"
@@ -174,7 +174,7 @@ def planted(problems: Iterable[Problem], seed: int, share: float = 1.0) -> Itera
             if faulty.shape != tuple(clean[side].shape):
                 raise ValueError(f"{fault.name}: {problem.label} gives {faulty.shape}")
             size = _size(fault, problem, faulty, clean[side].numpy(), luck)
-            pair = {**clean, side: torch.from_numpy(np.ascontiguousarray(faulty)).to(TORCH[problem.dtype])}
+            pair = {**clean, side: torch.from_numpy(np.array(faulty)).to(TORCH[problem.dtype])}
             yield _outcome(problem, "native", fault, size, side, pair, luck)
 
 

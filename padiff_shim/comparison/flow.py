@@ -170,11 +170,15 @@ class Comparison:
 
     def take(self, case: Case, involved: Sequence[Any]) -> dict[str, Any] | None:
         """Settle a case now and give its record, or let it wait (None)."""
-        if self.carries_torch or not (case.mine.is_cuda if self.defer is None else self.defer):
+        if not self.waits(case.mine):
             return self.settle(case)
         case.watched = [(tensor, tensor.inplace_version) for tensor in involved if hasattr(tensor, "inplace_version")]
         self.waiting.add(case)
         return None
+
+    def waits(self, tensor: torch.Tensor) -> bool:
+        """Whether verdicts on such tensors wait."""
+        return not self.carries_torch and (tensor.is_cuda if self.defer is None else self.defer)
 
     def settle(self, case: Case) -> dict[str, Any]:
         """Judge a case and write its record."""

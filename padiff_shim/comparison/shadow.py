@@ -35,7 +35,8 @@ class Shadow:
         if known is None:
             return None
         holder, version, shadow = known
-        if holder() is not tensor:
+        holding: Any = holder()
+        if holding is not tensor:
             return None
         return shadow if version == tensor.inplace_version else None
 

@@ -175,6 +175,9 @@ def judge_gradients(subject: Subject, incoming: Any, found: Mapping[int, Any]) -
     found = {operand: tensor for operand, tensor in found.items() if tensor is not None and tensor._is_initialized()}
     try:
         grad = to_torch(incoming)
+        waits = comparison.waits(grad)
+        if waits:  # Paddle adds other gradients into this memory, whoever holds it
+            grad = grad.clone()
         with stream_of(grad):
             theirs = subject.gradients(grad, found)
             for operand, tensor in found.items():
@@ -183,7 +186,7 @@ def judge_gradients(subject: Subject, incoming: Any, found: Mapping[int, Any]) -
                 mine = to_torch(tensor)
                 mine = mine.t() if operand == sub.transposed else mine
                 other = theirs[operand]
-                comparison.gradient(subject, operand, grad, mine, other)
+                comparison.gradient(subject, operand, grad, mine.clone() if waits else mine, other)
                 if mine.shape == other.shape and mine.dtype == other.dtype:
                     carried[operand] = other.t().contiguous() if operand == sub.transposed else other
     except Exception as error:  # comparing must never break the program's backward

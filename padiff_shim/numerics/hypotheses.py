@@ -134,15 +134,16 @@ def explain(trial: Trial, errors: Errors, other: Errors) -> Explained | None:
     whole = _narrow(trial, errors)
     if whole is not None:
         return whole
-    named = _screened(trial, trial.quantity.named(), errors)
-    first = _candidates(trial, named, trial.staged, trial.value, errors.signed)
+    named = trial.quantity.named()
+    first = _candidates(trial, _screened(trial, named, errors), trial.staged, trial.value, errors.signed)
     accepted = [fit for fit in first if _accepted(trial, errors, other, fit)]
     if accepted:
         return _explained(accepted)
     for fit in first[:2]:
         if fit.staged is None:
             continue
-        rest = [h for h in named if h is not fit.hypothesis]
+        # All of them again: beside a large first cause a small second one does not pass the screening.
+        rest = [h for h in named if h.name != fit.hypothesis.name]
         second = _candidates(trial, rest, fit.staged, fit.value, errors.signed - fit.moved)
         for more in second[:2]:
             both = more._replace(moved=more.moved + fit.moved)

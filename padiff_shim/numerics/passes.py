@@ -22,10 +22,11 @@ THIN = 16  # where |d| / |t| is only reported, every 16th element of a large ten
 class Difference:
     """|paddle - torch| over the whole tensor.
 
-    ``distance``: of the judged shape. ``ratio``: |d| / |t| (0 where both are 0), or None. ``peaks``: flat positions, one a block of
-    the tensor, where the ratio (else the distance) is largest in its block; None on a device. ``stats``: see docs/log.md;
-    ``ulp_max`` and the relative tolerance are lower estimates on large tensors without ``ratio``. ``finite``: neither result has
-    NaN or Inf.
+    ``distance``: of the judged shape. ``ratio``: |d| / max(|t|, floor), or None; the floor is the smallest normal number over the
+    unit roundoff, below which no bound is relative any more (numbers that one side flushes to 0 would hide all others).
+    ``peaks``: flat positions, one a block of the tensor, where the ratio (else the distance) is largest in its block; None on a
+    device. ``stats``: see docs/log.md; ``ulp_max`` and the relative tolerance are lower estimates on large tensors without
+    ``ratio``. ``finite``: neither result has NaN or Inf.
     """
 
     distance: Any
@@ -79,7 +80,7 @@ def _on_host(p: Array, t: Array, bits: int, keep: bool) -> Difference:
     p, t = (np.ascontiguousarray(v).reshape(-1) for v in (p, t))
     distance = _SCRATCH.take("distance", count, p.dtype)
     ratios = _SCRATCH.take("ratio", count if keep else min(count, CHUNK), p.dtype)
-    ones = _ones(p.dtype)
+    ones, floor = _ones(p.dtype), _floor(p.dtype)
     length = block_length(count)
     sums, tops, peaks = [0.0, 0.0, 0.0], [0.0, 0.0], []
     different, finite = 0, True
@@ -95,7 +96,7 @@ def _on_host(p: Array, t: Array, bits: int, keep: bool) -> Difference:
         np.abs(d, out=d)
         r = ratios[low:high] if keep else ratios[: high - low]
         thin = 1 if keep or count <= CHUNK else THIN
-        top = _ratio(d[::thin], b[::thin], r[::thin])
+        top = _ratio(d[::thin], b[::thin], r[::thin], floor)
         places = block_peaks(r if keep else d, length)
         sums = [sums[0] + float(np.dot(d, ones[: high - low])), sums[1] + squares, sums[2] + norm]
         tops = [max(tops[0], float(d.max() if keep else d[places].max())), max(tops[1], top)]
@@ -106,13 +107,20 @@ def _on_host(p: Array, t: Array, bits: int, keep: bool) -> Difference:
     return Difference(distance.reshape(shape), ratios.reshape(shape) if keep else None, places, stats, finite)
 
 
-def _ratio(d: Array, b: Array, out: Array) -> float:
-    """|d| / |b| into ``out``, 0 where both are 0; its maximum."""
-    np.divide(d, b, out=out)
-    np.abs(out, out=out)
+@functools.cache
+def _floor(dtype: Any) -> Any:
+    """Smallest normal number over the unit roundoff."""
+    return np.dtype(dtype).type(2.0 * float(np.finfo(dtype).tiny) / float(np.finfo(dtype).eps))
+
+
+def _ratio(d: Array, b: Array, out: Array, floor: Any) -> float:
+    """d / max(|b|, floor) into ``out``; its maximum."""
+    np.abs(b, out=out)
+    np.maximum(out, floor, out=out)
+    np.divide(d, out, out=out)
     top = float(out.max())
     if math.isnan(top):
-        np.nan_to_num(out, copy=False, nan=0.0, posinf=np.inf)
+        np.nan_to_num(out, copy=False, nan=0.0, posinf=0.0)
         top = float(out.max())
     return top
 
@@ -149,7 +157,8 @@ def _on_device(p: torch.Tensor, t: torch.Tensor, bits: int) -> Difference:
     distance = torch.sub(p, t).contiguous()
     finite = torch.isfinite(distance).all()
     distance = distance.nan_to_num_(0.0, 0.0, 0.0).abs_()
-    ratio = (distance / t).abs_().nan_to_num_(0.0, posinf=math.inf)
+    finfo = torch.finfo(t.dtype)
+    ratio = (distance / t.abs().clamp_min(2.0 * finfo.tiny / finfo.eps)).nan_to_num_(0.0, posinf=0.0)
     wide, clean = distance.double(), t.double().nan_to_num_(0.0, 0.0, 0.0)
     sums = [wide.sum(), wide.square_().sum(), clean.square_().sum()]
     numbers = torch.stack([n.double() for n in (distance.count_nonzero(), distance.max(), *sums, ratio.max(), finite)]).tolist()

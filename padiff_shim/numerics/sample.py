@@ -21,8 +21,10 @@ def guided(difference: Difference, quantity: Quantity, scales: list[torch.Tensor
 
     ``scales``: see :meth:`Quantity.scale`; None for relative errors.
     """
+    half = max(count // 2, 1)
     if scales is None:
-        return _units(_peaks(difference.ratio, difference.peaks, count), quantity, count)
+        first = _units(_peaks(difference.ratio, difference.peaks, half), quantity, half)
+        return np.unique(np.concatenate([first, _units(_peaks(difference.distance, None, half), quantity, half)]))
     values = difference.distance
     found = values
     for scale in scales:
@@ -30,7 +32,6 @@ def guided(difference: Difference, quantity: Quantity, scales: list[torch.Tensor
     plain = difference.peaks
     if found is values:
         return _units(_peaks(values, plain, count), quantity, count)
-    half = max(count // 2, 1)
     first = _units(_peaks(found, None, half), quantity, half)
     return np.unique(np.concatenate([first, _units(_peaks(values, plain, half), quantity, half)]))
 

@@ -193,9 +193,17 @@ def _weigh(found: Trial, difference: Difference, same: bool, hypotheses: bool) -
         explained.name if explained else None,
         explained.alternatives if explained else (),
         _modifiers(found, difference, verdict),
-        _reason(verdict, guilty, worst, explained.name if explained else ""),
+        _reason(verdict, guilty, worst, explained.name if explained else "") + _beside(sides, verdict),
         stats,
     )
+
+
+def _beside(sides: dict[str, tuple[Verdict, Any]], verdict: Verdict) -> str:
+    """What is to be said of the other side, where that is not rounding either but less serious."""
+    for name, (other, explained) in sides.items():
+        if other not in (verdict, Verdict.ROUNDING):
+            return f"; beside it {name}: {other}" + (f" ({explained.name})" if explained else "")
+    return ""
 
 
 def _one(found: Trial, own: Errors, other: Errors, hypotheses: bool) -> tuple[Verdict, Any]:
@@ -212,10 +220,15 @@ def _one(found: Trial, own: Errors, other: Errors, hypotheses: bool) -> tuple[Ve
         single = own.outside <= max(0.01 * count, 1.0 if count >= 8 else 0.0)
         return (Verdict.LOCAL_WRONG if single else Verdict.WRONG), None
     alone = own.rho_max > ALONE * max(own.spread, 0.5)
-    worse = count >= FEW and own.rho_rms > (WORSE if count >= 2 * FEW else 1.5 * WORSE) * max(other.rho_rms, 0.05)
-    if own.prob > 1 or worse:
+    if own.prob > 1 or _much_worse(own, other, count):
         return (Verdict.LOCAL_WRONG if alone and own.prob > 1 else Verdict.LOW_ACCURACY), None
     return (Verdict.LOCAL_SUSPECT if alone else Verdict.ROUNDING), None
+
+
+def _much_worse(own: Errors, other: Errors, count: int) -> bool:
+    """Another kind of rounding than the other side's, as far as this many outputs can tell."""
+    factor = WORSE if count >= 2 * FEW else 1.5 * WORSE
+    return (count >= FEW and own.rho_rms > factor * max(other.rho_rms, 0.05)) or own.rho_rms > 8 * WORSE * max(other.rho_rms, 0.5)
 
 
 def _reason(verdict: Verdict, guilty: list[str], worst: Errors, name: str) -> str:

@@ -15,8 +15,8 @@ from ..verdicts import HARD, Verdict
 from . import words
 
 if TYPE_CHECKING:
-    from ..results import Results
     from ..counts import Finding, Group
+    from ..results import Results
 
 LAYERS, OPS, FINDINGS = 12, 20, 10
 _QUIET = (Verdict.EQUAL, Verdict.ROUNDING)
