@@ -24,6 +24,7 @@ _EXPORTS = {
     "CompareRun": "compare_run",
     "Call": "calls",
     "load": "compare_run",
+    "LogError": "log",
     "do_no_harm": "comparison.harm",
     "HarmReport": "comparison.harm",
     "Verdict": "verdicts",
@@ -48,6 +49,7 @@ __all__ = [
     "Entry",
     "HarmReport",
     "InterceptionError",
+    "LogError",
     "MismatchError",
     "MissingFrameworkError",
     "Mode",
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
         StayedNativeError,
         UnknownNameError,
     )
+    from .log import LogError
     from .op import Entry, Op, Sample
     from .record import Run
     from .session import Mode, install, reference, uninstall

@@ -62,7 +62,7 @@ def encode(record: Mapping[str, Any]) -> bytes:
 
 
 def _figures(stats: Mapping[str, Any]) -> str | None:
-    """``stats`` as JSON by one formatting of all its numbers; None for what that cannot write (NaN, lists)."""
+    """``stats`` as JSON by one formatting of all its numbers; None for what that cannot write (NaN)."""
     values: list[Any] = []
     names: list[Any] = []
     for name, value in stats.items():
@@ -72,7 +72,10 @@ def _figures(stats: Mapping[str, Any]) -> str | None:
             values.extend(value.values())
         else:
             values.append(value)
-    template = _template(tuple(names), tuple([value if type(value) is str else type(value) for value in values]))
+    kinds = tuple([value if type(value) is str else type(value) for value in values])
+    if list in kinds and not all(type(item) is int for value in values if type(value) is list for item in value):
+        return None
+    template = _template(tuple(names), kinds)
     if template is None:
         return None
     text = template % tuple(values)
@@ -96,6 +99,8 @@ def _sign(kind: Any) -> str:
         return _literal(kind) + "%.0s"
     if kind is type(None):
         return "null%.0s"
+    if kind is list:
+        return "%s"  # of whole numbers: Python writes them as JSON does
     if kind is bool or not issubclass(kind, numbers.Real):
         return ""
     return "%d" if issubclass(kind, numbers.Integral) else "%.9g"

@@ -139,3 +139,22 @@ class TestSampling:
     def test_bad_arguments_say_what_is_accepted(self, options, message):
         with pytest.raises((PadiffShimError, UnknownNameError), match=message):
             padiff_shim.compare("torch", **options)
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_disk_that_fills_up_is_raised_if_asked_for(gradients, monkeypatch):
+    x = randn(4, 4)
+    with padiff_shim.compare("torch", on_log_error="raise") as run:
+        total = paddle.exp(x).sum()
+
+        class Full:
+            def write(self, data):
+                raise OSError(28, "No space left on device")
+
+            def close(self):
+                pass
+
+        monkeypatch.setattr(run._log, "_file", Full())
+        with pytest.raises(padiff_shim.LogError, match="No space"):
+            total.backward() if gradients else paddle.exp(x)
+    assert paddle.is_grad_enabled()

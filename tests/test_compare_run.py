@@ -1,13 +1,18 @@
 """What is asked of a compare run, on made-up records: sequences, counts, the worst, coverage, saving and loading, reports."""
 
 import gc
+import json
 import os
+import re
 import sys
 import types
+from pathlib import Path
 
+import paddle
 import pytest
 from log_data import filled, record, side, wrong
 
+import padiff_shim
 from padiff_shim import log
 from padiff_shim.calls import Call
 from padiff_shim.compare_run import CompareRun, load
@@ -240,6 +245,30 @@ class TestReports:
         monkeypatch.setitem(sys.modules, "pandas", None)
         with pytest.raises(MissingFrameworkError, match="pip install pandas"):
             filled([]).to_pandas()
+
+
+def names_in(record):
+    """Every field of a record; those of attributes and free-text keys are the program's."""
+    for name, value in record.items():
+        yield name
+        if isinstance(value, dict) and name not in ("attributes", "environment", "flags", "options", "unchecked", "unchecked_ops"):
+            yield from names_in(value)
+
+
+def test_every_field_that_a_real_run_writes_is_documented(tmp_path):
+    x = paddle.ones([4, 4])
+    x.stop_gradient = False
+    with padiff_shim.compare("torch", shadow=True, log=tmp_path) as run:
+        paddle.matmul(x * 1.1, x).exp().sum().backward()
+        paddle.nn.functional.conv2d(paddle.ones([1, 1, 3, 3]), paddle.ones([1, 1, 1, 1]))
+        run.warn("look here")
+    (path,) = log.files(tmp_path)
+    records = [json.loads(line) for line in path.read_bytes().splitlines()]
+    assert {record["type"] for record in records} == {"run", "call", "event", "end"}
+    text = (Path(__file__).parents[1] / "docs" / "log.md").read_text()
+    documented = {word.lstrip(".") for code in re.findall(r"`([^`\n]+)`", text) for word in re.split(r"[^\w.]+", code)}
+    documented |= {word.rpartition(".")[2] for word in documented}
+    assert {name for record in records for name in names_in(record)} - documented == set()
 
 
 def test_a_step_needs_an_open_mode():

@@ -96,13 +96,20 @@ def test_forward_and_backward_alike(visible, part):
     assert len(missed) <= 0.01 * len(large), listed(missed)
 
 
+# Where a call multiplies by 1 or copies, operands and result in a narrow format are one and the same; tf32 and fp16 have the same
+# fraction.
 NAMED = {
-    "tf32 inputs": {"tf32-inputs"},
-    "bf16 inputs": {"bf16-inputs"},
-    "float32 inputs": {"float32-inputs"},
-    "no bias": {"no-bias"},
-    "n-1 variance": {"variance-n-1"},
-    "epsilon in float32": {"epsilon->float32"},
+    "tf32 inputs": ("tf32-", "fp16-"),
+    "bf16 inputs": ("bf16-",),
+    "float32 inputs": ("float32-",),
+    "output in bf16": ("bf16-",),
+    "scalar in float32": ("->float32",),
+    "no bias": ("no-bias",),
+    "bias twice": ("bias-twice",),
+    "n-1 variance": ("variance-n-1",),
+    "epsilon in float32": ("epsilon->float32",),
+    "epsilon outside sqrt": ("epsilon-outside-sqrt",),
+    "last element dropped": ("last-element-dropped",),
 }
 
 
@@ -110,7 +117,7 @@ NAMED = {
 def test_causes_are_named(visible, name):
     """Of the faults far beyond rounding nearly all get their own name, or have it among the alternatives."""
     seen = [o for o in visible if o.fault.name == name and o.size >= 64]
-    right = [o for o in seen if NAMED[name] & {o.judged.hypothesis, *o.judged.alternatives}]
+    right = [o for o in seen if any(part in n for part in NAMED[name] for n in (o.judged.hypothesis or "", *o.judged.alternatives))]
     assert seen
     assert len(right) >= 0.9 * len(seen), (Counter(o.judged.hypothesis for o in seen), listed([o for o in seen if o not in right]))
 

@@ -216,7 +216,7 @@ def fill(run):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 @pytest.mark.parametrize("action", ["warn", "raise"])
 def test_a_full_device(tmp_path, monkeypatch, action):
-    monkeypatch.setattr(log, "_create", lambda path: Path("/dev/full").open("wb", buffering=0))
+    monkeypatch.setattr(log, "_create", lambda path: Path("/dev/full").open("wb", buffering=0))  # noqa: SIM115 - the writer closes it
     if action == "raise":
         with pytest.raises(LogError, match="No space left"):
             filled([], folder=tmp_path, on_log_error=action)

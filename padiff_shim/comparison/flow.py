@@ -21,6 +21,7 @@ from ..bind import StayNative
 from ..bridge import stream_of, to_torch
 from ..call import Substitution, first_tensor
 from ..compare_run import CompareRun
+from ..log import LogError
 from ..modes import Frame, paused
 from ..patches import _native
 from ..verdicts import Judgement, Side, Verdict
@@ -90,6 +91,8 @@ class Comparison:
                 record = self.forward(subject, result[0] if sub.entry.returns_list else result, args, kwargs)
         except StayNative as why:
             self.uncompared(sub, why.reason, result)
+        except LogError:  # the user wants to know: on_log_error="raise"
+            raise
         except Exception as error:  # comparing must never break the program
             self.uncompared(sub, f"the comparison failed: {type(error).__name__}: {str(error)[:120]}", result)
         finally:

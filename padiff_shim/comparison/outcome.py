@@ -120,5 +120,5 @@ def _arrays(tensors: Mapping[str, Any]) -> list[tuple[str, np.ndarray]]:
             if isinstance(tensor, torch.Tensor):
                 tensor = tensor.detach().cpu()
                 raw = tensor.view(torch.uint16) if tensor.dtype is torch.bfloat16 else tensor
-                found.append((label, raw.numpy().copy(order="K")))
+                found.append((label, raw.numpy()))
     return found

@@ -34,6 +34,7 @@ class Subject:
             "entry": sub.entry.target,
             **describe.where(comparison.step),
             "inputs": describe.operands(names, sides, sequence=sub.op.operands),
+            "needs": [self.name_of(index) for index in self.inputs.needs],
             "attributes": {n: describe.plain(v) for n, v in zip(names[sub.op.tensors :], self.attributes)},
             "device": str(next(t.device for t in sides if isinstance(t, torch.Tensor))),
             "amp": describe.autocast_state(),

@@ -26,6 +26,7 @@ from ..autograd import backward_options, clean_reshape
 from ..bridge import AMP_OFF, grad_tracer, own, stream_of, to_paddle, to_torch
 from ..dialect import NODE_HOOKS
 from ..errors import waiting
+from ..log import LogError
 from ..modes import paused
 from ..rules import exchanged
 from .subject import Subject
@@ -189,6 +190,8 @@ def judge_gradients(subject: Subject, incoming: Any, found: Mapping[int, Any]) -
                 comparison.gradient(subject, operand, grad, mine.clone() if waits else mine, other)
                 if mine.shape == other.shape and mine.dtype == other.dtype:
                     carried[operand] = other.t().contiguous() if operand == sub.transposed else other
+    except LogError as stop:  # the user wants to know: on_log_error="raise"
+        waiting.append(stop)
     except Exception as error:  # comparing must never break the program's backward
         comparison.run.warn(f"gradients of a call of {sub.op.name!r} were not judged: {type(error).__name__}: {str(error)[:200]}")
     except BaseException as stop:  # Ctrl-C: raised when the backward has ended

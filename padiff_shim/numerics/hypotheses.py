@@ -64,19 +64,25 @@ def _there(staged: Staged, names: tuple[str, ...]) -> list[str]:
 
 
 def numbers(dtype: torch.dtype, *names: str) -> list[Hypothesis]:
-    """Numbers of the call rounded to float32 on their way to a float64 kernel (or further, to a 16-bit one)."""
+    """Numbers of the call rounded to float32 on their way to a float64 kernel (or further, to a 16-bit one): each, and all at once.
+
+    Two displacements of one size cannot be found one after the other, for each is noise beside the other.
+    """
     if dtype not in (torch.float64, torch.float32):
         return []
     forms = ("float32",) if dtype == torch.float64 else ("fp16", "bf16")
-    return [Hypothesis(f"{name}->{form}", True, _rounded_number(name, form)) for name in names for form in forms]
+    chosen = [(name,) for name in names] + ([names] if len(names) > 1 else [])
+    return [
+        Hypothesis("+".join(f"{n}->{form}" for n in some), True, _rounded_numbers(some, form)) for some in chosen for form in forms
+    ]
 
 
-def _rounded_number(name: str, form: str) -> Callable[[Staged], Staged | None]:
+def _rounded_numbers(names: tuple[str, ...], form: str) -> Callable[[Staged], Staged | None]:
     def change(staged: Staged) -> Staged | None:
-        value = staged.attrs.get(name)
-        if not isinstance(value, (int, float)):
+        values = [staged.attrs.get(name) for name in names]
+        if not all(isinstance(value, (int, float)) for value in values):
             return None
-        return staged.change(**{name: float(rounded(np.asarray(float(value)), form))})
+        return staged.change(**{n: float(rounded(np.asarray(float(v)), form)) for n, v in zip(names, values)})
 
     return change
 

@@ -106,12 +106,8 @@ def transposed(
 
 
 def _scalars(dtype: torch.dtype, found: Labelled) -> list[Hypothesis]:
-    listed = []
-    if found.alpha != 1.0:
-        listed += [*numbers(dtype, "alpha"), setting("alpha-ignored", alpha=1.0)]
-    if found.beta != 1.0:
-        listed += [*numbers(dtype, "beta"), setting("beta-ignored", beta=1.0)]
-    return listed
+    given = [name for name in ("alpha", "beta") if getattr(found, name) != 1.0]
+    return [*numbers(dtype, *given), *(setting(f"{name}-ignored", **{name: 1.0}) for name in given)]
 
 
 def _sum_of_gradient(target: torch.Tensor, labels: Labels, grad: torch.Tensor, out: Labels, beta: float) -> Quantity:

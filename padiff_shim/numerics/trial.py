@@ -39,11 +39,11 @@ class Errors:
     def stats(self) -> dict[str, Any]:
         """This side's part of a record's statistics."""
         return {
-            "rho_max": self.rho_max,
-            "rho_rms": self.rho_rms,
-            "prob": self.prob,
-            "det": self.det,
-            "error_max": self.largest,
+            "rho_max": float(self.rho_max),
+            "rho_rms": float(self.rho_rms),
+            "prob": float(self.prob),
+            "det": float(self.det),
+            "error_max": float(self.largest),
             "nan": self.nan,
             "inf": self.inf,
         }

@@ -13,12 +13,12 @@ ROWS = 10
 _HEADINGS = ("verdict", "side", "op", "tensor", "shape, dtype", "layer", "line", "error", "bound", "atol needed", "records")
 
 
+_ESCAPED = str.maketrans({**{sign: f"\\{sign}" for sign in "\\|`*_[]#~"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"})
+
+
 def cell(value: Any) -> str:
     """Text that stays within its cell of a table and is not read as markup."""
-    text = " ".join(str(value).split())
-    for sign in ("\\", "|", "`", "*", "_", "<", ">", "[", "]", "#", "~", "&"):
-        text = text.replace(sign, f"&#{ord(sign)};" if sign in "<>&" else f"\\{sign}")
-    return text
+    return " ".join(str(value).split()).translate(_ESCAPED)
 
 
 def _row(finding: Any) -> str:
