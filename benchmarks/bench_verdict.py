@@ -162,6 +162,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--share", type=float, default=1.0, help="share of the faults tried on each problem")
+    parser.add_argument("--clean", action="store_true", help="clean pairs alone, for many seeds in little time")
     parser.add_argument("--markdown", type=Path, help="write the tables into this file, below its mark")
     parser.add_argument("--list", choices=["alarms", "misses", "sides"], help="print these cases one by one")
     options = parser.parse_args()
@@ -170,7 +171,8 @@ def main() -> int:
     faults: list[Outcome] = []
     for seed in track(options.seeds, "seeds", console=Console(stderr=True)):
         clean += clean_pairs(problems(seed), seed)
-        faults += planted(problems(seed), seed, options.share)
+        if not options.clean:
+            faults += planted(problems(seed), seed, options.share)
     command = "OMP_NUM_THREADS=1 PYTHONPATH=. .venv/bin/python benchmarks/bench_verdict.py " + " ".join(sys.argv[1:])
     page = report(clean, faults, options.seeds, time.monotonic() - start, command)
     print(page)

@@ -9,7 +9,7 @@ from paddle.base import core
 from programs import PROGRAMS, Data
 
 import padiff_shim
-from padiff_shim import autograd, call, hooks
+from padiff_shim import autograd, call, hooks, shortcut
 
 pytestmark = pytest.mark.compat
 
@@ -60,14 +60,17 @@ def test_no_kernel_of_a_covered_op_runs_outside_an_intercepted_call(kernels, gra
         watched -= {"scale", "elementwise_add", "elementwise_add_grad"}  # the graft's own nodes, on one float each
     outside = collections.Counter()
 
-    def attach(*args, attach=autograd.attach):
-        outside.update(kernels())
-        result = attach(*args)
-        kernels()  # the graft's own
-        return result
+    def apart(build):
+        def counted(*args):
+            outside.update(kernels())
+            result = build(*args)
+            kernels()  # the graft's own
+            return result
 
-    for module in (autograd, call):
-        monkeypatch.setattr(module, "attach", attach)
+        return counted
+
+    for module, name in ((autograd, "attach"), (call, "attach"), (shortcut, "graft")):
+        monkeypatch.setattr(module, name, apart(getattr(module, name)))
 
     def step(program, grad):
         outside.clear()

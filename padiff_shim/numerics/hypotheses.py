@@ -2,7 +2,8 @@
 
 The search is a matched filter: the kernel's error w, in units of the bound, is compared with the displacement d that the
 hypothesis predicts. A name is given only if what is left after subtracting it fits the rounding bound, at the oracle's value and
-at the hypothesis' own: correlation or the size of an error alone would name causes that are not there.
+at the hypothesis' own, and if so many outputs agree that it is no accident: correlation or the size of an error alone would name
+causes that are not there.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ NARROWER = {
 }
 EPSILONS = (0.0, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-3)
 AMPLITUDE, STRENGTH, INSIDE = 0.15, 8.0, 0.999
+CHANCE = math.log(1e4)
 SCREEN, FEWEST = 16384, 16  # operand values, and samples, of which a large sample keeps hypotheses to try
 
 
@@ -72,17 +74,17 @@ def numbers(dtype: torch.dtype, *names: str) -> list[Hypothesis]:
         return []
     forms = ("float32",) if dtype == torch.float64 else ("fp16", "bf16")
     chosen = [(name,) for name in names] + ([names] if len(names) > 1 else [])
-    return [
-        Hypothesis("+".join(f"{n}->{form}" for n in some), True, _rounded_numbers(some, form)) for some in chosen for form in forms
-    ]
+    found = [(some, form, "+".join(f"{name}->{form}" for name in some)) for some in chosen for form in forms]
+    return [Hypothesis(name, True, _rounded_numbers(some, form)) for some, form, name in found]
 
 
 def _rounded_numbers(names: tuple[str, ...], form: str) -> Callable[[Staged], Staged | None]:
     def change(staged: Staged) -> Staged | None:
         values = [staged.attrs.get(name) for name in names]
-        if not all(isinstance(value, (int, float)) for value in values):
+        given = [float(value) for value in values if isinstance(value, (int, float))]
+        if len(given) < len(names):
             return None
-        return staged.change(**{n: float(rounded(np.asarray(float(v)), form)) for n, v in zip(names, values)})
+        return staged.change(**{n: float(rounded(np.asarray(v), form)) for n, v in zip(names, given)})
 
     return change
 
@@ -242,7 +244,18 @@ def _accepted(trial: Trial, errors: Errors, other: Errors, fit: _Fit) -> bool:
     rest = np.nan_to_num(np.asarray(left / trial.unit, np.float64))
     size = math.sqrt(float(np.dot(errors.signed, errors.signed)) / errors.signed.size)
     rms = math.sqrt(float(np.dot(rest, rest)) / rest.size)
-    return inside >= INSIDE and rms <= max(size / 4, 4 * other.rho_rms, 1.0) and rms < size
+    if inside < INSIDE or rms > max(size / 4, 4 * other.rho_rms, 1.0) or rms >= size:
+        return False
+    return _evidence(fit.moved, rms / size) >= CHANCE
+
+
+def _evidence(moved: Array, left: float) -> float:
+    """-log of the chance that a displacement agrees so well by accident: about ``left`` for each output that is not a repetition.
+
+    Three equal outputs are one: among two dozen hypotheses one will agree to a tenth with a single number.
+    """
+    seen = np.abs(moved) >= 1.0
+    return np.unique(moved[seen]).size * -math.log(max(left, 1e-30))
 
 
 def _narrow(trial: Trial, errors: Errors) -> Explained | None:
