@@ -29,7 +29,7 @@ NARROWER = {
 EPSILONS = (0.0, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-3)
 AMPLITUDE, STRENGTH, INSIDE = 0.15, 8.0, 0.999
 CHANCE = math.log(1e4)
-SCREEN, FEWEST = 16384, 16  # operand values, and samples, of which a large sample keeps hypotheses to try
+SCREEN, FEWEST = 8192, 16  # operand values, and samples, of which a large sample keeps hypotheses to try
 
 
 def precision(dtype: torch.dtype, inputs: Iterable[str], parameters: Iterable[str] = ()) -> list[Hypothesis]:

@@ -26,7 +26,7 @@ TYPICAL = 0.5
 WORSE = 8.0  # this many times the other side's rms is no longer the same kind of rounding
 FEW = 6  # fewer outputs than this say nothing about the two sides' rms, twice as many say enough
 ALONE = 8.0  # this many times the rest's 99 % quantile is a single element standing out
-FIRST, SECOND = (49152, 8, 24), (262144, 16, 128)  # operand values to read, fewest and most samples of each sort
+FIRST, SECOND = (24576, 8, 16), (98304, 16, 64)  # operand values to read, fewest and most samples of each sort
 
 
 def judge(
