@@ -27,7 +27,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds test test-compat lint format bench clean
+.PHONY: help setup demo demo-seeds test test-compat lint format bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -56,8 +56,12 @@ format: $(READY) ## let ruff mend and format the sources
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: $(READY) ## cost of a call: native, substituted, through numpy
+bench: $(READY) ## cost of a call: native, substituted, through numpy; cost of comparing
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_call.py
+	$(FROM_CHECKOUT) $(PY) benchmarks/bench_compare.py
+
+bench-verdict: $(READY) ## how often the verdicts are right: faults planted into either side's kernels
+	$(FROM_CHECKOUT) $(PY) benchmarks/bench_verdict.py
 
 clean: ## remove both environments, caches and build results
 	rm -rf $(VENV) $(VENV_COMPAT) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

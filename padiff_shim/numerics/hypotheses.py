@@ -180,9 +180,14 @@ def _screened(trial: Trial, named: list[Hypothesis], errors: Errors) -> list[Hyp
 
 
 def _explained(fits: list[_Fit]) -> Explained:
-    best = fits[0]
-    close = [f.hypothesis.name for f in fits[1:] if f.left <= 2.0 * best.left + 0.1]
-    return Explained(best.hypothesis.name, best.hypothesis.precision, tuple(close))
+    close = [fit for fit in fits if fit.left <= 2.0 * fits[0].left + 0.1]
+    best = close[0]
+    if best.hypothesis.name.startswith("fp16"):
+        # Both keep 11 bits and differ in range only, so either may fit better by accident: one of them has to be named always.
+        twin = best.hypothesis.name.replace("fp16", "tf32", 1)
+        best = next((fit for fit in close if fit.hypothesis.name == twin), best)
+    others = tuple(fit.hypothesis.name for fit in close if fit is not best)
+    return Explained(best.hypothesis.name, best.hypothesis.precision, others)
 
 
 def _candidates(

@@ -36,9 +36,11 @@ def share(part: int, whole: int) -> str:
 
 
 def named(record: Mapping[str, Any]) -> str:
-    """The verdict with what explains it: ``SEMANTICS (no-bias)``."""
+    """The verdict with what explains it: ``SEMANTICS (no-bias)``, ``PRECISION_MODE (tf32-inputs or fp16-inputs)``."""
     hypothesis = record.get("hypothesis")
-    return f"{record['verdict']} ({hypothesis})" if hypothesis else str(record["verdict"])
+    if not hypothesis:
+        return str(record["verdict"])
+    return f"{record['verdict']} ({' or '.join([hypothesis, *(record.get('alternatives') or ())][:2])})"
 
 
 def whose(record: Mapping[str, Any]) -> str:
