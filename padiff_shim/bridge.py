@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import paddle
@@ -139,3 +139,15 @@ def grad_tracer() -> Any:
 
 
 AMP_OFF = core.AmpLevel.O0
+
+
+@contextlib.contextmanager
+def autocast_off() -> Iterator[None]:
+    """Paddle's autocast casts nothing inside."""
+    tracer = grad_tracer()
+    level = tracer._amp_level
+    tracer._amp_level = AMP_OFF
+    try:
+        yield
+    finally:
+        tracer._amp_level = level

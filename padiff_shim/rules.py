@@ -13,7 +13,7 @@ import paddle
 import torch
 
 from .bind import StayNative
-from .bridge import AMP_OFF, dtype_of, grad_tracer, torch_dtype
+from .bridge import autocast_off, dtype_of, torch_dtype
 from .modes import paused
 from .op import Op
 from .operands import Inputs
@@ -84,14 +84,8 @@ class DtypeRules:
                 dtype = (targets[index] if targets else None) or side.dtype
                 probe = paddle.ones([1] * side.ndim, dtype=dtype_of(dtype))
                 probes[id(given)] = probe if side.is_cuda else probe.cpu()
-        tracer = grad_tracer()
-        level = tracer._amp_level
-        try:
-            tracer._amp_level = AMP_OFF
-            with paddle.no_grad(), paused():
-                return self._original(*exchanged(args, probes), **{k: exchanged(v, probes) for k, v in kwargs.items()})
-        finally:
-            tracer._amp_level = level
+        with autocast_off(), paddle.no_grad(), paused():
+            return self._original(*exchanged(args, probes), **{k: exchanged(v, probes) for k, v in kwargs.items()})
 
 
 def exchanged(value: Any, probes: dict[int, Any]) -> Any:

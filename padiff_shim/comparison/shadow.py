@@ -15,7 +15,7 @@ from typing import Any
 import paddle
 import torch
 
-from ..bridge import AMP_OFF, TENSOR_TYPES, grad_tracer, to_paddle, to_torch
+from ..bridge import TENSOR_TYPES, autocast_off, to_paddle, to_torch
 from ..modes import paused
 from ..rules import exchanged
 from .subject import Subject
@@ -72,14 +72,8 @@ class Shadow:
         results = _tensors((result,))
         if not shadows or any(id(tensor) in shadows for tensor in results):
             return
-        tracer = grad_tracer()
-        level = tracer._amp_level
-        try:
-            tracer._amp_level = AMP_OFF
-            with paddle.no_grad(), paused():
-                found = original(*exchanged(args, shadows), **{key: exchanged(value, shadows) for key, value in kwargs.items()})
-        finally:
-            tracer._amp_level = level
+        with autocast_off(), paddle.no_grad(), paused():
+            found = original(*exchanged(args, shadows), **{key: exchanged(value, shadows) for key, value in kwargs.items()})
         for tensor, shadow in zip(results, _tensors((found,))):
             if tensor.is_floating_point():
                 self.put(tensor, shadow.astype(tensor.dtype))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import paddle
 import torch
 
-from ..bridge import AMP_OFF, dtype_of, grad_tracer, to_paddle, to_torch
+from ..bridge import autocast_off, dtype_of, to_paddle, to_torch
 from ..call import Prepared, Substitution
 from ..modes import paused
 from ..rules import exchanged
@@ -103,14 +103,8 @@ class Subject:
 
         def paddle_kernel(*tensors: torch.Tensor) -> torch.Tensor:
             copies = {id(self.inputs.paddle[place]): to_paddle(tensor.clone()) for place, tensor in zip(places, tensors)}
-            tracer = grad_tracer()
-            level = tracer._amp_level
-            try:
-                tracer._amp_level = AMP_OFF
-                with paddle.no_grad(), paused():
-                    found = self.sub.original(*exchanged(args, copies), **{k: exchanged(v, copies) for k, v in kwargs.items()})
-            finally:
-                tracer._amp_level = level
+            with autocast_off(), paddle.no_grad(), paused():
+                found = self.sub.original(*exchanged(args, copies), **{k: exchanged(v, copies) for k, v in kwargs.items()})
             return to_torch(found[0] if self.sub.entry.returns_list else found)
 
         kernels: dict[str, Any] = {"torch_kernel": torch_kernel, "operands": [self.operands[place] for place in places]}

@@ -23,7 +23,7 @@ import paddle
 import torch
 
 from ..autograd import backward_options, clean_reshape
-from ..bridge import AMP_OFF, grad_tracer, own, stream_of, to_paddle, to_torch
+from ..bridge import autocast_off, own, stream_of, to_paddle, to_torch
 from ..dialect import NODE_HOOKS
 from ..errors import waiting
 from ..log import LogError
@@ -50,13 +50,8 @@ def before(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     givens = [subject.inputs.paddle[index] for index in needs]
     if len({id(given) for given in givens}) < len(givens):
         return args, kwargs  # one tensor twice: an alias would see the sum of both gradients
-    tracer = grad_tracer()
-    level = tracer._amp_level
-    try:
-        tracer._amp_level = AMP_OFF
+    with autocast_off():
         aliases = [clean_reshape(given, given.shape) for given in givens]
-    finally:
-        tracer._amp_level = level
     subject.comparison.run.warn(ALIASED)
     for index, alias in zip(needs, aliases):
         alias._register_grad_hook(functools.partial(_on_alias, subject, index))

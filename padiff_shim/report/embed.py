@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from ..counts import excess
 from ..verdicts import Verdict
 
 # Everything else in a record describes the call and is the same at each step: it is written once and referred to.
@@ -148,7 +149,8 @@ class Survey:
         found["records"] += 1
         if len(found["layers"]) < 100:
             found["layers"].add(str(record.get("layer") or ""))
-        if (now := excess(record)) > found["excess"]:
+        now = math.inf if verdict is Verdict.NONFINITE else excess(record)
+        if now > found["excess"]:
             found["excess"], found["worst"] = now, position
 
     def as_dict(self) -> dict[str, Any]:
@@ -163,20 +165,6 @@ class Survey:
             "findings": [plain({**item, "layers": sorted(item["layers"])}) for item in found],
             "further": self.further,
         }
-
-
-def excess(record: Mapping[str, Any]) -> float:
-    """The larger of both sides' error as a multiple of the probabilistic bound; infinite for NONFINITE, 0 where there is none."""
-    if record.get("verdict") == Verdict.NONFINITE:
-        return math.inf
-    stats = record.get("stats") or {}
-    found = 0.0
-    for side in ("paddle", "torch"):
-        value = (stats.get(side) or {}).get("prob")
-        if isinstance(value, (int, float, str)):
-            number = float(value)
-            found = max(found, math.inf if math.isnan(number) else number)
-    return found
 
 
 def chosen(reservoirs: Mapping[Verdict, Reservoir], usual: Reservoir, limit: int) -> list[Row]:
