@@ -36,6 +36,16 @@ EMPTY_WORKS = IS_3
 NODE_HOOKS = hasattr(getattr(core, "GradNodeBase", None), "_register_post_hook")
 
 
+def hide_from_tracer(*folders: str) -> None:
+    """3.x: Paddle's bytecode tracer (``to_static``) leaves the code in these folders alone, as it does with Paddle's own."""
+    skip = getattr(core, "eval_frame_skip_file_prefix", None)
+    if skip is not None:
+        from paddle.jit.sot.opcode_translator.skip_files import skip_file_names
+
+        skip_file_names.update(folders)
+        skip(tuple(skip_file_names))
+
+
 def _export(tensor: Any) -> torch.Tensor:
     """paddle -> torch through a DLPack capsule; the cheapest door (1 us), blind to ``stop_gradient``."""
     return torch._C._from_dlpack(tensor.get_tensor()._to_dlpack())

@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -19,6 +21,7 @@ from . import autograd, site
 from .bridge import TENSOR_TYPES, strided_by_us
 from .call import Substitution
 from .cfunction import CFunctionPatch
+from .dialect import hide_from_tracer
 from .errors import InterceptionError, StayedNativeError, raise_waiting
 from .layout import Writes
 from .modes import top
@@ -197,6 +200,8 @@ def _engine() -> list[Point]:
 
 
 def _all() -> list[Point]:
+    packages = (sys.modules[name] for name in ("torch", "numpy", "padiff_shim", "padiff_shim.patches"))
+    hide_from_tracer(*(os.path.dirname(str(package.__file__)) + os.sep for package in packages))
     entries = _entries()
     return [*entries.values(), *_others(entries), *_writers(), *_views(), *_engine()]
 

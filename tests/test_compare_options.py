@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import paddle
 import pytest
 from encoder import model, randn, train
@@ -158,3 +159,16 @@ def test_a_disk_that_fills_up_is_raised_if_asked_for(gradients, monkeypatch):
         with pytest.raises(padiff_shim.LogError, match="No space"):
             total.backward() if gradients else paddle.exp(x)
     assert paddle.is_grad_enabled()
+
+
+@pytest.mark.parametrize("mode", [padiff_shim.reference, padiff_shim.compare])
+def test_programs_that_to_static_traces_run_in_a_mode(mode):
+    """Paddle's bytecode tracer must not try to trace what stands behind the hooks."""
+    net = paddle.nn.Linear(8, 8)
+    x = randn(2, 8, grad=False)
+    expected = net(x).numpy()
+    traced = paddle.jit.to_static(net)
+    with mode("torch"):
+        first = traced(x).numpy()
+    np.testing.assert_allclose(first, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(traced(x).numpy(), expected, rtol=1e-5, atol=1e-6)
