@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import importlib
 import json
 import os
@@ -85,6 +86,14 @@ class Results(Run):
             raise unknown("at_least", str(at_least), Verdict.__members__)
         found = self.counts.first(Verdict(at_least).severity)
         return _logged(*found) if found is not None else None
+
+    def amplifications(self, n: int = 10) -> list[Call]:
+        """The ``n`` calls that amplified an incoming difference most (a shadow stream is needed); one pass over the log."""
+
+        def size(call: Call) -> float:
+            return float(call.stats.get("amplification") or 0.0)
+
+        return heapq.nlargest(n, (call for call in self.calls if call.phase == "forward" and size(call) > 0), key=size)
 
     def by_op(self) -> dict[str, Group]:
         """Op -> its counts, the most serious first."""

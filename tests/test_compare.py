@@ -166,6 +166,8 @@ def test_amplification_is_told_apart_from_local_error():
     assert first.stats["incoming"] == 0 < first.stats["max_abs"]
     assert second.stats["incoming"] == pytest.approx(first.stats["max_abs"], rel=1e-6)
     assert second.stats["amplification"] > 3
+    assert "amplification x" in str(second)
+    assert [call.op for call in run.amplifications(1)] == ["matmul"]
     assert y.shape == [8, 64]
 
 

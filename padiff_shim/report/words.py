@@ -76,6 +76,18 @@ def measured(record: Mapping[str, Any]) -> str:
     return found
 
 
+def amplified(record: Mapping[str, Any]) -> str:
+    """What a shadow stream says of the call: what came in, and what it became; nothing without an incoming difference."""
+    stats = record.get("stats") or {}
+    if not stats.get("incoming"):
+        return ""
+    rho = max((float((stats.get(side) or {}).get("rho_max") or 0.0) for side in ("paddle", "torch")), default=0.0)
+    return (
+        f"amplification x{figure(stats.get('amplification'))} of an incoming difference of {figure(stats['incoming'])}, "
+        f"local error {figure(rho)} rounding units"
+    )
+
+
 def shape(record: Mapping[str, Any]) -> str:
     """``"[8, 256] float32"``."""
     return f"{list(record.get('shape') or ())} {record.get('dtype')}"
@@ -90,8 +102,7 @@ def call_line(record: Mapping[str, Any]) -> str:
     ]
     parts += [str(record[name]) for name in ("layer", "site") if record.get(name)]
     parts.append(f"step {record.get('step')}")
-    if found := measured(record):
-        parts.append(found)
+    parts += [found for found in (measured(record), amplified(record)) if found]
     if record.get("quirk"):
         parts.append(f"known difference: {record['quirk']}" + (" (muted)" if record.get("muted") else ""))
     if record["verdict"] == Verdict.UNVERIFIED.value and record.get("reason"):
