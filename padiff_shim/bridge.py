@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import paddle
@@ -133,9 +133,8 @@ def check_devices() -> str:
     return place
 
 
-def grad_tracer() -> Any:
-    """Paddle's dygraph tracer: grad mode and autocast state (thread-local inside)."""
-    return paddle.base.framework._dygraph_tracer()
+# Paddle's dygraph tracer, or None: grad mode and autocast state (thread-local inside).
+grad_tracer: Callable[[], Any] = paddle.base.framework._dygraph_tracer
 
 
 AMP_OFF = core.AmpLevel.O0
