@@ -97,8 +97,22 @@ def _places(count: int, tensors: Sequence[int] | Mapping[int, int], operands: in
 
 
 def _on_node(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Post hook: ``incoming`` is the gradient of the node's result, ``results`` those of its operands."""
+    """Post hook: ``incoming`` is the gradient of the node's result, ``results`` those of its operands. Raises nothing."""
     retain, _ = backward_options(incoming[0])
+    try:
+        return _observe(subject, tensors, results, incoming, retain=retain)
+    except Exception as error:
+        if isinstance(error, LogError):
+            waiting.append(error)
+        else:
+            subject.comparison.run.warn(f"gradients of a call were not observed: {type(error).__name__}: {str(error)[:200]}")
+        return results
+
+
+def _observe(
+    subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tuple[Any, ...], *, retain: bool
+) -> tuple[Any, ...]:
+    """Judge what a node shows; the results that Paddle goes on with."""
     subject.incoming = None
     places = _places(len(results), tensors, len(subject.operands))
     if places is None:
@@ -109,7 +123,7 @@ def _on_node(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming:
         subject.comparison.unseen(subject, "Paddle computed the gradient in the memory of the incoming one")
         return results
     theirs = judge_gradients(subject, incoming[0], found)
-    if not retain:
+    if not (retain or len(subject.comparison.waiting)):
         subject.release()
     if not subject.comparison.carries_torch:
         return results
