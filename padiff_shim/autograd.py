@@ -24,7 +24,7 @@ import paddle
 import torch
 
 from . import amp
-from .bridge import AMP_OFF, dtype_of, grad_tracer, own, stream_of, to_paddle, to_torch
+from .bridge import autocast_off, dtype_of, grad_tracer, own, stream_of, to_paddle, to_torch
 from .record import Tally
 
 # The clean C functions, whatever is patched later.
@@ -172,15 +172,10 @@ def attach(result: Any, node: Node, inputs: Sequence[Any], dtypes: Sequence[torc
         inputs: the Paddle tensors whose gradients the node gives, in its order, and ``dtypes`` theirs.
         dtype: the result's dtype.
     """
-    tracer = grad_tracer()
-    if not amp.active(tracer):
+    if not amp.active(grad_tracer()):
         return _attach(result, node, inputs, dtypes, dtype)
-    level = tracer._amp_level
-    tracer._amp_level = AMP_OFF  # the skeleton must not be autocast
-    try:
+    with autocast_off():  # the skeleton must not be autocast
         return _attach(result, node, inputs, dtypes, dtype)
-    finally:
-        tracer._amp_level = level
 
 
 def _attach(result: Any, node: Node, inputs: Sequence[Any], dtypes: Sequence[torch.dtype], dtype: torch.dtype) -> Any:

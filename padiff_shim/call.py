@@ -68,7 +68,7 @@ class Substitution:
         self.bind = Binder(entry.params, op.params)
         self.rules = DtypeRules(op, original, returns_list=entry.returns_list)
         self.saves = frozenset(op.saves)
-        self.names = [word.partition("=")[0].partition("|")[0] for word in op.params.split()]
+        self.names = op.names
         self.numbers = [self.names.index(name) for name in entry.numbers]
         self.transposed = self.names.index("weight") if op.layouts else None
         self.dtype_at = self.names.index("dtype") if "dtype" in self.names else None

@@ -83,6 +83,11 @@ class Op:
     model: Any = None
     integer: bool = False
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the parameters, in order."""
+        return [word.partition("=")[0].partition("|")[0] for word in self.params.split()]
+
 
 def c_op(name: str, params: str, **options: Any) -> Entry:
     """The door ``paddle._C_ops.<name>``."""

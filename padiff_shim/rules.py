@@ -84,8 +84,13 @@ class DtypeRules:
                 dtype = (targets[index] if targets else None) or side.dtype
                 probe = paddle.ones([1] * side.ndim, dtype=dtype_of(dtype))
                 probes[id(given)] = probe if side.is_cuda else probe.cpu()
-        with autocast_off(), paddle.no_grad(), paused():
-            return self._original(*exchanged(args, probes), **{k: exchanged(v, probes) for k, v in kwargs.items()})
+        return apart(self._original, args, kwargs, probes)
+
+
+def apart(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], exchange: dict[int, Any]) -> Any:
+    """A native op on other tensors (by the ids of the given ones), apart from the program: no graph, no autocast, no mode."""
+    with autocast_off(), paddle.no_grad(), paused():
+        return original(*exchanged(args, exchange), **{key: exchanged(value, exchange) for key, value in kwargs.items()})
 
 
 def exchanged(value: Any, probes: dict[int, Any]) -> Any:

@@ -85,8 +85,7 @@ def shortcut(
 def _differentiating(op: Op) -> Callable[[Frame, tuple[Any, ...], list[Any], list[int]], Any]:
     """The same with a gradient wanted: the op's own backward, grafted."""
     name, count, reference, formula, when = op.name, op.tensors, op.reference, op.vjp, op.vjp_when
-    names = [word.partition("=")[0].partition("|")[0] for word in op.params.split()]
-    read = frozenset(index for index, parameter in enumerate(names[:count]) if parameter in op.saves)
+    read = frozenset(index for index, parameter in enumerate(op.names[:count]) if parameter in op.saves)
     reads_result, reads_nothing = "out" in op.saves, not op.saves
 
     def quick(frame: Frame, values: tuple[Any, ...], sides: list[Any], needs: list[int]) -> Any:

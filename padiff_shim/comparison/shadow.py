@@ -12,12 +12,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import paddle
 import torch
 
-from ..bridge import TENSOR_TYPES, autocast_off, to_paddle, to_torch
-from ..modes import paused
-from ..rules import exchanged
+from ..bridge import TENSOR_TYPES, to_paddle, to_torch
+from ..rules import apart
 from .subject import Subject
 
 
@@ -72,8 +70,7 @@ class Shadow:
         results = _tensors((result,))
         if not shadows or any(id(tensor) in shadows for tensor in results):
             return
-        with autocast_off(), paddle.no_grad(), paused():
-            found = original(*exchanged(args, shadows), **{key: exchanged(value, shadows) for key, value in kwargs.items()})
+        found = apart(original, args, kwargs, shadows)
         for tensor, shadow in zip(results, _tensors((found,))):
             if tensor.is_floating_point():
                 self.put(tensor, shadow.astype(tensor.dtype))

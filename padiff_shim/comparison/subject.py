@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import paddle
 import torch
 
-from ..bridge import autocast_off, dtype_of, to_paddle, to_torch
-from ..call import Prepared, Substitution
-from ..modes import paused
-from ..rules import exchanged
+from ..bridge import dtype_of, to_paddle, to_torch
+from ..call import Prepared, Substitution, first_tensor
+from ..rules import apart
 from . import describe
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ class Subject:
             "inputs": describe.operands(names, sides, sequence=sub.op.operands),
             "needs": [self.name_of(index) for index in self.inputs.needs],
             "attributes": {n: describe.plain(v) for n, v in zip(names[sub.op.tensors :], self.attributes)},
-            "device": str(next(t.device for t in sides if isinstance(t, torch.Tensor))),
+            "device": str(first_tensor(sides).device),
             "amp": describe.autocast_state(),
         }
         if not casts.none:  # both kernels compute on the cast operands, and their gradients have that dtype
@@ -103,8 +101,7 @@ class Subject:
 
         def paddle_kernel(*tensors: torch.Tensor) -> torch.Tensor:
             copies = {id(self.inputs.paddle[place]): to_paddle(tensor.clone()) for place, tensor in zip(places, tensors)}
-            with autocast_off(), paddle.no_grad(), paused():
-                found = self.sub.original(*exchanged(args, copies), **{k: exchanged(v, copies) for k, v in kwargs.items()})
+            found = apart(self.sub.original, args, kwargs, copies)
             return to_torch(found[0] if self.sub.entry.returns_list else found)
 
         kernels: dict[str, Any] = {"torch_kernel": torch_kernel, "operands": [self.operands[place] for place in places]}
