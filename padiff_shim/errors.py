@@ -42,18 +42,6 @@ class MismatchError(PadiffShimError, AssertionError):
         self.record = record
 
 
-# Errors must not leave a hook of Paddle's engine; what waits here is raised when the engine has returned.
-waiting: list[BaseException] = []
-
-
-def raise_waiting() -> None:
-    """Raise the first error that waits, if any."""
-    if waiting:
-        first = waiting[0]
-        waiting.clear()
-        raise first
-
-
 def unknown(kind: str, given: object, accepted: Iterable[str]) -> UnknownNameError:
     """The error for a name that is not in ``accepted``, with the nearest accepted names."""
     names = sorted(accepted)

@@ -22,11 +22,12 @@ from .bridge import TENSOR_TYPES, strided_by_us
 from .call import Substitution
 from .cfunction import CFunctionPatch
 from .dialect import hide_from_tracer
-from .errors import InterceptionError, StayedNativeError, raise_waiting
+from .errors import InterceptionError, StayedNativeError
 from .layout import Writes
 from .modes import top
 from .patcher import AttributePatch, Patcher, Point
 from .patches import _native
+from .postponed import after_engine, engine
 from .pyfunction import PyFunctionPatch
 from .registry import ops
 
@@ -157,18 +158,18 @@ def _translating(original: Callable[..., Any]) -> Callable[..., Any]:
     mark = f"{autograd.ModifiedInPlace.__name__}: "
 
     def hook(*args: Any, **kwargs: Any) -> Any:
-        try:
-            result = original(*args, **kwargs)
+        with engine():
             frame = top()
-            if frame is not None and frame.compare is not None:
-                frame.compare.after_backward()
-            raise_waiting()
-            return result
-        except OSError as error:
-            _, found, text = str(error).partition(mark)
-            if not found:
-                raise
-            raise RuntimeError(text.partition("\n\nAt:")[0]) from None
+            try:
+                return original(*args, **kwargs)
+            except OSError as error:
+                _, found, text = str(error).partition(mark)
+                if not found:
+                    raise
+                raise RuntimeError(text.partition("\n\nAt:")[0]) from None
+            finally:
+                if frame is not None and frame.compare is not None:
+                    after_engine(frame.compare.waiting.settle)
 
     return hook
 

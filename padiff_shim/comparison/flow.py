@@ -24,6 +24,7 @@ from ..compare_run import CompareRun
 from ..log import LogError
 from ..modes import Frame, paused
 from ..patches import _native
+from ..postponed import raise_postponed
 from ..verdicts import Judgement, Side, Verdict
 from . import watch
 from .later import Case, Waiting
@@ -61,7 +62,6 @@ class Comparison:
         self.shadow = Shadow() if shadow else None
         self.defer = defer  # None: on CUDA
         self.waiting = Waiting(lambda case: self.outcome.act_later(self.settle(case)))
-        self.replays: list[tuple[Subject, Any]] = []
         self.aside = ""  # non-empty: nothing is compared in this process, for this reason
 
     def call(self, sub: Substitution, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -99,6 +99,7 @@ class Comparison:
             self.sampling.spent(key, time.perf_counter() - began - elapsed)
         if record is not None:
             self.outcome.act(record)
+        raise_postponed()  # cases that waited may have been judged
         return result
 
     def uncompared(self, sub: Substitution, reason: str, result: Any, args: Any = (), kwargs: Any = _NOTHING) -> Any:
@@ -206,19 +207,17 @@ class Comparison:
             self.run.warn(f"no verdict on a call of {case.fields['op']!r}: {text}")
             return Judgement(Verdict.UNVERIFIED, reason=f"the verdict failed: {text}")
 
-    def after_backward(self) -> None:
-        """Paddle's engine has returned: what had to wait for that, before an optimizer changes what it was computed from."""
-        replays, self.replays = self.replays, []
-        for subject, grad in replays:
-            try:
-                watch.replay(subject, grad)
-            except Exception as error:  # comparing must never break the program
-                self.unseen(subject, f"Paddle's gradients could not be computed again: {type(error).__name__}: {str(error)[:120]}")
-        self.waiting.settle()
+    def replay(self, subject: Subject, grad: Any) -> None:
+        """Paddle's engine has returned: the gradients of a node that cannot be hooked, before an optimizer changes its operands."""
+        try:
+            watch.replay(subject, grad)
+        except Exception as error:  # comparing must never break the program
+            self.unseen(subject, f"Paddle's gradients could not be computed again: {type(error).__name__}: {str(error)[:120]}")
 
     def next_step(self) -> None:
         """A new step of the program begins."""
         self.waiting.settle()
+        raise_postponed()
         self.updated = False
         self.step += 1
 

@@ -47,27 +47,37 @@ class Case:
 
 
 class Waiting:
-    """The cases of one mode that wait, in order."""
+    """The cases of one mode that wait, in order; each thread settles its own, so that their errors are raised in it."""
 
     def __init__(self, settle: Callable[[Case], None]) -> None:
-        self._settle, self._cases, self._bytes = settle, list[Case](), 0
-        self._lock = threading.RLock()
+        self._settle, self._bytes = settle, 0
+        self._cases: dict[int, list[Case]] = {}  # by thread
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._cases)
+        return len(self._cases.get(threading.get_ident(), ()))
 
     def add(self, case: Case) -> None:
-        """Keep a case; settles all if they hold too much."""
+        """Keep a case; settles this thread's if all hold too much."""
         with self._lock:
-            self._cases.append(case)
+            self._cases.setdefault(threading.get_ident(), []).append(case)
             self._bytes += case.bytes
             full = self._bytes > LIMIT
         if full:
             self.settle()
 
     def settle(self) -> None:
-        """Judge all that wait, in the order in which they happened."""
+        """Judge all that wait in this thread, in the order in which they happened."""
+        self._settle_of(threading.get_ident())
+
+    def settle_all(self) -> None:
+        """Judge all that wait in any thread: the mode is closed."""
+        for thread in list(self._cases):
+            self._settle_of(thread)
+
+    def _settle_of(self, thread: int) -> None:
         with self._lock:
-            cases, self._cases, self._bytes = self._cases, [], 0
-            for case in cases:
-                self._settle(case)
+            cases = self._cases.pop(thread, [])
+            self._bytes -= sum(case.bytes for case in cases)
+        for case in cases:  # without the lock: a user's callback may wait for another thread
+            self._settle(case)

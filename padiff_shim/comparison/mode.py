@@ -9,7 +9,8 @@ from typing import Any
 
 from .. import quirks
 from ..compare_run import CompareRun
-from ..errors import PadiffShimError, raise_waiting, unknown
+from ..errors import PadiffShimError, unknown
+from ..postponed import raise_postponed
 from ..session import Mode, selection
 from ..verdicts import Verdict
 from .sampling import Sampling
@@ -61,10 +62,10 @@ class CompareMode(Mode):
 
             hooks.SHADOWS.release()
             self._watching = False
-        self._compare.waiting.settle()
+        self._compare.waiting.settle_all()
         self._compare.sampling.end()
         self.run.close()
-        raise_waiting()
+        raise_postponed()
 
     def __enter__(self) -> CompareRun:
         return self.start()

@@ -11,7 +11,8 @@ import torch
 
 from .. import quirks
 from ..compare_run import CompareRun
-from ..errors import MismatchError, waiting
+from ..errors import MismatchError
+from ..postponed import postpone
 from ..verdicts import Judgement, Verdict
 
 KEEP_BYTES = 256 * 2**20  # inputs larger than this are not saved
@@ -76,7 +77,7 @@ class Outcome:
         try:
             self.act(record)
         except BaseException as error:
-            waiting.append(error)
+            postpone(error)
 
     def act(self, record: dict[str, Any]) -> None:
         """Warn, raise, call back."""

@@ -25,12 +25,13 @@ import torch
 from ..autograd import backward_options, clean_reshape
 from ..bridge import autocast_off, own, stream_of, to_paddle, to_torch
 from ..dialect import NODE_HOOKS
-from ..errors import waiting
 from ..log import LogError
 from ..modes import paused
+from ..postponed import after_engine, engine_runs, postpone
 from ..rules import exchanged
 from .subject import Subject
 
+CLOSED = "no mode was open during the backward, and this node's gradients can only be computed again after it"
 ALIASED = "gradients of some calls were observed through aliases: sums of three or more gradients may be added in another order"
 
 
@@ -103,7 +104,7 @@ def _on_node(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming:
         return _observe(subject, tensors, results, incoming, retain=retain)
     except Exception as error:
         if isinstance(error, LogError):
-            waiting.append(error)
+            postpone(error)
         else:
             subject.comparison.run.warn(f"gradients of a call were not observed: {type(error).__name__}: {str(error)[:200]}")
         return results
@@ -145,7 +146,10 @@ def _on_result(subject: Subject, grad: Any) -> None:
 
 def _on_replayed(subject: Subject, grad: Any) -> None:
     """Hook on the result of a call whose node cannot be hooked: its gradients are computed again when the backward has ended."""
-    subject.comparison.replays.append((subject, grad.detach()))
+    if engine_runs():
+        after_engine(functools.partial(subject.comparison.replay, subject, grad.detach()))
+    else:
+        subject.comparison.unseen(subject, CLOSED)
 
 
 def replay(subject: Subject, grad: Any) -> None:
@@ -200,11 +204,11 @@ def judge_gradients(subject: Subject, incoming: Any, found: Mapping[int, Any]) -
                 if mine.shape == other.shape and mine.dtype == other.dtype:
                     carried[operand] = other.t().contiguous() if operand == sub.transposed else other
     except LogError as stop:  # the user wants to know: on_log_error="raise"
-        waiting.append(stop)
+        postpone(stop)
     except Exception as error:  # comparing must never break the program's backward
         comparison.run.warn(f"gradients of a call of {sub.op.name!r} were not judged: {type(error).__name__}: {str(error)[:200]}")
     except BaseException as stop:  # Ctrl-C: raised when the backward has ended
-        waiting.append(stop)
+        postpone(stop)
     finally:
         comparison.sampling.spent(subject.key, time.perf_counter() - began)
     return carried

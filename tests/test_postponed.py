@@ -1,0 +1,153 @@
+"""Errors that waited for Paddle's engine: raised in the thread they belong to, and none is lost."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import paddle
+import pytest
+
+import padiff_shim
+from padiff_shim import postponed, testing
+from padiff_shim.errors import MismatchError
+
+pytestmark = [pytest.mark.usefixtures("undone"), pytest.mark.compat]
+
+
+def matrix(value=1.0):
+    tensor = paddle.full([4, 4], value)
+    tensor.stop_gradient = False
+    return tensor
+
+
+def wrong_gradients(op="matmul"):
+    return testing.planted(op, lambda grad, name, *_: grad * 1.5, gradients=True)
+
+
+def notes(error):
+    return " ".join(getattr(error, "__notes__", ()))
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["other thread without a mode", "other thread with a mode"])
+def test_an_error_is_raised_in_the_thread_it_belongs_to(inside):
+    judged, other_done = threading.Event(), threading.Event()
+    x, w = matrix(), matrix(2.0)
+
+    def hold(_):
+        judged.set()  # the gradients of the product are judged by now, but the engine of this thread has not returned
+        assert other_done.wait(timeout=60)
+
+    x.register_hook(hold)
+
+    def compares():
+        with wrong_gradients(), padiff_shim.compare("torch", on_mismatch="raise"), pytest.raises(MismatchError):
+            paddle.matmul(x, w).sum().backward()
+
+    def other():
+        assert judged.wait(timeout=60)
+        try:
+            v = matrix()
+            if inside:
+                with padiff_shim.compare("torch", on_mismatch="raise"):
+                    paddle.exp(v).sum().backward()
+            else:
+                (v * 2).sum().backward()
+            return v.grad is not None
+        finally:
+            other_done.set()
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.submit(compares), pool.submit(other)
+        first.result(timeout=90)
+        assert second.result(timeout=90)
+
+
+def test_every_error_of_a_backward_is_raised():
+    x, w = matrix(), matrix(2.0)
+    with wrong_gradients(), padiff_shim.compare("torch", on_mismatch="raise") as run, pytest.raises(MismatchError) as raised:
+        paddle.matmul(x, w).sum().backward()
+    assert len(run.calls.filter(phase="backward", verdict="WRONG")) == 2
+    text = f"{raised.value} {notes(raised.value)}"
+    assert "grad:x" in text
+    assert "grad:y" in text
+
+
+@pytest.mark.parametrize("defer", [False, True])
+def test_a_backward_inside_a_hook_leaves_the_raising_to_the_outer_one(defer):
+    x, w, inner = matrix(), matrix(2.0), matrix(3.0)
+    reached = []
+
+    def hook(_):
+        paddle.matmul(inner, w).sum().backward()
+        reached.append(inner.grad is not None)
+
+    x.register_hook(hook)
+    with wrong_gradients(), padiff_shim.compare("torch", on_mismatch="raise", defer=defer), pytest.raises(MismatchError):
+        paddle.exp(x).sum().backward()
+    assert reached == [True]
+    assert paddle.is_grad_enabled()
+
+
+def test_a_replayed_gradients_error_is_raised_and_the_others_with_it():
+    """Nodes over a list of tensors are computed again after the backward, in engine calls of their own."""
+    a, b = matrix(), matrix(2.0)
+    with (
+        wrong_gradients("einsum"),
+        padiff_shim.compare("torch", on_mismatch="raise") as run,
+        pytest.raises(MismatchError) as raised,
+    ):
+        (paddle.einsum("ij,jk->ik", a, b) + paddle.einsum("ij,jk->ik", b, a)).sum().backward()
+    assert len(run.calls.filter(op="einsum", phase="backward", verdict="WRONG")) == 4
+    assert notes(raised.value).count("MismatchError") == 3
+
+
+def test_errors_of_deferred_verdicts_are_raised_in_their_own_thread():
+    waiting, other_done = threading.Event(), threading.Event()
+    mode = padiff_shim.compare("torch", on_mismatch="raise", defer=True)
+
+    def compares():
+        with mode:
+            paddle.exp(matrix().detach())
+            waiting.set()
+            assert other_done.wait(timeout=60)
+            with pytest.raises(MismatchError):
+                mode.run.next_step()
+
+    def other():
+        assert waiting.wait(timeout=60)
+        try:
+            with mode:
+                paddle.tanh(matrix()).sum().backward()
+        finally:
+            other_done.set()
+
+    with testing.planted("exp", lambda out, *_: out * 1.5), ThreadPoolExecutor(2) as pool:
+        for future in [pool.submit(compares), pool.submit(other)]:
+            future.result(timeout=90)
+
+
+def engine_call(*errors, raising=None, tasks=()):
+    with postponed.engine():
+        for error in errors:
+            postponed.postpone(error)
+        for task in tasks:
+            postponed.after_engine(task)
+        if raising is not None:
+            raise raising
+
+
+def test_what_waits_goes_along_with_an_error_of_the_engine_and_ctrl_c_comes_first():
+    with pytest.raises(ValueError) as raised:
+        engine_call(MismatchError("waited", {}), raising=ValueError("the engine's"))
+    assert notes(raised.value) == "and then MismatchError: waited"
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        engine_call(MismatchError("waited", {}), KeyboardInterrupt())
+    assert "waited" in notes(stopped.value)
+    postponed.raise_postponed()  # nothing is left
+
+
+def test_a_failing_task_does_not_keep_the_others_from_running():
+    ran = []
+    with pytest.raises(ZeroDivisionError):
+        engine_call(tasks=[lambda: 1 // 0, lambda: ran.append(postponed.engine_runs())])
+    assert ran == [True]
+    assert not postponed.engine_runs()
