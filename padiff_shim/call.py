@@ -21,7 +21,7 @@ from .dialect import EMPTY_WORKS
 from .errors import StayedNativeError
 from .modes import Frame, paused, top
 from .op import Entry, Op
-from .operands import NUMBERS, STATIC, Inputs, bridge
+from .operands import NUMBERS, STATIC, Inputs, bridge, without_gradient
 from .rules import DtypeRules
 from .shortcut import Hollow, shortcut
 
@@ -200,7 +200,7 @@ class Substitution:
             return self.run(tensors if casts.none else casts.apply(tensors), attributes)
 
         if not inputs.needs:
-            return self.deliver(inputs, run(*sides))
+            return self.deliver(inputs, without_gradient(run, inputs.paddle, sides))
         out, vjp, formula = self.differentiate(inputs, run, attributes, plain=casts.none)
         replayed = run if not formula or self.saved_names(inputs) else None  # else the backward reads nothing but the gradient
         return self.graft(frame, inputs, out, vjp, replayed, list(sides) if replayed else None)

@@ -58,7 +58,8 @@ class Op:
     ``saves_beside_number``: the same when another operand is a Python number (``x * 2`` does not read ``x`` again).
     ``vjp(g, out, values, needs)`` optionally gives the gradients of the tensor parameters with the very kernels that torch's
     autograd would call (tested bitwise); without it torch's autograd graph is kept.
-    ``vjp_when(values)``: whether the ``vjp`` serves these arguments; otherwise torch's graph does.
+    ``vjp_when(values)``: whether the ``vjp`` serves these arguments; otherwise torch's graph does. It must not serve arguments for
+    which torch computes the result otherwise when a gradient is wanted (a product that may be folded): no graph, no such choice.
     ``layouts``: ``{"weight": "transposed"}`` marks the parameter of which the reference wants a contiguous transposed copy.
     ``amp``: Paddle's (legacy) names of the op in the autocast lists, for tensor and for Python-scalar operands.
     ``model``: the op's rounding model (:mod:`padiff_shim.numerics.models`): its bound, its hypotheses and those of its gradients.

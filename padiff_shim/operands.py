@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +55,22 @@ def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: i
     if not found:
         raise StayNative("no tensor operand")
     return Inputs(originals, sides, needs)
+
+
+def without_gradient(run: Callable[..., torch.Tensor], paddle_side: Sequence[Any], torch_side: Sequence[Any]) -> torch.Tensor:
+    """``run(*torch_side)`` as Torch would compute it under ``no_grad``, where parameters go on requiring gradients.
+
+    Torch chooses some kernels by that: ``matmul`` (and with it ``linear``) folds a batch into one product if the matrix requires a
+    gradient, even where that takes a copy, and otherwise multiplies batch by batch: other last bits.
+    """
+    trainable = [
+        isinstance(value, paddle.Tensor) and not value.stop_gradient and side.is_floating_point()
+        for value, side in zip(paddle_side, torch_side)
+    ]
+    if not any(trainable):
+        return run(*torch_side)
+    with torch.no_grad():
+        return run(*(side.detach().requires_grad_() if wanted else side for side, wanted in zip(torch_side, trainable))).detach()
 
 
 def weight(frame: Frame, value: Any) -> torch.Tensor:

@@ -17,7 +17,7 @@ from .bind import REFUSALS, refused
 from .bridge import TENSOR_TYPES, grad_tracer, own, remember_layout, to_paddle, to_torch
 from .modes import Frame
 from .op import Entry, Op
-from .operands import weight
+from .operands import weight, without_gradient
 from .rules import DtypeRules
 
 _PLAIN = frozenset({int, float, type(None)})
@@ -45,14 +45,17 @@ def shortcut(
         if tracer is None or tracer._amp_dtype != "float32" or (dtype_at is not None and values[dtype_at] is not None):
             return None
         sides: list[Any] = []
-        key, needs = [], []
+        key, needs, trainable = [], [], False
         for value in values[:count]:
             kind = type(value)
             if kind in TENSOR_TYPES:
-                if not value.stop_gradient and tracer._has_grad:
-                    if differentiate is None:
+                if not value.stop_gradient:
+                    if not tracer._has_grad:
+                        trainable = True
+                    elif differentiate is None:
                         return None
-                    needs.append(len(sides))
+                    else:
+                        needs.append(len(sides))
                 side = to_torch(value)
                 if side.is_cuda or not side.numel():
                     return None
@@ -70,7 +73,10 @@ def shortcut(
         if transposed is not None:
             sides[transposed] = weight(frame, values[transposed])
         try:
-            out = reference(*sides, *values[count:])
+            if trainable:
+                out = without_gradient(lambda *xs: reference(*xs, *values[count:]), values, sides)
+            else:
+                out = reference(*sides, *values[count:])
         except REFUSALS as error:
             raise refused(error) from None
         pointer = out.data_ptr()

@@ -86,7 +86,7 @@ class Call:
         leaves = [None if v is None else twin(v, self.layout, t) for v, t in zip(self.values, self.tensors)]
         sides = list(leaves)
         if self.op.layouts:
-            sides[1] = leaves[1] = leaves[1].t().contiguous()
+            sides[1] = leaves[1] = leaves[1].t().contiguous().clone()  # a leaf, never a view
         for side in leaves:
             if side is not None and grad:
                 side.requires_grad_()

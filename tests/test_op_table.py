@@ -129,17 +129,28 @@ def test_in_place_forms_write_into_their_tensor(op, entry, sample):
     assert run.substituted == {op.name: 1}
 
 
-@pytest.mark.parametrize(("op", "entry", "sample"), CASES)
-def test_the_shortcut_and_the_full_way_agree(op, entry, sample):
-    """The commonest case has a shortcut; with gradients wanted the same call goes the full way."""
-    short = Call(op, entry, sample, "float32", "contiguous", False)
-    full = Call(op, entry, sample, "float32", "contiguous", True)
-    if native(op, entry, sample, "float32", "contiguous", False)[1] is not None:
-        pytest.skip("Paddle refuses this sample (see test_forward)")
-    if entry.inplace or empty(sample):
-        pytest.skip("has no shortcut")
-    with padiff_shim.reference("torch"):
-        assert same(short.run(), full.run().detach().numpy())
+WANTED = {"nothing wants a gradient": (False, True), "gradients wanted": (True, True), "wanted, under no_grad": (True, False)}
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize(("grad", "enabled"), WANTED.values(), ids=WANTED)
+@pytest.mark.parametrize(("op", "entry", "sample"), [case for case in CASES if not case.values[1].inplace])
+def test_every_way_gives_the_bits_for_operands_that_want_gradients_or_not(op, entry, sample, grad, enabled, monkeypatch):
+    """Torch itself chooses some kernels by that, under no_grad too; the shortcuts and the full way have to do as it does."""
+    if empty(sample) or native(op, entry, sample, "float32", "contiguous", False)[1] is not None:
+        pytest.skip("nothing is substituted (see test_forward)")
+    for layout in LAYOUTS:
+        call = Call(op, entry, sample, "float32", layout, grad)
+        with torch.set_grad_enabled(enabled):
+            theirs, _ = call.torch(grad)
+        with padiff_shim.reference("torch") as run, paddle.set_grad_enabled(enabled):
+            short = call.run()
+            with monkeypatch.context() as patch:
+                patch.setattr("padiff_shim.shortcut.grad_tracer", lambda: None)
+                full = call.run()
+        assert run.substituted == {op.name: 2}
+        assert same(short.detach(), theirs), layout
+        assert same(full.detach(), theirs), layout
 
 
 INTEGERS = ("int32", "int64", "bool")

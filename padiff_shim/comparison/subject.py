@@ -9,6 +9,7 @@ import torch
 
 from ..bridge import dtype_of, to_paddle, to_torch
 from ..call import Prepared, Substitution, first_tensor
+from ..operands import without_gradient
 from ..rules import apart
 from . import describe
 
@@ -52,7 +53,7 @@ class Subject:
         """Torch's kernel; keeps its backward if a gradient is wanted."""
         run = self.run
         if not self.inputs.needs:
-            return run(*self.inputs.torch)
+            return without_gradient(run, self.inputs.paddle, self.inputs.torch)
         out, self.vjp, _ = self.sub.differentiate(self.inputs, run, self.attributes, plain=True)
         self.out = out.detach()
         return self.out
