@@ -127,7 +127,7 @@ class Substitution:
 
     def native(self, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the call on Paddle's kernel and record why."""
-        if why.reason == STATIC:
+        if why.reason == STATIC or grad_tracer() is None:
             return self.original(*args, **kwargs)  # a graph is being traced: nothing is computed here
         if self.python:
             with paused():  # what the function calls inside is part of this call

@@ -219,8 +219,8 @@ def _passing_on(original: Callable[..., Any]) -> Callable[..., Any]:
     def hook(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         frame = top()
-        if frame is not None and frame.compare is not None and frame.compare.shadow is not None:
-            frame.compare.shadow.carry(original, args, kwargs, result)
+        if frame is not None and frame.compare is not None:
+            frame.compare.carry_shadow(original, args, kwargs, result)
         return result
 
     return hook

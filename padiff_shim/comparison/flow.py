@@ -9,20 +9,23 @@ wrong on the comparing side is recorded and never reaches the program.
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import paddle
 import torch
 
 from .. import numerics, testing
 from ..bind import StayNative
-from ..bridge import stream_of, to_torch
+from ..bridge import grad_tracer, stream_of, to_torch
 from ..call import Substitution, first_tensor
 from ..compare_run import CompareRun
 from ..log import LogError
 from ..modes import Frame, paused
+from ..operands import STATIC
 from ..patches import _native
 from ..postponed import raise_postponed
 from ..verdicts import Judgement, Side, Verdict
@@ -66,11 +69,13 @@ class Comparison:
 
     def call(self, sub: Substitution, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one covered call natively and compare it."""
+        if grad_tracer() is None:
+            return native(sub, args, kwargs)  # a graph is being built: nothing is computed here
         if self.aside:
             return self.uncompared(sub, self.aside, native(sub, args, kwargs))
         if self.updated:
             self.next_step()
-        key = kind_of(sub.op.name, values[0] if sub.op.operands else values[: sub.op.tensors])
+        key = kind_of(sub.op.name, values if sub.op.operands else values[: sub.op.tensors])
         refusal = self.sampling.refusal(key, self.step)
         if refusal is not None:
             return self.uncompared(sub, refusal, native(sub, args, kwargs), args, kwargs)
@@ -79,7 +84,7 @@ class Comparison:
             prepared = sub.prepare(frame, values, args, kwargs)
         except StayNative as why:
             result = native(sub, args, kwargs)
-            return result if why.exact else self.uncompared(sub, why.reason, result, args, kwargs)
+            return result if why.exact or why.reason == STATIC else self.uncompared(sub, why.reason, result, args, kwargs)
         subject = Subject(self, sub, key, next(self.numbers), prepared)
         args, kwargs = watch.before(subject, args, kwargs)
         start = time.perf_counter()
@@ -104,18 +109,29 @@ class Comparison:
 
     def uncompared(self, sub: Substitution, reason: str, result: Any, args: Any = (), kwargs: Any = _NOTHING) -> Any:
         """Count a covered call that was not compared; returns its result."""
-        self.run.add_native(sub.op.name, reason, elements(result))
-        if self.shadow is not None and not sub.entry.inplace:
-            self.shadow.carry(sub.original, args, kwargs, result)
+        self.run.add_native(sub.op.name, reason, elements(result[0] if sub.entry.returns_list else result))
+        if not sub.entry.inplace:
+            self.carry_shadow(sub.original, args, kwargs, result)
         return result
 
     def other(self, name: str, reason: str, original: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
         """A float op without reference ran on Paddle's kernel."""
+        if grad_tracer() is None:
+            return  # a graph is being built
         self.run.add_native(name, reason, elements(result))
         if reason == _native.OPTIMIZER:
             self.updated = True
-        elif self.shadow is not None and reason == _native.NO_REFERENCE and not name.endswith("_"):
+        elif reason == _native.NO_REFERENCE and not name.endswith("_"):
+            self.carry_shadow(original, args, kwargs, result)
+
+    def carry_shadow(self, original: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
+        """Pass a shadow stream, if one is kept, on through a call that is not compared."""
+        if self.shadow is None or grad_tracer() is None:
+            return
+        try:
             self.shadow.carry(original, args, kwargs, result)
+        except Exception as error:  # the stream ends here; the program does not
+            self.run.warn(f"a shadow was not passed on: {type(error).__name__}: {str(error)[:200]}")
 
     def forward(self, subject: Subject, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
         """Torch's kernel on the same operands, the case for a verdict, and the watch over its gradients."""
@@ -231,7 +247,9 @@ def native(sub: Substitution, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def elements(result: Any) -> int:
-    """How many numbers a result holds."""
+    """How many numbers a result holds; what is no tensor (None, a text) or holds no memory (an output not asked for) has none."""
     if isinstance(result, (list, tuple)):
         return sum(elements(item) for item in result)
-    return int(result.size) if hasattr(result, "place") else 0
+    if not isinstance(result, paddle.Tensor) or not result._is_initialized():
+        return 0
+    return math.prod(result.shape)

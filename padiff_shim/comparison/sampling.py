@@ -144,5 +144,11 @@ class Sampling:
 
 
 def kind_of(op: str, operands: Any) -> tuple[Any, ...]:
-    """The kind of a call: op, and shape and dtype of every operand."""
-    return (op, *[(tuple(o.shape), o.dtype) if hasattr(o, "dtype") else type(o) for o in operands])
+    """The kind of a call: op, and shape and dtype of every operand; of attributes and what else a user may pass the type."""
+    return (op, *map(_kind, operands))
+
+
+def _kind(operand: Any) -> Any:
+    if isinstance(operand, (list, tuple)):
+        return tuple(map(_kind, operand))
+    return (tuple(operand.shape), operand.dtype) if hasattr(operand, "dtype") else type(operand)
