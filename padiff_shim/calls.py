@@ -10,9 +10,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, overload
 
-from . import log
+from . import log, schema
 from .encoding import finite, numeric
 from .errors import unknown
+from .text import shown
 from .verdicts import Side, Verdict
 
 _CALL = b'{"type":"call"'
@@ -35,7 +36,7 @@ class Call:
 
     def __getattr__(self, name: str) -> Any:
         if name == "_record" or name not in self._record:
-            raise AttributeError(f"a call record has no field {name!r}; it has {', '.join(self._fields())}")
+            raise AttributeError(f"a call record has no field {name!r}; it has {', '.join(map(shown, self._fields()))}")
         return self._record[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -90,22 +91,32 @@ class Call:
 class _Book:
     """Where each call record begins: one unsigned 64-bit number for each, whatever the record's length."""
 
-    def __init__(self, paths: Sequence[Path], keeper: object = None) -> None:
+    def __init__(self, paths: Sequence[Path], keeper: object = None, offsets: Sequence[array[int]] | None = None) -> None:
         self.paths = list(paths)
         self._keeper = keeper  # what keeps the files from being removed
         self._offsets = array("Q")
         self._firsts: list[int] = []  # place of the first record of each file begun
         self._read = 0  # bytes read of the last file begun
         self._lock = threading.Lock()
+        self._complete = offsets is not None
+        for found in offsets or ():
+            self._firsts.append(len(self._offsets))
+            self._offsets.extend(found)
 
     def count(self) -> int:
-        """How many records there are now; only the last file is looked at again, for it may have grown."""
+        """How many records there are now; only the last file is looked at again, for it may have grown.
+
+        Raises:
+            LogError: a file cannot be read.
+        """
+        if self._complete:
+            return len(self._offsets)
         with self._lock:
             if not self._firsts and self.paths:
                 self._firsts.append(0)
             while self._firsts:
                 path = self.paths[len(self._firsts) - 1]
-                if path.stat().st_size > self._read:
+                if log.size(path) > self._read:
                     for offset, line in log.lines(path, self._read):
                         if line.startswith(_CALL):
                             self._offsets.append(offset)
@@ -125,10 +136,10 @@ class _Book:
                 if file is None or number != opened:
                     if file is not None:
                         file.close()
-                    file, opened = open(self.paths[number], "rb"), number  # noqa: SIM115 - closed below
+                    file, opened = log.opened(self.paths[number]), number
                 offset = self._offsets[place]
                 file.seek(offset)
-                yield place, self.paths[number], offset, file.readline()
+                yield place, self.paths[number], offset, file.readline(schema.LINE)
         finally:
             if file is not None:
                 file.close()
@@ -138,11 +149,11 @@ class Calls(Sequence[Call]):
     """The call records of one or several log files, read when they are asked for.
 
     Indexing gives a :class:`Call`, slicing and :meth:`filter` another :class:`Calls`. What is held in memory is 8 bytes a record.
-    A log that is still being written grows while it is looked at.
+    A log that this process is still writing grows while it is looked at; ``offsets`` are those of one that was read.
     """
 
-    def __init__(self, paths: Sequence[Path] = (), *, keeper: object = None) -> None:
-        self._book = _Book(paths, keeper)
+    def __init__(self, paths: Sequence[Path] = (), *, keeper: object = None, offsets: Sequence[array[int]] | None = None) -> None:
+        self._book = _Book(paths, keeper, offsets)
         self._places: Sequence[int] | None = None  # None: all
 
     def _chosen(self, places: Sequence[int]) -> Calls:

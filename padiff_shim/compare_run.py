@@ -16,6 +16,7 @@ from . import log, saved
 from .counts import Counts
 from .errors import PadiffShimError
 from .results import INPUTS, Results
+from .text import SENTENCE, shown
 
 _EVERY = 1024  # records after which a running log says how much was not compared
 
@@ -61,13 +62,14 @@ class CompareRun(Results):
     ) -> None:
         super().__init__(backend, linear_layout)
         self._keeper = _Folder() if folder is None else None
-        self._folder = self._keeper.path if self._keeper is not None else Path(folder)  # type: ignore[arg-type]
+        # Where it is now: the program may change its working directory before the log is begun, or read.
+        self._folder = self._keeper.path if self._keeper is not None else saved.absolute(folder)
         self._header: dict[str, Any] = {"rank": rank, "backend": backend, "carry": carry, "options": dict(options or {})}
         self._on_error, self._progress = on_log_error, progress
-        self._counts: Counts | None = Counts()
+        self._counts = Counts()
         self._began = time.perf_counter()
         self._log: log.LogWriter | None = None
-        self._files: list[Path] = []
+        self._reading: saved.Reading | None = None  # of a loaded run
         self._live: Any = None
         self.stepper: Callable[[], None] | None = None  # set by the mode: what begins a new step
 
@@ -77,7 +79,7 @@ class CompareRun(Results):
         Raises:
             LogError: with ``on_log_error="raise"``, if there can be no log.
         """
-        if self._log is not None or self._files:
+        if self._log is not None or self._reading is not None:
             return
         self.environment.update({key: str(value) for key, value in environment.items()})
         self.warnings.extend(concern for concern in concerns if concern not in self.warnings)
@@ -153,8 +155,11 @@ class CompareRun(Results):
         """
         from . import repro
 
+        writer = self._writer()
+        if writer.gone:
+            return  # that was said
         try:
-            repro.save_inputs(self._folder / INPUTS, record, arrays, self._writer().name)
+            repro.save_inputs(self._folder / INPUTS, record, arrays, writer.name)
         except OSError as error:
             self.warn(f"operands of call {record.get('index')} could not be saved: {error}")
 
@@ -190,22 +195,29 @@ class CompareRun(Results):
         if self._log is not None:
             with self._log.lock:
                 self._log.write(self._end())
-        paths = self._files if self._log is None else [self._log.path]
-        return saved.save([path for path in paths if path.is_file()], self._folder / INPUTS, Path(folder))
+        if self._log is not None and self._log.gone:
+            raise log.LogError(self._log.failed)
+        read = self._reading.paths if self._reading is not None else []
+        paths = read if self._log is None else [self._log.path]
+        return saved.save([path for path in paths if path.is_file()], self._folder / INPUTS, saved.absolute(folder))
 
 
 def load(folder: str | os.PathLike[str]) -> CompareRun:
-    """The run or runs whose log lies in ``folder`` (several processes are read as one).
+    """The run or runs whose log lies in ``folder`` (several processes are read as one), as it stands now.
+
+    Every line is checked. What is no record is passed over, and so is a file that has no header; a warning says how many lines
+    were lost and which, and stays in ``run.warnings``.
 
     Raises:
-        LogError: the folder has no log, or a file is not one.
+        LogError: the folder does not exist, has no log, or none that can be read.
     """
-    paths = saved.find(Path(folder))
-    headers = [saved.header(path) for path in paths]
-    first = headers[0]
-    run = CompareRun(str(first.get("backend", "torch")), folder=folder)
-    run._header, run._files, run._counts = first, paths, None
-    run.environment.update({key: str(value) for key, value in (first.get("environment") or {}).items()})
-    for found in (*headers, *map(saved.warnings_of, paths)):
-        run.warnings.extend(text for text in found.get("warnings", ()) if text not in run.warnings)
+    place = saved.absolute(folder)
+    reading = saved.read(saved.find(place))
+    first = reading.headers[0]
+    run = CompareRun(first.get("backend", "torch"), folder=place)
+    run._header, run._reading, run._counts = first, reading, reading.counts
+    run.environment.update({key: str(value) for key, value in first.get("environment", {}).items()})
+    run.warnings.extend(reading.warnings)
+    for lost in reading.lost:
+        warnings.warn(shown(lost, SENTENCE), RuntimeWarning, stacklevel=2)
     return run

@@ -15,6 +15,8 @@ KEPT = 100  # worst records held
 _FINDINGS = 2000  # kinds of findings held; those beyond are counted as one
 _REASONS = 1000  # reasons for not checking
 OTHERS = "other reasons"
+NAMES = 5000  # ops, layers and known differences told apart; those beyond are counted as one
+OTHER_NAMES = "(others)"
 NO_VERDICT = "compared, but no verdict could be given (UNVERIFIED)"
 
 _SEVERITY = {verdict.value: verdict.severity for verdict in Verdict}
@@ -61,9 +63,13 @@ class Coverage:
         self.skip(op, reason, calls)
 
     def skip(self, op: str, reason: str, calls: int) -> None:
-        """Count a reason; beyond a thousand they are not told apart."""
-        known = (op, reason) in self.unchecked or len(self.unchecked) < _REASONS
-        self.unchecked[(op, reason) if known else (op, OTHERS)] += calls
+        """Count a reason; beyond a thousand they are not told apart, and beyond two thousand neither are the ops."""
+        key = (op, reason)
+        if key not in self.unchecked and len(self.unchecked) >= _REASONS:
+            key = (op, OTHERS)
+            if key not in self.unchecked and len(self.unchecked) >= 2 * _REASONS:
+                key = (OTHER_NAMES, OTHERS)
+        self.unchecked[key] += calls
 
     def merge(self, other: Mapping[str, Any]) -> None:
         """Add what :meth:`as_dict` of another one gave."""
@@ -155,13 +161,15 @@ class Counts:
         self.findings: dict[tuple[Any, ...], Finding] = {}
         self.further = 0  # findings beyond the table
         self._probs: dict[tuple[str, str], float] = {}
+        self._names: dict[str, set[str]] = {"op": set(), "layer": set(), "quirk": set()}
         self._worst: list[tuple[int, float, int, Mapping[str, Any], str]] = []
         self._first: dict[int, tuple[int, Mapping[str, Any], str]] = {}  # severity -> place, record, log
 
     def add(self, record: Mapping[str, Any], log: str = "") -> None:
         """Count one record of the log file ``log``."""
         order, self.records = self.records, self.records + 1
-        op, layer, verdict, muted = record["op"], record.get("layer") or "", record["verdict"], bool(record.get("muted"))
+        op, layer = self._named("op", record["op"]), self._named("layer", record.get("layer") or "")
+        verdict, muted = record["verdict"], bool(record.get("muted"))
         side = record.get("side") or "none"
         self.kinds[op, verdict, side, muted] += 1
         self.places[layer, verdict, side, muted] += 1
@@ -169,7 +177,7 @@ class Counts:
             self.calls += 1
             self.coverage.add(record)
         if record.get("quirk"):
-            self.quirks[record["quirk"], muted] += 1
+            self.quirks[self._named("quirk", record["quirk"]), muted] += 1
         if muted:
             return
         severity, far = _SEVERITY[verdict], excess(record)
@@ -186,6 +194,16 @@ class Counts:
             self._first[severity] = (order, record, log)
         if severity > _HARMLESS:
             self._find(record, log, order, far)
+
+    def _named(self, kind: str, name: str) -> str:
+        """``name``, or the common name of those beyond :data:`NAMES`: what is counted stays bounded, whatever a log holds."""
+        known = self._names[kind]
+        if name in known:
+            return name
+        if len(known) >= NAMES:
+            return OTHER_NAMES
+        known.add(name)
+        return name
 
     def _find(self, record: Mapping[str, Any], log: str, order: int, far: float) -> None:
         key = tuple(record.get(name) for name in ("verdict", "side", "hypothesis", "op", "tensor", "site", "layer"))

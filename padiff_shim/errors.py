@@ -22,8 +22,24 @@ class MissingFrameworkError(BackendError, ImportError):
     """paddle or torch is not installed; the message holds the install line."""
 
 
-class UnknownNameError(PadiffShimError, ValueError):
+class ArgumentError(PadiffShimError, ValueError, TypeError):
+    """An argument, or an entry of a file, of a type or value that is not accepted; the message says what is."""
+
+
+class UnknownNameError(ArgumentError):
     """A backend, op, family or option that does not exist; the message names the nearest ones."""
+
+
+class FileError(PadiffShimError, OSError):
+    """A file or folder cannot be read or written; the message names it and says why."""
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """A file or folder that should be read does not exist."""
+
+
+class NotOpenError(PadiffShimError, RuntimeError, AttributeError):
+    """Something was asked of a mode, or of its run, that only an opened one can do."""
 
 
 class InterceptionError(PadiffShimError, RuntimeError):
@@ -42,9 +58,32 @@ class MismatchError(PadiffShimError, AssertionError):
         self.record = record
 
 
+def unreadable(what: str, path: object, error: OSError) -> FileError:
+    """The error for a file or folder that the operating system does not give."""
+    kind = MissingFileError if isinstance(error, FileNotFoundError) else FileError
+    return kind(f"{what} {path} cannot be read: {error.strerror or error}")
+
+
 def unknown(kind: str, given: object, accepted: Iterable[str]) -> UnknownNameError:
     """The error for a name that is not in ``accepted``, with the nearest accepted names."""
-    names = sorted(accepted)
-    near = difflib.get_close_matches(str(given), names, n=3, cutoff=0.5)
+    names = sorted(map(str, accepted))
+    near = nearest(str(given), names)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return UnknownNameError(f"unknown {kind} {given!r}.{hint} Accepted: {', '.join(names)}.")
+    return UnknownNameError(f"unknown {kind} {described(given)}.{hint} Accepted: {', '.join(names)}.")
+
+
+def nearest(given: str, names: Iterable[str]) -> list[str]:
+    """At most three of ``names`` that are spelt much like ``given``, the nearest first; case does not matter."""
+    folded: dict[str, str] = {}
+    for name in names:
+        folded.setdefault(name.casefold(), name)
+    return [folded[near] for near in difflib.get_close_matches(given[:200].casefold(), list(folded), n=3, cutoff=0.5)]
+
+
+def described(value: object) -> str:
+    """A value in an error message: its ``repr`` if that is short and one line, its type otherwise (a model, an array)."""
+    text = repr(value)
+    if isinstance(value, (str, bytes)) and len(text) > 100:
+        return f"{text[:100]}... ({len(value):,} characters)"
+    article = "an" if type(value).__name__[:1].lower() in "aeiou" else "a"
+    return text if len(text) <= 100 and text.isprintable() else f"{article} {type(value).__name__}"

@@ -12,6 +12,7 @@ import io
 import json
 import os
 import re
+import stat
 import threading
 import uuid
 import warnings
@@ -20,14 +21,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from . import schema
 from .encoding import encode
-from .errors import PadiffShimError
+from .errors import FileError
 
 SCHEMA = 1
 _NAME = re.compile(r"calls-rank(\d+)-pid(\d+)(?:-(\d+))?\.jsonl")
 
 
-class LogError(PadiffShimError, OSError):
+class LogError(FileError):
     """The log cannot be written (``on_log_error="raise"``) or read."""
 
 
@@ -39,6 +41,16 @@ def now() -> str:
 def _create(path: Path) -> io.RawIOBase:
     """A new file, unbuffered; FileExistsError if there is one."""
     return open(path, "xb", buffering=0)
+
+
+def _identity(path: Path, *, resting: bool = False) -> tuple[int, ...]:
+    """Which file a path leads to now. ``resting``: one that nobody holds open, whose number another file could be given."""
+    found = os.stat(path)
+    return (found.st_dev, found.st_ino, *((found.st_size, found.st_mtime_ns) if resting else ()))
+
+
+class _GoneError(OSError):
+    """The file that is written to is no longer where it was made: what is written goes nowhere that anybody looks."""
 
 
 class LogWriter:
@@ -68,6 +80,8 @@ class LogWriter:
     ) -> None:
         self.folder, self.path, self.name = Path(folder), Path(), ""  # ``name``: the file's, without its ending
         self.failed = ""  # non-empty: why nothing is written any more
+        self.gone = False  # the file was removed, moved or replaced by somebody
+        self._made: tuple[int, ...] | None = None  # the file's identity
         self.lock = threading.RLock()
         self.header = dict(header)
         self._raises, self._tell = on_error == "raise", tell or _warn
@@ -88,7 +102,7 @@ class LogWriter:
             number += 1
             with contextlib.suppress(FileExistsError):
                 self._file = _create(self.path)
-        self.name = self.path.stem
+        self.name, self._made = self.path.stem, _identity(self.path)
         self._put(encode(self.header))
 
     def write(self, record: Mapping[str, Any]) -> bool:
@@ -101,15 +115,33 @@ class LogWriter:
             if self.failed:
                 return False
             line = encode(record)
+            if len(line) > schema.LINE:  # longer than what readers take
+                line = encode({**record, "attributes": {"left out": f"the record had {len(line):,} bytes"}})
             with self._guarded("written"):
+                self._look()
                 if self._file is None:
                     self._reopen()
                 self._put(line)
             return not self.failed
 
+    def _look(self) -> None:
+        """See that the file is still there: writing to a removed one succeeds (one ``stat``, beside the ``write``)."""
+        if not self.path.name:
+            return
+        try:
+            same = _identity(self.path, resting=self._file is None) == self._made
+        except (FileNotFoundError, NotADirectoryError):
+            same = False
+        except OSError:  # the folder may not be looked into; the file itself can still be written
+            return
+        if not same:
+            self.gone = True
+            raise _GoneError("it was removed, moved or replaced while the run went on, and what it held with it")
+
     def _reopen(self) -> None:
         if self.path.name:
-            self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 - it stays open
+            self._file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0)), "ab", buffering=0)
+            self._made = _identity(self.path)
         else:
             self._begin()
 
@@ -140,6 +172,9 @@ class LogWriter:
         if file is not None:
             with contextlib.suppress(OSError):
                 file.close()
+            with contextlib.suppress(OSError):
+                if _identity(self.path) == self._made:  # otherwise the next write says so
+                    self._made = _identity(self.path, resting=True)
 
     def forked(self) -> None:
         """In the child of a fork: let go of the parent's file, and of a lock that nobody here will ever release."""
@@ -147,7 +182,7 @@ class LogWriter:
         self.close()
         self.header["parent"] = self.header.get("pid")
         self.header.update(created=now(), id=uuid.uuid4().hex)
-        self.path, self.name = Path(), ""
+        self.path, self.name, self._made = Path(), "", None
 
 
 def _warn(message: str) -> None:
@@ -172,31 +207,80 @@ if hasattr(os, "register_at_fork"):
 
 
 def files(folder: str | os.PathLike[str]) -> list[Path]:
-    """The log files of a folder, by rank, then pid."""
-    matches = ((_NAME.fullmatch(path.name), path) for path in Path(folder).iterdir())
+    """The log files of a folder, by rank, then pid.
+
+    Raises:
+        LogError: the folder cannot be read.
+    """
+    try:
+        found = list(Path(folder).iterdir())
+    except OSError as error:
+        raise LogError(f"the folder {folder} cannot be read: {error.strerror or error}") from None
+    matches = ((_NAME.fullmatch(path.name), path) for path in found)
     return [path for _, path in sorted((tuple(int(n or 0) for n in match.groups()), path) for match, path in matches if match)]
 
 
+def opened(path: Path) -> io.BufferedReader:
+    """A regular file, for reading; a pipe or a device in its place would be waited for without end.
+
+    Raises:
+        LogError: it is none, or it cannot be read.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise LogError(f"{path} is not a regular file")
+        return open(path, "rb")
+    except LogError:
+        raise
+    except OSError as error:
+        raise LogError(f"the log {path} cannot be read: {error.strerror or error}") from None
+
+
+def size(path: Path) -> int:
+    """Bytes of a log file.
+
+    Raises:
+        LogError: it is not there.
+    """
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise LogError(f"the log {path} cannot be read: {error.strerror or error}") from None
+
+
 def lines(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
-    """(offset, line) of every complete line from ``start`` on; a torn last line is left out."""
-    with open(path, "rb") as file:
+    """(offset, line) of every complete line from ``start`` on; a torn last line is left out.
+
+    Of a line that is longer than any record its beginning is given, without a newline.
+
+    Raises:
+        LogError: the file cannot be read.
+    """
+    with opened(path) as file:
         file.seek(start)
-        for line in file:
-            if not line.endswith(b"\n"):
+        while line := file.readline(schema.LINE):
+            end = line
+            while len(end) == schema.LINE and not end.endswith(b"\n"):
+                end = file.readline(schema.LINE)
+            if not end.endswith(b"\n"):
                 return
             yield start, line
-            start += len(line)
+            start = file.tell()
 
 
 def parse(line: bytes, path: Path, offset: int) -> dict[str, Any]:
-    """One record.
+    """One record, with fields of the types that docs/log.md gives them.
 
     Raises:
         LogError: the line is not a record; the message names the place.
     """
     try:
         record = json.loads(line)
-        record["type"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise LogError(f"{path}: no record at byte {offset}: {line[:80]!r} ({error})") from None
+        wrong = schema.complaint(record)
+    except (ValueError, RecursionError) as error:
+        wrong = str(error)
+    if not line.endswith(b"\n"):
+        wrong = f"it is longer than {schema.LINE} bytes"
+    if wrong:
+        raise LogError(f"{path}: no record at byte {offset}: {line[:80]!r} ({wrong})")
     return dict(record)

@@ -25,9 +25,9 @@ class Results(Run):
     """The reading side of :class:`~padiff_shim.compare_run.CompareRun`. Records come from the log, counts from memory."""
 
     _header: dict[str, Any]
-    _counts: Counts | None
+    _counts: Counts
     _log: log.LogWriter | None
-    _files: list[Path]
+    _reading: saved.Reading | None
     _folder: Path
     _keeper: object
 
@@ -38,9 +38,7 @@ class Results(Run):
 
     @property
     def counts(self) -> Counts:
-        """The counters; those of a loaded run are counted when first asked for."""
-        if self._counts is None:
-            self._counts = saved.count(self._files)
+        """The counters."""
         return self._counts
 
     @property
@@ -54,8 +52,8 @@ class Results(Run):
     def calls(self) -> Calls:
         """All records in order (of several files: by rank and process), lazy over the log."""
         if self._log is None:
-            return Calls(self._files)
-        lost = self._log.failed and not self._log.path.is_file()
+            return Calls(self._reading.paths, offsets=self._reading.offsets) if self._reading is not None else Calls()
+        lost = self._log.gone or (self._log.failed and not self._log.path.is_file())
         return Calls([] if lost or not self._log.path.name else [self._log.path], keeper=self._keeper)
 
     @property

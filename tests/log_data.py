@@ -1,5 +1,7 @@
 """Records made up for the log, and a run that holds some."""
 
+import json
+
 from padiff_shim.compare_run import CompareRun
 
 ENVIRONMENT = {"paddle": "3.3.1", "torch": "2.13.0", "numpy": "2.4.6", "device": "cpu"}
@@ -70,3 +72,23 @@ def filled(records, **options):
     for one in records:
         run.add(one)
     return run
+
+
+HEADER = b'{"type":"run","schema":1,"environment":{"paddle":"3.3.1"},"warnings":["a concern"]}\n'
+NAME = "calls-rank0-pid1.jsonl"
+
+
+def dumped(**fields):
+    """A line of the log as another hand might have written it."""
+    return json.dumps({"type": "call", **fields}).encode() + b"\n"
+
+
+def lines_of(records):
+    return [dumped(index=index, **one) for index, one in enumerate(records)]
+
+
+def put(folder, *lines):
+    """A log file of these lines."""
+    folder.mkdir(exist_ok=True)
+    (folder / NAME).write_bytes(b"".join(lines))
+    return folder

@@ -15,6 +15,7 @@ from report_data import COVERAGE, HEADER, record, run_of
 
 from padiff_shim.report.embed import Interned, Reservoir, flat, pack, plain
 from padiff_shim.report.html import PAGE, SCRIPTS, render, write
+from padiff_shim.text import SENTENCE, shown
 
 EVIL = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>{{SCRIPT}}\u2028\u2029&lt;"
 
@@ -116,17 +117,18 @@ def test_strings_of_the_user_stay_strings():
     plain_page = Elements(render(HEADER, [record(0, rng)], COVERAGE))
     assert [tag for tag, _ in Elements(text).found] == [tag for tag, _ in plain_page.found]
     data = data_of(text)
-    assert data["kinds"][0]["layer"] == EVIL
-    assert data["kinds"][0]["attributes"] == {EVIL: EVIL}
-    assert data["warnings"] == [EVIL]
-    assert data["header"]["flags"] == {EVIL: EVIL}
+    text = shown(EVIL, SENTENCE)  # the same, but for control characters and the like
+    assert data["kinds"][0]["layer"] == text
+    assert data["kinds"][0]["attributes"] == {text: text}
+    assert data["warnings"] == [text]
+    assert data["header"]["flags"] == {text: text}
 
 
 def test_file_names_that_are_no_unicode_are_written(tmp_path):
     rng = random.Random(0)
     odd = b"/tmp/\xff.py".decode("utf-8", "surrogateescape")
     path = write(Run([record(0, rng, file=odd)]), tmp_path / "report.html")
-    assert data_of(path.read_text(encoding="utf-8"))["kinds"][0]["file"] == odd
+    assert data_of(path.read_text(encoding="utf-8"))["kinds"][0]["file"] == r"/tmp/\udcff.py"
 
 
 def test_an_empty_run_and_a_bare_header():

@@ -13,6 +13,7 @@ from .. import quirks
 from ..compare_run import CompareRun
 from ..errors import MismatchError
 from ..postponed import postpone
+from ..text import SENTENCE, shown
 from ..verdicts import Judgement, Verdict
 
 KEEP_BYTES = 256 * 2**20  # inputs larger than this are not saved
@@ -95,12 +96,10 @@ class Outcome:
     @staticmethod
     def sentence(record: Mapping[str, Any]) -> str:
         """One line for people."""
-        layer = f" in layer {record['layer']}" if record["layer"] else ""
-        named = f" ({record['hypothesis']})" if record["hypothesis"] else ""
-        return (
-            f"{record['verdict']}{named}, side {record['side']}: {record['op']} {record['tensor']} at {record['site']}{layer}, "
-            f"step {record['step']}: {record['reason']}"
-        )
+        layer = f" in layer {shown(record['layer'])}" if record["layer"] else ""
+        named = f" ({shown(record['hypothesis'])})" if record["hypothesis"] else ""
+        where = f"{shown(record['op'])} {shown(record['tensor'])} at {shown(record['site'])}{layer}, step {record['step']}"
+        return f"{record['verdict']}{named}, side {record['side']}: {where}: {shown(record['reason'], SENTENCE)}"
 
     def _save(self, record: dict[str, Any], tensors: Mapping[str, Any]) -> None:
         """Keep the operands of a serious call, for a script that shows it alone."""

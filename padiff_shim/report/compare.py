@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..text import SENTENCE, shown
 from ..verdicts import HARD, Verdict
 from . import words
 
@@ -47,10 +48,10 @@ def _findings(run: Results) -> list[Any]:
 
 def _finding(finding: Finding) -> list[Any]:
     record = finding.worst
-    where = Text(str(record.get("site") or ""))
+    where = Text(shown(record.get("site") or ""))
     if record.get("layer"):
-        where = Text(str(record["layer"]), style="bold").append("\n").append_text(where)
-    what = Text(f"{record['op']} {record.get('tensor')}\n{words.shape(record)}")
+        where = Text(shown(record["layer"]), style="bold").append("\n").append_text(where)
+    what = Text(f"{shown(record['op'])} {shown(record.get('tensor'))}\n{words.shape(record)}")
     return [
         Text(words.named(record), style=style(Verdict(record["verdict"]))),
         Text(words.whose(record)),
@@ -72,7 +73,7 @@ def _groups(title: str, groups: Mapping[str, Group], most: int) -> list[Any]:
     for group in list(groups.values())[:most]:
         cells = [Text(f"{group.verdicts[name]:,}" if group.verdicts[name] else "") for name in names]
         ratio = words.figure(group.prob) if group.prob else "-"
-        table.add_row(Text(group.name or "(no layer)", style=style(group.worst)), *cells, Text(ratio))
+        table.add_row(Text(shown(group.name) or "(no layer)", style=style(group.worst)), *cells, Text(ratio))
     rest = list(groups.values())[most:]
     if not rest:
         return [table]
@@ -81,10 +82,9 @@ def _groups(title: str, groups: Mapping[str, Group], most: int) -> list[Any]:
 
 def _opening(run: Results) -> Iterable[Any]:
     for warning in run.warnings:
-        yield Text(f"warning: {warning}", style="bold yellow")
-    yield Text(
-        f"padiff_shim: Paddle's kernels compared with {run.backend}'s ({words.versions(run.header.get('environment') or {})})"
-    )
+        yield Text(f"warning: {shown(warning, SENTENCE)}", style="bold yellow")
+    versions = words.versions(run.header.get("environment") or {})
+    yield Text(f"padiff_shim: Paddle's kernels compared with {shown(run.backend)}'s ({versions})")
     counts = run.counts
     muted = counts.muted()
     said = f"{counts.calls:,} calls, {counts.records:,} results and gradients: {words.counted(run.verdicts)}"
@@ -95,7 +95,7 @@ def _closing(run: Results) -> Iterable[Any]:
     first = run.first_divergence()
     yield Text("First divergence: " + (str(first) if first is not None else "none"))
     for (name, muted), records in run.counts.quirks.most_common():
-        yield Text(f"Known difference: {name}: {records:,} record{'s' if records != 1 else ''}{' (muted)' if muted else ''}")
+        yield Text(f"Known difference: {shown(name)}: {records:,} record{'s' if records != 1 else ''}{' (muted)' if muted else ''}")
     coverage = run.coverage()
     yield Text(f"Coverage: {words.covered(coverage)}.")
     for line in words.unchecked(coverage):

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..counts import excess
+from ..counts import NAMES, OTHER_NAMES, excess
+from ..text import SENTENCE, shown
 from ..verdicts import Verdict
 
 # Everything else in a record describes the call and is the same at each step: it is written once and referred to.
@@ -31,11 +32,18 @@ def plain(value: Any) -> Any:
         if math.isfinite(value):
             return int(value) if value.is_integer() and abs(value) < 1e15 else float(f"{value:.6g}")
         return str(float(value))
-    if value is None or isinstance(value, (str, int)):
+    if isinstance(value, str):
+        return _text(value)
+    if value is None or isinstance(value, int):
         return value
     if isinstance(value, (dict, Mapping)):
-        return {str(key): plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else str(value)
+        return {_text(str(key)): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else _text(str(value))
+
+
+def _text(text: str) -> str:
+    """A text that the page shows as it stands, printable and of a length that it can lay out; short ones are mostly so."""
+    return text if len(text) <= SENTENCE and text.isprintable() else shown(text, SENTENCE)
 
 
 def flat(stats: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,9 +52,9 @@ def flat(stats: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in stats.items():
         if isinstance(value, dict):
             for inner, item in value.items():
-                found[f"{name}.{inner}"] = plain(item)
+                found[_text(f"{name}.{inner}")] = plain(item)
         else:
-            found[name] = plain(value)
+            found[_text(name)] = plain(value)
     return found
 
 
@@ -131,7 +139,8 @@ class Survey:
         self.muted += muted
         counted = "muted" if muted else verdict.value
         for table, name in ((self.ops, record.get("op")), (self.layers, record.get("layer"))):
-            counts = table.setdefault(str(name or ""), {})
+            text = _text(str(name or ""))
+            counts = table.setdefault(text if text in table or len(table) < NAMES else OTHER_NAMES, {})
             counts[counted] = counts.get(counted, 0) + 1
         if verdict not in (*_USUAL, Verdict.UNVERIFIED) and not muted:
             self._find(position, record, verdict)
@@ -148,7 +157,7 @@ class Survey:
             found.update(severity=verdict.severity, layers=set(), excess=-1.0)
         found["records"] += 1
         if len(found["layers"]) < 100:
-            found["layers"].add(str(record.get("layer") or ""))
+            found["layers"].add(_text(record.get("layer") or ""))
         now = math.inf if verdict is Verdict.NONFINITE else excess(record)
         if now > found["excess"]:
             found["excess"], found["worst"] = now, position
@@ -197,7 +206,7 @@ class Packer:
             self.kinds.add(kind),
             self.outcomes.add(outcome),
             self.names.add(list(figures)),
-            str(record.get("reason") or ""),
+            _text(record.get("reason") or ""),
             tuple(figures.values()),
         )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from ..text import shown
 from ..verdicts import Verdict
 from .compare import style
 
@@ -124,7 +125,7 @@ def line(run: Results, record: Mapping[str, Any]) -> str:
     text = Text(f"padiff_shim: {run.counts.records:,} records")
     for name, number in run.verdicts.items():
         text.append("  ").append(f"{name} {number:,}", style=style(Verdict(name)))
-    text.append(f"  {record.get('layer') or record.get('op')}", style="dim")
+    text.append(f"  {shown(record.get('layer') or record.get('op'))}", style="dim")
     buffer = io.StringIO()
     width = max(20, shutil.get_terminal_size((80, 24)).columns - 1)
     text.truncate(width, overflow="ellipsis")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..text import SENTENCE, shown
 from . import words
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _ESCAPED = str.maketrans({**{sign: f"\\{sign}" for sign in "\\|`*_[]#~"}, "<": "
 
 def cell(value: Any) -> str:
     """Text that stays within its cell of a table and is not read as markup."""
-    return " ".join(str(value).split()).translate(_ESCAPED)
+    return shown(value, SENTENCE).translate(_ESCAPED)
 
 
 def _row(finding: Any) -> str:
@@ -32,7 +33,7 @@ def _row(finding: Any) -> str:
         record.get("layer"),
         record.get("site"),
     )
-    cells = [cell(word or "") for word in words_] + words.observed(record) + [f"{finding.records:,}"]
+    cells = [cell(word or "") for word in words_] + [cell(figure) for figure in words.observed(record)] + [f"{finding.records:,}"]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -42,7 +43,7 @@ def markdown(run: Results) -> str:
     header, found = run.header, run.findings()
     muted = f" ({counts.muted():,} muted)" if counts.muted() else ""
     lines = [
-        f"**Paddle compared with {run.backend}, call by call** ({cell(words.versions(header.get('environment') or {}))})  ",
+        f"**Paddle compared with {cell(run.backend)}, call by call** ({cell(words.versions(header.get('environment') or {}))})  ",
         f"{counts.calls:,} calls, {counts.records:,} results and gradients: {cell(words.counted(run.verdicts))}{muted}  ",
         f"{words.covered(coverage)}.",
     ]

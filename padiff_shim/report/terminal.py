@@ -7,8 +7,10 @@ import shutil
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ..record import Run
+from ..text import SENTENCE, shown
 
 
 def _ops_table(run: Run) -> Table:
@@ -21,11 +23,11 @@ def _ops_table(run: Run) -> Table:
     for name, counts in sorted(data.items(), key=lambda item: (-item[1]["substituted"], item[0])):
         native = counts["native"]
         table.add_row(
-            name,
+            Text(shown(name)),
             str(counts["substituted"]),
             str(counts["backward"]),
             str(sum(native.values())),
-            "; ".join(f"{reason} ({calls})" for reason, calls in sorted(native.items())),
+            Text("; ".join(f"{shown(reason, SENTENCE)} ({calls})" for reason, calls in sorted(native.items()))),
         )
     return table
 
@@ -46,7 +48,7 @@ def run_table(run: Run, width: int | None = None) -> str:
     console = Console(file=buffer, width=width or max(80, shutil.get_terminal_size((120, 24)).columns))
     console.print(_ops_table(run))
     if run.layout_cost.copies or run.layout_cost.reused or run.layout_cost.views:
-        console.print(_layout_line(run), markup=False)
+        console.print(Text(_layout_line(run)), soft_wrap=True)
     for warning in run.warnings:
-        console.print(f"warning: {warning}", markup=False)
+        console.print(Text(f"warning: {shown(warning, SENTENCE)}"), soft_wrap=True)
     return buffer.getvalue().rstrip()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from ..text import SENTENCE, shown
 from ..verdicts import Side, Verdict
 
 
@@ -14,7 +15,7 @@ def figure(value: Any, digits: int = 2) -> str:
     if value is None:
         return "-"
     if isinstance(value, str):
-        return value
+        return shown(value)
     size = abs(value)
     if size == 0 or not math.isfinite(size):
         return f"{value:g}"
@@ -40,7 +41,7 @@ def named(record: Mapping[str, Any]) -> str:
     hypothesis = record.get("hypothesis")
     if not hypothesis:
         return str(record["verdict"])
-    return f"{record['verdict']} ({' or '.join([hypothesis, *(record.get('alternatives') or ())][:2])})"
+    return f"{record['verdict']} ({' or '.join(map(shown, [hypothesis, *(record.get('alternatives') or ())][:2]))})"
 
 
 def whose(record: Mapping[str, Any]) -> str:
@@ -90,23 +91,23 @@ def amplified(record: Mapping[str, Any]) -> str:
 
 def shape(record: Mapping[str, Any]) -> str:
     """``"[8, 256] float32"``."""
-    return f"{list(record.get('shape') or ())} {record.get('dtype')}"
+    return shown(f"{list(record.get('shape') or ())} {record.get('dtype')}")
 
 
 def call_line(record: Mapping[str, Any]) -> str:
     """One record as one line."""
     side = whose(record)
     parts = [
-        f"#{record.get('index', '?')} {record.get('op')} {record.get('tensor')} {shape(record)}",
-        named(record) + (f" [{side}]" if side else "") + "".join(f" {name}" for name in record.get("modifiers") or ()),
+        f"#{record.get('index', '?')} {shown(record.get('op'))} {shown(record.get('tensor'))} {shape(record)}",
+        named(record) + (f" [{side}]" if side else "") + "".join(f" {shown(name)}" for name in record.get("modifiers") or ()),
     ]
-    parts += [str(record[name]) for name in ("layer", "site") if record.get(name)]
+    parts += [shown(record[name]) for name in ("layer", "site") if record.get(name)]
     parts.append(f"step {record.get('step')}")
     parts += [found for found in (measured(record), amplified(record)) if found]
     if record.get("quirk"):
-        parts.append(f"known difference: {record['quirk']}" + (" (muted)" if record.get("muted") else ""))
+        parts.append(f"known difference: {shown(record['quirk'])}" + (" (muted)" if record.get("muted") else ""))
     if record["verdict"] == Verdict.UNVERIFIED.value and record.get("reason"):
-        parts.append(str(record["reason"]))
+        parts.append(shown(record["reason"], SENTENCE))
     return " | ".join(parts)
 
 
@@ -117,8 +118,8 @@ def counted(verdicts: Mapping[str, int]) -> str:
 
 def versions(environment: Mapping[str, Any]) -> str:
     """``"paddle 3.3.1, torch 2.13.0, cpu"``."""
-    found = [f"{name} {environment[name]}" for name in ("paddle", "torch", "numpy", "python") if environment.get(name)]
-    return ", ".join([*found, *([str(environment["device"])] if environment.get("device") else [])]) or "versions unknown"
+    found = [f"{name} {shown(environment[name])}" for name in ("paddle", "torch", "numpy", "python") if environment.get(name)]
+    return ", ".join([*found, *([shown(environment["device"])] if environment.get("device") else [])]) or "versions unknown"
 
 
 def covered(coverage: Mapping[str, Any]) -> str:
@@ -142,7 +143,7 @@ def unchecked(coverage: Mapping[str, Any], most: int = 6) -> list[str]:
     found = []
     for reason, calls in list((coverage.get("unchecked") or {}).items())[:most]:
         ops = sorted(by_reason.get(reason, ()), reverse=True)
-        shown = ", ".join(f"{op} {number:,}" for number, op in ops[:4]) + (", ..." if len(ops) > 4 else "")
-        found.append(f"{reason}: {calls:,} call{'s' if calls != 1 else ''}" + (f" ({shown})" if shown else ""))
+        among = ", ".join(f"{shown(op)} {number:,}" for number, op in ops[:4]) + (", ..." if len(ops) > 4 else "")
+        found.append(f"{shown(reason, SENTENCE)}: {calls:,} call{'s' if calls != 1 else ''}" + (f" ({among})" if among else ""))
     more = len(coverage.get("unchecked") or {}) - most
     return [*found, f"{more} further reasons"] if more > 0 else found
