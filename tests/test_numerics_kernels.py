@@ -95,13 +95,21 @@ def test_both_kernels_are_innocent(op, entry, dtype):
 
 
 def test_linear_and_matmul_are_innocent():
-    """max|difference| is 5e-5 and more here, and it is rounding on both sides."""
     x, w, b = normal(512, 768), normal(256, 768, seed=1), normal(256, seed=2)
     for found in (forward("linear", x, w, b, False), forward("matmul", x, w.t().contiguous(), False, False)):
-        assert found.verdict is Verdict.ROUNDING
+        assert found.verdict in (Verdict.EQUAL, Verdict.ROUNDING)
         assert found.side is Side.NONE
-        assert found.stats["max_abs"] > 1e-5
-        assert max(found.stats[side]["rho_max"] for side in ("paddle", "torch")) < 4
+
+
+def test_a_product_summed_in_another_order_is_innocent():
+    """max|difference| is 5e-5 and more here, and it is rounding on both sides."""
+    x, w = normal(512, 768), normal(768, 256, seed=1)
+    backwards, theirs = x.flip(1) @ w.flip(0), x @ w
+    found = judge(ops()["matmul"].model.forward((x, w, False, False)), backwards, theirs)
+    assert found.verdict is Verdict.ROUNDING
+    assert found.side is Side.NONE
+    assert found.stats["max_abs"] > 1e-5
+    assert max(found.stats[side]["rho_max"] for side in ("paddle", "torch")) < 4
 
 
 @pytest.mark.parametrize("op", ["sum", "mean"])

@@ -1,4 +1,8 @@
-"""The accuracy cases that users reported: native Paddle differs from Torch where they saw it, and under the shim nothing does."""
+"""The accuracy cases that users reported: under the shim nothing differs from Torch.
+
+Where native Paddle differs is a fact of the machine (MKL, the instruction set), so nothing here presumes it; what is told of kernels that
+round differently is told of Torch's own, with their sums taken in another order.
+"""
 
 import functools
 import io
@@ -11,16 +15,18 @@ import numpy as np
 import paddle
 import pytest
 import torch
+import torch.nn.functional as F
 from rich.console import Console
 
 import padiff_shim
+from padiff_shim.verdicts import Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "examples"))
 
 import demo_seeds  # noqa: E402
 from seeds import report, seed_000, seed_001, seed_002, seed_003  # noqa: E402
-from seeds.compare import Case, Steps, difference, measure  # noqa: E402
+from seeds.compare import Case, Steps, difference, measure, steps_of  # noqa: E402
 from seeds.config import Ctrl  # noqa: E402
 from seeds.ctrl_paddle import CtrlPaddle  # noqa: E402
 from seeds.ctrl_torch import CtrlTorch, positional_encoding  # noqa: E402
@@ -50,9 +56,17 @@ def natively_different(title):
     return {row.step for row in result(title).rows if row.native.max > 0}
 
 
-def native_max(title, step):
-    (found,) = (row.native.max for row in result(title).rows if row.step == step)
-    return found
+@functools.cache
+def reordered(title):
+    """Torch against itself with every product summed backwards: for each step how far rounding alone takes the result."""
+    case = CASES[title]()
+    matmul, linear = torch.matmul, F.linear
+    with pytest.MonkeyPatch.context() as patch:
+        theirs = steps_of(case.torch)
+        patch.setattr(torch, "matmul", lambda x, y: matmul(x.flip(-1), y.flip(-2)))
+        patch.setattr(F, "linear", lambda x, weight, bias: linear(x.flip(-1), weight.flip(-1), bias))
+        backwards = steps_of(case.torch)
+    return {step: difference(backwards[step], array).max for step, array in theirs.items()}
 
 
 @pytest.mark.parametrize("title", CASES)
@@ -63,27 +77,30 @@ def test_every_step_is_torchs_under_the_shim(title):
 
 
 @pytest.mark.parametrize("title", sorted(CTRL))
-def test_ctrl_differs_natively_from_the_first_layer_on(title):
-    states = {f"hidden state {number}" for number in range(1, NARROW.layers + 1)}
+def test_ctrl_differs_nowhere_before_the_first_layer(title):
     assert len(result(title).rows) == NARROW.layers + 3  # the embeddings, the layers, logits and loss
-    assert natively_different(title) - {"loss"} == {*states, "logits"}
+    states = {f"hidden state {number}" for number in range(1, NARROW.layers + 1)}
+    assert natively_different(title) <= {*states, "logits", "loss"}
+    assert {step for step, far in reordered(title).items() if far} - {"loss"} == {*states, "logits"}
 
 
 @pytest.mark.parametrize("title", sorted(REFORMER))
-def test_reformer_differs_natively_wherever_it_rounds(title):
+def test_reformer_differs_nowhere_but_where_it_rounds(title):
     """0 in the report's table: the embeddings, which both streams of the first layer start from, indices and masks."""
     steps = {row.step for row in result(title).rows}
     moved = {step for step in steps if isinstance(step, int) and (step in (0, 19, 21) or step % 26 in (9, 11))}
-    assert natively_different(title) == steps - moved
+    assert natively_different(title) <= steps - moved
     assert len(steps) == (54 if "Reformer-2" in title else 15)
 
 
 @pytest.mark.parametrize("title", seed_001.cases())
-def test_functions_of_001_differ_natively(title):
-    steps = {row.step for row in result(title).rows}
-    sums = {step for step in steps if "sum," in step}
-    assert natively_different(title) >= steps - sums
-    assert not sums or natively_different(title) & sums
+def test_kernels_suspected_by_001_are_innocent(title):
+    """Both kernels round as well as their sums allow; only Paddle's sums over an axis are worse, which is a known difference."""
+    with padiff_shim.compare("torch") as run:
+        CASES[title]().paddle(Steps())
+    assert len(run.calls)
+    accused = [call for call in run.calls if call.verdict not in (Verdict.EQUAL, Verdict.ROUNDING)]
+    assert {(call.verdict, call.quirk) for call in accused} <= {(Verdict.LOW_ACCURACY, "sequential sum")}, run
 
 
 @pytest.mark.parametrize(
@@ -96,30 +113,31 @@ def test_functions_of_001_differ_natively(title):
         ("003: Reformer-12, random", "003: Reformer-12, trained-like"),
     ],
 )
-def test_native_difference_grows_with_the_variance_of_the_weights(small, large):
-    least, most = (max(row.native.max for row in result(title).judged) for title in (small, large))
-    assert most > 10 * least
+def test_rounding_grows_with_the_variance_of_the_weights(small, large):
+    least, most = (max(reordered(title).values()) for title in (small, large))
+    assert most > 10 * least > 0
 
 
 def test_last_layernorm_hides_the_drift_of_ctrl():
     """As in the report: the last state, behind a LayerNorm, looks far better than the one before."""
-    title = "002: CTRL-48, trained-like, float32"
-    assert 0 < native_max(title, "hidden state 48") < native_max(title, "hidden state 47")
+    far = reordered("002: CTRL-48, trained-like, float32")
+    assert 0 < far["hidden state 48"] < far["hidden state 47"]
 
 
 def test_scalars_in_float64_differ_natively():
+    """On every machine: Paddle rounds the number to float32, and operators that round once have one right result."""
     steps = {"np.sqrt(80) / x", "abs(x) ** np.sqrt(80)"}
     if PADDLE_2:
         steps |= {"x / np.sqrt(80)", "x + np.sqrt(80)", "x - np.sqrt(80)"}
     title = "000: division by np.sqrt(80), float64"
     assert natively_different(title) == steps
-    assert native_max(title, "abs(x) ** np.sqrt(80)") > 1e-3
+    (power,) = (row for row in result(title).rows if row.step == "abs(x) ** np.sqrt(80)")
+    assert power.native.max > 1e-3
 
 
 def test_positions_are_not_judged_beyond_the_angle():
     rows = {row.step: row for row in result("000: positional encoding, float64").rows}
     assert {step for step, row in rows.items() if row.aside} == {"sin", "cos", "table of each framework"}
-    assert rows["table of each framework"].native.max > 0
     with padiff_shim.reference("torch") as run:
         paddle.cos(paddle.sin(paddle.ones([2, 3])) * 2.0)
     assert {"sin", "cos"} <= set(run.native)
@@ -137,18 +155,12 @@ def test_gradients_of_ctrls_last_layer_are_torchs(dtype):
     turned = {f"{name}.weight" for name, module in twin.named_modules() if isinstance(module, torch.nn.Linear)}
     theirs = {name: parameter.grad.T if name in turned else parameter.grad for name, parameter in twin.named_parameters()}
 
-    def ours():
-        model.clear_gradients()
-        model(paddle.to_tensor(ids), paddle.ones([2, 24]), lambda step, x: x).backward()
-        return {name: parameter.grad.numpy() for name, parameter in model.named_parameters()}
-
-    native = ours()
     with padiff_shim.reference("torch"):
-        shim = ours()
+        model(paddle.to_tensor(ids), paddle.ones([2, 24]), lambda step, x: x).backward()
+    shim = {name: parameter.grad.numpy() for name, parameter in model.named_parameters()}
     last = [name for name in theirs if name.startswith(("layers.1.", "norm.", "head.")) and "norm1" not in name]
     assert len(last) == 18
     assert [name for name in last if not np.array_equal(shim[name], theirs[name].numpy())] == []
-    assert not all(np.array_equal(native[name], theirs[name].numpy()) for name in last)
 
 
 def test_demo_fails_on_a_step_that_differs():
