@@ -22,12 +22,18 @@ PY_COMPAT := $(VENV_COMPAT)/bin/python
 # The stamp of an environment: newer than its lists of requirements once all of them are installed.
 READY := $(VENV)/.ready
 READY_COMPAT := $(VENV_COMPAT)/.ready
+# Other machines for `make test-isa`, as far as the environment can make them: one with AVX2, one without AVX, and one where the products
+# of the two frameworks differ (MKL_DEBUG_CPU_TYPE is read by Paddle's older MKL alone).
+ISA_AVX2 := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2
+ISA_SSE := ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41
+ISA_APART := MKL_DEBUG_CPU_TYPE=5
+TEST_ISA := $(addprefix test-isa-,AVX2 SSE APART)
 # Scripts find the package in the checkout; pytest has `pythonpath` in setup.cfg for that.
 FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds test test-compat lint format bench bench-verdict clean
+.PHONY: help setup demo demo-seeds test test-compat test-isa $(TEST_ISA) lint format bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +52,11 @@ test: $(READY) ## run the whole test suite on Paddle 3.3.1
 
 test-compat: $(READY_COMPAT) ## run the fast part of the suite on Paddle 2.6.2
 	$(PY_COMPAT) -m pytest -m "compat and not slow" $(PYTEST_ARGS)
+
+test-isa: $(TEST_ISA) ## run the tests that claim bits under other instruction sets
+
+$(TEST_ISA): test-isa-%: $(READY)
+	env $(ISA_$*) $(PY) -m pytest -m bitexact $(PYTEST_ARGS)
 
 lint: $(READY) ## ruff check, ruff format --check, mypy
 	$(PY) -m ruff check .

@@ -1,6 +1,7 @@
 """Settings for the whole suite: one thread, the CPU, reproducible hypothesis, ``gpu`` tests only where there is one."""
 
 import gc
+import os
 
 import paddle
 import pytest
@@ -24,6 +25,15 @@ settings.register_profile("suite", deadline=None, derandomize=True, print_blob=T
 settings.load_profile("suite")
 torch.set_num_threads(1)
 paddle.set_device("cpu")
+
+
+INSTRUCTION_SETS = ("ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "MKL_CBWR", "ONEDNN_MAX_CPU_ISA")
+
+
+def pytest_report_header():
+    """Which kernels this machine has chosen: what differs natively depends on it."""
+    asked = [f"{name}={os.environ[name]}" for name in INSTRUCTION_SETS if name in os.environ]
+    return f"Torch's kernels: {torch.backends.cpu.get_cpu_capability()}; asked for: {' '.join(asked) or 'nothing'}"
 
 
 def pytest_collection_modifyitems(items):

@@ -13,6 +13,8 @@ import padiff_shim
 from padiff_shim import amp
 from padiff_shim.bridge import grad_tracer, to_torch
 
+pytestmark = pytest.mark.bitexact
+
 PADDLE_2 = paddle.__version__.startswith("2.")
 LEVELS = {name: getattr(core.AmpLevel, name) for name in ("O0", "OD", "O1", "O2")}
 LOW = ("float16", "bfloat16")

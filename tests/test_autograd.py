@@ -275,6 +275,7 @@ def derivatives(grad, function, inputs, curved, constant):
     return found
 
 
+@pytest.mark.bitexact
 @pytest.mark.parametrize("curved", [False, True], ids=["linear-loss", "curved-loss"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_three_orders_are_torchs(name, curved):

@@ -16,7 +16,7 @@ from padiff_shim.dialect import IS_3
 from padiff_shim.errors import PadiffShimError
 from padiff_shim.verdicts import Verdict
 
-pytestmark = pytest.mark.usefixtures("undone")
+pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
 
 
 @pytest.mark.compat

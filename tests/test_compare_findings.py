@@ -11,7 +11,11 @@ from padiff_shim import testing
 from padiff_shim.dialect import IS_3
 from padiff_shim.verdicts import Side, Verdict
 
-pytestmark = [pytest.mark.usefixtures("undone"), pytest.mark.skipif(not IS_3, reason="defects of Paddle 3.3.1")]
+pytestmark = [
+    pytest.mark.bitexact,
+    pytest.mark.usefixtures("undone"),
+    pytest.mark.skipif(not IS_3, reason="defects of Paddle 3.3.1"),
+]
 
 
 def compared(program):

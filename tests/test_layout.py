@@ -12,6 +12,8 @@ import padiff_shim
 from padiff_shim import layout
 from padiff_shim.bridge import to_torch
 
+pytestmark = pytest.mark.bitexact
+
 PADDLE_2 = paddle.__version__.startswith("2.")
 SHAPES = [(1, 1, 1), (2, 3, 4), (7, 16, 5), (64, 64, 64), (33, 130, 17), (5, 768, 8)]
 

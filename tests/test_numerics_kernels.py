@@ -12,6 +12,8 @@ from padiff_shim import bind, numerics
 from padiff_shim.registry import ops
 from padiff_shim.verdicts import HARD, Side, Verdict
 
+pytestmark = pytest.mark.bitexact
+
 
 def judge(quantity, ours, theirs, **options):
     return numerics.judge(quantity, ours, theirs, rng=np.random.default_rng(0), **options)

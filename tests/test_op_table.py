@@ -10,6 +10,8 @@ import padiff_shim
 from padiff_shim.call import EMPTY
 from padiff_shim.dialect import IS_3
 
+pytestmark = pytest.mark.bitexact
+
 CASES = [
     pytest.param(op, entry, sample, id=f"{entry.target.removeprefix('paddle.')}-{number}")
     for op, entry in entries()

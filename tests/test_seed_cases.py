@@ -1,7 +1,7 @@
 """The accuracy cases that users reported: under the shim nothing differs from Torch.
 
-Where native Paddle differs is a fact of the machine (MKL, the instruction set), so nothing here presumes it; what is told of kernels that
-round differently is told of Torch's own, with their sums taken in another order.
+Where native Paddle differs is a fact of the machine (MKL, the instruction set), so nothing here presumes it; what is told of
+kernels that round differently is told of Torch's own, with their sums taken in another order.
 """
 
 import functools
@@ -32,7 +32,7 @@ from seeds.ctrl_paddle import CtrlPaddle  # noqa: E402
 from seeds.ctrl_torch import CtrlTorch, positional_encoding  # noqa: E402
 from seeds.weights import build_twins, trained_like  # noqa: E402
 
-pytestmark = pytest.mark.compat
+pytestmark = [pytest.mark.compat, pytest.mark.bitexact]
 
 NARROW = Ctrl(width=64, feed_forward=128, vocabulary=128)
 CASES = {

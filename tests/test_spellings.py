@@ -21,6 +21,8 @@ from paddle.nn.functional import gelu as gelu_before
 import padiff_shim
 from padiff_shim.dialect import IS_3
 
+pytestmark = pytest.mark.bitexact
+
 ROOT = Path(__file__).resolve().parents[1]
 RNG = np.random.default_rng(7)
 X, Y = RNG.standard_normal((4, 6)), RNG.standard_normal((6, 5))
