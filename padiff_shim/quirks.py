@@ -25,6 +25,10 @@ A file is TOML (Python 3.11 and later) or JSON with the same keys::
 A record matches an entry if it matches every key that the entry has. Patterns are those of :mod:`fnmatch` (``*``, ``?``,
 ``[...]``), case-sensitive. The user's entries are asked before the shipped ones, each table from top to bottom; the first match
 wins.
+
+With ``hypothesis`` the formula of that name must explain all of the error: where a fault is left beside it (the modifier
+``partly``), the entry does not match. The shipped entries all have one. An entry without ``hypothesis`` and ``rho_max`` is your
+word for everything of its op and class, be it ever so far off.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import unknown
-from .verdicts import Side, Verdict
+from .verdicts import PARTLY, Side, Verdict
 
 _PATTERNS = ("op", "hypothesis", "tensor", "dtype", "layer", "site")
 _VERSION = re.compile(r"(==|!=|>=|<=|>|<)\s*(\d+(?:\.\d+)*)(\.\*)?")
@@ -83,6 +87,7 @@ class Quirk:
             and self.side in (None, record.get("side"))
             and self.phase in (None, record.get("phase"))
             and all(_any(getattr(self, name), record.get(name)) for name in _PATTERNS)
+            and not (self.hypothesis and PARTLY in (record.get("modifiers") or ()))
             and self._near_enough(record)
             and all(in_range(versions.get(name, ""), getattr(self, name)) for name in ("paddle", "torch"))
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -36,6 +37,9 @@ _ORDER = {verdict: place for place, verdict in enumerate(Verdict)}
 HARD = frozenset({Verdict.PRECISION_MODE, Verdict.SEMANTICS, Verdict.NONFINITE, Verdict.LOCAL_WRONG, Verdict.WRONG})
 
 
+NEGLIGIBLE, PARTLY = "negligible", "partly"  # modifiers that more than people read
+
+
 class Side(str, Enum):
     """Whose kernel a verdict speaks of."""
 
@@ -54,7 +58,8 @@ class Judgement:
 
     ``hypothesis``: the name of what explains the error (``"tf32-inputs"``, ``"eps=1e-5"``), ``alternatives`` others that fit as
     well. ``modifiers``: ``"ill_conditioned"`` (the bound itself exceeds a tenth of the value) and ``"negligible"`` (componentwise
-    outside the bound, but ||error|| / ||value|| is below the unit roundoff). ``reason``: one sentence for people. ``stats``: plain
+    outside the bound, but rounding beside the tensor as a whole) and ``"partly"`` (beside what ``hypothesis`` explains an error is
+    left, on either side, that is not rounding). ``reason``: one sentence for people. ``stats``: plain
     numbers, see docs/log.md.
     """
 
@@ -65,3 +70,18 @@ class Judgement:
     modifiers: tuple[str, ...] = ()
     reason: str = ""
     stats: dict[str, Any] = field(default_factory=dict)
+
+
+APART = ("known", "negligible", "muted")  # how a record can be set apart
+
+
+def apart(record: Mapping[str, Any]) -> str:
+    """Why a record is counted apart and comes after all others: ``"muted"``, ``"known"``, ``"negligible"``; ``""`` for the others.
+
+    A difference that is known, or that is rounding beside the tensor as a whole, is not what a program's result suffers from.
+    """
+    if record.get("muted"):
+        return "muted"
+    if record.get("quirk"):
+        return "known"
+    return "negligible" if NEGLIGIBLE in (record.get("modifiers") or ()) else ""

@@ -14,7 +14,8 @@ RECORD = {
     "dtype": "float32",
     "verdict": "LOW_ACCURACY",
     "side": "paddle",
-    "hypothesis": None,
+    "hypothesis": "sequential-sum",
+    "modifiers": [],
     "layer": "encoder.layers.3.norm",
     "site": "train.py:41 in forward",
     "stats": {"paddle": {"rho_max": 12.0}, "torch": {"rho_max": 0.5}},
@@ -79,7 +80,16 @@ def test_every_key_narrows(tmp_path, change):
 def test_hypothesis_is_a_pattern(tmp_path):
     (ours,) = loaded(tmp_path, {**WHOLE, "hypothesis": "eps=*"})
     assert not ours.matches(RECORD, VERSIONS)
+    assert not ours.matches({**RECORD, "hypothesis": None}, VERSIONS)
     assert ours.matches({**RECORD, "hypothesis": "eps=1e-5"}, VERSIONS)
+
+
+def test_a_hypothesis_explains_all_of_the_error_or_nothing(tmp_path):
+    (ours,) = loaded(tmp_path, {**WHOLE, "hypothesis": "eps=*"})
+    (broad,) = loaded(tmp_path, WHOLE)
+    record = {**RECORD, "hypothesis": "eps=1e-5", "modifiers": ["partly"]}
+    assert not ours.matches(record, VERSIONS)
+    assert broad.matches(record, VERSIONS), "without a hypothesis the entry is the user's word for everything of its class"
 
 
 def test_rho_max_of_both_sides(tmp_path):

@@ -47,6 +47,8 @@ def _divide(arrays: Arrays, attrs: Attrs) -> Any:
 
 def _power(arrays: Arrays, attrs: Attrs) -> Any:
     x, y = pair(arrays, attrs)
+    if attrs.get("root"):
+        return np.sqrt(np.asarray(x, _dtype(arrays))), None
     value = np.power(np.asarray(x, _dtype(arrays)), np.asarray(y, _dtype(arrays)))
     if "x" in arrays and "y" in arrays:
         return value, None

@@ -121,11 +121,17 @@ def epsilons(dtype: torch.dtype, given: float) -> list[Hypothesis]:
 
 
 class Explained(NamedTuple):
-    """What explains an error: the name, whether it is one of precision, and others that fit as well."""
+    """What explains an error: the name, whether it is one of precision, and others that fit as well.
+
+    ``value``, ``found``: what the kernel would have computed on the sample but for its rounding, and the bound of that; None
+    where it is not known.
+    """
 
     name: str
     precision: bool
     alternatives: tuple[str, ...]
+    value: Array | None = None
+    found: Evaluation | None = None
 
 
 class _Fit(NamedTuple):
@@ -157,7 +163,7 @@ def explain(trial: Trial, errors: Errors, other: Errors) -> Explained | None:
             both = more._replace(moved=more.moved + fit.moved)
             if _accepted(trial, errors, other, both):
                 name = f"{fit.hypothesis.name}+{more.hypothesis.name}"
-                return Explained(name, fit.hypothesis.precision and more.hypothesis.precision, ())
+                return Explained(name, fit.hypothesis.precision and more.hypothesis.precision, (), both.value, both.found)
     return None
 
 
@@ -187,7 +193,7 @@ def _explained(fits: list[_Fit]) -> Explained:
         twin = best.hypothesis.name.replace("fp16", "tf32", 1)
         best = next((fit for fit in close if fit.hypothesis.name == twin), best)
     others = tuple(fit.hypothesis.name for fit in close if fit is not best)
-    return Explained(best.hypothesis.name, best.hypothesis.precision, others)
+    return Explained(best.hypothesis.name, best.hypothesis.precision, others, best.value, best.found)
 
 
 def _candidates(
@@ -251,10 +257,10 @@ def _accepted(trial: Trial, errors: Errors, other: Errors, fit: _Fit) -> bool:
     rms = math.sqrt(float(np.dot(rest, rest)) / rest.size)
     if inside < INSIDE or rms > max(size / 4, 4 * other.rho_rms, 1.0) or rms >= size:
         return False
-    return _evidence(fit.moved, rms / size) >= CHANCE
+    return evidence(fit.moved, rms / size) >= CHANCE
 
 
-def _evidence(moved: Array, left: float) -> float:
+def evidence(moved: Array, left: float) -> float:
     """-log of the chance that a displacement agrees so well by accident: about ``left`` for each output that is not a repetition.
 
     Three equal outputs are one: among two dozen hypotheses one will agree to a tenth with a single number.

@@ -26,7 +26,7 @@ class Difference:
     unit roundoff, below which no bound is relative any more (numbers that one side flushes to 0 would hide all others).
     ``peaks``: flat positions, one a block of the tensor, where the ratio (else the distance) is largest in its block; None on a
     device. ``stats``: see docs/log.md; ``ulp_max`` and the relative tolerance are lower estimates on large tensors without
-    ``ratio``. ``finite``: neither result has NaN or Inf.
+    ``ratio``. ``finite``: neither result has NaN or Inf. ``rms``: root mean square of torch's finite values.
     """
 
     distance: Any
@@ -34,6 +34,7 @@ class Difference:
     peaks: Array | None
     stats: dict[str, Any] = field(default_factory=dict)
     finite: bool = True
+    rms: float = 0.0
 
 
 def readable(tensor: torch.Tensor) -> Any:
@@ -104,7 +105,9 @@ def _on_host(p: Array, t: Array, bits: int, keep: bool) -> Difference:
         peaks.append(places + low if low else places)
     stats = _stats(count, different, tops[0], sums[0], sums[1], sums[2], tops[1], bits)
     places = peaks[0] if len(peaks) == 1 else np.concatenate(peaks)
-    return Difference(distance.reshape(shape), ratios.reshape(shape) if keep else None, places, stats, finite)
+    return Difference(
+        distance.reshape(shape), ratios.reshape(shape) if keep else None, places, stats, finite, math.sqrt(sums[2] / count)
+    )
 
 
 @functools.cache
@@ -164,7 +167,7 @@ def _on_device(p: torch.Tensor, t: torch.Tensor, bits: int) -> Difference:
     numbers = torch.stack([n.double() for n in (distance.count_nonzero(), distance.max(), *sums, ratio.max(), finite)]).tolist()
     different, largest, total, squares, norm, top, good = numbers
     stats = _stats(p.numel(), int(different), largest, total, squares, norm, top, bits)
-    return Difference(distance, ratio, None, stats, bool(good))
+    return Difference(distance, ratio, None, stats, bool(good), math.sqrt(norm / p.numel()))
 
 
 def _stats(

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from padiff_shim.numerics import elementwise as terms
 from padiff_shim.numerics.hypotheses import dropped, numbers, precision, setting
 from padiff_shim.numerics.model import Model, floating
+from padiff_shim.numerics.precision import KINDS, Array
 from padiff_shim.numerics.staging import Hypothesis, Quantity
 from padiff_shim.numerics.terms import Term, Terms, build
 
@@ -134,6 +136,13 @@ class Power(Binary):
 
     term = number = terms.POWER
 
+    def forward(self, values: Sequence[Any]) -> Quantity | None:
+        """The broadcast result; a power of 0.5 may be taken for a square root."""
+        found = super().forward(values)
+        if found is not None and isinstance(values[1], float) and values[1] == 0.5:
+            found.special = lambda: [setting("sqrt-for-pow", root=True)]
+        return found
+
     def derivative(self, name: str, target: torch.Tensor, x: Any, y: Any, grad: torch.Tensor) -> Quantity | None:
         """g y x^(y-1) and g x^y log x."""
         return pointwise(target.shape, target.dtype, terms.BASE if name == "x" else terms.EXPONENT, grad=grad, x=x, y=y)
@@ -165,10 +174,19 @@ def _wide(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> 
 
 
 class Unary(Model):
-    """A function of one tensor. ``wrong``: other functions it may be taken for, as torch functions of a float64 tensor."""
+    """A function of one tensor.
 
-    def __init__(self, term: Term, derivative: Term, wrong: dict[str, Callable[[torch.Tensor], torch.Tensor]] | None = None):
-        self.term, self.derivative, self.wrong = term, derivative, wrong or {}
+    ``wrong``: other functions it may be taken for, as torch functions of a float64 tensor. ``special``: see :class:`Quantity`.
+    """
+
+    def __init__(
+        self,
+        term: Term,
+        derivative: Term,
+        wrong: dict[str, Callable[[torch.Tensor], torch.Tensor]] | None = None,
+        special: Callable[[torch.dtype], list[Hypothesis]] | None = None,
+    ):
+        self.term, self.derivative, self.wrong, self.special = term, derivative, wrong or {}, special
 
     def forward(self, values: Sequence[Any]) -> Quantity | None:
         """f(x)."""
@@ -176,7 +194,10 @@ class Unary(Model):
         if not floating(x):
             return None
         extra = [Hypothesis(name, False, full=partial(_wide, f, x)) for name, f in self.wrong.items()]
-        return pointwise(x.shape, x.dtype, self.term, extra, x=x)
+        found = pointwise(x.shape, x.dtype, self.term, extra, x=x)
+        if self.special is not None:
+            found.special = partial(self.special, x.dtype)
+        return found
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """g f'(x), recomputed from x: the kernel's own result may be a little off."""
@@ -216,9 +237,28 @@ class Gelu(Model):
         return pointwise(x.shape, x.dtype, terms.GELU_GRADIENT, others, grad=grad, x=x, form=form, guide=lambda reference: [grad])
 
 
+def _replacing(name: str, which: Callable[[Array], Array], by: float, *, precision: bool = False) -> Hypothesis:
+    """Some values of the operand x (where ``which`` holds) taken for another."""
+    return Hypothesis(name, precision, lambda s: s.each(lambda a: np.where(which(a), np.asarray(by, a.dtype), a), ("x",)))
+
+
+def _root(dtype: torch.dtype) -> list[Hypothesis]:
+    """Square roots as x times an estimate of 1 / sqrt(x): infinity gives NaN, and denormals count as 0."""
+    tiny = KINDS[dtype].tiny
+    return [
+        _replacing("denormals->0", lambda a: (np.abs(a) < tiny) & (a != 0), 0.0, precision=True),
+        _replacing("inf->nan", np.isposinf, np.nan),
+    ]
+
+
 SQUARE = Unary(terms.SQUARE, terms.SQUARE_GRADIENT, {"cube": lambda x: x**3})
-RELU = Unary(terms.RELU, terms.RELU_GRADIENT, {"gelu": torch.nn.functional.gelu, "relu6": torch.nn.functional.relu6})
+RELU = Unary(
+    terms.RELU,
+    terms.RELU_GRADIENT,
+    {"gelu": torch.nn.functional.gelu, "relu6": torch.nn.functional.relu6},
+    lambda dtype: [_replacing("nan->0", np.isnan, 0.0)],
+)
 TANH = Unary(terms.TANH, terms.TANH_GRADIENT, {"sigmoid": torch.sigmoid, "hardtanh": torch.nn.functional.hardtanh})
 EXP = Unary(terms.EXP, terms.EXP_GRADIENT, {"exp2": torch.exp2, "expm1": torch.expm1})
-SQRT = Unary(terms.SQRT, terms.SQRT_GRADIENT, {"rsqrt": torch.rsqrt})
-RSQRT = Unary(terms.RSQRT, terms.RSQRT_GRADIENT, {"sqrt": torch.sqrt, "reciprocal": torch.reciprocal})
+SQRT = Unary(terms.SQRT, terms.SQRT_GRADIENT, {"rsqrt": torch.rsqrt}, _root)
+RSQRT = Unary(terms.RSQRT, terms.RSQRT_GRADIENT, {"sqrt": torch.sqrt, "reciprocal": torch.reciprocal}, _root)

@@ -39,6 +39,21 @@ def _wide(function: Callable[[torch.Tensor, int], torch.Tensor], x: torch.Tensor
     return function(x.detach().double(), axis)
 
 
+def _infinite_maximum() -> list[Hypothesis]:
+    """An infinite maximum is subtracted as any other, which makes NaN of infinities."""
+    return [setting("infinite-maximum", naive=True)]
+
+
+def _swallowed() -> list[Hypothesis]:
+    """Softmax with x - max clipped from below by a maximum that prefers the bound to NaN."""
+    return [setting("clip=-64", clip=-64.0), *(setting("nan-clipped", clip=-64.0, swallow=some) for some in ("entries", "rows"))]
+
+
+def _one_by_one() -> list[Hypothesis]:
+    """One term after the other; over several axes the first (Paddle) or the last one fastest."""
+    return [setting("sequential-sum", order=order) for order in ("F", "C")]
+
+
 class Sum(Model):
     """Sum over axes, with Paddle's optional dtype."""
 
@@ -66,7 +81,7 @@ class Sum(Model):
             return precision(dtype, ("x",)) + dropped(("x",)) + listed + other
 
         return build(_targets(x.shape, over, keep), dtype, {"x": (x, tuple(range(x.ndim)))}, terms.SUM,
-                     attrs=attrs, named=hypotheses, sums=1)  # fmt: skip
+                     attrs=attrs, named=hypotheses, orders=_one_by_one, sums=1)  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """The incoming gradient, repeated (and divided)."""
@@ -115,7 +130,8 @@ class LogSumExp(Model):
             named = [setting("log-mean-exp", shift=-math.log(max(count, 1))), setting("base-2", base=2.0)]
             return precision(x.dtype, ("x",)) + dropped(("x",), -math.inf) + named + other
 
-        return rows.Rows(shape, x.dtype, count, {"x": operand}, {}, hypotheses, whole=False, formula=rows.logsumexp)
+        return rows.Rows(shape, x.dtype, count, {"x": operand}, {}, hypotheses, whole=False, formula=rows.logsumexp,
+                         special=_infinite_maximum)  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """g softmax(x)."""
@@ -127,7 +143,7 @@ class LogSumExp(Model):
         operands = {"x": rows.row(x, over), "grad": rows.row(spread, over)}
         return rows.Rows(tuple(x.shape), x.dtype, operands["x"].inner[0], operands, {},
                          lambda: precision(x.dtype, ("x", "grad")) + dropped(("x",), -math.inf),
-                         axes=over, formula=rows.logsumexp_gradient, relative=True)  # fmt: skip
+                         axes=over, formula=rows.logsumexp_gradient, relative=True, special=_infinite_maximum)  # fmt: skip
 
 
 class Softmax(Model):
@@ -147,7 +163,7 @@ class Softmax(Model):
 
         operand = rows.row(x, over)
         return rows.Rows(tuple(x.shape), x.dtype, operand.inner[0], {"x": operand}, {}, hypotheses,
-                         axes=over, formula=rows.softmax, relative=True)  # fmt: skip
+                         axes=over, formula=rows.softmax, relative=True, special=_swallowed)  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """y (g - sum g y)."""
@@ -162,7 +178,7 @@ class Softmax(Model):
             return precision(x.dtype, ("x", "grad")) + dropped(("x",), -math.inf) + named
 
         return rows.Rows(tuple(x.shape), x.dtype, operands["x"].inner[0], operands, {}, hypotheses,
-                         axes=over, formula=rows.softmax_gradient)  # fmt: skip
+                         axes=over, formula=rows.softmax_gradient, special=_swallowed)  # fmt: skip
 
 
 class LayerNorm(Model):

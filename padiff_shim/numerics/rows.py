@@ -75,11 +75,18 @@ def shared(tensor: torch.Tensor) -> Operand:
 
 
 def _exponentials(x: Array, attrs: Mapping[str, Any]) -> tuple[Array, Array, Array, Array, Array]:
-    """(max, x - max, exp of it, their sum, softmax); a row that is all -inf is shifted by 0."""
-    top = x.max(1, keepdims=True)
-    z = x - np.where(np.isinf(top), 0.0, top)
+    """(max, x - max, exp of it, their sum, softmax); a row that is all -inf is shifted by 0.
+
+    Of other kernels: ``clip`` is the least x - max; with ``swallow`` NaN there counts as ``clip``, be it of a NaN in the row
+    ("entries") or of a maximum that is NaN or infinite itself ("rows"); with ``naive`` an infinite maximum is subtracted.
+    """
+    swallow = attrs.get("swallow")
+    top = x.max(1, keepdims=True) if swallow is None else np.fmax.reduce(x, 1, keepdims=True)
+    z = x - (top if swallow or attrs.get("naive") else np.where(np.isinf(top), 0.0, top))
+    if swallow == "rows":
+        z = np.where(np.isfinite(x.max(1, keepdims=True)), z, attrs["clip"])
     if "clip" in attrs:
-        z = np.maximum(z, attrs["clip"])
+        z = np.where(np.isnan(z), attrs["clip"], np.maximum(z, attrs["clip"])) if swallow else np.maximum(z, attrs["clip"])
     e = np.exp(z) if "base" not in attrs else np.exp2(z)
     s = e.sum(1, keepdims=True)
     return top, z, e, s, e / s
@@ -102,7 +109,7 @@ def logsumexp(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) -> Any:
     """max + log sum exp(x - max); bound u sum p(|z| + 2) + g(f) + 2u|log s| + u|y|."""
     top, z, e, s, p = _exponentials(arrays["x"], attrs)
     log = np.log(s)
-    value = (np.where(np.isinf(top), 0.0, top) + log)[:, 0]
+    value = ((top if attrs.get("naive") else np.where(np.isinf(top), 0.0, top)) + log)[:, 0]
     if "shift" in attrs:
         value = value + attrs["shift"]
     size = np.where(e > 0, np.abs(z), 0.0)

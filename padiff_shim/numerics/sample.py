@@ -70,6 +70,12 @@ def _units(places: Array, quantity: Quantity, count: int) -> Array:
     return rows[np.sort(first)[:count]]
 
 
+def holding(mask: torch.Tensor, quantity: Quantity) -> Array:
+    """Flat grid positions of all outputs, or of all rows, in which ``mask`` holds somewhere."""
+    flat = mask.reshape(-1).nonzero().reshape(-1).cpu().numpy()
+    return np.unique(_units(flat, quantity, flat.size)) if flat.size else flat
+
+
 def positions(first: Array, quantity: Quantity, count: int, rng: np.random.Generator) -> tuple[tuple[Array, ...], int]:
     """Index arrays over the grid: the guided places, then random ones; and how many of them are guided.
 

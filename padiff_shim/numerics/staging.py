@@ -113,7 +113,8 @@ class Quantity(ABC):
 
     ``shape``, ``dtype``: of the judged tensor. ``k``: summands behind one output. ``operands``, ``attrs``: see :class:`Staged`.
     ``axes``: those of the judged tensor that one sample takes whole (rows). ``named``: gives the hypotheses; asked only when an
-    error needs explaining.
+    error needs explaining. ``special``: ways to treat NaN, infinities and denormals, which concern single outputs
+    (:mod:`padiff_shim.numerics.special`). ``orders``: orders of summation, which explain a low accuracy and no other class.
     """
 
     shape: tuple[int, ...]
@@ -123,6 +124,8 @@ class Quantity(ABC):
     attrs: dict[str, Any] = field(default_factory=dict)
     named: Callable[[], list[Hypothesis]] = list
     axes: tuple[int, ...] = ()
+    special: Callable[[], list[Hypothesis]] = list
+    orders: Callable[[], list[Hypothesis]] = list
 
     @property
     def kind(self) -> Kind:

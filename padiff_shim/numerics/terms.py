@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from padiff_shim.numerics.precision import Array, gamma
+from padiff_shim.numerics.precision import KINDS, Array, Kind, gamma
 from padiff_shim.numerics.staging import Evaluation, Operand, Quantity, Staged
 
 INNER = 64  # how much of a long row is read to rank it by
@@ -75,7 +75,8 @@ class Terms(Quantity):
         lost = None
         if self.sums:
             inner = tuple(range(1, value.ndim))
-            value, size = value.sum(inner), np.broadcast_to(size, value.shape).sum(inner)
+            size = np.broadcast_to(size, value.shape).sum(inner)
+            value = value.sum(inner) if "order" not in attrs else _one_by_one(value, attrs["order"], self.kind)
             alpha = attrs.get("alpha", 1.0)
             if alpha != 1.0:
                 value, size = value * alpha, size * abs(alpha)
@@ -101,6 +102,14 @@ class Terms(Quantity):
             return found + last * np.abs(value) if last else found
 
         return bound
+
+
+def _one_by_one(values: Array, order: str, kind: Kind) -> Array:
+    """Sums over all axes but the first, one term after the other in the accumulation's dtype; "F": the first axis runs fastest."""
+    inner = values.transpose(0, *range(values.ndim - 1, 0, -1)) if order == "F" else values
+    working = np.float64 if kind.unit < KINDS[torch.float32].unit else np.float32
+    total = np.add.accumulate(inner.reshape(len(values), -1).astype(working), 1)[:, -1]
+    return total.astype(values.dtype)
 
 
 def _norms(operand: Operand, ndim: int) -> torch.Tensor | None:

@@ -118,6 +118,11 @@ def run(quantity: Quantity, where: tuple[Array, ...], lead: int, paddle: torch.T
     return Trial(quantity, staged, lead, found, *bounds, random, sides[0], sides[1], (probable, certain))
 
 
+def errors(y: Array, value: Array, bounds: tuple[Array, Array, Array], found: Trial) -> Errors:
+    """One side's errors on the sample of ``found`` against other values, in units of other bounds."""
+    return _errors(np.stack([y, y]), value, bounds, found.random, found.quantity.kind.format.largest)[0]
+
+
 def _errors(y: Array, value: Array, bounds: tuple[Array, Array, Array], random: slice, top: float) -> list[Errors]:
     """Both sides at once: ``y`` is of shape (2, sample)."""
     unit, probable, certain = bounds

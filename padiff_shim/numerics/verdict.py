@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from padiff_shim.numerics import nonfinite, passes, sample, trial
-from padiff_shim.numerics.hypotheses import explain
+from padiff_shim.numerics.classes import classify, explained_whole, negligible, small
+from padiff_shim.numerics.hypotheses import Explained, explain
 from padiff_shim.numerics.passes import Difference
 from padiff_shim.numerics.precision import WIDE
+from padiff_shim.numerics.special import order, readable, treatment
 from padiff_shim.numerics.staging import Quantity
 from padiff_shim.numerics.trial import Errors, Trial
-from padiff_shim.verdicts import Judgement, Side, Verdict
+from padiff_shim.verdicts import NEGLIGIBLE, PARTLY, Judgement, Side, Verdict
 
 # Up to this many unit bounds on a guided sample no explanation is looked for. What a fault moves by one unit or more shows in the
 # difference of the two kernels, hence in the guided sample, unless the rounding happens to cancel it there.
 GATE = 1.0
-# Sums of many terms pass up to 4 units while the typical error is below this part of a unit: their clean maxima reach 3, every
-# rounding of operands or results moves all outputs by far more, and one output that is off by more than 4 units is in the guided
-# sample. What stays hidden are single outputs that are off by 1 to 4 units, which no statistic can tell from rounding.
-TYPICAL = 0.5
-WORSE = 8.0  # this many times the other side's rms is no longer the same kind of rounding
-FEW = 6  # fewer outputs than this say nothing about the two sides' rms, twice as many say enough
-ALONE = 8.0  # this many times the rest's 99 % quantile is a single element standing out
 FIRST, SECOND = (24576, 8, 16), (98304, 16, 64)  # operand values to read, fewest and most samples of each sort
 
 
@@ -63,7 +59,7 @@ def _compare(
     if not difference.finite:
         found = nonfinite.judge(quantity, paddle, torch_, difference.stats, rng)
         if found is not None:
-            return found
+            return _treated(found, quantity, paddle, torch_, difference, scales, rng) if hypotheses else found
     look = (quantity, paddle, torch_, difference, scales, rng)
     first = _sampled(*look, FIRST)
     if _plain(first):
@@ -72,6 +68,26 @@ def _compare(
         return _weigh(first, difference, same, hypotheses)
     full = _sampled(*look, SECOND)
     return _weigh(full, difference, same, hypotheses)
+
+
+def _treated(judged: Judgement, quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor, *look: Any) -> Judgement:
+    """NONFINITE with the name of what explains it. Every NaN and Inf is looked at, or there is no name."""
+    if judged.side not in (Side.PADDLE, Side.TORCH) or not quantity.special():
+        return judged
+    bad = ~(torch.isfinite(paddle) & torch.isfinite(torch_))
+    rows = sample.holding(bad, quantity)
+    if not readable(rows, quantity.per_sample):
+        return judged
+    difference, scales, rng = look
+    count = max(SECOND[0] // (2 * quantity.per_sample), SECOND[1])
+    places = np.concatenate([rows, sample.guided(difference, quantity, scales, count)])
+    where, lead = sample.positions(np.unique(places), quantity, count, rng)
+    found = trial.run(quantity, where, lead, paddle, torch_)
+    own, other = (found.paddle, found.torch) if judged.side is Side.PADDLE else (found.torch, found.paddle)
+    special = treatment(found, own, other)
+    if special is None:
+        return judged
+    return replace(judged, hypothesis=special.name, reason=f"{judged.side}: explained by {special.name}; {judged.reason}")
 
 
 def _shapes(quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor) -> Judgement:
@@ -119,10 +135,8 @@ def _plain(found: Trial) -> bool:
 
 
 def _small(found: Trial) -> bool:
-    """Nothing stands out and the typical error is far below a unit."""
-    return all(
-        not e.strange and e.prob <= 1.0 and e.rho_max <= ALONE * 0.5 and e.rho_rms <= TYPICAL for e in (found.paddle, found.torch)
-    )
+    """See :func:`padiff_shim.numerics.classes.small`."""
+    return small(found.paddle) and small(found.torch)
 
 
 def _stats(found: Trial, difference: Difference) -> dict[str, Any]:
@@ -155,11 +169,8 @@ def _modifiers(found: Trial, difference: Difference, verdict: Verdict) -> tuple[
         norm = float(np.dot(value, value))
     if float(np.dot(bound, bound)) > 0.01 * norm:
         names.append("ill_conditioned")
-    if verdict not in (Verdict.EQUAL, Verdict.ROUNDING):
-        errors = [e.signed[found.random] * found.unit[found.random] for e in (found.paddle, found.torch)]
-        size = math.sqrt(max(float(np.dot(e, e)) for e in errors) / norm) if norm else math.inf
-        if max(size, difference.stats["rel_fro"]) < found.quantity.kind.format.unit:
-            names.append("negligible")
+    if verdict not in (Verdict.EQUAL, Verdict.ROUNDING) and negligible(found, difference.rms):
+        names.append(NEGLIGIBLE)
     return tuple(names)
 
 
@@ -187,15 +198,33 @@ def _weigh(found: Trial, difference: Difference, same: bool, hypotheses: bool) -
     stats = _stats(found, difference)
     excess = np.abs(worst.signed) * found.unit > found.probable
     stats["first_bad"] = found.index(int(np.argmax(excess if excess.any() else np.abs(worst.signed))))
+    modifiers = _modifiers(found, difference, verdict)
+    if explained is not None and not _whole(found, sides, verdict):
+        modifiers += (PARTLY,)
     return Judgement(
         verdict,
         Side.BOTH if len(guilty) == 2 else Side(guilty[0]),
         explained.name if explained else None,
         explained.alternatives if explained else (),
-        _modifiers(found, difference, verdict),
+        modifiers,
         _reason(verdict, guilty, worst, explained.name if explained else "") + _beside(sides, verdict),
         stats,
     )
+
+
+def _whole(found: Trial, sides: dict[str, tuple[Verdict, Explained | None]], verdict: Verdict) -> bool:
+    """The named causes leave nothing but rounding on either side."""
+    for name, (own, explained) in sides.items():
+        if own is not verdict:
+            if own is not Verdict.ROUNDING:
+                return False
+        elif explained is None:
+            return False
+        elif explained.value is not None:
+            other = found.side("torch" if name == "paddle" else "paddle")
+            if not explained_whole(found, found.side(name), other, explained.value, explained.found):
+                return False
+    return True
 
 
 def _beside(sides: dict[str, tuple[Verdict, Any]], verdict: Verdict) -> str:
@@ -206,29 +235,20 @@ def _beside(sides: dict[str, tuple[Verdict, Any]], verdict: Verdict) -> str:
     return ""
 
 
-def _one(found: Trial, own: Errors, other: Errors, hypotheses: bool) -> tuple[Verdict, Any]:
+def _one(found: Trial, own: Errors, other: Errors, hypotheses: bool) -> tuple[Verdict, Explained | None]:
     if own.strange:
         return Verdict.NONFINITE, None
     if own.rho_max <= GATE and own.prob <= 1:
         return Verdict.ROUNDING, None
-    if hypotheses:
-        explained = explain(found, own, other)
-        if explained is not None:
-            return (Verdict.PRECISION_MODE if explained.precision else Verdict.SEMANTICS), explained
-    count = len(own.signed[found.random])
-    if own.det > 1:
-        single = own.outside <= max(0.01 * count, 1.0 if count >= 8 else 0.0)
-        return (Verdict.LOCAL_WRONG if single else Verdict.WRONG), None
-    alone = own.rho_max > ALONE * max(own.spread, 0.5)
-    if own.prob > 1 or _much_worse(own, other, count):
-        return (Verdict.LOCAL_WRONG if alone and own.prob > 1 else Verdict.LOW_ACCURACY), None
-    return (Verdict.LOCAL_SUSPECT if alone else Verdict.ROUNDING), None
-
-
-def _much_worse(own: Errors, other: Errors, count: int) -> bool:
-    """Another kind of rounding than the other side's, as far as this many outputs can tell."""
-    factor = WORSE if count >= 2 * FEW else 1.5 * WORSE
-    return (count >= FEW and own.rho_rms > factor * max(other.rho_rms, 0.05)) or own.rho_rms > 8 * WORSE * max(other.rho_rms, 0.5)
+    explained = explain(found, own, other) if hypotheses else None
+    if explained is None and hypotheses and (special := treatment(found, own, other)) is not None:
+        explained = Explained(special.name, special.precision, ())
+    if explained is not None:
+        return (Verdict.PRECISION_MODE if explained.precision else Verdict.SEMANTICS), explained
+    verdict = classify(found, own, other)
+    if hypotheses and verdict is not Verdict.ROUNDING and own.det <= 1 and (named := order(found, own)) is not None:
+        return min(verdict, Verdict.LOW_ACCURACY, key=lambda v: v.severity), Explained(named, True, ())
+    return verdict, None
 
 
 def _reason(verdict: Verdict, guilty: list[str], worst: Errors, name: str) -> str:

@@ -1,0 +1,77 @@
+"""The class of one side's errors by their size alone, before and after a cause was found for them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from padiff_shim.numerics import trial
+from padiff_shim.numerics.precision import Array
+from padiff_shim.numerics.staging import Evaluation
+from padiff_shim.numerics.trial import Errors, Trial
+from padiff_shim.verdicts import Verdict
+
+# Sums of many terms pass up to 4 units while the typical error is below this part of a unit: their clean maxima reach 3, every
+# rounding of operands or results moves all outputs by far more, and one output that is off by more than 4 units is in the guided
+# sample. What stays hidden are single outputs that are off by 1 to 4 units, which no statistic can tell from rounding.
+TYPICAL = 0.5
+WORSE = 8.0  # this many times the other side's rms is no longer the same kind of rounding
+FEW = 6  # fewer outputs than this say nothing about the two sides' rms, twice as many say enough
+ALONE = 8.0  # this many times the rest's 99 % quantile is a single element standing out
+
+
+def small(errors: Errors) -> bool:
+    """Nothing stands out and the typical error is far below a unit."""
+    return not errors.strange and errors.prob <= 1.0 and errors.rho_max <= ALONE * TYPICAL and errors.rho_rms <= TYPICAL
+
+
+def negligible(found: Trial, rms: float) -> bool:
+    """Both sides' errors would be plain rounding if no bound were below one unit roundoff of the tensor's root mean square.
+
+    In units of ``max(B1, u rms)`` no error is above 4, the typical one is at most 1/2, and none exceeds both its probabilistic
+    bound and ``u rms``.
+    """
+    floor = found.quantity.kind.format.unit * rms
+    for errors in (found.paddle, found.torch):
+        size = np.abs(errors.signed) * found.unit
+        units = np.asarray(size / np.maximum(found.unit, floor), np.float64)
+        typical = units[found.random]
+        if errors.strange or not units.max() <= ALONE * TYPICAL or not np.dot(typical, typical) <= TYPICAL**2 * typical.size:
+            return False
+        if (size > np.maximum(found.probable, floor)).any():
+            return False
+    return True
+
+
+def classify(found: Trial, own: Errors, other: Errors) -> Verdict:
+    """What the size of one side's errors says of them, beside the other side's."""
+    if own.strange:
+        return Verdict.NONFINITE
+    count = len(own.signed[found.random])
+    if own.det > 1:
+        single = own.outside <= max(0.01 * count, 1.0 if count >= 8 else 0.0)
+        return Verdict.LOCAL_WRONG if single else Verdict.WRONG
+    alone = own.rho_max > ALONE * max(own.spread, 0.5)
+    if own.prob > 1 or _much_worse(own, other, count):
+        return Verdict.LOCAL_WRONG if alone and own.prob > 1 else Verdict.LOW_ACCURACY
+    return Verdict.LOCAL_SUSPECT if alone else Verdict.ROUNDING
+
+
+def _much_worse(own: Errors, other: Errors, count: int) -> bool:
+    """Another kind of rounding than the other side's, as far as this many outputs can tell."""
+    factor = WORSE if count >= 2 * FEW else 1.5 * WORSE
+    return (count >= FEW and own.rho_rms > factor * max(other.rho_rms, 0.05)) or own.rho_rms > 8 * WORSE * max(other.rho_rms, 0.5)
+
+
+def remainder(found: Trial, own: Errors, value: Array, evaluation: Evaluation | None) -> Errors:
+    """One side's errors against what a hypothesis says that its kernel computes, in units of the bounds that hold there."""
+    bounds = found.unit, found.probable, found.certain
+    if evaluation is not None:
+        there = [evaluation.bound(factor).reshape(-1) for factor in (1.0, *found.factors)]
+        bounds = tuple(np.where(np.isfinite(new), new, old) for new, old in zip(there, bounds))  # type: ignore[assignment]
+    return trial.errors(own.y, value, bounds, found)
+
+
+def explained_whole(found: Trial, own: Errors, other: Errors, value: Array, evaluation: Evaluation | None) -> bool:
+    """What a hypothesis leaves of one side's errors is rounding."""
+    left = remainder(found, own, value, evaluation)
+    return classify(found, left, other) is Verdict.ROUNDING
