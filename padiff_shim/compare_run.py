@@ -163,6 +163,12 @@ class CompareRun(Results):
         except OSError as error:
             self.warn(f"operands of call {record.get('index')} could not be saved: {error}")
 
+    def drop_inputs(self, record: Mapping[str, Any]) -> None:
+        """Operands that :meth:`save_inputs` kept of a record give way to those of another."""
+        from . import repro
+
+        repro.drop_inputs(self._folder / INPUTS, record, self._writer().name)
+
     def close(self) -> None:
         """Write the log's last record. Gradients that flow later are appended, and another last record at the next close."""
         if self._live is not None:

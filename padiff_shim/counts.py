@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .verdicts import Verdict
+from .verdicts import APART, Verdict, apart
 
 KEPT = 100  # worst records held
 _FINDINGS = 2000  # kinds of findings held; those beyond are counted as one
@@ -98,7 +98,11 @@ class Coverage:
 
 @dataclass
 class Group:
-    """The records of one op or layer. ``worst`` and ``prob`` leave muted records out; ``verdicts`` counts them under "muted"."""
+    """The records of one op or layer.
+
+    ``worst``, ``sides`` and ``prob`` leave out what is set apart (:func:`padiff_shim.verdicts.apart`); ``verdicts`` counts it under
+    "known", "negligible" and "muted".
+    """
 
     name: str
     records: int = 0
@@ -108,12 +112,12 @@ class Group:
     worst: Verdict = Verdict.EQUAL
     prob: float = 0.0
 
-    def add(self, verdict: str, side: str, muted: bool, records: int) -> None:
-        """So many records of one kind."""
+    def add(self, verdict: str, side: str, why: str, records: int) -> None:
+        """So many records of one kind; ``why``: it is set apart."""
         self.records += records
-        self.verdicts["muted" if muted else verdict] += records
-        if muted:
-            self.muted += records
+        self.verdicts[why or verdict] += records
+        self.muted += records if why == "muted" else 0
+        if why:
             return
         if _SEVERITY[verdict] > _HARMLESS:
             self.sides[side] += records
@@ -145,7 +149,12 @@ class Finding:
     @property
     def order(self) -> tuple[Any, ...]:
         """Sorts the most serious first."""
-        return (-_SEVERITY[self.worst["verdict"]], -self.excess, self.first)
+        return (bool(self.apart), -_SEVERITY[self.worst["verdict"]], -self.excess, self.first)
+
+    @property
+    def apart(self) -> str:
+        """Why it comes after all others, see :func:`padiff_shim.verdicts.apart`; "" for most."""
+        return apart(self.worst)
 
 
 class Counts:
@@ -154,44 +163,47 @@ class Counts:
     def __init__(self, kept: int = KEPT) -> None:
         self.kept = kept
         self.records = self.calls = 0
-        self.kinds: Counter[tuple[str, str, str, bool]] = Counter()  # op, verdict, side, muted
-        self.places: Counter[tuple[str, str, str, bool]] = Counter()  # layer, verdict, side, muted
+        self.kinds: Counter[tuple[str, str, str, str]] = Counter()  # op, verdict, side, why it is set apart
+        self.places: Counter[tuple[str, str, str, str]] = Counter()  # layer, verdict, side, why it is set apart
         self.quirks: Counter[tuple[str, bool]] = Counter()
         self.coverage = Coverage()
         self.findings: dict[tuple[Any, ...], Finding] = {}
         self.further = 0  # findings beyond the table
         self._probs: dict[tuple[str, str], float] = {}
         self._names: dict[str, set[str]] = {"op": set(), "layer": set(), "quirk": set()}
-        self._worst: list[tuple[int, float, int, Mapping[str, Any], str]] = []
-        self._first: dict[int, tuple[int, Mapping[str, Any], str]] = {}  # severity -> place, record, log
+        self._worst: list[tuple[int, int, float, int, Mapping[str, Any], str]] = []
+        self._first: dict[tuple[bool, int], tuple[int, Mapping[str, Any], str]] = {}  # apart, severity -> place, record, log
 
     def add(self, record: Mapping[str, Any], log: str = "") -> None:
         """Count one record of the log file ``log``."""
         order, self.records = self.records, self.records + 1
         op, layer = self._named("op", record["op"]), self._named("layer", record.get("layer") or "")
-        verdict, muted = record["verdict"], bool(record.get("muted"))
+        verdict, why = record["verdict"], apart(record)
         side = record.get("side") or "none"
-        self.kinds[op, verdict, side, muted] += 1
-        self.places[layer, verdict, side, muted] += 1
+        self.kinds[op, verdict, side, why] += 1
+        self.places[layer, verdict, side, why] += 1
         if record.get("phase") == "forward":
             self.calls += 1
             self.coverage.add(record)
         if record.get("quirk"):
-            self.quirks[self._named("quirk", record["quirk"]), muted] += 1
-        if muted:
-            return
-        severity, far = _SEVERITY[verdict], excess(record)
-        if far:
-            for key in (("op", op), ("layer", layer)):
+            self.quirks[self._named("quirk", record["quirk"]), why == "muted"] += 1
+        if why != "muted":
+            self._rank(record, log, order, (op, layer), why)
+
+    def _rank(self, record: Mapping[str, Any], log: str, order: int, names: tuple[str, str], why: str) -> None:
+        """Keep the record if it is among the worst or the first ones: what is set apart comes after every other finding."""
+        severity, far = _SEVERITY[record["verdict"]], excess(record)
+        if far and not why:
+            for key in zip(("op", "layer"), names):
                 if far > self._probs.get(key, 0.0):
                     self._probs[key] = far
-        entry = (severity, far, -order, record, log)
+        rank = 0 if severity <= _HARMLESS else 1 if why else 2
+        entry = (rank, severity, far, -order, record, log)
         if len(self._worst) < self.kept:
             heapq.heappush(self._worst, entry)
-        elif entry[:3] > self._worst[0][:3]:
+        elif entry[:4] > self._worst[0][:4]:
             heapq.heapreplace(self._worst, entry)
-        if severity not in self._first:
-            self._first[severity] = (order, record, log)
+        self._first.setdefault((bool(why), severity), (order, record, log))
         if severity > _HARMLESS:
             self._find(record, log, order, far)
 
@@ -206,10 +218,11 @@ class Counts:
         return name
 
     def _find(self, record: Mapping[str, Any], log: str, order: int, far: float) -> None:
-        key = tuple(record.get(name) for name in ("verdict", "side", "hypothesis", "op", "tensor", "site", "layer"))
+        names = ("verdict", "side", "hypothesis", "op", "tensor", "site", "layer")
+        key = (apart(record), *(record.get(name) for name in names))
         found = self.findings.get(key)
         if found is None:
-            if len(self.findings) >= _FINDINGS:
+            if len(self.findings) >= (_FINDINGS // 2 if key[0] else _FINDINGS):  # room for what is not set apart
                 self.further += 1
                 return
             found = self.findings[key] = Finding(order, record, log)
@@ -219,30 +232,41 @@ class Counts:
 
     def worst(self) -> list[tuple[Mapping[str, Any], str]]:
         """The most serious records held and their log, by class, then by the multiple of the probabilistic bound."""
-        return [(record, log) for *_, record, log in sorted(self._worst, key=lambda entry: entry[:3], reverse=True)]
+        return [(record, log) for *_, record, log in sorted(self._worst, key=lambda entry: entry[:4], reverse=True)]
 
     def first(self, severity: int) -> tuple[Mapping[str, Any], str] | None:
-        """The earliest record of this severity or more, and its log; muted ones do not count."""
-        found = [entry for known, entry in list(self._first.items()) if known >= severity]
-        return min(found, key=lambda entry: entry[0])[1:] if found else None
+        """The earliest record of this severity or more that is not set apart, and its log; if all are, the earliest one.
+
+        Muted ones do not count.
+        """
+        found = [(why, *entry) for (why, known), entry in list(self._first.items()) if known >= severity]
+        return min(found, key=lambda entry: entry[:2])[2:] if found else None
 
     def groups(self, kind: str) -> dict[str, Group]:
         """By ``"op"`` or ``"layer"``, the most serious first."""
         found: dict[str, Group] = {}
-        for (name, verdict, side, muted), records in list((self.kinds if kind == "op" else self.places).items()):
-            found.setdefault(name, Group(name, prob=self._probs.get((kind, name), 0.0))).add(verdict, side, muted, records)
+        for (name, verdict, side, why), records in list((self.kinds if kind == "op" else self.places).items()):
+            found.setdefault(name, Group(name, prob=self._probs.get((kind, name), 0.0))).add(verdict, side, why, records)
         return dict(sorted(found.items(), key=lambda item: (-item[1].worst.severity, -item[1].prob, item[0])))
 
-    def verdicts(self) -> dict[str, int]:
-        """Class -> records, the most serious first; muted ones are in their class."""
+    def verdicts(self, *, everything: bool = True) -> dict[str, int]:
+        """Class -> records, the most serious class first; with what is set apart, or (``everything=False``) without."""
         total: Counter[str] = Counter()
-        for (_, verdict, _, _), records in list(self.kinds.items()):
-            total[verdict] += records
+        for (_, verdict, _, why), records in list(self.kinds.items()):
+            if everything or not why:
+                total[verdict] += records
         return dict(sorted(total.items(), key=lambda item: -_SEVERITY[item[0]]))
+
+    def apart(self) -> dict[str, int]:
+        """Records set apart: "known" differences, "negligible" ones, "muted" ones; without those that there are none of."""
+        total: Counter[str] = Counter()
+        for (*_, why), records in list(self.kinds.items()):
+            total[why] += records
+        return {why: total[why] for why in APART if total[why]}
 
     def muted(self) -> int:
         """Records of muted known differences."""
-        return sum(records for (*_, muted), records in list(self.kinds.items()) if muted)
+        return self.apart().get("muted", 0)
 
     def sorted_findings(self) -> list[Finding]:
         """The findings, the most serious first."""

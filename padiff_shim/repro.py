@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -67,6 +68,12 @@ def save_inputs(folder: str | os.PathLike[str], record: Mapping[str, Any], array
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(path, **_pack(record, arrays))  # type: ignore[arg-type]
     return path
+
+
+def drop_inputs(folder: str | os.PathLike[str], record: Mapping[str, Any], log: str = "call") -> None:
+    """Remove what :func:`save_inputs` saved for this record, if it is there."""
+    with contextlib.suppress(OSError):
+        _file(Path(folder), log, record.get("index")).unlink()
 
 
 def load_inputs(

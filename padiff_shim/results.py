@@ -64,6 +64,8 @@ class Results(Run):
     def worst(self, n: int = 10) -> list[Call]:
         """The ``n`` most serious records: by class, then by the multiple of the probabilistic bound. Muted ones are left out.
 
+        Known and negligible differences come after every other one (docs/compare.md).
+
         Up to 100 come from memory, more need a pass over the log.
         """
         counts = self.counts
@@ -76,6 +78,8 @@ class Results(Run):
 
     def first_divergence(self, at_least: str | Verdict = Verdict.LOW_ACCURACY) -> Call | None:
         """The earliest record of this class or a more serious one that is not muted; None if there is none.
+
+        A known or negligible difference is given only if there is no other.
 
         Raises:
             UnknownNameError: ``at_least`` is not a class.
@@ -102,7 +106,10 @@ class Results(Run):
         return self.counts.groups("layer")
 
     def findings(self) -> list[Finding]:
-        """Records above UNVERIFIED that are not muted, those that say the same of the same line taken together."""
+        """Records above UNVERIFIED that are not muted, those that say the same of the same line taken together.
+
+        Those whose ``apart`` is not empty come last: known differences and negligible ones.
+        """
         return self.counts.sorted_findings()
 
     def coverage(self) -> dict[str, Any]:
@@ -129,6 +136,7 @@ class Results(Run):
             "records": self.counts.records,
             "verdicts": self.verdicts,
             "muted": self.counts.muted(),
+            "apart": self.counts.apart(),
             "ops": listed(self.by_op().values()),
             "layers": listed(self.by_layer().values()),
             "known_differences": [{"name": n, "muted": m, "records": c} for (n, m), c in self.counts.quirks.most_common()],

@@ -48,7 +48,7 @@ class TestWorst:
         assert [call.call for call in run.worst()] == [2, 1]
         assert run.first_divergence().call == 2
         assert run.verdicts == {"WRONG": 1, "LOW_ACCURACY": 1, "ROUNDING": 1}
-        assert run.by_op()["linear"].worst is Verdict.LOW_ACCURACY
+        assert run.by_op()["linear"].worst is Verdict.ROUNDING
         assert run.by_op()["linear"].muted == 1
         assert "Known difference: ours: 1 record (muted)" in str(run)
         assert "Known difference: theirs: 1 record\n" in str(run)
@@ -226,7 +226,7 @@ class TestReports:
     def test_an_empty_run_and_a_clean_one(self):
         assert "no float call was seen" in str(CompareRun())
         assert "nothing above ROUNDING" in str(filled([record()]))
-        assert "No finding" in filled([record()]).to_markdown()
+        assert "No call stands out" in filled([record()]).to_markdown()
         assert repr(filled([record()])) == "<padiff_shim.CompareRun backend='torch' ROUNDING 1>"
 
     def test_html(self, tmp_path):

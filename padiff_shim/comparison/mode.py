@@ -66,6 +66,7 @@ class CompareMode(Mode):
         self._compare.sampling.end()
         self.run.close()
         raise_postponed()
+        self._compare.outcome.conclude()
 
     def __enter__(self) -> CompareRun:
         return self.start()
@@ -129,13 +130,15 @@ def compare(
         carry: whose results the program goes on with. ``"native"``: bit for bit as without comparing, gradients and random state
             included (:func:`padiff_shim.do_no_harm` proves it); ``"torch"``: results and gradients of torch's kernels.
         on_mismatch: what a verdict from ``mismatch_from`` up leads to: ``"log"``, ``"warn"`` (once per line and op) or ``"raise"``
-            (:class:`MismatchError`).
-        callback: called with the record (a dict, docs/log.md) of each such verdict.
+            (:class:`MismatchError`). Known and negligible differences raise nothing, and one warning at the end counts them.
+        callback: called with the record (a dict, docs/log.md) of each such verdict, known and negligible differences included
+            (``quirk`` and ``modifiers`` tell them), muted ones not.
         log: folder of the log; default a temporary one that lives as long as the run object.
         on_log_error: when the log cannot be written: ``"warn"`` once and go on without it, or ``"raise"``.
         known_differences: a TOML file of known differences, to name or mute them.
         audit: one in so many bit-equal results is checked against the oracle too (0: none).
-        keep_inputs: operands of the first so many serious calls are saved, for ``run.repro``.
+        keep_inputs: operands of the first so many serious calls are saved, for ``run.repro``; known and negligible differences
+            are kept only while there is room.
         shadow: also carry every value as torch alone would have made it, to tell incoming from local error; takes the time and
             memory of a second forward pass.
         defer: judge when a backward, a step or the mode ends and not at each call, so that the host need not wait for the device;

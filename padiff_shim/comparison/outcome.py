@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..compare_run import CompareRun
 from ..errors import MismatchError
 from ..postponed import postpone
 from ..text import SENTENCE, shown
-from ..verdicts import Judgement, Verdict
+from ..verdicts import Judgement, Verdict, apart
 
 KEEP_BYTES = 256 * 2**20  # inputs larger than this are not saved
 
@@ -24,8 +25,9 @@ class Outcome:
 
     Args:
         action: what a record of class ``threshold`` or worse leads to: ``"log"``, ``"warn"`` (once per site and op) or ``"raise"``.
-        callback: called with every such record.
-        keep: inputs of so many such records are saved for :meth:`CompareRun.repro`.
+            What is set apart (:func:`padiff_shim.verdicts.apart`) raises nothing and is warned of once, when the mode closes.
+        callback: called with every such record, also with one that is set apart, but for muted ones.
+        keep: inputs of so many such records are saved for :meth:`CompareRun.repro`; those set apart give way to others.
         known: known differences; a muted one leads to nothing.
     """
 
@@ -42,6 +44,8 @@ class Outcome:
         self.run, self.action, self.threshold, self.callback = run, action, threshold, callback
         self.keep, self.known = keep, known
         self._warned: set[tuple[str, str]] = set()
+        self._giving_way: list[dict[str, Any]] = []  # records with saved inputs that are set apart
+        self._silent: Counter[str] = Counter()  # serious records that nothing was said of yet, by why
 
     def record(self, fields: dict[str, Any], judgement: Judgement, tensors: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """The record of one judged tensor, written to the log."""
@@ -62,7 +66,7 @@ class Outcome:
             if quirk is not None:
                 record["quirk"], record["muted"] = quirk.name, quirk.mute
         self.run.add(record)
-        if self.keep > 0 and self.serious(record):
+        if self.serious(record) and (self.keep > 0 or (self._giving_way and not apart(record))):
             self._save(record, tensors())
         return record
 
@@ -86,12 +90,22 @@ class Outcome:
             return
         if self.callback is not None:
             self.callback(record)
+        if why := apart(record):
+            self._silent[why] += 1
+            return
         if self.action == "raise":
             raise MismatchError(self.sentence(record), record)
         place = (record["site"], record["op"])
         if self.action == "warn" and place not in self._warned:
             self._warned.add(place)
             warnings.warn(self.sentence(record), stacklevel=4)
+
+    def conclude(self) -> None:
+        """The mode closes: one warning for all that was set apart."""
+        said = " and ".join(f"{number} {why}" for why, number in self._silent.items())
+        self._silent.clear()
+        if said and self.action == "warn":
+            warnings.warn(f"differences that were counted apart: {said}; print(run) names them", stacklevel=3)
 
     @staticmethod
     def sentence(record: Mapping[str, Any]) -> str:
@@ -106,7 +120,12 @@ class Outcome:
         arrays = dict(_arrays(tensors))
         if sum(array.nbytes for array in arrays.values()) > KEEP_BYTES:
             return
-        self.keep -= 1
+        if self.keep > 0:
+            self.keep -= 1
+        else:
+            self.run.drop_inputs(self._giving_way.pop())
+        if apart(record):
+            self._giving_way.append(record)
         self.run.save_inputs(record, arrays)  # says itself where it cannot
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..text import SENTENCE, shown
-from ..verdicts import HARD, Verdict
+from ..verdicts import APART, HARD, Verdict
 from . import words
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def style(verdict: Verdict) -> str:
 
 def _findings(run: Results) -> list[Any]:
     """The worst calls, those that say the same of the same line in one row."""
-    found = run.findings()
+    found = [finding for finding in run.findings() if not finding.apart]
     if not found:
-        return [Text("No call stands out: nothing above ROUNDING that could be verified.")]
+        return [Text(words.nothing(run.counts.apart()))]
     table = Table(title="worst calls", title_justify="left", expand=False)
     for heading in ("verdict", "side", "op, tensor", "where"):
         table.add_column(heading, overflow="fold")
@@ -64,7 +64,7 @@ def _finding(finding: Finding) -> list[Any]:
 
 def _groups(title: str, groups: Mapping[str, Group], most: int) -> list[Any]:
     """Verdicts per op or layer, one column for each class that occurs."""
-    names = [name for name in [*reversed(Verdict.__members__), "muted"] if any(group.verdicts[name] for group in groups.values())]
+    names = [name for name in [*reversed(Verdict.__members__), *APART] if any(group.verdicts[name] for group in groups.values())]
     table = Table(title=title, title_justify="left")
     table.add_column(title.rpartition(" ")[2], overflow="fold")
     for name in names:
@@ -86,9 +86,8 @@ def _opening(run: Results) -> Iterable[Any]:
     versions = words.versions(run.header.get("environment") or {})
     yield Text(f"padiff_shim: Paddle's kernels compared with {shown(run.backend)}'s ({versions})")
     counts = run.counts
-    muted = counts.muted()
-    said = f"{counts.calls:,} calls, {counts.records:,} results and gradients: {words.counted(run.verdicts)}"
-    yield Text(said + (f"; {muted:,} of them muted" if muted else ""))
+    counted = words.counted(counts.verdicts(everything=False), counts.apart())
+    yield Text(f"{counts.calls:,} calls, {counts.records:,} results and gradients: {counted}")
 
 
 def _closing(run: Results) -> Iterable[Any]:
@@ -96,6 +95,8 @@ def _closing(run: Results) -> Iterable[Any]:
     yield Text("First divergence: " + (str(first) if first is not None else "none"))
     for (name, muted), records in run.counts.quirks.most_common():
         yield Text(f"Known difference: {shown(name)}: {records:,} record{'s' if records != 1 else ''}{' (muted)' if muted else ''}")
+    if (negligible := run.counts.apart().get("negligible")) is not None:
+        yield Text(f"Negligible: {negligible:,} record{'s' if negligible != 1 else ''}")
     coverage = run.coverage()
     yield Text(f"Coverage: {words.covered(coverage)}.")
     for line in words.unchecked(coverage):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..counts import NAMES, OTHER_NAMES, excess
 from ..text import SENTENCE, shown
-from ..verdicts import Verdict
+from ..verdicts import Verdict, apart
 
 # Everything else in a record describes the call and is the same at each step: it is written once and referred to.
 _MEASURED = ("type", "index", "call", "step", "reason", "stats")
@@ -126,34 +126,42 @@ class Survey:
     def __init__(self) -> None:
         self.total = self.muted = 0
         self.verdicts: dict[str, int] = {}
+        self.apart: dict[str, int] = {}
         self.ops: dict[str, dict[str, int]] = {}
         self.layers: dict[str, dict[str, int]] = {}
         self.findings: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.further = 0
 
     def add(self, position: int, record: Mapping[str, Any], verdict: Verdict) -> None:
-        """Count one record. In ops and layers a muted one counts as ``"muted"``, so that it never is the worst."""
+        """Count one record. In ops and layers what is set apart counts as such, so that it never is the worst."""
         self.total += 1
         self.verdicts[verdict.value] = self.verdicts.get(verdict.value, 0) + 1
-        muted = bool(record.get("muted"))
-        self.muted += muted
-        counted = "muted" if muted else verdict.value
+        why = apart(record)
+        self.muted += why == "muted"
+        if why:
+            self.apart[why] = self.apart.get(why, 0) + 1
+        counted = why or verdict.value
         for table, name in ((self.ops, record.get("op")), (self.layers, record.get("layer"))):
             text = _text(str(name or ""))
             counts = table.setdefault(text if text in table or len(table) < NAMES else OTHER_NAMES, {})
             counts[counted] = counts.get(counted, 0) + 1
-        if verdict not in (*_USUAL, Verdict.UNVERIFIED) and not muted:
-            self._find(position, record, verdict)
+        if verdict not in (*_USUAL, Verdict.UNVERIFIED) and why != "muted":
+            self._find(position, record, verdict, why)
 
-    def _find(self, position: int, record: Mapping[str, Any], verdict: Verdict) -> None:
+    def _find(self, position: int, record: Mapping[str, Any], verdict: Verdict, why: str) -> None:
         names = ("side", "hypothesis", "op", "tensor", "site")
-        key = (verdict.value, *(record.get(name) for name in names))
+        key = (verdict.value, *(record.get(name) for name in names), why)
         found = self.findings.get(key)
         if found is None:
             if len(self.findings) >= _GROUPS:
                 self.further += 1
                 return
-            found = self.findings[key] = {**dict(zip(("verdict", *names), key)), "records": 0, "first": position, "worst": position}
+            found = self.findings[key] = {
+                **dict(zip(("verdict", *names, "apart"), key)),
+                "records": 0,
+                "first": position,
+                "worst": position,
+            }
             found.update(severity=verdict.severity, layers=set(), excess=-1.0)
         found["records"] += 1
         if len(found["layers"]) < 100:
@@ -164,10 +172,13 @@ class Survey:
 
     def as_dict(self) -> dict[str, Any]:
         """All counts, and the findings, the most serious first."""
-        found = sorted(self.findings.values(), key=lambda item: (-item["severity"], -item["excess"], item["first"]))
+        found = sorted(
+            self.findings.values(), key=lambda item: (bool(item["apart"]), -item["severity"], -item["excess"], item["first"])
+        )
         return {
             "total": self.total,
             "muted": self.muted,
+            "apart": self.apart,
             "verdicts": self.verdicts,
             "ops": self.ops,
             "layers": self.layers,

@@ -123,8 +123,10 @@ def _is_terminal(stream: Any) -> bool:
 def line(run: Results, record: Mapping[str, Any]) -> str:
     """Records, verdicts and the running layer in the terminal's width, as text with ANSI colours."""
     text = Text(f"padiff_shim: {run.counts.records:,} records")
-    for name, number in run.verdicts.items():
+    for name, number in run.counts.verdicts(everything=False).items():
         text.append("  ").append(f"{name} {number:,}", style=style(Verdict(name)))
+    for why, number in run.counts.apart().items():
+        text.append("  ").append(f"{why} {number:,}", style="dim")
     text.append(f"  {shown(record.get('layer') or record.get('op'))}", style="dim")
     buffer = io.StringIO()
     width = max(20, shutil.get_terminal_size((80, 24)).columns - 1)

@@ -40,11 +40,11 @@ def _row(finding: Any) -> str:
 def markdown(run: Results) -> str:
     """Versions, counts and verdicts in the first lines, then the findings, the first divergence and what was not checked."""
     counts, coverage = run.counts, run.coverage()
-    header, found = run.header, run.findings()
-    muted = f" ({counts.muted():,} muted)" if counts.muted() else ""
+    header, found = run.header, [finding for finding in run.findings() if not finding.apart]
+    counted = cell(words.counted(counts.verdicts(everything=False), counts.apart()))
     lines = [
         f"**Paddle compared with {cell(run.backend)}, call by call** ({cell(words.versions(header.get('environment') or {}))})  ",
-        f"{counts.calls:,} calls, {counts.records:,} results and gradients: {cell(words.counted(run.verdicts))}{muted}  ",
+        f"{counts.calls:,} calls, {counts.records:,} results and gradients: {counted}  ",
         f"{words.covered(coverage)}.",
     ]
     lines += ["", *(f"> Warning: {cell(warning)}" for warning in run.warnings)] if run.warnings else []
@@ -55,12 +55,14 @@ def markdown(run: Results) -> str:
         more = len(found) - ROWS + counts.further
         lines += ["", f"{more:,} further findings are not shown."] if more > 0 else []
     else:
-        lines.append("No finding: every difference is rounding that the length of the sums explains.")
+        lines.append(words.nothing(counts.apart()))
     first = run.first_divergence()
     if first is not None:
         lines += ["", f"First divergence: {cell(first)}"]
     for (name, is_muted), records in counts.quirks.most_common():
         lines += ["", f"Known difference: {cell(name)}, {records:,} records{', muted' if is_muted else ''}"]
+    if (negligible := counts.apart().get("negligible")) is not None:
+        lines += ["", f"Negligible: {negligible:,} records"]
     if coverage["unchecked"]:
         lines += ["", "Not checked:", *(f"- {cell(line)}" for line in words.unchecked(coverage))]
     return "\n".join(lines) + "\n"

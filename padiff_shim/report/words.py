@@ -111,9 +111,16 @@ def call_line(record: Mapping[str, Any]) -> str:
     return " | ".join(parts)
 
 
-def counted(verdicts: Mapping[str, int]) -> str:
-    """``"WRONG 2, ROUNDING 410, EQUAL 96"``."""
-    return ", ".join(f"{name} {number:,}" for name, number in verdicts.items()) or "none"
+def counted(verdicts: Mapping[str, int], apart: Mapping[str, int]) -> str:
+    """``"WRONG 2, ROUNDING 410, EQUAL 96; apart: known 12, negligible 3"``."""
+    said, others = (", ".join(f"{name} {number:,}" for name, number in counts.items()) for counts in (verdicts, apart))
+    return (said or "none") + (f"; apart: {others}" if others else "")
+
+
+def nothing(apart: Mapping[str, int]) -> str:
+    """What is said where no finding is left to be looked at."""
+    but = " or ".join(kind for kind in apart)
+    return "No call stands out: nothing above ROUNDING that could be verified" + (f" and is not {but}." if but else ".")
 
 
 def versions(environment: Mapping[str, Any]) -> str:

@@ -47,6 +47,11 @@ function larger(a, b) {
 
 const severity = Uint8Array.from({ length: ROWS }, (_, row) => SEVERITY[outcome(row).verdict]);
 const excess = larger(series("paddle.prob"), series("torch.prob"));
+/** Why a row comes after all others and is not to be looked at first: "muted", "known", "negligible"; "" for most. */
+function apart(row) {
+  const o = outcome(row);
+  return o.muted ? "muted" : o.quirk ? "known" : (o.modifiers || []).includes("negligible") ? "negligible" : "";
+}
 const positions = Float64Array.from({ length: ROWS }, (_, row) => T.position(row));
 
 /** The row at a place of run.calls; undefined if it was not kept. */

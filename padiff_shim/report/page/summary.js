@@ -94,6 +94,8 @@ function buildCoverage() {
     );
   }
   if (D.muted) lines.push(h("p", { class: "soft" }, `${count(D.muted, "record")} of known differences are muted: counted and listed, but not among what to look at.`));
+  const others = ["known", "negligible"].filter((why) => D.apart[why]).map((why) => `${grouped(D.apart[why])} ${why}`);
+  if (others.length) lines.push(h("p", { class: "soft" }, `${others.join(" and ")}: differences that come after all others, and are not counted as anything to look at.`));
   fill($("coverage"), lines);
 }
 
@@ -110,7 +112,7 @@ function finding(item) {
       "button",
       { type: "button", class: "finding", disabled: row === undefined, onclick: () => select(row, "finding") },
       h("span", { class: "what" }, badge(item.verdict), " ", h("b", {}, item.op), " ", item.tensor === "out" ? null : h("span", {}, item.tensor)),
-      h("span", { class: "who" }, h("span", {}, item.side === "none" ? "" : `side: ${item.side}`), item.hypothesis ? [" ", h("em", {}, item.hypothesis)] : null),
+      h("span", { class: "who" }, h("span", {}, item.side === "none" ? "" : `side: ${item.side}`), item.hypothesis ? [" ", h("em", {}, item.hypothesis)] : null, item.apart ? ` (${item.apart})` : null),
       h("span", { class: "where" }, `${item.site || "site unknown"} · ${where}`),
       h("span", { class: "much" }, count(item.records, "record"), ratio > 0 && ratio < Infinity ? ` · up to ${figure(ratio)} × the bound` : "")
     )
@@ -125,7 +127,8 @@ function buildFindings() {
     fill(body, h("p", {}, why));
     return;
   }
-  const first = all.reduce((least, item) => Math.min(least, item.first), Infinity);
+  const foremost = all.some((item) => !item.apart) ? all.filter((item) => !item.apart) : all;
+  const first = foremost.reduce((least, item) => Math.min(least, item.first), Infinity);
   const row = rowAt(first);
   const list = h("ol", { class: "findings" }, all.slice(0, 6).map(finding));
   const more = h("button", { type: "button", onclick: () => { list.append(...all.slice(6, 200).map(finding)); more.remove(); } }, `Show all ${grouped(Math.min(all.length, 200))}`);

@@ -2,7 +2,7 @@
 
 const COLUMNS = [
   { id: "position", title: "#", kind: "n", text: (row) => String(positions[row]), value: (row) => positions[row] },
-  { id: "verdict", title: "Verdict", cell: (row) => badge(outcome(row).verdict), value: (row) => severity[row] * 1e6 + Math.min(excess[row] || 0, 9e5) },
+  { id: "verdict", title: "Verdict", cell: (row) => badge(outcome(row).verdict), value: (row) => (severity[row] > SEVERITY.UNVERIFIED && !apart(row) ? 1e8 : 0) + severity[row] * 1e6 + Math.min(excess[row] || 0, 9e5) },
   { id: "side", title: "Side", text: (row) => (outcome(row).side === "none" ? "" : outcome(row).side) },
   { id: "op", title: "Op", text: (row) => kind(row).op || "" },
   { id: "tensor", title: "Tensor", text: (row) => kind(row).tensor || "" },
@@ -63,7 +63,7 @@ function drawHead() {
 
 function tableRow(place) {
   const row = grid.order[place];
-  const muted = outcome(row).muted ? " muted" : "";
+  const muted = apart(row) ? " muted" : "";
   return h(
     "tr",
     { id: "row-" + row, class: (place % 2 ? "odd" : "even") + muted, role: "row", "aria-rowindex": place + 2, "aria-selected": String(row === state.selected), "data-row": row },

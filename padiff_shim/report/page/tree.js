@@ -1,6 +1,6 @@
 // The layers as a tree and the ops as a list, with their counts and the worst verdict in each.
 
-/** The most serious verdict that is counted; muted known differences are not. */
+/** The most serious verdict that is counted; what is set apart is not. */
 function worstOf(counts) {
   return VERDICTS.find((name) => counts[name]) || "EQUAL";
 }
@@ -14,7 +14,7 @@ function totals(counts) {
   let remarkable = 0;
   for (const [name, n] of Object.entries(counts)) {
     records += n;
-    if (name !== "muted" && name !== "UNVERIFIED" && !isUsual(name)) remarkable += n;
+    if (name in SEVERITY && name !== "UNVERIFIED" && !isUsual(name)) remarkable += n;
   }
   return { records, remarkable };
 }
