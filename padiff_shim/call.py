@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import amp, site
+from . import amp, layout, site
 from .autograd import Node, attach, autograd
 from .bind import REFUSALS, Binder, StayNative, refused
 from .bridge import dtype_of, grad_tracer, own, remember_layout, stream_of, to_paddle, torch_dtype
@@ -220,12 +220,16 @@ class Substitution:
             ]
             result = out if "out" in saves else None
             return out, lambda grad: formula(grad, result, kept, needs), True
+        copy = sides[self.transposed] if self.transposed is not None else None
         leaves = [sides[index].detach().requires_grad_() for index in needs]
         for index, leaf in zip(needs, leaves):
             sides[index] = leaf
         with torch.enable_grad():
             out = run(*sides)
-        return out, functools.partial(autograd, out, leaves), False
+        gradients = functools.partial(autograd, out, leaves)
+        if self.transposed is not None and 0 in needs:  # only the gradient of x reads the weight
+            return out, layout.renewing(gradients, inputs.paddle[self.transposed], copy), False
+        return out, gradients, False
 
     def graft(self, frame: Frame, inputs: Inputs, out: torch.Tensor, vjp: Any, run: Callable[..., Any] | None, sides: Any) -> Any:
         """Hand the result to Paddle with its backward attached."""

@@ -2,7 +2,7 @@
 
 * the entries of the op table: :class:`.call.Substitution`;
 * all other C functions of ``paddle._C_ops`` that compute with floats: counted as native, with the reason;
-* doors that write into tensors without counting it (optimizers, ``set_value``, ``copy_``): they outdate weight copies.
+* the engine's entries, and ``Tensor.view`` of what torch laid out with strides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from .call import Substitution
 from .cfunction import CFunctionPatch
 from .dialect import hide_from_tracer
 from .errors import InterceptionError, StayedNativeError
-from .layout import Writes
 from .modes import top
 from .patcher import AttributePatch, Patcher, Point
 from .patches import _native
@@ -31,7 +30,6 @@ from .postponed import after_engine, engine
 from .pyfunction import PyFunctionPatch
 from .registry import ops
 
-_PARAMETER = paddle.base.framework.EagerParamBase
 _FLOATS = frozenset({paddle.float16, paddle.bfloat16, paddle.float32, paddle.float64})
 _GRADS = ("_grad", "_grad_")  # called by the engine in C++, not from Python
 
@@ -79,20 +77,13 @@ def _is_float(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return False
 
 
-def _writes_parameter(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    first = args[0] if args else next(iter(kwargs.values()), None)
-    return type(first) is _PARAMETER or type(first) in (list, tuple) or any(type(v) is _PARAMETER for v in kwargs.values())
-
-
-def _counting(name: str, path: str, original: Callable[..., Any], *, writes: bool, counts: bool) -> Callable[..., Any]:
-    """The hook of a C function without reference: counts, and notes writes into parameters."""
+def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of a C function without reference: counts."""
     reason = _native.reason(name.rstrip("_")) if name not in _native.NATIVE else _native.NATIVE[name]
     exact = reason in (_native.OPTIMIZER, _native.COMMUNICATION)
 
     def hook(*args: Any, **kwargs: Any) -> Any:
-        if writes and _writes_parameter(args, kwargs):
-            Writes.note()
-        frame = top() if counts else None
+        frame = top()
         if frame is None or not (name == "run_program" or _is_float(args, kwargs)):
             return original(*args, **kwargs)
         result = original(*args, **kwargs)
@@ -110,7 +101,7 @@ def _counting(name: str, path: str, original: Callable[..., Any], *, writes: boo
 
 
 def _others(taken: dict[str, Point]) -> list[Point]:
-    """The remaining C functions: those that compute with floats are counted, in-place ones note their writes."""
+    """The remaining C functions: those that compute with floats are counted."""
     points: list[Point] = []
     clean = {name: CFunctionPatch(getattr(paddle._C_ops, name)).original for name in autograd.SKELETON}
     autograd.use_clean(**clean)
@@ -121,35 +112,10 @@ def _others(taken: dict[str, Point]) -> list[Point]:
             path = f"{place}.{name}"
             if not isinstance(function, BuiltinFunctionType) or path in taken or name.endswith(_GRADS):
                 continue
-            counts = name not in _native.EXACT
-            writes = name.endswith("_") or (counts and module is paddle._legacy_C_ops)
-            if counts or writes:
+            if name not in _native.EXACT:
                 patch = CFunctionPatch(function)
-                patch.set_hook(_counting(name, path, patch.original, writes=writes, counts=counts))
+                patch.set_hook(_counting(name, path, patch.original))
                 points.append(patch)
-    return points
-
-
-def _noting(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that writes values without counting it."""
-
-    @functools.wraps(original)
-    def hook(*args: Any, **kwargs: Any) -> Any:
-        Writes.note()
-        return original(*args, **kwargs)
-
-    return hook
-
-
-def _writers() -> list[Point]:
-    dense = getattr(core, "DenseTensor", None) or core.LoDTensor
-    points: list[Point] = []
-    for owner, name in ((paddle.Tensor, "copy_"), (paddle.Tensor, "set_tensor"), (dense, "set")):
-        if name not in owner.__dict__:
-            continue  # set_tensor is new in 3.x
-        patch = AttributePatch(owner, name)
-        patch.set_hook(_noting(patch.original if owner is paddle.Tensor else getattr(owner, name)))
-        points.append(patch)
     return points
 
 
@@ -204,7 +170,7 @@ def _all() -> list[Point]:
     packages = (sys.modules[name] for name in ("torch", "numpy", "padiff_shim", "padiff_shim.patches"))
     hide_from_tracer(*(os.path.dirname(str(package.__file__)) + os.sep for package in packages))
     entries = _entries()
-    return [*entries.values(), *_others(entries), *_writers(), *_views(), *_engine()]
+    return [*entries.values(), *_others(entries), *_views(), *_engine()]
 
 
 def _layers() -> list[Point]:

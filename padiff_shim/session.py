@@ -81,10 +81,7 @@ class Mode:
         """Open the mode here; returns the run that counts."""
         self.run.environment.update(_prepare())
         from . import hooks
-        from .layout import Writes
 
-        if not hooks.OPS.installed:
-            Writes.note()  # nobody watched until now
         hooks.OPS.acquire()
         try:
             if self._tracks_layers:

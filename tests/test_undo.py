@@ -21,7 +21,8 @@ pytestmark = pytest.mark.compat
 def snapshot():
     """Every attribute of every loaded Paddle module, of the patched classes, and the code of every function in them, in order."""
     places = {name: vars(module) for name, module in list(sys.modules.items()) if name.split(".")[0] == "paddle" and module}
-    for owner in (paddle.Tensor, paddle.base.framework.EagerParamBase, paddle.nn.Layer, hooks._writers()[1].owner):
+    dense = getattr(core, "DenseTensor", None) or core.LoDTensor
+    for owner in (paddle.Tensor, paddle.base.framework.EagerParamBase, paddle.nn.Layer, dense):
         places[owner.__qualname__] = owner.__dict__
     places["_C_ops"] = {name: getattr(paddle._C_ops, name) for name in dir(paddle._C_ops)}
     places["engine"] = vars(core.eager)
