@@ -151,23 +151,23 @@ class CompareRun(Results):
     def save_inputs(self, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Keep the operands of a call for :meth:`repro`; without room on the disk the run says so and goes on.
 
-        ``arrays``: see :func:`padiff_shim.repro.save_inputs`.
+        ``arrays``: see :func:`padiff_shim.repro_data.save_inputs`.
         """
-        from . import repro
+        from . import repro_data
 
         writer = self._writer()
         if writer.gone:
             return  # that was said
         try:
-            repro.save_inputs(self._folder / INPUTS, record, arrays, writer.name)
+            repro_data.save_inputs(self._folder / INPUTS, record, arrays, writer.name)
         except OSError as error:
             self.warn(f"operands of call {record.get('index')} could not be saved: {error}")
 
     def drop_inputs(self, record: Mapping[str, Any]) -> None:
         """Operands that :meth:`save_inputs` kept of a record give way to those of another."""
-        from . import repro
+        from . import repro_data
 
-        repro.drop_inputs(self._folder / INPUTS, record, self._writer().name)
+        repro_data.drop_inputs(self._folder / INPUTS, record, self._writer().name)
 
     def close(self) -> None:
         """Write the log's last record. Gradients that flow later are appended, and another last record at the next close."""

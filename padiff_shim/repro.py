@@ -1,113 +1,47 @@
-"""One call of a run as a script of its own: paddle, torch and numpy, and nothing of this library."""
+"""One call of a run as a script of its own: paddle, torch and numpy, and nothing of this library.
+
+A log and the operands beside it may come from elsewhere, and the script will be run. So what comes from them stands in it as
+literals only; names are those of the op's parameters, or the call is refused.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
 import os
 import pprint
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import repro_oracles
+from . import repro_oracles, schema
 from .bind import parse
 from .encoding import finite, numeric
-from .errors import PadiffShimError
+from .errors import ArgumentError, FileError, PadiffShimError, described
 from .excerpt import Excerpt, expression
 from .op import Entry, Op
+from .repro_data import pack
+from .repro_layout import strided_view
+from .text import SENTENCE, escaped, shown
 
 _RESULTS = ("grad", "paddle", "torch")
+_DTYPES = frozenset(
+    ("bool", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64", "complex64", "complex128")
+)
 _MARK = "# --- from here on: the script ---\n"
-_GAP = 4  # a view that spans more than this times its own size is packed densely
-
-
-def _file(folder: Path, log: str, index: Any) -> Path:
-    return folder / f"{log}-{index}.npz"
-
-
-def _flat(array: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """The memory that an array spans, and its strides in elements; those of wide gaps are closed."""
-    spans = 1 + sum((size - 1) * stride // array.itemsize for size, stride in zip(array.shape, array.strides))
-    backward = any(stride < 0 or stride % array.itemsize for stride in array.strides)
-    if not array.size or backward or spans > _GAP * array.size:
-        array = array.copy(order="K")
-        spans = array.size
-    flat = np.lib.stride_tricks.as_strided(array, (spans,), (array.itemsize,)).copy()
-    return flat, [stride // array.itemsize for stride in array.strides]
-
-
-def _pack(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    packed: dict[str, np.ndarray] = {}
-    layout = {}
-    for name, given in arrays.items():
-        array = np.asarray(given)
-        packed[name], strides = _flat(array)
-        layout[name] = {"shape": list(array.shape), "strides": strides}
-    packed["layout"], packed["record"] = np.array(json.dumps(layout)), np.array(json.dumps(finite(dict(record))))
-    return packed
-
-
-def save_inputs(folder: str | os.PathLike[str], record: Mapping[str, Any], arrays: Mapping[str, Any], log: str = "call") -> Path:
-    """Save the tensors of one call as ``<log>-<index>.npz`` in ``folder``.
-
-    Args:
-        record: the call's record, with its ``index``.
-        arrays: by operand name (``"x"``; ``"operands[0]"`` for an op over a sequence) the operands as the kernels got them, the
-            weight of a Linear as [out, in]; ``"paddle"`` and ``"torch"``, the judged tensor of each side; ``"grad"``, the incoming
-            gradient. NumPy arrays of any strides, which are kept; bfloat16 as raw uint16. Nothing is kept of them.
-        log: name of the log file without its ending.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    path = _file(Path(folder), log, record.get("index"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(path, **_pack(record, arrays))  # type: ignore[arg-type]
-    return path
-
-
-def drop_inputs(folder: str | os.PathLike[str], record: Mapping[str, Any], log: str = "call") -> None:
-    """Remove what :func:`save_inputs` saved for this record, if it is there."""
-    with contextlib.suppress(OSError):
-        _file(Path(folder), log, record.get("index")).unlink()
-
-
-def load_inputs(
-    folder: str | os.PathLike[str], record: Mapping[str, Any], log: str
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The record and the arrays that :func:`save_inputs` saved for this record of this log.
-
-    Raises:
-        PadiffShimError: nothing was saved for it; the message names the calls that have something.
-    """
-    path = _file(Path(folder), log, record.get("index"))
-    if not path.is_file():
-        known = sorted(int(one.stem.rpartition("-")[2]) for one in path.parent.glob(f"{log}-*.npz"))
-        there = f"saved ones: {', '.join(map(str, known[:20]))}" if known else "no call of this run has any"
-        raise PadiffShimError(
-            f"the operands of call {record.get('index')} were not saved ({there}). compare(keep_inputs=N) saves those of the first "
-            "N calls from mismatch_from= up"
-        )
-    with np.load(path) as file:
-        layout = json.loads(str(file["layout"]))
-        arrays = {
-            name: np.lib.stride_tricks.as_strided(flat := file[name], one["shape"], [s * flat.itemsize for s in one["strides"]])
-            for name, one in layout.items()
-        }
-        return json.loads(str(file["record"])), arrays
 
 
 def _literal(value: Any) -> str:
-    """An attribute as Python source; dtypes as the framework's own."""
+    """An attribute, as JSON holds it, as Python source; dtypes as the framework's own."""
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return "[" + ", ".join(map(_literal, value)) + "]"
-    if isinstance(value, str) and value.startswith("torch.") and value[6:].isidentifier():
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {_literal(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, str) and value.startswith("torch.") and value[6:] in _DTYPES:
         return value
     return repr(value)
 
@@ -116,8 +50,7 @@ class _Arguments:
     """The arguments of one call as source, by parameter name."""
 
     def __init__(self, op: Op, record: Mapping[str, Any], names: Iterable[str]) -> None:
-        parsed = parse(op.params)
-        params = [aliases[0] for aliases, _ in parsed]
+        parsed, params = parse(op.params), op.names
         self.tensors = [name for name in names if name not in _RESULTS]
         given = {one["name"]: numeric(one["number"]) for one in record["inputs"] if "number" in one}
         self.values: dict[str, str] = {}
@@ -143,6 +76,7 @@ class _Arguments:
 
 
 def _name(tensor: str) -> str:
+    """``operands[1]`` as a Python name."""
     return tensor.replace("[", "_").replace("]", "")
 
 
@@ -185,47 +119,110 @@ def write(
     It exits 1 if the side that the verdict blames is off by more than the recorded bound at the recorded place, else 0.
 
     Args:
-        record, arrays: as :func:`save_inputs` takes them.
+        record, arrays: as :func:`~padiff_shim.repro_data.save_inputs` takes them.
         environment: versions of the run, shown beside those found.
 
     Raises:
-        PadiffShimError: an operand is missing, or the op is not one of the table.
-        OSError: a file cannot be written.
+        PadiffShimError: an operand is missing, the op is not one of the table, or the record or an array is not what the op has.
+        ArgumentError: ``path`` is not that of a script.
+        FileError: a file cannot be written.
     """
-    from .registry import ops
-
-    op = ops().get(record["op"])
-    entry = next((one for one in op.entries if one.target == record["entry"]), None) if op is not None else None
-    if op is None or entry is None:
-        raise PadiffShimError(f"op {record['op']!r} with entry {record['entry']!r} is not in the table of this version")
-    wanted = [one["name"] for one in record["inputs"] if "number" not in one] + (["grad"] if record["phase"] == "backward" else [])
-    missing = [name for name in wanted if name not in arrays]
-    if missing:
-        raise PadiffShimError(f"the saved tensors of call {record.get('index')} lack {', '.join(missing)}")
-    known = {**finite(dict(record)), "environment": dict(environment or {}), "transposed": list(op.layouts)}
+    script = _place(path)
+    if environment is not None and not isinstance(environment, Mapping):
+        raise ArgumentError(f"environment= is a table of versions, got {described(environment)}")
+    known = finite(dict(record))
+    op, entry = _declared(known)
+    _check(op, known, arrays)
+    known.update(stats=known.get("stats") or {}, environment=finite(dict(environment or {})), transposed=list(op.layouts))
     functions, excerpt = _calls(op, entry, known, arrays)
+    expression(strided_view, excerpt)
     body = Path(__file__).with_name("repro_parts.py").read_text(encoding="utf-8").partition(_MARK)[2]
-    script = Path(path)
-    parts = [_opening(known, script), excerpt.header(), f'DATA = Path(__file__).with_suffix(".npz")\nRECORD = {_shown(known)}\n\n']
-    parts += [excerpt.text(), "", "", *functions, "", body]
-    script.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(script.with_suffix(".npz"), **_pack(record, arrays))  # type: ignore[arg-type]
-    script.write_text("\n".join(parts), encoding="utf-8")
+    held = (
+        f'DATA = Path(__file__).with_suffix(".npz")\nRECORD = {pprint.pformat(_printable(known), width=120, sort_dicts=False)}\n\n'
+    )
+    parts = [_opening(known, script), excerpt.header(), held, excerpt.text(), "", "", *functions, "", body]
+    try:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(script.with_suffix(".npz"), **pack(record, arrays))  # type: ignore[arg-type]
+        script.write_text("\n".join(parts), encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"the script {script} cannot be written: {error.strerror or error}") from error
     return script
 
 
+def _place(path: Any) -> Path:
+    """Where the script goes; its data lies beside it under the same name."""
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        raise ArgumentError(f"path= is that of the script, got {described(path)}")
+    if not Path(path).name or "\0" in os.fspath(path) or Path(path).suffix.lower() == ".npz" or Path(path).is_dir():
+        raise ArgumentError(
+            f"path= is that of the script, such as 'show.py' (its data goes into 'show.npz'), got {described(path)}"
+        )
+    return Path(path)
+
+
+def _declared(record: Mapping[str, Any]) -> tuple[Op, Entry]:
+    """The op and the entry point of a record, from the table of ops."""
+    from .registry import ops
+
+    name, target = record.get("op"), record.get("entry")
+    op = ops().get(name) if isinstance(name, str) else None
+    entry = next((one for one in op.entries if one.target == target), None) if op is not None else None
+    if op is None or entry is None:
+        raise PadiffShimError(f"op {shown(name)!r} with entry {shown(target)!r} is not in the table of this version")
+    return op, entry
+
+
+def _check(op: Op, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Refuse what is not a record of this op with tensors of its operands; the script is written of nothing else."""
+    of = f"call {shown(record.get('index'))}"
+    absent = [name for name in ("tensor", "phase", "side", "dtype", "shape", "inputs", "attributes") if record.get(name) is None]
+    wrong = f"{absent[0]!r} is missing" if absent else schema.complaint({**record, "type": "call"})
+    if wrong:
+        raise PadiffShimError(f"the record of {of} is not one of a comparison: {wrong}")
+    named = [one["name"] for one in record["inputs"]]
+    wanted = [one["name"] for one in record["inputs"] if "number" not in one]
+    gradient = record["phase"] == "backward"
+    for name in (*named, *arrays, *(record.get("needs") or ())):
+        if name not in _RESULTS and not _is_operand(op, name):
+            known = f"{op.names[0]}[0]" if op.operands else ", ".join(op.names[: op.tensors])
+            raise PadiffShimError(f"{of} has an operand {shown(name)!r}, which op {op.name!r} does not have ({known})")
+    if record["tensor"] not in ([f"grad:{name}" for name in wanted] if gradient else ["out"]):
+        raise PadiffShimError(
+            f"{of} judged {shown(record['tensor'])!r}, which op {op.name!r} does not have in its {record['phase']}"
+        )
+    missing = [name for name in (*wanted, *(["grad"] if gradient else ())) if name not in arrays]
+    if missing:
+        raise PadiffShimError(f"the saved tensors of {of} lack {', '.join(missing)}")
+
+
+def _is_operand(op: Op, name: str) -> bool:
+    if op.operands:
+        return re.fullmatch(re.escape(op.names[0]) + r"\[\d{1,4}\]", name, re.ASCII) is not None
+    return name in op.names[: op.tensors]
+
+
 def _opening(record: Mapping[str, Any], script: Path) -> str:
-    said = " ".join(str(record.get("reason") or "").split())
-    where = " ".join(f"{record.get('site') or ''} {record.get('layer') or ''}".split())
+    """The comment at the top. Its first two lines hold nothing of a record: there a comment can name the file's encoding."""
+    said, where = (
+        shown(record.get("reason") or "", SENTENCE),
+        f"{shown(record.get('site') or '')} {shown(record.get('layer') or '')}",
+    )
     return "\n".join(
         (
-            f"# {record['op']} {record['tensor']}, {record['verdict']}, side {record['side']}: {said}",
-            f"# Seen at {where}. Written by padiff_shim.",
-            f"# Needs paddle, torch and numpy, and {script.with_suffix('.npz').name} beside it.",
+            "# One call of a comparison, alone. Written by padiff_shim.",
             "# Exit status 1: the difference is there; 0: it is not.",
+            f"# {record['op']} {record['tensor']}, {record['verdict']}, side {record['side']}: {said}",
+            f"# Seen at {where.strip()}.",
+            f"# Needs paddle, torch and numpy, and {shown(script.with_suffix('.npz').name)} beside it.",
         )
     )
 
 
-def _shown(record: Mapping[str, Any]) -> str:
-    return pprint.pformat(dict(record), width=120, sort_dicts=False)
+def _printable(value: Any) -> Any:
+    """A record whose texts the script can print as they are."""
+    if isinstance(value, dict):
+        return {escaped(key): _printable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    return escaped(value) if isinstance(value, str) else value

@@ -15,6 +15,8 @@ import numpy as np
 import paddle
 import torch
 
+from .repro_layout import strided_view
+
 DATA = Path(__file__).with_suffix(".npz")
 RECORD: dict[str, Any] = {}
 run_paddle: Any = None
@@ -31,8 +33,7 @@ class Saved(NamedTuple):
     strides: tuple[int, ...]  # in elements
 
     def raw(self) -> np.ndarray:
-        steps = [stride * self.flat.itemsize for stride in self.strides]
-        return np.lib.stride_tricks.as_strided(self.flat, self.shape, steps)
+        return strided_view(self.flat, self.shape, self.strides)
 
     def numpy(self) -> np.ndarray:
         """Its values, bfloat16 as float32."""
@@ -54,7 +55,7 @@ class Saved(NamedTuple):
 
 def load() -> dict[str, Saved]:
     """The saved operands, the incoming gradient ("grad"), and what both kernels gave ("paddle", "torch")."""
-    with np.load(DATA) as file:
+    with np.load(DATA, allow_pickle=False) as file:
         layout = json.loads(str(file["layout"]))
         return {name: Saved(file[name], tuple(one["shape"]), tuple(one["strides"])) for name, one in layout.items()}
 

@@ -174,10 +174,10 @@ class Results(Run):
         Raises:
             PadiffShimError: the operands were not saved.
         """
-        from . import repro
+        from . import repro, repro_data
 
         chosen = self.calls[call] if isinstance(call, int) else call
-        record, arrays = repro.load_inputs(self._folder / INPUTS, chosen.as_dict(), chosen.log)
+        record, arrays = repro_data.load_inputs(self._folder / INPUTS, chosen.as_dict(), chosen.log)
         return repro.write(record, arrays, path, environment=self.header.get("environment"))
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ import pytest
 from paddle.nn import functional as F
 
 import padiff_shim
-from padiff_shim import repro, repro_oracles, testing
+from padiff_shim import repro, repro_data, repro_oracles, testing
 from padiff_shim.dialect import IS_3
 from padiff_shim.errors import PadiffShimError
 from padiff_shim.excerpt import Excerpt, expression
@@ -108,16 +108,16 @@ def test_which_gradients_were_wanted_matters(tmp_path):
     """Paddle 3.3.1 forgets a frozen scale in x's gradient; with the scale's gradient wanted it does not."""
     call, script = written(tmp_path, frozen_norm, op="layer_norm", phase="backward")
     assert str(call.side) == "paddle", call
-    record, arrays = repro.load_inputs(script.parent, {"index": 0}, moved(script))
+    record, arrays = repro_data.load_inputs(script.parent, {"index": call.index}, moved(script, call))
     for needs, same in ((["x"], True), (["x", "scale", "bias"], False)):
         status, output = ran(repro.write({**record, "needs": needs}, arrays, tmp_path / f"needs{len(needs)}.py"))
         assert status == same, output
         assert ("bit for bit as recorded" in line_of(output, "max |paddle - oracle|")) == same
 
 
-def moved(script):
+def moved(script, call):
     """The data of a script under the name that ``load_inputs`` asks for."""
-    script.with_suffix(".npz").rename(script.with_name("log-0.npz"))
+    script.with_suffix(".npz").rename(script.with_name(f"log-{call.index}.npz"))
     return "log"
 
 
@@ -204,8 +204,8 @@ BASE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 )
 def test_values_and_strides_are_kept(tmp_path, array):
     record = {"index": 5, "stats": {"error": float("nan")}}
-    repro.save_inputs(tmp_path / "new", record, {"x": array, "operands[1]": array}, "log")
-    saved, arrays = repro.load_inputs(tmp_path / "new", record, "log")
+    repro_data.save_inputs(tmp_path / "new", record, {"x": array, "operands[1]": array}, "log")
+    saved, arrays = repro_data.load_inputs(tmp_path / "new", record, "log")
     assert saved == {"index": 5, "stats": {"error": "nan"}}
     for back in arrays.values():
         assert back.dtype == array.dtype
