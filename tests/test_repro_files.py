@@ -58,7 +58,7 @@ def test_layouts_that_fit_are_those_that_numpy_makes():
 
 def test_a_script_checks_the_layout_again(tmp_path):
     """Its data is a file of its own, which somebody may exchange."""
-    script = repro.write(MADE, ARRAYS, tmp_path / "show.py")
+    script = repro.write(*CALLS["sum"], tmp_path / "show.py")
     with np.load(script.with_suffix(".npz")) as file:
         content = dict(file)
     layout = json.loads(str(content["layout"]))
