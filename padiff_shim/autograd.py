@@ -24,7 +24,7 @@ import paddle
 import torch
 
 from . import amp
-from .bridge import autocast_off, dtype_of, grad_tracer, own, stream_of, to_paddle, to_torch
+from .bridge import as_operand, autocast_off, dtype_of, grad_tracer, hand_over, own, stream_of
 from .record import Tally
 
 # The clean C functions, whatever is patched later.
@@ -97,7 +97,7 @@ class Node:
         if self.saved:
             self._check_versions()
         self.tally.backward[self.op] += 1
-        incoming = to_torch(grad)
+        incoming = as_operand(grad)
         if create:
             self.grads = self._differentiable(grad)
             return TINY[incoming.dtype]
@@ -131,7 +131,7 @@ class Node:
                 grad = own(grad, [incoming, *grads])
             seen.add(pointer)
             grads.append(grad)
-        return [to_paddle(grad) for grad in grads]
+        return [hand_over(grad) for grad in grads]
 
     def _differentiable(self, grad: Any) -> list[Any]:
         if self.compute is None:
@@ -216,7 +216,7 @@ def graft(result: Any, node: Node, inputs: Sequence[Any], dtype: torch.dtype) ->
 def apply(op: str, tally: Tally, function: Callable[..., Sequence[torch.Tensor]], inputs: Sequence[Any]) -> list[Any]:
     """Run a torch function of several results on Paddle tensors, differentiably; torch's autograd gives its backward."""
     needed = [index for index, tensor in enumerate(inputs) if not tensor.stop_gradient]
-    tensors = [to_torch(tensor).detach() for tensor in inputs]
+    tensors = [as_operand(tensor).detach() for tensor in inputs]
     for index in needed:
         tensors[index].requires_grad_()
     with torch.enable_grad(), stream_of(tensors[0]):
@@ -226,7 +226,7 @@ def apply(op: str, tally: Tally, function: Callable[..., Sequence[torch.Tensor]]
     saved = [(tensor, tensor.inplace_version) for tensor in sources]
     results = []
     for position, out in enumerate(outs):
-        result = to_paddle(own(out.detach(), tensors))
+        result = hand_over(own(out.detach(), tensors))
         if not needed:
             results.append(result)
             continue

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -19,16 +18,18 @@ import paddle
 import torch
 from paddle.base import core
 
-from .dialect import IS_3, to_paddle, to_torch
+from .dialect import is_reversed, to_paddle, to_torch
+from .strides import as_operand, hand_over
 
 __all__ = [
     "TENSOR_TYPES",
+    "as_operand",
     "dtype_of",
     "explain",
+    "hand_over",
+    "is_reversed",
     "own",
-    "remember_layout",
     "stream_of",
-    "strided_by_us",
     "to_paddle",
     "to_torch",
     "torch_dtype",
@@ -70,24 +71,6 @@ def own(result: torch.Tensor, inputs: Iterable[Any]) -> torch.Tensor:
         if isinstance(other, torch.Tensor) and other.untyped_storage().data_ptr() == storage:
             return result.clone(memory_format=torch.contiguous_format)
     return result
-
-
-# Results that torch laid out with strides where Paddle's kernel would have returned a contiguous tensor.
-# (By id, because Paddle's == between tensors is elementwise.)
-_strided: dict[int, weakref.ref[Any]] = {}
-
-
-def remember_layout(result: Any, source: torch.Tensor) -> Any:
-    """``result``, remembered if it is strided: :mod:`.hooks` lets ``Tensor.view`` work on it as on a contiguous one."""
-    if IS_3 and not source.is_contiguous():
-        key = id(result)
-        _strided[key] = weakref.ref(result, lambda _: _strided.pop(key, None))
-    return result
-
-
-def strided_by_us(tensor: Any) -> bool:
-    """Whether ``tensor`` is a result that natively would be contiguous but is not."""
-    return id(tensor) in _strided and not tensor.is_contiguous()
 
 
 @functools.cache

@@ -16,7 +16,7 @@ import torch
 from . import amp, layout, site
 from .autograd import Node, attach, autograd
 from .bind import REFUSALS, Binder, StayNative, refused
-from .bridge import dtype_of, grad_tracer, own, remember_layout, stream_of, to_paddle, torch_dtype
+from .bridge import dtype_of, grad_tracer, hand_over, is_reversed, own, stream_of, to_torch, torch_dtype
 from .dialect import EMPTY_WORKS
 from .errors import StayedNativeError
 from .modes import Frame, paused, top
@@ -162,6 +162,8 @@ class Substitution:
             attributes = self.convert_dtype(attributes)
         if any(isinstance(inputs.torch[index], torch.Tensor) for index in self.numbers):
             raise StayNative("a tensor where this entry point takes a number")
+        if self.entry.inplace and hasattr(inputs.paddle[0], "strides") and is_reversed(inputs.paddle[0]):
+            raise StayNative("in-place on a view with negative strides, which torch does not have")
         if (inputs.needs or not EMPTY_WORKS) and any(isinstance(t, torch.Tensor) and not t.numel() for t in inputs.torch):
             raise StayNative(EMPTY, exact=True)
         targets = self.autocast(tracer, inputs) if amp.active(tracer) else None
@@ -235,7 +237,7 @@ class Substitution:
         """Hand the result to Paddle with its backward attached."""
         needs = inputs.needs
         sources = [inputs.paddle[index] for index in needs]
-        result = to_paddle(own(out.detach(), inputs.torch))
+        result = hand_over(own(out.detach(), inputs.torch))
         saved = self.versions(inputs, result)
         compute = None
         if run is not None:
@@ -250,7 +252,7 @@ class Substitution:
             vjp = self.transposing(vjp, needs)
         node = Node(self.op.name, frame.tally, sources, saved, vjp, compute)
         dtypes = [inputs.torch[index].dtype for index in needs]
-        result = remember_layout(attach(result, node, sources, dtypes, out.dtype), out)
+        result = attach(result, node, sources, dtypes, out.dtype)
         return [result] if self.entry.returns_list else result
 
     def transposing(self, vjp: Any, needs: list[int]) -> Any:
@@ -269,12 +271,15 @@ class Substitution:
             for side in inputs.torch:
                 if isinstance(side, torch.Tensor) and side.data_ptr() == pointer:
                     out = own(out, inputs.torch)
-            result = remember_layout(to_paddle(out), out)
+            result = hand_over(out)
             return [result] if self.entry.returns_list else result
         target, tensor = inputs.torch[0], inputs.paddle[0]
         if out.shape != target.shape or out.dtype != target.dtype:
             raise StayNative("in-place result of another shape or dtype")
-        target.copy_(out)
+        try:
+            to_torch(tensor).copy_(out)  # not into ``target``: that may be a copy with the strides of a Torch program
+        except REFUSALS as error:  # elements that overlap
+            raise refused(error) from None
         tensor._bump_inplace_version()
         return tensor
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import paddle
@@ -54,34 +54,60 @@ def _export(tensor: Any) -> torch.Tensor:
 class _CudaMemory:
     """Paddle's device memory with its strides, for ``torch.as_tensor`` (keeps the owner alive)."""
 
-    def __init__(self, owner: Any, shape: list[int], strides: list[int], typestr: str) -> None:
+    def __init__(self, owner: Any, address: int, shape: Sequence[int], strides: Sequence[int], typestr: str) -> None:
         self.owner = owner
         self.__cuda_array_interface__ = {
             "shape": tuple(shape),
             "strides": tuple(strides),
             "typestr": typestr,
-            "data": (owner.data_ptr(), False),
+            "data": (address, False),
             "version": 3,
         }
 
 
-def _borrow_strided(tensor: Any) -> torch.Tensor:
-    """2.6: a torch tensor over the memory of a strided Paddle tensor (DLPack would drop the strides)."""
-    dtype = getattr(torch, str(tensor.dtype).rpartition(".")[2])
-    shape, strides = list(tensor.shape), list(tensor.strides)
+def _borrow(tensor: Any, address: int, strides: Sequence[int]) -> torch.Tensor:
+    """A torch tensor over the memory of a Paddle tensor, from ``address`` on, with these strides (none negative)."""
+    dtype, shape = getattr(torch, str(tensor.dtype).rpartition(".")[2]), list(tensor.shape)
     if not tensor.place.is_cpu_place():
         raw = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
-        memory = _CudaMemory(tensor, shape, [s * dtype.itemsize for s in strides], f"<i{dtype.itemsize}")
+        memory = _CudaMemory(tensor, address, shape, [s * dtype.itemsize for s in strides], f"<i{dtype.itemsize}")
         return torch.as_tensor(memory, device="cuda").view(raw).view(dtype)
     extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-    buffer = (ctypes.c_char * (extent * dtype.itemsize)).from_address(tensor.data_ptr())
+    buffer = (ctypes.c_char * (extent * dtype.itemsize)).from_address(address)
     buffer.owner = tensor  # torch keeps the buffer, the buffer keeps the tensor
     return torch.frombuffer(buffer, dtype=dtype).as_strided(shape, strides)
 
 
+def _flipped(tensor: Any) -> torch.Tensor:
+    """A copy of a view with negative strides, which torch does not have: that of ``torch.flip``, which a Torch program calls."""
+    strides = tensor.strides
+    reversed_ = [axis for axis, stride in enumerate(strides) if stride < 0]
+    back = sum((tensor.shape[axis] - 1) * strides[axis] for axis in reversed_)
+    forth = _borrow(tensor, tensor.data_ptr() + back * tensor.element_size(), [abs(stride) for stride in strides])
+    return forth.flip(reversed_)
+
+
+def is_reversed(tensor: Any) -> bool:
+    """Whether a Paddle tensor is a view with a negative stride: torch gets a copy of it."""
+    return not tensor.is_contiguous() and min(tensor.strides, default=0) < 0
+
+
+def _empty_of(tensor: Any) -> torch.Tensor:
+    """Torch's tensor for a strided one without elements (its strides, which may be negative, say nothing)."""
+    device = "cpu" if tensor.place.is_cpu_place() else "cuda"
+    return torch.empty(list(tensor.shape), dtype=getattr(torch, str(tensor.dtype).rpartition(".")[2]), device=device)
+
+
+def _to_torch_3(tensor: Any) -> torch.Tensor:
+    # torch's import throws a C++ exception through C at a negative stride: the process would end.
+    if not is_reversed(tensor):
+        return _export(tensor)
+    return _flipped(tensor) if math.prod(tensor.shape) else _empty_of(tensor)
+
+
 def _to_torch_2(tensor: Any) -> torch.Tensor:
     if not tensor.is_contiguous() and math.prod(tensor.shape):
-        return _borrow_strided(tensor)
+        return _flipped(tensor) if is_reversed(tensor) else _borrow(tensor, tensor.data_ptr(), tensor.strides)
     exported = _export(tensor)
     return exported.view(torch.bool) if tensor.dtype == paddle.bool else exported
 
@@ -159,7 +185,7 @@ def _exchange_door() -> Callable[[torch.Tensor], Any] | None:
 
 
 if IS_3:
-    to_torch = _export
+    to_torch = _to_torch_3
     to_paddle = _exchange_door() or _import_capsule
 else:
     to_torch = _to_torch_2

@@ -18,7 +18,7 @@ import paddle
 from paddle.base import core
 
 from . import autograd, site
-from .bridge import TENSOR_TYPES, strided_by_us
+from .bridge import TENSOR_TYPES
 from .call import Substitution
 from .cfunction import CFunctionPatch
 from .dialect import hide_from_tracer
@@ -140,23 +140,6 @@ def _translating(original: Callable[..., Any]) -> Callable[..., Any]:
     return hook
 
 
-def _viewing(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``Tensor.view``: a result that torch laid out with strides is viewed as the contiguous one that Paddle would have made."""
-
-    def hook(*args: Any, **kwargs: Any) -> Any:
-        if args and strided_by_us(args[0]):
-            return paddle._C_ops.reshape(*args, **kwargs)
-        return original(*args, **kwargs)
-
-    return hook
-
-
-def _views() -> list[Point]:
-    patch = CFunctionPatch(paddle._C_ops.view_shape)
-    patch.set_hook(_viewing(patch.original))
-    return [patch]
-
-
 def _engine() -> list[Point]:
     points: list[Point] = []
     for name in ("run_backward", "run_partial_grad"):
@@ -170,7 +153,7 @@ def _all() -> list[Point]:
     packages = (sys.modules[name] for name in ("torch", "numpy", "padiff_shim", "padiff_shim.patches"))
     hide_from_tracer(*(os.path.dirname(str(package.__file__)) + os.sep for package in packages))
     entries = _entries()
-    return [*entries.values(), *_others(entries), *_views(), *_engine()]
+    return [*entries.values(), *_others(entries), *_engine()]
 
 
 def _layers() -> list[Point]:
@@ -198,7 +181,7 @@ def _exact() -> list[Point]:
     for name in sorted(_native.EXACT & set(dir(paddle._C_ops))):
         function = getattr(paddle._C_ops, name)
         asks = name.startswith(("get_", "enable_", "disable_"))  # no op: asks the framework something
-        if isinstance(function, BuiltinFunctionType) and not name.endswith("_") and name != "view_shape" and not asks:
+        if isinstance(function, BuiltinFunctionType) and not name.endswith("_") and not asks:
             patch = CFunctionPatch(function)
             patch.set_hook(_passing_on(patch.original))
             points.append(patch)

@@ -11,7 +11,7 @@ import torch
 
 from . import layout
 from .bind import StayNative
-from .bridge import TENSOR_TYPES, explain, to_torch
+from .bridge import TENSOR_TYPES, as_operand, explain, to_torch
 from .modes import Frame
 
 STATIC = "static or PIR tracing: no values yet"
@@ -34,7 +34,7 @@ def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: i
         if type(value) in TENSOR_TYPES or isinstance(value, paddle.Tensor):
             found = True
             try:
-                side = to_torch(value) if index != transposed else weight(frame, value)
+                side = as_operand(value) if index != transposed else weight(frame, value)
             except StayNative:
                 raise
             except Exception as error:
@@ -80,7 +80,7 @@ def weight(frame: Frame, value: Any) -> torch.Tensor:
         raise StayNative("Linear weight is not a matrix")
     if frame.linear_layout == "view":
         cost.views += 1
-        return to_torch(value).t()
+        return as_operand(value).t()
     return layout.transposed_copy(value, cost)
 
 

@@ -14,7 +14,7 @@ import torch
 
 from .autograd import Node, graft
 from .bind import REFUSALS, refused
-from .bridge import TENSOR_TYPES, grad_tracer, own, remember_layout, to_paddle, to_torch
+from .bridge import TENSOR_TYPES, as_operand, grad_tracer, hand_over, own
 from .modes import Frame
 from .op import Entry, Op
 from .operands import weight, without_gradient
@@ -56,7 +56,7 @@ def shortcut(
                         return None
                     else:
                         needs.append(len(sides))
-                side = to_torch(value)
+                side = as_operand(value)
                 if side.is_cuda or not side.numel():
                     return None
                 sides.append(side)
@@ -83,7 +83,7 @@ def shortcut(
         for side in sides:
             if type(side) is torch.Tensor and side.data_ptr() == pointer:
                 out = own(out, sides)
-        return to_paddle(out) if out.is_contiguous() else remember_layout(to_paddle(out), out)
+        return hand_over(out)
 
     return quick
 
@@ -114,7 +114,7 @@ def _differentiating(op: Op) -> Callable[[Frame, tuple[Any, ...], list[Any], lis
             out = reference(*arguments)
         except REFUSALS as error:
             raise refused(error) from None
-        result = to_paddle(own(out, sides))
+        result = hand_over(own(out, sides))
         if reads_result:
             saved.append((result, result.inplace_version))
 
@@ -129,7 +129,6 @@ def _differentiating(op: Op) -> Callable[[Frame, tuple[Any, ...], list[Any], lis
 
         sources = [values[index] for index in needs]
         node = Node(name, frame.tally, sources, saved, vjp, None if reads_nothing else compute)
-        joint = graft(result, node, sources, dtype)
-        return joint if out.is_contiguous() else remember_layout(joint, out)
+        return graft(result, node, sources, dtype)
 
     return quick

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..bridge import TENSOR_TYPES, to_paddle, to_torch
+from ..bridge import TENSOR_TYPES, as_operand, hand_over
 from ..rules import apart
 from .subject import Subject
 
@@ -55,13 +55,13 @@ class Shadow:
             if shadow is None or index == subject.sub.transposed:
                 continue
             known = True
-            side = to_torch(shadow).to(sides[index].dtype)
+            side = as_operand(shadow).to(sides[index].dtype)
             incoming = max(incoming, _distance(sides[index], side))
             sides[index] = side
         with torch.no_grad():
             out = subject.run(*sides) if known else theirs
         propagated = _distance(theirs, out) if known else 0.0
-        self.put(result, to_paddle(out.clone()))
+        self.put(result, hand_over(out.clone()))
         return {"incoming": incoming, "propagated": propagated, "amplification": propagated / incoming if incoming else None}
 
     def carry(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:

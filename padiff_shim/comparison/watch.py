@@ -23,7 +23,7 @@ import paddle
 import torch
 
 from ..autograd import backward_options, clean_reshape
-from ..bridge import autocast_off, own, stream_of, to_paddle, to_torch
+from ..bridge import as_operand, autocast_off, hand_over, own, stream_of, to_torch
 from ..dialect import NODE_HOOKS
 from ..log import LogError
 from ..modes import paused
@@ -131,7 +131,7 @@ def _observe(
     carried = list(results)
     for slot, operand in places.items():
         if operand in theirs:
-            carried[slot] = to_paddle(own(theirs[operand], [to_torch(incoming[0])]))
+            carried[slot] = hand_over(own(theirs[operand], [to_torch(incoming[0])]))
     return tuple(carried)
 
 
@@ -178,7 +178,7 @@ def _on_alias(subject: Subject, index: int, grad: Any) -> Any:
     if subject.incoming is None:
         return None
     theirs = judge_gradients(subject, subject.incoming, {index: grad})
-    return to_paddle(own(theirs[index], [])) if subject.comparison.carries_torch and index in theirs else None
+    return hand_over(own(theirs[index], [])) if subject.comparison.carries_torch and index in theirs else None
 
 
 def judge_gradients(subject: Subject, incoming: Any, found: Mapping[int, Any]) -> dict[int, torch.Tensor]:
@@ -188,7 +188,7 @@ def judge_gradients(subject: Subject, incoming: Any, found: Mapping[int, Any]) -
     carried: dict[int, torch.Tensor] = {}
     found = {operand: tensor for operand, tensor in found.items() if tensor is not None and tensor._is_initialized()}
     try:
-        grad = to_torch(incoming)
+        grad = as_operand(incoming)
         waits = comparison.waits(grad)
         if waits:  # Paddle adds other gradients into this memory, whoever holds it
             grad = grad.clone()
