@@ -24,7 +24,8 @@ DIRECT = [(op, entry) for op, entry in entries() if not entry.inplace]
 
 
 def results(op, entry, layout, *, grad):
-    """(number of the sample, result, gradients) of every sample that Paddle takes."""
+    """{number of the sample: (result, gradients)} of every sample that is taken."""
+    found = {}
     for number, sample in enumerate(op.samples):
         if any(0 in shape for shape in sample.shapes if shape is not None):
             continue
@@ -35,7 +36,8 @@ def results(op, entry, layout, *, grad):
                 result.sum().backward()
         except Exception:
             continue
-        yield number, result, [tensor.grad for tensor in call.tensors if tensor is not None]
+        found[number] = result, [tensor.grad for tensor in call.tensors if tensor is not None]
+    return found
 
 
 @pytest.mark.parametrize("grad", [False, True], ids=["forward", "backward"])
@@ -43,11 +45,12 @@ def results(op, entry, layout, *, grad):
 def test_results_and_gradients_lie_as_natively(op, entry, grad):
     """All that reads memory order follows from this, whether a mode is open or not."""
     for layout in LAYOUTS:
-        native = list(results(op, entry, layout, grad=grad))
+        native = results(op, entry, layout, grad=grad)
         with padiff_shim.reference("torch"):
-            ours = list(results(op, entry, layout, grad=grad))
-        assert len(native) == len(ours)
-        for (number, mine, gradients), (_, theirs, expected) in zip(ours, native):
+            ours = results(op, entry, layout, grad=grad)
+        assert set(native) <= set(ours)  # Paddle's own kernels refuse the backward of some
+        for number, (theirs, expected) in native.items():
+            mine, gradients = ours[number]
             assert list(mine.strides) == list(theirs.strides), (layout, number)
             for one, other in zip(gradients, expected):
                 assert (one is None) == (other is None), (layout, number)
