@@ -24,6 +24,7 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
     import paddle
 import torch
+from bench_call import processor
 from faults.catalogue import FAULTS
 from faults.kernels import paddle_kernel, torch_kernel
 from faults.plan import problems
@@ -146,7 +147,7 @@ def report(clean: list[Outcome], faults: list[Outcome], seeds: list[int], second
     ]
     return "\n".join(
         [
-            f"`{command}`\n\n{versions}; CPU, 1 thread, {seconds:.0f} s; seeds {' '.join(map(str, seeds))}.\n",
+            f"`{command}`\n\n{versions}; {processor()}, 1 thread, {seconds:.0f} s; seeds {' '.join(map(str, seeds))}.\n",
             "## What was to be reached\n\n" + table(["", "aim", "count", "share", "reached"], aims),
             "## Verdict by what was planted (visible faults)\n\n" + matrix(clean + faults),
             "## Clean pairs\n\n" + clean_table(clean),

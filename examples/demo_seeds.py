@@ -75,7 +75,7 @@ def main() -> int:
     console = Console(highlight=False, markup=False)
     paddle.set_device("cpu")
     started = time.perf_counter()
-    console.print(f"Paddle {paddle.__version__}, Torch {torch.__version__}, on CPU")
+    console.print(f"Paddle {paddle.__version__}, Torch {torch.__version__}, on CPU ({torch.backends.cpu.get_cpu_capability()})")
     passed = conclude(console, run_all(console, args.brief))
     console.print(f"{time.perf_counter() - started:.0f} s")
     return 0 if passed else 1

@@ -25,6 +25,11 @@ _VARIABLES = (
     "NVIDIA_TF32_OVERRIDE",
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
+    "ATEN_CPU_CAPABILITY",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_DEBUG_CPU_TYPE",
+    "MKL_CBWR",
+    "ONEDNN_MAX_CPU_ISA",
     "CUBLAS_WORKSPACE_CONFIG",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 )
@@ -59,6 +64,7 @@ def flags() -> dict[str, Any]:
     found["torch.allow_bf16_reduced_precision_reduction"] = matmul.allow_bf16_reduced_precision_reduction
     found["torch.deterministic_algorithms"] = torch.are_deterministic_algorithms_enabled()
     found["torch.num_threads"] = torch.get_num_threads()
+    found["torch.cpu_capability"] = torch.backends.cpu.get_cpu_capability()
     found["torch.mkldnn"] = torch.backends.mkldnn.is_available()
     for name in _VARIABLES:
         if name in os.environ:
