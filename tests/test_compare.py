@@ -159,7 +159,8 @@ def test_the_fault_of_paddles_kernel_is_what_the_program_goes_on_with():
 def test_amplification_is_told_apart_from_local_error():
     x = randn(8, 64, 256, grad=False)
     w = randn(256, 64, grad=False, seed=1) * 30.0
-    with padiff_shim.compare("torch", shadow=True) as run:
+    backwards = testing.planted("sum", lambda out, x, *_: x.flip(1).sum(1))
+    with backwards, padiff_shim.compare("torch", shadow=True) as run:
         h = paddle.sum(x, axis=1)
         y = paddle.matmul(h.transpose([1, 0])[:].transpose([1, 0]), w)
     first, second = run.calls.filter(op="sum")[0], run.calls.filter(op="matmul")[0]

@@ -126,7 +126,8 @@ def test_epsilon_of_layer_norm_goes_through_float32():
     x, w = normal(64, 96, dtype="float64"), normal(96, dtype="float64", seed=1)
     found = forward("layer_norm", x, w, w, 1e-5, 1)
     assert (found.verdict, found.side, found.hypothesis) == (Verdict.PRECISION_MODE, Side.PADDLE, "epsilon->float32")
-    assert forward("layer_norm", x.float(), w.float(), w.float(), 1e-5, 1).verdict is Verdict.ROUNDING
+    single = forward("layer_norm", x.float(), w.float(), w.float(), 1e-5, 1)
+    assert single.verdict in (Verdict.EQUAL, Verdict.ROUNDING)
 
 
 def test_logsumexp_of_infinities():
