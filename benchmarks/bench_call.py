@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import platform
 import statistics
 import sys
 import time
@@ -26,6 +25,7 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
     import paddle
 import torch
+from machine import machine
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -238,24 +238,6 @@ def memory_rows() -> list[list[str]]:
 
 
 MEMORY = ["call", "pass", "results", "shim: Torch allocates", "shim: Paddle peak", "Paddle alone: peak", "Torch alone: allocates"]
-
-
-def processor() -> str:
-    """The CPU and the instruction set of Torch's kernels: what differs natively depends on both."""
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        model = next((line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line), model)
-    return f"{model} ({torch.backends.cpu.get_cpu_capability()})"
-
-
-def machine() -> list[str]:
-    """The machine and the versions, a line each."""
-    load = f", load average {os.getloadavg()[0]:.1f} at the end" if hasattr(os, "getloadavg") else ""
-    return [
-        f"{processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} thread used{load}",
-        f"Paddle {paddle.__version__}, Torch {torch.__version__}, Python {platform.python_version()}, {platform.system()}",
-    ]
 
 
 def markdown(title: str, header: list[str], rows: list[list[str]]) -> str:

@@ -23,7 +23,8 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
     import paddle
 import torch
-from bench_call import machine, markdown, shown
+from bench_call import markdown, shown
+from machine import machine
 from rich.console import Console
 from rich.progress import track
 

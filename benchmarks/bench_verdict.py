@@ -24,11 +24,11 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
     import paddle
 import torch
-from bench_call import processor
 from faults.catalogue import FAULTS
 from faults.kernels import paddle_kernel, torch_kernel
 from faults.plan import problems
 from faults.score import RULES, Outcome, clean_pairs, counts, defect, planted, verdict_of
+from machine import processor
 from rich.console import Console
 from rich.progress import track
 
