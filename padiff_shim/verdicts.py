@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -59,8 +59,9 @@ class Judgement:
     ``hypothesis``: the name of what explains the error (``"tf32-inputs"``, ``"eps=1e-5"``), ``alternatives`` others that fit as
     well. ``modifiers``: ``"ill_conditioned"`` (the bound itself exceeds a tenth of the value) and ``"negligible"`` (componentwise
     outside the bound, but rounding beside the tensor as a whole) and ``"partly"`` (beside what ``hypothesis`` explains an error is
-    left, on either side, that is not rounding). ``reason``: one sentence for people. ``stats``: plain
-    numbers, see docs/log.md.
+    left, on either side, that is not rounding). ``reason``: one sentence for people. ``stats``: plain numbers, see docs/log.md.
+    ``confirm``: holds what ``hypothesis`` says against the whole tensor and not a sample alone; None where that would say no more.
+    It is asked before the difference is taken for a known one.
     """
 
     verdict: Verdict
@@ -70,6 +71,7 @@ class Judgement:
     modifiers: tuple[str, ...] = ()
     reason: str = ""
     stats: dict[str, Any] = field(default_factory=dict)
+    confirm: Callable[[], bool] | None = None
 
 
 APART = ("known", "negligible", "muted")  # how a record can be set apart

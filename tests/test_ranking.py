@@ -82,6 +82,7 @@ class TestDecoder:
             assert "First divergence: #" in text.replace("\\", "")
             assert text.index("PRECISION") < text.index("softmax clipped at -64")
 
+    @pytest.mark.compat
     def test_masks_alone_are_negligible_forward_and_backward(self):
         program = decoder("-1e9")
         with clip(), padiff_shim.compare("torch") as run:
@@ -131,6 +132,7 @@ KNOWN = {"quirk": "theirs", "verdict": "SEMANTICS"}
 SMALL = {"modifiers": ["negligible"], "verdict": "WRONG"}
 
 
+@pytest.mark.compat
 class TestLists:
     def run(self):
         return filled(

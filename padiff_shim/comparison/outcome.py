@@ -15,7 +15,7 @@ from ..compare_run import CompareRun
 from ..errors import MismatchError
 from ..postponed import postpone
 from ..text import SENTENCE, shown
-from ..verdicts import Judgement, Verdict, apart
+from ..verdicts import PARTLY, Judgement, Verdict, apart
 
 KEEP_BYTES = 256 * 2**20  # inputs larger than this are not saved
 
@@ -62,13 +62,28 @@ class Outcome:
             "stats": judgement.stats,
         }
         if judgement.verdict.severity >= Verdict.UNVERIFIED.severity:
-            quirk = quirks.find(record, self.run.environment, self.known)
+            quirk = self._known(record, judgement)
             if quirk is not None:
                 record["quirk"], record["muted"] = quirk.name, quirk.mute
         self.run.add(record)
         if self.serious(record) and (self.keep > 0 or (self._giving_way and not apart(record))):
             self._save(record, tensors())
         return record
+
+    def _known(self, record: dict[str, Any], judgement: Judgement) -> quirks.Quirk | None:
+        """The known difference that a record is. One with a formula has to hold on the whole tensor; else the record is marked."""
+        quirk = quirks.find(record, self.run.environment, self.known)
+        if quirk is None or not quirk.hypothesis or self._confirmed(judgement):
+            return quirk
+        record["modifiers"].append(PARTLY)
+        return quirks.find(record, self.run.environment, self.known)
+
+    def _confirmed(self, judgement: Judgement) -> bool:
+        try:
+            return judgement.confirm is None or judgement.confirm()
+        except Exception as error:  # comparing must never break the program; what could not be looked at has no name
+            self.run.warn(f"a known difference could not be confirmed: {type(error).__name__}: {str(error)[:200]}")
+            return False
 
     def serious(self, record: Mapping[str, Any]) -> bool:
         """At or above the class from which on something is done."""

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from padiff_shim.numerics.precision import FORMATS, KINDS, Array, represented, rounded
-from padiff_shim.numerics.staging import Evaluation, Hypothesis, Staged
+from padiff_shim.numerics.staging import Evaluation, Hypothesis, Staged, in_turn
 from padiff_shim.numerics.trial import Errors, Trial
 
 NARROWER = {
@@ -124,7 +124,7 @@ class Explained(NamedTuple):
     """What explains an error: the name, whether it is one of precision, and others that fit as well.
 
     ``value``, ``found``: what the kernel would have computed on the sample but for its rounding, and the bound of that; None
-    where it is not known.
+    where it is not known. ``change``: the same for any sample. ``exact``: the very order of summation.
     """
 
     name: str
@@ -132,6 +132,8 @@ class Explained(NamedTuple):
     alternatives: tuple[str, ...]
     value: Array | None = None
     found: Evaluation | None = None
+    change: Callable[[Staged], Staged | None] | None = None
+    exact: bool = False
 
 
 class _Fit(NamedTuple):
@@ -163,7 +165,14 @@ def explain(trial: Trial, errors: Errors, other: Errors) -> Explained | None:
             both = more._replace(moved=more.moved + fit.moved)
             if _accepted(trial, errors, other, both):
                 name = f"{fit.hypothesis.name}+{more.hypothesis.name}"
-                return Explained(name, fit.hypothesis.precision and more.hypothesis.precision, (), both.value, both.found)
+                return Explained(
+                    name,
+                    fit.hypothesis.precision and more.hypothesis.precision,
+                    (),
+                    both.value,
+                    both.found,
+                    in_turn(fit.hypothesis, more.hypothesis),
+                )
     return None
 
 
@@ -193,7 +202,7 @@ def _explained(fits: list[_Fit]) -> Explained:
         twin = best.hypothesis.name.replace("fp16", "tf32", 1)
         best = next((fit for fit in close if fit.hypothesis.name == twin), best)
     others = tuple(fit.hypothesis.name for fit in close if fit is not best)
-    return Explained(best.hypothesis.name, best.hypothesis.precision, others, best.value, best.found)
+    return Explained(best.hypothesis.name, best.hypothesis.precision, others, best.value, best.found, best.hypothesis.change)
 
 
 def _candidates(

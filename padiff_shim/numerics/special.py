@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from padiff_shim.numerics.classes import classify
-from padiff_shim.numerics.hypotheses import CHANCE, evidence
+from padiff_shim.numerics.hypotheses import CHANCE, Explained, evidence
 from padiff_shim.numerics.nonfinite import classes
 from padiff_shim.numerics.precision import Array
 from padiff_shim.numerics.trial import Errors, Trial, errors
@@ -76,16 +76,26 @@ def readable(positions: Array, per_sample: int) -> bool:
     return math.prod((positions.size, per_sample)) <= LIMIT
 
 
-def order(found: Trial, own: Errors) -> str | None:
-    """The name of the order of summation that gives one side's very errors: less than the last roundings of the result is left."""
+def order(found: Trial, own: Errors) -> Explained | None:
+    """The order of summation that gives one side's very errors: less than the last roundings of the result is left."""
     for hypothesis in found.quantity.orders():
         changed = hypothesis.change(found.staged) if hypothesis.change else None
         if changed is None:
             continue
-        moved = (found.quantity.solve(changed).value.reshape(-1) - found.value) / found.unit
-        moved = np.nan_to_num(np.asarray(moved, np.float64))
-        left = np.abs(own.signed - moved)
+        value = found.quantity.solve(changed).value.reshape(-1)
+        moved, left = _displaced(found, own, value)
         share = math.sqrt(float(np.dot(left, left)) / (float(np.dot(moved, moved)) or 1.0))
-        if float(left.max()) <= LAST and evidence(moved, share) >= CHANCE:
-            return hypothesis.name
+        if ordered(found, own, value) and evidence(moved, share) >= CHANCE:
+            return Explained(hypothesis.name, True, (), change=hypothesis.change, exact=True)
     return None
+
+
+def ordered(found: Trial, own: Errors, value: Array) -> bool:
+    """Whether nothing but the last roundings of the result distinguish one side from these sums."""
+    return float(_displaced(found, own, value)[1].max()) <= LAST
+
+
+def _displaced(found: Trial, own: Errors, value: Array) -> tuple[Array, Array]:
+    """How far these sums are from the oracle's, and what they leave of one side's errors, in units of the bound."""
+    moved = np.nan_to_num(np.asarray((value - found.value) / found.unit, np.float64))
+    return moved, np.abs(own.signed - moved)

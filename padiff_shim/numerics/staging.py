@@ -107,6 +107,16 @@ class Hypothesis:
     full: Callable[[], torch.Tensor | None] | None = None
 
 
+def in_turn(first: Hypothesis, second: Hypothesis) -> Callable[[Staged], Staged | None]:
+    """What two hypotheses together change."""
+
+    def change(staged: Staged) -> Staged | None:
+        once = first.change(staged) if first.change else None
+        return None if once is None or second.change is None else second.change(once)
+
+    return change
+
+
 @dataclass
 class Quantity(ABC):
     """One judged tensor: the result of a call, or the gradient of one operand.

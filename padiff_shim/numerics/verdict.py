@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 from padiff_shim.numerics import nonfinite, passes, sample, trial
 from padiff_shim.numerics.classes import classify, explained_whole, negligible, small
+from padiff_shim.numerics.confirm import Confirmation
 from padiff_shim.numerics.hypotheses import Explained, explain
 from padiff_shim.numerics.passes import Difference
 from padiff_shim.numerics.precision import WIDE
@@ -65,9 +67,9 @@ def _compare(
     if _plain(first):
         return _rounding(first, difference, same)
     if hypotheses and _small(first):
-        return _weigh(first, difference, same, hypotheses)
+        return _weigh(first, difference, (paddle, torch_), same, hypotheses)
     full = _sampled(*look, SECOND)
-    return _weigh(full, difference, same, hypotheses)
+    return _weigh(full, difference, (paddle, torch_), same, hypotheses)
 
 
 def _treated(judged: Judgement, quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor, *look: Any) -> Judgement:
@@ -181,7 +183,9 @@ def _rounding(found: Trial, difference: Difference, same: bool) -> Judgement:
     return Judgement(verdict, modifiers=_modifiers(found, difference, verdict), reason=reason, stats=_stats(found, difference))
 
 
-def _weigh(found: Trial, difference: Difference, same: bool, hypotheses: bool) -> Judgement:
+def _weigh(
+    found: Trial, difference: Difference, results: tuple[torch.Tensor, torch.Tensor], same: bool, hypotheses: bool
+) -> Judgement:
     """Each side's own verdict; the worse one is reported, with the side or sides that have it."""
     sides = {}
     for name, other in (("paddle", "torch"), ("torch", "paddle")):
@@ -199,8 +203,13 @@ def _weigh(found: Trial, difference: Difference, same: bool, hypotheses: bool) -
     excess = np.abs(worst.signed) * found.unit > found.probable
     stats["first_bad"] = found.index(int(np.argmax(excess if excess.any() else np.abs(worst.signed))))
     modifiers = _modifiers(found, difference, verdict)
-    if explained is not None and not _whole(found, sides, verdict):
-        modifiers += (PARTLY,)
+    confirm: Callable[[], bool] | None = None
+    if explained is not None:
+        if not _whole(found, sides, verdict):
+            modifiers += (PARTLY,)
+        elif NEGLIGIBLE not in modifiers:  # else what is not negligible is among the largest differences
+            causes = {name: e for name, (_, e) in sides.items() if e is not None}
+            confirm = Confirmation(found.quantity, *results, causes, np.random.default_rng(0))
     return Judgement(
         verdict,
         Side.BOTH if len(guilty) == 2 else Side(guilty[0]),
@@ -209,6 +218,7 @@ def _weigh(found: Trial, difference: Difference, same: bool, hypotheses: bool) -
         modifiers,
         _reason(verdict, guilty, worst, explained.name if explained else "") + _beside(sides, verdict),
         stats,
+        confirm,
     )
 
 
@@ -246,8 +256,8 @@ def _one(found: Trial, own: Errors, other: Errors, hypotheses: bool) -> tuple[Ve
     if explained is not None:
         return (Verdict.PRECISION_MODE if explained.precision else Verdict.SEMANTICS), explained
     verdict = classify(found, own, other)
-    if hypotheses and verdict is not Verdict.ROUNDING and own.det <= 1 and (named := order(found, own)) is not None:
-        return min(verdict, Verdict.LOW_ACCURACY, key=lambda v: v.severity), Explained(named, True, ())
+    if hypotheses and verdict is not Verdict.ROUNDING and own.det <= 1 and (ordered := order(found, own)) is not None:
+        return min(verdict, Verdict.LOW_ACCURACY, key=lambda v: v.severity), ordered
     return verdict, None
 
 
