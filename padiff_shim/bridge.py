@@ -4,7 +4,7 @@ Both directions share memory (exceptions on Paddle 2.6: see :mod:`.dialect`). Wh
 that :func:`explain` gives; nothing is copied or reinterpreted silently.
 
 Rule kept everywhere: nothing that aliases Paddle memory is ever handed back to Paddle. Freeing a chain torch -> paddle -> torch ->
-paddle deadlocks Paddle 3.3.1, so :func:`own` copies such a result first.
+paddle deadlocks Paddle 3.3.1 where DLPack imported it, so :func:`own` copies such a result first.
 """
 
 from __future__ import annotations
@@ -64,11 +64,16 @@ def explain(tensor: Any, error: Exception) -> str:
     return f"cannot be shared through DLPack ({type(error).__name__})"
 
 
+def _base(tensor: torch.Tensor) -> int:
+    """Where a tensor's storage begins (without making a Python object of the storage)."""
+    return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
+
+
 def own(result: torch.Tensor, inputs: Iterable[Any]) -> torch.Tensor:
     """``result``, or a contiguous copy if it shares storage with one of ``inputs``."""
-    storage = result.untyped_storage().data_ptr()
+    storage = _base(result)
     for other in inputs:
-        if isinstance(other, torch.Tensor) and other.untyped_storage().data_ptr() == storage:
+        if isinstance(other, torch.Tensor) and _base(other) == storage:
             return result.clone(memory_format=torch.contiguous_format)
     return result
 

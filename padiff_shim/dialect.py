@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import paddle
 import torch
 from paddle.base import core
 
-from . import modes
+from .lend import import_capsule, lend, lend_numpy
 
 VERSION = tuple(int(part) for part in paddle.__version__.split(".")[:2] if part.isdigit())
 IS_3 = VERSION >= (3, 0) or VERSION == (0, 0)  # 0.0.0 is a development build
@@ -115,78 +115,12 @@ def _to_torch_2(tensor: Any) -> torch.Tensor:
 def _to_paddle_2(tensor: torch.Tensor) -> Any:
     """2.6's DLPack import copies and reads strides wrongly. On the CPU the NumPy door shares memory instead."""
     tensor = tensor.contiguous()
-    return _import_capsule(tensor) if tensor.is_cuda or tensor.dtype is torch.bfloat16 else _lend_numpy(tensor)
-
-
-def _import_capsule(tensor: torch.Tensor) -> Any:
-    return paddle.Tensor(core.from_dlpack(torch._C._to_dlpack(tensor)))
-
-
-class _ExchangeHeader(ctypes.Structure):
-    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("previous", ctypes.c_void_p)]
-
-
-class _ExchangeApi(ctypes.Structure):
-    """DLPackExchangeAPI of DLPack 1.3 (dlpack.h)."""
-
-    _fields_ = [
-        ("header", _ExchangeHeader),
-        ("allocator", ctypes.c_void_p),
-        ("from_py_object", ctypes.c_void_p),
-        ("to_py_object", ctypes.c_void_p),
-        ("dltensor_from_py_object", ctypes.c_void_p),
-        ("current_work_stream", ctypes.c_void_p),
-    ]
-
-
-def _exchange(tensor_type: type) -> _ExchangeApi | None:
-    """The C exchange table that a tensor type carries, if it speaks DLPack 1.3."""
-    capsule = getattr(tensor_type, "__dlpack_c_exchange_api__", None)
-    if capsule is None:
-        return None
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    api = _ExchangeApi.from_address(pointer(capsule, b"dlpack_exchange_api"))
-    return api if api.header.major == 1 and api.from_py_object and api.to_py_object else None
-
-
-def _lend_numpy(tensor: torch.Tensor) -> Any:
-    """torch -> paddle without DLPack: shares memory with contiguous CPU tensors, copies the others into Paddle's memory."""
-    if tensor.is_contiguous() and not tensor.is_cuda and tensor.dtype is not torch.bfloat16:
-        return paddle.Tensor(value=tensor.numpy(), place=paddle.CPUPlace(), zero_copy=True, stop_gradient=True)
-    result = paddle.empty(list(tensor.shape), dtype=str(tensor.dtype).rpartition(".")[2])
-    _export(result).copy_(tensor)
-    return result
-
-
-def _exchange_door() -> Callable[[torch.Tensor], Any] | None:
-    """torch -> paddle through the C exchange tables: 1.3 us instead of 4.5 us through capsules."""
-    ours, theirs = _exchange(torch.Tensor), _exchange(paddle.Tensor)
-    if ours is None or theirs is None:
-        return None
-    export = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(ours.from_py_object)
-    adopt = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(theirs.to_py_object)
-    release = ctypes.pythonapi.Py_DecRef
-    release.argtypes, release.restype = [ctypes.py_object], None
-    pointer, reference, address = ctypes.c_void_p, ctypes.py_object, ctypes.addressof
-
-    def to_paddle(tensor: torch.Tensor) -> Any:
-        if modes.several_threads:
-            # Paddle 3.3.1 frees DLPack imports under a lock: with several threads that deadlocks against the GIL (measured).
-            return _lend_numpy(tensor)
-        managed, out = pointer(), reference()
-        export(tensor, address(managed))
-        adopt(managed.value, address(out))
-        result = out.value
-        release(result)  # the table handed over a reference, ``out.value`` took one more
-        return result
-
-    return to_paddle
+    return import_capsule(tensor) if tensor.is_cuda else lend_numpy(tensor)
 
 
 if IS_3:
     to_torch = _to_torch_3
-    to_paddle = _exchange_door() or _import_capsule
+    to_paddle = lend
 else:
     to_torch = _to_torch_2
     to_paddle = _to_paddle_2

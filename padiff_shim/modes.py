@@ -42,7 +42,6 @@ class Frame:
         self.open = True
         self.aside = FORKED if _forked else ""  # non-empty: every call runs natively, for this reason
         self.tally: Tally = run.tally()
-        _join()
 
     def twin(self) -> Frame:
         """The same mode for another thread."""
@@ -59,14 +58,6 @@ class Frame:
 _STACK: ContextVar[tuple[Frame, ...]] = ContextVar("padiff_shim_modes", default=())
 _shared: dict[Frame, dict[int, Frame]] = {}  # frames opened for all threads -> {thread id: twin}
 _forked = False
-_threads: set[int] = set()  # threads that ever opened or joined a mode
-several_threads = False  # sticky; see dialect.to_paddle
-
-
-def _join() -> None:
-    global several_threads
-    _threads.add(threading.get_ident())
-    several_threads = several_threads or len(_threads) > 1
 
 
 class _Pause(Frame):
