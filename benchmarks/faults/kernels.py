@@ -29,9 +29,11 @@ def torch_kernel(problem: Problem) -> torch.Tensor:
 
 
 @functools.cache
-def _door(op: str) -> tuple[Any, tuple[str, ...]]:
-    """The op's first door in this Paddle, and its parameters."""
+def _door(op: str, tensors: frozenset[str]) -> tuple[Any, tuple[str, ...]]:
+    """The op's first door in this Paddle that takes these parameters as tensors, and its parameters."""
     for entry in ops()[op].entries:
+        if tensors & set(entry.numbers):
+            continue
         found = functools.reduce(lambda owner, part: getattr(owner, part, None), entry.target.split(".")[1:], paddle)
         if found is not None:
             return found, tuple(aliases[0] for aliases, _ in bind.parse(entry.params))
@@ -49,7 +51,7 @@ def paddle_kernel(problem: Problem) -> torch.Tensor:
             value.stop_gradient = problem.wanted == "out"
             leaves[name] = value
         given[name] = value
-    door, names = _door(problem.op)
+    door, names = _door(problem.op, frozenset(leaves))
     number = next((n for n in ("x", "y") if isinstance(given.get(n), (int, float))), None)
     if number is not None and problem.op != "pow":  # Paddle's C functions take tensors only: the operators know numbers
         out = {"divide": "__truediv__", "multiply": "__mul__", "add": "__add__", "subtract": "__sub__"}[problem.op]

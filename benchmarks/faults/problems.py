@@ -12,7 +12,7 @@ import torch
 from padiff_shim import bind
 from padiff_shim.registry import ops
 
-TORCH = {"float32": torch.float32, "float64": torch.float64}
+TORCH = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import numpy as np
 
 from padiff_shim.numerics import trial
 from padiff_shim.numerics.precision import Array
+from padiff_shim.numerics.precision import rms as rms_of
 from padiff_shim.numerics.staging import Evaluation
 from padiff_shim.numerics.trial import Errors, Trial
 from padiff_shim.verdicts import Verdict
@@ -15,7 +16,11 @@ from padiff_shim.verdicts import Verdict
 # sample. What stays hidden are single outputs that are off by 1 to 4 units, which no statistic can tell from rounding.
 TYPICAL = 0.5
 WORSE = 8.0  # this many times the other side's rms is no longer the same kind of rounding
-FEW = 6  # fewer outputs than this say nothing about the two sides' rms, twice as many say enough
+FEW = 6  # fewer different errors than this say nothing about the two sides' rms, twice as many say enough
+# Below this part of the probabilistic bound an error is nobody's fault, however small the other side's is: for sums of terms, for
+# functions of rows, whose outputs share the errors of the row's statistics, and for functions of single elements, where outputs of
+# one kernel differ by as much as two kernels do.
+FAR_INSIDE, FAR_INSIDE_ROWS, FAR_INSIDE_SINGLE = 0.02, 0.1, 0.5
 ALONE = 8.0  # this many times the rest's 99 % quantile is a single element standing out
 
 
@@ -35,7 +40,7 @@ def negligible(found: Trial, rms: float) -> bool:
         size = np.abs(errors.signed) * found.unit
         units = np.asarray(size / np.maximum(found.unit, floor), np.float64)
         typical = units[found.random]
-        if errors.strange or not units.max() <= ALONE * TYPICAL or not np.dot(typical, typical) <= TYPICAL**2 * typical.size:
+        if errors.strange or not units.max() <= ALONE * TYPICAL or not rms_of(typical) <= TYPICAL:
             return False
         if (size > np.maximum(found.probable, floor)).any():
             return False
@@ -51,15 +56,21 @@ def classify(found: Trial, own: Errors, other: Errors) -> Verdict:
         single = own.outside <= max(0.01 * count, 1.0 if count >= 8 else 0.0)
         return Verdict.LOCAL_WRONG if single else Verdict.WRONG
     alone = own.rho_max > ALONE * max(own.spread, 0.5)
-    if own.prob > 1 or _much_worse(own, other, count):
+    if own.prob > 1 or _much_worse(found, own, other):
         return Verdict.LOCAL_WRONG if alone and own.prob > 1 else Verdict.LOW_ACCURACY
     return Verdict.LOCAL_SUSPECT if alone else Verdict.ROUNDING
 
 
-def _much_worse(own: Errors, other: Errors, count: int) -> bool:
+def _much_worse(found: Trial, own: Errors, other: Errors) -> bool:
     """Another kind of rounding than the other side's, as far as this many outputs can tell."""
-    factor = WORSE if count >= 2 * FEW else 1.5 * WORSE
-    return (count >= FEW and own.rho_rms > factor * max(other.rho_rms, 0.05)) or own.rho_rms > 8 * WORSE * max(other.rho_rms, 0.5)
+    rows = found.quantity.grid != found.quantity.shape
+    if own.prob < (FAR_INSIDE_SINGLE if found.quantity.k <= 1 else FAR_INSIDE_ROWS if rows else FAR_INSIDE):
+        return False
+    if own.rho_rms <= WORSE * max(other.rho_rms, 0.05):
+        return False
+    count = np.unique(own.signed[found.random]).size  # equal operands round alike: their outputs are one
+    count = min(count, len(found.found.value))  # and so is a row
+    return count >= 2 * FEW or (count >= FEW and own.rho_rms > 1.5 * WORSE * max(other.rho_rms, 0.05))
 
 
 def remainder(found: Trial, own: Errors, value: Array, evaluation: Evaluation | None) -> Errors:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from padiff_shim.numerics import passes
-from padiff_shim.numerics.precision import KINDS
+from padiff_shim.numerics.precision import KINDS, norm
 from padiff_shim.verdicts import Judgement, Side, Verdict
 
 Kernel = Callable[..., torch.Tensor]
@@ -144,8 +144,8 @@ class _Runs(NamedTuple):
 
 
 def _size(tensor: torch.Tensor) -> _Size:
-    clean = tensor.detach().nan_to_num(0.0, 0.0, 0.0)
-    return _Size(float(torch.linalg.vector_norm(clean)), float(clean.abs().max())) if clean.numel() else _Size(0.0, 0.0)
+    clean = tensor.detach().nan_to_num(0.0, 0.0, 0.0).double().cpu().numpy()
+    return _Size(float(norm(clean)), float(np.abs(clean).max(initial=0.0)))
 
 
 def _special(paddle: torch.Tensor, torch_: torch.Tensor, exact: torch.Tensor) -> Found | None:

@@ -3,7 +3,8 @@
 The search is a matched filter: the kernel's error w, in units of the bound, is compared with the displacement d that the
 hypothesis predicts. A name is given only if what is left after subtracting it fits the rounding bound, at the oracle's value and
 at the hypothesis' own, and if so many outputs agree that it is no accident: correlation or the size of an error alone would name
-causes that are not there.
+causes that are not there. An error that rounding explains as well needs no name: a function of single elements has to be outside
+its bound, and one output that an order of summation explains is no evidence.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from padiff_shim.numerics.precision import FORMATS, KINDS, Array, represented, rounded
+from padiff_shim.numerics.precision import FORMATS, KINDS, Array, norm, represented, rms, rounded
 from padiff_shim.numerics.staging import Evaluation, Hypothesis, Staged, in_turn
 from padiff_shim.numerics.trial import Errors, Trial
 
@@ -29,6 +30,8 @@ NARROWER = {
 EPSILONS = (0.0, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-3)
 AMPLITUDE, STRENGTH, INSIDE = 0.15, 8.0, 0.999
 CHANCE = math.log(1e4)
+LUCK = 0.25  # rounding units: an agreement closer than rounding allows is no stronger evidence
+MANY = 8  # different outputs that are all numbers of a narrower format
 SCREEN, FEWEST = 8192, 16  # operand values, and samples, of which a large sample keeps hypotheses to try
 
 
@@ -147,6 +150,8 @@ class _Fit(NamedTuple):
 
 def explain(trial: Trial, errors: Errors, other: Errors) -> Explained | None:
     """The hypothesis, or two of them together, of which ``errors`` are the consequence."""
+    if errors.prob <= 1 and trial.quantity.k <= 1:
+        return None
     whole = _narrow(trial, errors)
     if whole is not None:
         return whole
@@ -229,16 +234,13 @@ def _candidates(
         moved = np.asarray((value - base) / trial.unit, np.float64)
         if not math.isfinite(float(moved.sum())):
             moved = np.nan_to_num(moved)
-        power = float(np.dot(moved, moved))
-        if np.abs(moved).max() < 1.0 or not math.isfinite(power):
+        top = float(np.abs(moved).max())
+        if top < 1.0:
             continue  # below the rounding: harmless, and not to be told apart
-        alpha = float(np.dot(error, moved)) / power
-        rest = error - alpha * moved
-        left = math.sqrt(float(np.dot(rest, rest)) / rest.size)
-        if abs(alpha - 1) < amplitude and abs(alpha) * math.sqrt(power) > strength * left:
-            gap = error - moved
-            fit = math.sqrt(float(np.dot(gap, gap)) / gap.size)
-            found.append(_Fit(hypothesis, changed, moved, value, solved, fit))
+        direction = moved / top  # squares of displacements in float64 may be beyond its range
+        alpha = float(np.dot(error / top, direction)) / float(np.dot(direction, direction))
+        if abs(alpha - 1) < amplitude and abs(alpha) * float(norm(moved)) > strength * rms(error - alpha * moved):
+            found.append(_Fit(hypothesis, changed, moved, value, solved, rms(error - moved)))
     return sorted(found, key=lambda fit: fit.left)
 
 
@@ -262,11 +264,12 @@ def _accepted(trial: Trial, errors: Errors, other: Errors, fit: _Fit) -> bool:
         bound = np.where(np.isfinite(there), np.minimum(room, there), bound)
     inside = float(np.mean(left <= bound))
     rest = np.nan_to_num(np.asarray(left / trial.unit, np.float64))
-    size = math.sqrt(float(np.dot(errors.signed, errors.signed)) / errors.signed.size)
-    rms = math.sqrt(float(np.dot(rest, rest)) / rest.size)
-    if inside < INSIDE or rms > max(size / 4, 4 * other.rho_rms, 1.0) or rms >= size:
+    size, unexplained = rms(errors.signed), rms(rest)
+    if inside < INSIDE or unexplained > max(size / 4, 4 * other.rho_rms, 1.0) or unexplained >= size:
         return False
-    return evidence(fit.moved, rms / size) >= CHANCE
+    if errors.det <= 1 and different(fit.moved) < 2:
+        return False
+    return evidence(fit.moved, max(unexplained, LUCK) / size) >= CHANCE
 
 
 def evidence(moved: Array, left: float) -> float:
@@ -274,24 +277,34 @@ def evidence(moved: Array, left: float) -> float:
 
     Three equal outputs are one: among two dozen hypotheses one will agree to a tenth with a single number.
     """
-    seen = np.abs(moved) >= 1.0
-    return np.unique(moved[seen]).size * -math.log(max(left, 1e-30))
+    return different(moved) * -math.log(max(left, 1e-30))
+
+
+def different(moved: Array) -> int:
+    """How many outputs are displaced by a unit or more, repetitions apart."""
+    return int(np.unique(moved[np.abs(moved) >= 1.0]).size)
 
 
 def _narrow(trial: Trial, errors: Errors) -> Explained | None:
-    """Every sampled result is a number of a narrower format, and right for arithmetic in it: the whole op ran in that format."""
-    y = errors.y[np.isfinite(errors.y) & (errors.y != 0)]
-    if np.unique(y).size < 8 or errors.rho_max < 4:
+    """Every sampled result is a number of a narrower format, and right for arithmetic in it: the whole op ran in that format.
+
+    That says something only of outputs whose own rounding is much finer than the format: what cancels has few digits as it is.
+    """
+    finite = np.isfinite(errors.y) & (errors.y != 0)
+    y, unit = errors.y[finite], trial.unit[finite]
+    if np.unique(y).size < MANY or errors.rho_max < 4:
         return None
     own = KINDS[trial.quantity.dtype].format
     ideal = rounded(trial.value, "float32" if own.bits == 24 else "float64")
     for form in reversed(NARROWER[trial.quantity.dtype]):
         if not represented(y, form) or represented(ideal[np.isfinite(ideal)], form):
             continue
-        unit = FORMATS[form].unit
-        error = np.nan_to_num(np.abs(errors.y - trial.value))
-        if float(np.mean(error <= trial.found.bound(trial.factors[0], unit, unit).reshape(-1))) < INSIDE:
+        coarse = FORMATS[form].unit
+        if np.unique(y[np.abs(y) * coarse > 4 * unit]).size < MANY:
             continue
-        only = bool((error <= trial.found.bound(trial.factors[0], None, unit).reshape(-1)).all())
+        error = np.nan_to_num(np.abs(errors.y - trial.value))
+        if float(np.mean(error <= trial.found.bound(trial.factors[0], coarse, coarse).reshape(-1))) < INSIDE:
+            continue
+        only = bool((error <= trial.found.bound(trial.factors[0], None, coarse).reshape(-1)).all())
         return Explained(f"{form}-output" if only else f"{form}-arithmetic", True, ())
     return None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from padiff_shim.numerics.precision import KINDS, Array
+from padiff_shim.numerics.precision import KINDS, Array, norm
 
 CHUNK = 65536  # elements: a few pieces of it stay in a core's own cache
 KEPT = 1 << 24  # largest buffer that is kept, in elements
@@ -83,31 +83,40 @@ def _on_host(p: Array, t: Array, bits: int, keep: bool) -> Difference:
     ratios = _SCRATCH.take("ratio", count if keep else min(count, CHUNK), p.dtype)
     ones, floor = _ones(p.dtype), _floor(p.dtype)
     length = block_length(count)
-    sums, tops, peaks = [0.0, 0.0, 0.0], [0.0, 0.0], []
+    mean, norms, tops, peaks = 0.0, [0.0, 0.0], [0.0, 0.0], []
     different, finite = 0, True
     for low in range(0, count, CHUNK):
         high = min(low + CHUNK, count)
         b, d = t[low:high], distance[low:high]
         np.subtract(p[low:high], b, out=d)
-        squares, norm = float(np.dot(d, d)), float(np.dot(b, b))
-        if not (math.isfinite(squares) and math.isfinite(norm)):
+        squares, size = float(np.dot(d, d)), float(np.dot(b, b))
+        if not (math.isfinite(squares) and math.isfinite(size)):
             finite = finite and bool(np.isfinite(p[low:high]).all() and np.isfinite(b).all())
             np.nan_to_num(d, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
-            squares, norm = (float(np.square(np.nan_to_num(v, posinf=0.0, neginf=0.0), dtype=np.longdouble).sum()) for v in (d, b))
+        norms = [math.hypot(norms[0], _root(squares, d)), math.hypot(norms[1], _root(size, b))]
         np.abs(d, out=d)
         r = ratios[low:high] if keep else ratios[: high - low]
         thin = 1 if keep or count <= CHUNK else THIN
         top = _ratio(d[::thin], b[::thin], r[::thin], floor)
         places = block_peaks(r if keep else d, length)
-        sums = [sums[0] + float(np.dot(d, ones[: high - low])), sums[1] + squares, sums[2] + norm]
+        total = float(np.dot(d, ones[: high - low]))
+        mean += total / count if math.isfinite(total) else float((d / d.dtype.type(count)).sum(dtype=np.float64))
         tops = [max(tops[0], float(d.max() if keep else d[places].max())), max(tops[1], top)]
         different += _unequal(d)
         peaks.append(places + low if low else places)
-    stats = _stats(count, different, tops[0], sums[0], sums[1], sums[2], tops[1], bits)
+    stats = _stats(count, different, tops[0], mean, norms[0], norms[1], tops[1], bits)
     places = peaks[0] if len(peaks) == 1 else np.concatenate(peaks)
     return Difference(
-        distance.reshape(shape), ratios.reshape(shape) if keep else None, places, stats, finite, math.sqrt(sums[2] / count)
+        distance.reshape(shape), ratios.reshape(shape) if keep else None, places, stats, finite, norms[1] / math.sqrt(count)
     )
+
+
+def _root(squares: float, values: Array) -> float:
+    """The Euclidean norm of the finite ``values``, given the sum of their squares: again where that left the range."""
+    info = np.finfo(values.dtype)
+    if float(info.tiny / info.eps) < squares < math.inf or (squares == 0 and not values.any()):
+        return math.sqrt(squares)
+    return float(norm(np.where(np.isfinite(values), values, 0.0)))
 
 
 @functools.cache
@@ -163,22 +172,28 @@ def _on_device(p: torch.Tensor, t: torch.Tensor, bits: int) -> Difference:
     finfo = torch.finfo(t.dtype)
     ratio = (distance / t.abs().clamp_min(2.0 * finfo.tiny / finfo.eps)).nan_to_num_(0.0, posinf=0.0)
     wide, clean = distance.double(), t.double().nan_to_num_(0.0, 0.0, 0.0)
-    sums = [wide.sum(), wide.square_().sum(), clean.square_().sum()]
+    sums = [(wide / p.numel()).sum(), _norm(wide), _norm(clean)]
     numbers = torch.stack([n.double() for n in (distance.count_nonzero(), distance.max(), *sums, ratio.max(), finite)]).tolist()
-    different, largest, total, squares, norm, top, good = numbers
-    stats = _stats(p.numel(), int(different), largest, total, squares, norm, top, bits)
-    return Difference(distance, ratio, None, stats, bool(good), math.sqrt(norm / p.numel()))
+    different, largest, mean, apart, size, top, good = numbers
+    stats = _stats(p.numel(), int(different), largest, mean, apart, size, top, bits)
+    return Difference(distance, ratio, None, stats, bool(good), size / math.sqrt(p.numel()))
+
+
+def _norm(wide: torch.Tensor) -> torch.Tensor:
+    """The Euclidean norm of a float64 tensor, of any size."""
+    top = wide.abs().amax()
+    return top * torch.linalg.vector_norm(wide / torch.where(top > 0, top, 1.0))
 
 
 def _stats(
-    count: int, different: int, largest: float, total: float, squares: float, norm: float, ratio: float, bits: int
+    count: int, different: int, largest: float, mean: float, apart: float, size: float, ratio: float, bits: int
 ) -> dict[str, Any]:
-    frobenius = math.sqrt(squares / norm) if norm > 0 else (0.0 if squares == 0 else math.inf)
+    frobenius = apart / size if size > 0 else (0.0 if apart == 0 else math.inf)
     return {
         "count": count,
         "different": different,
         "max_abs": largest,
-        "mean_abs": total / count,
+        "mean_abs": mean,
         "rel_fro": frobenius,
         # One ulp is between 2^-bits and 2^(1-bits) of the value: right within a factor 2, at no extra pass.
         "ulp_max": ratio * 2.0**bits,

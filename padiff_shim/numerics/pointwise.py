@@ -12,7 +12,7 @@ import torch
 from padiff_shim.numerics import elementwise as terms
 from padiff_shim.numerics.hypotheses import dropped, numbers, precision, setting
 from padiff_shim.numerics.model import Model, floating
-from padiff_shim.numerics.precision import KINDS, Array
+from padiff_shim.numerics.precision import KINDS, Array, represented
 from padiff_shim.numerics.staging import Hypothesis, Quantity
 from padiff_shim.numerics.terms import Term, Terms, build
 
@@ -39,8 +39,10 @@ def pointwise(target: Sequence[int], dtype: torch.dtype, term: Term, extra: Sequ
 
     labels = tuple(range(-len(target), 0))
     found = build((target, labels), dtype, operands, term, attrs=attrs, named=hypotheses, guide=values.get("guide"))
+    found.stored = float(sum(not represented(np.asarray(attrs[name]), KINDS[dtype].name) for name in spelled))
     if found.sums:
         found.guide = None
+        found.stored += 1.0
     return found
 
 
@@ -109,7 +111,7 @@ class Add(Binary):
         sign = 1.0 if name == "x" else self.sign
         found = pointwise(target.shape, target.dtype, terms.COPY, [setting("sign", sign=-sign)], x=grad, sign=sign)
         if found.sums:
-            found.term = terms.SUM
+            found.term, found.stored = terms.SUM, 0.0
         return found
 
 

@@ -66,9 +66,15 @@ KINDS = {
 WIDE = np.finfo(np.longdouble).nmant > np.finfo(np.float64).nmant + 8
 
 
-def gamma(factor: float, unit: float) -> float:
+def span(unit: float) -> tuple[float, float]:
+    """Smallest normal and largest number of the format in which sums with this roundoff are made."""
+    kind = next(kind for kind in KINDS.values() if kind.format.bits >= 24 and kind.format.unit <= max(unit, 2.0**-53))
+    return kind.tiny, kind.format.largest
+
+
+def gamma(factor: Any, unit: float) -> Any:
     """Growth of ``factor`` roundings: expm1(factor u), which is at least Higham's gamma to first order, and never singular."""
-    return math.expm1(factor * unit)
+    return np.expm1(factor * unit)
 
 
 def confidence(count: int, failure: float = 1e-6) -> float:
@@ -106,6 +112,20 @@ def _by_bits(values: Array, cut: int, truncate: bool) -> Array:
         found += odd + ((1 << (cut - 1)) - 1)
     found &= -1 << cut
     return found.view(np.float64).reshape(values.shape)
+
+
+def norm(values: Array) -> Any:
+    """Euclidean norm; the squares neither overflow nor underflow. A scalar of the values' dtype."""
+    top = np.abs(values).max(initial=0)
+    if top == 0 or not np.isfinite(top):
+        return top
+    scaled = np.asarray(values / top, np.float64).reshape(-1)
+    return top * math.sqrt(float(np.dot(scaled, scaled)))
+
+
+def rms(values: Array) -> float:
+    """Root mean square of float64 values, of any size."""
+    return float(norm(values)) / math.sqrt(values.size)
 
 
 def represented(values: Array, name: str) -> bool:

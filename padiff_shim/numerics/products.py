@@ -28,7 +28,12 @@ class Labelled(NamedTuple):
 
 
 class Product(Model):
-    """Base of all products: a subclass says which labels the axes have."""
+    """Base of all products: a subclass says which labels the axes have.
+
+    ``stored``: steps that a kernel may round to 16 bits, see :class:`padiff_shim.numerics.terms.Term`.
+    """
+
+    stored = 0.0
 
     def labelled(self, values: Sequence[Any]) -> Labelled | None:
         """The axes' labels, or None where they cannot be said."""
@@ -51,17 +56,19 @@ class Product(Model):
 
         def hypotheses() -> list[Hypothesis]:
             listed = (
-                precision(dtype, ("x", "y"), ("addend",))
+                _scalars(dtype, found)
+                + precision(dtype, ("x", "y"), ("addend",))
                 + dropped(("x",))
                 + transposed((shape, found.out), dtype, named, tuple(found.factors))
             )
             if found.addend is not None:
                 listed += [missing("addend", f"no-{found.addend[0]}"), setting(f"{found.addend[0]}-twice", beta=2 * found.beta)]
-            return listed + _scalars(dtype, found)
+            return listed
 
         attrs = {"alpha": found.alpha, "beta": found.beta} if found.addend is not None else {}
         term = terms.DOT if "y" in named else terms.SUM
-        return build((shape, found.out), dtype, named, term, attrs=attrs, named=hypotheses, sums=max(len(sizes) - len(shape), 1))
+        sums = max(len(sizes) - len(shape), 1)
+        return build((shape, found.out), dtype, named, term, attrs=attrs, named=hypotheses, sums=sums, stored=self.stored)
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """The incoming gradient times the other operand, summed over what this operand lacks."""
@@ -83,7 +90,7 @@ class Product(Model):
         def hypotheses() -> list[Hypothesis]:
             names = ("", next((other for other in found.factors if other != name), ""))
             turned = transposed((target.shape, labels), dtype, operands, names)
-            return precision(dtype, ("x", "y")) + dropped(("x",)) + _scalars(dtype, found) + turned
+            return _scalars(dtype, found) + precision(dtype, ("x", "y")) + dropped(("x",)) + turned
 
         return build((target.shape, labels), dtype, operands, term, attrs=attrs, named=hypotheses, sums=1)
 
@@ -112,15 +119,15 @@ def _scalars(dtype: torch.dtype, found: Labelled) -> list[Hypothesis]:
 
 def _sum_of_gradient(target: torch.Tensor, labels: Labels, grad: torch.Tensor, out: Labels, beta: float) -> Quantity:
     """beta times the gradient, summed over the axes along which an addend (a bias) was broadcast."""
-    attrs = {"alpha": beta} if beta != 1.0 else {}
-    listed = Labelled({}, out, beta=1.0, alpha=beta)
+    listed = Labelled({}, out, beta=beta)
     return build(
         (target.shape, labels),
         target.dtype,
         {"x": (grad, out)},
         terms.SUM,
-        attrs=attrs,
-        named=lambda: precision(target.dtype, ("x",)) + dropped(("x",)) + _scalars(target.dtype, listed),
+        attrs={"beta": beta},
+        factor="beta",
+        named=lambda: _scalars(target.dtype, listed) + precision(target.dtype, ("x",)) + dropped(("x",)),
         sums=1,
     )
 
@@ -155,7 +162,9 @@ class MatrixVector(Matmul):
 
 
 class Dot(Product):
-    """Inner product, or row by row of two matrices."""
+    """Inner product, or row by row of two matrices: there torch multiplies first and then adds up."""
+
+    stored = 1.0
 
     def labelled(self, values: Sequence[Any]) -> Labelled:
         """Leading axes, k."""

@@ -14,7 +14,7 @@ from padiff_shim.numerics import elementwise as terms
 from padiff_shim.numerics import rows
 from padiff_shim.numerics.hypotheses import dropped, epsilons, missing, precision, setting
 from padiff_shim.numerics.model import Model, floating, reciprocal, reduced
-from padiff_shim.numerics.precision import KINDS
+from padiff_shim.numerics.precision import KINDS, span
 from padiff_shim.numerics.staging import Hypothesis, Operand, Quantity
 from padiff_shim.numerics.terms import build
 
@@ -225,7 +225,7 @@ class LayerNorm(Model):
         flat = grad.detach().reshape(-1, count)
         if name == "bias":
             return build(((count,), ("d",)), target.dtype, {"x": (flat, ("n", "d"))}, terms.SUM,
-                         named=lambda: precision(target.dtype, ("x",)) + dropped(("x",)), sums=1)  # fmt: skip
+                         named=lambda: precision(target.dtype, ("x",)) + dropped(("x",)), sums=1, coarse=True)  # fmt: skip
         return self._weight(x.detach().reshape(-1, count), target.dtype, float(epsilon), flat)
 
     def _input(
@@ -249,7 +249,8 @@ class LayerNorm(Model):
     def _weight(self, x: torch.Tensor, dtype: torch.dtype, epsilon: float, grad: torch.Tensor) -> Quantity:
         labels = ("n", "d")
         found = build(((x.shape[1],), ("d",)), dtype, {"grad": (grad, labels), "x": (x, labels)}, terms.NORMALISED,
-                      attrs={"epsilon": epsilon}, sums=1)  # fmt: skip
+                      attrs={"epsilon": epsilon, "count": x.shape[1], "largest": span(KINDS[x.dtype].unit)[1]},
+                      sums=1, coarse=True)  # fmt: skip
         oracle = KINDS[x.dtype].oracle
         wide = (x.cpu().double() if x.is_cuda or x.dtype == torch.bfloat16 else x).numpy().astype(oracle)
         mean = wide.mean(1)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from padiff_shim.numerics.precision import Array, gamma
+from padiff_shim.numerics.precision import Array, gamma, span
 from padiff_shim.numerics.staging import Evaluation, Operand, Quantity, Staged
 
 # (arrays, attrs) -> (value, bound(f, u, u_o)); arrays of shape (samples, row).
@@ -102,7 +102,7 @@ def softmax(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) -> Any:
     """exp(x - max) / sum; componentwise bound |y| (u(|z| + 4) + u sum p(|z| + 2) + g(f))."""
     _, z, _, s, p = _exponentials(arrays["x"], attrs)
     p = np.where(np.isinf(s), np.nan, p)
-    return p, lambda f, u, last: p * _loss(z, p, f, u)
+    return p, lambda f, u, last: p * (_loss(z, p, f, u) + 2 * last)
 
 
 def logsumexp(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) -> Any:
@@ -115,7 +115,8 @@ def logsumexp(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) -> Any:
     size = np.where(e > 0, np.abs(z), 0.0)
 
     def bound(f: float, u: float, last: float) -> Array:
-        return u * (p * (size + 2.0)).sum(1) + gamma(f, u) + 2 * u * np.abs(log[:, 0]) + u * np.abs(value)
+        steps = (p * (size + 2.0)).sum(1)  # torch's has all of them rounded to 16 bits
+        return (u + last) * steps + gamma(f, u) + (2 * u + last) * np.abs(log[:, 0]) + u * np.abs(value)
 
     return value, bound
 
@@ -139,8 +140,13 @@ def logsumexp_gradient(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) ->
     """g softmax(x), usually as g exp(x - y), so that the rounding of y counts absolutely."""
     top, z, _, s, p = _exponentials(arrays["x"], attrs)
     value = arrays["grad"] * p
-    out = np.abs(np.where(np.isinf(top), 0.0, top) + np.log(s))
-    return value, lambda f, u, last: np.abs(value) * (_loss(z, p, f, u) + (2 * u + last) * out + 2 * u)
+    out = np.where(np.isinf(top), 0.0, top) + np.log(s)
+
+    def bound(f: float, u: float, last: float) -> Array:
+        stored = last * (np.abs(out) + np.abs(np.where(p > 0, z - np.log(s), 0.0)) + 1.0)
+        return np.abs(value) * (_loss(z, p, f, u) + 2 * u * np.abs(out) + stored + 2 * u)
+
+    return value, bound
 
 
 @dataclass
@@ -168,13 +174,19 @@ class Moments:
         """1 / sqrt(v + eps), or 1 / (sqrt(v) + eps)."""
         return 1.0 / (np.sqrt(self.v) + self.eps) if self.outside else 1.0 / np.sqrt(self.v + self.eps)
 
-    def errors(self, f: float, u: float) -> tuple[Array, Array, float]:
-        """(absolute error of the mean, relative error of r, g')."""
+    def errors(self, f: float, u: float, stored: float = 0.0) -> tuple[Array, Array, float]:
+        """(absolute error of the mean, relative error of r, g'); ``stored``: roundoff with which mean and r are kept."""
+        tiny = span(u)[0]
         g = gamma(f, u) + u
         dmu = g * np.abs(self.x).mean(1, keepdims=True)
-        dv = (g + 4 * u) * self.v + dmu * dmu + 4 * u * dmu * np.sqrt(self.v)
-        total = self.v + max(self.eps, 1e-300)
-        return dmu, dv / (2 * total) / np.maximum(1 - dv / total, 0.05) + 4 * u, g
+        dv = (g + 4 * u) * self.v + dmu * dmu + 4 * u * dmu * np.sqrt(self.v) + tiny
+        total = self.v + max(self.eps, tiny)
+        rel = dv / (2 * total) / np.maximum(1 - dv / total, 0.05) + 4 * u + stored
+        return dmu + stored * np.abs(self.mu), rel, g
+
+    def promised(self, bound: Array, u: float) -> Array:
+        """``bound``, and infinity where the squares that a kernel adds up may leave its range."""
+        return np.where(np.square(self.x).sum(1, keepdims=True) > span(u)[1] / 4, np.inf, bound)
 
 
 def layer_norm(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) -> Any:
@@ -189,7 +201,8 @@ def layer_norm(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) -> Any:
 
     def bound(f: float, u: float, last: float) -> Array:
         dmu, rel, _ = m.errors(f, u)
-        return np.abs(w) * r * (dmu + u * np.abs(centred)) + np.abs(scaled) * (rel + 3 * u) + u * np.abs(b) + u * np.abs(value)
+        lost = np.abs(w) * r * (dmu + u * np.abs(centred)) + np.abs(scaled) * (rel + 3 * u)
+        return m.promised(lost + u * np.abs(b) + u * np.abs(value), u)
 
     return value, bound
 
@@ -208,13 +221,14 @@ def layer_norm_gradient(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) -
     value = r * (h - first - hat * second)
 
     def bound(f: float, u: float, last: float) -> Array:
-        dmu, rel, g = m.errors(f, u)
+        dmu, rel, g = m.errors(f, u, last)
         size, far = np.abs(h), r * (np.abs(m.x) + np.abs(m.mu))
         dhat = r * dmu + np.abs(hat) * (rel + u) + u * far
         mean = size.mean(1, keepdims=True)
         dsecond = g * ((size * np.abs(hat)).mean(1, keepdims=True) + (size * far).mean(1, keepdims=True))
         dsecond = dsecond + (size * dhat).mean(1, keepdims=True)
-        steps = 3 * u * (size + mean + (np.abs(hat) + far) * np.abs(second))
-        return r * (g * mean + np.abs(hat) * dsecond + np.abs(second) * dhat + steps) + np.abs(value) * rel
+        steps = (3 * u + 2 * last) * (size + mean + (np.abs(hat) + far) * np.abs(second))
+        lost = r * (g * mean + (np.abs(hat) + dhat) * dsecond + np.abs(second) * dhat + steps) + np.abs(value) * rel
+        return m.promised(lost, u)
 
     return value, bound

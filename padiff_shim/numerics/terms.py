@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from padiff_shim.numerics.precision import KINDS, Array, Kind, gamma
+from padiff_shim.numerics.precision import KINDS, Array, Kind, gamma, span
 from padiff_shim.numerics.staging import Evaluation, Operand, Quantity, Staged
 
 INNER = 64  # how much of a long row is read to rank it by
@@ -28,20 +28,31 @@ class Term(NamedTuple):
     """An elementwise function with its rounding error.
 
     ``function(arrays, attrs)`` gives the values and their magnitude (None: |value|): the error of one evaluation is at most
-    ``rounds`` u magnitude in a good kernel, and ``hard`` u magnitude in any kernel that is not wrong.
+    ``rounds`` u magnitude in a good kernel, and ``hard`` u magnitude in any kernel that is not wrong. ``stored``: how many steps
+    before the last one a kernel may round to a 16-bit result's dtype; each counts once the magnitude. ``product``: where an operand
+    is denormal the value is lost if kernels take such numbers for 0.
     """
 
     function: Callable[[Mapping[str, Array], Mapping[str, Any]], tuple[Array, Array | None]]
     rounds: float
     hard: float
+    stored: float = 0.0
+    product: bool = False
 
 
 @dataclass
 class Terms(Quantity):
-    """``alpha * sum term(operands) + beta * addend``; the operand named ``addend`` has no inner axes."""
+    """``alpha * sum term(operands) + beta * addend``; the operand named ``addend`` has no inner axes.
+
+    ``factor``: what the call calls ``alpha``. ``stored``: as in :class:`Term`, for what this call rounds besides (its numbers, the
+    terms of a sum). ``coarse``: the sum itself may be kept in a 16-bit result's dtype.
+    """
 
     term: Term = None  # type: ignore[assignment]  # dataclass inheritance wants a default
     sums: int = 0
+    factor: str = "alpha"
+    stored: float = 0.0
+    coarse: bool = False
     guide: Callable[[torch.Tensor], list[torch.Tensor]] | None = None
 
     @property
@@ -72,12 +83,17 @@ class Terms(Quantity):
         arrays, attrs = staged.arrays, staged.attrs
         value, size = self.term.function(arrays, attrs)
         size = np.abs(value) if size is None else size
-        lost = None
+        lost = flushed = None
+        terms: Any = math.inf
         if self.sums:
             inner = tuple(range(1, value.ndim))
-            size = np.broadcast_to(size, value.shape).sum(inner)
+            flushed = self._denormal(arrays, size) if self.term.product else None
+            size = np.broadcast_to(size, value.shape)
+            if self.k > 1:
+                terms = self.k + 2.0 - np.count_nonzero(size == 0, inner)  # adding 0 is exact
+            size = size.sum(inner)
             value = value.sum(inner) if "order" not in attrs else _one_by_one(value, attrs["order"], self.kind)
-            alpha = attrs.get("alpha", 1.0)
+            alpha = attrs.get(self.factor, 1.0)
             if alpha != 1.0:
                 value, size = value * alpha, size * abs(alpha)
             if "addend" in arrays:
@@ -87,18 +103,31 @@ class Terms(Quantity):
         if len(value) != count:  # no operand varies over the outputs: the gradient of a sum over everything
             value, size = np.broadcast_to(value, count), np.broadcast_to(size, count)
         spread = size if lost is None else size + lost
-        return Evaluation(value, self._bound(value, spread, self.term, attrs))
+        return Evaluation(value, self._bound(value, spread, flushed, terms, attrs))
 
-    def _bound(self, value: Array, size: Array, term: Term, attrs: Mapping[str, Any]) -> Callable[..., Array]:
+    def _denormal(self, arrays: Mapping[str, Array], size: Array) -> Array | None:
+        """The magnitude of the products with a denormal operand, summed; None where there is none."""
+        tiny = span(self.kind.unit)[0]  # float16 is widened exactly
+        few = [(np.abs(array) < tiny) & (array != 0) for name, array in arrays.items() if name != "addend"]
+        if not any(mask.any() for mask in few):
+            return None
+        return np.where(np.logical_or.reduce(np.broadcast_arrays(*few)), size, 0.0).sum(tuple(range(1, size.ndim)))
+
+    def _bound(
+        self, value: Array, size: Array, flushed: Array | None, terms: Any, attrs: Mapping[str, Any]
+    ) -> Callable[..., Array]:
+        term = self.term
         extra = sum(attrs.get(name, 1.0) != 1.0 for name in ("alpha", "beta"))
         kind = self.kind
-        floor = kind.tiny + (self.k + 1) * kind.eta
+        floor = kind.tiny + (self.k + 1) * kind.eta + (0.0 if flushed is None else flushed * abs(attrs.get(self.factor, 1.0)))
+        # Frameworks write 16-bit formulas with simple ops, and each of them rounds its result.
+        stored = kind.output * (term.stored + self.stored + 2.0 * extra)
 
         def bound(f: float, unit: float | None = None, output: float | None = None) -> Array:
             u = kind.unit if unit is None else unit
             last = kind.output if output is None else output
-            rounds = (f + term.rounds + extra) if self.sums else (term.rounds if f <= 1.0 else term.hard)
-            found = gamma(rounds, u) * size + floor
+            rounds = (np.minimum(f, terms) + term.rounds + extra) if self.sums else (term.rounds if f <= 1.0 else term.hard)
+            found = (gamma(rounds, max(u, kind.output) if self.coarse else u) + stored) * size + floor
             return found + last * np.abs(value) if last else found
 
         return bound

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from padiff_shim.numerics.precision import Array, confidence
+from padiff_shim.numerics.precision import Array, confidence, rms
 from padiff_shim.numerics.staging import Evaluation, Quantity, Staged, to_host
 
 
@@ -142,7 +142,7 @@ def _errors(y: Array, value: Array, bounds: tuple[Array, Array, Array], random: 
     order = max(int(0.99 * part.shape[1]) - 1, 0)
     columns = (
         size.max(1),
-        np.sqrt(np.einsum("ij,ij->i", part, part) / part.shape[1]),
+        np.array([rms(row) for row in part]),
         np.partition(part, order, axis=1)[:, order],
         (absolute / probable).max(1),
         beyond.max(1),

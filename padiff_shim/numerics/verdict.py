@@ -15,7 +15,7 @@ from padiff_shim.numerics.classes import classify, explained_whole, negligible, 
 from padiff_shim.numerics.confirm import Confirmation
 from padiff_shim.numerics.hypotheses import Explained, explain
 from padiff_shim.numerics.passes import Difference
-from padiff_shim.numerics.precision import WIDE
+from padiff_shim.numerics.precision import WIDE, norm
 from padiff_shim.numerics.special import order, readable, treatment
 from padiff_shim.numerics.staging import Quantity
 from padiff_shim.numerics.trial import Errors, Trial
@@ -165,11 +165,8 @@ def _modifiers(found: Trial, difference: Difference, verdict: Verdict) -> tuple[
     """See :class:`padiff_shim.verdicts.Judgement`."""
     names = []
     bound, value = found.probable[found.random], found.value[found.random]
-    norm = float(np.dot(value, value))
-    if not math.isfinite(norm):
-        value = np.nan_to_num(value, posinf=0.0, neginf=0.0)
-        norm = float(np.dot(value, value))
-    if float(np.dot(bound, bound)) > 0.01 * norm:
+    length = norm(np.where(np.isfinite(value), value, 0.0))
+    if norm(bound) > 0.1 * length:
         names.append("ill_conditioned")
     if verdict not in (Verdict.EQUAL, Verdict.ROUNDING) and negligible(found, difference.rms):
         names.append(NEGLIGIBLE)
