@@ -43,8 +43,8 @@ def sweep(dtype, seed, share):
 
 @pytest.mark.parametrize("dtype", honest.DTYPES)
 def test_no_honest_kernel_is_accused(dtype):
-    count, found = sweep(dtype, 11, 0.02)
-    assert count > 300
+    count, found = sweep(dtype, 11, 0.04)
+    assert count > 700
     assert not found, "\n".join([f"{len(found)} of {count}", *found[:12]])
 
 
@@ -193,11 +193,14 @@ def test_statistics_of_any_size(dtype, sizes):
     off = base * (1 + 1e-2 * torch.from_numpy(rng.standard_normal(3000)))
     for size in sizes:
         t, p = (base * size).to(dtype), (off * size).to(dtype)
-        for found in (passes.differ(p, t), passes._on_device(p, t, precision.KINDS[dtype].format.bits)):
+        with np.errstate(all="ignore"):
+            both = passes.differ(p, t), passes._on_device(p, t, precision.KINDS[dtype].format.bits)
+        for found in both:
             assert found.stats["rel_fro"] == pytest.approx(1e-2, rel=0.2)
             assert found.stats["mean_abs"] == pytest.approx(1.2e-2 * size, rel=0.2)
         t[0] = p[0] = np.inf
-        found = passes.differ(p, t)
+        with np.errstate(all="ignore"):
+            found = passes.differ(p, t)
         assert not found.finite
         assert found.stats["rel_fro"] == pytest.approx(1e-2, rel=0.2)
 

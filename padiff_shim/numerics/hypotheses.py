@@ -3,8 +3,8 @@
 The search is a matched filter: the kernel's error w, in units of the bound, is compared with the displacement d that the
 hypothesis predicts. A name is given only if what is left after subtracting it fits the rounding bound, at the oracle's value and
 at the hypothesis' own, and if so many outputs agree that it is no accident: correlation or the size of an error alone would name
-causes that are not there. An error that rounding explains as well needs no name: a function of single elements has to be outside
-its bound, and one output that an order of summation explains is no evidence.
+causes that are not there. What rounding explains has no name: functions of single elements inside their bound, single sums inside
+that of any order.
 """
 
 from __future__ import annotations
@@ -17,21 +17,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from padiff_shim.numerics.precision import FORMATS, KINDS, Array, norm, represented, rms, rounded
+from padiff_shim.numerics.narrow import INSIDE, NARROWER, narrow_format
+from padiff_shim.numerics.precision import Array, norm, rms, rounded
 from padiff_shim.numerics.staging import Evaluation, Hypothesis, Staged, in_turn
 from padiff_shim.numerics.trial import Errors, Trial
 
-NARROWER = {
-    torch.float64: ("float32", "tf32", "fp16", "bf16"),  # each one's numbers are among those before it, but for the range
-    torch.float32: ("tf32", "fp16", "bf16"),
-    torch.float16: ("bf16",),
-    torch.bfloat16: (),
-}
 EPSILONS = (0.0, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-3)
-AMPLITUDE, STRENGTH, INSIDE = 0.15, 8.0, 0.999
+AMPLITUDE, STRENGTH = 0.15, 8.0
 CHANCE = math.log(1e4)
 LUCK = 0.25  # rounding units: an agreement closer than rounding allows is no stronger evidence
-MANY = 8  # different outputs that are all numbers of a narrower format
 SCREEN, FEWEST = 8192, 16  # operand values, and samples, of which a large sample keeps hypotheses to try
 
 
@@ -152,9 +146,9 @@ def explain(trial: Trial, errors: Errors, other: Errors) -> Explained | None:
     """The hypothesis, or two of them together, of which ``errors`` are the consequence."""
     if errors.prob <= 1 and trial.quantity.k <= 1:
         return None
-    whole = _narrow(trial, errors)
+    whole = narrow_format(trial, errors)
     if whole is not None:
-        return whole
+        return Explained(whole, True, ())
     named = trial.quantity.named()
     first = _candidates(trial, _screened(trial, named, errors), trial.staged, trial.value, errors.signed)
     accepted = [fit for fit in first if _accepted(trial, errors, other, fit)]
@@ -281,30 +275,5 @@ def evidence(moved: Array, left: float) -> float:
 
 
 def different(moved: Array) -> int:
-    """How many outputs are displaced by a unit or more, repetitions apart."""
+    """How many outputs are displaced by a unit or more; copies count once."""
     return int(np.unique(moved[np.abs(moved) >= 1.0]).size)
-
-
-def _narrow(trial: Trial, errors: Errors) -> Explained | None:
-    """Every sampled result is a number of a narrower format, and right for arithmetic in it: the whole op ran in that format.
-
-    That says something only of outputs whose own rounding is much finer than the format: what cancels has few digits as it is.
-    """
-    finite = np.isfinite(errors.y) & (errors.y != 0)
-    y, unit = errors.y[finite], trial.unit[finite]
-    if np.unique(y).size < MANY or errors.rho_max < 4:
-        return None
-    own = KINDS[trial.quantity.dtype].format
-    ideal = rounded(trial.value, "float32" if own.bits == 24 else "float64")
-    for form in reversed(NARROWER[trial.quantity.dtype]):
-        if not represented(y, form) or represented(ideal[np.isfinite(ideal)], form):
-            continue
-        coarse = FORMATS[form].unit
-        if np.unique(y[np.abs(y) * coarse > 4 * unit]).size < MANY:
-            continue
-        error = np.nan_to_num(np.abs(errors.y - trial.value))
-        if float(np.mean(error <= trial.found.bound(trial.factors[0], coarse, coarse).reshape(-1))) < INSIDE:
-            continue
-        only = bool((error <= trial.found.bound(trial.factors[0], None, coarse).reshape(-1)).all())
-        return Explained(f"{form}-output" if only else f"{form}-arithmetic", True, ())
-    return None
