@@ -68,13 +68,12 @@ QUIRKS: tuple[dict[str, Any], ...] = (
     },
     {
         "name": "sequential sum",
-        "op": ("sum", "mean"),
-        "phase": "forward",
+        "op": ("sum", "mean", "linear", "add", "subtract"),
         "side": "paddle",
         "verdict": "LOW_ACCURACY",
         "hypothesis": "sequential-sum",
-        "reason": "Paddle's CPU sum and mean over an axis add one term after the other, where Torch adds in a tree: the error "
-        "grows with the length and not with its logarithm",
+        "reason": "Paddle's CPU sums over an axis (sum, mean, gradients of biases and of what was broadcast) add one term after "
+        "the other, where Torch adds in a tree: the error grows with the length and not with its logarithm",
         **_SEEN,
     },
     {

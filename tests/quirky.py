@@ -90,6 +90,13 @@ OCCURS = {
         problem("mean", "float32", x=CONSTANT, axis=1),
         problem("sum", "float64", x=CONSTANT, axis=1),
         problem("sum", "float32", x=CONSTANT.reshape(2, 256, 256), axis=(1, 2)),
+        *(
+            problem(op, "float32", wanted, **given).change(grad=torch.from_numpy(CONSTANT.T.astype("float32")))
+            for op, wanted, given in (
+                ("linear", "bias", {"x": normal(65536, 3), "weight": normal(2, 3), "bias": normal(2)}),
+                ("add", "y", {"x": normal(65536, 2), "y": normal(2)}),
+            )
+        ),
     ],
     "logsumexp of infinities": [
         problem("logsumexp", "float32", x=np.array([[-INF, -INF], [0.0, 1.0]]), axis=1),
@@ -137,13 +144,13 @@ def softmax(call):
 
 
 def one_by_one(call):
-    """Sums of one term after the other, the first of the axes running fastest."""
-    x, axis = call.values["x"], call.values["axis"]
+    """Sums of one term after the other, the first of the axes running fastest; of a gradient over all rows."""
+    x, axis = (call.values["x"], call.values["axis"]) if call.wanted == "out" else (call.grad, 0)
     axes = [axis] if isinstance(axis, int) else list(axis)
     rest = [a for a in range(x.ndim) if a not in axes]
     terms = x.permute(*rest, *axes[::-1]).reshape(*(x.shape[a] for a in rest), -1).numpy()
     total = torch.from_numpy(np.add.accumulate(terms, -1)[..., -1].copy())
-    return total if call.op == "sum" else total / terms.shape[-1]
+    return total / terms.shape[-1] if call.op == "mean" else total
 
 
 def logsumexp(call):

@@ -185,6 +185,7 @@ class TestLists:
         for text in (str(run), run.to_markdown()):
             assert "No call stands out" in text
             assert "known or negligible" in text
+            assert "First divergence: none that is not known; the first such one:" in text
         assert run.first_divergence().call == 0
 
     def test_page(self):

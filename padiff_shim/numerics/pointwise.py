@@ -14,7 +14,7 @@ from padiff_shim.numerics.hypotheses import dropped, numbers, precision, setting
 from padiff_shim.numerics.model import Model, floating
 from padiff_shim.numerics.precision import KINDS, Array, represented
 from padiff_shim.numerics.staging import Hypothesis, Quantity
-from padiff_shim.numerics.terms import Term, Terms, build
+from padiff_shim.numerics.terms import Term, Terms, build, sequential
 
 
 def _labels(tensor: torch.Tensor) -> tuple[int, ...]:
@@ -111,7 +111,7 @@ class Add(Binary):
         sign = 1.0 if name == "x" else self.sign
         found = pointwise(target.shape, target.dtype, terms.COPY, [setting("sign", sign=-sign)], x=grad, sign=sign)
         if found.sums:
-            found.term, found.stored = terms.SUM, 0.0
+            found.term, found.stored, found.orders = terms.SUM, 0.0, sequential
         return found
 
 

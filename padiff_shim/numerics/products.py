@@ -12,7 +12,7 @@ from padiff_shim.numerics import elementwise as terms
 from padiff_shim.numerics.hypotheses import dropped, missing, numbers, precision, setting
 from padiff_shim.numerics.model import Model, floating
 from padiff_shim.numerics.staging import Hypothesis, Quantity, Staged
-from padiff_shim.numerics.terms import build
+from padiff_shim.numerics.terms import build, sequential
 
 Labels = tuple[Hashable, ...]
 
@@ -128,6 +128,7 @@ def _sum_of_gradient(target: torch.Tensor, labels: Labels, grad: torch.Tensor, o
         attrs={"beta": beta},
         factor="beta",
         named=lambda: _scalars(target.dtype, listed) + precision(target.dtype, ("x",)) + dropped(("x",)),
+        orders=sequential,
         sums=1,
     )
 

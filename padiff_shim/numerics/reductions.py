@@ -16,7 +16,7 @@ from padiff_shim.numerics.hypotheses import dropped, epsilons, missing, precisio
 from padiff_shim.numerics.model import Model, floating, reciprocal, reduced
 from padiff_shim.numerics.precision import KINDS, span
 from padiff_shim.numerics.staging import Hypothesis, Operand, Quantity
-from padiff_shim.numerics.terms import build
+from padiff_shim.numerics.terms import build, sequential
 
 
 def _targets(shape: Sequence[int], over: tuple[int, ...], keep: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -49,11 +49,6 @@ def _swallowed() -> list[Hypothesis]:
     return [setting("clip=-64", clip=-64.0), *(setting("nan-clipped", clip=-64.0, swallow=some) for some in ("entries", "rows"))]
 
 
-def _one_by_one() -> list[Hypothesis]:
-    """One term after the other; over several axes the first (Paddle) or the last one fastest."""
-    return [setting("sequential-sum", order=order) for order in ("F", "C")]
-
-
 class Sum(Model):
     """Sum over axes, with Paddle's optional dtype."""
 
@@ -81,7 +76,7 @@ class Sum(Model):
             return precision(dtype, ("x",)) + dropped(("x",)) + listed + other
 
         return build(_targets(x.shape, over, keep), dtype, {"x": (x, tuple(range(x.ndim)))}, terms.SUM,
-                     attrs=attrs, named=hypotheses, orders=_one_by_one, sums=1)  # fmt: skip
+                     attrs=attrs, named=hypotheses, orders=sequential, sums=1)  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """The incoming gradient, repeated (and divided)."""
@@ -225,7 +220,8 @@ class LayerNorm(Model):
         flat = grad.detach().reshape(-1, count)
         if name == "bias":
             return build(((count,), ("d",)), target.dtype, {"x": (flat, ("n", "d"))}, terms.SUM,
-                         named=lambda: precision(target.dtype, ("x",)) + dropped(("x",)), sums=1, coarse=True)  # fmt: skip
+                         named=lambda: precision(target.dtype, ("x",)) + dropped(("x",)), orders=sequential, sums=1,
+                         coarse=True)  # fmt: skip
         return self._weight(x.detach().reshape(-1, count), target.dtype, float(epsilon), flat)
 
     def _input(

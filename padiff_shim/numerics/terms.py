@@ -13,13 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from padiff_shim.numerics.precision import KINDS, Array, Kind, gamma, span
-from padiff_shim.numerics.staging import Evaluation, Operand, Quantity, Staged
+from padiff_shim.numerics.staging import Evaluation, Hypothesis, Operand, Quantity, Staged
 
 INNER = 64  # how much of a long row is read to rank it by
 
@@ -131,6 +132,11 @@ class Terms(Quantity):
             return found + last * np.abs(value) if last else found
 
         return bound
+
+
+def sequential() -> list[Hypothesis]:
+    """One term after the other; over several axes the first (Paddle) or the last one fastest."""
+    return [Hypothesis("sequential-sum", True, partial(Staged.change, order=order)) for order in ("F", "C")]
 
 
 def _one_by_one(values: Array, order: str, kind: Kind) -> Array:

@@ -91,8 +91,7 @@ def _opening(run: Results) -> Iterable[Any]:
 
 
 def _closing(run: Results) -> Iterable[Any]:
-    first = run.first_divergence()
-    yield Text("First divergence: " + (str(first) if first is not None else "none"))
+    yield Text(words.divergence(run.first_divergence()))
     for (name, muted), records in run.counts.quirks.most_common():
         yield Text(f"Known difference: {shown(name)}: {records:,} record{'s' if records != 1 else ''}{' (muted)' if muted else ''}")
     if (negligible := run.counts.apart().get("negligible")) is not None:

@@ -58,7 +58,7 @@ def markdown(run: Results) -> str:
         lines.append(words.nothing(counts.apart()))
     first = run.first_divergence()
     if first is not None:
-        lines += ["", f"First divergence: {cell(first)}"]
+        lines += ["", cell(words.divergence(first))]
     for (name, is_muted), records in counts.quirks.most_common():
         lines += ["", f"Known difference: {cell(name)}, {records:,} records{', muted' if is_muted else ''}"]
     if (negligible := counts.apart().get("negligible")) is not None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..text import SENTENCE, shown
-from ..verdicts import Side, Verdict
+from ..verdicts import Side, Verdict, apart
 
 
 def figure(value: Any, digits: int = 2) -> str:
@@ -111,16 +111,24 @@ def call_line(record: Mapping[str, Any]) -> str:
     return " | ".join(parts)
 
 
-def counted(verdicts: Mapping[str, int], apart: Mapping[str, int]) -> str:
+def counted(verdicts: Mapping[str, int], beside: Mapping[str, int]) -> str:
     """``"WRONG 2, ROUNDING 410, EQUAL 96; apart: known 12, negligible 3"``."""
-    said, others = (", ".join(f"{name} {number:,}" for name, number in counts.items()) for counts in (verdicts, apart))
+    said, others = (", ".join(f"{name} {number:,}" for name, number in counts.items()) for counts in (verdicts, beside))
     return (said or "none") + (f"; apart: {others}" if others else "")
 
 
-def nothing(apart: Mapping[str, int]) -> str:
+def nothing(beside: Mapping[str, int]) -> str:
     """What is said where no finding is left to be looked at."""
-    but = " or ".join(kind for kind in apart)
+    but = " or ".join(beside)
     return "No call stands out: nothing above ROUNDING that could be verified" + (f" and is not {but}." if but else ".")
+
+
+def divergence(first: Any) -> str:
+    """What a run's ``first_divergence()`` gave; where there is none but what is set apart, the first of that."""
+    if first is None:
+        return "First divergence: none"
+    why = apart(first.as_dict())
+    return f"First divergence: none that is not {why}; the first such one: {first}" if why else f"First divergence: {first}"
 
 
 def versions(environment: Mapping[str, Any]) -> str:
