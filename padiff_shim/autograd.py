@@ -23,8 +23,8 @@ from typing import Any
 import paddle
 import torch
 
-from . import amp
-from .bridge import as_operand, autocast_off, dtype_of, grad_tracer, hand_over, own, stream_of
+from . import amp, modes
+from .bridge import as_operand, autocast_off, confine_torch, dtype_of, grad_tracer, hand_over, own, stream_of
 from .record import Tally
 
 # The clean C functions, whatever is patched later.
@@ -96,6 +96,8 @@ class Node:
             raise RuntimeError(f"the graph of op '{self.op}' was freed by an earlier backward without retain_graph=True")
         if self.saved:
             self._check_versions()
+        if modes.forked:  # the graph is the parent's: Paddle has no node to run in torch's place
+            confine_torch()
         self.tally.backward[self.op] += 1
         incoming = as_operand(grad)
         if create:

@@ -121,6 +121,12 @@ def check_devices() -> str:
     return place
 
 
+@functools.cache
+def confine_torch() -> None:
+    """Torch uses one thread from now on. In a forked child its kernels wait for ever for the threads of the parent's pool."""
+    torch.set_num_threads(1)
+
+
 # Paddle's dygraph tracer, or None: grad mode and autocast state (thread-local inside).
 grad_tracer: Callable[[], Any] = paddle.base.framework._dygraph_tracer
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -21,7 +22,7 @@ FORKED = "forked child process: torch kernels can hang there"
 class Frame:
     """One opened mode as one thread sees it; the hot path reads nothing else."""
 
-    __slots__ = ("aside", "compare", "enabled", "layers", "linear_layout", "open", "run", "strict", "tally")
+    __slots__ = ("__weakref__", "aside", "compare", "enabled", "layers", "linear_layout", "open", "run", "strict", "tally")
 
     def __init__(
         self,
@@ -40,8 +41,9 @@ class Frame:
         self.linear_layout = linear_layout
         self.layers = layers  # a site.LayerFilter or None
         self.open = True
-        self.aside = FORKED if _forked else ""  # non-empty: every call runs natively, for this reason
+        self.aside = FORKED if forked else ""  # non-empty: every call runs natively, for this reason
         self.tally: Tally = run.tally()
+        _frames.add(self)
 
     def twin(self) -> Frame:
         """The same mode for another thread."""
@@ -57,7 +59,8 @@ class Frame:
 
 _STACK: ContextVar[tuple[Frame, ...]] = ContextVar("padiff_shim_modes", default=())
 _shared: dict[Frame, dict[int, Frame]] = {}  # frames opened for all threads -> {thread id: twin}
-_forked = False
+_frames: weakref.WeakSet[Frame] = weakref.WeakSet()  # all that live, of any thread and task
+forked = False  # whether this process is a fork of one that imported this module
 
 
 class _Pause(Frame):
@@ -124,9 +127,9 @@ def paused() -> Iterator[None]:
 
 
 def _step_aside_in_child() -> None:
-    global _forked
-    _forked = True
-    for frame in (*_STACK.get(), *_shared):
+    global forked
+    forked = True
+    for frame in tuple(_frames):
         frame.aside = FORKED
     _shared.clear()
 

@@ -23,8 +23,8 @@ from ..bind import StayNative
 from ..bridge import grad_tracer, stream_of, to_torch
 from ..call import Substitution, first_tensor
 from ..compare_run import CompareRun
-from ..log import LogError
-from ..modes import Frame, paused
+from ..log import LogError, tell_of_forks
+from ..modes import FORKED, Frame, paused
 from ..operands import STATIC
 from ..patches import _native
 from ..postponed import raise_postponed
@@ -66,6 +66,12 @@ class Comparison:
         self.defer = defer  # None: on CUDA
         self.waiting = Waiting(lambda case: self.outcome.act_later(self.settle(case)))
         self.aside = ""  # non-empty: nothing is compared in this process, for this reason
+        tell_of_forks(self)
+
+    def forked(self) -> None:
+        """In the child of a fork: torch's kernels can hang, so nothing is compared, and what waits is the parent's to judge."""
+        self.aside = FORKED
+        self.waiting.forget()
 
     def call(self, sub: Substitution, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one covered call natively and compare it."""
@@ -126,7 +132,7 @@ class Comparison:
 
     def carry_shadow(self, original: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
         """Pass a shadow stream, if one is kept, on through a call that is not compared."""
-        if self.shadow is None or grad_tracer() is None:
+        if self.shadow is None or self.aside or grad_tracer() is None:
             return
         try:
             self.shadow.carry(original, args, kwargs, result)

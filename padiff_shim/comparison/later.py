@@ -66,6 +66,10 @@ class Waiting:
         if full:
             self.settle()
 
+    def forget(self) -> None:
+        """In a forked child: the cases, and a lock that nobody here may ever release, are the parent's."""
+        self._cases, self._bytes, self._lock = {}, 0, threading.Lock()
+
     def settle(self) -> None:
         """Judge all that wait in this thread, in the order in which they happened."""
         self._settle_of(threading.get_ident())

@@ -99,6 +99,8 @@ def _places(count: int, tensors: Sequence[int] | Mapping[int, int], operands: in
 
 def _on_node(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tuple[Any, ...]) -> tuple[Any, ...]:
     """Post hook: ``incoming`` is the gradient of the node's result, ``results`` those of its operands. Raises nothing."""
+    if subject.comparison.aside:
+        return results
     retain, _ = backward_options(incoming[0])
     try:
         return _observe(subject, tensors, results, incoming, retain=retain)
@@ -141,11 +143,13 @@ def _same_memory(one: Any, other: Any) -> bool:
 
 def _on_result(subject: Subject, grad: Any) -> None:
     """Hook on the result of a call: keep the incoming gradient."""
-    subject.incoming = grad
+    subject.incoming = None if subject.comparison.aside else grad
 
 
 def _on_replayed(subject: Subject, grad: Any) -> None:
     """Hook on the result of a call whose node cannot be hooked: its gradients are computed again when the backward has ended."""
+    if subject.comparison.aside:
+        return
     if engine_runs():
         after_engine(functools.partial(subject.comparison.replay, subject, grad.detach()))
     else:
@@ -175,7 +179,7 @@ def replay(subject: Subject, grad: Any) -> None:
 
 def _on_alias(subject: Subject, index: int, grad: Any) -> Any:
     """Hook on the alias of operand ``index``: Paddle's gradient of this call alone."""
-    if subject.incoming is None:
+    if subject.incoming is None or subject.comparison.aside:
         return None
     theirs = judge_gradients(subject, subject.incoming, {index: grad})
     return hand_over(own(theirs[index], [])) if subject.comparison.carries_torch and index in theirs else None
