@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import operator
 import threading
 from array import array
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -11,8 +12,9 @@ from pathlib import Path
 from typing import Any, overload
 
 from . import log, schema
+from .arguments import flag, function, names, one_of
 from .encoding import finite, numeric
-from .errors import unknown
+from .errors import ArgumentError, UnknownNameError, described, unknown
 from .text import shown
 from .verdicts import Side, Verdict
 
@@ -161,6 +163,11 @@ class Calls(Sequence[Call]):
         found._book, found._places = self._book, places
         return found
 
+    @property
+    def places(self) -> Sequence[int]:
+        """The place of each of these records in ``run.calls``."""
+        return self._places if self._places is not None else range(len(self))
+
     def __len__(self) -> int:
         return self._book.count() if self._places is None else len(self._places)
 
@@ -169,10 +176,13 @@ class Calls(Sequence[Call]):
     @overload
     def __getitem__(self, index: slice) -> Calls: ...
     def __getitem__(self, index: int | slice) -> Call | Calls:
-        size = len(self)
-        places = self._places if self._places is not None else range(size)
+        size, places = len(self), self.places
         if isinstance(index, slice):
             return self._chosen(places[index])
+        try:
+            index = operator.index(index)
+        except TypeError:
+            raise ArgumentError(f"calls[...] takes whole numbers and slices, got {described(index)}") from None
         if not -size <= index < size:
             raise IndexError(f"call {index} of {size}")
         return next(self._calls([places[index]]))
@@ -209,12 +219,20 @@ class Calls(Sequence[Call]):
             where: any further condition on the :class:`Call`.
 
         Raises:
-            UnknownNameError: for a class, side or phase that does not exist.
+            UnknownNameError: for a class, side or phase that does not exist, and for an op that is neither in the table nor in the
+                log. (Of an op that is known and did not run there are no records.)
+            ArgumentError: for a condition of another type.
         """
+        if where is not None:
+            function("where", where, "a Call")
+        if muted is not None:
+            flag("muted", muted)
+        if step is not None and (isinstance(step, (str, bytes, bool)) or not isinstance(step, (int, Container))):
+            raise ArgumentError(f"step= is a number, a range or a set of them, got {described(step)}")
         tests: list[Callable[[dict[str, Any]], bool]] = []
-        for name, patterns in (("op", op), ("layer", layer), ("tensor", tensor)):
+        for field, patterns in (("op", op), ("layer", layer), ("tensor", tensor)):
             if patterns is not None:
-                tests.append(_matching(name, patterns))
+                tests.append(_matching(field, names(field, patterns)))
         for name, values, accepted in (
             ("verdict", verdict, Verdict),
             ("side", side, Side),
@@ -223,39 +241,49 @@ class Calls(Sequence[Call]):
             if values is not None:
                 tests.append(_among(name, values, [str(word) for word in accepted]))
         if at_least is not None:
-            least = Verdict(_known("at_least", str(at_least), [str(word) for word in Verdict])).severity
+            least = Verdict(one_of("at_least", at_least, Verdict)).severity
             tests.append(lambda record: Verdict(record["verdict"]).severity >= least)
         if step is not None:
             tests.append(lambda record: record.get("step") == step if isinstance(step, int) else record.get("step") in step)
         if muted is not None:
             tests.append(lambda record: bool(record.get("muted")) == muted)
-        places = self._places if self._places is not None else range(len(self))
         found = array("Q")
-        for place, path, offset, line in self._book.lines(places):
+        for place, path, offset, line in self._book.lines(self.places):
             record = log.parse(line, path, offset)
             if all(test(record) for test in tests) and (where is None or where(Call(record, path.stem))):
                 found.append(place)
+        if op is not None and not found:
+            self._check_ops(names("op", op))
         return self._chosen(found)
+
+    def _check_ops(self, wanted: Iterable[str]) -> None:
+        """Refuse names (no patterns) of ops that are neither in the table nor in the log: a slip, and not an empty answer."""
+        unsure = [name for name in wanted if not set("*?[") & set(name)]
+        if not unsure:
+            return
+        known = {str(log.parse(line, path, offset)["op"]) for _, path, offset, line in self._book.lines(range(self._book.count()))}
+        unsure = [name for name in unsure if name not in known]
+        try:
+            from .registry import ops, stays_native
+
+            known.update(ops())
+            reasons = {name: why for name in unsure if (why := stays_native(name))}
+        except ImportError:  # a log can be read where there is no torch
+            reasons = {}
+        for name in unsure:
+            if name in reasons:
+                raise UnknownNameError(f"op {name!r} has no records: {reasons[name]}")
+            if name not in known:
+                raise unknown("op", name, map(shown, known))
 
     def __repr__(self) -> str:
         return f"<Calls: {len(self)} records in {len(self._book.paths)} file(s)>"
 
 
-def _listed(values: str | Iterable[str]) -> list[str]:
-    return [str(values)] if isinstance(values, str) else [str(value) for value in values]
-
-
-def _matching(name: str, patterns: str | Iterable[str]) -> Callable[[dict[str, Any]], bool]:
-    listed = _listed(patterns)
-    return lambda record: any(fnmatchcase(str(record.get(name) or ""), pattern) for pattern in listed)
-
-
-def _known(name: str, value: str, accepted: Sequence[str]) -> str:
-    if value not in accepted:
-        raise unknown(name, value, accepted)
-    return value
+def _matching(name: str, patterns: Sequence[str]) -> Callable[[dict[str, Any]], bool]:
+    return lambda record: any(fnmatchcase(str(record.get(name) or ""), pattern) for pattern in patterns)
 
 
 def _among(name: str, values: str | Iterable[str], accepted: Sequence[str]) -> Callable[[dict[str, Any]], bool]:
-    chosen = {_known(name, value, accepted) for value in _listed(values)}
+    chosen = {one_of(name, value, accepted) for value in names(name, values)}
     return lambda record: record.get(name) in chosen

@@ -9,15 +9,17 @@ from typing import Any
 
 import wrapt
 
+from .errors import ArgumentError, described
+
 
 def decorate(mode: Any, function: Callable[..., Any]) -> Any:
     """``function`` with ``mode`` (a context manager) open while its own code runs.
 
     Raises:
-        TypeError: for a class, or something that is not callable.
+        ArgumentError: for a class, or something that is not callable.
     """
     if inspect.isclass(function) or not (callable(function) or isinstance(function, (classmethod, staticmethod))):
-        raise TypeError(f"decorate a function or a method with a mode, not {function!r}")
+        raise ArgumentError(f"decorate a function or a method with a mode, not {described(function)}")
     return wrapt.FunctionWrapper(function, functools.partial(_DRIVERS[_kind(function)], mode))
 
 

@@ -38,8 +38,8 @@ class MissingFileError(FileError, FileNotFoundError):
     """A file or folder that should be read does not exist."""
 
 
-class NotOpenError(PadiffShimError, RuntimeError, AttributeError):
-    """Something was asked of a mode, or of its run, that only an opened one can do."""
+class ModeError(PadiffShimError, RuntimeError, AttributeError):
+    """Something was asked of a mode that only an open one can do, or that only its run knows."""
 
 
 class InterceptionError(PadiffShimError, RuntimeError):

@@ -42,7 +42,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from .errors import unknown
+from .arguments import path as file
+from .errors import ArgumentError, unknown, unreadable
 from .verdicts import PARTLY, Side, Verdict
 
 _PATTERNS = ("op", "hypothesis", "tensor", "dtype", "layer", "site")
@@ -107,12 +108,12 @@ def _any(patterns: Sequence[str], value: Any) -> bool:
 
 @functools.cache
 def _conditions(version_range: str) -> tuple[tuple[str, tuple[int, ...], bool], ...]:
-    """``">=3.3,<3.4"`` -> comparisons. Raises ValueError for anything else."""
+    """``">=3.3,<3.4"`` -> comparisons. Raises ArgumentError for anything else."""
     found = []
     for part in filter(None, (part.strip() for part in version_range.split(","))):
         match = _VERSION.fullmatch(part)
         if match is None or (match[3] and match[1] not in ("==", "!=")):
-            raise ValueError(f"{part!r} is not a version condition such as '>=3.3', '<3.4' or '==3.3.*'")
+            raise ArgumentError(f"{part!r} is not a version condition such as '>=3.3', '<3.4' or '==3.3.*'")
         found.append((match[1], tuple(int(number) for number in match[2].split(".")), bool(match[3])))
     return tuple(found)
 
@@ -160,15 +161,15 @@ def load(path: str | Path) -> tuple[Quirk, ...]:
     """The entries of a known-differences file.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it is not TOML or JSON, or an entry is wrong; the message names the file, the entry and what is accepted.
-        RuntimeError: TOML on Python older than 3.11, which cannot read it; JSON serves there.
+        FileError: the file cannot be read.
+        ArgumentError: it is not TOML or JSON, or an entry is wrong; the message names the file, the entry and what is accepted.
+            Also for TOML on Python older than 3.11, which cannot read it; JSON serves there.
     """
-    path = Path(path)
+    path = file("known_differences", path)
     content = _parsed(path)
     entries = content.get("known") if isinstance(content, dict) else None
     if not isinstance(entries, list) or set(content) != {"known"}:
-        raise ValueError(f"{path}: expected a list of entries named 'known' ([[known]] in TOML) and nothing beside it")
+        raise ArgumentError(f"{path}: expected a list of entries named 'known' ([[known]] in TOML) and nothing beside it")
     return tuple(_entry(entry, f"{path}: entry {number}") for number, entry in enumerate(entries, 1))
 
 
@@ -179,31 +180,33 @@ def _parsed(path: Path) -> Any:
         try:
             import tomllib as reader
         except ImportError:
-            raise RuntimeError(
+            raise ArgumentError(
                 f"{path}: reading TOML needs Python 3.11; write the same entries as JSON: {{'known': [...]}}"
             ) from None
     try:
         return reader.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # both decoders' errors, and UnicodeDecodeError
-        raise ValueError(f"{path}: {error}") from error
+    except OSError as error:
+        raise unreadable("the file of known differences", path, error) from None
+    except (ValueError, RecursionError) as error:  # both decoders' errors, and UnicodeDecodeError
+        raise ArgumentError(f"{path}: {error}") from error
 
 
 def _entry(given: Any, where: str) -> Quirk:
     """One entry, checked."""
     if not isinstance(given, Mapping):
-        raise ValueError(f"{where} is not a table of keys: {given!r}")
+        raise ArgumentError(f"{where} is not a table of keys: {given!r}")
     names = [one.name for one in fields(Quirk)]
     where = f"{where} ({given.get('name', 'without a name')})"
     for key in given:
         if key not in names:
-            raise ValueError(f"{where}: {unknown('key', str(key), names)}")
+            raise ArgumentError(f"{where}: {unknown('key', str(key), names)}")
     if set(given) <= {"name", "mute"} and given.get("name"):
         names = [quirk.name for quirk in shipped()]
         _among(str(given["name"]), names, "name", where)
         return replace(shipped()[names.index(given["name"])], mute=_value("mute", given.get("mute", False), where))
     for key in ("name", "op", "reason", "verdict"):
         if not given.get(key):
-            raise ValueError(f"{where}: {key!r} is missing")
+            raise ArgumentError(f"{where}: {key!r} is missing")
     return Quirk(**{key: _value(key, value, where) for key, value in given.items()})
 
 
@@ -212,30 +215,30 @@ def _value(key: str, value: Any, where: str) -> Any:
     if key in (*_PATTERNS, "verdict"):
         values = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (list, tuple)) else ()
         if not values or not all(isinstance(one, str) and one for one in values):
-            raise ValueError(f"{where}: {key!r} is a string or a list of strings, not {value!r}")
+            raise ArgumentError(f"{where}: {key!r} is a string or a list of strings, not {value!r}")
         for one in values if key == "verdict" else ():
             _among(one, [str(verdict) for verdict in Verdict], key, where)
         return tuple(str(one) for one in values)
     if key == "rho_max":
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-            raise ValueError(f"{where}: 'rho_max' is a number of rounding units, not {value!r}")
+            raise ArgumentError(f"{where}: 'rho_max' is a number of rounding units, not {value!r}")
         return float(value)
     if key == "mute":
         if not isinstance(value, bool):
-            raise ValueError(f"{where}: 'mute' is true or false, not {value!r}")
+            raise ArgumentError(f"{where}: 'mute' is true or false, not {value!r}")
         return value
     if not isinstance(value, str):
-        raise ValueError(f"{where}: {key!r} is a string, not {value!r}")
+        raise ArgumentError(f"{where}: {key!r} is a string, not {value!r}")
     if key in ("side", "phase"):
         _among(value, [str(side) for side in Side] if key == "side" else ["forward", "backward"], key, where)
     if key in ("paddle", "torch"):
         try:
             _conditions(value)
         except ValueError as error:
-            raise ValueError(f"{where}: {key!r}: {error}") from None
+            raise ArgumentError(f"{where}: {key!r}: {error}") from None
     return value
 
 
 def _among(value: str, accepted: list[str], key: str, where: str) -> None:
     if value not in accepted:
-        raise ValueError(f"{where}: {key!r}: {unknown(key, value, accepted)}")
+        raise ArgumentError(f"{where}: {key!r}: {unknown(key, value, accepted)}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from collections.abc import Iterable
 
-from .errors import unknown
+from .arguments import names as listed
+from .errors import UnknownNameError, unknown
 from .op import Op
 
 
@@ -37,22 +39,36 @@ def families() -> dict[str, tuple[str, ...]]:
     return {family: tuple(names) for family, names in grouped.items()}
 
 
-def resolve(names: str | Iterable[str]) -> frozenset[str]:
+def resolve(names: str | Iterable[str], argument: str = "ops") -> frozenset[str]:
     """Op and family names, one or several -> op names.
 
     Raises:
-        UnknownNameError: for a name that is neither, with the nearest accepted names.
-        TypeError: if ``names`` is not made of strings.
+        UnknownNameError: for a name that is neither, with the nearest accepted names, or why that op runs natively.
+        ArgumentError: if ``names`` is not made of strings.
     """
     groups = families()
     selected: set[str] = set()
-    for name in [names] if isinstance(names, str) else names:
-        if not isinstance(name, str):
-            raise TypeError(f"op names are strings, got {name!r}")
+    for name in listed(argument, names):
         if name in ops():
             selected.add(name)
         elif name in groups:
             selected.update(groups[name])
+        elif why := stays_native(name):
+            raise UnknownNameError(f"{argument}= takes ops that have a torch reference; {name!r} runs on Paddle's kernel: {why}")
         else:
             raise unknown("op or family", name, {*groups, *ops()})
     return frozenset(selected)
+
+
+def stays_native(name: str) -> str:
+    """Why calls of Paddle's op ``name`` always run on Paddle's kernel; ``""`` if Paddle has no such op, or we have its formula."""
+    from .patches import _native
+
+    if name in ops():
+        return ""
+    if name in _native.EXACT:
+        return "it rounds nothing, so it is exact in both frameworks"
+    paddle = sys.modules.get("paddle")  # whoever asks has imported it, or names of Paddle mean nothing here
+    doors = [getattr(paddle, "_C_ops", None), getattr(getattr(paddle, "nn", None), "functional", None)]
+    known = name in _native.NATIVE or any(callable(getattr(door, name, None)) for door in doors if not name.startswith("_"))
+    return _native.reason(name) if known else ""

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import repro_oracles, schema
+from .arguments import path as file
 from .bind import parse
 from .encoding import finite, numeric
 from .errors import ArgumentError, FileError, PadiffShimError, described
@@ -127,7 +128,7 @@ def write(
         ArgumentError: ``path`` is not that of a script.
         FileError: a file cannot be written.
     """
-    script = _place(path)
+    script = place(path)
     if environment is not None and not isinstance(environment, Mapping):
         raise ArgumentError(f"environment= is a table of versions, got {described(environment)}")
     known = finite(dict(record))
@@ -150,11 +151,9 @@ def write(
     return script
 
 
-def _place(path: Any) -> Path:
-    """Where the script goes; its data lies beside it under the same name."""
-    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
-        raise ArgumentError(f"path= is that of the script, got {described(path)}")
-    if not Path(path).name or "\0" in os.fspath(path) or Path(path).suffix.lower() == ".npz" or Path(path).is_dir():
+def place(path: Any) -> Path:
+    """``path`` checked: where the script goes; its data lies beside it under the same name."""
+    if not file("path", path).name or Path(path).suffix.lower() == ".npz" or Path(path).is_dir():
         raise ArgumentError(
             f"path= is that of the script, such as 'show.py' (its data goes into 'show.npz'), got {described(path)}"
         )

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from . import log, saved
+from .arguments import one_of, whole
 from .calls import Call, Calls
 from .counts import KEPT, Counts, Coverage, Finding, Group, listed
 from .encoding import encode, numeric
-from .errors import MissingFrameworkError, unknown
+from .errors import ArgumentError, MissingFrameworkError, PadiffShimError
 from .record import Run
+from .text import shown
 from .verdicts import Verdict
 
 INPUTS = "inputs"  # folder beside the log in which operands of serious calls lie
@@ -67,10 +69,13 @@ class Results(Run):
         Known and negligible differences come after every other one (docs/compare.md).
 
         Up to 100 come from memory, more need a pass over the log.
+
+        Raises:
+            ArgumentError: ``n`` is not a whole number.
         """
-        counts = self.counts
+        counts, n = self.counts, whole("n", n)
         if n <= KEPT or counts.records <= KEPT:
-            return [_logged(*entry) for entry in counts.worst()[: max(n, 0)]]
+            return [_logged(*entry) for entry in counts.worst()[:n]]
         found = Counts(kept=n)
         for call in self.calls:
             found.add(call.as_dict(), call.log)
@@ -84,9 +89,7 @@ class Results(Run):
         Raises:
             UnknownNameError: ``at_least`` is not a class.
         """
-        if str(at_least) not in Verdict.__members__:
-            raise unknown("at_least", str(at_least), Verdict.__members__)
-        found = self.counts.first(Verdict(at_least).severity)
+        found = self.counts.first(Verdict(one_of("at_least", at_least, Verdict)).severity)
         return _logged(*found) if found is not None else None
 
     def amplifications(self, n: int = 10) -> list[Call]:
@@ -95,7 +98,7 @@ class Results(Run):
         def size(call: Call) -> float:
             return float(call.stats.get("amplification") or 0.0)
 
-        return heapq.nlargest(n, (call for call in self.calls if call.phase == "forward" and size(call) > 0), key=size)
+        return heapq.nlargest(whole("n", n), (call for call in self.calls if call.phase == "forward" and size(call) > 0), key=size)
 
     def by_op(self) -> dict[str, Group]:
         """Op -> its counts, the most serious first."""
@@ -159,7 +162,11 @@ class Results(Run):
         return markdown(self)
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write one self-contained page; returns its path."""
+        """Write one self-contained page, in a folder that is made if need be; returns its path.
+
+        Raises:
+            FileError: it cannot be written.
+        """
         from .report import html
 
         return html.write(self, path)
@@ -172,13 +179,52 @@ class Results(Run):
             path: of the script.
 
         Raises:
-            PadiffShimError: the operands were not saved.
+            PadiffShimError: the operands were not saved; the message names the nearest call of which they were.
+            ArgumentError: ``call`` or ``path`` is of another kind.
+            FileError: the operands cannot be read, or the script cannot be written.
         """
         from . import repro, repro_data
 
-        chosen = self.calls[call] if isinstance(call, int) else call
+        repro.place(path)
+        if not isinstance(call, Call):
+            size, place = len(self.calls), whole("call", call)
+            if place >= size:
+                raise ArgumentError(f"call= is a record of this run or its place in run.calls (of {size}), got {place}")
+            call = self.calls[place]
+        chosen = call
+        if chosen.log and chosen.as_dict().get("index") not in repro_data.kept(self._folder / INPUTS, chosen.log):
+            raise PadiffShimError(self._not_saved(chosen))
         record, arrays = repro_data.load_inputs(self._folder / INPUTS, chosen.as_dict(), chosen.log)
         return repro.write(record, arrays, path, environment=self.header.get("environment"))
+
+    def kept(self) -> Calls:
+        """The records whose operands were saved (``compare(keep_inputs=...)``), in order: :meth:`repro` takes each of them."""
+        from . import repro_data
+
+        saved_ones: dict[str, set[int]] = {}
+
+        def has_inputs(call: Call) -> bool:
+            if call.log not in saved_ones:
+                saved_ones[call.log] = set(repro_data.kept(self._folder / INPUTS, call.log))
+            return call.as_dict().get("index") in saved_ones[call.log]
+
+        return self.calls.filter(where=has_inputs)
+
+    def _not_saved(self, wanted: Call) -> str:
+        """What can be done about a call whose operands are not there."""
+        again = f"compare(keep_inputs=N, ops={shown(wanted.op)!r}) saves those of the first N serious calls of such ops"
+        said, kept = f"the operands of {wanted} were not saved", self.kept()
+        if not kept:
+            return f"{said}, nor those of any call of this run; {again}"
+        alike = ("op", "tensor", "site", "layer", "verdict", "side")
+
+        def likeness(item: tuple[int, Call]) -> tuple[int, int]:
+            theirs, ours = item[1].as_dict(), wanted.as_dict()
+            far = abs(int(theirs.get("index") or 0) - int(ours.get("index") or 0))
+            return sum(theirs.get(name) == ours.get(name) for name in alike), -far
+
+        place, nearest = max(zip(kept.places, kept), key=likeness)
+        return f"{said}. Nearest of those that were (run.kept()): run.repro({place}, ...), {nearest}. Or run again: {again}"
 
     def __str__(self) -> str:
         from .report.compare import summary

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from . import log
+from .arguments import path as checked
 from .counts import Counts, Coverage
-from .errors import ArgumentError, MissingFileError, PadiffShimError, described
+from .errors import MissingFileError, PadiffShimError
 
 _SHOWN = 8  # numbers of lost lines that a warning names
 
@@ -24,10 +25,7 @@ def absolute(folder: Any) -> Path:
         ArgumentError: it is not a path.
         LogError: the working directory is gone.
     """
-    if not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder) or isinstance(os.fspath(folder), bytes):
-        raise ArgumentError(f"the folder of a log is a path, got {described(folder)}")
-    if "\0" in os.fspath(folder):
-        raise ArgumentError(f"the folder of a log is a path without null characters, got {described(folder)}")
+    checked("folder", folder)
     try:
         return Path(os.path.abspath(folder))
     except OSError as error:

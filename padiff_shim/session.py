@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import modes
+from .arguments import flag, one_of
 from .decorate import decorate
-from .errors import BackendError, MissingFrameworkError, PadiffShimError, UnknownNameError, unknown
+from .errors import ArgumentError, BackendError, MissingFrameworkError, ModeError, PadiffShimError, UnknownNameError, unknown
 from .record import Run
 from .registry import ops as all_ops
 from .registry import resolve
@@ -66,8 +68,11 @@ def _prepare() -> dict[str, str]:
 class Mode:
     """A mode that can be opened: ``with mode as run:``, ``@mode``, or ``mode.start()`` / ``mode.stop()``.
 
-    It may be opened again, nested and from several threads; all openings count into the same :attr:`run`.
+    It may be opened again, nested and from several threads; all openings count into the same :attr:`run`. A mode that is dropped
+    without ever having been opened warns of it: nothing ran inside it.
     """
+
+    _used = True  # opened once, or decorating something; until all is set up, nothing is to be said
 
     def __init__(
         self, run: Run, enabled: frozenset[str], layers: Any, *, strict: bool, all_threads: bool, compare: Any = None
@@ -76,9 +81,34 @@ class Mode:
         self._enabled, self._layers, self._strict, self._all_threads, self._compare = enabled, layers, strict, all_threads, compare
         self._tracks_layers = layers is not None or compare is not None
         self._frames: list[modes.Frame] = []
+        self._used = False
+
+    @property
+    def _door(self) -> str:
+        return "reference" if self._compare is None else "compare"
+
+    def __repr__(self) -> str:
+        number = len(self._frames)
+        state = f"open ({number} time{'s' if number != 1 else ''})"
+        how = f"not open: use `with padiff_shim.{self._door}({self.run.backend!r}) as run:`, or call start()"
+        return f"<padiff_shim.{type(self).__name__} {state if number else how}>"
+
+    def __getattr__(self, name: str) -> Any:
+        run = self.__dict__.get("run")
+        if run is None or name.startswith("_") or not (hasattr(type(run), name) or name in vars(run)):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        never = "" if self._used else ", and the mode was never opened: nothing was counted"
+        opening = f"`with padiff_shim.{self._door}({run.backend!r}) as run:`"
+        raise ModeError(f"{name!r} belongs to the run, not to the mode{never}. {opening} gives the run, and mode.run holds it")
+
+    def __del__(self) -> None:
+        if not self._used:
+            door = f"padiff_shim.{self._door}({self.run.backend!r})"
+            warnings.warn(f"a mode of {door} was never opened: use `with {door} as run:`", RuntimeWarning, stacklevel=2)
 
     def start(self) -> Run:
         """Open the mode here; returns the run that counts."""
+        self._used = True
         self.run.environment.update(_prepare())
         from . import hooks
 
@@ -105,7 +135,7 @@ class Mode:
         """Close the latest opening of this mode."""
         frame = modes.innermost_of(self._frames) or (self._frames[-1] if self._frames else None)
         if frame is None:
-            raise RuntimeError("this mode is not open")
+            raise ModeError("this mode is not open")
         from . import hooks
 
         self._frames.remove(frame)
@@ -125,6 +155,7 @@ class Mode:
 
     def __call__(self, function: Callable[..., Any]) -> Any:
         """Decorate a function, method, generator function or coroutine function: the mode is open while its code runs."""
+        self._used = True
         return decorate(self, function)
 
 
@@ -160,25 +191,40 @@ def reference(
         UnknownNameError: unknown backend, op, family or linear_layout; the message names the nearest ones.
         BackendError: if torch or paddle is missing, or, on entry, they cannot share Paddle's current device.
     """
-    if compare:
+    flag("strict", strict)
+    if flag("compare", compare):
         from .comparison.mode import compare as compare_mode
 
         if strict:
             raise PadiffShimError("strict= belongs to reference(): a compare run lists what it did not compare, run.coverage()")
         return compare_mode(backend, ops=ops, exclude=exclude, layers=layers, linear_layout=linear_layout, all_threads=all_threads)
-    enabled, chosen = selection(backend, ops, exclude, layers, linear_layout)
+    flag("all_threads", all_threads)
+    enabled, chosen = selection(backend, ops, exclude, layers, linear_layout, door="reference")
     return Mode(Run(backend, linear_layout), enabled, chosen, strict=strict, all_threads=all_threads)
 
 
-def selection(backend: str, ops: Any, exclude: Any, layers: Any, linear_layout: str) -> tuple[frozenset[str], Any]:
+def _check_backend(backend: Any, door: str) -> None:
+    """The first argument; a model or a function there is a common slip, of which we say what was meant."""
+    if isinstance(backend, str) or not callable(backend):
+        if not isinstance(backend, str) or backend not in BACKENDS:
+            raise unknown("backend", backend, BACKENDS)
+        return
+    kind = f"padiff_shim.{door}"
+    if hasattr(backend, "named_sublayers"):
+        use = f'call the model inside `with {kind}("torch") as run:`'
+    else:
+        use = f'write `@{kind}("torch")` above the function, or call it inside `with {kind}("torch") as run:`'
+    name = getattr(backend, "__qualname__", type(backend).__qualname__)
+    raise ArgumentError(f"backend= is the name of a framework, {' or '.join(map(repr, BACKENDS))}, got {name}: {use}")
+
+
+def selection(backend: str, ops: Any, exclude: Any, layers: Any, linear_layout: str, *, door: str) -> tuple[frozenset[str], Any]:
     """The arguments that all modes share, checked: the enabled ops and the layer filter (or None)."""
-    if backend not in BACKENDS:
-        raise unknown("backend", backend, BACKENDS)
-    if linear_layout not in LINEAR_LAYOUTS:
-        raise unknown("linear_layout", linear_layout, LINEAR_LAYOUTS)
+    _check_backend(backend, door)
+    one_of("linear_layout", linear_layout, LINEAR_LAYOUTS)
     _frameworks()
-    enabled = frozenset(all_ops()) if ops is None else resolve(ops)
-    enabled -= resolve(exclude)
+    enabled = frozenset(all_ops()) if ops is None else resolve(ops, "ops")
+    enabled -= resolve(exclude, "exclude")
     if not enabled:
         raise UnknownNameError("no op is left to substitute: ops= selects nothing, or exclude= takes away everything it selects")
     if layers is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import PadiffShimError, unknown
+from .arguments import flag, function, one_of
 from .registry import ops
 from .site import LayerFilter
 from .verdicts import Side
@@ -61,12 +61,10 @@ def planted(
     Raises:
         PadiffShimError: for an unknown op or side, or a ``change`` that is not callable.
     """
-    if op not in ops():
-        raise unknown("op", op, ops())
-    if side not in ("paddle", "torch"):
-        raise unknown("side", side, ("paddle", "torch"))
-    if not callable(change):
-        raise PadiffShimError(f"change= is a function of the result and the arguments, got {change!r}")
+    one_of("op", op, ops())
+    one_of("side", side, ("paddle", "torch"))
+    function("change", change, "the result and the arguments")
+    flag("gradients", gradients)
     fault = Fault(op, Side(side), change, LayerFilter(layer) if layer is not None else None, gradients)
     _planted.append(fault)
     try:

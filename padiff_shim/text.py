@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from typing import Any
 
+PIPED = 200  # columns of a table that goes into a file or another program, which folds lines itself or not at all
 LONGEST = 300  # characters of one name or place that a report shows
 SENTENCE = 2000  # of one sentence
 
@@ -14,6 +18,17 @@ def escaped(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text)
+
+
+def columns() -> int:
+    """Width of a table: the terminal's, at least 80, or what COLUMNS says; where the output is no terminal, a wide one."""
+    try:
+        terminal = sys.stdout.isatty()
+    except (AttributeError, ValueError):  # no stream at all, or a closed one
+        terminal = False
+    if not terminal and not os.environ.get("COLUMNS", "").isdigit():
+        return PIPED
+    return max(80, shutil.get_terminal_size((PIPED, 24)).columns)
 
 
 def shown(value: Any, most: int = LONGEST) -> str:

@@ -11,7 +11,8 @@ import numpy as np
 import paddle
 import torch
 
-from ..errors import PadiffShimError
+from ..arguments import function
+from ..errors import ArgumentError, PadiffShimError, described
 
 
 @dataclass
@@ -123,7 +124,14 @@ def do_no_harm(program: Callable[[], Any], *, state: Sequence[Any] = (), **optio
     """
     from .mode import compare
 
+    function("program", program, "no argument")
+    if isinstance(state, (str, bytes)) or not isinstance(state, Sequence):
+        raise ArgumentError(f"state= is a list of layers and optimizers, got {described(state)}")
+    if options.get("carry", "native") != "native":
+        raise ArgumentError(f"carry= must stay 'native' here, got {described(options['carry'])}: else the program is changed")
     for holder in state:
+        if not (hasattr(holder, "state_dict") and hasattr(holder, "set_state_dict")):
+            raise ArgumentError(f"state= holds {described(holder)}, which has no state_dict and set_state_dict")
         if isinstance(holder, paddle.optimizer.Optimizer) and not holder._accumulators:
             raise PadiffShimError(
                 "state= holds an optimizer that has not stepped yet, which cannot be put back to that state: let it step once "

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import quirks
+from ..arguments import flag, function, one_of, path, whole
 from ..compare_run import CompareRun
-from ..errors import PadiffShimError, unknown
+from ..errors import ArgumentError, PadiffShimError, described
 from ..postponed import raise_postponed
 from ..session import Mode, selection
 from ..verdicts import Verdict
@@ -22,7 +23,11 @@ LOG_ERRORS = ("warn", "raise")
 
 def rank() -> int:
     """This process's rank in a distributed run (PADDLE_TRAINER_ID or RANK), 0 otherwise."""
-    return int(os.environ.get("PADDLE_TRAINER_ID") or os.environ.get("RANK") or 0)
+    name = "PADDLE_TRAINER_ID" if os.environ.get("PADDLE_TRAINER_ID") else "RANK"
+    given = os.environ.get(name) or "0"
+    if not given.isascii() or not given.isdigit():
+        raise PadiffShimError(f"the environment's {name} is not the number of a process: {described(given)}")
+    return int(given)
 
 
 class CompareMode(Mode):
@@ -72,22 +77,12 @@ class CompareMode(Mode):
         return self.start()
 
 
-def _one_of(kind: str, value: Any, accepted: tuple[str, ...]) -> None:
-    if value not in accepted:
-        raise unknown(kind, value, accepted)
-
-
-def _class(name: str, value: str | Verdict) -> Verdict:
-    try:
-        return Verdict(value)
-    except ValueError:
-        raise unknown(name, value, [verdict.value for verdict in Verdict]) from None
-
-
-def _count(name: str, value: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise PadiffShimError(f"{name}= is a whole number from 0 on, got {value!r}")
-    return value
+def _in_ranks(ranks: Any) -> bool:
+    if ranks is None or (isinstance(ranks, Container) and not isinstance(ranks, (str, bytes))):
+        return ranks is None or rank() in ranks
+    if isinstance(ranks, bool) or not isinstance(ranks, int):
+        raise ArgumentError(f"ranks= is the number of a process, a range or a set of them, got {described(ranks)}")
+    return rank() == ranks
 
 
 def compare(
@@ -153,13 +148,22 @@ def compare(
         PadiffShimError: for an argument that is not accepted; the message says what is.
         BackendError: as for :func:`padiff_shim.reference`.
     """
-    enabled, chosen = selection(backend, ops, exclude, layers, linear_layout)
-    _one_of("carry", carry, CARRIES)
-    _one_of("on_mismatch", on_mismatch, ACTIONS)
-    _one_of("on_log_error", on_log_error, LOG_ERRORS)
-    threshold = _class("mismatch_from", mismatch_from)
-    if callback is not None and not callable(callback):
-        raise PadiffShimError(f"callback= is a function of one record, got {callback!r}")
+    enabled, chosen = selection(backend, ops, exclude, layers, linear_layout, door="compare")
+    for name, word, accepted in (
+        ("carry", carry, CARRIES),
+        ("on_mismatch", on_mismatch, ACTIONS),
+        ("on_log_error", on_log_error, LOG_ERRORS),
+    ):
+        one_of(name, word, accepted)
+    threshold = Verdict(one_of("mismatch_from", mismatch_from, Verdict))
+    if callback is not None:
+        function("callback", callback, "one record")
+    for name, value in (("shadow", shadow), ("defer", bool(defer) if defer is None else defer), ("progress", progress)):
+        flag(name, value)
+    flag("all_threads", all_threads)
+    audit, keep_inputs, seed = whole("audit", audit), whole("keep_inputs", keep_inputs), whole("seed", seed)
+    folder = path("log", log) if log is not None else None
+    is_chosen = _in_ranks(ranks)
     sampling = Sampling(steps=steps, every=every, first=first, budget=budget, seed=seed)
     known = quirks.load(known_differences) if known_differences is not None else ()
     options = {
@@ -176,16 +180,18 @@ def compare(
     from .outcome import Outcome
 
     run = CompareRun(
-        backend, linear_layout, folder=log, on_log_error=on_log_error, rank=rank(), carry=carry, options=options, progress=progress
+        backend,
+        linear_layout,
+        folder=folder,
+        on_log_error=on_log_error,
+        rank=rank(),
+        carry=carry,
+        options=options,
+        progress=progress,
     )
-    outcome = Outcome(
-        run, action=on_mismatch, threshold=threshold, callback=callback, keep=_count("keep_inputs", keep_inputs), known=known
-    )
-    comparison = Comparison(
-        run, sampling, outcome, carry=carry, audit=_count("audit", audit), shadow=shadow, defer=defer, seed=seed
-    )
+    outcome = Outcome(run, action=on_mismatch, threshold=threshold, callback=callback, keep=keep_inputs, known=known)
+    comparison = Comparison(run, sampling, outcome, carry=carry, audit=audit, shadow=shadow, defer=defer, seed=seed)
     run.stepper = comparison.next_step
-    chosen_rank = ranks is None or (rank() == ranks if isinstance(ranks, int) else rank() in ranks)
-    if not chosen_rank:
+    if not is_chosen:
         comparison.aside = f"not compared: rank {rank()} is not among ranks="
     return CompareMode(run, enabled, chosen, strict=False, all_threads=all_threads, compare=comparison)

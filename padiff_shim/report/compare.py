@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, columns, shown
 from ..verdicts import APART, HARD, Verdict
 from . import words
 
@@ -103,11 +102,10 @@ def _closing(run: Results) -> Iterable[Any]:
 
 
 def summary(run: Results, width: int | None = None, *, colour: bool = False) -> str:
-    """The run as text, ``width`` columns wide (default: the terminal's, at least 80); with ``colour`` as ANSI sequences."""
+    """The run as text, ``width`` columns wide (default: :func:`padiff_shim.text.columns`); with ``colour`` as ANSI sequences."""
     buffer = io.StringIO()
-    columns = width or max(80, shutil.get_terminal_size((120, 24)).columns)
     console = Console(
-        file=buffer, width=columns, force_terminal=colour, color_system="standard" if colour else None, highlight=False
+        file=buffer, width=width or columns(), force_terminal=colour, color_system="standard" if colour else None, highlight=False
     )
     parts = list(_opening(run))
     if run.counts.records:

@@ -15,6 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..arguments import path as file
+from ..arguments import whole
+from ..errors import FileError
 from .embed import pack, plain
 
 LIMIT = 100_000  # records that the page holds one by one
@@ -99,10 +102,10 @@ def render(
             and a uniform sample of the rest; the page says so. Its counts are always over all records.
 
     Raises:
-        ValueError: ``limit`` is not positive, or a record's verdict is not one of :class:`~padiff_shim.verdicts.Verdict`.
+        ArgumentError: ``limit`` is not positive.
+        ValueError: a record's verdict is not one of :class:`~padiff_shim.verdicts.Verdict`.
     """
-    if limit < 1:
-        raise ValueError(f"limit must be at least 1, got {limit}")
+    whole("limit", limit, least=1)
     said = list(dict.fromkeys([*header.get("warnings", ()), *warnings]))
     data = {"header": plain(header), "coverage": plain(coverage), "warnings": plain(said), **pack(records, limit)}
     style = _read("page.css")
@@ -123,10 +126,14 @@ def write(run: Source, path: str | os.PathLike[str], *, limit: int = LIMIT) -> P
     """Write the page of a run to ``path`` (UTF-8) and return the path.
 
     Raises:
-        OSError: the file cannot be written.
-        ValueError: as :func:`render`.
+        FileError: the file, or its folder where there is none yet, cannot be written.
+        ArgumentError: as :func:`render`, and for a ``path`` that is none.
     """
+    target = file("path", path)
     text = render(run.header, (call.as_dict() for call in run.calls), run.coverage(), run.warnings, limit=limit)
-    target = Path(path)
-    target.write_text(text, encoding="utf-8")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"the page {target} cannot be written: {error.strerror or error}") from error
     return target

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import shutil
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ..record import Run
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, columns, shown
 
 
 def _ops_table(run: Run) -> Table:
@@ -43,9 +42,9 @@ def _layout_line(run: Run) -> str:
 
 
 def run_table(run: Run, width: int | None = None) -> str:
-    """The run as text, ``width`` columns wide (default: the terminal's, at least 80)."""
+    """The run as text, ``width`` columns wide (default: :func:`padiff_shim.text.columns`)."""
     buffer = io.StringIO()
-    console = Console(file=buffer, width=width or max(80, shutil.get_terminal_size((120, 24)).columns))
+    console = Console(file=buffer, width=width or columns())
     console.print(_ops_table(run))
     if run.layout_cost.copies or run.layout_cost.reused or run.layout_cost.views:
         console.print(Text(_layout_line(run)), soft_wrap=True)

@@ -1,0 +1,62 @@
+"""Checks of what a caller gives: each names the argument, what was given and what is accepted."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from .errors import ArgumentError, described, unknown
+
+
+def one_of(name: str, value: Any, accepted: Iterable[str]) -> str:
+    """One of some words (or of an enumeration of words)."""
+    words = [str(word) for word in accepted]
+    if not isinstance(value, str) or str(value) not in words:
+        raise unknown(name, value, words)
+    return str(value)
+
+
+def whole(name: str, value: Any, least: int = 0) -> int:
+    """A whole number, NumPy's included."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or number < least:
+        raise ArgumentError(f"{name}= is a whole number from {least} on, got {described(value)}")
+    return number
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False: the strings of a configuration ("no") would be true."""
+    if value is not True and value is not False:
+        raise ArgumentError(f"{name}= is True or False, got {described(value)}")
+    return bool(value)
+
+
+def path(name: str, value: Any) -> Path:
+    """A path, as text or :class:`os.PathLike`."""
+    text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise ArgumentError(f"{name}= is a path, got {described(value)}")
+    return Path(text)
+
+
+def function(name: str, value: Any, of: str) -> Callable[..., Any]:
+    """Something that can be called; ``of`` says with what."""
+    if not callable(value):
+        raise ArgumentError(f"{name}= is a function of {of}, got {described(value)}")
+    return value
+
+
+def names(name: str, values: Any) -> list[str]:
+    """One name, or several."""
+    if isinstance(values, str):
+        return [str(values)]
+    listed = list(values) if isinstance(values, Iterable) and not isinstance(values, (bytes, dict)) else None
+    if listed is None or not all(isinstance(one, str) for one in listed):
+        raise ArgumentError(f"{name}= is a name or a list of names, got {described(values)}")
+    return [str(one) for one in listed]
