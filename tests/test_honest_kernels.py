@@ -41,6 +41,7 @@ def sweep(dtype, seed, share):
     return count, found
 
 
+@pytest.mark.bitexact
 @pytest.mark.parametrize("dtype", honest.DTYPES)
 def test_no_honest_kernel_is_accused(dtype):
     count, found = sweep(dtype, 11, 0.04)

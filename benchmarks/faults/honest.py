@@ -26,6 +26,7 @@ from .score import defect, verdict_of
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 SIZES = (1, 2, 3, 7, 64, 1000)
 ALARMS = (HARD - {Verdict.NONFINITE}) | {Verdict.LOW_ACCURACY}
+LONG = 64  # a sum of so many terms may be much worse than one in float64, which is what LOW_ACCURACY says
 VERSIONS = {"paddle": paddle.__version__, "torch": torch.__version__}
 
 Draw = Callable[[np.random.Generator, tuple[int, ...], torch.dtype], np.ndarray]
@@ -191,7 +192,10 @@ def native_kernel(problem: Problem) -> torch.Tensor | None:
 
 
 def known(problem: Problem, judged: Judgement) -> bool:
-    """Whether the shipped table of known differences has it."""
+    """Whether the shipped table of known differences has it, or equal terms rounded alike, beyond the sqrt(k) model."""
+    if judged.verdict is Verdict.LOW_ACCURACY and problem.data == "constant":
+        worst = judged.stats[judged.side.value if judged.side.value in ("paddle", "torch") else "paddle"]
+        return bool(worst["prob"] > 1 >= worst["det"])
     wanted = problem.wanted
     record = {
         "op": problem.op,
@@ -214,5 +218,7 @@ def alarms(found: Problem, seed: int) -> Iterator[tuple[str, Judgement]]:
         if mine is None or mine.dtype != theirs.dtype:
             continue
         judged = verdict_of(found, mine, theirs, seed, audit=True)
+        if name == "wide" and judged.verdict is Verdict.LOW_ACCURACY and judged.stats["k"] >= LONG:
+            continue
         if judged.verdict in ALARMS and not known(found, judged):
             yield name, judged

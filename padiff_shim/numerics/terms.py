@@ -30,8 +30,8 @@ class Term(NamedTuple):
 
     ``function(arrays, attrs)`` gives the values and their magnitude (None: |value|): the error of one evaluation is at most
     ``rounds`` u magnitude in a good kernel, and ``hard`` u magnitude in any kernel that is not wrong. ``stored``: how many steps
-    before the last one a kernel may round to a 16-bit result's dtype; each counts once the magnitude. ``product``: where an operand
-    is denormal the value is lost if kernels take such numbers for 0.
+    before the last one a kernel may round to a 16-bit result's dtype; each counts once the magnitude. ``product``: kernels
+    that take denormal numbers for 0 lose the products of such operands.
     """
 
     function: Callable[[Mapping[str, Array], Mapping[str, Any]], tuple[Array, Array | None]]
@@ -120,7 +120,11 @@ class Terms(Quantity):
         term = self.term
         extra = sum(attrs.get(name, 1.0) != 1.0 for name in ("alpha", "beta"))
         kind = self.kind
-        floor = kind.tiny + (self.k + 1) * kind.eta + (0.0 if flushed is None else flushed * abs(attrs.get(self.factor, 1.0)))
+        factor = abs(attrs.get(self.factor, 1.0))
+        # Kernels may take denormal numbers for 0: the result, and in products the operands, each product and the sum.
+        floor = kind.tiny + (self.k + 1) * (max(factor, 1.0) * kind.tiny if term.product else kind.eta)
+        if flushed is not None:
+            floor = floor + flushed * factor
         # Frameworks write 16-bit formulas with simple ops, and each of them rounds its result.
         stored = kind.output * (term.stored + self.stored + 2.0 * extra)
 
