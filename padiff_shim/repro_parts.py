@@ -98,7 +98,8 @@ def by_torch(saved: dict[str, Saved], *, wide: bool) -> np.ndarray:
     if wide:
         tensors = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
     grad = tensors.pop("grad", None)
-    leaves = wanted(saved) if grad is not None else []
+    # Forward, too: torch chooses some kernels by whether an operand requires a gradient.
+    leaves = wanted(saved) if grad is not None or RECORD.get("needs") is not None else []
     for leaf in leaves:
         tensors[leaf].requires_grad_()
     out = run_torch(**{plain(name): tensor for name, tensor in tensors.items()}, **({"dtype": torch.float64} if wide else {}))

@@ -62,6 +62,8 @@ INNOCENT = {
         backward(lambda: F.linear(randn(4, 6, grad=True), randn(6, 3, grad=True), randn(3, grad=True))),
         {"op": "linear", "tensor": "grad:weight"},
     ),
+    # Torch folds this product if the vector wants a gradient.
+    "matmul, gradient wanted": (lambda: randn(6, grad=True) @ randn(2, 6, 3), {"op": "matmul"}),
     "matmul grad:x": (
         backward(lambda: randn(5, 6, grad=True) @ randn(6, 3, grad=True).transpose([1, 0]).transpose([1, 0])),
         {"op": "matmul", "tensor": "grad:x"},
