@@ -57,20 +57,29 @@ def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: i
     return Inputs(originals, sides, needs)
 
 
+def wanting(paddle_side: Sequence[Any], torch_side: Sequence[Any]) -> list[int]:
+    """The float operands that want a gradient, under ``no_grad`` too."""
+    return [
+        index
+        for index, (value, side) in enumerate(zip(paddle_side, torch_side))
+        if isinstance(value, paddle.Tensor) and not value.stop_gradient and side.is_floating_point()
+    ]
+
+
 def without_gradient(run: Callable[..., torch.Tensor], paddle_side: Sequence[Any], torch_side: Sequence[Any]) -> torch.Tensor:
     """``run(*torch_side)`` as Torch would compute it under ``no_grad``, where parameters go on requiring gradients.
 
     Torch chooses some kernels by that: ``matmul`` (and with it ``linear``) folds a batch into one product if the matrix requires a
     gradient, even where that takes a copy, and otherwise multiplies batch by batch: other last bits.
     """
-    trainable = [
-        isinstance(value, paddle.Tensor) and not value.stop_gradient and side.is_floating_point()
-        for value, side in zip(paddle_side, torch_side)
-    ]
-    if not any(trainable):
+    trainable = wanting(paddle_side, torch_side)
+    if not trainable:
         return run(*torch_side)
+    sides = list(torch_side)
+    for index in trainable:
+        sides[index] = sides[index].detach().requires_grad_()
     with torch.no_grad():
-        return run(*(side.detach().requires_grad_() if wanted else side for side, wanted in zip(torch_side, trainable))).detach()
+        return run(*sides).detach()
 
 
 def weight(frame: Frame, value: Any) -> torch.Tensor:

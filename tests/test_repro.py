@@ -64,6 +64,7 @@ INNOCENT = {
     ),
     # Torch folds this product if the vector wants a gradient.
     "matmul, gradient wanted": (lambda: randn(6, grad=True) @ randn(2, 6, 3), {"op": "matmul"}),
+    "matmul, under no_grad": (paddle.no_grad()(lambda: randn(6, grad=True) @ randn(2, 6, 3)), {"op": "matmul"}),
     "matmul grad:x": (
         backward(lambda: randn(5, 6, grad=True) @ randn(6, 3, grad=True).transpose([1, 0]).transpose([1, 0])),
         {"op": "matmul", "tensor": "grad:x"},

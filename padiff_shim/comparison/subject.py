@@ -9,7 +9,7 @@ import torch
 
 from ..bridge import dtype_of, to_paddle, to_torch
 from ..call import Prepared, Substitution, first_tensor
-from ..operands import without_gradient
+from ..operands import wanting, without_gradient
 from ..rules import apart
 from . import describe
 
@@ -33,7 +33,7 @@ class Subject:
             "entry": sub.entry.target,
             **describe.where(comparison.step),
             "inputs": describe.operands(names, sides, sequence=sub.op.operands),
-            "needs": [self.name_of(index) for index in self.inputs.needs],
+            "needs": [self.name_of(index) for index in wanting(self.inputs.paddle, sides)],
             "attributes": {n: describe.plain(v) for n, v in zip(names[sub.op.tensors :], self.attributes)},
             "device": str(first_tensor(sides).device),
             "amp": describe.autocast_state(),
