@@ -75,10 +75,10 @@ def test_do_no_harm_reports_a_program_that_is_not_repeatable():
 
 def test_do_no_harm_reports_harm():
     x = randn(8, 8, grad=False)
-    report = padiff_shim.do_no_harm(lambda: paddle.sum(x, axis=0), carry="torch")
-    native = paddle.sum(x, axis=0).numpy()
-    theirs = torch.from_numpy(x.numpy()).sum(0).numpy()
-    assert bool(report) == (native.tobytes() == theirs.tobytes())
+    with testing.planted("sum", lambda out, *_: out + 1):  # the program goes on with it
+        report = padiff_shim.do_no_harm(lambda: paddle.sum(x, axis=0))
+    assert not report
+    assert str(report).endswith("differ: result")
 
 
 @pytest.mark.compat
