@@ -111,6 +111,16 @@ def test_a_fault_on_top_of_it_or_instead_is_not(name, call, fault):
         assert found is None, judged
 
 
+def test_a_fault_of_the_other_side_that_the_bound_of_a_long_sum_covers():
+    """Beside a sequential sum any kernel looks accurate: it is held against a good one's errors."""
+    call = OCCURS["sequential sum"][0]
+    wrong, right = quirky("sequential sum", call)
+    found, judged = named(call, wrong, right * (1 + 2.0**-16))
+    assert found is None, judged
+    found, judged = named(call, wrong, right * 1.002)
+    assert (found, judged.side, judged.hypothesis) == (None, "both", None), judged
+
+
 @pytest.mark.parametrize("fault", ["top", "other"])
 @pytest.mark.parametrize("place", [3, 11111])
 def test_a_fault_that_is_smaller_than_the_known_difference(place, fault):

@@ -61,6 +61,11 @@ def classify(found: Trial, own: Errors, other: Errors) -> Verdict:
     return Verdict.LOCAL_SUSPECT if alone else Verdict.ROUNDING
 
 
+def sound(found: Trial, errors: Errors) -> bool:
+    """One side taken alone: rounding, and of a size that a good kernel's has. The other side may be no measure for it."""
+    return classify(found, errors, errors) is Verdict.ROUNDING and errors.rho_rms <= 8 * WORSE * TYPICAL
+
+
 def _much_worse(found: Trial, own: Errors, other: Errors) -> bool:
     """Another kind of rounding than the other side's, as far as this many outputs can tell."""
     rows = found.quantity.grid != found.quantity.shape

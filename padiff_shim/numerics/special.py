@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from padiff_shim.numerics.classes import classify
+from padiff_shim.numerics.classes import classify, sound
 from padiff_shim.numerics.hypotheses import CHANCE, Explained, evidence
 from padiff_shim.numerics.nonfinite import classes
 from padiff_shim.numerics.precision import Array
@@ -40,7 +40,7 @@ def treatment(found: Trial, own: Errors, other: Errors) -> Treatment | None:
     top = found.quantity.kind.format.largest
     value, bounds = found.value, [found.unit, found.probable, found.certain]
     right = _fits(own.y, value, found.probable, top)
-    if right.all() or not _fits(other.y, value, found.probable, top).all() or classify(found, other, other) is not Verdict.ROUNDING:
+    if right.all() or not _fits(other.y, value, found.probable, top).all() or not sound(found, other):
         return None
     used = []
     for hypothesis in named:

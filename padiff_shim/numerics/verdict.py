@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from padiff_shim.numerics import nonfinite, passes, sample, trial
-from padiff_shim.numerics.classes import classify, explained_whole, negligible, small
+from padiff_shim.numerics.classes import classify, explained_whole, negligible, small, sound
 from padiff_shim.numerics.confirm import Confirmation
 from padiff_shim.numerics.hypotheses import Explained, explain
 from padiff_shim.numerics.passes import Difference
@@ -194,7 +194,8 @@ def _weigh(
     if verdict is Verdict.ROUNDING:
         return _rounding(found, difference, same)
     guilty = [name for name, (v, _) in sides.items() if v is verdict]
-    explained = next((e for v, e in sides.values() if v is verdict and e is not None), None)
+    causes = {name: cause for name, (_, cause) in sides.items() if cause is not None}
+    explained = causes[guilty[0]] if all(name in causes for name in guilty) else None
     worst = max((found.side(name) for name in guilty), key=lambda e: e.prob)
     stats = _stats(found, difference)
     excess = np.abs(worst.signed) * found.unit > found.probable
@@ -205,7 +206,6 @@ def _weigh(
         if not _whole(found, sides, verdict):
             modifiers += (PARTLY,)
         elif NEGLIGIBLE not in modifiers:  # else what is not negligible is among the largest differences
-            causes = {name: e for name, (_, e) in sides.items() if e is not None}
             confirm = Confirmation(found.quantity, *results, causes, np.random.default_rng(0))
     return Judgement(
         verdict,
@@ -223,7 +223,7 @@ def _whole(found: Trial, sides: dict[str, tuple[Verdict, Explained | None]], ver
     """The named causes leave nothing but rounding on either side."""
     for name, (own, explained) in sides.items():
         if own is not verdict:
-            if own is not Verdict.ROUNDING:
+            if own is not Verdict.ROUNDING or not sound(found, found.side(name)):
                 return False
         elif explained is None:
             return False
