@@ -65,8 +65,12 @@ class Binder:
         self._direct = [source for source, _ in self._order] == list(range(len(entry)))
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        if self._direct and not kwargs and len(args) == len(self._defaults):
-            return args  # the hot case: complete positional arguments
+        if self._direct and not kwargs:
+            given = len(args)
+            if given == len(self._defaults):
+                return args  # the hot case: complete positional arguments
+            if given == len(self._defaults) + 1 and args[-1] is None:
+                return args[:-1]  # and ``name``, from a Python function
         values = self._fill(args, kwargs)
         if self._direct:
             return values

@@ -18,10 +18,11 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from .errors import InterceptionError
+from .patcher import Redirection
 
 _VARARGS_KEYWORDS = 0x0001 | 0x0002
 
@@ -78,40 +79,74 @@ def _check_layout(function: BuiltinFunctionType) -> tuple[_Function, _MethodDef]
     return view, definition
 
 
-class CFunctionPatch:
+def _callable_module(hook: Callable[..., Any], name: str) -> ModuleType:
+    """A module that calls ``hook`` when it is called.
+
+    As ``m_self`` it leaves a built-in function what it was, a function of a module: to ``repr``, to pickle, by ``__qualname__``.
+    """
+    return type("redirected", (ModuleType,), {"__call__": staticmethod(hook)})(name)  # called from its type, without a frame
+
+
+class CFunctionPatch(Redirection):
     """One built-in function that can be redirected to ``hook`` and back.
 
     ``original`` is a second built-in over the same C code: it always runs the native op.
     """
 
-    def __init__(self, function: BuiltinFunctionType) -> None:
+    cheap = False  # more than a thousand
+
+    def __init__(self, function: BuiltinFunctionType, path: str = "") -> None:
         view, definition = _check_layout(function)
-        self.function = function
+        self.function, self.path = function, path or function.__name__
         self.original: Callable[..., Any] = _new_function(view.m_ml, view.m_self, view.m_module)
         # m_ml and m_self are neighbours: one memory copy under the GIL switches both at once, so that no thread ever sees
         # the new method with the old self.
         self._pair = (ctypes.c_char * _PAIR).from_address(id(function) + _Function.m_ml.offset)
-        self._native = bytes(self._pair.raw)
+        self.native = bytes(self._pair.raw)
         self._definition = _MethodDef(definition.ml_name, _OBJECT_CALL, definition.ml_flags, definition.ml_doc)
-        self._hooked = b""
 
     def set_hook(self, hook: Callable[..., Any]) -> None:
         """What calls are redirected to after :meth:`install`."""
-        pointers = (ctypes.addressof(self._definition), id(hook))
+        standing = _callable_module(hook, getattr(self.function.__self__, "__name__", ""))
+        pointers = (ctypes.addressof(self._definition), id(standing))
         # While redirected the struct owns a reference to the hook, as CPython's garbage collector expects; it is taken once and
         # kept, so that switching costs one memory copy.
-        _incref(hook)
-        self._hooked = b"".join(p.to_bytes(_PAIR // 2, sys.byteorder) for p in pointers)
+        _incref(standing)
+        self.hooked = b"".join(p.to_bytes(_PAIR // 2, sys.byteorder) for p in pointers)
 
-    @property
-    def installed(self) -> bool:
-        """Whether calls go to the hook now."""
-        return self._pair.raw != self._native
+    def read(self) -> bytes:
+        """The two pointers."""
+        return self._pair.raw
 
-    def install(self) -> None:
-        """Redirect every call of the function to the hook."""
-        self._pair.raw = self._hooked
+    def write(self, state: bytes) -> None:
+        """Exchange the two pointers."""
+        self._pair.raw = state
 
-    def uninstall(self) -> None:
-        """Restore the very pointers that were there."""
-        self._pair.raw = self._native
+    def install(self) -> bool:
+        """As for any redirection, without the detours: there are more than a thousand."""
+        pair = self._pair
+        if pair.raw == self.native:
+            pair.raw = self.hooked
+            return True
+        return pair.raw == self.hooked
+
+    def uninstall(self) -> bool:
+        """As :meth:`install`."""
+        pair = self._pair
+        if pair.raw == self.hooked:
+            pair.raw = self.native
+            return True
+        return pair.raw == self.native
+
+    def is_state(self, now: bytes, state: bytes) -> bool:
+        """Pointers are compared by value."""
+        return now == state
+
+    def describe(self, state: bytes) -> str:
+        """Somebody else's redirection of the C function."""
+        return "a built-in function that was redirected in place"
+
+
+def redirected(function: BuiltinFunctionType) -> bool:
+    """Whether somebody has redirected a C function of a module in place: it no longer belongs to a plain module then."""
+    return type(function.__self__) is not ModuleType

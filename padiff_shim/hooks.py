@@ -2,20 +2,17 @@
 
 * the entries of the op table: :class:`.call.Substitution`;
 * all other C functions of ``paddle._C_ops`` that compute with floats: counted as native, with the reason;
-* the engine's entries, and ``Tensor.view`` of what torch laid out with strides.
+* the engine's entries.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import paddle
-from paddle.base import core
 
 from . import autograd, site
 from .bridge import TENSOR_TYPES
@@ -23,8 +20,10 @@ from .call import Substitution
 from .cfunction import CFunctionPatch
 from .dialect import hide_from_tracer
 from .errors import InterceptionError, StayedNativeError
+from .locate import awaiting, c_function, point, python_function
 from .modes import top
-from .patcher import AttributePatch, Patcher, Point
+from .op import Entry, Op
+from .patcher import Patcher, Point
 from .patches import _native
 from .postponed import after_engine, engine
 from .pyfunction import PyFunctionPatch
@@ -34,35 +33,18 @@ _FLOATS = frozenset({paddle.float16, paddle.bfloat16, paddle.float32, paddle.flo
 _GRADS = ("_grad", "_grad_")  # called by the engine in C++, not from Python
 
 
-def _locate(target: str) -> CFunctionPatch | PyFunctionPatch | AttributePatch | None:
-    """The patch for a dotted target, or None if this Paddle does not have it."""
-    owner_path, _, name = target.rpartition(".")
-    owner: Any = paddle
-    for part in owner_path.split(".")[1:]:
-        owner = getattr(owner, part, None)
-    if owner is None or not hasattr(owner, name):
-        return None
-    if isinstance(owner, type):
-        return AttributePatch(owner, name)
-    found = getattr(owner, name)
-    if isinstance(found, BuiltinFunctionType):
-        return CFunctionPatch(found)
-    if isinstance(found, FunctionType):
-        return PyFunctionPatch(found)
-    raise InterceptionError(f"cannot intercept {target}: it is a {type(found).__name__}")
-
-
 def _entries() -> dict[str, Point]:
     """One point per entry of the op table that this Paddle has."""
     points: dict[str, Point] = {}
     for op in ops().values():
         for entry in op.entries:
-            patch = _locate(entry.target)
-            if patch is None:
-                continue
-            python = isinstance(patch, PyFunctionPatch)
-            patch.set_hook(Substitution(op, entry, patch.original, python=python).hook())
-            points[entry.target] = patch
+
+            def hook(patch: Any, op: Op = op, entry: Entry = entry) -> Callable[..., Any]:
+                return Substitution(op, entry, patch.original, python=isinstance(patch, PyFunctionPatch)).hook()
+
+            found = point(entry.target, hook)
+            if found is not None:
+                points[entry.target] = found
     return points
 
 
@@ -103,20 +85,25 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
 def _others(taken: dict[str, Point]) -> list[Point]:
     """The remaining C functions: those that compute with floats are counted."""
     points: list[Point] = []
-    clean = {name: CFunctionPatch(getattr(paddle._C_ops, name)).original for name in autograd.SKELETON}
-    autograd.use_clean(**clean)
+    autograd.use_clean(**{name: _clean(name) for name in autograd.SKELETON})
     # Not by __name__: that of paddle._C_ops says something else once paddle is imported.
     for place, module in (("paddle._C_ops", paddle._C_ops), ("paddle._legacy_C_ops", paddle._legacy_C_ops)):
         for name in dir(module):
-            function = getattr(module, name)
             path = f"{place}.{name}"
-            if not isinstance(function, BuiltinFunctionType) or path in taken or name.endswith(_GRADS):
+            if path in taken or name.endswith(_GRADS) or name in _native.EXACT or c_function(module, name) is None:
                 continue
-            if name not in _native.EXACT:
-                patch = CFunctionPatch(function)
-                patch.set_hook(_counting(name, path, patch.original))
-                points.append(patch)
+            found = point(path, lambda patch, name=name, path=path: _counting(name, path, patch.original))  # type: ignore[misc]
+            if found is not None:
+                points.append(found)
     return points
+
+
+def _clean(name: str) -> Callable[..., Any]:
+    """Paddle's own C function, whatever is done to its name."""
+    function = c_function(paddle._C_ops, name)
+    if function is None:
+        raise InterceptionError(f"paddle._C_ops.{name} was changed by somebody else, and Paddle's own is needed")
+    return CFunctionPatch(function).original
 
 
 def _translating(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,13 +127,14 @@ def _translating(original: Callable[..., Any]) -> Callable[..., Any]:
     return hook
 
 
+def _present(*points: Point | None) -> list[Point]:
+    """The points that this Paddle has."""
+    return [point for point in points if point is not None]
+
+
 def _engine() -> list[Point]:
-    points: list[Point] = []
-    for name in ("run_backward", "run_partial_grad"):
-        patch = CFunctionPatch(getattr(core.eager, name))
-        patch.set_hook(_translating(patch.original))
-        points.append(patch)
-    return points
+    names = ("run_backward", "run_partial_grad")
+    return _present(*(point(f"paddle.base.core.eager.{name}", lambda patch: _translating(patch.original)) for name in names))
 
 
 def _all() -> list[Point]:
@@ -157,9 +145,17 @@ def _all() -> list[Point]:
 
 
 def _layers() -> list[Point]:
-    patch = PyFunctionPatch(paddle.nn.Layer.__call__)
-    patch.set_hook(site.tracking(patch.original))
-    return [patch]
+    path, owner, name = "paddle.nn.Layer.__call__", paddle.nn.Layer, "__call__"
+
+    def look() -> PyFunctionPatch | None:
+        function = python_function(owner, name)
+        if function is None:
+            return None
+        patch = PyFunctionPatch(function, path)
+        patch.set_hook(site.tracking(patch.original))
+        return patch
+
+    return [awaiting(path, look, owner, name)]
 
 
 def _passing_on(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -177,19 +173,12 @@ def _passing_on(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _exact() -> list[Point]:
     """Views, copies and selections: nothing is compared there, but a shadow stream has to pass through them."""
-    points: list[Point] = []
-    for name in sorted(_native.EXACT & set(dir(paddle._C_ops))):
-        function = getattr(paddle._C_ops, name)
-        asks = name.startswith(("get_", "enable_", "disable_"))  # no op: asks the framework something
-        if isinstance(function, BuiltinFunctionType) and not name.endswith("_") and not asks:
-            patch = CFunctionPatch(function)
-            patch.set_hook(_passing_on(patch.original))
-            points.append(patch)
-    for name in ("__getitem__", "clone", "detach"):
-        method = AttributePatch(paddle.Tensor, name)
-        method.set_hook(functools.wraps(method.original)(_passing_on(getattr(paddle.Tensor, name))))
-        points.append(method)
-    return points
+    asking = ("get_", "enable_", "disable_")  # no op: asks the framework something
+    names = sorted(_native.EXACT & set(dir(paddle._C_ops)))
+    names = [name for name in names if not name.endswith("_") and not name.startswith(asking)]
+    targets = [f"paddle._C_ops.{name}" for name in names if c_function(paddle._C_ops, name) is not None]
+    targets += [f"paddle.Tensor.{name}" for name in ("__getitem__", "clone", "detach")]
+    return _present(*(point(target, lambda patch: _passing_on(patch.original)) for target in targets))
 
 
 OPS = Patcher(_all)

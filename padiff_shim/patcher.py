@@ -1,6 +1,8 @@
 """Installs and undoes every redirection, counted for nesting.
 
-The points are built once per process; entering a mode afterwards is one pointer write per point.
+The points are built once per process; entering a mode afterwards is one pointer write per point. A place is in one of three states:
+Paddle's own, ours, or somebody else's. Ours is only ever written over Paddle's own, and Paddle's own only over ours, so that what a
+user or another tool put there is called, stays, and is reported.
 """
 
 from __future__ import annotations
@@ -9,35 +11,146 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+ABSENT = object()
+
 
 class Point(Protocol):
-    """Something that can be redirected and restored exactly."""
+    """A place that can be redirected and restored exactly."""
 
-    def install(self) -> None: ...
+    path: str
+    cheap: bool  # few enough, and likely enough to be changed, that each opening and closing looks at it
 
-    def uninstall(self) -> None: ...
+    def install(self) -> bool:
+        """Redirect it; False if somebody else's is there, which is left."""
+
+    def uninstall(self) -> bool:
+        """Restore it; False if somebody else's is there, which is left."""
+
+    def ours(self) -> bool:
+        """Whether calls come to our hook now."""
+
+    def found(self) -> str:
+        """What is there now, in words."""
 
 
-class AttributePatch:
+class Redirection:
+    """A place whose state can be read and written: what :class:`Point` asks for, on top of that."""
+
+    path: str
+    cheap = True
+    native: Any  # the state that Paddle made
+    hooked: Any = ABSENT  # ours
+
+    def read(self) -> Any:
+        """The state that the place is in."""
+        raise NotImplementedError
+
+    def write(self, state: Any) -> None:
+        """Put it into this state."""
+        raise NotImplementedError
+
+    def is_state(self, now: Any, state: Any) -> bool:
+        """Whether two states are the same."""
+        return now is state
+
+    def describe(self, state: Any) -> str:
+        """A state of somebody else's, in words."""
+        return describe(state)
+
+    @property
+    def installed(self) -> bool:
+        """Whether the place is in another state than Paddle's own."""
+        return not self.is_state(self.read(), self.native)
+
+    def ours(self) -> bool:
+        """Whether calls come to our hook now."""
+        return self.is_state(self.read(), self.hooked)
+
+    def install(self) -> bool:
+        """Redirect it; False if somebody else's is there, which is left."""
+        now = self.read()
+        if self.is_state(now, self.native):
+            self.write(self.hooked)
+            return True
+        return self.is_state(now, self.hooked)  # somebody put our own hook back, after it was saved in a mode
+
+    def uninstall(self) -> bool:
+        """Restore it; False if somebody else's is there, which is left."""
+        now = self.read()
+        if self.is_state(now, self.hooked):
+            self.write(self.native)
+            return True
+        return self.is_state(now, self.native)
+
+    def found(self) -> str:
+        """What is there now, in words."""
+        now = self.read()
+        if self.is_state(now, self.native):
+            return "Paddle's own again, put back while a mode was open"
+        return self.describe(now)
+
+
+def describe(value: Any) -> str:
+    """A function or whatever stands in its place, by name."""
+    if value is ABSENT:
+        return "deleted"
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    if name is None:
+        return f"an object of type {type(value).__name__}"
+    module = getattr(value, "__module__", None)
+    return f"{module}.{name}" if module else str(name)
+
+
+class AttributePatch(Redirection):
     """An attribute of a class (an operator descriptor, a method), exchanged and put back as the very object."""
 
-    def __init__(self, owner: type, name: str) -> None:
-        self.owner, self.name = owner, name
+    def __init__(self, owner: type, name: str, path: str = "") -> None:
+        self.owner, self.name, self.path = owner, name, path or f"{owner.__qualname__}.{name}"
         self.native = owner.__dict__[name]
         self.original: Callable[..., Any] = self.native
-        self._hook: Any = None
 
     def set_hook(self, hook: Callable[..., Any]) -> None:
-        """What the attribute is exchanged for."""
-        self._hook = hook
+        """What the attribute is exchanged for: it looks like the native one to whoever asks for its name, text or signature."""
+        for attribute in ("__module__", "__name__", "__qualname__", "__doc__", "__objclass__", "__text_signature__"):
+            if hasattr(self.native, attribute):
+                setattr(hook, attribute, getattr(self.native, attribute))
+        hook.__wrapped__ = self.native  # type: ignore[attr-defined]
+        self.hooked = hook
 
-    def install(self) -> None:
-        """Exchange the attribute."""
-        setattr(self.owner, self.name, self._hook)
+    def read(self) -> Any:
+        """The object in the class."""
+        return self.owner.__dict__.get(self.name, ABSENT)
 
-    def uninstall(self) -> None:
-        """Put the very object back."""
-        setattr(self.owner, self.name, self.native)
+    def write(self, state: Any) -> None:
+        """Exchange the object in the class."""
+        setattr(self.owner, self.name, state)
+
+
+class Awaited:
+    """A place where somebody else's function was found before Paddle's own was ever seen: it is looked at again at each opening."""
+
+    cheap = True
+
+    def __init__(self, path: str, look: Callable[[], Redirection | None], found: Callable[[], str]) -> None:
+        self.path, self._look, self._found = path, look, found
+        self._patch: Redirection | None = None
+
+    def install(self) -> bool:
+        """Redirect it if it is Paddle's own by now."""
+        self._patch = self._patch or self._look()
+        return self._patch is not None and self._patch.install()
+
+    def uninstall(self) -> bool:
+        """Restore it if it was redirected."""
+        return self._patch is None or self._patch.uninstall()
+
+    def ours(self) -> bool:
+        """Whether calls come to our hook now."""
+        return self._patch is not None and self._patch.ours()
+
+    def found(self) -> str:
+        """What is there now, in words."""
+        return self._found() if self._patch is None else self._patch.found()
 
 
 class Patcher:
@@ -47,6 +160,7 @@ class Patcher:
         self._build = build
         self._points: Sequence[Point] | None = None
         self._users = 0
+        self._looked_at: Sequence[Point] = ()  # the cheap ones, and those that were somebody else's at the opening
         self._lock = threading.Lock()
 
     @property
@@ -54,27 +168,53 @@ class Patcher:
         """Whether the redirections are in place."""
         return self._users > 0
 
-    def acquire(self) -> None:
-        """Install for one more user."""
+    def acquire(self) -> list[str]:
+        """Install for one more user.
+
+        Returns:
+            A remark on each place that is somebody else's.
+        """
         with self._lock:
             if self._points is None:
                 self._points = self._build()
             if self._users == 0:
-                done: list[Point] = []
-                try:
-                    for point in self._points:
-                        point.install()
-                        done.append(point)
-                except BaseException:
-                    for point in reversed(done):
-                        point.uninstall()
-                    raise
+                self._install(self._points)
             self._users += 1
+            return self._remarks()
 
-    def release(self) -> None:
-        """One user less; the last one restores everything."""
+    def release(self) -> list[str]:
+        """One user less; the last one restores everything that is not somebody else's.
+
+        Returns:
+            A remark on each place that is somebody else's.
+        """
         with self._lock:
             self._users -= 1
+            remarks = self._remarks()
             if self._users == 0:
-                for point in reversed(self._points or ()):
-                    point.uninstall()
+                left = [point for point in reversed(self._points or ()) if not point.uninstall()]
+                remarks += [remark(point) for point in left if not point.cheap]
+            return list(dict.fromkeys(remarks))
+
+    def _install(self, points: Sequence[Point]) -> None:
+        done: list[Point] = []
+        others: list[Point] = []
+        try:
+            for point in points:
+                (done if point.install() else others).append(point)
+        except BaseException:
+            for point in reversed(done):
+                point.uninstall()
+            raise
+        self._looked_at = [point for point in points if point.cheap or point in others]
+
+    def _remarks(self) -> list[str]:
+        return [remark(point) for point in self._looked_at if not point.ours()]
+
+
+def remark(point: Point) -> str:
+    """What a run says of a place that is somebody else's."""
+    return (
+        f"{point.path} was changed by somebody else: it is {point.found()}. Calls go there, and it is left as it is; what it "
+        "passes on to a function that was saved outside of a mode runs natively and is not seen"
+    )

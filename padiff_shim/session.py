@@ -112,13 +112,14 @@ class Mode:
         self.run.environment.update(_prepare())
         from . import hooks
 
-        hooks.OPS.acquire()
+        remarks = hooks.OPS.acquire()
         try:
             if self._tracks_layers:
-                hooks.LAYERS.acquire()
+                remarks += hooks.LAYERS.acquire()
         except BaseException:
             hooks.OPS.release()
             raise
+        self._say(remarks)
         frame = modes.Frame(
             self.run,
             self._enabled,
@@ -140,12 +141,14 @@ class Mode:
 
         self._frames.remove(frame)
         modes.remove(frame)
-        if self._tracks_layers:
-            hooks.LAYERS.release()
+        remarks = hooks.LAYERS.release() if self._tracks_layers else []
         if self._layers is not None:
-            for pattern in sorted(self._layers.unmatched):
-                self.run.warn(f"layers={pattern!r} matched no layer that ran")
-        hooks.OPS.release()
+            remarks += [f"layers={pattern!r} matched no layer that ran" for pattern in sorted(self._layers.unmatched)]
+        self._say(remarks + hooks.OPS.release())
+
+    def _say(self, remarks: list[str]) -> None:
+        for remark in remarks:
+            self.run.warn(remark)
 
     def __enter__(self) -> Run:
         return self.start()

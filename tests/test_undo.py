@@ -2,6 +2,7 @@
 
 import collections
 import gc
+import inspect
 import pickle
 import sys
 
@@ -174,6 +175,75 @@ def test_functions_pickle_and_introspect_as_before():
         assert paddle.nn.functional.linear.__code__.co_name == name
         assert paddle._C_ops.matmul.__name__ == "matmul"
         assert pickle.loads(native) is paddle.nn.functional.linear
+
+
+def facets(function):
+    """What can be asked about a function: an answer, or the kind of error."""
+
+    def ask(question):
+        try:
+            return question(function)
+        except Exception as error:
+            return type(error)
+
+    named = ("__name__", "__qualname__", "__module__", "__doc__", "__text_signature__", "__objclass__", "__annotations__")
+    values = {name: getattr(function, name, None) for name in (*named, "__defaults__", "__kwdefaults__")}
+    questions = (inspect.signature, inspect.getfullargspec, inspect.getsource, inspect.getsourcelines, inspect.getdoc, pickle.dumps)
+    return values, [ask(question) for question in questions], repr(function) if isinstance(function, type(len)) else None
+
+
+def test_every_redirected_function_looks_as_natively():
+    def looks():
+        return {point.path: facets(getattr(point, "function", None) or getattr(point.owner, point.name)) for point in points()}
+
+    leave_nested()
+    native = looks()
+    with padiff_shim.reference("torch", layers="**"):
+        assert all(point.ours() for point in points())
+        ours = looks()
+    assert len(native) > 500
+    assert "x" in native["paddle.nn.functional.linear"][1][0].parameters
+    methods = {point.path for point in points() if hasattr(point, "owner")}
+    for path, expected in native.items():
+        values, answers = ours[path][:2]
+        assert values.items() >= {k: v for k, v in expected[0].items() if v is not None}.items(), path
+        if path in methods:  # pickle takes the name of a method, inspect the way through __wrapped__
+            assert answers[0] == expected[1][0], path
+        else:
+            assert (answers, ours[path][2]) == expected[1:], path
+
+
+def test_wrong_arguments_of_a_redirected_function_are_paddles_own_errors():
+    def complaint(*args, **kwargs):
+        with pytest.raises(TypeError) as caught:
+            paddle.nn.functional.linear(*args, **kwargs)
+        return str(caught.value)
+
+    x = paddle.ones([2, 2])
+    wrong = [((), {}), ((x,), {}), ((x, x, None, None, 1), {}), ((x, x), {"w": 1}), ((x, x), {"x": x})]
+    native = [complaint(*args, **kwargs) for args, kwargs in wrong]
+    with padiff_shim.reference("torch"):
+        assert [complaint(*args, **kwargs) for args, kwargs in wrong] == native
+
+
+def test_a_redirected_function_takes_every_kind_of_parameter():
+    def native(a, b=2, /, c=3, *rest, d, e=5, **more):
+        return a, b, c, rest, d, e, more
+
+    def plain(a, *, d=1):
+        return a, d
+
+    for function, args, kwargs in ((native, (1,), {"d": 4}), (native, (1, 2, 3, 4), {"d": 5, "f": 6}), (plain, (1,), {})):
+        function = type(native)(function.__code__, globals(), function.__name__, function.__defaults__)
+        function.__kwdefaults__ = {"d": 1, "e": 5}
+        patch = PyFunctionPatch(function)
+        expected, signature = function(*args, **kwargs), inspect.signature(function)
+        patch.set_hook(lambda *args, patch=patch, **kwargs: ("hook", patch.original(*args, **kwargs)))
+        assert patch.install()
+        assert function(*args, **kwargs) == ("hook", expected)
+        assert inspect.signature(function) == signature
+        assert patch.uninstall()
+        assert function(*args, **kwargs) == expected
 
 
 def test_a_function_of_another_kind_is_refused_untouched():

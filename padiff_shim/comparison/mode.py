@@ -51,7 +51,7 @@ class CompareMode(Mode):
         from . import header
 
         if self._compare.shadow is not None and not self._watching:
-            hooks.SHADOWS.acquire()
+            self._say(hooks.SHADOWS.acquire())
             self._watching = True
         switches = header.flags()
         self.run.begin(header.environment(), switches, header.concerns(switches))
@@ -65,7 +65,7 @@ class CompareMode(Mode):
         if self._watching:
             from .. import hooks
 
-            hooks.SHADOWS.release()
+            self._say(hooks.SHADOWS.release())
             self._watching = False
         self._compare.waiting.settle_all()
         self._compare.sampling.end()
