@@ -34,6 +34,9 @@ _EXPORTS = {
     "Entry": "op",
     "Sample": "op",
     "PadiffShimError": "errors",
+    "ArgumentError": "errors",
+    "FileError": "errors",
+    "ModeError": "errors",
     "BackendError": "errors",
     "MissingFrameworkError": "errors",
     "UnknownNameError": "errors",
@@ -42,17 +45,20 @@ _EXPORTS = {
 }
 
 __all__ = [
+    "ArgumentError",
     "BackendError",
     "Call",
     "CompareMode",
     "CompareRun",
     "Entry",
+    "FileError",
     "HarmReport",
     "InterceptionError",
     "LogError",
     "MismatchError",
     "MissingFrameworkError",
     "Mode",
+    "ModeError",
     "Op",
     "PadiffShimError",
     "Run",
@@ -76,10 +82,13 @@ if TYPE_CHECKING:
     from .comparison.harm import HarmReport, do_no_harm
     from .comparison.mode import CompareMode, compare
     from .errors import (
+        ArgumentError,
         BackendError,
+        FileError,
         InterceptionError,
         MismatchError,
         MissingFrameworkError,
+        ModeError,
         PadiffShimError,
         StayedNativeError,
         UnknownNameError,

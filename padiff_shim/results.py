@@ -212,7 +212,8 @@ class Results(Run):
 
     def _not_saved(self, wanted: Call) -> str:
         """What can be done about a call whose operands are not there."""
-        again = f"compare(keep_inputs=N, ops={shown(wanted.op)!r}) saves those of the first N serious calls of such ops"
+        options = f"keep_inputs=N, ops={shown(wanted.op)!r}, mismatch_from={str(wanted.verdict)!r}"
+        again = f"compare({options}) saves those of the first N calls of such ops and verdicts"
         said, kept = f"the operands of {wanted} were not saved", self.kept()
         if not kept:
             return f"{said}, nor those of any call of this run; {again}"

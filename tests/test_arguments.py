@@ -256,7 +256,10 @@ def test_files_that_are_not_there(tmp_path):
 def test_a_call_whose_operands_were_not_kept_offers_the_nearest(tmp_path):
     run = filled([wrong(0, site="a.py:1"), record(1, op="tanh"), wrong(2, site="b.py:2"), wrong(3, site="b.py:2")], folder=tmp_path)
     for use in (lambda: run.repro(3, tmp_path / "show.py"), lambda: run.repro(run.calls[3], tmp_path / "show.py")):
-        with pytest.raises(PadiffShimError, match=r"linear .* were not saved, nor those of any call.*keep_inputs=N, ops='linear'"):
+        with pytest.raises(
+            PadiffShimError,
+            match=r"linear .* were not saved, nor those of any call.*keep_inputs=N, ops='linear', mismatch_from='WRONG'",
+        ):
             use()
     for index in (0, 2):
         run.save_inputs({"index": index}, {})
