@@ -209,8 +209,11 @@ class Substitution:
 
     def differentiate(
         self, inputs: Inputs, run: Callable[..., torch.Tensor], attributes: tuple[Any, ...], *, plain: bool
-    ) -> tuple[torch.Tensor, Callable[[torch.Tensor], Sequence[torch.Tensor | None]], bool]:
-        """The reference's result, its backward, and whether that is the op's own ``vjp`` (else torch's autograd)."""
+    ) -> tuple[torch.Tensor, Callable[..., Sequence[torch.Tensor | None]], bool]:
+        """The reference's result, its backward, and whether that is the op's own ``vjp`` (else torch's autograd).
+
+        The backward takes the gradient of the result and gives those of the operands ``inputs.needs``, or of fewer if asked.
+        """
         sides, needs, formula = inputs.torch, inputs.needs, self.op.vjp
         if formula is not None and plain and (self.op.vjp_when is None or self.op.vjp_when((*sides, *attributes))):
             # No torch graph, and nothing is kept that the backward does not read.
@@ -221,14 +224,17 @@ class Substitution:
                 for name, v in zip(self.names, (*sides, *attributes))
             ]
             result = out if "out" in saves else None
-            return out, lambda grad: formula(grad, result, kept, needs), True
+            return out, lambda grad, wanted=needs: formula(grad, result, kept, wanted), True
         copy = sides[self.transposed] if self.transposed is not None else None
-        leaves = [sides[index].detach().requires_grad_() for index in needs]
-        for index, leaf in zip(needs, leaves):
+        leaves = {index: sides[index].detach().requires_grad_() for index in needs}
+        for index, leaf in leaves.items():
             sides[index] = leaf
         with torch.enable_grad():
             out = run(*sides)
-        gradients = functools.partial(autograd, out, leaves)
+
+        def gradients(grad: torch.Tensor, wanted: Sequence[int] = needs) -> list[torch.Tensor]:
+            return autograd(out, [leaves[index] for index in wanted], grad)
+
         if self.transposed is not None and 0 in needs:  # only the gradient of x reads the weight
             return out, layout.renewing(gradients, inputs.paddle[self.transposed], copy), False
         return out, gradients, False

@@ -113,7 +113,7 @@ def transposed_copy(weight: Any, cost: LayoutCost) -> torch.Tensor:
     return copy.transposed
 
 
-Gradients = Callable[[torch.Tensor], Any]
+Gradients = Callable[..., Any]
 
 
 def renewing(gradients: Gradients, weight: Any, transposed: torch.Tensor) -> Gradients:
@@ -127,8 +127,8 @@ def renewing(gradients: Gradients, weight: Any, transposed: torch.Tensor) -> Gra
         return gradients
     copy = known[1]
 
-    def renewed(grad: torch.Tensor) -> Any:
+    def renewed(*args: Any) -> Any:
         copy.renew()
-        return gradients(grad)
+        return gradients(*args)
 
     return renewed

@@ -7,6 +7,7 @@ start another one (recompute, a user's hook): then the outermost one ends the wa
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ class _Here(threading.local):
     def __init__(self) -> None:
         self.engines = 0  # engine calls that are running, one inside the other
         self.errors: list[BaseException] = []
-        self.tasks: list[Callable[[], None]] = []
+        self.tasks: collections.deque[Callable[[], None]] = collections.deque()
 
 
 _here = _Here()
@@ -70,7 +71,7 @@ def _finish() -> None:
     """The tasks that wait, if this is the outermost engine call; they may start engines of their own, and wait for those."""
     while _here.tasks and _here.engines == 1:
         try:
-            _here.tasks.pop(0)()
+            _here.tasks.popleft()()
         except Exception as error:
             postpone(error)
         except BaseException as stop:  # Ctrl-C: what is left is given up

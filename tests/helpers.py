@@ -1,6 +1,11 @@
 """Tensors for the op table's samples, on both sides, in any dtype and layout."""
 
 import functools
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
 
 import numpy as np
 import paddle
@@ -10,6 +15,7 @@ from padiff_shim import bind
 from padiff_shim.dialect import IS_3
 from padiff_shim.registry import ops
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 LAYOUTS = ("contiguous", "transposed", "sliced")
 
 
@@ -107,3 +113,13 @@ def same(ours, theirs):
     ours = ours.numpy() if not isinstance(ours, np.ndarray) else ours
     theirs = theirs.detach().numpy() if isinstance(theirs, torch.Tensor) else theirs
     return ours.shape == theirs.shape and ours.dtype == theirs.dtype and np.array_equal(ours, theirs, equal_nan=True)
+
+
+def in_child(program, timeout=120):
+    """Run a program of its own: a crash or a hang must not take the suite along."""
+    head = "import paddle, padiff_shim, torch\nimport paddle.nn.functional as F\n"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-c", head + textwrap.dedent(program)],
+        capture_output=True, text=True, timeout=timeout, env=environment, check=False,
+    )  # fmt: skip

@@ -1,11 +1,6 @@
 """The traps that were measured on Paddle 2.6.2 and 3.3.1: in-place changes, lifetimes, shared gradients, crashes, strides."""
 
 import gc
-import os
-import pathlib
-import subprocess
-import sys
-import textwrap
 import weakref
 
 import numpy as np
@@ -13,27 +8,17 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
+from helpers import in_child
 
 import padiff_shim
 from padiff_shim.bridge import to_torch
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 PADDLE_2 = paddle.__version__.startswith("2.")
 
 
 def leaf(*shape, seed=0, dtype="float64"):
     values = np.random.default_rng(seed).random(shape) + 0.5
     return paddle.to_tensor(values.astype(dtype), stop_gradient=False)
-
-
-def in_child(program, timeout=120):
-    """Run a program of its own: a crash or a hang must not take the suite along."""
-    head = "import paddle, padiff_shim, torch\nimport paddle.nn.functional as F\n"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", head + textwrap.dedent(program)],
-        capture_output=True, text=True, timeout=timeout, env=environment, check=False,
-    )  # fmt: skip
 
 
 SAVING = {  # name: (forward, what is changed before the backward), where the op reads it again

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,6 +96,9 @@ class Comparison:
         start = time.perf_counter()
         result = native(sub, args, kwargs)
         elapsed = time.perf_counter() - start
+        if subject.aliased:
+            shown = watch.between(subject, result[0] if sub.entry.returns_list else result)
+            result = [shown] if sub.entry.returns_list else shown
         record = None
         try:
             with paused(), stream_of(first_tensor(subject.operands)):
@@ -187,9 +190,9 @@ class Comparison:
         if record is not None:
             self.outcome.act_later(record)
 
-    def unseen(self, subject: Subject, reason: str) -> None:
-        """Gradients that cannot be observed are recorded as such."""
-        for operand in subject.inputs.needs:
+    def unseen(self, subject: Subject, reason: str, operands: Iterable[int] | None = None) -> None:
+        """Gradients (of all operands that want one, or of ``operands``) that cannot be observed are recorded as such."""
+        for operand in subject.inputs.needs if operands is None else operands:
             side = subject.operands[operand]
             fields = {**subject.fields, "phase": "backward", "tensor": f"grad:{subject.name_of(operand)}", **describe_tensor(side)}
             self.outcome.record(fields, Judgement(Verdict.UNVERIFIED, reason=reason), dict)

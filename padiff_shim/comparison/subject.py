@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,11 +43,11 @@ class Subject:
         self.operands = list(sides)  # `differentiate` puts leaves of a graph into inputs.torch
         self.vjp: Callable[..., Sequence[Any]] | None = None
         self.out: torch.Tensor | None = None
+        self.shown: tuple[list[int], Any] | None = None  # shape and dtype of Paddle's result
         self.saved: list[tuple[Any, int]] = []
         self.aliased = False
         self.replay: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # Paddle's arguments, where the call is made again
-        self.incoming: Any = None  # with aliases: the gradient of the result, between two hooks
-        self._theirs: dict[int, torch.Tensor] = {}
+        self.incoming: Any = None  # the gradient of the result, between two hooks of one backward
 
     def run_reference(self) -> torch.Tensor:
         """Torch's kernel; keeps its backward if a gradient is wanted."""
@@ -65,8 +65,8 @@ class Subject:
         """The arguments as ``Op.reference`` takes them."""
         return (self.operands, *self.attributes) if self.sub.op.operands else (*self.operands, *self.attributes)
 
-    def gradients(self, grad: torch.Tensor, wanted: Iterable[int]) -> dict[int, torch.Tensor]:
-        """Torch's gradients of the operands ``wanted``, by one run of its backward for all nodes that Paddle made of the call.
+    def gradients(self, grad: torch.Tensor, wanted: Container[int]) -> dict[int, torch.Tensor]:
+        """Torch's gradients of the operands ``wanted`` for this one incoming gradient: nothing is kept for another backward.
 
         Raises:
             RuntimeError: if an operand that the backward reads was changed in place since.
@@ -75,16 +75,18 @@ class Subject:
             raise RuntimeError("an operand was changed in place between forward and backward")
         if self.vjp is None:
             raise RuntimeError("the graph was freed by an earlier backward")
-        if not set(wanted) <= self._theirs.keys():
-            self._theirs = {i: g.detach() for i, g in zip(self.inputs.needs, self.vjp(grad)) if g is not None}
-        return {index: self._theirs.pop(index) for index in wanted if index in self._theirs}
+        chosen = [index for index in self.inputs.needs if index in wanted]
+        return {index: found.detach() for index, found in zip(chosen, self.vjp(grad, chosen)) if found is not None}
 
     def release(self) -> None:
         """Backward is over for good: hold no tensor of the program any longer."""
-        if not self._theirs:
-            self.vjp = self.out = self.incoming = None
-            self.operands, self.saved = [], []
-            self.inputs = self.inputs._replace(paddle=[], torch=[])
+        self.vjp = self.out = self.incoming = None
+        self.operands, self.saved = [], []
+        self.inputs = self.inputs._replace(paddle=[], torch=[])
+
+    def let_go(self) -> None:
+        """The backward has ended: an incoming gradient that its node never took is held no longer."""
+        self.incoming = None
 
     def name_of(self, index: int) -> str:
         """The operand's parameter name; those of a sequence are numbered."""

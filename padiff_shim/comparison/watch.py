@@ -15,7 +15,9 @@ has run.
 from __future__ import annotations
 
 import functools
+import threading
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +26,7 @@ import torch
 
 from ..autograd import backward_options, clean_reshape
 from ..bridge import as_operand, autocast_off, hand_over, own, stream_of, to_torch
-from ..dialect import NODE_HOOKS
+from ..dialect import NODE_HOOKS, grad_node
 from ..log import LogError
 from ..modes import paused
 from ..postponed import after_engine, engine_runs, postpone
@@ -61,31 +63,49 @@ def before(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     return exchanged(args, exchange), {key: exchanged(value, exchange) for key, value in kwargs.items()}
 
 
+def between(subject: Subject, result: Any) -> Any:
+    """The result for the program where the operands are aliases: one more alias, behind the hook that sees the incoming gradient.
+
+    The program's own hooks on its result may change the gradient; what the node gets is what they leave.
+    """
+    if not subject.aliased or result.stop_gradient:
+        return result
+    result._register_grad_hook(functools.partial(_on_result, subject))
+    with autocast_off():
+        return clean_reshape(result, result.shape)
+
+
 def after(subject: Subject, result: Any) -> None:
     """Hook the node that Paddle has just made."""
     if result.stop_gradient:
         return
-    subject.saved = subject.sub.versions(subject.inputs, result)
+    # The result would be a ring through Paddle's node (result -> node -> hook -> subject -> result) that no collector sees. What
+    # detach gives shares the in-place version.
+    apart = [value.detach() if value is result else value for value in subject.inputs.paddle]
+    subject.saved = [(one.detach() if one is result else one, then) for one, then in subject.sub.versions(subject.inputs, result)]
+    subject.inputs = subject.inputs._replace(paddle=apart)
+    subject.shown = list(result.shape), result.dtype
     if subject.replay is not None and not subject.sub.entry.inplace:
         result._register_grad_hook(functools.partial(_on_replayed, subject))
         return
     if subject.aliased:
-        result._register_grad_hook(functools.partial(_on_result, subject))
         return
-    node = result.grad_fn if hookable(subject) else None
+    node = grad_node(result) if hookable(subject) else None
     if node is None:
         subject.comparison.unseen(subject, "Paddle shows no gradients of this node")
         return
+    if engine_runs():  # a call in a hook of the program: a node that dies inside of the engine drops its post hooks without the GIL
+        after_engine(node.name)
     result._register_grad_hook(functools.partial(_on_result, subject))
     tensors = [index for index, side in enumerate(subject.operands) if isinstance(side, torch.Tensor)]
     if subject.sub.transposed is not None and len(tensors) == 3 and node.name() == "AddGradNode":
         # A Linear with bias is two nodes in Paddle: a product, and the bias added to it.
-        bias = tensors.pop()
-        node._register_post_hook(functools.partial(_on_node, subject, {1: bias}))
-        node = next(iter(node.next_functions), None)
-        if node is None or not node.name().startswith("Matmul"):
+        bias, product = tensors.pop(), any(index in subject.inputs.needs for index in tensors)
+        node._register_post_hook(functools.partial(_on_node, subject, {1: bias}, not product))
+        if not product:
             return  # neither x nor the weight wants a gradient
-    node._register_post_hook(functools.partial(_on_node, subject, tensors))
+        node = node.next_functions[0]
+    node._register_post_hook(functools.partial(_on_node, subject, tensors, True))
 
 
 def _places(count: int, tensors: Sequence[int] | Mapping[int, int], operands: int) -> dict[int, int] | None:
@@ -97,13 +117,37 @@ def _places(count: int, tensors: Sequence[int] | Mapping[int, int], operands: in
     return dict(enumerate(tensors)) if count == len(tensors) else None
 
 
-def _on_node(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Post hook: ``incoming`` is the gradient of the node's result, ``results`` those of its operands. Raises nothing."""
+class _Handed(threading.local):
+    """What a post hook hands to Paddle: one list a thread, because Paddle 3.3.1 never releases the object that a hook returns."""
+
+    def __init__(self) -> None:
+        self.results: list[Any] = []
+
+
+_HANDED = _Handed()
+
+
+def _on_node(subject: Subject, tensors: Any, last: bool, results: tuple[Any, ...], incoming: tuple[Any, ...]) -> list[Any]:
+    """Post hook: ``incoming`` is the gradient of the node's result, ``results`` those of its operands. Raises nothing.
+
+    Paddle reads the list that it gets before any other Python code runs; the list is emptied when the backward has ended.
+    """
+    retain, _ = backward_options(incoming[0])
+    handed = _HANDED.results
+    handed[:] = _seen(subject, tensors, results, incoming, over=last and not retain)
+    if engine_runs():
+        after_engine(handed.clear)
+    else:  # no mode is open: nobody tells when this backward ends
+        weakref.finalize(subject, handed.clear).atexit = False
+    return handed
+
+
+def _seen(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tuple[Any, ...], *, over: bool) -> Sequence[Any]:
+    """:func:`_observe`, whatever goes wrong; ``over``: this was the call's last backward."""
     if subject.comparison.aside:
         return results
-    retain, _ = backward_options(incoming[0])
     try:
-        return _observe(subject, tensors, results, incoming, retain=retain)
+        return _observe(subject, tensors, results, incoming, over=over)
     except Exception as error:
         if isinstance(error, LogError):
             postpone(error)
@@ -112,9 +156,7 @@ def _on_node(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming:
         return results
 
 
-def _observe(
-    subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tuple[Any, ...], *, retain: bool
-) -> tuple[Any, ...]:
+def _observe(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tuple[Any, ...], *, over: bool) -> Sequence[Any]:
     """Judge what a node shows; the results that Paddle goes on with."""
     subject.incoming = None
     places = _places(len(results), tensors, len(subject.operands))
@@ -122,19 +164,30 @@ def _observe(
         subject.comparison.unseen(subject, f"Paddle's node has {len(results)} gradients, the op {len(subject.operands)} operands")
         return results
     found = {operand: results[slot] for slot, operand in places.items() if operand in subject.inputs.needs}
-    if any(_same_memory(tensor, incoming[0]) for tensor in found.values()):
-        subject.comparison.unseen(subject, "Paddle computed the gradient in the memory of the incoming one")
+    why = _misfit(subject, incoming[0])
+    if not why and any(_same_memory(tensor, incoming[0]) for tensor in found.values()):
+        why = "Paddle computed the gradient in the memory of the incoming one"
+    if why:
+        subject.comparison.unseen(subject, why, found)
         return results
     theirs = judge_gradients(subject, incoming[0], found)
-    if not (retain or len(subject.comparison.waiting)):
+    if over and not len(subject.comparison.waiting):
         subject.release()
     if not subject.comparison.carries_torch:
         return results
     carried = list(results)
     for slot, operand in places.items():
         if operand in theirs:
-            carried[slot] = hand_over(own(theirs[operand], [to_torch(incoming[0])]))
-    return tuple(carried)
+            carried[slot] = _carried(results[slot], theirs[operand], [to_torch(incoming[0])])
+    return carried
+
+
+def _carried(mine: Any, theirs: torch.Tensor, others: Sequence[torch.Tensor]) -> Any:
+    """Torch's gradient for the program: a tensor of its own, or the values alone where Paddle's has a graph (create_graph)."""
+    if mine.is_leaf:
+        return hand_over(own(theirs, others))
+    to_torch(mine).copy_(theirs)
+    return mine
 
 
 def _same_memory(one: Any, other: Any) -> bool:
@@ -142,8 +195,24 @@ def _same_memory(one: Any, other: Any) -> bool:
 
 
 def _on_result(subject: Subject, grad: Any) -> None:
-    """Hook on the result of a call: keep the incoming gradient."""
-    subject.incoming = None if subject.comparison.aside else grad
+    """Hook on the result of a call: keep the incoming gradient until its node has run.
+
+    Not one that does not fit the result (a PyLayer may return any): Paddle's kernels write such a gradient into the memory of the
+    incoming one, or beyond the end of memory of the right size where somebody holds that.
+    """
+    if _misfit(subject, grad):
+        return
+    subject.incoming = grad
+    if engine_runs():
+        after_engine(subject.let_go)  # the node may never run: paddle.grad stops where it was asked to
+
+
+def _misfit(subject: Subject, grad: Any) -> str:
+    """Why ``grad`` cannot be the gradient of a call's result; empty if it can."""
+    shape, dtype = subject.shown  # type: ignore[misc]
+    if list(grad.shape) == shape and grad.dtype == dtype:
+        return ""
+    return f"the incoming gradient is {list(grad.shape)} {grad.dtype}, the result {shape} {dtype}"
 
 
 def _on_replayed(subject: Subject, grad: Any) -> None:
@@ -181,8 +250,11 @@ def _on_alias(subject: Subject, index: int, grad: Any) -> Any:
     """Hook on the alias of operand ``index``: Paddle's gradient of this call alone."""
     if subject.incoming is None or subject.comparison.aside:
         return None
+    _, create = backward_options(grad)
     theirs = judge_gradients(subject, subject.incoming, {index: grad})
-    return hand_over(own(theirs[index], [])) if subject.comparison.carries_torch and index in theirs else None
+    if create or index not in theirs or not subject.comparison.carries_torch:
+        return None  # under create_graph the program goes on with Paddle's gradient, which has a graph of its own
+    return hand_over(own(theirs[index], []))
 
 
 def judge_gradients(subject: Subject, incoming: Any, found: Mapping[int, Any]) -> dict[int, torch.Tensor]:
