@@ -100,3 +100,45 @@ class Binder:
             if value is REQUIRED:
                 raise StayNative(f"argument {name!r} is missing")
         return tuple(values)
+
+
+# Attributes of the legacy form that choose a kernel's library and not what it computes.
+_LIBRARIES = frozenset({"use_mkldnn", "use_cudnn", "use_quantizer", "mkldnn_data_type"})
+
+
+class PairBinder:
+    """The same for an entry point of the legacy form: ``pairs`` parameters by position, then names and values by turns."""
+
+    def __init__(self, entry_params: str, op_params: str, pairs: int) -> None:
+        entry, names = parse(entry_params), [aliases[0] for aliases, _ in parse(op_params)]
+        self._count = pairs
+        self._first = [aliases[0] for aliases, _ in entry[:pairs]]
+        self._spelled = {aliases[-1]: aliases[0] for aliases, _ in entry[pairs:]}  # attribute's name -> parameter
+        self._defaults = {aliases[0]: default for aliases, default in entry[pairs:]}
+        self._others = set(self._defaults) - set(names)
+        self._order = [(aliases[0], default) for aliases, default in parse(op_params)]
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        given, attributes = args[: self._count], args[self._count :]
+        if kwargs or len(given) < self._count or len(attributes) % 2:
+            raise StayNative("not the legacy form: tensors, then names and values of attributes")
+        values = {**self._defaults, **dict(zip(self._first, given))}
+        for name, value in zip(attributes[::2], attributes[1::2]):
+            if name in self._spelled:
+                values[self._spelled[name]] = value
+            elif name not in _LIBRARIES:
+                raise StayNative(f"attribute {name!r} is not known for this op")
+        if values.get("reduce_all"):
+            values["axis"] = None
+        for name in self._others:
+            if name != "reduce_all" and values[name] != self._defaults[name]:
+                raise StayNative(f"attribute {name}={values[name]!r} is not known for this op")
+        missing = [name for name, value in values.items() if value is REQUIRED]
+        if missing:
+            raise StayNative(f"argument {missing[0]!r} is missing")
+        return tuple([values.get(name, default) for name, default in self._order])
+
+
+def binder(entry: Any, op_params: str) -> Binder | PairBinder:
+    """The binder of an :class:`.op.Entry` for an op with these parameters."""
+    return Binder(entry.params, op_params) if entry.pairs is None else PairBinder(entry.params, op_params, entry.pairs)

@@ -15,7 +15,7 @@ import torch
 
 from . import amp, layout, site
 from .autograd import Node, attach, autograd
-from .bind import REFUSALS, Binder, StayNative, refused
+from .bind import REFUSALS, StayNative, binder, refused
 from .bridge import dtype_of, grad_tracer, hand_over, is_reversed, own, stream_of, to_torch, torch_dtype
 from .dialect import EMPTY_WORKS
 from .errors import StayedNativeError
@@ -65,7 +65,7 @@ class Substitution:
 
     def __init__(self, op: Op, entry: Entry, original: Callable[..., Any], *, python: bool = False) -> None:
         self.op, self.entry, self.original, self.python = op, entry, original, python
-        self.bind = Binder(entry.params, op.params)
+        self.bind = binder(entry, op.params)
         self.rules = DtypeRules(op, original, returns_list=entry.returns_list)
         self.saves = frozenset(op.saves)
         self.names = op.names

@@ -62,6 +62,8 @@ def _is_float(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """The hook of a C function without reference: counts."""
     reason = _native.reason(name.rstrip("_")) if name not in _native.NATIVE else _native.NATIVE[name]
+    if path.startswith("paddle._legacy_C_ops."):
+        reason = _native.LEGACY.get(name, reason)
     exact = reason in (_native.OPTIMIZER, _native.COMMUNICATION)
 
     def hook(*args: Any, **kwargs: Any) -> Any:

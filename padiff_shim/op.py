@@ -22,6 +22,9 @@ class Entry:
     ``inplace`` doors write the result into their first tensor.
     ``numbers`` are parameters that must be Python numbers at this door; a tensor there stays native.
     ``returns_list`` doors hand back ``[result]`` (``_C_ops.einsum``).
+    ``pairs`` doors take the first so many parameters by position, and after them pairs of an attribute's name and its value
+    (``paddle._legacy_C_ops``): the last alias is the name there. A parameter that the op does not have may only be its default,
+    but for ``reduce_all=True``, which stands for ``axis=None``.
     A target that the installed Paddle does not have is skipped, except where no door of the op is left.
     """
 
@@ -30,6 +33,7 @@ class Entry:
     inplace: bool = False
     numbers: tuple[str, ...] = ()
     returns_list: bool = False
+    pairs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,11 @@ class Op:
 def c_op(name: str, params: str, **options: Any) -> Entry:
     """The door ``paddle._C_ops.<name>``."""
     return Entry(f"paddle._C_ops.{name}", params, **options)
+
+
+def legacy(name: str, params: str, *, tensors: int = 1, **options: Any) -> Entry:
+    """The door ``paddle._legacy_C_ops.<name>``: ``tensors`` by position, then attributes as pairs of name and value."""
+    return Entry(f"paddle._legacy_C_ops.{name}", params, pairs=tensors, **options)
 
 
 def operator(symbol: str, params: str = "x y") -> Entry:

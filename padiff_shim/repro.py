@@ -169,7 +169,7 @@ def _declared(record: Mapping[str, Any]) -> tuple[Op, Entry]:
     entry = next((one for one in op.entries if one.target == target), None) if op is not None else None
     if op is None or entry is None:
         raise PadiffShimError(f"op {shown(name)!r} with entry {shown(target)!r} is not in the table of this version")
-    return op, entry
+    return op, entry if entry.pairs is None else op.entries[0]  # the legacy form of the same kernel
 
 
 def _check(op: Op, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:

@@ -13,6 +13,14 @@ FUSED = "fused op: no single torch kernel stands for it"
 COMMUNICATION = "communication op"
 CUSTOM = "custom C++ op"
 
+# Legacy doors of ops of the table that cannot lead to them.
+LEGACY = {
+    "matmul": "legacy form with the result among the arguments",
+    "einsum": "legacy form with caches among the arguments and results",
+    "layer_norm": "legacy form that returns the statistics too",
+    "sum": "sum of a list of tensors: no torch reference for this op yet",
+}
+
 _CREATE = """arange assign_value assign_value_ data empty empty_like eye full full_ full_batch_size_like full_int_array full_like
     full_with_tensor linspace logspace ones ones_like zeros zeros_like tril_indices triu_indices fill fill_ create_array
     create_array_like range_v2 meshgrid one_hot sequence_mask numel shape shape64 is_empty"""
@@ -27,7 +35,7 @@ _MOVE = """as_complex as_real as_strided assign assign_ assign_out_ broadcast_te
     share_data share_data_ share_var slice slice_array slice_array_dense split split_with_num squeeze squeeze_ stack
     strided_slice take_along_axis temporal_shift tensor_unfold tile trans_layout transpose transpose_ tril tril_ triu triu_
     unbind unfold unsqueeze unsqueeze_ unstack view_dtype view_shape view_slice where where_ npu_identity depend nop increment
-    increment_ array_length array_pop array_read array_to_tensor array_write array_write_ print"""
+    increment_ array_length array_pop array_read array_to_tensor array_write_ print"""
 _SELECT = """abs abs_ all allclose amax amin any argmax argmin argsort ceil ceil_ clip clip_ copysign copysign_ cummax cummin
     equal equal_ equal_all floor floor_ fmax fmin greater_equal greater_equal_ greater_than greater_than_ heaviside isclose
     isfinite isinf isnan kthvalue less_equal less_equal_ less_than less_than_ logical_and logical_and_ logical_not logical_not_
@@ -36,24 +44,34 @@ _SELECT = """abs abs_ all allclose amax amin any argmax argmin argsort ceil ceil
     bitwise_and bitwise_and_ bitwise_left_shift bitwise_left_shift_ bitwise_not bitwise_not_ bitwise_or bitwise_or_
     bitwise_right_shift bitwise_right_shift_ bitwise_xor bitwise_xor_ accuracy accuracy_check auc bincount check_numerics
     histogram median nanmedian enable_check_model_nan_inf disable_check_model_nan_inf parameter set_parameter
-    set_persistable_value get_core_ops_args_info get_core_ops_args_type_info get_core_ops_returns_info run_python_op
+    set_persistable_value get_core_ops_args_info get_core_ops_args_type_info get_core_ops_returns_info
     _run_python_op check_finite_and_unscale check_finite_and_unscale_ update_loss_scaling update_loss_scaling_"""
 
-EXACT = frozenset((_CREATE + _MOVE + _SELECT).split())
+_OLD_NAMES = """reshape2 reshape2_ transpose2 squeeze2 squeeze2_ unsqueeze2 unsqueeze2_ flatten2 flatten_contiguous_range
+    flatten_contiguous_range_ expand_v2 expand_as_v2 fill_constant fill_any fill_any_like fill_zeros_like fill_zeros_like2
+    lookup_table lookup_table_v2 one_hot_v2 arg_max arg_min top_k top_k_v2 crop_tensor tril_triu where_index range size
+    shuffle_channel share_buffer diag_v2 elementwise_max elementwise_min elementwise_fmax elementwise_fmin reduce_max reduce_min
+    reduce_amax reduce_amin reduce_all reduce_any lod_reset unpool max_pool2d_with_index im2sequence sequence_expand partial_concat
+    gather_tree"""
+
+EXACT = frozenset(" ".join((_CREATE, _MOVE, _SELECT, _OLD_NAMES)).split())
 
 _REASONS = {
     OPTIMIZER: """adadelta_ adagrad_ adam_ adamax_ adamw_ asgd_ average_accumulates_ decayed_adagrad dgc dgc_momentum dpsgd ftrl
         fused_adam_ lamb_ lars_momentum lars_momentum_ merged_adam_ merged_momentum_ momentum_ nadam_ radam_ rmsprop_ rprop_ sgd_
-        distributed_fused_lamb_init""",
-    RANDOM: """bernoulli bernoulli_ binomial class_center_sample dirichlet dropout exponential_ fused_dropout_add gaussian
+        distributed_fused_lamb_init adam adamw sgd momentum adagrad adadelta adamax rmsprop lamb merged_adam merged_momentum
+        sparse_momentum proximal_gd distributed_fused_lamb rprop average_accumulates""",
+    RANDOM: """bernoulli binomial class_center_sample dirichlet dropout exponential_ fused_dropout_add gaussian
         gaussian_inplace gaussian_inplace_ gumbel_softmax multinomial poisson randint random_ randperm rrelu shuffle_batch
         standard_gamma top_p_sampling truncated_gaussian_random uniform uniform_inplace uniform_inplace_
-        uniform_random_batch_size_like""",
+        uniform_random_batch_size_like gaussian_random uniform_random uniform_random_inplace uniform_random_inplace_ dropout_nd
+        sampling_id seed exponential""",
     COMPILED: "run_program",
     CUSTOM: "_run_custom_op",
     COMMUNICATION: """all_gather all_reduce all_reduce_ all_to_all barrier broadcast broadcast_ c_allreduce_sum c_allreduce_sum_
         c_concat c_identity c_identity_ c_scatter c_split c_allgather c_allreduce_max c_allreduce_max_ c_broadcast c_broadcast_
-        c_reduce_sum c_reduce_sum_ mp_allreduce_sum mp_allreduce_sum_ partial_allgather partial_allgather_ recv_v2 reduce reduce_
+        c_reduce_sum c_reduce_sum_ c_allreduce_prod c_allreduce_min
+        c_reduce_min c_reduce_max c_reducescatter alltoall mp_allreduce_sum mp_allreduce_sum_ partial_allgather partial_allgather_ recv_v2 reduce reduce_
         reduce_scatter reshard reshard_v2 send_v2 global_gather global_scatter""",
 }
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics import models
-from padiff_shim.op import Op, Sample, c_op
+from padiff_shim.op import Op, Sample, c_op, legacy
 
 UNARY = (Sample(((3, 4),)), Sample(((2, 3, 4),)), Sample(((),)), Sample(((0, 3),)))
 POSITIVE = tuple(Sample(sample.shapes, positive=True) for sample in UNARY)
@@ -53,7 +53,12 @@ def unary(
         "activation",
         reference,
         "x",
-        (c_op(name, "x|input"), c_op(f"{name}_", "x|input", inplace=True)),
+        (
+            c_op(name, "x|input"),
+            c_op(f"{name}_", "x|input", inplace=True),
+            legacy(name, "x"),
+            legacy(f"{name}_", "x", inplace=True),
+        ),
         samples,
         saves=("out",),
         vjp=from_result(formula),
@@ -68,7 +73,12 @@ OPS = (
         "activation",
         softmax,
         "x axis=-1",
-        (c_op("softmax", "x|input axis|dim=-1"), c_op("softmax_", "x|input axis|dim=-1", inplace=True)),
+        (
+            c_op("softmax", "x|input axis|dim=-1"),
+            c_op("softmax_", "x|input axis|dim=-1", inplace=True),
+            legacy("softmax", "x axis=-1"),
+            legacy("softmax_", "x axis=-1", inplace=True),
+        ),
         (
             Sample(((3, 4),), {"axis": -1}),
             Sample(((2, 3, 4),), {"axis": 1}),
@@ -85,7 +95,11 @@ OPS = (
         "activation",
         gelu,
         "x approximate=False",
-        (c_op("gelu", "x|input approximate=False"), c_op("gelu_", "x|input approximate=False", inplace=True)),
+        (
+            c_op("gelu", "x|input approximate=False"),
+            c_op("gelu_", "x|input approximate=False", inplace=True),
+            legacy("gelu", "x approximate=False"),
+        ),
         tuple(Sample(sample.shapes, {"approximate": form}) for sample in UNARY for form in (False, True)),
         saves=("x",),
         amp=("gelu", ""),

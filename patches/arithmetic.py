@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from padiff_shim.numerics import models
-from padiff_shim.op import Op, Sample, c_op, operator
+from padiff_shim.op import Op, Sample, c_op, legacy, operator
 
 PAIRS = (
     Sample(((3, 4), (3, 4))),
@@ -19,6 +19,7 @@ PAIRS = (
     Sample(((0, 3), (3,))),
 )
 _XY = "x|input y|other"
+_LEGACY_XY = "x y axis=-1"
 
 
 def scale(x: torch.Tensor, scale: float, bias: float, bias_after_scale: bool) -> torch.Tensor:
@@ -56,7 +57,14 @@ OPS = (
         "arithmetic",
         python.add,
         "x y",
-        (c_op("add", _XY), c_op("add_", _XY, inplace=True), operator("add"), operator("radd", "y x")),
+        (
+            c_op("add", _XY),
+            c_op("add_", _XY, inplace=True),
+            operator("add"),
+            operator("radd", "y x"),
+            legacy("elementwise_add", _LEGACY_XY, tensors=2),
+            legacy("elementwise_add_", _LEGACY_XY, tensors=2, inplace=True),
+        ),
         PAIRS,
         tensors=2,
         vjp=add_vjp,
@@ -68,7 +76,14 @@ OPS = (
         "arithmetic",
         python.sub,
         "x y",
-        (c_op("subtract", _XY), c_op("subtract_", _XY, inplace=True), operator("sub"), operator("rsub", "y x")),
+        (
+            c_op("subtract", _XY),
+            c_op("subtract_", _XY, inplace=True),
+            operator("sub"),
+            operator("rsub", "y x"),
+            legacy("elementwise_sub", _LEGACY_XY, tensors=2),
+            legacy("elementwise_sub_", _LEGACY_XY, tensors=2, inplace=True),
+        ),
         PAIRS,
         tensors=2,
         vjp=subtract_vjp,
@@ -80,7 +95,13 @@ OPS = (
         "arithmetic",
         python.mul,
         "x y",
-        (c_op("multiply", _XY), c_op("multiply_", _XY, inplace=True), operator("mul"), operator("rmul", "y x")),
+        (
+            c_op("multiply", _XY),
+            c_op("multiply_", _XY, inplace=True),
+            operator("mul"),
+            operator("rmul", "y x"),
+            legacy("elementwise_mul", _LEGACY_XY, tensors=2),
+        ),
         PAIRS,
         tensors=2,
         saves=("x", "y"),
@@ -100,6 +121,9 @@ OPS = (
             c_op("elementwise_pow", "x|input y|exponent"),
             operator("pow"),
             operator("rpow", "y x"),
+            legacy("elementwise_pow", _LEGACY_XY, tensors=2),
+            legacy("pow", "x y|factor=1.0"),
+            legacy("pow_", "x y|factor=1.0", inplace=True),
         ),
         (
             Sample(((3, 4), (3, 4)), positive=True),
@@ -117,7 +141,12 @@ OPS = (
         "arithmetic",
         torch.square,
         "x",
-        (c_op("square", "x|input"), c_op("square_", "x|input", inplace=True)),
+        (
+            c_op("square", "x|input"),
+            c_op("square_", "x|input", inplace=True),
+            legacy("square", "x"),
+            legacy("square_", "x", inplace=True),
+        ),
         (Sample(((3, 4),)), Sample(((),)), Sample(((0, 3),))),
         saves=("x",),
         amp=("square", ""),
@@ -131,6 +160,8 @@ OPS = (
         (
             c_op("scale", "x scale=1.0 bias=0.0 bias_after_scale=True"),
             c_op("scale_", "x scale=1.0 bias=0.0 bias_after_scale=True", inplace=True),
+            legacy("scale", "x scale=1.0 bias=0.0 bias_after_scale=True"),
+            legacy("scale_", "x scale=1.0 bias=0.0 bias_after_scale=True", inplace=True),
         ),
         (
             Sample(((3, 4),), {"scale": -1.0}),

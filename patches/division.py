@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator as python
 
 from padiff_shim.numerics import models
-from padiff_shim.op import Op, Sample, c_op, operator
+from padiff_shim.op import Op, Sample, c_op, legacy, operator
 
 OPS = (
     Op(
@@ -21,6 +21,7 @@ OPS = (
             operator("rtruediv", "y x"),
             operator("div"),
             operator("rdiv", "y x"),
+            legacy("elementwise_div", "x y axis=-1", tensors=2),
         ),
         (
             Sample(((3, 4), (3, 4)), positive=True),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from padiff_shim.numerics import models
-from padiff_shim.op import Op, Sample, c_op, operator
+from padiff_shim.op import Entry, Op, Sample, c_op, legacy, operator
 
 MATRICES = (
     Sample(((4, 6), (6, 3))),
@@ -87,6 +87,18 @@ def multi_dot(operands: Sequence[torch.Tensor]) -> torch.Tensor:
 
 _ADD: dict[str, Any] = {"saves": ("x", "y"), "tensors": 3, "model": models.Addmm()}
 _ADD_PARAMS = "input x y beta=1.0 alpha=1.0"
+_LEGACY_ADD_PARAMS = "input x y beta|Beta=1.0 alpha|Alpha=1.0"
+
+
+def _add_entries(name: str) -> tuple[Entry, ...]:
+    """The doors of ``addmm`` and ``baddbmm``."""
+    return (
+        c_op(name, _ADD_PARAMS),
+        c_op(f"{name}_", _ADD_PARAMS, inplace=True),
+        legacy(name, _LEGACY_ADD_PARAMS, tensors=3),
+        legacy(f"{name}_", _LEGACY_ADD_PARAMS, tensors=3, inplace=True),
+    )
+
 
 OPS = (
     Op(
@@ -98,6 +110,7 @@ OPS = (
             c_op("matmul", "x|input y|other transpose_x=False transpose_y=False"),
             operator("matmul"),
             operator("rmatmul", "y x"),
+            legacy("matmul_v2", "x y transpose_x|trans_x=False transpose_y|trans_y=False", tensors=2),
         ),
         MATRICES,
         tensors=2,
@@ -112,7 +125,7 @@ OPS = (
         "linalg",
         torch.bmm,
         "x y",
-        (c_op("bmm", "x|input y|mat2"),),
+        (c_op("bmm", "x|input y|mat2"), legacy("bmm", "x y", tensors=2)),
         (Sample(((2, 4, 6), (2, 6, 3))), Sample(((1, 1, 5), (1, 5, 1))), Sample(((3, 0, 4), (3, 4, 2)))),
         tensors=2,
         saves=("x", "y"),
@@ -124,7 +137,7 @@ OPS = (
         "linalg",
         torch.mv,
         "x vec",
-        (c_op("mv", "x|input vec"),),
+        (c_op("mv", "x|input vec"), legacy("mv", "x vec", tensors=2)),
         (Sample(((4, 6), (6,))), Sample(((1, 1), (1,)))),
         tensors=2,
         saves=("x", "vec"),
@@ -136,7 +149,7 @@ OPS = (
         "linalg",
         dot,
         "x y",
-        (c_op("dot", "x|input y|tensor"),),
+        (c_op("dot", "x|input y|tensor"), legacy("dot", "x y", tensors=2)),
         (Sample(((7,), (7,))), Sample(((3, 5), (3, 5)))),
         tensors=2,
         saves=("x", "y"),
@@ -148,7 +161,7 @@ OPS = (
         "linalg",
         addmm,
         _ADD_PARAMS,
-        (c_op("addmm", _ADD_PARAMS), c_op("addmm_", _ADD_PARAMS, inplace=True)),
+        _add_entries("addmm"),
         (Sample(((4, 3), (4, 6), (6, 3))), Sample(((4, 3), (4, 6), (6, 3)), {"beta": 0.5, "alpha": 2.0})),
         amp=("addmm", ""),
         **_ADD,
@@ -158,7 +171,7 @@ OPS = (
         "linalg",
         baddbmm,
         _ADD_PARAMS,
-        (c_op("baddbmm", _ADD_PARAMS), c_op("baddbmm_", _ADD_PARAMS, inplace=True)),
+        _add_entries("baddbmm"),
         (Sample(((2, 4, 3), (2, 4, 6), (2, 6, 3)), {"beta": 0.5, "alpha": 2.0}),),
         amp=("baddbmm", ""),
         **_ADD,
@@ -185,7 +198,7 @@ OPS = (
         "linalg",
         multi_dot,
         "operands",
-        (c_op("multi_dot", "operands|x"),),
+        (c_op("multi_dot", "operands|x"), legacy("multi_dot", "operands")),
         (Sample(((3, 4), (4, 5), (5, 2))),),
         operands=True,
         saves=("operands",),

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics import models
-from padiff_shim.op import Entry, Op, Sample, c_op
+from padiff_shim.op import Entry, Op, Sample, c_op, legacy
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, transpose_weight: bool) -> torch.Tensor:
@@ -27,6 +27,7 @@ OPS = (
             Entry("paddle.nn.functional.linear", "x|input weight bias=None"),
             c_op("linear", "x weight bias=None"),
             c_op("linear_v2", "x|input weight bias=None transpose_weight=False"),
+            legacy("linear_v2", "x weight bias transpose_weight=False", tensors=3),
         ),
         (
             Sample(((5, 7), (7, 3), (3,))),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from padiff_shim.numerics import models
-from padiff_shim.op import Op, Sample, c_op
+from padiff_shim.op import Op, Sample, c_op, legacy
 
 
 def axes(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -85,7 +85,10 @@ OPS = (
         "reduction",
         sum_,
         "x axis=None dtype=None keepdim=False",
-        (c_op("sum", "x|input axis|dim=None dtype=None keepdim=False"),),
+        (
+            c_op("sum", "x|input axis|dim=None dtype=None keepdim=False"),
+            legacy("reduce_sum", "x axis|dim=[0] keepdim|keep_dim=False reduce_all=False"),
+        ),
         _SAMPLES + _EMPTY,
         promote="none",
         vjp=sum_vjp,
@@ -98,7 +101,12 @@ OPS = (
         "reduction",
         mean,
         "x axis=None keepdim=False",
-        (c_op("mean", "x|input axis|dim=None keepdim=False"), c_op("mean_all", "x")),
+        (
+            c_op("mean", "x|input axis|dim=None keepdim=False"),
+            c_op("mean_all", "x"),
+            legacy("reduce_mean", "x axis|dim=[0] keepdim|keep_dim=False reduce_all=False"),
+            legacy("mean", "x"),
+        ),
         _SAMPLES,
         vjp=mean_vjp,
         amp=("reduce_mean", ""),
@@ -109,7 +117,10 @@ OPS = (
         "reduction",
         logsumexp,
         "x axis=None keepdim=False reduce_all=False",
-        (c_op("logsumexp", "x|input axis|dim=None keepdim=False reduce_all=False"),),
+        (
+            c_op("logsumexp", "x|input axis|dim=None keepdim=False reduce_all=False"),
+            legacy("logsumexp", "x axis keepdim=False reduce_all=False"),
+        ),
         _SAMPLES,
         saves=("x", "out"),
         amp=("logsumexp", ""),

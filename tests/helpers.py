@@ -59,6 +59,23 @@ def located(entry):
     return functools.reduce(lambda owner, part: getattr(owner, part, None), entry.target.split(".")[1:], paddle)
 
 
+def spelled(entry, given):
+    """The arguments as this door takes them: by position, or in the legacy form with the names of attributes."""
+    parsed = bind.parse(entry.params)
+    if entry.pairs is None:
+        return [given[aliases[0]] for aliases, _ in parsed]
+    args = [given[aliases[0]] for aliases, _ in parsed[: entry.pairs]]
+    for aliases, _ in parsed[entry.pairs :]:
+        name, value = aliases[-1], given.get(aliases[0])
+        if name == "reduce_all":
+            value = not isinstance(given["axis"], int) and not given["axis"]
+        elif aliases[0] == "axis" and isinstance(value, int) and "reduce_all" in entry.params:
+            value = [value]
+        if value is not None:
+            args += [name, value]
+    return args
+
+
 class Call:
     """One sample of one op as a call of an entry point."""
 
@@ -78,7 +95,7 @@ class Call:
         given = dict(zip(names, [*operands, *self.attributes]))
         if sample.attrs:
             given.update(sample.attrs)
-        self.args = [given[aliases[0]] for aliases, _ in bind.parse(entry.params)]
+        self.args = spelled(entry, given)
         self.operands = operands
 
         self.before = self.args[0].shape if not op.operands and entry.inplace else None
