@@ -71,7 +71,8 @@ _REASONS = {
     COMMUNICATION: """all_gather all_reduce all_reduce_ all_to_all barrier broadcast broadcast_ c_allreduce_sum c_allreduce_sum_
         c_concat c_identity c_identity_ c_scatter c_split c_allgather c_allreduce_max c_allreduce_max_ c_broadcast c_broadcast_
         c_reduce_sum c_reduce_sum_ c_allreduce_prod c_allreduce_min
-        c_reduce_min c_reduce_max c_reducescatter alltoall mp_allreduce_sum mp_allreduce_sum_ partial_allgather partial_allgather_ recv_v2 reduce reduce_
+        c_reduce_min c_reduce_max c_reducescatter alltoall mp_allreduce_sum mp_allreduce_sum_
+        partial_allgather partial_allgather_ recv_v2 reduce reduce_
         reduce_scatter reshard reshard_v2 send_v2 global_gather global_scatter""",
 }
 

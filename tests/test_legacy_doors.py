@@ -73,7 +73,6 @@ ODD = [
     lambda o, x, y: o.matmul_v2(x, x, "trans_x", True),
     lambda o, x, y: o.scale(x, "scale", 2.0, "bias", 1.0, "bias_after_scale", False),
     lambda o, x, y: o.scale(x, "scale"),
-    lambda o, x, y: o.relu(x=x),
 ]
 
 
