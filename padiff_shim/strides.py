@@ -67,7 +67,7 @@ def _remember(dense: torch.Tensor, result: torch.Tensor) -> None:
 def as_operand(tensor: Any) -> torch.Tensor:
     """Torch's side of a Paddle tensor with the strides it has in a Torch program: shares memory unless they were remembered."""
     side = to_torch(tensor)
-    if not _layouts:
+    if not _layouts or not side.numel():
         return side
     address = tensor.data_ptr() - tensor.offset
     layout = _layouts.get(address)
@@ -84,7 +84,7 @@ def as_operand(tensor: Any) -> torch.Tensor:
 
 def _strides_of(layout: Layout, tensor: Any, side: torch.Tensor) -> tuple[int, ...] | None:
     """Torch's strides for a view of remembered memory; None where no view of Torch's result has these elements."""
-    if side.element_size() != layout.itemsize or tensor.offset % layout.itemsize or not side.numel():
+    if side.element_size() != layout.itemsize or tensor.offset % layout.itemsize:
         return None
     if not tensor.offset and side.shape == layout.shape and tensor.is_contiguous():
         return layout.strides

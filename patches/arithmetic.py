@@ -122,8 +122,8 @@ OPS = (
             operator("pow"),
             operator("rpow", "y x"),
             legacy("elementwise_pow", _LEGACY_XY, tensors=2),
-            legacy("pow", "x y|factor=1.0"),
-            legacy("pow_", "x y|factor=1.0", inplace=True),
+            legacy("pow", "x y|factor=1.0", numbers=("y",)),
+            legacy("pow_", "x y|factor=1.0", inplace=True, numbers=("y",)),
         ),
         (
             Sample(((3, 4), (3, 4)), positive=True),

@@ -157,6 +157,10 @@ def test_writes_reach_the_program_s_memory():
     np.testing.assert_array_equal(as_operand(y).numpy(), y.numpy())
 
 
+def operand_of_nothing():
+    return tuple(as_operand(paddle.zeros([0, 3])).shape)
+
+
 def test_what_is_remembered_dies_with_the_memory():
     kept = hand_over(torch.ones(3, 4).t())
     for _ in range(1000):
@@ -169,6 +173,7 @@ def test_what_is_remembered_dies_with_the_memory():
     gc.collect()
     assert len(strides._layouts) < 300
     assert as_operand(kept).stride() == (1, 4)
+    assert operand_of_nothing() == (0, 3)
     del kept
     for _ in range(50):  # the same places again, by others
         fresh = paddle.ones([4, 3])
