@@ -112,7 +112,7 @@ class Substitution:
         for index, operand in enumerate(inputs.paddle):
             if self.names[0 if self.op.operands else index] in names and hasattr(operand, "inplace_version"):
                 saved.append((operand, operand.inplace_version))
-        if "out" in names:
+        if "out" in names and (saved or names is self.saves):
             saved.append((result, result.inplace_version))
         return saved
 
@@ -243,7 +243,10 @@ class Substitution:
         """Hand the result to Paddle with its backward attached."""
         needs = inputs.needs
         sources = [inputs.paddle[index] for index in needs]
-        result = hand_over(own(out.detach(), inputs.torch))
+        mine = out.detach()
+        if self.op.copies_result is not None and self.op.copies_result(inputs.torch):
+            mine = mine.clone()
+        result = hand_over(own(mine, inputs.torch))
         saved = self.versions(inputs, result)
         compute = None
         if run is not None:

@@ -59,7 +59,10 @@ class Op:
     ``"none"`` leaves dtypes to the reference (LayerNorm keeps float32 weights beside float16 input).
     ``saves``: names of the parameters whose values the backward reads, ``"out"`` for the result. An in-place change of one of
     these between forward and backward raises, as it does in Paddle.
-    ``saves_beside_number``: the same when another operand is a Python number (``x * 2`` does not read ``x`` again).
+    ``saves_beside_number``: the same when another operand is a Python number (``x * 2`` does not read ``x`` again); the result
+    among them counts only where one of the operands named is a tensor.
+    ``copies_result(values)``: whether torch's backward reads the result where Paddle's does not, so that Paddle, whose program may
+    change it, gets a copy.
     ``vjp(g, out, values, needs)`` optionally gives the gradients of the tensor parameters with the very kernels that torch's
     autograd would call (tested bitwise); without it torch's autograd graph is kept.
     ``vjp_when(values)``: whether the ``vjp`` serves these arguments; otherwise torch's graph does. It must not serve arguments for
@@ -81,6 +84,7 @@ class Op:
     promote: str = "result"
     saves: tuple[str, ...] = ()
     saves_beside_number: tuple[str, ...] | None = None
+    copies_result: Callable[..., bool] | None = None
     vjp: Callable[..., Any] | None = None
     vjp_when: Callable[..., bool] | None = None
     layouts: Mapping[str, str] = field(default_factory=dict)

@@ -40,6 +40,8 @@ def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: i
             except Exception as error:
                 raise StayNative(explain(value, error)) from None
             if grad_mode and not value.stop_gradient:
+                if not (side.is_floating_point() or side.is_complex()):
+                    raise StayNative("integer operand that wants a gradient")
                 needs.append(index)
         elif value is None or type(value) in NUMBERS:
             side = value

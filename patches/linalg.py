@@ -85,7 +85,7 @@ def multi_dot(operands: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.linalg.multi_dot(list(operands))
 
 
-_ADD: dict[str, Any] = {"saves": ("x", "y"), "tensors": 3, "model": models.Addmm()}
+_ADD: dict[str, Any] = {"saves": ("input", "x", "y"), "tensors": 3, "model": models.Addmm()}
 _ADD_PARAMS = "input x y beta=1.0 alpha=1.0"
 _LEGACY_ADD_PARAMS = "input x y beta|Beta=1.0 alpha|Alpha=1.0"
 
