@@ -1,4 +1,4 @@
-"""What a backward reads: changed in place between forward and backward, it raises or goes on as natively, with the same gradients."""
+"""What a backward reads, changed in place between forward and backward: it raises or goes on as natively, with equal gradients."""
 
 import contextlib
 
