@@ -24,8 +24,11 @@ class Subject:
         self.comparison, self.sub, self.key = comparison, sub, key
         self.inputs, self.attributes, casts = prepared
         sides = self.inputs.torch
-        if sub.entry.inplace:  # Paddle is about to overwrite it
-            sides[0] = sides[0].clone()
+        if sub.entry.inplace:  # Paddle is about to overwrite it, and what shares its memory
+            target = _memory(sides[0])
+            sides[:] = [
+                _kept(side) if isinstance(side, torch.Tensor) and _overlap(_memory(side), target) else side for side in sides
+            ]
         names = sub.names
         self.fields = {
             "call": number,
@@ -132,6 +135,30 @@ class Subject:
                 return torch.autograd.grad(out, sides[needs[position]], incoming)[0]
 
         return {"torch_kernel": torch_kernel, "paddle_kernel": None, "operands": [*(self.operands[i] for i in needs), grad]}
+
+
+def _memory(tensor: torch.Tensor) -> tuple[int, int]:
+    """The first byte of a tensor's elements, and the one behind the last."""
+    if not tensor.numel():
+        return 0, 0
+    return tensor.data_ptr(), tensor.data_ptr() + _span(tensor) * tensor.element_size()
+
+
+def _span(tensor: torch.Tensor) -> int:
+    """Elements between a tensor's first and its last one, both counted."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether two ranges of memory have a byte in common; views that interleave are taken to."""
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _kept(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the same strides, which matter to a kernel's last bits."""
+    if not tensor.numel():
+        return tensor
+    return tensor.as_strided((_span(tensor),), (1,)).clone().as_strided(tensor.shape, tensor.stride(), 0)
 
 
 def describe_tensor(tensor: torch.Tensor) -> dict[str, Any]:
