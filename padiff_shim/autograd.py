@@ -63,6 +63,11 @@ def clean_reshape(tensor: Any, shape: Sequence[int]) -> Any:
     return _reshape(tensor, shape)
 
 
+def clean_add() -> Callable[..., Any]:
+    """Paddle's own ``_C_ops.add``, whatever is patched."""
+    return _add
+
+
 class ModifiedInPlace(RuntimeError):
     """A saved tensor changed between forward and backward; Paddle's engine reports it as OSError, see :mod:`.hooks`."""
 

@@ -80,7 +80,7 @@ class Substitution:
 
         def hook(*args: Any, **kwargs: Any) -> Any:
             frame = top()
-            if frame is None:
+            if frame is None or frame.idle:
                 return original(*args, **kwargs)
             try:
                 if frame.aside or frame.layers is not None or name not in frame.enabled:

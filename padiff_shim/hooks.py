@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -68,7 +69,9 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
 
     def hook(*args: Any, **kwargs: Any) -> Any:
         frame = top()
-        if frame is None or not (name == "run_program" or _is_float(args, kwargs)):
+        if frame is None or frame.idle or not (name == "run_program" or _is_float(args, kwargs)):
+            if frame is not None and frame.idle and reason == _native.OPTIMIZER:
+                frame.compare.updated = True  # steps are counted all the same
             return original(*args, **kwargs)
         result = original(*args, **kwargs)
         if name == "run_program":
@@ -124,7 +127,7 @@ def _translating(original: Callable[..., Any]) -> Callable[..., Any]:
                 raise RuntimeError(text.partition("\n\nAt:")[0]) from None
             finally:
                 if frame is not None and frame.compare is not None:
-                    after_engine(frame.compare.waiting.settle)
+                    after_engine(functools.partial(frame.compare.backward_ended, frame))
 
     return hook
 
@@ -146,6 +149,13 @@ def _all() -> list[Point]:
     return [*entries.values(), *_others(entries), *_engine()]
 
 
+def _pulse() -> None:
+    """The outermost layer of a thread begins."""
+    frame = top()
+    if frame is not None and frame.compare is not None:
+        frame.compare.pulse(frame)
+
+
 def _layers() -> list[Point]:
     path, owner, name = "paddle.nn.Layer.__call__", paddle.nn.Layer, "__call__"
 
@@ -154,7 +164,7 @@ def _layers() -> list[Point]:
         if function is None:
             return None
         patch = PyFunctionPatch(function, path)
-        patch.set_hook(site.tracking(patch.original))
+        patch.set_hook(site.tracking(patch.original, _pulse))
         return patch
 
     return [awaiting(path, look, owner, name)]

@@ -22,7 +22,20 @@ FORKED = "forked child process: torch kernels can hang there"
 class Frame:
     """One opened mode as one thread sees it; the hot path reads nothing else."""
 
-    __slots__ = ("__weakref__", "aside", "compare", "enabled", "layers", "linear_layout", "open", "run", "strict", "tally")
+    __slots__ = (
+        "__weakref__",
+        "aside",
+        "compare",
+        "enabled",
+        "idle",
+        "layers",
+        "linear_layout",
+        "open",
+        "run",
+        "sole",
+        "strict",
+        "tally",
+    )
 
     def __init__(
         self,
@@ -41,6 +54,8 @@ class Frame:
         self.linear_layout = linear_layout
         self.layers = layers  # a site.LayerFilter or None
         self.open = True
+        self.sole = False  # whether this is the only opening of its mode, in one thread
+        self.idle = False  # calls pass by, uncounted: the budget of a comparison is used up
         self.aside = FORKED if forked else ""  # non-empty: every call runs natively, for this reason
         self.tally: Tally = run.tally()
         _frames.add(self)

@@ -129,6 +129,7 @@ class Mode:
             compare=self._compare,
         )
         self._frames.append(frame)
+        self._mark_sole()
         modes.push(frame, all_threads=self._all_threads)
         return self.run
 
@@ -140,6 +141,7 @@ class Mode:
         from . import hooks
 
         self._frames.remove(frame)
+        self._mark_sole()
         modes.remove(frame)
         remarks = hooks.LAYERS.release() if self._tracks_layers else []
         if self._layers is not None:
@@ -149,6 +151,11 @@ class Mode:
     def _say(self, remarks: list[str]) -> None:
         for remark in remarks:
             self.run.warn(remark)
+
+    def _mark_sole(self) -> None:
+        for frame in self._frames:
+            frame.sole = len(self._frames) == 1 and not self._all_threads
+            frame.idle = frame.idle and frame.sole
 
     def __enter__(self) -> Run:
         return self.start()

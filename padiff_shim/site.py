@@ -16,10 +16,11 @@ from .errors import PadiffShimError
 
 
 class _Stack(threading.local):
-    """Layers being called in this thread, outermost first, with their paths."""
+    """Layers being called in this thread, outermost first, and their paths as far as somebody asked."""
 
     def __init__(self) -> None:
-        self.layers: list[tuple[Any, str]] = []
+        self.layers: list[Any] = []
+        self.paths: list[str] = []
 
 
 _stack = _Stack()
@@ -28,14 +29,20 @@ _names: weakref.WeakKeyDictionary[Any, dict[int, str]] = weakref.WeakKeyDictiona
 
 def layer_path() -> str:
     """Dotted path of the running layer below the outermost one (``""`` in that one or outside of any layer)."""
-    layers = _stack.layers
-    return layers[-1][1] if layers else ""
+    layers, paths = _stack.layers, _stack.paths
+    for index in range(len(paths), len(layers)):
+        if index == 0:
+            paths.append("")
+            continue
+        name, above = _name_in(layers[index - 1], layers[index]), paths[index - 1]
+        paths.append(f"{above}.{name}" if above else name)
+    return paths[-1] if paths else ""
 
 
 def in_training() -> bool | None:
     """Whether the running layer is in training mode; None outside of any layer."""
     layers = _stack.layers
-    return bool(layers[-1][0].training) if layers else None
+    return bool(layers[-1].training) if layers else None
 
 
 class Site(NamedTuple):
@@ -102,22 +109,19 @@ def _name_in(parent: Any, layer: Any) -> str:
     return name
 
 
-def tracking(call: Callable[..., Any]) -> Callable[..., Any]:
-    """``paddle.nn.Layer.__call__`` with the stack of running layers kept."""
+def tracking(call: Callable[..., Any], outermost: Callable[[], None]) -> Callable[..., Any]:
+    """``paddle.nn.Layer.__call__`` with its stack of running layers; ``outermost`` is called before one that is in no other."""
 
     def hook(layer: Any, *args: Any, **kwargs: Any) -> Any:
         layers = _stack.layers
-        if layers:
-            parent, above = layers[-1]
-            name = _name_in(parent, layer)
-            path = f"{above}.{name}" if above else name
-        else:
-            path = ""
-        layers.append((layer, path))
+        if not layers:
+            outermost()
+        layers.append(layer)
         try:
             return call(layer, *args, **kwargs)
         finally:
             layers.pop()
+            del _stack.paths[len(layers) :]
 
     return hook
 

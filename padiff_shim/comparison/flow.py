@@ -9,13 +9,10 @@ wrong on the comparing side is recorded and never reaches the program.
 from __future__ import annotations
 
 import itertools
-import math
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import paddle
 import torch
 
 from .. import numerics, testing
@@ -31,6 +28,7 @@ from ..postponed import raise_postponed
 from ..verdicts import Judgement, Side, Verdict
 from . import watch
 from .later import Case, Waiting
+from .native import elements, native
 from .outcome import Outcome
 from .sampling import Sampling, kind_of
 from .shadow import Shadow
@@ -66,6 +64,7 @@ class Comparison:
         self.defer = defer  # None: on CUDA
         self.waiting = Waiting(lambda case: self.outcome.act_later(self.settle(case)))
         self.aside = ""  # non-empty: nothing is compared in this process, for this reason
+        self.unfinished = False  # a graph whose gradients are to be compared waits for its backward
         tell_of_forks(self)
 
     def forked(self) -> None:
@@ -77,25 +76,37 @@ class Comparison:
         """Run one covered call natively and compare it."""
         if grad_tracer() is None:
             return native(sub, args, kwargs)  # a graph is being built: nothing is computed here
+        if not self.sampling.accounts:
+            return self.bound(sub, frame, values, args, kwargs)
+        entered = self.sampling.enter()
+        try:
+            return self.bound(sub, frame, values, args, kwargs)
+        finally:
+            self.sampling.leave(entered)
+
+    def bound(self, sub: Substitution, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """:meth:`call`, within the account of the budget."""
         if self.aside:
-            return self.uncompared(sub, self.aside, native(sub, args, kwargs))
+            return self.uncompared(sub, self.aside, self.native(sub, args, kwargs))
         if self.updated:
             self.next_step()
         key = kind_of(sub.op.name, values if sub.op.operands else values[: sub.op.tensors])
         refusal = self.sampling.refusal(key, self.step)
         if refusal is not None:
-            return self.uncompared(sub, refusal, native(sub, args, kwargs), args, kwargs)
-        began = time.perf_counter()
+            return self.uncompared(sub, refusal, self.native(sub, args, kwargs), args, kwargs)
+        clock = self.sampling.clock
+        began = clock()
         try:
             prepared = sub.prepare(frame, values, args, kwargs)
         except StayNative as why:
-            result = native(sub, args, kwargs)
+            result = self.native(sub, args, kwargs)
             return result if why.exact or why.reason == STATIC else self.uncompared(sub, why.reason, result, args, kwargs)
         subject = Subject(self, sub, key, next(self.numbers), prepared)
         args, kwargs = watch.before(subject, args, kwargs)
-        start = time.perf_counter()
+        start = clock()
         result = native(sub, args, kwargs)
-        elapsed = time.perf_counter() - start
+        elapsed = clock() - start
+        self.sampling.native(elapsed)
         if subject.aliased:
             shown = watch.between(subject, result[0] if sub.entry.returns_list else result)
             result = [shown] if sub.entry.returns_list else shown
@@ -110,11 +121,21 @@ class Comparison:
         except Exception as error:  # comparing must never break the program
             self.uncompared(sub, f"the comparison failed: {type(error).__name__}: {str(error)[:120]}", result)
         finally:
-            self.sampling.spent(key, time.perf_counter() - began - elapsed)
+            self.sampling.spent(key, clock() - began - elapsed)
         if record is not None:
             self.outcome.act(record)
         raise_postponed()  # cases that waited may have been judged
         return result
+
+    def native(self, sub: Substitution, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Paddle's own call, timed where there is a budget."""
+        if not self.sampling.accounts:
+            return native(sub, args, kwargs)
+        start = self.sampling.clock()
+        try:
+            return native(sub, args, kwargs)
+        finally:
+            self.sampling.native(self.sampling.clock() - start)
 
     def uncompared(self, sub: Substitution, reason: str, result: Any, args: Any = (), kwargs: Any = _NOTHING) -> Any:
         """Count a covered call that was not compared; returns its result."""
@@ -127,6 +148,15 @@ class Comparison:
         """A float op without reference ran on Paddle's kernel."""
         if grad_tracer() is None:
             return  # a graph is being built
+        if not self.sampling.accounts:
+            self.count_other(name, reason, original, args, kwargs, result)
+            return
+        entered = self.sampling.enter()
+        self.count_other(name, reason, original, args, kwargs, result)
+        self.sampling.leave(entered)
+
+    def count_other(self, name: str, reason: str, original: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
+        """:meth:`other`, within the account of the budget."""
         self.run.add_native(name, reason, elements(result))
         if reason == _native.OPTIMIZER:
             self.updated = True
@@ -160,6 +190,7 @@ class Comparison:
         if self.carries_torch and mine.shape == theirs.shape and mine.dtype == theirs.dtype:
             mine.copy_(theirs)
         if subject.inputs.needs:
+            self.unfinished = True
             watch.after(subject, result)
         return record
 
@@ -239,26 +270,26 @@ class Comparison:
         except Exception as error:  # comparing must never break the program
             self.unseen(subject, f"Paddle's gradients could not be computed again: {type(error).__name__}: {str(error)[:120]}")
 
+    def backward_ended(self, frame: Frame) -> None:
+        """Paddle's engine has returned."""
+        self.waiting.settle()
+        self.unfinished = False
+        self.pulse(frame)
+
+    def pulse(self, frame: Frame) -> None:
+        """Where the program takes breath: with a budget, the hooks of ``frame`` may stand idle until the next pulse.
+
+        Not where several threads share the mode, nor while gradients are awaited or a shadow stream has to be kept.
+        """
+        if not self.sampling.accounts or self.aside or self.shadow is not None or self.unfinished or not frame.sole:
+            return
+        if self.updated:
+            self.next_step()
+        frame.idle = self.sampling.pulse(frame.idle)
+
     def next_step(self) -> None:
         """A new step of the program begins."""
         self.waiting.settle()
         raise_postponed()
         self.updated = False
         self.step += 1
-
-
-def native(sub: Substitution, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Paddle's own call."""
-    if sub.python:
-        with paused():  # what the function calls inside is part of this call
-            return sub.original(*args, **kwargs)
-    return sub.original(*args, **kwargs)
-
-
-def elements(result: Any) -> int:
-    """How many numbers a result holds; what is no tensor (None, a text) or holds no memory (an output not asked for) has none."""
-    if isinstance(result, (list, tuple)):
-        return sum(elements(item) for item in result)
-    if not isinstance(result, paddle.Tensor) or not result._is_initialized():
-        return 0
-    return math.prod(result.shape)

@@ -49,13 +49,18 @@ class CompareMode(Mode):
     def _open(self) -> None:
         from .. import hooks
         from . import header
+        from .overhead import seconds_of_entry, warm_up
 
         if self._compare.shadow is not None and not self._watching:
             self._say(hooks.SHADOWS.acquire())
             self._watching = True
         switches = header.flags()
         self.run.begin(header.environment(), switches, header.concerns(switches))
-        self._compare.sampling.begin()
+        sampling = self._compare.sampling
+        if sampling.accounts and not sampling.entry:
+            warm_up()
+            sampling.entry = seconds_of_entry(self._frames[-1], sampling.clock)
+        sampling.begin()
 
     def stop(self) -> None:
         """Close the latest opening; after the last one the log is complete."""
@@ -68,7 +73,13 @@ class CompareMode(Mode):
             self._say(hooks.SHADOWS.release())
             self._watching = False
         self._compare.waiting.settle_all()
-        self._compare.sampling.end()
+        sampling = self._compare.sampling
+        sampling.end()
+        if sampling.idle:
+            self.run.warn(
+                f"budget=: the hooks stood idle in {sampling.idle} of {sampling.stretches} stretches of the program (from the "
+                "start of an outermost layer, or the end of a backward, to the next); calls made there are in no count"
+            )
         self.run.close()
         raise_postponed()
         self._compare.outcome.conclude()

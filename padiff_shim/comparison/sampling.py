@@ -75,6 +75,11 @@ class Sampling:
         first: compare the first ones of a kind; later call number n is compared with probability first / n (a reservoir).
         budget: share of the native time that comparing may take (``"10%"``); kinds not compared yet come first.
         seed: of the reservoir's own generator; the program's random state is never touched.
+        clock: gives seconds.
+
+    The account of ``budget`` holds all that the mode costs: besides the comparisons the way into each hook, keys, counters and
+    gradient hooks (*plumbing*). Where plumbing alone exceeds the budget, the hooks stand idle from one *pulse* of the program to
+    the next (the start of an outermost layer, the end of a backward) until the account can bear a stretch of calls again.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class Sampling:
         first: int | None = None,
         budget: str | float | None = None,
         seed: int = 0,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._in_steps = _steps(steps)
         self._every, self._first = _positive("every", every), _positive("first", first)
@@ -95,20 +101,28 @@ class Sampling:
         self._before = 0.0  # seconds that the mode was open in earlier openings
         self.extra = 0.0  # seconds spent on comparing so far
         self.everything = steps is None and every is None and first is None and budget is None
+        self.accounts = budget is not None
+        self.clock = clock
+        self.entry = 0.0  # seconds that the way into a hook and out of it takes
+        self.idle = self.stretches = 0  # stretches between two pulses in which the hooks stood idle; all stretches
+        self._calls = self._usual_calls = 0  # hooked calls in this stretch; in the latest one that was watched
+        self._plumbing = self._usual_plumbing = 0.0  # the same of seconds
+        self._inside = 0.0  # seconds of native kernels that were called inside of hooks
+        self._skip = 0  # calls of this stretch that are passed over, so that the budget does not always go to the first ones
 
     def begin(self) -> None:
         """The mode is open: the clock of the budget runs."""
         if self._opened is None:
-            self._opened = time.perf_counter()
+            self._opened = self.clock()
 
     def end(self) -> None:
         """The mode is closed."""
         if self._opened is not None:
-            self._before, self._opened = self._before + time.perf_counter() - self._opened, None
+            self._before, self._opened = self._before + self.clock() - self._opened, None
 
     def _native_seconds(self) -> float:
         """Time in the mode that was not spent on comparing."""
-        running = time.perf_counter() - self._opened if self._opened is not None else 0.0
+        running = self.clock() - self._opened if self._opened is not None else 0.0
         return self._before + running - self.extra
 
     def refusal(self, key: Any, step: int) -> str | None:
@@ -133,7 +147,40 @@ class Sampling:
     def _affordable(self, kind: _Kind) -> bool:
         allowed = self._budget * self._native_seconds()  # type: ignore[operator]
         # A kind never compared may overdraw the account, so that each is seen once; the debt is worked off before repeats.
+        if kind.compared and self._skip > 0:
+            self._skip -= 1
+            return False
         return self.extra <= allowed if not kind.compared else self.extra + kind.cost <= allowed
+
+    def enter(self) -> float:
+        """A hook begins; gives what :meth:`leave` is to be told."""
+        return self.clock() - self._inside - self.extra
+
+    def native(self, seconds: float) -> None:
+        """A native kernel ran inside of a hook."""
+        self._inside += seconds
+
+    def leave(self, entered: float) -> None:
+        """A hook ends: what it took beyond native kernels, and what is in the account already, is plumbing."""
+        seconds = self.clock() - self._inside - self.extra - entered + self.entry
+        self._calls += 1
+        self._plumbing += seconds
+        self.extra += seconds
+
+    def pulse(self, idle: bool) -> bool:
+        """A stretch of the program ends: whether the hooks stand idle in the next one; ``idle``: whether they did in this one."""
+        self.stretches += 1
+        if idle:
+            self.idle += 1
+            self.extra += self._usual_calls * self.entry  # a hook that stands idle is entered all the same
+        else:
+            self._usual_calls, self._usual_plumbing = self._calls, self._plumbing
+        self._calls, self._plumbing = 0, 0.0
+        allowed = self._budget * self._native_seconds()  # type: ignore[operator]
+        reserve = self._usual_plumbing + max((kind.cost for kind in self._kinds.values()), default=0.0) if idle else 0.0
+        rest = self.extra + reserve > allowed
+        self._skip = self._random.randrange(self._usual_calls + 1) if idle and not rest else 0
+        return rest
 
     def spent(self, key: Any, seconds: float) -> None:
         """Comparing a call of this kind (or its gradients) took ``seconds`` beyond the native kernel."""

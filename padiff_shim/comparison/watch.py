@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import time
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -146,6 +145,8 @@ def _seen(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tu
     """:func:`_observe`, whatever goes wrong; ``over``: this was the call's last backward."""
     if subject.comparison.aside:
         return results
+    sampling = subject.comparison.sampling
+    entered = sampling.enter() if sampling.accounts else 0.0
     try:
         return _observe(subject, tensors, results, incoming, over=over)
     except Exception as error:
@@ -154,6 +155,9 @@ def _seen(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tu
         else:
             subject.comparison.run.warn(f"gradients of a call were not observed: {type(error).__name__}: {str(error)[:200]}")
         return results
+    finally:
+        if sampling.accounts:
+            sampling.leave(entered)
 
 
 def _observe(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tuple[Any, ...], *, over: bool) -> Sequence[Any]:
@@ -260,7 +264,7 @@ def _on_alias(subject: Subject, index: int, grad: Any) -> Any:
 def judge_gradients(subject: Subject, incoming: Any, found: Mapping[int, Any]) -> dict[int, torch.Tensor]:
     """Judge Paddle's gradients ``{operand: gradient}``; returns torch's, as Paddle would lay them out."""
     comparison, sub = subject.comparison, subject.sub
-    began = time.perf_counter()
+    began = comparison.sampling.clock()
     carried: dict[int, torch.Tensor] = {}
     found = {operand: tensor for operand, tensor in found.items() if tensor is not None and tensor._is_initialized()}
     try:
@@ -286,5 +290,5 @@ def judge_gradients(subject: Subject, incoming: Any, found: Mapping[int, Any]) -
     except BaseException as stop:  # Ctrl-C: raised when the backward has ended
         postpone(stop)
     finally:
-        comparison.sampling.spent(subject.key, time.perf_counter() - began)
+        comparison.sampling.spent(subject.key, comparison.sampling.clock() - began)
     return carried
