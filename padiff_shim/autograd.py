@@ -25,6 +25,7 @@ import torch
 
 from . import amp, modes
 from .bridge import as_operand, autocast_off, confine_torch, dtype_of, grad_tracer, hand_over, own, stream_of
+from .postponed import engine_runs, postpone
 from .record import Tally
 
 # The clean C functions, whatever is patched later.
@@ -95,7 +96,16 @@ class Node:
         self.grads: list[Any] = [None] * len(inputs)
 
     def receive(self, grad: Any) -> Any:
-        """Hook on z: the gradient of the result has arrived."""
+        """Hook on z: the gradient of the result has arrived. Ctrl-C waits until the engine has returned, as it does natively."""
+        try:
+            return self._received(grad)
+        except KeyboardInterrupt as stop:
+            if not engine_runs():
+                raise
+            postpone(stop)
+        return self._received(grad) if self.vjp is not None else TINY[as_operand(grad).dtype]
+
+    def _received(self, grad: Any) -> Any:
         retain, create = backward_options(grad)
         if self.vjp is None:
             raise RuntimeError(f"the graph of op '{self.op}' was freed by an earlier backward without retain_graph=True")
@@ -255,7 +265,7 @@ def backward_options(grad: Any) -> tuple[bool, bool]:
     Paddle's engine does not tell its hooks. The frame that called into the engine is the one below the hook's.
     """
     caller = sys._getframe(2)
-    for _ in range(3):  # one of our own hooks may stand between
+    for _ in range(4):  # hooks of our own stand between
         names = caller.f_code.co_varnames
         if "create_graph" in names:  # paddle.grad works on copies of the nodes: keep what they share
             return True, bool(caller.f_locals["create_graph"])

@@ -151,3 +151,24 @@ def test_a_failing_task_does_not_keep_the_others_from_running():
         engine_call(tasks=[lambda: 1 // 0, lambda: ran.append(postponed.engine_runs())])
     assert ran == [True]
     assert not postponed.engine_runs()
+
+
+def test_ctrl_c_in_a_substituted_backward_comes_when_the_engine_has_returned(monkeypatch):
+    from padiff_shim import autograd
+
+    original, stops = autograd.Node._plain, iter([KeyboardInterrupt])
+
+    def interrupted(self, incoming):
+        for stop in stops:
+            raise stop
+        return original(self, incoming)
+
+    x, w = matrix(), matrix(2.0)
+    paddle.matmul(x, w).sum().backward()
+    native = x.grad.numpy()
+    x.clear_gradient()
+    monkeypatch.setattr(autograd.Node, "_plain", interrupted)
+    with padiff_shim.reference("torch"), pytest.raises(KeyboardInterrupt):
+        paddle.matmul(x, w).sum().backward()
+    assert paddle.is_grad_enabled()
+    assert (x.grad.numpy() == native).all()

@@ -155,6 +155,9 @@ def _seen(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tu
         else:
             subject.comparison.run.warn(f"gradients of a call were not observed: {type(error).__name__}: {str(error)[:200]}")
         return results
+    except BaseException as stop:  # Ctrl-C: raised when the backward has ended
+        postpone(stop)
+        return results
     finally:
         if sampling.accounts:
             sampling.leave(entered)
