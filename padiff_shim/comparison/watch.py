@@ -1,11 +1,11 @@
 """The gradients of a compared call, observed on Paddle's own grad node while Paddle's backward runs.
 
 Paddle 3 shows a node's incoming gradient and its results to a *post hook*; nothing in the graph changes, so every gradient and
-the order in which gradients are added stay bit for bit what they are without comparing. Paddle 2.6 has no such hook, and nodes
-over a list of tensors (einsum) cannot return one. Such a call is *replayed* when the backward has ended: Paddle's op once more, on
-detached operands, and its gradients for the incoming gradient that was seen. With ``carry="torch"`` these calls get aliases of
-their operands instead (a reshape to the same shape), on which hooks hand torch's gradients over; Paddle's engine may then add the
-gradients of a tensor that is used three times or more in another order.
+the order in which gradients are added stay bit for bit what they are without comparing. Paddle 2.6 has no such hook, nodes over
+a list of tensors (einsum) cannot return one, and those of ``_legacy_C_ops`` never call it. Such a call is *replayed* when the
+backward has ended: Paddle's op once more, on detached operands, and its gradients for the incoming gradient that was seen. With
+``carry="torch"`` these calls get aliases of their operands instead (a reshape to the same shape), on which hooks hand torch's
+gradients over; Paddle's engine may then add the gradients of a tensor that is used three times or more in another order.
 
 Paddle computes many gradients in the memory of the incoming one when nobody else holds it (exp, relu, tanh, add...): a post hook
 would then be shown the result as the incoming gradient. A hook on the call's result holds the incoming gradient until the node
@@ -37,8 +37,8 @@ ALIASED = "gradients of some calls were observed through aliases: sums of three 
 
 
 def hookable(subject: Subject) -> bool:
-    """Whether Paddle's node shows its gradients to a post hook."""
-    return NODE_HOOKS and not subject.sub.op.operands
+    """Whether Paddle's node shows its gradients to a post hook: those of legacy ops take hooks, and never call them."""
+    return NODE_HOOKS and not subject.sub.op.operands and subject.sub.entry.pairs is None
 
 
 def before(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
