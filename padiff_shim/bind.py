@@ -21,7 +21,7 @@ class StayNative(Exception):
 
 
 # What a torch function raises when it does not take the arguments.
-REFUSALS = (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError)
+REFUSALS = (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError, OverflowError)
 
 
 def refused(error: Exception) -> StayNative:

@@ -18,11 +18,14 @@ import paddle
 import torch
 from paddle.base import core
 
+from . import strides
+from .bind import StayNative
 from .dialect import is_reversed, to_paddle, to_torch
-from .strides import as_operand, hand_over
+from .strides import hand_over
 
 __all__ = [
     "TENSOR_TYPES",
+    "as_it_lies",
     "as_operand",
     "dtype_of",
     "explain",
@@ -62,6 +65,23 @@ def explain(tensor: Any, error: Exception) -> str:
     if not (tensor.place.is_cpu_place() or tensor.place.is_gpu_place()):
         return f"place {tensor.place} is not shared with torch"
     return f"cannot be shared through DLPack ({type(error).__name__})"
+
+
+def _or_native(door: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.Tensor]:
+    """``door``, where what cannot cross raises StayNative with the reason."""
+
+    @functools.wraps(door)
+    def guarded(tensor: Any) -> torch.Tensor:
+        try:
+            return door(tensor)
+        except Exception as error:
+            raise StayNative(explain(tensor, error)) from None
+
+    return guarded
+
+
+as_operand = _or_native(strides.as_operand)  # with the strides it has in a Torch program
+as_it_lies = _or_native(to_torch)  # with the strides of Paddle's memory
 
 
 def _base(tensor: torch.Tensor) -> int:

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from .bridge import to_torch
+from .bridge import as_it_lies
 from .record import LayoutCost
 
 _memcmp = ctypes.CDLL(None).memcmp
@@ -94,7 +94,7 @@ def transposed_copy(weight: Any, cost: LayoutCost) -> torch.Tensor:
         weight: a Paddle matrix [in, out], any dtype. If its memory is laid out as [out, in], that memory is the answer.
         cost: where copies and reuse are counted.
     """
-    source = to_torch(weight)
+    source = as_it_lies(weight)
     turned = source.t()
     if turned.is_contiguous():
         cost.views += 1

@@ -28,8 +28,13 @@ def axes(axis: Any, ndim: int) -> tuple[int, ...]:
     return found if ndim else ()
 
 
+_NARROW_INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16})
+
+
 def sum_(x: torch.Tensor, axis: Any, dtype: torch.dtype | None, keepdim: bool) -> torch.Tensor:
-    """``torch.sum``."""
+    """``torch.sum``; of Paddle's integers only bool and int32 become int64."""
+    if dtype is None and x.dtype in _NARROW_INTEGERS:
+        dtype = x.dtype
     over = axes(axis, x.ndim)
     if len(over) == x.ndim and not keepdim:
         return torch.sum(x, dtype=dtype)

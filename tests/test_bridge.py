@@ -189,8 +189,9 @@ def test_sparse_tensors_stay_native_and_say_why():
     expected = paddle.sparse.square(sparse).to_dense().numpy()
     with padiff_shim.reference("torch") as run:
         np.testing.assert_array_equal(paddle.sparse.square(sparse).to_dense().numpy(), expected)
-        with contextlib.suppress(Exception):
-            paddle.exp(sparse)  # computed, or refused, by Paddle itself
+        if not PADDLE_2:  # which ends the process by itself here
+            with contextlib.suppress(Exception):
+                paddle.exp(sparse)  # computed, or refused, by Paddle itself
     assert not run.substituted
 
 

@@ -86,6 +86,8 @@ SPELLINGS = {
         lambda: t(X.astype("float32")).double().sum(),
     ),
     "sum int": ("sum", lambda: paddle.sum(p(np.arange(5, dtype="int32"))), lambda: torch.tensor(10)),
+    "sum int8": ("sum", lambda: paddle.sum(p(np.arange(5, dtype="int8"))), lambda: torch.tensor(10, dtype=torch.int8)),
+    "sum uint8": ("sum", lambda: paddle.sum(p(np.full(3, 99, "uint8")), 0), lambda: torch.tensor(41, dtype=torch.uint8)),
     "sum bool": ("sum", lambda: paddle.sum(p(X > 0)), lambda: t(X > 0).sum()),
     "mean": ("mean", lambda: paddle.mean(p(X), axis=-1), lambda: t(X).mean(-1)),
     "Tensor.mean": ("mean", lambda: p(X).mean(), lambda: t(X).mean()),

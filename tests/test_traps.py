@@ -249,3 +249,20 @@ def test_torch_writes_never_reach_the_program():
             same.add_(paddle.ones([1]))
         assert x.numpy().tolist() == [1.0, 1.0, 1.0]
     assert torch.is_grad_enabled()
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("mode", [padiff_shim.reference, padiff_shim.compare])
+def test_numbers_beyond_int64(mode):
+    x = paddle.to_tensor(np.array([1.0, -2.0], "float32"))
+    calls = [lambda: x + 10**30, lambda: x * -(10**30), lambda: 10**30 / x, lambda: x - 10**400]
+
+    def answer(call):
+        try:
+            return call().tolist()
+        except Exception as error:
+            return type(error)
+
+    expected = [answer(call) for call in calls]
+    with mode("torch"):
+        assert [answer(call) for call in calls] == expected
