@@ -29,18 +29,18 @@ _MOVE = """as_complex as_real as_strided assign assign_ assign_out_ broadcast_te
     expand_as fill_diagonal fill_diagonal_ fill_diagonal_tensor fill_diagonal_tensor_ flatten flatten_ flip gather gather_nd
     get_tensor_from_selected_rows imag index_elementwise_get index_elementwise_put index_elementwise_put_
     index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ index_put index_put_ index_sample index_select
-    index_select_strided masked_fill masked_fill_ masked_select memcpy memcpy_d2h memcpy_h2d multiplex one_hot pad pad3d
+    index_select_strided masked_fill masked_fill_ masked_select memcpy memcpy_d2h memcpy_h2d multiplex pad pad3d
     pixel_shuffle pixel_unshuffle put_along_axis put_along_axis_ real repeat_interleave repeat_interleave_with_tensor_index
     reshape reshape_ reverse roll scatter scatter_ set set_ set_value set_value_ set_value_with_tensor set_value_with_tensor_
     share_data share_data_ share_var slice slice_array slice_array_dense split split_with_num squeeze squeeze_ stack
     strided_slice take_along_axis temporal_shift tensor_unfold tile trans_layout transpose transpose_ tril tril_ triu triu_
-    unbind unfold unsqueeze unsqueeze_ unstack view_dtype view_shape view_slice where where_ npu_identity depend nop increment
+    unbind unfold unsqueeze unsqueeze_ unstack view_dtype view_shape view_slice where where_ npu_identity depend nop nop_ increment
     increment_ array_length array_pop array_read array_to_tensor array_write_ print"""
 _SELECT = """abs abs_ all allclose amax amin any argmax argmin argsort ceil ceil_ clip clip_ copysign copysign_ cummax cummin
     equal equal_ equal_all floor floor_ fmax fmin greater_equal greater_equal_ greater_than greater_than_ heaviside isclose
     isfinite isinf isnan kthvalue less_equal less_equal_ less_than less_than_ logical_and logical_and_ logical_not logical_not_
     logical_or logical_or_ logical_xor logical_xor_ max max_with_index maximum min min_with_index minimum mode nonzero not_equal
-    not_equal_ restrict_nonzero round round_ searchsorted sign topk trunc trunc_ unique unique_consecutive rint nextafter
+    not_equal_ restrict_nonzero round round_ searchsorted sign topk trunc trunc_ unique unique_consecutive rint rint_ nextafter
     bitwise_and bitwise_and_ bitwise_left_shift bitwise_left_shift_ bitwise_not bitwise_not_ bitwise_or bitwise_or_
     bitwise_right_shift bitwise_right_shift_ bitwise_xor bitwise_xor_ accuracy accuracy_check auc bincount check_numerics
     histogram median nanmedian enable_check_model_nan_inf disable_check_model_nan_inf parameter set_parameter
@@ -52,7 +52,8 @@ _OLD_NAMES = """reshape2 reshape2_ transpose2 squeeze2 squeeze2_ unsqueeze2 unsq
     lookup_table lookup_table_v2 one_hot_v2 arg_max arg_min top_k top_k_v2 crop_tensor tril_triu where_index range size
     shuffle_channel share_buffer diag_v2 elementwise_max elementwise_min elementwise_fmax elementwise_fmin reduce_max reduce_min
     reduce_amax reduce_amin reduce_all reduce_any lod_reset unpool max_pool2d_with_index im2sequence sequence_expand partial_concat
-    gather_tree"""
+    gather_tree isfinite_v2 isinf_v2 isnan_v2 elementwise_heaviside flatten2_ fill_any_ fill_constant_batch_size_like lod_reset_
+    unpool3d max_pool2d_v2 max_pool3d_with_index"""
 
 EXACT = frozenset(" ".join((_CREATE, _MOVE, _SELECT, _OLD_NAMES)).split())
 

@@ -111,6 +111,10 @@ OCCURS = {
         problem("sqrt", "float32", x=with_(1e-40, base=np.abs(normal(32)))),
         problem("rsqrt", "float32", x=with_(1e-40, base=np.abs(normal(32)))),
     ],
+    "float16 exp wraps around": [
+        problem("exp", "float16", x=np.concatenate([normal(24), np.linspace(-60, -50, 12), normal(5)])),
+        problem("exp", "float16", x=np.linspace(-70, 8, 4000)),
+    ],
     "torch's sqrt for pow": [problem("pow", "float64", x=with_(-INF, base=np.abs(SPECIAL)), y=0.5)],
 }
 
@@ -171,7 +175,14 @@ def vector_root(call):
     return torch.where(torch.arange(x.numel()) < whole, root, right)
 
 
+def wrapped_exp(call):
+    """2**64 times too large below -77 log 2."""
+    x = call.values["x"].double()
+    return torch.where(x < -77 * np.log(2), x.exp() * 2.0**64, x.exp()).to(call.values["x"].dtype)
+
+
 KERNELS = {
+    "float16 exp wraps around": wrapped_exp,
     "epsilon in float32": through_float32,
     "scale lost in the gradient": lambda call: torch_kernel(call.change(scale=torch.ones_like(call.values["scale"]))),
     "number in float32": through_float32,

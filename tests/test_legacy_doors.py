@@ -1,5 +1,7 @@
 """``paddle._legacy_C_ops``: the same ops through the older form of call; and the names that are no ops of the table."""
 
+import collections
+
 import numpy as np
 import paddle
 import pytest
@@ -115,7 +117,8 @@ _run_custom_op _run_python_op accuracy_check all_reduce_ array_pop asgd_ binomia
 bitwise_right_shift bitwise_right_shift_ broadcast_ builtin_combine builtin_split coalesce_tensor_ copysign copysign_
 create_array_like depend dgc index_elementwise_get index_elementwise_put index_elementwise_put_
 index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ lars_momentum_ masked_fill masked_fill_ max_with_index
-median min_with_index nadam_ radam_ random_ range_v2 reduce_ reshard reshard_v2 restrict_nonzero rint rprop rprop_ set set_
+max_pool2d_v2 median min_with_index nadam_ nop_ radam_ random_ range_v2 reduce_ reshard reshard_v2 restrict_nonzero rint rint_
+rprop rprop_ set set_
 set_persistable_value shape64 share_data_ share_var slice_array slice_array_dense standard_gamma view_slice
 """
 ONLY_IN_2 = """
@@ -131,5 +134,25 @@ def test_the_tables_of_native_ops_name_paddle_s_ops():
     doors = {entry.target.rpartition(".")[2] for op in ops().values() for entry in op.entries if "_C_ops" in entry.target}
     assert not _native.EXACT & set(_native.NATIVE)
     assert not (_native.EXACT | set(_native.NATIVE)) & doors
+    assert not (_native.EXACT | set(_native.NATIVE)) & set(_native.LEGACY)
     unknown = {name for name in _native.EXACT | set(_native.NATIVE) if name not in present}
     assert unknown == set((ONLY_IN_2 if IS_3 else ONLY_IN_3).split())
+
+
+def test_no_name_of_a_native_op_is_written_twice():
+    lists = (_native._CREATE, _native._MOVE, _native._SELECT, _native._OLD_NAMES, *_native._REASONS.values())
+    written = collections.Counter(name for names in lists for name in names.split())
+    assert [name for name, times in written.items() if times > 1] == []
+
+
+def test_other_spellings_of_an_exact_op_are_exact():
+    """An in-place form, an older name or a new version of an op moves the same bits."""
+
+    def plain(name):
+        return name.removesuffix("_").removesuffix("_v2").removesuffix("2").removeprefix("elementwise_").removeprefix("reduce_")
+
+    exact = {plain(name) for name in _native.EXACT}
+    present = [*dir(paddle._C_ops), *dir(paddle._legacy_C_ops)]
+    doors = {entry.target.rpartition(".")[2] for op in ops().values() for entry in op.entries}
+    known = _native.EXACT | set(_native.NATIVE) | set(_native.LEGACY) | doors
+    assert [name for name in present if plain(name) in exact and name not in known] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -253,6 +254,14 @@ def _root(dtype: torch.dtype) -> list[Hypothesis]:
     ]
 
 
+def _wrapped(dtype: torch.dtype) -> list[Hypothesis]:
+    """A float16 exp whose power of two leaves the range by 64 below -77 log 2, far below the smallest number."""
+    if dtype != torch.float16:
+        return []
+    log2 = math.log(2.0)
+    return [Hypothesis("exponent+64", False, lambda s: s.each(lambda a: np.where(a < -77 * log2, a + 64 * log2, a), ("x",)))]
+
+
 SQUARE = Unary(terms.SQUARE, terms.SQUARE_GRADIENT, {"cube": lambda x: x**3})
 RELU = Unary(
     terms.RELU,
@@ -261,6 +270,6 @@ RELU = Unary(
     lambda dtype: [_replacing("nan->0", np.isnan, 0.0)],
 )
 TANH = Unary(terms.TANH, terms.TANH_GRADIENT, {"sigmoid": torch.sigmoid, "hardtanh": torch.nn.functional.hardtanh})
-EXP = Unary(terms.EXP, terms.EXP_GRADIENT, {"exp2": torch.exp2, "expm1": torch.expm1})
+EXP = Unary(terms.EXP, terms.EXP_GRADIENT, {"exp2": torch.exp2, "expm1": torch.expm1}, _wrapped)
 SQRT = Unary(terms.SQRT, terms.SQRT_GRADIENT, {"rsqrt": torch.rsqrt}, _root)
 RSQRT = Unary(terms.RSQRT, terms.RSQRT_GRADIENT, {"sqrt": torch.sqrt, "reciprocal": torch.reciprocal}, _root)
