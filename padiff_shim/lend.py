@@ -70,7 +70,9 @@ def lend_cuda(tensor: torch.Tensor) -> Any:
 
 
 def lend(tensor: torch.Tensor) -> Any:
-    """A Paddle tensor over torch's memory, with its strides."""
+    """A Paddle tensor over torch's memory, with its strides; one without elements has no memory, as Paddle's own."""
+    if not tensor.numel():
+        return copied(tensor)
     if tensor.is_cuda:
         return lend_cuda(tensor)
     return lend_numpy(tensor) if tensor.is_contiguous() else lend_strided(tensor)
