@@ -26,7 +26,7 @@ from ..operands import STATIC
 from ..patches import _native
 from ..postponed import raise_postponed
 from ..verdicts import Judgement, Side, Verdict
-from . import watch
+from . import posts, watch
 from .later import Case, Waiting
 from .native import elements, native
 from .outcome import Outcome
@@ -272,6 +272,7 @@ class Comparison:
 
     def backward_ended(self, frame: Frame) -> None:
         """Paddle's engine has returned."""
+        posts.let_go()
         self.waiting.settle()
         self.unfinished = False
         self.pulse(frame)

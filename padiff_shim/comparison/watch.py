@@ -30,6 +30,7 @@ from ..log import LogError
 from ..modes import paused
 from ..postponed import after_engine, engine_runs, postpone
 from ..rules import exchanged
+from . import posts
 from .subject import Subject
 
 CLOSED = "no mode was open during the backward, and this node's gradients can only be computed again after it"
@@ -93,18 +94,16 @@ def after(subject: Subject, result: Any) -> None:
     if node is None:
         subject.comparison.unseen(subject, "Paddle shows no gradients of this node")
         return
-    if engine_runs():  # a call in a hook of the program: a node that dies inside of the engine drops its post hooks without the GIL
-        after_engine(node.name)
     result._register_grad_hook(functools.partial(_on_result, subject))
     tensors = [index for index, side in enumerate(subject.operands) if isinstance(side, torch.Tensor)]
     if subject.sub.transposed is not None and len(tensors) == 3 and node.name() == "AddGradNode":
         # A Linear with bias is two nodes in Paddle: a product, and the bias added to it.
         bias, product = tensors.pop(), any(index in subject.inputs.needs for index in tensors)
-        node._register_post_hook(functools.partial(_on_node, subject, {1: bias}, not product))
+        node._register_post_hook(posts.hold(functools.partial(_on_node, subject, {1: bias}, not product)))
         if not product:
             return  # neither x nor the weight wants a gradient
         node = node.next_functions[0]
-    node._register_post_hook(functools.partial(_on_node, subject, tensors, True))
+    node._register_post_hook(posts.hold(functools.partial(_on_node, subject, tensors, True)))
 
 
 def _places(count: int, tensors: Sequence[int] | Mapping[int, int], operands: int) -> dict[int, int] | None:

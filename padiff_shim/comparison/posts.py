@@ -1,0 +1,56 @@
+"""Post hooks that Paddle holds are held here, too: Paddle drops them without the GIL, and must never be the last to do so.
+
+A node dies wherever its last reference goes: in an in-place op that gives its tensor a new node, in an engine that clears up, in
+the destructor of another node. Paddle runs all this without the GIL, and a Python object that dies there ends the process. Each
+new hook therefore looks at a few of the oldest and lets those go that nobody else holds any more; so do the end of a backward and
+Python's own collections, for what outlives its mode.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+_held: deque[Callable[..., Any]] = deque()
+_LOOKS = 4  # at old hooks for each new one: what is dead is let go after a quarter as many calls as there are hooks alive
+_OURS = 2  # references to a hook that nobody else holds: the name below and the argument of getrefcount
+
+
+def hold(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """``hook``, to be registered with a node."""
+    if not _held and _collected not in gc.callbacks:
+        gc.callbacks.append(_collected)
+    _looked_at(_LOOKS)
+    _held.append(hook)
+    return hook
+
+
+def let_go() -> None:
+    """Let go of all hooks whose nodes have died; what they kept alive may have held more nodes."""
+    while _looked_at(len(_held)):
+        pass
+
+
+def _looked_at(count: int) -> bool:
+    """Look at the ``count`` oldest; whether any was let go."""
+    found = False
+    for _ in range(min(count, len(_held))):
+        try:
+            hook = _held.popleft()
+        except IndexError:  # another thread took it
+            break
+        if sys.getrefcount(hook) > _OURS:
+            _held.append(hook)
+        else:
+            found = True
+    return found
+
+
+def _collected(phase: str, about: dict[str, int]) -> None:
+    """Python's collector begins, and has run; one that looks at everything is seldom."""
+    _looked_at(64) if about["generation"] < 2 else let_go()
+    if phase == "stop" and not _held:
+        gc.callbacks.remove(_collected)
