@@ -129,9 +129,10 @@ def softmax_gradient(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) -> A
     value = p * (g - dot)
 
     def bound(f: float, u: float, last: float) -> Array:
-        lost = _loss(z, p, f, u) + last
-        inner = (np.abs(g) * p * (lost + gamma(f + 1, u))).sum(1, keepdims=True)
-        return p * (lost * np.abs(g - dot) + inner + 2 * u * (np.abs(g) + np.abs(dot)))
+        lost = _loss(z, p, f, u) + 3 * last  # the roundings of the forward's steps and of its result
+        inner = (np.abs(g) * p * (lost + last + gamma(f + 1, u))).sum(1, keepdims=True)
+        steps = last * (np.abs(dot) + np.abs(g - dot))
+        return p * (lost * np.abs(g - dot) + inner + steps + 2 * u * (np.abs(g) + np.abs(dot)))
 
     return value, bound
 
