@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import paddle
@@ -27,10 +27,10 @@ __all__ = [
     "TENSOR_TYPES",
     "as_it_lies",
     "as_operand",
+    "check_target",
     "dtype_of",
     "explain",
     "hand_over",
-    "is_reversed",
     "own",
     "stream_of",
     "to_paddle",
@@ -164,3 +164,23 @@ def autocast_off() -> Iterator[None]:
         yield
     finally:
         tracer._amp_level = level
+
+
+def check_target(operands: Sequence[Any]) -> None:
+    """Raise StayNative where what Torch would write into the first operand, a Paddle tensor, is not what Paddle's kernel writes."""
+    target = operands[0]
+    if not hasattr(target, "strides"):
+        return
+    if is_reversed(target):
+        raise StayNative("in-place on a view with negative strides, which torch does not have")
+    if target.is_contiguous() and any(_read_while_written(target, other) for other in operands[1:]):
+        raise StayNative("in-place with an operand that overlaps the target: the result depends on the order of writing")
+
+
+def _read_while_written(target: Any, other: Any) -> bool:
+    """Whether a contiguous operand lies in some of the target's memory, but is not all of it; others are copied first."""
+    if not isinstance(other, paddle.Tensor) or other is target or not other.is_contiguous():
+        return False
+    first, begin = target.data_ptr(), other.data_ptr()
+    last, end = first + target.size * target.element_size(), begin + other.size * other.element_size()
+    return bool(first < end and begin < last and (first, last) != (begin, end))

@@ -16,7 +16,7 @@ import torch
 from . import amp, layout, site
 from .autograd import Node, attach, autograd
 from .bind import REFUSALS, StayNative, binder, refused
-from .bridge import dtype_of, grad_tracer, hand_over, is_reversed, own, stream_of, to_torch, torch_dtype
+from .bridge import check_target, dtype_of, grad_tracer, hand_over, own, stream_of, to_torch, torch_dtype
 from .dialect import EMPTY_WORKS
 from .errors import StayedNativeError
 from .modes import Frame, paused, top
@@ -162,8 +162,8 @@ class Substitution:
             attributes = self.convert_dtype(attributes)
         if any(isinstance(inputs.torch[index], torch.Tensor) for index in self.numbers):
             raise StayNative("a tensor where this entry point takes a number")
-        if self.entry.inplace and hasattr(inputs.paddle[0], "strides") and is_reversed(inputs.paddle[0]):
-            raise StayNative("in-place on a view with negative strides, which torch does not have")
+        if self.entry.inplace:
+            check_target(inputs.paddle)
         if (inputs.needs or not EMPTY_WORKS) and any(isinstance(t, torch.Tensor) and not t.numel() for t in inputs.torch):
             raise StayNative(EMPTY, exact=True)
         targets = self.autocast(tracer, inputs) if amp.active(tracer) else None
