@@ -45,7 +45,7 @@ CASES = [
     (padiff_shim.compare, "ops", NAMES[:1] + NAMES[2:], "op"),
     (padiff_shim.compare, "exclude", NAMES, "name|op"),
     (padiff_shim.compare, "layers", (3, [], [3], ""), "glob patterns"),
-    (padiff_shim.compare, "steps", ("3", 1.5, True), "step number"),
+    (padiff_shim.compare, "steps", ("3", 1.5, True, -3, [], [1, "a"], {0, -1}, range(0), range(-3, 2)), "step number"),
     (padiff_shim.compare, "ranks", ("0", 1.5, True, b"0"), "number of a process"),
     (padiff_shim.compare, "every", (0, -1, "2", 1.5, True), "from 1 on"),
     (padiff_shim.compare, "first", (0, -1, "2", 1.5, True), "from 1 on"),

@@ -42,19 +42,27 @@ def _positive(name: str, value: int | None) -> int | None:
     return value
 
 
+def _is_step(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 def _steps(steps: Any) -> Callable[[int], bool] | None:
     if steps is None:
         return None
-    if isinstance(steps, int) and not isinstance(steps, bool):
-        return lambda step: step == steps
+    if _is_step(steps):
+        return lambda step: bool(step == steps)
     if isinstance(steps, slice):
         start, stop, stride = steps.start or 0, steps.stop, steps.step or 1
         return lambda step: step >= start and (stop is None or step < stop) and (step - start) % stride == 0
-    if isinstance(steps, Container) and not isinstance(steps, str):
+    if isinstance(steps, (list, tuple, set, frozenset, range)):
+        sound = bool(steps) and all(_is_step(step) for step in steps)
+    else:
+        sound = isinstance(steps, Container) and not isinstance(steps, str)
+    if sound:
         return lambda step: step in steps
     if callable(steps):
         return lambda step: bool(steps(step))
-    raise PadiffShimError(f"steps= is a step number, a range, a set, a slice or a function of the step, got {steps!r}")
+    raise PadiffShimError(f"steps= is a step number from 0 on, a range or set of them, a slice or a function of it, got {steps!r}")
 
 
 @dataclass
