@@ -181,6 +181,6 @@ def _read_while_written(target: Any, other: Any) -> bool:
     """Whether a contiguous operand lies in some of the target's memory, but is not all of it; others are copied first."""
     if not isinstance(other, paddle.Tensor) or other is target or not other.is_contiguous():
         return False
-    first, begin = target.data_ptr(), other.data_ptr()
+    first, begin = target.data_ptr() or 0, other.data_ptr() or 0  # None on 2.6 where there are no elements
     last, end = first + target.size * target.element_size(), begin + other.size * other.element_size()
     return bool(first < end and begin < last and (first, last) != (begin, end))
