@@ -21,7 +21,7 @@ from paddle.base import core
 from . import strides
 from .bind import StayNative
 from .dialect import is_reversed, to_paddle, to_torch
-from .strides import hand_over
+from .strides import are_distinct, hand_over
 
 __all__ = [
     "TENSOR_TYPES",
@@ -166,21 +166,26 @@ def autocast_off() -> Iterator[None]:
         tracer._amp_level = level
 
 
-def check_target(operands: Sequence[Any]) -> None:
-    """Raise StayNative where what Torch would write into the first operand, a Paddle tensor, is not what Paddle's kernel writes."""
+def check_target(operands: Sequence[Any], *, elementwise: bool) -> None:
+    """Raise StayNative where what Torch would write into the first operand, a Paddle tensor, is not what Paddle's kernel writes.
+
+    ``elementwise``: an operand that is the target itself is read before the write, element by element.
+    """
     target = operands[0]
     if not hasattr(target, "strides"):
         return
     if is_reversed(target):
         raise StayNative("in-place on a view with negative strides, which torch does not have")
-    if target.is_contiguous() and any(_read_while_written(target, other) for other in operands[1:]):
+    if not target.is_contiguous() and not are_distinct(target.shape, target.strides):
+        raise StayNative("in-place on a tensor whose elements share memory: the result depends on the order of writing")
+    if target.is_contiguous() and any(_read_while_written(target, other, elementwise) for other in operands[1:]):
         raise StayNative("in-place with an operand that overlaps the target: the result depends on the order of writing")
 
 
-def _read_while_written(target: Any, other: Any) -> bool:
-    """Whether a contiguous operand lies in some of the target's memory, but is not all of it; others are copied first."""
-    if not isinstance(other, paddle.Tensor) or other is target or not other.is_contiguous():
+def _read_while_written(target: Any, other: Any, elementwise: bool) -> bool:
+    """Whether a contiguous operand lies in the target's memory (``elementwise``: but is not all of it); others are copied first."""
+    if not isinstance(other, paddle.Tensor) or not other.is_contiguous():
         return False
     first, begin = target.data_ptr() or 0, other.data_ptr() or 0  # None on 2.6 where there are no elements
     last, end = first + target.size * target.element_size(), begin + other.size * other.element_size()
-    return bool(first < end and begin < last and (first, last) != (begin, end))
+    return bool(first < end and begin < last and not (elementwise and (first, last) == (begin, end)))

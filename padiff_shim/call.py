@@ -163,7 +163,7 @@ class Substitution:
         if any(isinstance(inputs.torch[index], torch.Tensor) for index in self.numbers):
             raise StayNative("a tensor where this entry point takes a number")
         if self.entry.inplace:
-            check_target(inputs.paddle)
+            check_target(inputs.paddle, elementwise=op.elementwise)
         if (inputs.needs or not EMPTY_WORKS) and any(isinstance(t, torch.Tensor) and not t.numel() for t in inputs.torch):
             raise StayNative(EMPTY, exact=True)
         targets = self.autocast(tracer, inputs) if amp.active(tracer) else None

@@ -71,6 +71,8 @@ class Op:
     ``amp``: Paddle's (legacy) names of the op in the autocast lists, for tensor and for Python-scalar operands.
     ``model``: the op's rounding model (:mod:`padiff_shim.numerics.models`): its bound, its hypotheses and those of its gradients.
     ``integer``: integer and bool results are computed by the reference too; otherwise they stay native, being exact in both.
+    ``elementwise``: an element of the result depends on the operands' elements in its place only (asked where an in-place op of
+    several tensors has the target as another operand, too).
     """
 
     name: str
@@ -91,6 +93,7 @@ class Op:
     amp: tuple[str, str] = ("", "")
     model: Any = None
     integer: bool = False
+    elementwise: bool = False
 
     @property
     def names(self) -> list[str]:

@@ -48,7 +48,8 @@ def hand_over(result: torch.Tensor) -> Any:
         return to_paddle(result)
     dense = result.contiguous()
     handed = to_paddle(dense)
-    if handed.data_ptr() == dense.data_ptr() and _distinct(result.shape, result.stride()):  # else it was copied: not ours to watch
+    shares = handed.data_ptr() == dense.data_ptr()  # else it was copied: not ours to watch
+    if shares and are_distinct(result.shape, result.stride()):
         _remember(dense, result)
     return handed
 
@@ -118,12 +119,12 @@ def _translate(blocks: Sequence[Block], shape: Sequence[int], strides: Sequence[
         step = stride // block.dense
         last[block] += step * (size - 1)
         translated.append(step * block.stride)
-    if any(index >= block.size for block, index in last.items()) or not _distinct(shape, translated):
+    if any(index >= block.size for block, index in last.items()) or not are_distinct(shape, translated):
         return None
     return tuple(translated)
 
 
-def _distinct(shape: Sequence[int], strides: Sequence[int]) -> bool:
+def are_distinct(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether every element has a place of its own."""
     reach = 0
     for stride, size in sorted((stride, size) for stride, size in zip(strides, shape) if size > 1):

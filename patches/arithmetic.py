@@ -70,6 +70,7 @@ OPS = (
         vjp=add_vjp,
         amp=("elementwise_add", "scale"),
         model=models.Add(),
+        elementwise=True,
     ),
     Op(
         "subtract",
@@ -89,6 +90,7 @@ OPS = (
         vjp=subtract_vjp,
         amp=("elementwise_sub", "scale"),
         model=models.Subtract(),
+        elementwise=True,
     ),
     Op(
         "multiply",
@@ -109,6 +111,7 @@ OPS = (
         vjp=multiply_vjp,
         amp=("elementwise_mul", "scale"),
         model=models.Multiply(),
+        elementwise=True,
     ),
     Op(
         "pow",

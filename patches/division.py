@@ -35,5 +35,6 @@ OPS = (
         saves_beside_number=("y", "out"),
         amp=("elementwise_div", "scale"),
         model=models.Divide(),
+        elementwise=True,
     ),
 )
