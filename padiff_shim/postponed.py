@@ -12,6 +12,8 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
+_INTERRUPTED = "(External) KeyboardInterrupt"  # what Paddle makes of Ctrl-C that falls into Python code inside of its engine
+
 
 class _Here(threading.local):
     """What waits in one thread."""
@@ -54,6 +56,8 @@ def engine() -> Iterator[None]:
         yield
     except BaseException as error:
         _finish()
+        if isinstance(error, OSError) and str(error).startswith(_INTERRUPTED):
+            postpone(KeyboardInterrupt())
         if _here.errors and _here.engines == 1:
             waited = _taken()
             if isinstance(error, Exception) and not isinstance(waited, Exception):

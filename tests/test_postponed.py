@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import paddle
 import pytest
+from helpers import in_child
 
 import padiff_shim
 from padiff_shim import postponed, testing
@@ -172,3 +173,39 @@ def test_ctrl_c_in_a_substituted_backward_comes_when_the_engine_has_returned(mon
         paddle.matmul(x, w).sum().backward()
     assert paddle.is_grad_enabled()
     assert (x.grad.numpy() == native).all()
+
+
+@pytest.mark.parametrize("mode", ["reference", "compare"])
+def test_a_real_ctrl_c_in_a_backward_is_a_keyboard_interrupt(mode):
+    done = in_child(
+        f"""
+        import os, signal, threading
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        x = paddle.rand([4, 4])
+        x.stop_gradient = False
+        def interrupted(program):
+            try:
+                program()
+            except KeyboardInterrupt:
+                assert paddle.is_grad_enabled()
+                print("interrupted")
+        def stop(*_):
+            os.kill(os.getpid(), signal.SIGINT)
+        def in_hook():
+            y = paddle.tanh(x)
+            y.register_hook(stop)
+            paddle.exp(y).sum().backward()
+        def anywhere():
+            y = paddle.tanh(x)
+            for _ in range(20):
+                y = paddle.tanh(y)
+            y = y.sum()
+            threading.Timer(0.2, stop).start()
+            while True:
+                y.backward(retain_graph=True)
+        with padiff_shim.{mode}("torch"):
+            interrupted(in_hook)
+            interrupted(anywhere)
+        """
+    )
+    assert done.stdout.split() == ["interrupted"] * 2, done.stdout + done.stderr
