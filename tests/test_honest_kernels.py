@@ -99,6 +99,23 @@ def test_saturated_tanh_is_rounding(count):
         assert found.verdict in SOFT, found
 
 
+@pytest.mark.parametrize("exponents", [(0, 0), (-3, 2)])
+def test_a_quotient_by_newton_is_rounding(exponents):
+    """Vector units divide by a reciprocal and a Newton step: the farther neighbour of some quotients that lie near the middle."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        x = (rng.standard_normal((33, 300)) * 10 ** rng.uniform(*exponents)).astype(np.float32)
+        y = np.abs(x) + np.float32(1)
+        exact = x.astype(np.float64) / y
+        near = x / y
+        other = np.where(exact > near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(-np.inf)))
+        newton = np.where(np.abs(other - exact) < 0.56 * np.spacing(np.abs(near)), other, near)
+        assert (newton != near).any()
+        operands = torch.from_numpy(x), torch.from_numpy(y)
+        found = judge(ops()["divide"].model.forward(operands), torch.from_numpy(newton), torch.from_numpy(near))
+        assert found.verdict in SOFT, found
+
+
 def test_inputs_in_tf32_are_named_from_a_few_outputs_on():
     """The same fault with one output, where an order of summation explains it, and with many."""
     rng = np.random.default_rng(2)
