@@ -1,0 +1,107 @@
+"""Differences between a program under the shim and natively that are known and accepted, each with its reason.
+
+A difference that no entry explains fails the run; how often each was needed is printed with the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Seen(NamedTuple):
+    """A difference, and where it was seen."""
+
+    text: str
+    lines: list[str]
+    exact: bool  # compare mode alone
+    failed: bool  # an error in a backward, the same natively
+    changing: bool = False  # modes open and close in the middle
+
+    @property
+    def made(self) -> str:
+        """The line that made the variable that differs."""
+        name = self.text.partition(":")[0].partition(".")[0]
+        return next((line for line in self.lines if line.startswith(f"{name} = ")), "")
+
+    @property
+    def recomputed_elsewhere(self) -> bool:
+        """Whether recompute without reentry met a change of modes: an error, and what follows from it."""
+        parts = ("errors:", "left behind", ".grad", "is_leaf", "stop_gradient", "only natively", "seen[")
+        return self.changing and self.has("use_reentrant=False") and any(part in self.text for part in parts)
+
+    def has(self, *parts: str) -> bool:
+        """Whether one line of the program holds all of these."""
+        return any(all(part in line for part in parts) for line in self.lines)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A difference that is accepted."""
+
+    reason: str
+    explains: Callable[[Seen], bool]
+
+
+UNCOUNTED = (".set_value(", "paddle.assign(", ".copy_(", "initializer.", "out=", "o.step()")
+
+KNOWN = (
+    Known(
+        "an error ends a backward at another place, with other gradients accumulated before it",
+        lambda seen: not seen.exact and seen.failed and (".grad" in seen.text or seen.text.startswith("seen[")),
+    ),
+    Known(
+        "Paddle refuses as an input of paddle.grad what paddle.grad has returned, or what is a no_grad_var, with internal errors",
+        lambda seen: (
+            not seen.exact
+            and any(part in seen.text for part in ("There is no grad op for", "MetaTensor is not initialized", "only here"))
+            and ("paddle.grad(" in seen.made or seen.text.startswith("errors:"))
+        ),
+    ),
+    Known(
+        "paddle.grad under the tape walks on where Paddle prunes what leads to no input: a hook there sees a gradient",
+        lambda seen: not seen.exact and seen.text.startswith("seen[") and "only here" in seen.text and seen.has("paddle.grad("),
+    ),
+    Known(
+        "a backward with roots made inside and outside of modes reaches a leaf twice: its hook sees two parts of the gradient",
+        lambda seen: not seen.exact and seen.text.startswith("seen[") and seen.has("paddle.autograd.backward("),
+    ),
+    Known(
+        "Paddle loses a retained gradient when the tensor below is written in place; the tape keeps it",
+        lambda seen: not seen.exact and ".grad" in seen.text and "natively None" in seen.text and seen.has(".retain_grads()"),
+    ),
+    Known(
+        "a write that Paddle does not count, between forward and backward: Paddle's gradient is one of the new values",
+        lambda seen: seen.text.startswith("accused") and "grad:" in seen.text and any(seen.has(write) for write in UNCOUNTED),
+    ),
+    Known(
+        "recompute without reentry needs the same modes in its backward as in its forward; Paddle's own error says so",
+        lambda seen: not seen.exact and seen.recomputed_elsewhere,
+    ),
+    Known(
+        "a native part of a graph that was walked from the tape is not freed: a second backward through it succeeds",
+        lambda seen: (
+            not seen.exact and "The TensorWrappers of" in seen.text.partition(", here ")[0] and seen.text.endswith("here []")
+        ),
+    ),
+    Known(
+        "recompute reads a tensor again that was changed in place meanwhile: its gradients are those of other values",
+        lambda seen: seen.text.startswith("accused") and seen.has("use_reentrant=False"),
+    ),
+)
+
+
+def unexplained(
+    lines: list[str], found: list[str], *, exact: bool, failed: bool, changing: bool, counts: dict[str, int]
+) -> list[str]:
+    """The differences that no entry explains; ``counts`` notes the others."""
+    left = []
+    for difference in found:
+        seen = Seen(difference, lines, exact, failed, changing)
+        entry = next((entry for entry in KNOWN if entry.explains(seen)), None)
+        if entry is None:
+            left.append(difference)
+        else:
+            counts[entry.reason] = counts.get(entry.reason, 0) + 1
+    return left

@@ -1,0 +1,103 @@
+"""What random programs may use beside Paddle itself: tensors by seed, layers, PyLayers, hooks that are watched."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+from paddle.autograd import PyLayer
+from paddle.distributed.fleet.utils import recompute
+
+SPECIAL = {"bool": lambda random, shape: random.rand(*shape) > 0.5, "int64": lambda random, shape: random.randint(0, 2, shape)}
+
+
+def make(shape, dtype="float32", seed=0, grad=False, shift=0.0):
+    """A leaf: normal values plus ``shift``; 0 or 1 where the dtype is bool or integer."""
+    random = np.random.RandomState(seed)
+    values = SPECIAL[dtype](random, shape) if dtype in SPECIAL else random.standard_normal(shape) + shift
+    leaf = paddle.to_tensor(np.asarray(values)).astype(dtype).detach()
+    leaf.stop_gradient = not grad
+    return leaf
+
+
+def layer(width_in, width_out, seed):
+    """A Linear of known weights."""
+    linear = paddle.nn.Linear(width_in, width_out)
+    linear.weight.set_value(make([width_in, width_out], seed=seed) * 0.5)
+    linear.bias.set_value(make([width_out], seed=seed + 1) * 0.5)
+    return linear
+
+
+class Twice(PyLayer):
+    """Saves nothing; a plain elementwise gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2.0
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2.0
+
+
+class Cube(PyLayer):
+    """Saves its input."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensor()
+        return 3.0 * x * x * grad
+
+
+class Mix(PyLayer):
+    """Two operands, two results."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return paddle.tanh(x) + y, x * y
+
+    @staticmethod
+    def backward(ctx, first, second):
+        x, y = ctx.saved_tensor()
+        return first * (1.0 - paddle.tanh(x) ** 2) + second * y, first + second * x
+
+
+def block(x):
+    """What recompute runs again."""
+    return F.softmax(paddle.tanh(x) * 1.5, axis=-1) + x * 0.5
+
+
+def namespace():
+    """The names that a program starts with; ``seen`` holds what its hooks were shown."""
+    seen: list = []
+
+    def watch(name, factor=None):
+        def hook(grad):
+            seen.append((name, grad.clone()))
+            return None if factor is None else grad * factor
+
+        return hook
+
+    return {
+        "paddle": paddle,
+        "np": np,
+        "F": F,
+        "copy": copy,
+        "make": make,
+        "layer": layer,
+        "Twice": Twice,
+        "Cube": Cube,
+        "Mix": Mix,
+        "block": block,
+        "recompute": recompute,
+        "watch": watch,
+        "seen": seen,
+    }
