@@ -91,23 +91,23 @@ def build_model(config: Config) -> Classifier:
     return Classifier(config)
 
 
-def _transposed(model: Classifier) -> set[str]:
+def turned(model: nn.Module) -> set[str]:
     """Names of the weights that Paddle keeps as [in, out] and Torch as [out, in]."""
     return {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Linear)}
 
 
-def load_paddle_state(model: Classifier, state: dict[str, np.ndarray]) -> None:
+def load_paddle_state(model: nn.Module, state: dict[str, np.ndarray]) -> None:
     """Take over the weights of a Paddle state dict, given as arrays."""
-    turned = _transposed(model)
-    arrays = {name: array.T if name in turned else array for name, array in state.items()}
+    transposed = turned(model)
+    arrays = {name: array.T if name in transposed else array for name, array in state.items()}
     model.load_state_dict({name: torch.tensor(np.ascontiguousarray(array)) for name, array in arrays.items()})
 
 
 def paddle_state(model: Classifier) -> dict[str, np.ndarray]:
     """A copy of the weights as Paddle would hold them."""
-    turned = _transposed(model)
+    transposed = turned(model)
     arrays = {name: tensor.detach().numpy() for name, tensor in model.state_dict().items()}
-    return {name: (array.T if name in turned else array).copy() for name, array in arrays.items()}
+    return {name: (array.T if name in transposed else array).copy() for name, array in arrays.items()}
 
 
 def build_optimizer(model: Classifier, config: Config, total_steps: int):

@@ -1,6 +1,7 @@
 """Train digits_paddle natively and under `padiff_shim.reference("torch")`, and measure both against the Torch twin.
 
-The Paddle script is the same unchanged code in both runs. Exit status 1: the shim's forward pass was not the twin's bit for bit.
+The Paddle script is the same unchanged code in both runs. Exit status 1: the shim's forward pass or its
+gradients were not the twin's bit for bit.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from digits_data import Config, Data, Metrics, load_data, steps_per_epoch
+from digits_data import Config, Data, Metrics, batches, load_data, steps_per_epoch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -25,6 +26,8 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
     import digits_paddle
 import digits_torch
+import paddle
+import torch
 
 State = dict[str, np.ndarray]
 RUNS = {"twin": "Torch twin", "native": "Paddle", "shim": "Paddle under the shim"}
@@ -37,6 +40,14 @@ COLUMNS = {
 }
 
 
+class Same(NamedTuple):
+    """How many of the parameters' gradients are the twin's bit for bit, at equal weights and on the same images."""
+
+    given: int  # from the same gradient of the logits: the model's kernels, and the order in which gradients are added up
+    whole: int  # from each framework's own cross_entropy
+    of: int
+
+
 class Epoch(NamedTuple):
     """A run at the end of an epoch."""
 
@@ -44,13 +55,14 @@ class Epoch(NamedTuple):
     metrics: Metrics
     parameters: State
     forward: float
+    gradients: Same | None  # of a Paddle model
 
 
 class Trace:
     """All that is compared of one training run."""
 
     def __init__(self, data: Data, config: Config, state: Callable[[Any], State], advance: Callable[[], None]):
-        self.data, self.state, self.advance = data, state, advance
+        self.data, self.config, self.state, self.advance = data, config, state, advance
         self.probe = digits_torch.build_model(config)
         self.loss: list[float] = []
         self.logits: list[np.ndarray] = []
@@ -73,12 +85,45 @@ class Trace:
         digits_torch.load_paddle_state(self.probe, parameters)
         forward = largest(metrics.logits, digits_torch.evaluate(self.probe, self.data).logits)
         loss = float(np.mean(self.loss[epoch * len(self.loss) // (epoch + 1) :]))
-        self.epochs.append(Epoch(loss, metrics, parameters, forward))
+        same = None if isinstance(model, torch.nn.Module) else same_gradients(model, self.probe, self.data, self.config)
+        self.epochs.append(Epoch(loss, metrics, parameters, forward, same))
 
 
 def paddle_state(model: Any) -> State:
     """A copy of a Paddle model's weights."""
     return {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
+
+
+def same_gradients(model: Any, twin: Any, data: Data, config: Config) -> Same:
+    """Compare the gradients of the two models, whose weights are equal, on the first batch of training."""
+    images, labels = next(batches(data, config, 0))
+
+    def theirs(seed: np.ndarray | None) -> tuple[np.ndarray, list[bytes]]:
+        twin.zero_grad()
+        logits = twin(torch.from_numpy(images))
+        logits.retain_grad()
+        if seed is None:
+            torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels)).backward()
+        else:
+            logits.backward(torch.from_numpy(seed))
+        turned = digits_torch.turned(twin)
+        found = {name: p.grad.t() if name in turned else p.grad for name, p in twin.named_parameters()}
+        return logits.grad.numpy(), [found[name].numpy().tobytes() for name, _ in model.named_parameters()]
+
+    def ours(seed: np.ndarray | None) -> list[bytes]:
+        logits = model(paddle.to_tensor(images))
+        if seed is None:
+            paddle.nn.functional.cross_entropy(logits, paddle.to_tensor(labels)).backward()
+        else:
+            logits.backward(paddle.to_tensor(seed))
+        found = [parameter.grad.numpy().tobytes() for parameter in model.parameters()]
+        model.clear_gradients()
+        return found
+
+    seed, whole = theirs(None)
+    _, given = theirs(seed)
+    counts = [sum(a == b for a, b in zip(ours(start), expected, strict=True)) for start, expected in ((seed, given), (None, whole))]
+    return Same(*counts, of=len(whole))
 
 
 def largest(ours: np.ndarray, theirs: np.ndarray) -> float:
@@ -144,6 +189,19 @@ def identity_table(twin: Trace, runs: dict[str, Trace]) -> Table:
     return table
 
 
+def gradients_table(runs: dict[str, Trace]) -> Table:
+    """How many gradients are the twin's, over all epochs."""
+    table = new_table("gradients identical bit for bit", *runs)
+    rows = {"from the same gradient of the logits": "given", "from each framework's own cross_entropy": "whole"}
+    for label, kind in rows.items():
+        counts = []
+        for run in runs.values():
+            found = [epoch.gradients for epoch in run.epochs if epoch.gradients is not None]
+            counts.append(f"{sum(getattr(same, kind) for same in found)} of {sum(same.of for same in found)}")
+        table.add_row(label, *counts)
+    return table
+
+
 def native_table(run: padiff_shim.Run) -> Table:
     """The ops that stayed on Paddle's kernels under the shim."""
     table = new_table("stayed native", "calls")
@@ -155,7 +213,7 @@ def native_table(run: padiff_shim.Run) -> Table:
 
 
 def report(console: Console, traces: dict[str, Trace], run: padiff_shim.Run) -> bool:
-    """Print all that was measured; True if the forward pass under the shim was the twin's."""
+    """Print all that was measured; True if forward pass and gradients under the shim were the twin's."""
     twin, native, shim = traces.values()
     console.print(epochs_table(traces))
     for name, meaning in COLUMNS.items():
@@ -163,16 +221,20 @@ def report(console: Console, traces: dict[str, Trace], run: padiff_shim.Run) -> 
     accuracy = (f"{RUNS[name]} {trace.epochs[-1].metrics.accuracy:.2%}" for name, trace in traces.items())
     console.print(f"Test accuracy: {', '.join(accuracy)}.\n")
     console.print(identity_table(twin, {"native": native, "shim": shim}), "")
+    console.print(gradients_table({"native": native, "shim": shim}), "")
     console.print(native_table(run), "")
     substituted = {op: counts["substituted"] for op, counts in run.as_dict()["ops"].items() if counts["substituted"]}
     console.print(f"On Torch kernels: {sum(substituted.values())} calls of {', '.join(sorted(substituted))}.")
     checks = {
-        "first training step": first_difference(shim.logits[:1], twin.logits[:1]) is None,
-        "every epoch's test images with equal weights": all(epoch.forward == 0 for epoch in shim.epochs),
+        "Forward under the shim, first training step": first_difference(shim.logits[:1], twin.logits[:1]) is None,
+        "Forward under the shim, every epoch's test images with equal weights": all(epoch.forward == 0 for epoch in shim.epochs),
+        "Backward under the shim, after every epoch, with equal weights and from the same gradient of the logits": all(
+            epoch.gradients is not None and epoch.gradients.given == epoch.gradients.of for epoch in shim.epochs
+        ),
     }
-    for where, identical in checks.items():
+    for what, identical in checks.items():
         verdict = "[green]identical bit for bit[/]" if identical else "[red]DIFFERENT[/]"
-        console.print(f"Forward under the shim, {where}: {verdict}.")
+        console.print(f"{what}: {verdict}.")
     return all(checks.values())
 
 
