@@ -33,7 +33,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds test test-compat test-isa $(TEST_ISA) lint format bench bench-verdict clean
+.PHONY: help setup demo demo-seeds test test-compat test-isa $(TEST_ISA) lint format test-long fuzz bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +58,16 @@ test-isa: $(TEST_ISA) ## run the tests that claim bits under other instruction s
 $(TEST_ISA): test-isa-%: $(READY)
 	env $(ISA_$*) $(PY) -m pytest -m bitexact $(PYTEST_ARGS)
 
+test-long: $(READY) ## hours of use in some minutes: thousands of steps and 10^5 calls stay flat in memory
+	$(PY) -m pytest -m long $(PYTEST_ARGS)
+
+# New programs at each run; `make fuzz SEED=7 PROGRAMS=500` draws the same ones again.
+PROGRAMS ?= 5000
+SEED ?= $(shell date +%s)
+fuzz: $(READY) ## random programs, natively and under both modes: nothing may differ without a reason
+	@echo "seed $(SEED)"
+	PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(PY) -m fuzz --programs $(PROGRAMS) --seed $(SEED)
+
 lint: $(READY) ## ruff check, ruff format --check, mypy
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -69,6 +79,7 @@ format: $(READY) ## let ruff mend and format the sources
 
 bench: $(READY) ## cost of a call: native, substituted, through numpy; cost of comparing
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_call.py
+	$(FROM_CHECKOUT) $(PY) benchmarks/bench_step.py
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_compare.py
 
 bench-verdict: $(READY) ## how often the verdicts are right: faults planted into either side's kernels

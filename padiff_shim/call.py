@@ -1,6 +1,6 @@
 """THE FLOW of one call, from Paddle's arguments to the result of the torch kernel.
 
-    hook -> gate (mode, filters) -> bind -> bridge -> autocast -> dtype rule -> reference kernel -> graft -> count
+    hook -> gate (mode, filters) -> bind -> bridge -> autocast -> dtype rule -> reference kernel -> tape -> count
 
 Whatever does not fit leaves the flow as :class:`StayNative` and runs natively, recorded with its reason.
 """
@@ -14,16 +14,18 @@ from typing import Any, NamedTuple
 import torch
 
 from . import amp, layout, site
-from .autograd import Node, attach, autograd
 from .bind import REFUSALS, StayNative, binder, refused
 from .bridge import check_target, dtype_of, grad_tracer, hand_over, own, stream_of, to_torch, torch_dtype
 from .dialect import EMPTY_WORKS
 from .errors import StayedNativeError
+from .gradients import inplace, islands
+from .gradients.formula import gradients
+from .gradients.twins import Call, finish
 from .modes import Frame, paused, top
 from .op import Entry, Op
-from .operands import NUMBERS, STATIC, Inputs, bridge, without_gradient
+from .operands import NUMBERS, STATIC, Inputs, bridge, with_gradient, without_gradient
 from .rules import DtypeRules
-from .shortcut import Hollow, shortcut
+from .shortcut import shortcut
 
 EMPTY = "zero-size tensor: nothing is rounded, and Paddle has its own rules for it"
 FILTERED = "filtered out by ops= or exclude="
@@ -50,6 +52,13 @@ class Casts(NamedTuple):
                     tensor = tensor.to(target)
                 converted[index] = tensor if self.promotion is None else tensor.to(self.promotion)
         return converted
+
+
+class Hollow(NamedTuple):
+    """Stands in a vjp for a tensor whose values the backward does not read."""
+
+    shape: torch.Size
+    dtype: torch.dtype
 
 
 class Prepared(NamedTuple):
@@ -105,14 +114,14 @@ class Substitution:
             return frozenset(beside_number)
         return self.saves
 
-    def versions(self, inputs: Inputs, result: Any) -> list[tuple[Any, int]]:
+    def versions(self, inputs: Inputs, result: Any = None) -> list[tuple[Any, int]]:
         """The Paddle tensors whose in-place version must not change before the backward, with their versions."""
         names = self.saved_names(inputs)
         saved = []
         for index, operand in enumerate(inputs.paddle):
             if self.names[0 if self.op.operands else index] in names and hasattr(operand, "inplace_version"):
                 saved.append((operand, operand.inplace_version))
-        if "out" in names and (saved or names is self.saves):
+        if result is not None and "out" in names and (saved or names is self.saves):
             saved.append((result, result.inplace_version))
         return saved
 
@@ -129,21 +138,22 @@ class Substitution:
         """Run the call on Paddle's kernel and record why."""
         if why.reason == STATIC or grad_tracer() is None:
             return self.original(*args, **kwargs)  # a graph is being traced: nothing is computed here
+        call = self.original if self.entry.inplace else islands.calling(self.op.name, self.original, args, kwargs)
         if self.python:
             with paused():  # what the function calls inside is part of this call
-                result = self.original(*args, **kwargs)
+                result = call(*args, **kwargs)
         else:
-            result = self.original(*args, **kwargs)
+            result = call(*args, **kwargs)
         frame.tally.native[self.op.name, why.reason] += 1
         if frame.strict and not why.exact:
             raise StayedNativeError(f"strict mode: op {self.op.name!r} ({self.entry.target}) stays native: {why.reason}")
         return result
 
     def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Bridge, compute and graft one bound call."""
+        """Bridge and compute one bound call; with gradients wanted, on the tape."""
         inputs, attributes, casts = self.prepare(frame, values, args, kwargs)
-        if self.entry.inplace and inputs.needs:
-            raise StayNative("in-place under autograd: Paddle's node keeps the history")
+        if self.entry.inplace and inputs.needs and inplace.refused(inputs.paddle[0]):
+            raise StayNative("in-place on a leaf that wants a gradient: Paddle refuses")
         with stream_of(first_tensor(inputs.torch)):
             return self.compute(frame, inputs, attributes, casts)
 
@@ -195,7 +205,7 @@ class Substitution:
             raise refused(error) from None
 
     def compute(self, frame: Frame, inputs: Inputs, attributes: tuple[Any, ...], casts: Casts) -> Any:
-        """Run the reference; with gradients wanted, graft its backward."""
+        """Run the reference; with gradients wanted, on the tape."""
         sides = inputs.torch
 
         def run(*tensors: Any) -> torch.Tensor:
@@ -203,9 +213,32 @@ class Substitution:
 
         if not inputs.needs:
             return self.deliver(inputs, without_gradient(run, inputs.paddle, sides))
-        out, vjp, formula = self.differentiate(inputs, run, attributes, plain=casts.none)
-        replayed = run if not formula or self.saved_names(inputs) else None  # else the backward reads nothing but the gradient
-        return self.graft(frame, inputs, out, vjp, replayed, list(sides) if replayed else None)
+        return self.on_tape(frame, inputs, run)
+
+    def on_tape(self, frame: Frame, inputs: Inputs, run: Callable[..., torch.Tensor]) -> Any:
+        """The result with gradients wanted: torch's own graph goes on behind it."""
+        sides = list(inputs.torch)
+        for index in inputs.needs:
+            sides[index] = with_gradient(frame, inputs.paddle[index], transposed=index == self.transposed)
+        target = inputs.paddle[0] if self.entry.inplace else None
+        with torch.enable_grad():
+            if target is not None:  # what torch keeps for the backward must not be overwritten
+                sides = [side.clone() if tensor is target else side for side, tensor in zip(sides, inputs.paddle)]
+            out = run(*sides)
+        if not out.requires_grad:
+            raise StayNative("Torch's result does not depend on what wants a gradient")
+        saved, names = self.versions(inputs), self.saved_names(inputs)
+        reads_result = "out" in names and (bool(saved) or names is self.saves)
+        if self.op.copies_result is not None and self.op.copies_result(inputs.torch):
+            out = out.clone()  # torch's graph keeps the other one
+        renew = layout.renewer(inputs.paddle[self.transposed], sides[self.transposed]) if self.transposed is not None else None
+        call = Call(self.op.name, frame.tally, [(t, v) for t, v in saved if t is not target], renew)
+        if target is None:
+            result = finish(call, out, sides, reads_result=reads_result)
+            return [result] if self.entry.returns_list else result
+        if out.shape != inputs.torch[0].shape or out.dtype != inputs.torch[0].dtype:
+            raise StayNative("in-place result of another shape or dtype")
+        return inplace.write(call, target, out, reads_result=reads_result)
 
     def differentiate(
         self, inputs: Inputs, run: Callable[..., torch.Tensor], attributes: tuple[Any, ...], *, plain: bool
@@ -232,46 +265,12 @@ class Substitution:
         with torch.enable_grad():
             out = run(*sides)
 
-        def gradients(grad: torch.Tensor, wanted: Sequence[int] = needs) -> list[torch.Tensor]:
-            return autograd(out, [leaves[index] for index in wanted], grad)
+        def found(grad: torch.Tensor, wanted: Sequence[int] = needs) -> list[torch.Tensor]:
+            return gradients(out, [leaves[index] for index in wanted], grad)
 
         if self.transposed is not None and 0 in needs:  # only the gradient of x reads the weight
-            return out, layout.renewing(gradients, inputs.paddle[self.transposed], copy), False
-        return out, gradients, False
-
-    def graft(self, frame: Frame, inputs: Inputs, out: torch.Tensor, vjp: Any, run: Callable[..., Any] | None, sides: Any) -> Any:
-        """Hand the result to Paddle with its backward attached."""
-        needs = inputs.needs
-        sources = [inputs.paddle[index] for index in needs]
-        mine = out.detach()
-        if self.op.copies_result is not None and self.op.copies_result(inputs.torch):
-            mine = mine.clone()
-        result = hand_over(own(mine, inputs.torch))
-        saved = self.versions(inputs, result)
-        compute = None
-        if run is not None:
-
-            def compute(*xs: torch.Tensor) -> torch.Tensor:
-                values = list(sides)
-                for index, x in zip(needs, xs):
-                    values[index] = x.t() if index == self.transposed else x
-                return run(*values)
-
-        if self.transposed is not None:
-            vjp = self.transposing(vjp, needs)
-        node = Node(self.op.name, frame.tally, sources, saved, vjp, compute)
-        dtypes = [inputs.torch[index].dtype for index in needs]
-        result = attach(result, node, sources, dtypes, out.dtype)
-        return [result] if self.entry.returns_list else result
-
-    def transposing(self, vjp: Any, needs: list[int]) -> Any:
-        """The weight's gradient comes as [out, in]; Paddle's weight is [in, out]."""
-
-        def transposed(grad: torch.Tensor) -> list[torch.Tensor]:
-            grads = vjp(grad)
-            return [g.t().contiguous() if i == self.transposed else g for i, g in zip(needs, grads)]
-
-        return transposed
+            return out, layout.renewing(found, inputs.paddle[self.transposed], copy), False
+        return out, found, False
 
     def deliver(self, inputs: Inputs, out: torch.Tensor) -> Any:
         """The result without gradients: a new Paddle tensor, or written into the first operand."""

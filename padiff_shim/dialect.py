@@ -9,6 +9,7 @@
 | call form at ``_C_ops`` | complete positional | also the user's raw spelling |
 | zero-size operands | many refused | as torch has them |
 | post hooks on grad nodes | none | ``_register_post_hook`` |
+| attributes of one's own on a tensor | parameters only | any |
 | autocast of layer_norm and promotion | looks at float16 only | float16 and bfloat16 |
 """
 
@@ -24,6 +25,7 @@ from typing import Any
 import paddle
 import torch
 from paddle.base import core
+from torch.utils.weak import WeakIdKeyDictionary
 
 from .lend import import_capsule, lend, lend_numpy
 
@@ -36,6 +38,22 @@ EMPTY_WORKS = IS_3
 
 # Grad nodes of 3.x show what passes through them.
 NODE_HOOKS = hasattr(getattr(core, "GradNodeBase", None), "_register_post_hook")
+
+
+def _attribute_3(tensor: Any, name: str) -> Any:
+    return tensor.__dict__.get(name)
+
+
+_attributes = WeakIdKeyDictionary()  # 2.6: tensor -> its attributes, which die with it
+
+
+def _attribute_2(tensor: Any, name: str) -> Any:
+    found = _attributes.get(tensor)
+    return None if found is None else found.get(name)
+
+
+def _set_attribute_2(tensor: Any, name: str, value: Any) -> None:
+    _attributes.setdefault(tensor, {})[name] = value
 
 
 def hide_from_tracer(*folders: str) -> None:
@@ -123,9 +141,13 @@ def _to_paddle_2(tensor: torch.Tensor) -> Any:
 if IS_3:
     to_torch = _to_torch_3
     to_paddle = lend
+    attribute = _attribute_3  # what is kept on a tensor under a name, or None
+    set_attribute = setattr
 else:
     to_torch = _to_torch_2
     to_paddle = _to_paddle_2
+    attribute = _attribute_2
+    set_attribute = _set_attribute_2
 
 
 _give_back = ctypes.pythonapi.Py_DecRef

@@ -2,31 +2,31 @@
 
 * the entries of the op table: :class:`.call.Substitution`;
 * all other C functions of ``paddle._C_ops`` that compute with floats: counted as native, with the reason;
-* the engine's entries.
+* ops that move values, and PyLayers: for the tape, and for a shadow stream.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import paddle
+from paddle.autograd import PyLayer
 
-from . import autograd, site
+from . import site
 from .bridge import TENSOR_TYPES
 from .call import Substitution
-from .cfunction import CFunctionPatch
 from .dialect import hide_from_tracer
-from .errors import InterceptionError, StayedNativeError
-from .locate import awaiting, c_function, point, python_function
+from .engine_doors import WithEngine
+from .errors import StayedNativeError
+from .gradients import islands, views
+from .locate import awaiting, c_function, point, present, python_function
 from .modes import top
 from .op import Entry, Op
-from .patcher import Patcher, Point
+from .patcher import InheritedPatch, Patcher, Point
 from .patches import _native
-from .postponed import after_engine, engine
 from .pyfunction import PyFunctionPatch
 from .registry import ops
 
@@ -73,7 +73,8 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
             if frame is not None and frame.idle and reason == _native.OPTIMIZER:
                 frame.compare.updated = True  # steps are counted all the same
             return original(*args, **kwargs)
-        result = original(*args, **kwargs)
+        call = original if name.endswith("_") or frame.compare is not None else islands.calling(name, original, args, kwargs)
+        result = call(*args, **kwargs)
         if name == "run_program":
             frame.run.warn("a compiled program (to_static) ran: the ops inside it are not seen")
         if frame.compare is not None:
@@ -90,7 +91,6 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
 def _others(taken: dict[str, Point]) -> list[Point]:
     """The remaining C functions: those that compute with floats are counted."""
     points: list[Point] = []
-    autograd.use_clean(**{name: _clean(name) for name in autograd.SKELETON})
     # Not by __name__: that of paddle._C_ops says something else once paddle is imported.
     for place, module in (("paddle._C_ops", paddle._C_ops), ("paddle._legacy_C_ops", paddle._legacy_C_ops)):
         for name in dir(module):
@@ -103,50 +103,50 @@ def _others(taken: dict[str, Point]) -> list[Point]:
     return points
 
 
-def _clean(name: str) -> Callable[..., Any]:
-    """Paddle's own C function, whatever is done to its name."""
-    function = c_function(paddle._C_ops, name)
-    if function is None:
-        raise InterceptionError(f"paddle._C_ops.{name} was changed by somebody else, and Paddle's own is needed")
-    return CFunctionPatch(function).original
-
-
-def _translating(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Paddle's engine wraps an error of a hook in OSError; give back the error that Paddle itself raises for it."""
-    mark = f"{autograd.ModifiedInPlace.__name__}: "
+def _moving(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """An exact op: native, and on the tape a view on both sides or an island."""
 
     def hook(*args: Any, **kwargs: Any) -> Any:
-        with engine():
-            frame = top()
-            try:
-                return original(*args, **kwargs)
-            except OSError as error:
-                _, found, text = str(error).partition(mark)
-                if not found:
-                    raise
-                raise RuntimeError(text.partition("\n\nAt:")[0]) from None
-            finally:
-                if frame is not None and frame.compare is not None:
-                    after_engine(functools.partial(frame.compare.backward_ended, frame))
+        frame = top()
+        if frame is None:
+            return original(*args, **kwargs)
+        if frame.compare is not None:
+            result = original(*args, **kwargs)
+            frame.compare.carry_shadow(original, args, kwargs, result)
+            return result
+        call = islands.calling(name, original, args, kwargs)
+        if call is not original and name in views.VIEWS and not kwargs:
+            found = views.view(name, original, args)
+            if found is not None:
+                return found
+        return call(*args, **kwargs)
 
     return hook
 
 
-def _present(*points: Point | None) -> list[Point]:
-    """The points that this Paddle has."""
-    return [point for point in points if point is not None]
+def _py_layers() -> Point:
+    """``PyLayer.apply`` is an island."""
 
+    def apply(kind: Any, *args: Any, **kwargs: Any) -> Any:
+        original = super(PyLayer, kind).apply
+        frame = top()
+        if frame is None or frame.compare is not None or not islands.recording():
+            return original(*args, **kwargs)
+        return islands.island(kind.__name__, original, args, kwargs, once=True)
 
-def _engine() -> list[Point]:
-    names = ("run_backward", "run_partial_grad")
-    return _present(*(point(f"paddle.base.core.eager.{name}", lambda patch: _translating(patch.original)) for name in names))
+    native = PyLayer.apply
+    for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+        setattr(apply, name, getattr(native, name))
+    patch = InheritedPatch(PyLayer, "apply", "paddle.autograd.PyLayer.apply")
+    patch.hooked = classmethod(apply)
+    return patch
 
 
 def _all() -> list[Point]:
     packages = (sys.modules[name] for name in ("torch", "numpy", "padiff_shim", "padiff_shim.patches"))
     hide_from_tracer(*(os.path.dirname(str(package.__file__)) + os.sep for package in packages))
     entries = _entries()
-    return [*entries.values(), *_others(entries), *_engine()]
+    return [*entries.values(), *_others(entries), *_movement(), _py_layers()]
 
 
 def _pulse() -> None:
@@ -183,16 +183,22 @@ def _passing_on(original: Callable[..., Any]) -> Callable[..., Any]:
     return hook
 
 
-def _exact() -> list[Point]:
-    """Views, copies and selections: nothing is compared there, but a shadow stream has to pass through them."""
+def _movement() -> list[Point]:
+    """Views, copies and selections: nothing is compared there, but the tape and a shadow stream have to pass through them."""
     asking = ("get_", "enable_", "disable_")  # no op: asks the framework something
     names = sorted(_native.EXACT & set(dir(paddle._C_ops)))
     names = [name for name in names if not name.endswith("_") and not name.startswith(asking)]
-    targets = [f"paddle._C_ops.{name}" for name in names if c_function(paddle._C_ops, name) is not None]
-    targets += [f"paddle.Tensor.{name}" for name in ("__getitem__", "clone", "detach")]
-    return _present(*(point(target, lambda patch: _passing_on(patch.original)) for target in targets))
+    targets = {f"paddle._C_ops.{name}": name for name in names if c_function(paddle._C_ops, name) is not None}
+    targets |= {f"paddle.Tensor.{name}": name for name in ("clone", "_getitem_dygraph")}
+    return present(*(point(target, lambda patch, name=name: _moving(name, patch.original)) for target, name in targets.items()))  # type: ignore[misc]
 
 
-OPS = Patcher(_all)
+def _indexing() -> list[Point]:
+    """Methods in Python through which a shadow stream has to pass, too."""
+    names = ("__getitem__", "detach")
+    return present(*(point(f"paddle.Tensor.{name}", lambda patch: _passing_on(patch.original)) for name in names))
+
+
+OPS = WithEngine(_all)
 LAYERS = Patcher(_layers)
-SHADOWS = Patcher(_exact)
+SHADOWS = Patcher(_indexing)

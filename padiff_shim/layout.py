@@ -122,13 +122,20 @@ def renewing(gradients: Gradients, weight: Any, transposed: torch.Tensor) -> Gra
     Natively a weight that was written between forward and backward without being counted (``set_value``, an optimizer) gives the
     backward its new values. A copy that is none (autocast's cast of one, memory in the right order) is left alone, as natively.
     """
-    known = _copies.get(id(weight))
-    if known is None or known[1].transposed is not transposed:
+    renew = renewer(weight, transposed)
+    if renew is None:
         return gradients
-    copy = known[1]
 
     def renewed(*args: Any) -> Any:
-        copy.renew()
+        renew()
         return gradients(*args)
 
     return renewed
+
+
+def renewer(weight: Any, transposed: torch.Tensor) -> Callable[[], Any] | None:
+    """What brings ``transposed`` up to date with ``weight``; None if it is no copy that is kept."""
+    known = _copies.get(id(weight))
+    if known is None or known[1].transposed.data_ptr() != transposed.data_ptr():
+        return None
+    return known[1].renew

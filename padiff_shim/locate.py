@@ -16,6 +16,7 @@ import paddle
 from paddle.base import core
 
 from .cfunction import CFunctionPatch, redirected
+from .errors import InterceptionError
 from .patcher import ABSENT, AttributePatch, Awaited, Point, Redirection, describe
 from .pyfunction import PyFunctionPatch
 
@@ -96,3 +97,16 @@ def point(target: str, hook: Callable[[Any], Callable[..., Any]]) -> Point | Non
         return patch
 
     return awaiting(target, look, owner, name)
+
+
+def present(*points: Point | None) -> list[Point]:
+    """The points that this Paddle has."""
+    return [point for point in points if point is not None]
+
+
+def clean_c_op(name: str) -> Callable[..., Any]:
+    """Paddle's own C function of that name in ``paddle._C_ops``, whatever is done to the name."""
+    function = c_function(paddle._C_ops, name)
+    if function is None:
+        raise InterceptionError(f"paddle._C_ops.{name} was changed by somebody else, and Paddle's own is needed")
+    return CFunctionPatch(function).original

@@ -64,7 +64,7 @@ class Op:
     ``copies_result(values)``: whether torch's backward reads the result where Paddle's does not, so that Paddle, whose program may
     change it, gets a copy.
     ``vjp(g, out, values, needs)`` optionally gives the gradients of the tensor parameters with the very kernels that torch's
-    autograd would call (tested bitwise); without it torch's autograd graph is kept.
+    autograd would call (tested bitwise): compare mode takes it for one call's gradients where it would otherwise keep a graph.
     ``vjp_when(values)``: whether the ``vjp`` serves these arguments; otherwise torch's graph does. It must not serve arguments for
     which torch computes the result otherwise when a gradient is wanted (a product that may be folded): no graph, no such choice.
     ``layouts``: ``{"weight": "transposed"}`` marks the parameter of which the reference wants a contiguous transposed copy.

@@ -12,10 +12,15 @@ import torch
 from . import layout
 from .bind import StayNative
 from .bridge import TENSOR_TYPES, as_operand, explain, to_torch
+from .gradients.twins import twin, weight_leaf
 from .modes import Frame
 
 STATIC = "static or PIR tracing: no values yet"
 NUMBERS = (int, float, bool)
+# Dtypes that can want a gradient -> torch's.
+FLOATS = {
+    getattr(paddle, name): getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+}
 
 
 class Inputs(NamedTuple):
@@ -34,12 +39,14 @@ def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: i
         if type(value) in TENSOR_TYPES or isinstance(value, paddle.Tensor):
             found = True
             try:
-                side = as_operand(value) if index != transposed else weight(frame, value)
+                wanted = grad_mode and not value.stop_gradient
+                on_tape = wanted and frame.compare is None  # a weight's copy is a leaf there: see with_gradient
+                side = weight(frame, value) if index == transposed and not on_tape else as_operand(value)
             except StayNative:
                 raise
             except Exception as error:
                 raise StayNative(explain(value, error)) from None
-            if grad_mode and not value.stop_gradient:
+            if wanted:
                 if not (side.is_floating_point() or side.is_complex()):
                     raise StayNative("integer operand that wants a gradient")
                 needs.append(index)
@@ -82,6 +89,23 @@ def without_gradient(run: Callable[..., torch.Tensor], paddle_side: Sequence[Any
         sides[index] = sides[index].detach().requires_grad_()
     with torch.no_grad():
         return run(*sides).detach()
+
+
+def with_gradient(frame: Frame, value: Any, *, transposed: bool) -> torch.Tensor:
+    """The torch side of an operand whose gradient is wanted: its twin; ``transposed``: of a Linear weight, as [out, in]."""
+    if not transposed:
+        return twin(value)
+    if value.ndim != 2:
+        raise StayNative("Linear weight is not a matrix")
+    if frame.linear_layout == "view":
+        frame.run.layout_cost.views += 1
+        return twin(value).t()
+    if value.is_leaf:
+        return weight_leaf(value, lambda: layout.transposed_copy(value, frame.run.layout_cost))
+    side = twin(value).t().contiguous()  # a computed weight: its copy is computed, too
+    frame.run.layout_cost.copies += 1
+    frame.run.layout_cost.bytes += side.numel() * side.element_size()
+    return side
 
 
 def weight(frame: Frame, value: Any) -> torch.Tensor:

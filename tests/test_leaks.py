@@ -71,13 +71,13 @@ PROGRAMS = (
     forward, backward, forward_in_place, in_place, retained, penalty, unfinished_penalty, partial, replayed, raising, hooked
 )
 
-from padiff_shim.autograd import Node
+from padiff_shim.gradients.twins import Call, Taped
 from padiff_shim.comparison.subject import Subject
 
 def alive():
     # What our modes keep for a backward is an object of theirs for each call.
     gc.collect()
-    return sum(type(one) in (Subject, Node) for one in gc.get_objects())
+    return sum(type(one) in (Subject, Call, Taped) for one in gc.get_objects())
 
 gc.freeze()  # the frameworks themselves: a collection need not walk through them
 
@@ -154,7 +154,7 @@ for name, mode in MODES.items():
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_long_runs_are_flat():
     """2,000 training steps, 10^5 calls with a backward in between, and as many forward calls alone: a few MiB in all."""
     flat(

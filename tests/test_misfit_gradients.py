@@ -63,7 +63,7 @@ print("whole")
     assert "whole" in done.stdout, done.stdout + done.stderr
 
 
-def test_the_graft_refuses_it():
+def test_the_tape_refuses_it():
     done = in_child(
         "SHAPE, DTYPE = [65, 64], 'float32'\n"
         + PROGRAM
@@ -74,4 +74,4 @@ print("whole")
 """
     )
     assert "whole" in done.stdout, done.stdout + done.stderr
-    assert done.stdout.count("ValueError") == 8, done.stdout
+    assert done.stdout.count("RuntimeError") == 8, done.stdout

@@ -12,6 +12,8 @@ from helpers import in_child
 
 import padiff_shim
 from padiff_shim.bridge import to_torch
+from padiff_shim.dialect import attribute
+from padiff_shim.gradients.twins import LEAF, TAPE
 
 PADDLE_2 = paddle.__version__.startswith("2.")
 
@@ -266,3 +268,22 @@ def test_numbers_beyond_int64(mode):
     expected = [answer(call) for call in calls]
     with mode("torch"):
         assert [answer(call) for call in calls] == expected
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("mode", [padiff_shim.reference, padiff_shim.compare])
+def test_layer_norm_over_all_axes_is_refused_as_natively(mode):
+    with pytest.raises(ValueError, match="begin_norm_axis"), mode("torch"):
+        paddle.nn.functional.layer_norm(paddle.ones([4]), 4)
+
+
+@pytest.mark.compat
+def test_what_is_kept_on_a_tensor_dies_with_it():
+    x = leaf(2, 3)
+    with padiff_shim.reference("torch"):
+        y = paddle.exp(x)
+    kept = [weakref.ref(attribute(y, TAPE).twin), weakref.ref(attribute(x, LEAF).now[1])]
+    assert attribute(paddle.ones([2]), TAPE) is None
+    del x, y
+    gc.collect()
+    assert [reference() for reference in kept] == [None, None]

@@ -9,7 +9,7 @@ from typing import Any
 import paddle
 import torch
 
-from ..autograd import clean_add
+from ..gradients import clean
 from ..modes import Frame
 
 
@@ -33,6 +33,6 @@ def seconds_of_entry(frame: Frame, clock: Callable[[], float], calls: int = 100)
 
     frame.idle = True
     try:
-        return max(0.0, min(measured(paddle._C_ops.add) - measured(clean_add()) for _ in range(3)) / calls)
+        return max(0.0, min(measured(paddle._C_ops.add) - measured(clean.add) for _ in range(3)) / calls)
     finally:
         frame.idle = False

@@ -23,9 +23,9 @@ from typing import Any
 import paddle
 import torch
 
-from ..autograd import backward_options, clean_reshape
 from ..bridge import as_operand, autocast_off, hand_over, own, stream_of, to_torch
 from ..dialect import NODE_HOOKS, grad_node
+from ..gradients import clean
 from ..log import LogError
 from ..modes import paused
 from ..postponed import after_engine, engine_runs, postpone
@@ -54,7 +54,7 @@ def before(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     if len({id(given) for given in givens}) < len(givens):
         return args, kwargs  # one tensor twice: an alias would see the sum of both gradients
     with autocast_off():
-        aliases = [clean_reshape(given, given.shape) for given in givens]
+        aliases = [clean.alias(given) for given in givens]
     subject.comparison.run.warn(ALIASED)
     for index, alias in zip(needs, aliases):
         alias._register_grad_hook(functools.partial(_on_alias, subject, index))
@@ -72,7 +72,7 @@ def between(subject: Subject, result: Any) -> Any:
         return result
     result._register_grad_hook(functools.partial(_on_result, subject))
     with autocast_off():
-        return clean_reshape(result, result.shape)
+        return clean.alias(result)
 
 
 def after(subject: Subject, result: Any) -> None:
@@ -130,7 +130,7 @@ def _on_node(subject: Subject, tensors: Any, last: bool, results: tuple[Any, ...
 
     Paddle reads the list that it gets before any other Python code runs; the list is emptied when the backward has ended.
     """
-    retain, _ = backward_options(incoming[0])
+    retain, _ = clean.backward_options(incoming[0])
     handed = _HANDED.results
     handed[:] = _seen(subject, tensors, results, incoming, over=last and not retain)
     if engine_runs():
@@ -256,7 +256,7 @@ def _on_alias(subject: Subject, index: int, grad: Any) -> Any:
     """Hook on the alias of operand ``index``: Paddle's gradient of this call alone."""
     if subject.incoming is None or subject.comparison.aside:
         return None
-    _, create = backward_options(grad)
+    _, create = clean.backward_options(grad)
     theirs = judge_gradients(subject, subject.incoming, {index: grad})
     if create or index not in theirs or not subject.comparison.carries_torch:
         return None  # under create_graph the program goes on with Paddle's gradient, which has a graph of its own

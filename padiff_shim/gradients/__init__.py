@@ -1,0 +1,9 @@
+"""Torch's own autograd graph behind Paddle's tensors: the tape.
+
+* :mod:`.clean`: Paddle's functions that the tape is built with, whatever is patched.
+* :mod:`.twins`: the torch tensor behind a Paddle tensor, and the sentinel through which Paddle's engine finds it.
+* :mod:`.backward`: torch's engine over the twins, Paddle's over everything else, in turns.
+* :mod:`.watching`: hooks and retained gradients of tensors on the tape.
+* :mod:`.islands`: a native op as one node of torch's graph.
+* :mod:`.views`: a view on both sides.
+"""

@@ -1,0 +1,85 @@
+"""Paddle's own functions, whatever is patched now or later: what the tape is built with."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import paddle
+from paddle.base import core
+
+from .. import amp
+from ..bridge import autocast_off, grad_tracer
+from ..dialect import IS_3
+
+# The last argument of Paddle's engine: where 3.x draws the graph. Without it 3.3.1 crashes.
+NO_PATH: tuple[Any, ...] = (None,) if IS_3 else ()
+
+# Names of paddle._C_ops -> here.
+C_OPS = {"add": "add", "reshape": "reshape", "assign": "assign", "assign_out_": "assign_into"}
+
+add: Callable[..., Any] = paddle._C_ops.add
+reshape: Callable[..., Any] = paddle._C_ops.reshape
+assign: Callable[..., Any] = paddle._C_ops.assign  # a copy with a node of its own
+assign_into: Callable[..., Any] = paddle._C_ops.assign_out_  # the values and the node of one tensor for another, in place
+run_backward: Callable[..., Any] = core.eager.run_backward
+run_partial_grad: Callable[..., Any] = core.eager.run_partial_grad
+register_grad_hook: Callable[..., Any] = paddle.Tensor._register_grad_hook
+
+
+def use(**functions: Callable[..., Any]) -> None:
+    """Called when the hooks are built, with the unpatched functions."""
+    if "run_partial_grad" in functions:
+        functions["run_partial_grad"] = _holding(functions["run_partial_grad"])
+    globals().update(functions)
+
+
+_unfinished: list[Any] = []  # the arguments of a partial backward that failed
+
+
+def _holding(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A partial backward that fails leaves nodes and tensors behind in Paddle, which the next one drops without the GIL.
+
+    If that were the last of a post hook of compare mode, the process would end; so they are kept until then.
+    """
+
+    @functools.wraps(original)
+    def partial(*args: Any) -> Any:
+        try:
+            found = original(*args)
+        except BaseException:
+            _unfinished[:] = [list(one) if isinstance(one, (list, tuple)) else one for one in args]
+            raise
+        _unfinished.clear()
+        return found
+
+    return partial
+
+
+def alias(tensor: Any, shape: Sequence[int] | None = None) -> Any:
+    """Another tensor over the same memory with a node of its own (Paddle's reshape, which autocast must not cast)."""
+    shape = tensor.shape if shape is None else shape
+    if not amp.active(grad_tracer()):
+        return reshape(tensor, shape)
+    with autocast_off():
+        return reshape(tensor, shape)
+
+
+def backward_options(grad: Any) -> tuple[bool, bool]:
+    """(retain_graph, create_graph) of the backward that is running, read off the Paddle function that started it.
+
+    Paddle's engine does not tell its hooks. The frame that called into the engine is the one below the hook's.
+    """
+    caller = sys._getframe(2)
+    for _ in range(4):  # hooks of our own stand between
+        names = caller.f_code.co_varnames
+        if "create_graph" in names:  # paddle.grad works on copies of the nodes: keep what they share
+            return True, bool(caller.f_locals["create_graph"])
+        if "retain_graph" in names:  # Tensor.backward, paddle.autograd.backward
+            return bool(caller.f_locals["retain_graph"]), False
+        if caller.f_back is None:
+            break
+        caller = caller.f_back
+    return True, not grad.is_leaf  # started from elsewhere: keep everything

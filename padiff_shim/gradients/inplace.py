@@ -1,0 +1,53 @@
+"""An in-place op on the tape: computed out of place in torch's graph, then written into the memory of the tensor.
+
+The tensor gets a sentinel of its own for the new value: whoever used the old one still leads to the old twin.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..bridge import autocast_off, to_torch
+from . import clean, watching
+from .twins import Call, attach, floats
+
+
+class _Into(torch.autograd.Function):
+    """``memory`` takes the values and the history of ``side``."""
+
+    @staticmethod
+    def forward(ctx: Any, memory: torch.Tensor, side: torch.Tensor) -> torch.Tensor:
+        memory.copy_(side)
+        ctx.mark_dirty(memory)
+        return memory
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return None, grad
+
+
+def refused(tensor: Any) -> bool:
+    """Whether Paddle refuses in-place ops on it: a leaf that wants a gradient."""
+    return bool(tensor.is_leaf and not tensor.stop_gradient)
+
+
+def write(call: Call, tensor: Any, side: torch.Tensor, *, reads_result: bool) -> Any:
+    """``tensor`` takes the values of ``side`` in its own memory, and its history."""
+    side.grad_fn.register_prehook(call)
+    memory, was_leaf = tensor.detach(), tensor.is_leaf
+    with torch.enable_grad():
+        written = _Into.apply(to_torch(memory), side)
+    tiny, small = floats(side.dtype)
+    small.clone()._share_underline_tensor_to(tensor)
+    with autocast_off():
+        clean.assign_into(tiny, tensor)  # a node of one float, in place of the old one
+    memory._share_underline_tensor_to(tensor)
+    tensor._bump_inplace_version()
+    if reads_result:
+        call.saved = [*call.saved, (memory, memory.inplace_version)]
+    attach(tensor, written)
+    if was_leaf:
+        watching.retain(tensor)  # as Paddle does
+    return tensor

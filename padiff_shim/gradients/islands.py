@@ -1,0 +1,168 @@
+"""A native op over tape tensors as one node of torch's graph: an island.
+
+Without it the op would be Paddle's own node over sentinels, and right all the same (see :mod:`.backward`), but the gradients of a
+tensor that others use too would be added up in another order than Torch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import paddle
+import torch
+
+from ..bridge import TENSOR_TYPES, grad_tracer, to_paddle, to_torch, torch_dtype
+from ..dialect import attribute
+from . import backward, clean
+from .twins import LOCAL, TAPE, Call, freed, sentinel, taped, twin
+
+
+def on_tape(values: Sequence[Any]) -> bool:
+    """Whether a tensor among the arguments (one level into lists) is on the tape and wants a gradient."""
+    for value in values:
+        kind = type(value)
+        if kind in TENSOR_TYPES:
+            if not value.stop_gradient and taped(value) is not None:
+                return True
+        elif (kind is list or kind is tuple) and value and type(value[0]) in TENSOR_TYPES and on_tape(value):
+            return True
+    return False
+
+
+def recording() -> bool:
+    """Whether Paddle records gradients now."""
+    tracer = grad_tracer()
+    return tracer is not None and tracer._has_grad
+
+
+def calling(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
+    """The native function, or the same as an island where these arguments are on the tape."""
+    if not recording() or not (on_tape(args) or (kwargs and on_tape(list(kwargs.values())))):
+        return original
+    if kwargs.get("out") is not None:  # Paddle gives that very tensor another node
+        return original
+    return lambda *given, **named: island(name, original, given, named)
+
+
+class _Cell:
+    """The native call behind an island: its results and the aliases that it was made with."""
+
+    __slots__ = ("aliases", "name", "once", "outs", "sides")
+
+    def __init__(self, name: str, outs: Sequence[Any], aliases: Sequence[Any], sides: Sequence[torch.Tensor]) -> None:
+        self.name, self.outs, self.aliases, self.sides = name, outs, aliases, sides
+        self.once = False  # a second backward would crash Paddle (PyLayer)
+
+
+class _Island(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, cell: _Cell, *sides: torch.Tensor) -> Any:
+        ctx.cell = cell
+        ctx.set_materialize_grads(False)
+        return tuple(to_torch(out.detach()) for out in cell.outs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        cell = ctx.cell
+        if cell.outs is None:
+            raise freed(cell.name)
+        pairs = [(out, grad) for out, grad in zip(cell.outs, grads) if grad is not None]
+        if not pairs:
+            return (None,) * (1 + len(cell.aliases))
+        if torch.is_grad_enabled():
+            return (None, *_again(cell, pairs))
+        given = [to_paddle(grad.clone(memory_format=torch.contiguous_format)) for _, grad in pairs]
+        session = LOCAL.session
+        # Not run_partial_grad: its state is one per process, and two threads at once corrupt memory.
+        with backward.native():
+            clean.run_backward([out for out, _ in pairs], given, session is None or session.retain, *clean.NO_PATH)
+        found = [None if alias.grad is None else to_torch(alias.grad).clone() for alias in cell.aliases]
+        for alias in cell.aliases:
+            alias.clear_gradient(False)
+        if cell.once:
+            cell.outs = cell.aliases = cell.sides = None
+        return (None, *found)
+
+
+def _again(cell: _Cell, pairs: list[tuple[Any, torch.Tensor]]) -> list[torch.Tensor | None]:
+    """The backward of an island as an island, for ``create_graph``."""
+    given = [to_paddle(grad.detach().clone(memory_format=torch.contiguous_format)) for _, grad in pairs]
+    for grad in given:
+        grad.stop_gradient = False
+    with backward.native(), paddle.enable_grad():
+        outs = clean.run_partial_grad(
+            [out for out, _ in pairs], list(cell.aliases), given, True, True, True, True, [], *clean.NO_PATH
+        )
+    places = [index for index, out in enumerate(outs) if out is not None]
+    second = _Cell(
+        f"{cell.name}_grad", [outs[i] for i in places], [*cell.aliases, *given], [*cell.sides, *(grad for _, grad in pairs)]
+    )
+    found: list[torch.Tensor | None] = [None] * len(outs)
+    if places:
+        for index, side in zip(places, _Island.apply(second, *second.sides)):
+            found[index] = side.clone()
+    return found
+
+
+def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, once: bool = False) -> Any:
+    """Make a native call whose operands want gradients; its differentiable results are on the tape.
+
+    Args:
+        once: Paddle cannot run backward through it a second time (PyLayer: it would crash the process).
+    """
+    known: dict[int, Any] = {}
+    sides: list[torch.Tensor] = []
+    aliases: list[Any] = []
+    given = [_aliased(value, known, sides, aliases) for value in args]
+    outs = original(*given, **{key: _aliased(value, known, sides, aliases) for key, value in kwargs.items()})
+    flat: list[Any] = []
+    _flatten(outs, flat)
+    shown = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and _differentiable(out)]
+    if not shown or not sides:
+        return outs
+    cell = _Cell(name, shown, aliases, sides)
+    cell.once = once
+    with torch.enable_grad():
+        ends = _Island.apply(cell, *sides)
+    ends[0].grad_fn.register_prehook(Call(name, None, ()))
+    exchange = {id(out): sentinel(out.detach(), end) for out, end in zip(shown, ends)}
+    for result in exchange.values():
+        attribute(result, TAPE).deaf = once
+    return _exchanged(outs, exchange)
+
+
+def _aliased(value: Any, known: dict[int, Any], sides: list[torch.Tensor], aliases: list[Any]) -> Any:
+    """The argument with every tensor that wants a gradient exchanged for a leaf of the island over the same memory."""
+    if type(value) in TENSOR_TYPES:
+        if value.stop_gradient or not _differentiable(value):
+            return value
+        alias = known.get(id(value))
+        if alias is None:
+            alias = known[id(value)] = value.detach()
+            alias.stop_gradient = False
+            sides.append(twin(value))
+            aliases.append(alias)
+        return alias
+    if type(value) in (list, tuple):
+        return type(value)([_aliased(item, known, sides, aliases) for item in value])
+    return value
+
+
+def _differentiable(tensor: Any) -> bool:
+    dtype = torch_dtype(tensor.dtype)
+    return dtype is not None and (dtype.is_floating_point or dtype.is_complex)
+
+
+def _flatten(value: Any, into: list[Any]) -> None:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            _flatten(item, into)
+    else:
+        into.append(value)
+
+
+def _exchanged(value: Any, exchange: dict[int, Any]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)([_exchanged(item, exchange) for item in value])
+    return exchange.get(id(value), value)

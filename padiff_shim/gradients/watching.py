@@ -1,0 +1,112 @@
+"""Hooks and retained gradients of tensors on the tape: they see what torch's engine computes.
+
+Paddle's doors for them (``Tensor._register_grad_hook``, ``_remove_grad_hook``, ``retain_grads``) lead here for such tensors; all
+others go on as ever.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import paddle
+import torch
+
+from ..bridge import to_paddle, to_torch
+from .twins import taped, twin, wrap
+
+_FIRST = 10**9  # Paddle's own numbers of hooks are small
+_numbers = itertools.count(_FIRST)
+
+
+def registering(original: Callable[..., Any]) -> Callable[..., Any]:
+    """``Tensor._register_grad_hook``."""
+
+    @functools.wraps(original)
+    def hook(tensor: Any, function: Callable[..., Any]) -> int:
+        record = taped(tensor)
+        if record is None:
+            return original(tensor, function)
+        number = next(_numbers)
+        if record.hooks is None:
+            record.hooks = {}
+        record.hooks[number] = record.twin.register_hook(functools.partial(_shown, function, record.deaf))
+        return number
+
+    return hook
+
+
+def removing(original: Callable[..., Any]) -> Callable[..., Any]:
+    """``Tensor._remove_grad_hook``."""
+
+    @functools.wraps(original)
+    def hook(tensor: Any, number: int) -> bool:
+        record = taped(tensor)
+        if record is None or number < _FIRST:
+            return original(tensor, number)
+        handle = (record.hooks or {}).pop(number, None)
+        if handle is None:
+            return False
+        handle.remove()
+        return True
+
+    return hook
+
+
+def retaining(original: Callable[..., Any]) -> Callable[..., Any]:
+    """``Tensor.retain_grads``."""
+
+    @functools.wraps(original)
+    def hook(tensor: Any) -> None:
+        if taped(tensor) is None:
+            original(tensor)
+        else:
+            retain(tensor)
+
+    return hook
+
+
+def retain(tensor: Any) -> None:
+    """Keep the gradient of a tensor on the tape as its ``grad``."""
+    record = taped(tensor)
+    if record is not None and not record.retained:
+        record.retained = True
+        record.twin.register_hook(functools.partial(_keep, weakref.ref(tensor)))
+
+
+def _keep(reference: weakref.ref[Any], grad: torch.Tensor) -> None:
+    tensor = reference()
+    if tensor is not None:
+        kept = to_paddle(grad.detach().clone(memory_format=torch.contiguous_format))
+        kept.stop_gradient = False
+        tensor._copy_gradient_from(kept)
+
+
+def _shown(function: Callable[..., Any], deaf: bool, grad: torch.Tensor) -> torch.Tensor | None:
+    """A user's hook: gets Paddle's tensor of a gradient, may return another."""
+    create = grad.requires_grad and torch.is_grad_enabled()
+    shown = wrap(grad.clone()) if create else to_paddle(grad.detach().clone(memory_format=torch.contiguous_format))
+    shown.stop_gradient = False
+    try:
+        answer = function(shown)
+    except Exception as error:  # natively it goes through Paddle's engine
+        raise OSError(f"(External) {type(error).__name__}: {error}") from error
+    if answer is None or deaf:
+        return None
+    _check(answer, shown)
+    return twin(answer).clone() if create and not answer.stop_gradient else to_torch(answer).clone()
+
+
+def _check(answer: Any, shown: Any) -> None:
+    """Raise for what a hook must not return. Natively a wrong type crashes the process, and a wrong shape ends in any error."""
+    if not isinstance(answer, paddle.Tensor):
+        raise TypeError(f"a hook on a tensor returned {type(answer).__name__}; it must return a Tensor or None")
+    found, wanted = list(answer.shape), list(shown.shape)
+    if found != wanted:
+        raise ValueError(f"(InvalidArgument) a hook on a tensor returned a gradient of shape {found}, the tensor's is {wanted}")
+    if answer.dtype != shown.dtype:
+        before, after = (str(tensor.dtype).rpartition(".")[2] for tensor in (shown, answer))
+        raise RuntimeError(f"(PermissionDenied) The dtype of tensor before({before}) and after({after}) hook are not consistent")
