@@ -101,7 +101,8 @@ def _incoming(side: torch.Tensor, grad: Any) -> torch.Tensor:
 
 def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[Any, ...]) -> None:
     """Both engines in turns. Leaves and frontiers in one call: a leaf that Paddle's own nodes reach, too, gets one gradient."""
-    doors = bool(natives and frontiers())
+    # A backward whose roots are Paddle's own alone frees what it walks, as natively: a second one raises.
+    doors = bool(natives and session.noted and frontiers())
     while natives or session.noted:
         if natives:
             # The doors of leaves serve again; and what lies below a frontier may be reached in another turn once more, also by
