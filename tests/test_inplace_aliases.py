@@ -118,6 +118,8 @@ def test_every_in_place_entry_with_operands_that_share_memory(op, entry):
     native = {case: in_place(op, entry, *case) for case in CASES}
     with padiff_shim.reference("torch") as run:
         for case in CASES:
+            if not IS_3 and op.name == "divide" and case[1]:
+                continue  # 2.6 does not look at the version of what its division reads: ours raises
             before = run.as_dict()["ops"].get(op.name, {"substituted": 0})["substituted"]
             ours = in_place(op, entry, *case)
             substituted = run.as_dict()["ops"].get(op.name, {"substituted": 0})["substituted"] > before
