@@ -114,6 +114,7 @@ def test_flat_without_the_collector():
     x = paddle.ones([2, 4])
     x.stop_gradient = False
     gc.collect()
+    before = len(twins._alive)  # what other tests have left behind: a failed recompute keeps its tensors
     gc.disable()
     try:
         for step in range(150):
@@ -126,8 +127,8 @@ def test_flat_without_the_collector():
                     (grad * grad).sum().backward()
                     del grad
             del y
-            assert not twins.alive(), step
-            assert not engine_doors.ENGINE.installed
+            assert len(twins._alive) == before, step
+            assert engine_doors.ENGINE.installed == twins.alive()
         known = [len(attribute(x, twins.LEAF).all), len(attribute(layer.weight, twins.COPY).all)]
         assert known == [1, 1]
     finally:
