@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "reference": "session",
-    "install": "session",
-    "uninstall": "session",
-    "Mode": "session",
-    "Run": "record",
-    "compare": "comparison.mode",
-    "CompareMode": "comparison.mode",
-    "CompareRun": "compare_run",
-    "Call": "calls",
-    "load": "compare_run",
-    "LogError": "log",
-    "do_no_harm": "comparison.harm",
-    "HarmReport": "comparison.harm",
+    "reference": "modes.mode",
+    "install": "modes.mode",
+    "uninstall": "modes.mode",
+    "Mode": "modes.mode",
+    "Run": "runs.run",
+    "compare": "modes.compare",
+    "CompareMode": "modes.compare",
+    "CompareRun": "runs.compare_run",
+    "Call": "records.calls",
+    "load": "runs.compare_run",
+    "LogError": "records.log",
+    "do_no_harm": "alignment.harm",
+    "HarmReport": "alignment.harm",
     "Verdict": "verdicts",
     "Side": "verdicts",
     "MismatchError": "errors",
-    "Op": "op",
-    "Entry": "op",
-    "Sample": "op",
+    "Op": "table.op",
+    "Entry": "table.op",
+    "Sample": "table.op",
     "PadiffShimError": "errors",
     "ArgumentError": "errors",
     "FileError": "errors",
@@ -77,10 +77,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from .calls import Call
-    from .compare_run import CompareRun, load
-    from .comparison.harm import HarmReport, do_no_harm
-    from .comparison.mode import CompareMode, compare
+    from .alignment.harm import HarmReport, do_no_harm
     from .errors import (
         ArgumentError,
         BackendError,
@@ -93,10 +90,13 @@ if TYPE_CHECKING:
         StayedNativeError,
         UnknownNameError,
     )
-    from .log import LogError
-    from .op import Entry, Op, Sample
-    from .record import Run
-    from .session import Mode, install, reference, uninstall
+    from .modes.compare import CompareMode, compare
+    from .modes.mode import Mode, install, reference, uninstall
+    from .records.calls import Call
+    from .records.log import LogError
+    from .runs.compare_run import CompareRun, load
+    from .runs.run import Run
+    from .table.op import Entry, Op, Sample
     from .verdicts import Side, Verdict
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .arguments import flag, function, one_of
-from .registry import ops
-from .site import LayerFilter
+from .catalogue.registry import ops
+from .dispatch.site import LayerFilter
 from .verdicts import Side
 
 

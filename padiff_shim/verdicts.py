@@ -33,7 +33,7 @@ class Verdict(str, Enum):
 
 _ORDER = {verdict: place for place, verdict in enumerate(Verdict)}
 
-# Clean pairs of kernels never get one of these (tests/test_faults.py, benchmarks/verdict.md).
+# Clean pairs of kernels never get one of these (tests/comparison/test_faults.py, benchmarks/verdict.md).
 HARD = frozenset({Verdict.PRECISION_MODE, Verdict.SEMANTICS, Verdict.NONFINITE, Verdict.LOCAL_WRONG, Verdict.WRONG})
 
 

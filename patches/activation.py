@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics import models
-from padiff_shim.op import Op, Sample, c_op, legacy
+from padiff_shim.table.op import Op, Sample, c_op, legacy
 
 UNARY = (Sample(((3, 4),)), Sample(((2, 3, 4),)), Sample(((),)), Sample(((0, 3),)))
 POSITIVE = tuple(Sample(sample.shapes, positive=True) for sample in UNARY)

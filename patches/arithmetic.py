@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from padiff_shim.numerics import models
-from padiff_shim.op import Op, Sample, c_op, legacy, operator
+from padiff_shim.table.op import Op, Sample, c_op, legacy, operator
 
 PAIRS = (
     Sample(((3, 4), (3, 4))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator as python
 
 from padiff_shim.numerics import models
-from padiff_shim.op import Op, Sample, c_op, legacy, operator
+from padiff_shim.table.op import Op, Sample, c_op, legacy, operator
 
 OPS = (
     Op(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from padiff_shim.numerics import models
-from padiff_shim.op import Entry, Op, Sample, c_op, legacy, operator
+from padiff_shim.table.op import Entry, Op, Sample, c_op, legacy, operator
 
 MATRICES = (
     Sample(((4, 6), (6, 3))),

@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics import models
-from padiff_shim.op import Entry, Op, Sample, c_op, legacy
+from padiff_shim.table.op import Entry, Op, Sample, c_op, legacy
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, transpose_weight: bool) -> torch.Tensor:
-    """``x @ weight.T + bias`` by ``torch.nn.functional.linear``; ``weight`` arrives as [out, in] (see padiff_shim.layout)."""
+    """``x @ weight.T + bias`` by ``torch.nn.functional.linear``; ``weight`` arrives as [out, in] (see frameworks/weights.py)."""
     if transpose_weight:  # Paddle's accuracy-compatible CUDA path passes [out, in] itself: not this op's convention
         raise NotImplementedError("linear_v2 with a transposed weight")
     return F.linear(x, weight, bias)

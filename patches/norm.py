@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics import models
-from padiff_shim.op import Op, Sample, c_op
+from padiff_shim.table.op import Op, Sample, c_op
 
 
 def layer_norm(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from padiff_shim.numerics import models
-from padiff_shim.op import Op, Sample, c_op, legacy
+from padiff_shim.table.op import Op, Sample, c_op, legacy
 
 
 def axes(axis: Any, ndim: int) -> tuple[int, ...]:

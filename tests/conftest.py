@@ -8,7 +8,8 @@ import pytest
 import torch
 from hypothesis import settings
 
-from padiff_shim import hooks, modes
+from padiff_shim.dispatch import frames
+from padiff_shim.intercept import doors
 
 
 @pytest.fixture
@@ -16,9 +17,9 @@ def undone():
     """The test leaves the process as it was."""
     yield
     gc.collect()
-    assert modes.top() is None
-    assert not hooks.OPS.installed
-    assert not modes._shared
+    assert frames.top() is None
+    assert not doors.OPS.installed
+    assert not frames._shared
 
 
 settings.register_profile("suite", deadline=None, derandomize=True, print_blob=True)

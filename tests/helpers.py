@@ -11,9 +11,9 @@ import numpy as np
 import paddle
 import torch
 
-from padiff_shim import bind
-from padiff_shim.dialect import IS_3
-from padiff_shim.registry import ops
+from padiff_shim.catalogue.registry import ops
+from padiff_shim.frameworks.versions import IS_3
+from padiff_shim.table import signature
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LAYOUTS = ("contiguous", "transposed", "sliced")
@@ -61,7 +61,7 @@ def located(entry):
 
 def spelled(entry, given):
     """The arguments as this door takes them: by position, or in the legacy form with the names of attributes."""
-    parsed = bind.parse(entry.params)
+    parsed = signature.parse(entry.params)
     if entry.pairs is None:
         return [given[aliases[0]] for aliases, _ in parsed]
     args = [given[aliases[0]] for aliases, _ in parsed[: entry.pairs]]
@@ -82,7 +82,7 @@ class Call:
     def __init__(self, op, entry, sample, dtype, layout, grad, seed=0):
         rng = np.random.default_rng(seed)
         self.op, self.entry = op, entry
-        parsed = bind.parse(op.params)
+        parsed = signature.parse(op.params)
         names = [aliases[0] for aliases, _ in parsed]
         shapes = sample.shapes
         values = [None if shape is None else array(shape, dtype, rng, positive=sample.positive) for shape in shapes]

@@ -2,7 +2,7 @@
 
 import json
 
-from padiff_shim.compare_run import CompareRun
+from padiff_shim.runs.compare_run import CompareRun
 
 ENVIRONMENT = {"paddle": "3.3.1", "torch": "2.13.0", "numpy": "2.4.6", "device": "cpu"}
 

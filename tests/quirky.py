@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import torch
 
-from padiff_shim.bridge import to_paddle, to_torch
+from padiff_shim.frameworks.memory import to_paddle, to_torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 

@@ -17,7 +17,7 @@ import paddle.nn.functional as F
 import torch
 
 import padiff_shim
-from padiff_shim.bridge import to_torch
+from padiff_shim.frameworks.memory import to_torch
 
 SHAPE = [4, 3]
 FIRST = paddle.ones([1, 4])

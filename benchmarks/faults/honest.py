@@ -14,9 +14,9 @@ import numpy as np
 import paddle
 import torch
 
-from padiff_shim import quirks
-from padiff_shim.numerics.precision import KINDS
-from padiff_shim.registry import ops
+from padiff_shim.catalogue import known_differences
+from padiff_shim.catalogue.registry import ops
+from padiff_shim.numerics.oracle.precision import KINDS
 from padiff_shim.verdicts import HARD, Judgement, Verdict
 
 from .kernels import paddle_kernel, torch_kernel
@@ -207,7 +207,7 @@ def known(problem: Problem, judged: Judgement) -> bool:
         "dtype": problem.dtype,
         "stats": judged.stats,
     }
-    return quirks.find(record, VERSIONS) is not None
+    return known_differences.find(record, VERSIONS) is not None
 
 
 def alarms(found: Problem, seed: int) -> Iterator[tuple[str, Judgement]]:

@@ -9,9 +9,9 @@ import numpy as np
 import paddle
 import torch
 
-from padiff_shim import bind
-from padiff_shim.bridge import to_paddle, to_torch
-from padiff_shim.registry import ops
+from padiff_shim.catalogue.registry import ops
+from padiff_shim.frameworks.memory import to_paddle, to_torch
+from padiff_shim.table import signature
 
 from .problems import Problem
 
@@ -36,7 +36,7 @@ def _door(op: str, tensors: frozenset[str]) -> tuple[Any, tuple[str, ...]]:
             continue
         found = functools.reduce(lambda owner, part: getattr(owner, part, None), entry.target.split(".")[1:], paddle)
         if found is not None:
-            return found, tuple(aliases[0] for aliases, _ in bind.parse(entry.params))
+            return found, tuple(aliases[0] for aliases, _ in signature.parse(entry.params))
     raise LookupError(op)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from padiff_shim import bind
-from padiff_shim.registry import ops
+from padiff_shim.catalogue.registry import ops
+from padiff_shim.table import signature
 
 TORCH = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 
@@ -61,7 +61,7 @@ class Problem:
 
 def params(op: str) -> tuple[tuple[str, Any], ...]:
     """(name, default) of the op's parameters, in the reference's order."""
-    return tuple((names[0], default) for names, default in bind.parse(ops()[op].params))
+    return tuple((names[0], default) for names, default in signature.parse(ops()[op].params))
 
 
 def _tailed(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

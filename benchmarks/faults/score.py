@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from padiff_shim.catalogue.registry import ops
 from padiff_shim.numerics import judge
-from padiff_shim.registry import ops
 from padiff_shim.verdicts import HARD, Judgement, Verdict
 
 from .catalogue import FAULTS

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from .. import amp, site
-from ..bridge import dtype_of, grad_tracer
+from ..dispatch import site
+from ..frameworks import autocast
+from ..frameworks.memory import dtype_of, grad_tracer
 
 
 def strides_kind(tensor: torch.Tensor) -> str:
@@ -47,7 +48,7 @@ def plain(value: Any) -> Any:
 def autocast_state() -> str:
     """``"off"``, or level and dtype: ``"O1:bfloat16"``."""
     tracer = grad_tracer()
-    return f"{tracer._amp_level.name}:{tracer._amp_dtype}" if amp.active(tracer) else "off"
+    return f"{tracer._amp_level.name}:{tracer._amp_dtype}" if autocast.active(tracer) else "off"
 
 
 def where(step: int) -> dict[str, Any]:

@@ -16,15 +16,15 @@ import numpy as np
 import torch
 
 from .. import numerics, testing
-from ..bind import StayNative
-from ..bridge import grad_tracer, stream_of, to_torch
-from ..call import Substitution, first_tensor
-from ..compare_run import CompareRun
-from ..log import LogError, tell_of_forks
-from ..modes import FORKED, Frame, paused
-from ..operands import STATIC
-from ..patches import _native
+from ..dispatch.call import Substitution, first_tensor
+from ..dispatch.frames import FORKED, Frame, paused
+from ..dispatch.operands import STATIC
+from ..frameworks.memory import grad_tracer, stream_of, to_torch
+from ..patches import _unsubstituted
 from ..postponed import raise_postponed
+from ..records.log import LogError, tell_of_forks
+from ..runs.compare_run import CompareRun
+from ..table.signature import StayNative
 from ..verdicts import Judgement, Side, Verdict
 from . import posts, watch
 from .later import Case, Waiting
@@ -158,9 +158,9 @@ class Comparison:
     def count_other(self, name: str, reason: str, original: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
         """:meth:`other`, within the account of the budget."""
         self.run.add_native(name, reason, elements(result))
-        if reason == _native.OPTIMIZER:
+        if reason == _unsubstituted.OPTIMIZER:
             self.updated = True
-        elif reason == _native.NO_REFERENCE and not name.endswith("_"):
+        elif reason == _unsubstituted.NO_REFERENCE and not name.endswith("_"):
             self.carry_shadow(original, args, kwargs, result)
 
     def carry_shadow(self, original: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:

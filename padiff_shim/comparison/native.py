@@ -7,8 +7,8 @@ from typing import Any
 
 import paddle
 
-from ..call import Substitution
-from ..modes import paused
+from ..dispatch.call import Substitution
+from ..dispatch.frames import paused
 
 
 def native(sub: Substitution, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

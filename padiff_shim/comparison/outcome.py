@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import quirks
-from ..compare_run import CompareRun
+from ..catalogue import known_differences
 from ..errors import MismatchError
 from ..postponed import postpone
+from ..runs.compare_run import CompareRun
 from ..text import SENTENCE, shown
 from ..verdicts import PARTLY, Judgement, Verdict, apart
 
@@ -39,7 +39,7 @@ class Outcome:
         threshold: Verdict,
         callback: Callable[[dict[str, Any]], None] | None,
         keep: int,
-        known: Sequence[quirks.Quirk],
+        known: Sequence[known_differences.Quirk],
     ) -> None:
         self.run, self.action, self.threshold, self.callback = run, action, threshold, callback
         self.keep, self.known = keep, known
@@ -70,13 +70,13 @@ class Outcome:
             self._save(record, tensors())
         return record
 
-    def _known(self, record: dict[str, Any], judgement: Judgement) -> quirks.Quirk | None:
+    def _known(self, record: dict[str, Any], judgement: Judgement) -> known_differences.Quirk | None:
         """The known difference that a record is. One with a formula has to hold on the whole tensor; else the record is marked."""
-        quirk = quirks.find(record, self.run.environment, self.known)
+        quirk = known_differences.find(record, self.run.environment, self.known)
         if quirk is None or not quirk.hypothesis or self._confirmed(judgement):
             return quirk
         record["modifiers"].append(PARTLY)
-        return quirks.find(record, self.run.environment, self.known)
+        return known_differences.find(record, self.run.environment, self.known)
 
     def _confirmed(self, judgement: Judgement) -> bool:
         try:

@@ -9,8 +9,8 @@ from typing import Any
 import paddle
 import torch
 
+from ..dispatch.frames import Frame
 from ..gradients import clean
-from ..modes import Frame
 
 
 @functools.cache

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from ..bridge import TENSOR_TYPES, as_operand, hand_over
-from ..rules import apart
+from ..dispatch.dtypes import apart
+from ..frameworks.memory import TENSOR_TYPES, as_operand, hand_over
 from .subject import Subject
 
 

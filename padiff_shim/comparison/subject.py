@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..bridge import dtype_of, to_paddle, to_torch
-from ..call import Prepared, Substitution, first_tensor
-from ..operands import wanting, without_gradient
-from ..rules import apart
+from ..dispatch.call import Prepared, Substitution, first_tensor
+from ..dispatch.dtypes import apart
+from ..dispatch.operands import wanting, without_gradient
+from ..frameworks.memory import dtype_of, to_paddle, to_torch
 from . import describe
 
 if TYPE_CHECKING:

@@ -23,13 +23,13 @@ from typing import Any
 import paddle
 import torch
 
-from ..bridge import as_operand, autocast_off, hand_over, own, stream_of, to_torch
-from ..dialect import NODE_HOOKS, grad_node
+from ..dispatch.dtypes import exchanged
+from ..dispatch.frames import paused
+from ..frameworks.memory import as_operand, autocast_off, hand_over, own, stream_of, to_torch
+from ..frameworks.versions import NODE_HOOKS, grad_node
 from ..gradients import clean
-from ..log import LogError
-from ..modes import paused
 from ..postponed import after_engine, engine_runs, postpone
-from ..rules import exchanged
+from ..records.log import LogError
 from . import posts
 from .subject import Subject
 

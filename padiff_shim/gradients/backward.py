@@ -19,9 +19,9 @@ from typing import Any
 import paddle
 import torch
 
-from .. import modes
-from ..bridge import confine_torch, stream_of, to_paddle, to_torch
-from ..dialect import attribute
+from ..dispatch import frames
+from ..frameworks.memory import confine_torch, stream_of, to_paddle, to_torch
+from ..frameworks.versions import attribute
 from . import clean
 from .edges import edge, reached_without
 from .twins import COPY, LEAF, LOCAL, Taped, alive, freed, frontiers, taped, tinies, twin, wrap
@@ -43,7 +43,7 @@ class Session:
 
 @contextmanager
 def _session(*, retain: bool, partial: bool = False) -> Iterator[Session]:
-    if modes.forked:  # the graph may be the parent's: torch's kernels must not wait for threads that are not there
+    if frames.forked:  # the graph may be the parent's: torch's kernels must not wait for threads that are not there
         confine_torch()
     outer, reached = LOCAL.session, LOCAL.reached
     LOCAL.session, LOCAL.reached = Session(retain=retain, partial=partial), []

@@ -10,9 +10,9 @@ from typing import Any
 import paddle
 from paddle.base import core
 
-from .. import amp
-from ..bridge import autocast_off, grad_tracer
-from ..dialect import IS_3
+from ..frameworks import autocast
+from ..frameworks.memory import autocast_off, grad_tracer
+from ..frameworks.versions import IS_3
 
 # The last argument of Paddle's engine: where 3.x draws the graph. Without it 3.3.1 crashes.
 NO_PATH: tuple[Any, ...] = (None,) if IS_3 else ()
@@ -61,7 +61,7 @@ def _holding(original: Callable[..., Any]) -> Callable[..., Any]:
 def alias(tensor: Any, shape: Sequence[int] | None = None) -> Any:
     """Another tensor over the same memory with a node of its own (Paddle's reshape, which autocast must not cast)."""
     shape = tensor.shape if shape is None else shape
-    if not amp.active(grad_tracer()):
+    if not autocast.active(grad_tracer()):
         return reshape(tensor, shape)
     with autocast_off():
         return reshape(tensor, shape)

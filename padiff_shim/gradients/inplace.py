@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..bridge import autocast_off, to_torch
+from ..frameworks.memory import autocast_off, to_torch
 from . import clean, watching
 from .twins import Call, attach, floats
 

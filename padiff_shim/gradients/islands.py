@@ -12,8 +12,8 @@ from typing import Any
 import paddle
 import torch
 
-from ..bridge import TENSOR_TYPES, grad_tracer, to_paddle, to_torch, torch_dtype
-from ..dialect import attribute
+from ..frameworks.memory import TENSOR_TYPES, grad_tracer, to_paddle, to_torch, torch_dtype
+from ..frameworks.versions import attribute
 from . import backward, clean
 from .twins import LOCAL, TAPE, Call, freed, sentinel, taped, twin
 

@@ -19,10 +19,10 @@ from typing import Any
 import paddle
 import torch
 
-from ..bridge import as_operand, dtype_of, hand_over, own, to_torch
-from ..dialect import attribute, set_attribute
+from ..frameworks.memory import as_operand, dtype_of, hand_over, own, to_torch
+from ..frameworks.versions import attribute, set_attribute
 from ..postponed import engine_runs, postpone
-from ..record import Tally
+from ..runs.run import Tally
 from . import clean
 from .local import LOCAL as LOCAL
 from .local import Watched

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..bridge import TENSOR_TYPES, grad_tracer
+from ..frameworks.memory import TENSOR_TYPES, grad_tracer
 from .twins import Call, sentinel, taped
 
 

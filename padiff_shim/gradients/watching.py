@@ -15,7 +15,7 @@ from typing import Any
 import paddle
 import torch
 
-from ..bridge import to_paddle, to_torch
+from ..frameworks.memory import to_paddle, to_torch
 from .twins import taped, twin, wrap
 
 _FIRST = 10**9  # Paddle's own numbers of hooks are small

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..counts import NAMES, OTHER_NAMES, excess
+from ..records.counts import NAMES, OTHER_NAMES, excess
 from ..text import SENTENCE, shown
 from ..verdicts import Verdict, apart
 

@@ -16,10 +16,10 @@ from rich.text import Text
 
 from ..text import shown
 from ..verdicts import Verdict
-from .compare import style
+from .summary import style
 
 if TYPE_CHECKING:
-    from ..results import Results
+    from ..runs.results import Results
 
 PERIOD = 0.25  # seconds between two drawings
 PATIENCE = 2.0  # seconds before the first one: short runs show nothing

@@ -8,7 +8,7 @@ from ..text import SENTENCE, shown
 from . import words
 
 if TYPE_CHECKING:
-    from ..results import Results
+    from ..runs.results import Results
 
 ROWS = 10
 _HEADINGS = ("verdict", "side", "op", "tensor", "shape, dtype", "layer", "line", "error", "bound", "atol needed", "records")

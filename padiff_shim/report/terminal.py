@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..record import Run
+from ..runs.run import Run
 from ..text import SENTENCE, columns, shown
 
 

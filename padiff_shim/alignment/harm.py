@@ -1,0 +1,159 @@
+"""The do-no-harm check: a program run with and without comparing must give the same bits."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import paddle
+import torch
+
+from ..arguments import function
+from ..errors import ArgumentError, PadiffShimError, described
+
+
+@dataclass
+class HarmReport:
+    """What :func:`do_no_harm` found; true if nothing differs.
+
+    ``compared`` counts tensors and states: results of the program, gradients and values of parameters, optimizer state, and the
+    random states of Paddle, NumPy, Python and torch.
+    """
+
+    compared: int = 0
+    differences: list[str] = field(default_factory=list)
+    run: Any = None
+
+    def __bool__(self) -> bool:
+        return not self.differences
+
+    def __str__(self) -> str:
+        if self:
+            return f"do no harm: {self.compared} tensors and states bit-identical with and without comparing"
+        shown = ", ".join(self.differences[:5])
+        return f"do no harm: {len(self.differences)} of {self.compared} differ: {shown}"
+
+
+def _random_states() -> dict[str, Any]:
+    return {
+        "random.paddle": paddle.get_rng_state(),
+        "random.numpy": np.random.get_state(),
+        "random.python": random.getstate(),
+        "random.torch": torch.get_rng_state(),
+    }
+
+
+def _restore_random(states: dict[str, Any]) -> None:
+    paddle.set_rng_state(states["random.paddle"])
+    np.random.set_state(states["random.numpy"])
+    random.setstate(states["random.python"])
+    torch.set_rng_state(states["random.torch"])
+
+
+def _fingerprint(states: dict[str, Any]) -> dict[str, bytes]:
+    found = {name: repr(state).encode() for name, state in states.items() if name in ("random.numpy", "random.python")}
+    found["random.torch"] = states["random.torch"].numpy().tobytes()
+    # The text holds the generator's counters, and the address of its engine, which is no state.
+    words = " ".join(map(str, states["random.paddle"])).split()
+    found["random.paddle"] = " ".join(word for word in words if not word.startswith("0x")).encode()
+    return found
+
+
+def _bits(value: Any, name: str, found: dict[str, bytes]) -> None:
+    """Every tensor within ``value`` as bytes, by its path."""
+    if isinstance(value, paddle.Tensor):
+        shown = value.detach()
+        if str(shown.dtype).endswith("bfloat16"):
+            shown = shown.astype("float32")  # exact
+        found[name] = f"{shown.dtype}{list(shown.shape)}".encode() + shown.numpy().tobytes()
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _bits(item, f"{name}.{key}", found)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _bits(item, f"{name}[{index}]", found)
+    elif isinstance(value, (int, float, str, bool, np.ndarray)):
+        found[name] = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+
+
+def _copy(value: Any) -> Any:
+    """A state dict with tensors of its own."""
+    if isinstance(value, paddle.Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    return list(map(_copy, value)) if isinstance(value, list) else value
+
+
+def _outcome(program: Callable[[], Any], state: Sequence[Any], before: Sequence[Any], seeds: dict[str, Any]) -> dict[str, bytes]:
+    """Run the program from the saved state; everything it leaves behind, as bytes."""
+    for holder, saved in zip(state, before):
+        holder.set_state_dict(_copy(saved))
+        for parameter in holder.parameters() if hasattr(holder, "parameters") else ():
+            parameter.clear_gradient(False)
+    _restore_random(seeds)
+    found: dict[str, bytes] = {}
+    _bits(program(), "result", found)
+    for index, holder in enumerate(state):
+        _bits(holder.state_dict(), f"state[{index}]", found)
+        for name, parameter in holder.named_parameters() if hasattr(holder, "named_parameters") else ():
+            if parameter.grad is not None:
+                _bits(parameter.grad, f"gradient of {name}", found)
+    found.update(_fingerprint(_random_states()))
+    return found
+
+
+def do_no_harm(program: Callable[[], Any], *, state: Sequence[Any] = (), **options: Any) -> HarmReport:
+    """Prove that comparing leaves a program's numbers alone: run it without and with compare mode and compare all bits.
+
+    Args:
+        program: called without arguments, three times; its result may hold tensors in lists and dicts.
+        state: layers and optimizers that it changes (anything with ``state_dict`` and ``set_state_dict``); their values are put
+            back before each run and after the last one.
+        options: for :func:`padiff_shim.compare`; ``carry`` must stay ``"native"``.
+
+    Returns:
+        A :class:`HarmReport`, true if no bit differs; ``report.run`` is the compare run. The first two runs are both native: what
+        differs between them is the program's own doing, and is named so.
+
+    Raises:
+        PadiffShimError: an optimizer in ``state`` that has not stepped yet.
+    """
+    from ..modes.compare import compare
+
+    function("program", program, "no argument")
+    if isinstance(state, (str, bytes)) or not isinstance(state, Sequence):
+        raise ArgumentError(f"state= is a list of layers and optimizers, got {described(state)}")
+    if options.get("carry", "native") != "native":
+        raise ArgumentError(f"carry= must stay 'native' here, got {described(options['carry'])}: else the program is changed")
+    for holder in state:
+        if not (hasattr(holder, "state_dict") and hasattr(holder, "set_state_dict")):
+            raise ArgumentError(f"state= holds {described(holder)}, which has no state_dict and set_state_dict")
+        if isinstance(holder, paddle.optimizer.Optimizer) and not holder._accumulators:
+            raise PadiffShimError(
+                "state= holds an optimizer that has not stepped yet, which cannot be put back to that state: let it step once "
+                "before, or make model and optimizer inside the program"
+            )
+    before = [_copy(holder.state_dict()) for holder in state]
+    seeds = _random_states()
+    native = _outcome(program, state, before, seeds)
+    again = _outcome(program, state, before, seeds)
+    mode = compare(**options)
+    try:
+        with mode as run:
+            compared = _outcome(program, state, before, seeds)
+    finally:
+        for holder, saved in zip(state, before):
+            holder.set_state_dict(saved)
+        _restore_random(seeds)
+    report = HarmReport(len(native), run=run)
+    for name in sorted({*native, *compared}):
+        if native.get(name) != again.get(name):
+            report.differences.append(f"{name} (differs between two native runs as well: the program is not repeatable)")
+        elif native.get(name) != compared.get(name):
+            report.differences.append(name)
+    run.add_event("do-no-harm", str(report))
+    return report

@@ -1,0 +1,1 @@
+"""All ops and known differences there are, loaded from `patches/`."""

@@ -1,0 +1,244 @@
+"""Known differences: a name and a reason for what a verdict found, from the shipped table or from the user's own file.
+
+A file is TOML (Python 3.11 and later) or JSON with the same keys::
+
+    [[known]]
+    name = "our gelu"                 # required: what the log and the report call it
+    op = "gelu"                       # required: an op's name, a pattern, or a list of them
+    reason = "we accept the tanh form in the encoder"        # required
+    verdict = ["SEMANTICS", "WRONG"]  # required: the classes that this entry explains
+    side = "paddle"                   # everything from here on is optional and narrows the match
+    hypothesis = "gelu-*"
+    phase = "forward"                 # or "backward"
+    tensor = "grad:*"                 # "out", "grad:x", ...
+    dtype = ["float32", "float64"]
+    layer = "encoder.layers.*"
+    site = "*train.py:*"
+    rho_max = 100                     # units of rounding of the named side: what is further off is not explained by this entry
+    paddle = ">=3.3,<3.4"             # versions; likewise torch = "..."
+    mute = true                       # counted and shown, but never the worst call, never a warning or an error
+
+    [[known]]                         # an entry of the shipped table, by name alone
+    name = "sequential sum"
+    mute = true
+
+A record matches an entry if it matches every key that the entry has. Patterns are those of :mod:`fnmatch` (``*``, ``?``,
+``[...]``), case-sensitive. The user's entries are asked before the shipped ones, each table from top to bottom; the first match
+wins.
+
+With ``hypothesis`` the formula of that name must explain all of the error: where a fault is left beside it (the modifier
+``partly``), the entry does not match. The shipped entries all have one. An entry without ``hypothesis`` and ``rho_max`` is your
+word for everything of its op and class, be it ever so far off.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from ..arguments import path as file
+from ..errors import ArgumentError, unknown, unreadable
+from ..verdicts import PARTLY, Side, Verdict
+
+_PATTERNS = ("op", "hypothesis", "tensor", "dtype", "layer", "site")
+_VERSION = re.compile(r"(==|!=|>=|<=|>|<)\s*(\d+(?:\.\d+)*)(\.\*)?")
+
+
+@dataclass(frozen=True)
+class Quirk:
+    """One known difference. A condition that is None, or empty, matches everything.
+
+    ``op``, ``hypothesis``, ``tensor``, ``dtype``, ``layer``, ``site``: patterns, of which one must match.
+    ``verdict``: names of :class:`~padiff_shim.verdicts.Verdict` classes. ``side``: of :class:`~padiff_shim.verdicts.Side`.
+    ``rho_max``: the largest error of the named side, in rounding units, that the entry still explains.
+    ``paddle``, ``torch``: version ranges such as ``">=3.3,<3.4"``.
+    ``mute``: the difference is counted and shown but raises nothing.
+    """
+
+    name: str
+    op: tuple[str, ...]
+    reason: str
+    verdict: tuple[str, ...]
+    side: str | None = None
+    hypothesis: tuple[str, ...] = ()
+    phase: str | None = None
+    tensor: tuple[str, ...] = ()
+    dtype: tuple[str, ...] = ()
+    layer: tuple[str, ...] = ()
+    site: tuple[str, ...] = ()
+    rho_max: float | None = None
+    paddle: str = ""
+    torch: str = ""
+    mute: bool = False
+
+    def __post_init__(self) -> None:
+        for version_range in (self.paddle, self.torch):
+            _conditions(version_range)
+
+    def matches(self, record: Mapping[str, Any], versions: Mapping[str, str]) -> bool:
+        """Whether this entry explains a record of the log (docs/log.md); ``versions`` is the run's ``environment``."""
+        return (
+            record["verdict"] in self.verdict
+            and self.side in (None, record.get("side"))
+            and self.phase in (None, record.get("phase"))
+            and all(_any(getattr(self, name), record.get(name)) for name in _PATTERNS)
+            and not (self.hypothesis and PARTLY in (record.get("modifiers") or ()))
+            and self._near_enough(record)
+            and all(in_range(versions.get(name, ""), getattr(self, name)) for name in ("paddle", "torch"))
+        )
+
+    def _near_enough(self, record: Mapping[str, Any]) -> bool:
+        if self.rho_max is None:
+            return True
+        stats, side = record.get("stats") or {}, record.get("side")
+        named = ("paddle", "torch") if side in ("both", "none", None) else (side,)
+        # "not <=" and not ">": NaN, and the strings in which the log writes it, are never near enough.
+        return all(float((stats.get(name) or {}).get("rho_max", "nan")) <= self.rho_max for name in named)
+
+
+def _any(patterns: Sequence[str], value: Any) -> bool:
+    return not patterns or (value is not None and any(fnmatchcase(str(value), pattern) for pattern in patterns))
+
+
+@functools.cache
+def _conditions(version_range: str) -> tuple[tuple[str, tuple[int, ...], bool], ...]:
+    """``">=3.3,<3.4"`` -> comparisons. Raises ArgumentError for anything else."""
+    found = []
+    for part in filter(None, (part.strip() for part in version_range.split(","))):
+        match = _VERSION.fullmatch(part)
+        if match is None or (match[3] and match[1] not in ("==", "!=")):
+            raise ArgumentError(f"{part!r} is not a version condition such as '>=3.3', '<3.4' or '==3.3.*'")
+        found.append((match[1], tuple(int(number) for number in match[2].split(".")), bool(match[3])))
+    return tuple(found)
+
+
+def in_range(version: str, version_range: str) -> bool:
+    """Whether ``"2.13.0+cpu"`` lies in ``">=2.5,<2.14"``; only the release numbers count. An unknown version lies in no range."""
+    conditions = _conditions(version_range)
+    if not conditions:
+        return True
+    release = re.match(r"\d+(?:\.\d+)*", version)
+    if release is None:
+        return False
+    ours = tuple(int(number) for number in release[0].split("."))
+    return all(_holds(ours, *condition) for condition in conditions)
+
+
+def _holds(ours: tuple[int, ...], sign: str, theirs: tuple[int, ...], prefix: bool) -> bool:
+    width = len(theirs) if prefix else max(len(ours), len(theirs))
+    a, b = ((version + (0,) * width)[:width] for version in (ours, theirs))
+    return {"==": a == b, "!=": a != b, ">=": a >= b, "<=": a <= b, ">": a > b, "<": a < b}[sign]
+
+
+@functools.cache
+def shipped() -> tuple[Quirk, ...]:
+    """The table of :mod:`padiff_shim.patches._known`."""
+    from ..patches._known import QUIRKS
+
+    return tuple(_entry(entry, "padiff_shim.patches._known") for entry in QUIRKS)
+
+
+def find(record: Mapping[str, Any], versions: Mapping[str, str], known: Iterable[Quirk] = ()) -> Quirk | None:
+    """The first entry that explains ``record``: of ``known`` (the user's), then of the shipped table.
+
+    Args:
+        record: a "call" record of the log, or any mapping with at least ``op`` and ``verdict``.
+        versions: ``{"paddle": "3.3.1", "torch": "2.13.0"}``; the run header's ``environment`` will do.
+    """
+    for quirk in (*known, *shipped()):
+        if quirk.matches(record, versions):
+            return quirk
+    return None
+
+
+def load(path: str | Path) -> tuple[Quirk, ...]:
+    """The entries of a known-differences file.
+
+    Raises:
+        FileError: the file cannot be read.
+        ArgumentError: it is not TOML or JSON, or an entry is wrong; the message names the file, the entry and what is accepted.
+            Also for TOML on Python older than 3.11, which cannot read it; JSON serves there.
+    """
+    path = file("known_differences", path)
+    content = _parsed(path)
+    entries = content.get("known") if isinstance(content, dict) else None
+    if not isinstance(entries, list) or set(content) != {"known"}:
+        raise ArgumentError(f"{path}: expected a list of entries named 'known' ([[known]] in TOML) and nothing beside it")
+    return tuple(_entry(entry, f"{path}: entry {number}") for number, entry in enumerate(entries, 1))
+
+
+def _parsed(path: Path) -> Any:
+    if path.suffix.lower() == ".json":
+        reader: Any = json
+    else:
+        try:
+            import tomllib as reader
+        except ImportError:
+            raise ArgumentError(
+                f"{path}: reading TOML needs Python 3.11; write the same entries as JSON: {{'known': [...]}}"
+            ) from None
+    try:
+        return reader.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise unreadable("the file of known differences", path, error) from None
+    except (ValueError, RecursionError) as error:  # both decoders' errors, and UnicodeDecodeError
+        raise ArgumentError(f"{path}: {error}") from error
+
+
+def _entry(given: Any, where: str) -> Quirk:
+    """One entry, checked."""
+    if not isinstance(given, Mapping):
+        raise ArgumentError(f"{where} is not a table of keys: {given!r}")
+    names = [one.name for one in fields(Quirk)]
+    where = f"{where} ({given.get('name', 'without a name')})"
+    for key in given:
+        if key not in names:
+            raise ArgumentError(f"{where}: {unknown('key', str(key), names)}")
+    if set(given) <= {"name", "mute"} and given.get("name"):
+        names = [quirk.name for quirk in shipped()]
+        _among(str(given["name"]), names, "name", where)
+        return replace(shipped()[names.index(given["name"])], mute=_value("mute", given.get("mute", False), where))
+    for key in ("name", "op", "reason", "verdict"):
+        if not given.get(key):
+            raise ArgumentError(f"{where}: {key!r} is missing")
+    return Quirk(**{key: _value(key, value, where) for key, value in given.items()})
+
+
+def _value(key: str, value: Any, where: str) -> Any:
+    """One key's value in the type that :class:`Quirk` holds."""
+    if key in (*_PATTERNS, "verdict"):
+        values = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (list, tuple)) else ()
+        if not values or not all(isinstance(one, str) and one for one in values):
+            raise ArgumentError(f"{where}: {key!r} is a string or a list of strings, not {value!r}")
+        for one in values if key == "verdict" else ():
+            _among(one, [str(verdict) for verdict in Verdict], key, where)
+        return tuple(str(one) for one in values)
+    if key == "rho_max":
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+            raise ArgumentError(f"{where}: 'rho_max' is a number of rounding units, not {value!r}")
+        return float(value)
+    if key == "mute":
+        if not isinstance(value, bool):
+            raise ArgumentError(f"{where}: 'mute' is true or false, not {value!r}")
+        return value
+    if not isinstance(value, str):
+        raise ArgumentError(f"{where}: {key!r} is a string, not {value!r}")
+    if key in ("side", "phase"):
+        _among(value, [str(side) for side in Side] if key == "side" else ["forward", "backward"], key, where)
+    if key in ("paddle", "torch"):
+        try:
+            _conditions(value)
+        except ValueError as error:
+            raise ArgumentError(f"{where}: {key!r}: {error}") from None
+    return value
+
+
+def _among(value: str, accepted: list[str], key: str, where: str) -> None:
+    if value not in accepted:
+        raise ArgumentError(f"{where}: {key!r}: {unknown(key, value, accepted)}")

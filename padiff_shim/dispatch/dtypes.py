@@ -1,0 +1,100 @@
+"""In which dtype an op computes: not derived from a promotion table but asked of the native op.
+
+Promotion differs between Paddle versions, between operators and with 0-D operands. So for each combination of operand types the
+native op is run once on one-element tensors, and the dtype of its result is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import paddle
+import torch
+
+from ..frameworks.memory import autocast_off, dtype_of, torch_dtype
+from ..table.op import Op
+from ..table.signature import StayNative
+from .frames import paused
+from .operands import Inputs
+
+INTEGER = "integer or bool result, exact in both"
+_COMPLEX = frozenset({torch.complex64, torch.complex128})
+
+
+class Rule(NamedTuple):
+    """What the native op does with these operand types."""
+
+    cast: torch.dtype | None = None  # every tensor goes to this dtype first
+    refusal: StayNative | None = None
+
+
+class DtypeRules:
+    """The rules of one entry point, learnt as calls arrive."""
+
+    def __init__(self, op: Op, original: Callable[..., Any], *, returns_list: bool) -> None:
+        self._op, self._original, self._returns_list = op, original, returns_list
+        self._known: dict[tuple[Any, ...], Rule] = {}
+        self.plain: set[tuple[Any, ...]] = set()  # combinations of operand types that need no cast
+
+    def find(
+        self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> torch.dtype | None:
+        """The dtype to compute in (None: as they are), or StayNative. ``targets``: dtypes that autocast gives the operands."""
+        key: tuple[Any, ...] = tuple(
+            [side.dtype if isinstance(side, torch.Tensor) else type(given) for side, given in zip(inputs.torch, inputs.paddle)]
+        )
+        if targets is not None:
+            key = (*key, *targets)
+        rule = self._known.get(key)
+        if rule is None:
+            dtypes = {side.dtype for side in inputs.torch if isinstance(side, torch.Tensor)}
+            if len(dtypes) > 1:  # promotion may treat 0-D tensors otherwise
+                key = (*key, *[side.ndim == 0 if isinstance(side, torch.Tensor) else None for side in inputs.torch])
+                rule = self._known.get(key)
+            if rule is None:
+                rule = self._known[key] = self._learn(inputs, targets, args, kwargs)
+                if rule == Rule() and targets is None and len(dtypes) == 1:
+                    self.plain.add(key)
+        if rule.refusal is not None:
+            # A new exception each time: a kept one would collect tracebacks, and with them the operands of every call.
+            raise StayNative(rule.refusal.reason, exact=rule.refusal.exact)
+        return rule.cast
+
+    def _learn(self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rule:
+        dtypes = {side.dtype for side in inputs.torch if isinstance(side, torch.Tensor)}
+        if dtypes & _COMPLEX:
+            return Rule(refusal=StayNative("complex dtype"))
+        try:
+            shown = self._probe(inputs, targets, args, kwargs)
+        except Exception as error:
+            text = (str(error).strip().splitlines() or [repr(error)])[0][:100]
+            # Not kept as a rule: the refusal may be due to this call's other arguments (an axis out of range).
+            raise StayNative(f"native kernel refuses this call ({text})") from None
+        result = torch_dtype((shown[0] if self._returns_list else shown).dtype)
+        if result is None or not result.is_floating_point:
+            return Rule() if self._op.integer else Rule(refusal=StayNative(INTEGER, exact=True))
+        return Rule() if self._op.promote == "none" or dtypes == {result} else Rule(cast=result)
+
+    def _probe(self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The native op on one-element tensors of the same dtypes, places and numbers of dimensions."""
+        probes: dict[int, Any] = {}
+        for index, (given, side) in enumerate(zip(inputs.paddle, inputs.torch)):
+            if isinstance(side, torch.Tensor):
+                dtype = (targets[index] if targets else None) or side.dtype
+                probe = paddle.ones([1] * side.ndim, dtype=dtype_of(dtype))
+                probes[id(given)] = probe if side.is_cuda else probe.cpu()
+        return apart(self._original, args, kwargs, probes)
+
+
+def apart(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], exchange: dict[int, Any]) -> Any:
+    """A native op on other tensors (by the ids of the given ones), apart from the program: no graph, no autocast, no mode."""
+    with autocast_off(), paddle.no_grad(), paused():
+        return original(*exchanged(args, exchange), **{key: exchanged(value, exchange) for key, value in kwargs.items()})
+
+
+def exchanged(value: Any, probes: dict[int, Any]) -> Any:
+    """The same argument with every tensor exchanged for its probe."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(exchanged(item, probes) for item in value)
+    return probes.get(id(value), value)

@@ -1,0 +1,153 @@
+"""The stack of open modes, as each thread (and each asyncio task) sees it.
+
+A mode belongs to the context that opened it: other threads see it only if it was opened with ``all_threads=True``. Frames are
+removed by identity, so that modes may close in any order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from ..runs.run import Run, Tally
+
+FORKED = "forked child process: torch kernels can hang there"
+
+
+class Frame:
+    """One opened mode as one thread sees it; the hot path reads nothing else."""
+
+    __slots__ = (
+        "__weakref__",
+        "aside",
+        "compare",
+        "enabled",
+        "idle",
+        "layers",
+        "linear_layout",
+        "open",
+        "run",
+        "sole",
+        "strict",
+        "tally",
+    )
+
+    def __init__(
+        self,
+        run: Run,
+        enabled: frozenset[str],
+        *,
+        strict: bool = False,
+        linear_layout: str = "contiguous",
+        layers: object = None,
+        compare: Any = None,
+    ) -> None:
+        self.run = run
+        self.compare = compare  # a comparison.flow.Comparison, or None: substitute
+        self.enabled = enabled
+        self.strict = strict
+        self.linear_layout = linear_layout
+        self.layers = layers  # a site.LayerFilter or None
+        self.open = True
+        self.sole = False  # whether this is the only opening of its mode, in one thread
+        self.idle = False  # calls pass by, uncounted: the budget of a comparison is used up
+        self.aside = FORKED if forked else ""  # non-empty: every call runs natively, for this reason
+        self.tally: Tally = run.tally()
+        _frames.add(self)
+
+    def twin(self) -> Frame:
+        """The same mode for another thread."""
+        return Frame(
+            self.run,
+            self.enabled,
+            strict=self.strict,
+            linear_layout=self.linear_layout,
+            layers=self.layers,
+            compare=self.compare,
+        )
+
+
+_STACK: ContextVar[tuple[Frame, ...]] = ContextVar("padiff_shim_modes", default=())
+_shared: dict[Frame, dict[int, Frame]] = {}  # frames opened for all threads -> {thread id: twin}
+_frames: weakref.WeakSet[Frame] = weakref.WeakSet()  # all that live, of any thread and task
+forked = False  # whether this process is a fork of one that imported this module
+
+
+class _Pause(Frame):
+    """A frame that hides the ones below it."""
+
+    def __init__(self) -> None:
+        self.open = False
+
+
+_PAUSE = _Pause()
+
+
+def top() -> Frame | None:
+    """The innermost open mode here, or None."""
+    stack = _STACK.get()
+    if stack:
+        frame = stack[-1]
+        if frame.open:
+            return frame
+        return None if frame is _PAUSE else _top_of_changed(stack)
+    return _top_shared() if _shared else None
+
+
+def _top_of_changed(stack: tuple[Frame, ...]) -> Frame | None:
+    """A frame was closed from another context (a generator finalised elsewhere): drop it here too."""
+    _STACK.set(tuple(frame for frame in stack if frame.open or frame is _PAUSE))
+    return top()
+
+
+def _top_shared() -> Frame | None:
+    for frame, twins in reversed(list(_shared.items())):  # a list: another thread may open or close a mode meanwhile
+        return twins.get(threading.get_ident()) or twins.setdefault(threading.get_ident(), frame.twin())
+    return None
+
+
+def push(frame: Frame, *, all_threads: bool) -> None:
+    """Open ``frame`` here, and for the threads without a mode of their own if ``all_threads``."""
+    _STACK.set((*_STACK.get(), frame))
+    if all_threads:
+        _shared[frame] = {}
+
+
+def innermost_of(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost of ``frames`` that was opened in this context."""
+    return next((frame for frame in reversed(_STACK.get()) if frame in frames), None)
+
+
+def remove(frame: Frame) -> None:
+    """Close ``frame``, wherever in the stack it is."""
+    frame.open = False
+    for twin in _shared.pop(frame, {}).values():
+        twin.open = False
+    _STACK.set(tuple(other for other in _STACK.get() if other is not frame))
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """No mode is open inside: what an intercepted Python function calls further down is not matched again."""
+    _STACK.set((*_STACK.get(), _PAUSE))
+    try:
+        yield
+    finally:
+        _STACK.set(_STACK.get()[:-1])
+
+
+def _step_aside_in_child() -> None:
+    global forked
+    forked = True
+    for frame in tuple(_frames):
+        frame.aside = FORKED
+    _shared.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_step_aside_in_child)

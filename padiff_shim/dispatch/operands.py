@@ -1,0 +1,124 @@
+"""The tensor operands of one call, on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+import torch
+
+from ..frameworks import weights
+from ..frameworks.memory import TENSOR_TYPES, as_operand, explain, to_torch
+from ..gradients.twins import twin, weight_leaf
+from ..table.signature import StayNative
+from .frames import Frame
+
+STATIC = "static or PIR tracing: no values yet"
+NUMBERS = (int, float, bool)
+# Dtypes that can want a gradient -> torch's.
+FLOATS = {
+    getattr(paddle, name): getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+}
+
+
+class Inputs(NamedTuple):
+    """The tensor operands of one call on both sides."""
+
+    paddle: list[Any]  # as Paddle made the call (tensors, numbers, None)
+    torch: list[Any]  # the same, bridged
+    needs: list[int]  # positions whose gradient is wanted
+
+
+def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: int | None) -> Inputs:
+    """The torch side of the operands, zero-copy; ``transposed`` is the position of a Linear weight."""
+    sides, originals, needs = [], [], []
+    found = False
+    for index, value in enumerate(operands):
+        if type(value) in TENSOR_TYPES or isinstance(value, paddle.Tensor):
+            found = True
+            try:
+                wanted = grad_mode and not value.stop_gradient
+                on_tape = wanted and frame.compare is None  # a weight's copy is a leaf there: see with_gradient
+                side = weight(frame, value) if index == transposed and not on_tape else as_operand(value)
+            except StayNative:
+                raise
+            except Exception as error:
+                raise StayNative(explain(value, error)) from None
+            if wanted:
+                if not (side.is_floating_point() or side.is_complex()):
+                    raise StayNative("integer operand that wants a gradient")
+                needs.append(index)
+        elif value is None or type(value) in NUMBERS:
+            side = value
+        elif isinstance(value, np.ndarray):
+            value = paddle.to_tensor(value)
+            side = to_torch(value)
+        elif isinstance(value, (np.generic, int, float)):
+            side = value.item() if isinstance(value, np.generic) else value
+        else:
+            raise StayNative(STATIC if _symbolic(value) else f"operand of type {type(value).__name__}")
+        sides.append(side)
+        originals.append(value)
+    if not found:
+        raise StayNative("no tensor operand")
+    return Inputs(originals, sides, needs)
+
+
+def wanting(paddle_side: Sequence[Any], torch_side: Sequence[Any]) -> list[int]:
+    """The float operands that want a gradient, under ``no_grad`` too."""
+    return [
+        index
+        for index, (value, side) in enumerate(zip(paddle_side, torch_side))
+        if isinstance(value, paddle.Tensor) and not value.stop_gradient and side.is_floating_point()
+    ]
+
+
+def without_gradient(run: Callable[..., torch.Tensor], paddle_side: Sequence[Any], torch_side: Sequence[Any]) -> torch.Tensor:
+    """``run(*torch_side)`` as Torch would compute it under ``no_grad``, where parameters go on requiring gradients.
+
+    Torch chooses some kernels by that: ``matmul`` (and with it ``linear``) folds a batch into one product if the matrix requires a
+    gradient, even where that takes a copy, and otherwise multiplies batch by batch: other last bits.
+    """
+    trainable = wanting(paddle_side, torch_side)
+    if not trainable:
+        return run(*torch_side)
+    sides = list(torch_side)
+    for index in trainable:
+        sides[index] = sides[index].detach().requires_grad_()
+    with torch.no_grad():
+        return run(*sides).detach()
+
+
+def with_gradient(frame: Frame, value: Any, *, transposed: bool) -> torch.Tensor:
+    """The torch side of an operand whose gradient is wanted: its twin; ``transposed``: of a Linear weight, as [out, in]."""
+    if not transposed:
+        return twin(value)
+    if value.ndim != 2:
+        raise StayNative("Linear weight is not a matrix")
+    if frame.linear_layout == "view":
+        frame.run.layout_cost.views += 1
+        return twin(value).t()
+    if value.is_leaf:
+        return weight_leaf(value, lambda: weights.transposed_copy(value, frame.run.layout_cost))
+    side = twin(value).t().contiguous()  # a computed weight: its copy is computed, too
+    frame.run.layout_cost.copies += 1
+    frame.run.layout_cost.bytes += side.numel() * side.element_size()
+    return side
+
+
+def weight(frame: Frame, value: Any) -> torch.Tensor:
+    """A Linear weight as [out, in]."""
+    cost = frame.run.layout_cost
+    if value.ndim != 2:
+        raise StayNative("Linear weight is not a matrix")
+    if frame.linear_layout == "view":
+        cost.views += 1
+        return as_operand(value).t()
+    return weights.transposed_copy(value, cost)
+
+
+def _symbolic(value: Any) -> bool:
+    """A value of a static program (Paddle has several classes for it)."""
+    return type(value).__name__ in {"Value", "Variable", "OpResult", "Parameter"}

@@ -1,0 +1,163 @@
+"""Where in the user's program a call happens: the dotted path of the layer that is running, and the line."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from types import CodeType
+from typing import Any, NamedTuple
+
+from ..errors import PadiffShimError
+
+
+class _Stack(threading.local):
+    """Layers being called in this thread, outermost first, and their paths as far as somebody asked."""
+
+    def __init__(self) -> None:
+        self.layers: list[Any] = []
+        self.paths: list[str] = []
+
+
+_stack = _Stack()
+_names: weakref.WeakKeyDictionary[Any, dict[int, str]] = weakref.WeakKeyDictionary()
+
+
+def layer_path() -> str:
+    """Dotted path of the running layer below the outermost one (``""`` in that one or outside of any layer)."""
+    layers, paths = _stack.layers, _stack.paths
+    for index in range(len(paths), len(layers)):
+        if index == 0:
+            paths.append("")
+            continue
+        name, above = _name_in(layers[index - 1], layers[index]), paths[index - 1]
+        paths.append(f"{above}.{name}" if above else name)
+    return paths[-1] if paths else ""
+
+
+def in_training() -> bool | None:
+    """Whether the running layer is in training mode; None outside of any layer."""
+    layers = _stack.layers
+    return bool(layers[-1].training) if layers else None
+
+
+class Site(NamedTuple):
+    """A line of the user's program."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        path = os.path.relpath(self.file) if self.file.startswith(os.getcwd() + os.sep) else self.file
+        return f"{path}:{self.line} in {self.function}"
+
+
+_library: dict[CodeType, bool] = {}  # code objects seen -> whether they belong to a framework, to Python or to us
+
+
+def _folders() -> tuple[str, ...]:
+    """Where library code lies; other installed packages count as the user's, for their models are what is compared."""
+    roots = [os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sysconfig.get_path("stdlib")]
+    for name in ("paddle", "torch", "wrapt", "padiff_shim.patches"):
+        module = sys.modules.get(name)
+        if module is not None and getattr(module, "__file__", None):
+            roots.append(os.path.dirname(os.path.abspath(str(module.__file__))))
+    return tuple(root + os.sep for root in roots)
+
+
+def _is_library(code: CodeType) -> bool:
+    name = code.co_filename
+    if name.startswith("<frozen "):
+        return True
+    path = os.path.abspath(name)
+    packages = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+    folders = _folders()
+    inside = [folder for folder in folders if path.startswith(folder)]
+    # The standard library's folder holds site-packages as well.
+    stdlib = sysconfig.get_path("stdlib") + os.sep
+    return any(folder != stdlib or not any(part in path for part in packages) for folder in inside)
+
+
+def call_site() -> Site:
+    """The innermost line that belongs neither to a framework nor to the standard library nor to this package."""
+    frame = sys._getframe(1)
+    outermost = frame
+    while frame is not None:
+        code = frame.f_code
+        library = _library.get(code)
+        if library is None:
+            library = _library[code] = _is_library(code)
+        if not library:
+            return Site(code.co_filename, frame.f_lineno, code.co_name)
+        outermost, frame = frame, frame.f_back  # type: ignore[assignment]
+    return Site(outermost.f_code.co_filename, outermost.f_lineno, outermost.f_code.co_name)
+
+
+def _name_in(parent: Any, layer: Any) -> str:
+    """Name of ``layer`` below ``parent``, or its class name if it is not registered there."""
+    known = _names.setdefault(parent, {})
+    name = known.get(id(layer))
+    if name is None:
+        known.clear()
+        known.update({id(sub): path for path, sub in parent.named_sublayers()})
+        name = known.setdefault(id(layer), type(layer).__name__)
+    return name
+
+
+def tracking(call: Callable[..., Any], outermost: Callable[[], None]) -> Callable[..., Any]:
+    """``paddle.nn.Layer.__call__`` with its stack of running layers; ``outermost`` is called before one that is in no other."""
+
+    def hook(layer: Any, *args: Any, **kwargs: Any) -> Any:
+        layers = _stack.layers
+        if not layers:
+            outermost()
+        layers.append(layer)
+        try:
+            return call(layer, *args, **kwargs)
+        finally:
+            layers.pop()
+            del _stack.paths[len(layers) :]
+
+    return hook
+
+
+class LayerFilter:
+    """Glob patterns over layer paths: ``encoder.layers.*.linear1``. A match covers the layer and everything below it.
+
+    ``*`` stands for one component (or a part of one), ``**`` for any number.
+    """
+
+    def __init__(self, patterns: str | Iterable[str]) -> None:
+        given = [patterns] if isinstance(patterns, str) else list(patterns) if isinstance(patterns, Iterable) else []
+        if not given or not all(isinstance(pattern, str) and pattern for pattern in given):
+            raise PadiffShimError(f"layers= takes glob patterns over layer paths such as 'encoder.layers.*', got {patterns!r}")
+        self.patterns = {pattern: tuple(pattern.split(".")) for pattern in given}
+        self.unmatched = set(given)
+        self._known: dict[str, bool] = {}
+
+    def accepts(self, path: str) -> bool:
+        """Whether a layer of that path, or one above it, matches a pattern."""
+        found = self._known.get(path)
+        if found is None:
+            parts = tuple(path.split(".")) if path else ()
+            hits = {
+                pattern
+                for pattern, wanted in self.patterns.items()
+                if any(_match(parts[:end], wanted) for end in range(1, len(parts) + 1))
+            }
+            self.unmatched -= hits
+            found = self._known[path] = bool(hits)
+        return found
+
+
+def _match(parts: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+    if not wanted:
+        return not parts
+    if wanted[0] == "**":
+        return any(_match(parts[skip:], wanted[1:]) for skip in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], wanted[0]) and _match(parts[1:], wanted[1:])

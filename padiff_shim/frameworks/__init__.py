@@ -1,0 +1,1 @@
+"""Paddle and Torch in one process: memory, versions, autocast, weight copies, settings."""

@@ -1,0 +1,191 @@
+"""paddle <-> torch: the only door between the two frameworks' tensors.
+
+Both directions share memory (exceptions on Paddle 2.6: see :mod:`.dialect`). What cannot be shared stays native with the reason
+that :func:`explain` gives; nothing is copied or reinterpreted silently.
+
+Rule kept everywhere: nothing that aliases Paddle memory is ever handed back to Paddle. Freeing a chain torch -> paddle -> torch ->
+paddle deadlocks Paddle 3.3.1 where DLPack imported it, so :func:`own` copies such a result first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import paddle
+import torch
+from paddle.base import core
+
+from ..table.signature import StayNative
+from . import strides
+from .strides import are_distinct, hand_over
+from .versions import is_reversed, to_paddle, to_torch
+
+__all__ = [
+    "TENSOR_TYPES",
+    "as_it_lies",
+    "as_operand",
+    "check_target",
+    "dtype_of",
+    "explain",
+    "hand_over",
+    "own",
+    "stream_of",
+    "to_paddle",
+    "to_torch",
+    "torch_dtype",
+]
+
+TENSOR_TYPES = frozenset({paddle.Tensor, paddle.base.framework.EagerParamBase})
+
+
+def torch_dtype(dtype: Any) -> torch.dtype | None:
+    """The torch twin of a Paddle dtype (object or string), or None if torch has none."""
+    found = getattr(torch, str(dtype).rpartition(".")[2], None)
+    return found if isinstance(found, torch.dtype) else None
+
+
+def dtype_of(dtype: torch.dtype) -> str:
+    """The Paddle name of a torch dtype."""
+    return str(dtype).rpartition(".")[2]
+
+
+def explain(tensor: Any, error: Exception) -> str:
+    """Why ``tensor`` did not cross: looked up only after it failed."""
+    if getattr(tensor, "is_dist", bool)():
+        return "distributed tensor"
+    if tensor.is_sparse() or tensor.is_selected_rows():
+        return "sparse tensor"
+    if torch_dtype(tensor.dtype) is None:
+        return f"dtype {tensor.dtype} has no torch twin"
+    if not tensor._is_initialized():
+        return "uninitialised tensor"
+    if not (tensor.place.is_cpu_place() or tensor.place.is_gpu_place()):
+        return f"place {tensor.place} is not shared with torch"
+    return f"cannot be shared through DLPack ({type(error).__name__})"
+
+
+def _or_native(door: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.Tensor]:
+    """``door``, where what cannot cross raises StayNative with the reason."""
+
+    @functools.wraps(door)
+    def guarded(tensor: Any) -> torch.Tensor:
+        try:
+            return door(tensor)
+        except Exception as error:
+            raise StayNative(explain(tensor, error)) from None
+
+    return guarded
+
+
+as_operand = _or_native(strides.as_operand)  # with the strides it has in a Torch program
+as_it_lies = _or_native(to_torch)  # with the strides of Paddle's memory
+
+
+def _base(tensor: torch.Tensor) -> int:
+    """Where a tensor's storage begins (without making a Python object of the storage)."""
+    return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
+
+
+def own(result: torch.Tensor, inputs: Iterable[Any]) -> torch.Tensor:
+    """``result``, or a contiguous copy if it shares storage with one of ``inputs``."""
+    storage = _base(result)
+    for other in inputs:
+        if isinstance(other, torch.Tensor) and _base(other) == storage:
+            return result.clone(memory_format=torch.contiguous_format)
+    return result
+
+
+@functools.cache
+def _external_stream(pointer: int, device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.ExternalStream(pointer, device=device)
+
+
+def stream_of(tensor: torch.Tensor) -> contextlib.AbstractContextManager[Any]:
+    """A context in which torch launches on Paddle's current stream of the tensor's device.
+
+    With both frameworks on one stream no synchronisation is needed, and memory that one allocator frees is reused only after
+    the work queued before on that stream: both allocators are stream-ordered.
+    """
+    if not tensor.is_cuda:
+        return contextlib.nullcontext()
+    stream = paddle.device.cuda.current_stream(tensor.device.index)
+    raw = stream if hasattr(stream, "cuda_stream") else stream.stream_base
+    return torch.cuda.stream(_external_stream(raw.cuda_stream, tensor.device))
+
+
+def check_devices() -> str:
+    """Paddle's current device, once it is known that torch can use it too.
+
+    Raises:
+        ValueError: with the reason if it cannot.
+    """
+    place = paddle.device.get_device()
+    kind, _, index = place.partition(":")
+    if kind == "cpu":
+        return place
+    if kind != "gpu":
+        raise ValueError(f"Paddle is on {place!r}; torch shares memory with Paddle on 'cpu' and 'gpu' only")
+    if not torch.cuda.is_available():
+        raise ValueError(
+            f"Paddle is on {place!r} but this torch {torch.__version__} cannot use a GPU; install a CUDA build of torch, or call "
+            "paddle.set_device('cpu')"
+        )
+    if int(index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"Paddle is on {place!r} but torch sees {torch.cuda.device_count()} device(s): both must see the same")
+    ours, theirs = torch.cuda.get_device_name(int(index or 0)), paddle.device.cuda.get_device_name(int(index or 0))
+    if ours != theirs:
+        raise ValueError(f"device {place!r} is {theirs!r} for Paddle but {ours!r} for torch: both must number devices alike")
+    return place
+
+
+@functools.cache
+def confine_torch() -> None:
+    """Torch uses one thread from now on. In a forked child its kernels wait for ever for the threads of the parent's pool."""
+    torch.set_num_threads(1)
+
+
+# Paddle's dygraph tracer, or None: grad mode and autocast state (thread-local inside).
+grad_tracer: Callable[[], Any] = paddle.base.framework._dygraph_tracer
+
+
+AMP_OFF = core.AmpLevel.O0
+
+
+@contextlib.contextmanager
+def autocast_off() -> Iterator[None]:
+    """Paddle's autocast casts nothing inside."""
+    tracer = grad_tracer()
+    level = tracer._amp_level
+    tracer._amp_level = AMP_OFF
+    try:
+        yield
+    finally:
+        tracer._amp_level = level
+
+
+def check_target(operands: Sequence[Any], *, elementwise: bool) -> None:
+    """Raise StayNative where what Torch would write into the first operand, a Paddle tensor, is not what Paddle's kernel writes.
+
+    ``elementwise``: an operand that is the target itself is read before the write, element by element.
+    """
+    target = operands[0]
+    if not hasattr(target, "strides"):
+        return
+    if is_reversed(target):
+        raise StayNative("in-place on a view with negative strides, which torch does not have")
+    if not target.is_contiguous() and not are_distinct(target.shape, target.strides):
+        raise StayNative("in-place on a tensor whose elements share memory: the result depends on the order of writing")
+    if target.is_contiguous() and any(_read_while_written(target, other, elementwise) for other in operands[1:]):
+        raise StayNative("in-place with an operand that overlaps the target: the result depends on the order of writing")
+
+
+def _read_while_written(target: Any, other: Any, elementwise: bool) -> bool:
+    """Whether a contiguous operand lies in the target's memory (``elementwise``: but is not all of it); others are copied first."""
+    if not isinstance(other, paddle.Tensor) or not other.is_contiguous():
+        return False
+    first, begin = target.data_ptr() or 0, other.data_ptr() or 0  # None on 2.6 where there are no elements
+    last, end = first + target.size * target.element_size(), begin + other.size * other.element_size()
+    return bool(first < end and begin < last and not (elementwise and (first, last) == (begin, end)))

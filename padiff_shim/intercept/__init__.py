@@ -1,0 +1,1 @@
+"""Every redirected door of Paddle."""

@@ -1,0 +1,204 @@
+"""Every door that is watched, and what stands behind it.
+
+* the entries of the op table: :class:`.call.Substitution`;
+* all other C functions of ``paddle._C_ops`` that compute with floats: counted as native, with the reason;
+* ops that move values, and PyLayers: for the tape, and for a shadow stream.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import paddle
+from paddle.autograd import PyLayer
+
+from ..catalogue.registry import ops
+from ..dispatch import site
+from ..dispatch.call import Substitution
+from ..dispatch.frames import top
+from ..errors import StayedNativeError
+from ..frameworks.memory import TENSOR_TYPES
+from ..frameworks.versions import hide_from_tracer
+from ..gradients import islands, views
+from ..patches import _unsubstituted
+from ..patching.patcher import InheritedPatch, Patcher, Point
+from ..patching.pyfunction import PyFunctionPatch
+from ..table.op import Entry, Op
+from .engine import WithEngine
+from .locate import awaiting, c_function, point, present, python_function
+
+_FLOATS = frozenset({paddle.float16, paddle.bfloat16, paddle.float32, paddle.float64})
+_GRADS = ("_grad", "_grad_")  # called by the engine in C++, not from Python
+
+
+def _entries() -> dict[str, Point]:
+    """One point per entry of the op table that this Paddle has."""
+    points: dict[str, Point] = {}
+    for op in ops().values():
+        for entry in op.entries:
+
+            def hook(patch: Any, op: Op = op, entry: Entry = entry) -> Callable[..., Any]:
+                return Substitution(op, entry, patch.original, python=isinstance(patch, PyFunctionPatch)).hook()
+
+            found = point(entry.target, hook)
+            if found is not None:
+                points[entry.target] = found
+    return points
+
+
+def _is_float(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a tensor among the arguments (one level into lists) is a float tensor."""
+    for value in (*args, *kwargs.values()):
+        if type(value) in TENSOR_TYPES:
+            if value.dtype in _FLOATS:
+                return True
+        elif type(value) in (list, tuple) and value and type(value[0]) in TENSOR_TYPES and value[0].dtype in _FLOATS:
+            return True
+    return False
+
+
+def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of a C function without reference: counts."""
+    reason = _unsubstituted.reason(name.rstrip("_")) if name not in _unsubstituted.NATIVE else _unsubstituted.NATIVE[name]
+    if path.startswith("paddle._legacy_C_ops."):
+        reason = _unsubstituted.LEGACY.get(name, reason)
+    exact = reason in (_unsubstituted.OPTIMIZER, _unsubstituted.COMMUNICATION)
+
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        frame = top()
+        if frame is None or frame.idle or not (name == "run_program" or _is_float(args, kwargs)):
+            if frame is not None and frame.idle and reason == _unsubstituted.OPTIMIZER:
+                frame.compare.updated = True  # steps are counted all the same
+            return original(*args, **kwargs)
+        call = original if name.endswith("_") or frame.compare is not None else islands.calling(name, original, args, kwargs)
+        result = call(*args, **kwargs)
+        if name == "run_program":
+            frame.run.warn("a compiled program (to_static) ran: the ops inside it are not seen")
+        if frame.compare is not None:
+            frame.compare.other(name, reason, original, args, kwargs, result)
+            return result
+        frame.tally.native[name, reason] += 1
+        if frame.strict and not exact:
+            raise StayedNativeError(f"strict mode: op {name!r} ({path}) stays native: {reason}")
+        return result
+
+    return hook
+
+
+def _others(taken: dict[str, Point]) -> list[Point]:
+    """The remaining C functions: those that compute with floats are counted."""
+    points: list[Point] = []
+    # Not by __name__: that of paddle._C_ops says something else once paddle is imported.
+    for place, module in (("paddle._C_ops", paddle._C_ops), ("paddle._legacy_C_ops", paddle._legacy_C_ops)):
+        for name in dir(module):
+            path = f"{place}.{name}"
+            if path in taken or name.endswith(_GRADS) or name in _unsubstituted.EXACT or c_function(module, name) is None:
+                continue
+            found = point(path, lambda patch, name=name, path=path: _counting(name, path, patch.original))  # type: ignore[misc]
+            if found is not None:
+                points.append(found)
+    return points
+
+
+def _moving(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """An exact op: native, and on the tape a view on both sides or an island."""
+
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        frame = top()
+        if frame is None:
+            return original(*args, **kwargs)
+        if frame.compare is not None:
+            result = original(*args, **kwargs)
+            frame.compare.carry_shadow(original, args, kwargs, result)
+            return result
+        call = islands.calling(name, original, args, kwargs)
+        if call is not original and name in views.VIEWS and not kwargs:
+            found = views.view(name, original, args)
+            if found is not None:
+                return found
+        return call(*args, **kwargs)
+
+    return hook
+
+
+def _py_layers() -> Point:
+    """``PyLayer.apply`` is an island."""
+
+    def apply(kind: Any, *args: Any, **kwargs: Any) -> Any:
+        original = super(PyLayer, kind).apply
+        frame = top()
+        if frame is None or frame.compare is not None or not islands.recording():
+            return original(*args, **kwargs)
+        return islands.island(kind.__name__, original, args, kwargs, once=True)
+
+    native = PyLayer.apply
+    for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+        setattr(apply, name, getattr(native, name))
+    patch = InheritedPatch(PyLayer, "apply", "paddle.autograd.PyLayer.apply")
+    patch.hooked = classmethod(apply)
+    return patch
+
+
+def _all() -> list[Point]:
+    packages = (sys.modules[name] for name in ("torch", "numpy", "padiff_shim", "padiff_shim.patches"))
+    hide_from_tracer(*(os.path.dirname(str(package.__file__)) + os.sep for package in packages))
+    entries = _entries()
+    return [*entries.values(), *_others(entries), *_movement(), _py_layers()]
+
+
+def _pulse() -> None:
+    """The outermost layer of a thread begins."""
+    frame = top()
+    if frame is not None and frame.compare is not None:
+        frame.compare.pulse(frame)
+
+
+def _layers() -> list[Point]:
+    path, owner, name = "paddle.nn.Layer.__call__", paddle.nn.Layer, "__call__"
+
+    def look() -> PyFunctionPatch | None:
+        function = python_function(owner, name)
+        if function is None:
+            return None
+        patch = PyFunctionPatch(function, path)
+        patch.set_hook(site.tracking(patch.original, _pulse))
+        return patch
+
+    return [awaiting(path, look, owner, name)]
+
+
+def _passing_on(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of an exact op in a run with a shadow stream."""
+
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        frame = top()
+        if frame is not None and frame.compare is not None:
+            frame.compare.carry_shadow(original, args, kwargs, result)
+        return result
+
+    return hook
+
+
+def _movement() -> list[Point]:
+    """Views, copies and selections: nothing is compared there, but the tape and a shadow stream have to pass through them."""
+    asking = ("get_", "enable_", "disable_")  # no op: asks the framework something
+    names = sorted(_unsubstituted.EXACT & set(dir(paddle._C_ops)))
+    names = [name for name in names if not name.endswith("_") and not name.startswith(asking)]
+    targets = {f"paddle._C_ops.{name}": name for name in names if c_function(paddle._C_ops, name) is not None}
+    targets |= {f"paddle.Tensor.{name}": name for name in ("clone", "_getitem_dygraph")}
+    return present(*(point(target, lambda patch, name=name: _moving(name, patch.original)) for target, name in targets.items()))  # type: ignore[misc]
+
+
+def _indexing() -> list[Point]:
+    """Methods in Python through which a shadow stream has to pass, too."""
+    names = ("__getitem__", "detach")
+    return present(*(point(f"paddle.Tensor.{name}", lambda patch: _passing_on(patch.original)) for name in names))
+
+
+OPS = WithEngine(_all)
+LAYERS = Patcher(_layers)
+SHADOWS = Patcher(_indexing)

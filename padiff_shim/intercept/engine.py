@@ -1,0 +1,101 @@
+"""The doors of Paddle's engine, and of hooks on tensors: they lead to the tape.
+
+They stay while a mode is open or a tensor is on the tape: a graph that was made in a mode may be walked when it has closed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..dispatch.frames import top
+from ..gradients import backward, clean, twins, watching
+from ..patching.patcher import Patcher, Point
+from ..postponed import after_engine, engine
+from .locate import clean_c_op, point, present
+
+
+def _doors() -> list[Point]:
+    clean.use(**{ours: clean_c_op(name) for name, ours in clean.C_OPS.items()})
+
+    def engine_door(name: str) -> Callable[[Any], Callable[..., Any]]:
+        def made(patch: Any) -> Callable[..., Any]:
+            clean.use(**{name: patch.original})
+            return _settling(getattr(backward, name))
+
+        return made
+
+    targets = {f"paddle.base.core.eager.{name}": engine_door(name) for name in ("run_backward", "run_partial_grad")}
+    watched = {
+        "_register_grad_hook": watching.registering,
+        "_remove_grad_hook": watching.removing,
+        "retain_grads": watching.retaining,
+        "_new_shared_tensor": _sharing,
+    }
+    targets |= {f"paddle.Tensor.{name}": lambda patch, make=make: make(patch.original) for name, make in watched.items()}  # type: ignore[misc]
+    return present(*(point(target, hook) for target, hook in targets.items()))
+
+
+def _sharing(original: Callable[..., Any]) -> Callable[..., Any]:
+    """``Tensor._new_shared_tensor``."""
+
+    @functools.wraps(original)
+    def hook(tensor: Any) -> Any:
+        return twins.share(tensor, original(tensor))
+
+    return hook
+
+
+def _settling(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A backward; when Paddle's engine has returned, what waited for that is raised, and what compare mode keeps is judged."""
+
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        with engine():
+            frame = top()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if frame is not None and frame.compare is not None:
+                    after_engine(functools.partial(frame.compare.backward_ended, frame))
+
+    return hook
+
+
+ENGINE = Patcher(_doors)
+
+
+class WithEngine(Patcher):
+    """A group of points that needs the engine's doors, and leaves them behind for what is still on the tape."""
+
+    def __init__(self, build: Callable[[], Sequence[Point]]) -> None:
+        super().__init__(build)
+        self._left: list[None] = []  # users of the engine's doors that have gone
+
+    def acquire(self) -> list[str]:
+        """Install for one more user; a remark on each place that is somebody else's."""
+        twins.when_last_dies(self._settle)
+        remarks = ENGINE.acquire()
+        try:
+            return [*remarks, *super().acquire()]
+        except BaseException:
+            ENGINE.release()
+            raise
+
+    def release(self) -> list[str]:
+        """One user less; the engine's doors stay while tensors are on the tape."""
+        remarks = super().release()
+        self._left.append(None)
+        self._settle()
+        return remarks
+
+    def _settle(self) -> None:
+        """From wherever the last tensor dies: in any thread, in the middle of anything."""
+        while not twins.alive():
+            try:
+                self._left.pop()  # one step: two threads never let go of the same user
+            except IndexError:
+                return
+            if not ENGINE.release_unless_busy():
+                self._left.append(None)
+                return

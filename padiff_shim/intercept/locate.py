@@ -1,0 +1,112 @@
+"""Finds Paddle's own function behind a dotted name, although a user may have put something else there.
+
+What somebody else put into a place is theirs, and is never redirected. Where Paddle's own can still be reached, because the
+replacement holds it to call it, that is redirected in place; where it cannot, the place is looked at again at each opening.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
+from typing import Any
+
+import paddle
+from paddle.base import core
+
+from ..errors import InterceptionError
+from ..patching.cfunction import CFunctionPatch, redirected
+from ..patching.patcher import ABSENT, AttributePatch, Awaited, Point, Redirection, describe
+from ..patching.pyfunction import PyFunctionPatch
+
+_PADDLE = os.path.dirname(os.path.abspath(paddle.__file__)) + os.sep
+_DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType)
+# Where `paddle._C_ops` has its functions from.
+_C_OPS = tuple(ops for name in ("pir", "eager") if (ops := getattr(getattr(core, name, None), "ops", None)) is not None)
+
+
+def _is_native(value: Any, name: str) -> bool:
+    """Whether a Python function is Paddle's, code and all."""
+    return type(value) is FunctionType and value.__name__ == name and value.__code__.co_filename.startswith(_PADDLE)
+
+
+def c_function(module: Any, name: str) -> BuiltinFunctionType | None:
+    """Paddle's C function of that name in a module of C functions, also where the name was given to something else."""
+    for place in (module, *(_C_OPS if module is paddle._C_ops else ())):
+        found = getattr(place, name, None)
+        if isinstance(found, BuiltinFunctionType) and found.__name__ == name and not redirected(found):
+            return found
+    return None
+
+
+def python_function(owner: Any, name: str) -> FunctionType | None:
+    """Paddle's Python function of that name in a module or class, also where somebody else's replacement alone holds it."""
+    found = vars(owner).get(name)
+    if _is_native(found, name):
+        return found
+    held = isinstance(owner, type)
+    module, qualified = (owner.__module__, f"{owner.__qualname__}.{name}") if held else (owner.__name__, name)
+    functions = [value for value in gc.get_objects() if type(value) is FunctionType and value.__qualname__ == qualified]
+    functions = [f for f in functions if _is_native(f, name) and f"{f.__module__}.".startswith(f"{module}.")]
+    return functions[0] if len(functions) == 1 else None
+
+
+def attribute(owner: type, name: str, path: str) -> AttributePatch | None:
+    """The patch of a class attribute that is Paddle's own."""
+    value = vars(owner).get(name)
+    own = isinstance(value, _DESCRIPTORS) and value.__name__ == name
+    return AttributePatch(owner, name, path) if own or _is_native(value, name) else None
+
+
+def _locate(owner: Any, name: str, path: str) -> Redirection | None:
+    if isinstance(owner, type):
+        return attribute(owner, name, path)
+    built_in = c_function(owner, name)
+    if built_in is not None:
+        return CFunctionPatch(built_in, path)
+    function = python_function(owner, name)
+    return PyFunctionPatch(function, path) if function is not None else None
+
+
+def awaiting(path: str, look: Callable[[], Redirection | None], owner: Any, name: str) -> Point:
+    """The redirection that ``look`` finds now, or one that goes on looking."""
+    return look() or Awaited(path, look, lambda: describe(vars(owner).get(name, ABSENT)))
+
+
+def point(target: str, hook: Callable[[Any], Callable[..., Any]]) -> Point | None:
+    """The redirection of a dotted target; None if this Paddle does not have it.
+
+    Args:
+        hook: makes the hook for a patch once Paddle's own function is known (``patch.original``).
+
+    Raises:
+        InterceptionError: Paddle's own function is of a kind that cannot be redirected.
+    """
+    path, _, name = target.rpartition(".")
+    owner: Any = paddle
+    for part in path.split(".")[1:]:
+        owner = getattr(owner, part, None)
+    if owner is None or not hasattr(owner, name):
+        return None
+
+    def look() -> Redirection | None:
+        patch: Any = _locate(owner, name, target)
+        if patch is not None:
+            patch.set_hook(hook(patch))
+        return patch
+
+    return awaiting(target, look, owner, name)
+
+
+def present(*points: Point | None) -> list[Point]:
+    """The points that this Paddle has."""
+    return [point for point in points if point is not None]
+
+
+def clean_c_op(name: str) -> Callable[..., Any]:
+    """Paddle's own C function of that name in ``paddle._C_ops``, whatever is done to the name."""
+    function = c_function(paddle._C_ops, name)
+    if function is None:
+        raise InterceptionError(f"paddle._C_ops.{name} was changed by somebody else, and Paddle's own is needed")
+    return CFunctionPatch(function).original

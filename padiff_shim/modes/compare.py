@@ -1,0 +1,208 @@
+"""``padiff_shim.compare``: the arguments, checked, and the mode that they open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Iterable
+from pathlib import Path
+from typing import Any
+
+from ..arguments import flag, function, one_of, path, whole
+from ..catalogue import known_differences as quirks
+from ..comparison.sampling import Sampling
+from ..errors import ArgumentError, PadiffShimError, described
+from ..postponed import raise_postponed
+from ..runs.compare_run import CompareRun
+from ..verdicts import Verdict
+from .mode import Mode, selection
+
+CARRIES = ("native", "torch")
+ACTIONS = ("log", "warn", "raise")  # what on_mismatch= may be
+LOG_ERRORS = ("warn", "raise")
+
+
+def rank() -> int:
+    """This process's rank in a distributed run (PADDLE_TRAINER_ID or RANK), 0 otherwise."""
+    name = "PADDLE_TRAINER_ID" if os.environ.get("PADDLE_TRAINER_ID") else "RANK"
+    given = os.environ.get(name) or "0"
+    if not given.isascii() or not given.isdigit():
+        raise PadiffShimError(f"the environment's {name} is not the number of a process: {described(given)}")
+    return int(given)
+
+
+class CompareMode(Mode):
+    """A mode whose frames compare instead of substituting; :attr:`run` is a :class:`CompareRun`."""
+
+    run: CompareRun
+    _watching = False  # the exact ops too, for a shadow stream
+
+    def start(self) -> CompareRun:
+        """Open the mode here; the first opening writes the header."""
+        super().start()
+        try:
+            self._open()
+        except BaseException:
+            self.stop()
+            raise
+        return self.run
+
+    def _open(self) -> None:
+        from ..comparison.overhead import seconds_of_entry, warm_up
+        from ..frameworks import settings
+        from ..intercept import doors
+
+        if self._compare.shadow is not None and not self._watching:
+            self._say(doors.SHADOWS.acquire())
+            self._watching = True
+        switches = settings.flags()
+        self.run.begin(settings.environment(), switches, settings.concerns(switches))
+        sampling = self._compare.sampling
+        if sampling.accounts and not sampling.entry:
+            warm_up()
+            sampling.entry = seconds_of_entry(self._frames[-1], sampling.clock)
+        sampling.begin()
+
+    def stop(self) -> None:
+        """Close the latest opening; after the last one the log is complete."""
+        super().stop()
+        if self._frames:
+            return
+        if self._watching:
+            from ..intercept import doors
+
+            self._say(doors.SHADOWS.release())
+            self._watching = False
+        self._compare.waiting.settle_all()
+        sampling = self._compare.sampling
+        sampling.end()
+        if sampling.idle:
+            self.run.warn(
+                f"budget=: the hooks stood idle in {sampling.idle} of {sampling.stretches} stretches of the program (from the "
+                "start of an outermost layer, or the end of a backward, to the next); calls made there are in no count"
+            )
+        self.run.close()
+        raise_postponed()
+        self._compare.outcome.conclude()
+
+    def __enter__(self) -> CompareRun:
+        return self.start()
+
+
+def _in_ranks(ranks: Any) -> bool:
+    if ranks is None or (isinstance(ranks, Container) and not isinstance(ranks, (str, bytes))):
+        return ranks is None or rank() in ranks
+    if isinstance(ranks, bool) or not isinstance(ranks, int):
+        raise ArgumentError(f"ranks= is the number of a process, a range or a set of them, got {described(ranks)}")
+    return rank() == ranks
+
+
+def compare(
+    backend: str = "torch",
+    *,
+    ops: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] = (),
+    layers: str | Iterable[str] | None = None,
+    steps: int | range | slice | Container[int] | Callable[[int], bool] | None = None,
+    ranks: int | Container[int] | None = None,
+    every: int | None = None,
+    first: int | None = None,
+    budget: str | float | None = None,
+    carry: str = "native",
+    on_mismatch: str = "log",
+    mismatch_from: str | Verdict = Verdict.LOW_ACCURACY,
+    callback: Callable[[dict[str, Any]], None] | None = None,
+    log: str | Path | None = None,
+    on_log_error: str = "warn",
+    known_differences: str | Path | None = None,
+    audit: int = 16,
+    keep_inputs: int = 8,
+    shadow: bool = False,
+    defer: bool | None = None,
+    progress: bool = True,
+    linear_layout: str = "contiguous",
+    all_threads: bool = False,
+    seed: int = 0,
+) -> CompareMode:
+    """Run Paddle's kernel and another framework's on the same live tensors at every covered call, and judge both.
+
+    Args:
+        backend, ops, exclude, layers, linear_layout, all_threads: as for :func:`padiff_shim.reference`.
+        steps: compare in these steps only (number, range, slice, set or predicate). A step ends with an optimizer's update, or
+            where ``run.next_step()`` is called.
+        ranks: compare in processes of these ranks only (PADDLE_TRAINER_ID or RANK); in others everything runs natively.
+        every: compare each n-th call of a kind: op, shapes and dtypes.
+        first: compare the first ones of a kind, then call number n with probability first / n.
+        budget: time that comparing may take, as a share of the native time: ``"10%"`` or ``0.1``.
+        carry: whose results the program goes on with. ``"native"``: bit for bit as without comparing, gradients and random state
+            included (:func:`padiff_shim.do_no_harm` proves it); ``"torch"``: results and gradients of torch's kernels.
+        on_mismatch: what a verdict from ``mismatch_from`` up leads to: ``"log"``, ``"warn"`` (once per line and op) or ``"raise"``
+            (:class:`MismatchError`). Known and negligible differences raise nothing, and one warning at the end counts them.
+        callback: called with the record (a dict, docs/log.md) of each such verdict, known and negligible differences included
+            (``quirk`` and ``modifiers`` tell them), muted ones not.
+        log: folder of the log; default a temporary one that lives as long as the run object.
+        on_log_error: when the log cannot be written: ``"warn"`` once and go on without it, or ``"raise"``.
+        known_differences: a TOML file of known differences, to name or mute them.
+        audit: one in so many bit-equal results is checked against the oracle too (0: none).
+        keep_inputs: operands of the first so many serious calls are saved, for ``run.repro``; known and negligible differences
+            are kept only while there is room.
+        shadow: also carry every value as torch alone would have made it, to tell incoming from local error; takes the time and
+            memory of a second forward pass.
+        defer: judge when a backward, a step or the mode ends and not at each call, so that the host need not wait for the device;
+            default on CUDA only. ``on_mismatch="raise"`` then raises later than the call, and ``carry="torch"`` never waits.
+        progress: a live line on long runs, on terminals only.
+        seed: of the sample of outputs that are checked; the program's own random state is never touched.
+
+    Returns:
+        A :class:`CompareMode`: a context manager giving a :class:`CompareRun`, a decorator, and ``start()`` / ``stop()``.
+
+    Raises:
+        PadiffShimError: for an argument that is not accepted; the message says what is.
+        BackendError: as for :func:`padiff_shim.reference`.
+    """
+    enabled, chosen = selection(backend, ops, exclude, layers, linear_layout, door="compare")
+    for name, word, accepted in (
+        ("carry", carry, CARRIES),
+        ("on_mismatch", on_mismatch, ACTIONS),
+        ("on_log_error", on_log_error, LOG_ERRORS),
+    ):
+        one_of(name, word, accepted)
+    threshold = Verdict(one_of("mismatch_from", mismatch_from, Verdict))
+    if callback is not None:
+        function("callback", callback, "one record")
+    for name, value in (("shadow", shadow), ("defer", bool(defer) if defer is None else defer), ("progress", progress)):
+        flag(name, value)
+    flag("all_threads", all_threads)
+    audit, keep_inputs, seed = whole("audit", audit), whole("keep_inputs", keep_inputs), whole("seed", seed)
+    folder = path("log", log) if log is not None else None
+    is_chosen = _in_ranks(ranks)
+    sampling = Sampling(steps=steps, every=every, first=first, budget=budget, seed=seed)
+    known = quirks.load(known_differences) if known_differences is not None else ()
+    options = {
+        "steps": repr(steps) if steps is not None else None,
+        "every": every,
+        "first": first,
+        "budget": budget,
+        "carry": carry,
+        "audit": audit,
+        "shadow": shadow,
+        "seed": seed,
+    }
+    from ..comparison.flow import Comparison
+    from ..comparison.outcome import Outcome
+
+    run = CompareRun(
+        backend,
+        linear_layout,
+        folder=folder,
+        on_log_error=on_log_error,
+        rank=rank(),
+        carry=carry,
+        options=options,
+        progress=progress,
+    )
+    outcome = Outcome(run, action=on_mismatch, threshold=threshold, callback=callback, keep=keep_inputs, known=known)
+    comparison = Comparison(run, sampling, outcome, carry=carry, audit=audit, shadow=shadow, defer=defer, seed=seed)
+    run.stepper = comparison.next_step
+    if not is_chosen:
+        comparison.aside = f"not compared: rank {rank()} is not among ranks="
+    return CompareMode(run, enabled, chosen, strict=False, all_threads=all_threads, compare=comparison)

@@ -1,0 +1,1 @@
+"""From two results and an oracle to a verdict."""

@@ -1,0 +1,71 @@
+"""NaN and Inf: each side's pattern against the oracle's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...verdicts import Judgement, Side, Verdict
+from ..oracle.precision import KINDS, Array
+from ..oracle.staging import Quantity, to_host
+
+SAMPLES = 16
+
+
+def classes(values: Array, largest: float = np.inf) -> Array:
+    """0 finite, 1 NaN, 2 +Inf, 3 -Inf; beyond ``largest`` counts as infinite."""
+    found = np.zeros(values.shape, np.int8)
+    found[values > largest] = 2
+    found[values < -largest] = 3
+    found[np.isposinf(values)] = 2
+    found[np.isneginf(values)] = 3
+    found[np.isnan(values)] = 1
+    return found
+
+
+def _places(mask: torch.Tensor, count: int, rng: np.random.Generator) -> Array:
+    """Flat positions of ``mask``: the first and some random ones."""
+    flat = mask.reshape(-1).nonzero().reshape(-1).cpu().numpy()
+    if flat.size <= count:
+        return flat
+    return np.unique(np.concatenate([flat[: count // 2], rng.choice(flat, count // 2, replace=False)]))
+
+
+def judge(
+    quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor, stats: dict[str, Any], rng: np.random.Generator
+) -> Judgement | None:
+    """NONFINITE with the side whose NaN or Inf the oracle does not share, or None where every pattern is right."""
+    bad_p, bad_t = ~torch.isfinite(paddle), ~torch.isfinite(torch_)
+    unlike = (bad_p != bad_t) | (bad_p & ((paddle != torch_) & ~(paddle.isnan() & torch_.isnan())))
+    both = (bad_p | bad_t) & ~unlike
+    flat = np.concatenate([_places(unlike, SAMPLES, rng), _places(both, SAMPLES, rng)])
+    counts = torch.stack([paddle.isnan().sum(), paddle.isinf().sum(), torch_.isnan().sum(), torch_.isinf().sum()]).tolist()
+    stats["paddle"] = {"nan": counts[0], "inf": counts[1]}
+    stats["torch"] = {"nan": counts[2], "inf": counts[3]}
+    index = np.unravel_index(flat, quantity.shape) if quantity.shape else ()
+    axes = quantity.axes
+    where = tuple(i for axis, i in enumerate(index) if axis not in axes)
+    value = quantity.solve(quantity.stage(where)).value
+    if axes:
+        inner = np.ravel_multi_index([index[a] for a in axes], [quantity.shape[a] for a in axes])
+        value = value[np.arange(len(value)), inner]
+    value = value.reshape(-1)
+    sides = [
+        to_host([tensor.detach().reshape(-1)[torch.from_numpy(flat).to(tensor.device)]], quantity.kind.oracle)[0]
+        for tensor in (paddle, torch_)
+    ]
+    largest = KINDS[quantity.dtype].format.largest
+    expected = classes(value, largest)
+    size = np.abs(value)
+    near = (size > 0.99 * largest) & (size < 1.01 * largest)  # there rounding decides between the largest number and infinity
+    wrong = [(found != expected) & ~(near & (found != 1)) for found in map(classes, sides)]
+    guilty = [side for side, places in zip((Side.PADDLE, Side.TORCH), wrong) if places.any()]
+    if not guilty:
+        return None
+    place = int(np.argmax(wrong[0] | wrong[1]))
+    stats["first_bad"] = [int(i[place]) for i in index]
+    seen = [float(v[place]) for v in (*sides, value)]
+    reason = f"at {stats['first_bad']}: paddle {seen[0]:g}, torch {seen[1]:g}, oracle {seen[2]:g}"
+    return Judgement(Verdict.NONFINITE, Side.BOTH if len(guilty) == 2 else guilty[0], reason=reason, stats=stats)

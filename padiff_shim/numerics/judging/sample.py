@@ -1,0 +1,91 @@
+"""Which outputs to ask the oracle about: where the two results differ most, and some at random."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..oracle.precision import Array
+from ..oracle.staging import Quantity
+from .passes import Difference, block_length, block_peaks, readable
+
+# Scales that vary less than this change no ranking that matters.
+LEVEL = 4.0
+
+
+def guided(difference: Difference, quantity: Quantity, scales: list[torch.Tensor] | None, count: int) -> Array:
+    """Flat grid positions where |d| is largest in units that follow the bound, and where it is largest as such; at most ``count``.
+
+    ``scales``: see :meth:`Quantity.scale`; None for relative errors.
+    """
+    half = max(count // 2, 1)
+    if scales is None:
+        first = _units(_peaks(difference.ratio, difference.peaks, half), quantity, half)
+        return np.unique(np.concatenate([first, _units(_peaks(difference.distance, None, half), quantity, half)]))
+    values = difference.distance
+    found = values
+    for scale in scales:
+        found = _divided(found, scale)
+    plain = difference.peaks
+    if found is values:
+        return _units(_peaks(values, plain, count), quantity, count)
+    first = _units(_peaks(found, None, half), quantity, half)
+    return np.unique(np.concatenate([first, _units(_peaks(values, plain, half), quantity, half)]))
+
+
+def _divided(values: Any, scale: torch.Tensor) -> Any:
+    size = readable(scale)
+    if isinstance(values, np.ndarray):
+        size = np.abs(size)
+        low, high = float(size.min()), float(size.max())
+        if high <= LEVEL * low or not math.isfinite(high):
+            return values
+        return np.divide(values, np.maximum(size, high * 1e-30))
+    size = size.abs()
+    return values / size.clamp_min(size.amax() * 1e-30)
+
+
+def _peaks(values: Any, peaks: Array | None, count: int) -> Array:
+    """Candidates, the largest first."""
+    flat = values.reshape(-1)
+    if not isinstance(flat, np.ndarray):
+        return flat.topk(min(4 * count, flat.numel())).indices.cpu().numpy()
+    if peaks is None:
+        peaks = block_peaks(flat, block_length(flat.size))
+    order = np.argsort(flat[peaks])
+    return peaks[order[::-1]]
+
+
+def _units(places: Array, quantity: Quantity, count: int) -> Array:
+    """Flat output positions as flat grid positions: themselves, or the rows that they lie in."""
+    if quantity.grid == quantity.shape:
+        return places[:count]
+    index = np.unravel_index(places, quantity.shape)
+    rest = [i for axis, i in enumerate(index) if axis not in quantity.axes]
+    rows = np.ravel_multi_index(rest, quantity.grid) if rest else np.zeros_like(places)
+    _, first = np.unique(rows, return_index=True)
+    return rows[np.sort(first)[:count]]
+
+
+def holding(mask: torch.Tensor, quantity: Quantity) -> Array:
+    """Flat grid positions of all outputs, or of all rows, in which ``mask`` holds somewhere."""
+    flat = mask.reshape(-1).nonzero().reshape(-1).cpu().numpy()
+    return np.unique(_units(flat, quantity, flat.size)) if flat.size else flat
+
+
+def positions(first: Array, quantity: Quantity, count: int, rng: np.random.Generator) -> tuple[tuple[Array, ...], int]:
+    """Index arrays over the grid: the guided places, then random ones; and how many of them are guided.
+
+    A grid of at most twice ``count`` is taken whole, and all of it counts as random.
+    """
+    size = math.prod(quantity.grid)
+    if size <= 2 * count:
+        flat, lead = np.arange(size), 0
+    else:
+        flat, lead = np.concatenate([first, rng.integers(0, size, count)]), len(first)
+    if not quantity.grid:
+        return (), lead
+    return np.unravel_index(flat, quantity.grid), lead

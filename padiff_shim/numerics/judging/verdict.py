@@ -1,0 +1,274 @@
+"""The verdict on two kernels' results for one tensor: who is right, and if not, why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...verdicts import NEGLIGIBLE, PARTLY, Judgement, Side, Verdict
+from ..oracle.precision import WIDE, norm
+from ..oracle.staging import Quantity
+from . import nonfinite, passes, sample, trial
+from .classes import classify, explained_whole, negligible, small, sound
+from .confirm import Confirmation
+from .hypotheses import Explained, explain
+from .passes import Difference
+from .special import order, readable, treatment
+from .trial import Errors, Trial
+
+# Up to this many unit bounds on a guided sample no explanation is looked for. What a fault moves by one unit or more shows in the
+# difference of the two kernels, hence in the guided sample, unless the rounding happens to cancel it there.
+GATE = 1.0
+FIRST, SECOND = (24576, 8, 16), (98304, 16, 64)  # operand values to read, fewest and most samples of each sort
+
+
+def judge(
+    quantity: Quantity,
+    paddle: torch.Tensor,
+    torch_: torch.Tensor,
+    *,
+    rng: np.random.Generator,
+    audit: bool = False,
+    hypotheses: bool = True,
+) -> Judgement:
+    """Judge both kernels' results for ``quantity``.
+
+    ``paddle``, ``torch_``: torch tensors of the judged shape and dtype. ``rng``: draws the random part of the sample. ``audit``:
+    equal results are held against the oracle as well. ``hypotheses``: look for the cause of what is not rounding.
+    """
+    if paddle.shape != torch_.shape or paddle.dtype != torch_.dtype or tuple(torch_.shape) != quantity.shape:
+        return _shapes(quantity, paddle, torch_)
+    same = torch.equal(paddle, torch_)
+    if paddle.numel() == 0 or (same and not audit):
+        return Judgement(Verdict.EQUAL, reason="bit for bit equal", stats=passes.equal_stats(max(paddle.numel(), 1)))
+    with np.errstate(all="ignore"):
+        return _compare(quantity, paddle, torch_, same, hypotheses, rng)
+
+
+def _compare(
+    quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor, same: bool, hypotheses: bool, rng: np.random.Generator
+) -> Judgement:
+    scales = quantity.scale(torch_)
+    difference = passes.differ(paddle, torch_, relative=scales is None)
+    if quantity.kind.oracle is np.longdouble and not WIDE:
+        reason = "long double is no wider than double on this platform: nothing to judge float64 by"
+        return Judgement(Verdict.UNVERIFIED, reason=reason, stats=difference.stats)
+    if not difference.finite:
+        found = nonfinite.judge(quantity, paddle, torch_, difference.stats, rng)
+        if found is not None:
+            return _treated(found, quantity, paddle, torch_, difference, scales, rng) if hypotheses else found
+    look = (quantity, paddle, torch_, difference, scales, rng)
+    first = _sampled(*look, FIRST)
+    if _plain(first):
+        return _rounding(first, difference, same)
+    if hypotheses and _small(first):
+        return _weigh(first, difference, (paddle, torch_), same, hypotheses)
+    full = _sampled(*look, SECOND)
+    return _weigh(full, difference, (paddle, torch_), same, hypotheses)
+
+
+def _treated(judged: Judgement, quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor, *look: Any) -> Judgement:
+    """NONFINITE with the name of what explains it. Every NaN and Inf is looked at, or there is no name."""
+    if judged.side not in (Side.PADDLE, Side.TORCH) or not quantity.special():
+        return judged
+    bad = ~(torch.isfinite(paddle) & torch.isfinite(torch_))
+    rows = sample.holding(bad, quantity)
+    if not readable(rows, quantity.per_sample):
+        return judged
+    difference, scales, rng = look
+    count = max(SECOND[0] // (2 * quantity.per_sample), SECOND[1])
+    places = np.concatenate([rows, sample.guided(difference, quantity, scales, count)])
+    where, lead = sample.positions(np.unique(places), quantity, count, rng)
+    found = trial.run(quantity, where, lead, paddle, torch_)
+    own, other = (found.paddle, found.torch) if judged.side is Side.PADDLE else (found.torch, found.paddle)
+    special = treatment(found, own, other)
+    if special is None:
+        return judged
+    return replace(judged, hypothesis=special.name, reason=f"{judged.side}: explained by {special.name}; {judged.reason}")
+
+
+def _shapes(quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor) -> Judgement:
+    wanted = (quantity.shape, quantity.dtype)
+    wrong = [side for side, t in ((Side.PADDLE, paddle), (Side.TORCH, torch_)) if (tuple(t.shape), t.dtype) != wanted]
+    side = wrong[0] if len(wrong) == 1 else Side.BOTH
+    what = "shape" if paddle.shape != torch_.shape else "dtype"
+    reason = f"paddle gives {list(paddle.shape)} {paddle.dtype}, torch {list(torch_.shape)} {torch_.dtype}"
+    return Judgement(Verdict.SEMANTICS, side, what, reason=reason, stats={"count": paddle.numel()})
+
+
+def _sampled(
+    quantity: Quantity,
+    paddle: torch.Tensor,
+    torch_: torch.Tensor,
+    difference: Difference,
+    scales: list[torch.Tensor] | None,
+    rng: np.random.Generator,
+    size: tuple[int, int, int],
+) -> Trial:
+    budget, fewest, most = size
+    if 4 * quantity.per_sample >= budget:
+        fewest = 2
+    if quantity.kind.oracle is np.longdouble:
+        budget //= 2  # many times slower than float64
+    if quantity.grid != quantity.shape:
+        fewest, most = fewest // 4, most // 2  # a sample is a whole row here
+    elif quantity.per_sample == 1:
+        most *= 4
+    count = min(max(budget // (2 * quantity.per_sample), fewest), most)
+    small = math.prod(quantity.grid) <= 2 * count
+    first = np.empty(0, np.int64) if small else sample.guided(difference, quantity, scales, count)
+    where, lead = sample.positions(first, quantity, count, rng)
+    return trial.run(quantity, where, lead, paddle, torch_)
+
+
+def _plain(found: Trial) -> bool:
+    """Rounding beyond doubt, see ``GATE``."""
+    sides = (found.paddle, found.torch)
+    if any(e.strange for e in sides):
+        return False
+    if all(e.prob <= 1.0 and e.rho_max <= GATE for e in sides):
+        return True
+    return found.quantity.averages and _small(found)
+
+
+def _small(found: Trial) -> bool:
+    """See :func:`padiff_shim.numerics.judging.classes.small`."""
+    return small(found.paddle) and small(found.torch)
+
+
+def _stats(found: Trial, difference: Difference) -> dict[str, Any]:
+    quantity, worst = found.quantity, found.worst()
+    kappa = np.asarray(found.unit / (quantity.kind.format.unit * np.abs(found.value)), np.float64)
+    kappa = kappa[np.isfinite(kappa)] if not math.isfinite(float(kappa.sum())) else kappa
+    middle = kappa.size // 2
+    return {
+        **difference.stats,
+        "first_bad": None,
+        "k": quantity.k,
+        "lambda": trial.factors(quantity)[0],
+        "oracle": "longdouble" if quantity.kind.oracle is np.longdouble else "float64",
+        "sampled": int(found.value.size),
+        "kappa": float(np.partition(kappa, middle)[middle]) if kappa.size else math.inf,
+        "bound": float(found.probable[worst]),
+        "error": float(max(abs(e.signed[worst]) for e in (found.paddle, found.torch)) * found.unit[worst]),
+        "paddle": found.paddle.stats(),
+        "torch": found.torch.stats(),
+    }
+
+
+def _modifiers(found: Trial, difference: Difference, verdict: Verdict) -> tuple[str, ...]:
+    """See :class:`padiff_shim.verdicts.Judgement`."""
+    names = []
+    bound, value = found.probable[found.random], found.value[found.random]
+    length = norm(np.where(np.isfinite(value), value, 0.0))
+    if norm(bound) > 0.1 * length:
+        names.append("ill_conditioned")
+    if verdict not in (Verdict.EQUAL, Verdict.ROUNDING) and negligible(found, difference.rms):
+        names.append(NEGLIGIBLE)
+    return tuple(names)
+
+
+def _rounding(found: Trial, difference: Difference, same: bool) -> Judgement:
+    p, t = found.paddle, found.torch
+    reason = f"largest errors {p.rho_max:.2g} (paddle) and {t.rho_max:.2g} (torch) rounding units"
+    verdict = Verdict.EQUAL if same else Verdict.ROUNDING
+    return Judgement(verdict, modifiers=_modifiers(found, difference, verdict), reason=reason, stats=_stats(found, difference))
+
+
+def _weigh(
+    found: Trial, difference: Difference, results: tuple[torch.Tensor, torch.Tensor], same: bool, hypotheses: bool
+) -> Judgement:
+    """Each side's own verdict; the worse one is reported, with the side or sides that have it."""
+    sides = {}
+    for name, other in (("paddle", "torch"), ("torch", "paddle")):
+        sides[name] = _one(found, found.side(name), found.side(other), hypotheses)
+        if same:
+            sides["torch"] = sides["paddle"]
+            break
+    verdict = max((v for v, _ in sides.values()), key=lambda v: v.severity)
+    if verdict is Verdict.ROUNDING:
+        return _rounding(found, difference, same)
+    guilty = [name for name, (v, _) in sides.items() if v is verdict]
+    causes = {name: cause for name, (_, cause) in sides.items() if cause is not None}
+    explained = causes[guilty[0]] if all(name in causes for name in guilty) else None
+    worst = max((found.side(name) for name in guilty), key=lambda e: e.prob)
+    stats = _stats(found, difference)
+    excess = np.abs(worst.signed) * found.unit > found.probable
+    stats["first_bad"] = found.index(int(np.argmax(excess if excess.any() else np.abs(worst.signed))))
+    modifiers = _modifiers(found, difference, verdict)
+    confirm: Callable[[], bool] | None = None
+    if explained is not None:
+        if not _whole(found, sides, verdict):
+            modifiers += (PARTLY,)
+        elif NEGLIGIBLE not in modifiers:  # else what is not negligible is among the largest differences
+            confirm = Confirmation(found.quantity, *results, causes, np.random.default_rng(0))
+    return Judgement(
+        verdict,
+        Side.BOTH if len(guilty) == 2 else Side(guilty[0]),
+        explained.name if explained else None,
+        explained.alternatives if explained else (),
+        modifiers,
+        _reason(verdict, guilty, worst, explained.name if explained else "") + _beside(sides, verdict),
+        stats,
+        confirm,
+    )
+
+
+def _whole(found: Trial, sides: dict[str, tuple[Verdict, Explained | None]], verdict: Verdict) -> bool:
+    """The named causes leave nothing but rounding on either side."""
+    for name, (own, explained) in sides.items():
+        if own is not verdict:
+            if own is not Verdict.ROUNDING or not sound(found, found.side(name)):
+                return False
+        elif explained is None:
+            return False
+        elif explained.value is not None:
+            other = found.side("torch" if name == "paddle" else "paddle")
+            if not explained_whole(found, found.side(name), other, explained.value, explained.found):
+                return False
+    return True
+
+
+def _beside(sides: dict[str, tuple[Verdict, Any]], verdict: Verdict) -> str:
+    """What is to be said of the other side, where that is not rounding either but less serious."""
+    for name, (other, explained) in sides.items():
+        if other not in (verdict, Verdict.ROUNDING):
+            return f"; beside it {name}: {other}" + (f" ({explained.name})" if explained else "")
+    return ""
+
+
+def _one(found: Trial, own: Errors, other: Errors, hypotheses: bool) -> tuple[Verdict, Explained | None]:
+    if own.strange:
+        return Verdict.NONFINITE, None
+    if own.rho_max <= GATE and own.prob <= 1:
+        return Verdict.ROUNDING, None
+    explained = explain(found, own, other) if hypotheses else None
+    if explained is None and hypotheses and (special := treatment(found, own, other)) is not None:
+        explained = Explained(special.name, special.precision, ())
+    if explained is not None:
+        return (Verdict.PRECISION_MODE if explained.precision else Verdict.SEMANTICS), explained
+    verdict = classify(found, own, other)
+    if hypotheses and verdict is not Verdict.ROUNDING and own.det <= 1 and (ordered := order(found, own)) is not None:
+        return min(verdict, Verdict.LOW_ACCURACY, key=lambda v: v.severity), ordered
+    return verdict, None
+
+
+def _reason(verdict: Verdict, guilty: list[str], worst: Errors, name: str) -> str:
+    who = " and ".join(guilty)
+    bounds = f"{worst.prob:.2g} of the probabilistic and {worst.det:.2g} of the any-order bound"
+    size = f"error {worst.rho_max:.3g} rounding units, {bounds}"
+    if name:
+        return f"{who}: explained by {name}; {size}"
+    said = {
+        Verdict.NONFINITE: "NaN or Inf where the oracle has none, or the other way round",
+        Verdict.WRONG: "no order of summation explains it",
+        Verdict.LOCAL_WRONG: "single elements that rounding does not explain",
+        Verdict.LOW_ACCURACY: "possible rounding, but far worse than the other side or the sqrt(k) model",
+        Verdict.LOCAL_SUSPECT: "within the bounds, but single elements stand far out",
+    }
+    return f"{who}: {said[verdict]}; {size}"

@@ -1,0 +1,1 @@
+"""Higher precision: formulas, sums, and what they are computed with."""

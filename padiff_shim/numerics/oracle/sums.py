@@ -1,0 +1,223 @@
+"""Sums of terms: matrix products, reductions, elementwise functions, and all of their gradients.
+
+An output is ``alpha * sum over inner axes of term(operands) + beta * addend``. One term is an elementwise function with its own
+rounding error; elementwise ops are the sums of a single term.
+
+Bound (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 3.1 and 3.5; the probabilistic factor: see
+:func:`.precision.confidence`): with M the sum of the terms' magnitudes, c roundings in a term, accumulation factor f,
+``g(f + c) M + u_o |y| + (k + 1) eta``. For any order of summation, with or without FMA, f = k is enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from .precision import KINDS, Array, Kind, gamma, span
+from .staging import Evaluation, Hypothesis, Operand, Quantity, Staged
+
+INNER = 64  # how much of a long row is read to rank it by
+
+
+class Term(NamedTuple):
+    """An elementwise function with its rounding error.
+
+    ``function(arrays, attrs)`` gives the values and their magnitude (None: |value|): the error of one evaluation is at most
+    ``rounds`` u magnitude in a good kernel, and ``hard`` u magnitude in any kernel that is not wrong. ``stored``: how many steps
+    before the last one a kernel may round to a 16-bit result's dtype; each counts once the magnitude. ``product``: kernels
+    that take denormal numbers for 0 lose the products of such operands.
+    """
+
+    function: Callable[[Mapping[str, Array], Mapping[str, Any]], tuple[Array, Array | None]]
+    rounds: float
+    hard: float
+    stored: float = 0.0
+    product: bool = False
+
+
+@dataclass
+class Terms(Quantity):
+    """``alpha * sum term(operands) + beta * addend``; the operand named ``addend`` has no inner axes.
+
+    ``factor``: what the call calls ``alpha``. ``stored``: as in :class:`Term`, for what this call rounds besides (its numbers, the
+    terms of a sum). ``coarse``: the sum itself may be kept in a 16-bit result's dtype.
+    """
+
+    term: Term = None  # type: ignore[assignment]  # dataclass inheritance wants a default
+    sums: int = 0
+    factor: str = "alpha"
+    stored: float = 0.0
+    coarse: bool = False
+    guide: Callable[[torch.Tensor], list[torch.Tensor]] | None = None
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Samples are single outputs."""
+        return self.shape
+
+    @property
+    def averages(self) -> bool:
+        """Sums of at least 8 terms."""
+        return self.sums > 0 and self.k >= 8
+
+    def result(self, tensor: torch.Tensor) -> Operand:
+        """One value a sample."""
+        return Operand(tensor.detach(), tuple(range(tensor.ndim)), ())
+
+    def scale(self, reference: torch.Tensor) -> list[torch.Tensor] | None:
+        """For sums the product of the operands' norms over the inner axes (||a_i|| ||b_j|| for a matrix product)."""
+        if self.guide is not None:
+            return self.guide(reference)
+        if not self.sums:
+            return None
+        found = [_norms(operand, len(self.shape)) for name, operand in self.operands.items() if name != "addend"]
+        return [norm for norm in found if norm is not None]
+
+    def evaluate(self, staged: Staged) -> Evaluation:
+        """See the module."""
+        arrays, attrs = staged.arrays, staged.attrs
+        value, size = self.term.function(arrays, attrs)
+        size = np.abs(value) if size is None else size
+        lost = flushed = None
+        terms: Any = math.inf
+        if self.sums:
+            inner = tuple(range(1, value.ndim))
+            flushed = self._denormal(arrays, size) if self.term.product else None
+            size = np.broadcast_to(size, value.shape)
+            if self.k > 1:
+                terms = self.k + 2.0 - np.count_nonzero(size == 0, inner)  # adding 0 is exact
+            size = size.sum(inner)
+            value = value.sum(inner) if "order" not in attrs else _one_by_one(value, attrs["order"], self.kind)
+            alpha = attrs.get(self.factor, 1.0)
+            if alpha != 1.0:
+                value, size = value * alpha, size * abs(alpha)
+            if "addend" in arrays:
+                added = attrs.get("beta", 1.0) * arrays["addend"].reshape(-1)
+                value, lost = value + added, np.abs(added)
+        count = len(staged.where[0]) if staged.where else 1
+        if len(value) != count:  # no operand varies over the outputs: the gradient of a sum over everything
+            value, size = np.broadcast_to(value, count), np.broadcast_to(size, count)
+        spread = size if lost is None else size + lost
+        return Evaluation(value, self._bound(value, spread, flushed, terms, attrs))
+
+    def _denormal(self, arrays: Mapping[str, Array], size: Array) -> Array | None:
+        """The magnitude of the products with a denormal operand, summed; None where there is none."""
+        tiny = span(self.kind.unit)[0]  # float16 is widened exactly
+        few = [(np.abs(array) < tiny) & (array != 0) for name, array in arrays.items() if name != "addend"]
+        if not any(mask.any() for mask in few):
+            return None
+        return np.where(np.logical_or.reduce(np.broadcast_arrays(*few)), size, 0.0).sum(tuple(range(1, size.ndim)))
+
+    def _bound(
+        self, value: Array, size: Array, flushed: Array | None, terms: Any, attrs: Mapping[str, Any]
+    ) -> Callable[..., Array]:
+        term = self.term
+        extra = sum(attrs.get(name, 1.0) != 1.0 for name in ("alpha", "beta"))
+        kind = self.kind
+        factor = abs(attrs.get(self.factor, 1.0))
+        # Kernels may take denormal numbers for 0: the result, and in products the operands, each product and the sum.
+        floor = kind.tiny + (self.k + 1) * (max(factor, 1.0) * kind.tiny if term.product else kind.eta)
+        if flushed is not None:
+            floor = floor + flushed * factor
+        # Frameworks write 16-bit formulas with simple ops, and each of them rounds its result.
+        stored = kind.output * (term.stored + self.stored + 2.0 * extra)
+
+        def bound(f: float, unit: float | None = None, output: float | None = None) -> Array:
+            u = kind.unit if unit is None else unit
+            last = kind.output if output is None else output
+            rounds = (np.minimum(f, terms) + term.rounds + extra) if self.sums else (term.rounds if f <= 1.0 else term.hard)
+            found = (gamma(rounds, max(u, kind.output) if self.coarse else u) + stored) * size + floor
+            return found + last * np.abs(value) if last else found
+
+        return bound
+
+
+def sequential() -> list[Hypothesis]:
+    """One term after the other; over several axes the first (Paddle) or the last one fastest."""
+    return [Hypothesis("sequential-sum", True, partial(Staged.change, order=order)) for order in ("F", "C")]
+
+
+def _one_by_one(values: Array, order: str, kind: Kind) -> Array:
+    """Sums over all axes but the first, one term after the other in the accumulation's dtype; "F": the first axis runs fastest."""
+    inner = values.transpose(0, *range(values.ndim - 1, 0, -1)) if order == "F" else values
+    working = np.float64 if kind.unit < KINDS[torch.float32].unit else np.float32
+    total = np.add.accumulate(inner.reshape(len(values), -1).astype(working), 1)[:, -1]
+    return total.astype(values.dtype)
+
+
+def _norms(operand: Operand, ndim: int) -> torch.Tensor | None:
+    """Euclidean norms of an operand over (the first part of) its inner dims, broadcastable to the output (None: one number)."""
+    lead, view = len(operand.grid), operand.view
+    if not lead:
+        return None
+    if view.ndim > lead and view.shape[-1] > INNER:
+        view = view[..., :INNER]
+    inner = tuple(range(lead, view.ndim))
+    if not inner:
+        found = view
+    elif view.is_cuda or view.dtype in (torch.bfloat16, torch.float16):
+        found = torch.linalg.vector_norm(view, 2, dim=inner, dtype=torch.float32 if view.dtype != torch.float64 else None)
+    else:  # NumPy's einsum reads any strides without a copy; torch's norm over a leading axis is many times slower
+        array, labels = view.numpy(), list(range(view.ndim))
+        found = torch.from_numpy(np.sqrt(np.einsum(array, labels, array, labels, labels[:lead])))
+    shape = [1] * ndim
+    for axis, size in zip(operand.grid, found.shape):
+        shape[axis] = size
+    return found.reshape(shape) if list(operand.grid) == sorted(operand.grid) else None
+
+
+Labels = Sequence[Hashable]
+
+
+def build(
+    target: tuple[Sequence[int], Labels],
+    dtype: torch.dtype,
+    operands: Mapping[str, tuple[torch.Tensor, Labels]],
+    term: Term,
+    **options: Any,
+) -> Terms:
+    """A :class:`Terms` by labels, as in einsum: labels of the operands that the target lacks are summed over.
+
+    ``target``: shape and labels of the judged tensor. ``operands``: (tensor, labels); a dim of size 1 broadcasts against its
+    label's other sizes, so a target that was broadcast in the forward call gets its gradient summed over those axes.
+    """
+    shape, names = target
+    sizes: dict[Hashable, int] = {}
+    for tensor, labels in operands.values():
+        for label, size in zip(labels, tensor.shape):
+            if size != 1 or label not in sizes:
+                sizes[label] = size
+    place = {label: axis for axis, (label, size) in enumerate(zip(names, shape)) if size == sizes.get(label, 1)}
+    summed = [label for label, size in sizes.items() if label not in place and size != 1]
+    found = {name: _operand(tensor, labels, place, summed) for name, (tensor, labels) in operands.items()}
+    k = math.prod(sizes[label] for label in summed)
+    sums = options.pop("sums", len(summed))
+    return Terms(tuple(shape), dtype, k, found, term=term, sums=sums, **options)
+
+
+def _operand(tensor: torch.Tensor, labels: Labels, place: Mapping[Hashable, int], summed: Sequence[Hashable]) -> Operand:
+    """The tensor with its grid dims first, then those summed over, in the order of ``summed``."""
+    view = tensor.detach()
+    lead: list[tuple[int, int]] = []
+    dims = {}
+    alone = []
+    for dim, (label, size) in enumerate(zip(labels, view.shape)):
+        if size == 1:
+            alone.append(dim)
+        elif label in place:
+            lead.append((place[label], dim))
+        else:
+            dims[label] = dim
+    order = [dim for _, dim in lead] + [dims[label] for label in summed if label in dims]
+    if order + alone != list(range(view.ndim)):
+        view = view.permute(*order, *alone)
+    if alone:
+        view = view.reshape(view.shape[: len(order)])
+    inner = tuple(tensor.shape[dims[label]] if label in dims else 1 for label in summed)
+    return Operand(view, tuple(axis for axis, _ in lead), inner)

@@ -1,0 +1,1 @@
+"""Replacing an attribute of somebody else's module, and restoring it exactly."""

@@ -1,0 +1,152 @@
+"""Redirects a built-in C function *in place*, so that every reference to it is intercepted.
+
+Paddle 3.x hands its raw C functions around by value (``from paddle._C_ops import matmul`` in 22 of its own modules, activation
+functions kept on layers, tables such as ``ACT2FN``, closures, locals). Replacing attributes can never find them all. A built-in
+function, however, is a small struct that says which C function to call and with which ``self``:
+
+    struct PyCFunctionObject { PyObject_HEAD; PyMethodDef *m_ml; PyObject *m_self; ... }   (Include/cpython/methodobject.h)
+
+and CPython calls it as ``m_ml->ml_meth(m_self, args, kwargs)``. ``PyObject_Call(callable, args, kwargs)`` has that very signature,
+so a method definition that names ``PyObject_Call`` with our hook as ``m_self`` makes the built-in call the hook, at C speed, with
+exceptions and keyword arguments intact. Nothing in any namespace changes; undoing restores the two pointers.
+
+The layout is checked before the first write; where it does not hold, :class:`InterceptionError` is raised and nothing is touched.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from types import BuiltinFunctionType, ModuleType
+from typing import Any
+
+from ..errors import InterceptionError
+from .patcher import Redirection
+
+_VARARGS_KEYWORDS = 0x0001 | 0x0002
+
+
+class _Function(ctypes.Structure):
+    """PyCFunctionObject of CPython 3.9-3.13 (release builds with the GIL)."""
+
+    _fields_ = [
+        ("ob_refcnt", ctypes.c_ssize_t),
+        ("ob_type", ctypes.c_void_p),
+        ("m_ml", ctypes.c_void_p),
+        ("m_self", ctypes.c_void_p),
+        ("m_module", ctypes.c_void_p),
+        ("m_weakreflist", ctypes.c_void_p),
+        ("vectorcall", ctypes.c_void_p),
+    ]
+
+
+class _MethodDef(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = [
+        ("ml_name", ctypes.c_char_p),
+        ("ml_meth", ctypes.c_void_p),
+        ("ml_flags", ctypes.c_int),
+        ("ml_doc", ctypes.c_char_p),
+    ]
+
+
+_PAIR = 2 * ctypes.sizeof(ctypes.c_void_p)
+_OBJECT_CALL = ctypes.cast(ctypes.pythonapi.PyObject_Call, ctypes.c_void_p).value
+
+_new_function = ctypes.pythonapi.PyCFunction_NewEx
+_new_function.restype = ctypes.py_object
+_new_function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+_incref = ctypes.pythonapi.Py_IncRef
+_incref.argtypes, _incref.restype = [ctypes.py_object], None
+
+
+def _check_layout(function: BuiltinFunctionType) -> tuple[_Function, _MethodDef]:
+    """The struct behind ``function``, after proof that it is laid out as expected."""
+    name = getattr(function, "__name__", repr(function))
+    if sys.implementation.name != "cpython" or type(function).__basicsize__ != ctypes.sizeof(_Function):
+        raise InterceptionError(
+            f"cannot intercept {name}: this interpreter ({sys.implementation.name} {sys.version.split()[0]}) lays out built-in "
+            "functions in a way padiff_shim does not know; CPython 3.9 to 3.13 with the GIL is supported"
+        )
+    view = _Function.from_address(id(function))
+    if view.ob_type != id(type(function)) or not view.m_ml or view.m_self != id(function.__self__):
+        raise InterceptionError(f"cannot intercept {name}: it is not laid out as a built-in function of this CPython")
+    definition = _MethodDef.from_address(view.m_ml)
+    if definition.ml_name != name.encode() or definition.ml_flags & 0xFFFF != _VARARGS_KEYWORDS:
+        raise InterceptionError(f"cannot intercept {name}: it is not a (*args, **kwargs) function")
+    return view, definition
+
+
+def _callable_module(hook: Callable[..., Any], name: str) -> ModuleType:
+    """A module that calls ``hook`` when it is called.
+
+    As ``m_self`` it leaves a built-in function what it was, a function of a module: to ``repr``, to pickle, by ``__qualname__``.
+    """
+    return type("redirected", (ModuleType,), {"__call__": staticmethod(hook)})(name)  # called from its type, without a frame
+
+
+class CFunctionPatch(Redirection):
+    """One built-in function that can be redirected to ``hook`` and back.
+
+    ``original`` is a second built-in over the same C code: it always runs the native op.
+    """
+
+    cheap = False  # more than a thousand
+
+    def __init__(self, function: BuiltinFunctionType, path: str = "") -> None:
+        view, definition = _check_layout(function)
+        self.function, self.path = function, path or function.__name__
+        self.original: Callable[..., Any] = _new_function(view.m_ml, view.m_self, view.m_module)
+        # m_ml and m_self are neighbours: one memory copy under the GIL switches both at once, so that no thread ever sees
+        # the new method with the old self.
+        self._pair = (ctypes.c_char * _PAIR).from_address(id(function) + _Function.m_ml.offset)
+        self.native = bytes(self._pair.raw)
+        self._definition = _MethodDef(definition.ml_name, _OBJECT_CALL, definition.ml_flags, definition.ml_doc)
+
+    def set_hook(self, hook: Callable[..., Any]) -> None:
+        """What calls are redirected to after :meth:`install`."""
+        standing = _callable_module(hook, getattr(self.function.__self__, "__name__", ""))
+        pointers = (ctypes.addressof(self._definition), id(standing))
+        # While redirected the struct owns a reference to the hook, as CPython's garbage collector expects; it is taken once and
+        # kept, so that switching costs one memory copy.
+        _incref(standing)
+        self.hooked = b"".join(p.to_bytes(_PAIR // 2, sys.byteorder) for p in pointers)
+
+    def read(self) -> bytes:
+        """The two pointers."""
+        return self._pair.raw
+
+    def write(self, state: bytes) -> None:
+        """Exchange the two pointers."""
+        self._pair.raw = state
+
+    def install(self) -> bool:
+        """As for any redirection, without the detours: there are more than a thousand."""
+        pair = self._pair
+        if pair.raw == self.native:
+            pair.raw = self.hooked
+            return True
+        return pair.raw == self.hooked
+
+    def uninstall(self) -> bool:
+        """As :meth:`install`."""
+        pair = self._pair
+        if pair.raw == self.hooked:
+            pair.raw = self.native
+            return True
+        return pair.raw == self.native
+
+    def is_state(self, now: bytes, state: bytes) -> bool:
+        """Pointers are compared by value."""
+        return now == state
+
+    def describe(self, state: bytes) -> str:
+        """Somebody else's redirection of the C function."""
+        return "a built-in function that was redirected in place"
+
+
+def redirected(function: BuiltinFunctionType) -> bool:
+    """Whether somebody has redirected a C function of a module in place: it no longer belongs to a plain module then."""
+    return type(function.__self__) is not ModuleType

@@ -1,0 +1,1 @@
+"""Judged tensors and counts, in memory and on disk; no framework."""

@@ -1,0 +1,289 @@
+"""The records of a run: single ones, and all of them as a sequence that stays on disk."""
+
+from __future__ import annotations
+
+import bisect
+import operator
+import threading
+from array import array
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, overload
+
+from ..arguments import flag, function, names, one_of
+from ..errors import ArgumentError, UnknownNameError, described, unknown
+from ..text import shown
+from ..verdicts import Side, Verdict
+from . import log, schema
+from .encoding import finite, numeric
+
+_CALL = b'{"type":"call"'
+
+
+class Call:
+    """One judged tensor: a call's result or one of its gradients. Read-only; every field of the log is an attribute.
+
+    ``verdict`` is a :class:`Verdict`, ``side`` a :class:`Side`, ``stats`` a dict of numbers (docs/log.md). ``log`` is the name of
+    the log file without its ending: indices are unique within one. ``str(call)`` is one line for people.
+    """
+
+    __slots__ = ("_record", "log")
+
+    log: str
+
+    def __init__(self, record: Mapping[str, Any], log: str = "") -> None:
+        object.__setattr__(self, "_record", dict(record))
+        object.__setattr__(self, "log", log)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_record" or name not in self._record:
+            raise AttributeError(f"a call record has no field {name!r}; it has {', '.join(map(shown, self._fields()))}")
+        return self._record[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a call record is read-only")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a call record is read-only")
+
+    def _fields(self) -> list[str]:
+        return sorted(self._record) if hasattr(self, "_record") else []
+
+    @property
+    def verdict(self) -> Verdict:
+        """The class of the verdict."""
+        return Verdict(self._record["verdict"])
+
+    @property
+    def side(self) -> Side:
+        """Whose kernel the verdict speaks of."""
+        return Side(self._record.get("side") or "none")
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """All figures; non-finite ones as floats."""
+        return dict(numeric(finite(self._record.get("stats") or {})))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record as in the log."""
+        return dict(self._record)
+
+    def __str__(self) -> str:
+        from ..report.words import call_line
+
+        return call_line(self._record)
+
+    def __repr__(self) -> str:
+        return f"<Call {self}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Call) and (self.log, self._record) == (other.log, other._record)
+
+    def __hash__(self) -> int:
+        return hash((self.log, self._record.get("index")))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Call, (self._record, self.log)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *self._fields()})
+
+
+class _Book:
+    """Where each call record begins: one unsigned 64-bit number for each, whatever the record's length."""
+
+    def __init__(self, paths: Sequence[Path], keeper: object = None, offsets: Sequence[array[int]] | None = None) -> None:
+        self.paths = list(paths)
+        self._keeper = keeper  # what keeps the files from being removed
+        self._offsets = array("Q")
+        self._firsts: list[int] = []  # place of the first record of each file begun
+        self._read = 0  # bytes read of the last file begun
+        self._lock = threading.Lock()
+        self._complete = offsets is not None
+        for found in offsets or ():
+            self._firsts.append(len(self._offsets))
+            self._offsets.extend(found)
+
+    def count(self) -> int:
+        """How many records there are now; only the last file is looked at again, for it may have grown.
+
+        Raises:
+            LogError: a file cannot be read.
+        """
+        if self._complete:
+            return len(self._offsets)
+        with self._lock:
+            if not self._firsts and self.paths:
+                self._firsts.append(0)
+            while self._firsts:
+                path = self.paths[len(self._firsts) - 1]
+                if log.size(path) > self._read:
+                    for offset, line in log.lines(path, self._read):
+                        if line.startswith(_CALL):
+                            self._offsets.append(offset)
+                        self._read = offset + len(line)
+                if len(self._firsts) == len(self.paths):
+                    break
+                self._firsts.append(len(self._offsets))
+                self._read = 0
+            return len(self._offsets)
+
+    def lines(self, places: Iterable[int]) -> Iterator[tuple[int, Path, int, bytes]]:
+        """(place, file, offset, line) of the records at ``places``, in that order."""
+        opened, file = -1, None
+        try:
+            for place in places:
+                number = bisect.bisect_right(self._firsts, place) - 1
+                if file is None or number != opened:
+                    if file is not None:
+                        file.close()
+                    file, opened = log.opened(self.paths[number]), number
+                offset = self._offsets[place]
+                file.seek(offset)
+                yield place, self.paths[number], offset, file.readline(schema.LINE)
+        finally:
+            if file is not None:
+                file.close()
+
+
+class Calls(Sequence[Call]):
+    """The call records of one or several log files, read when they are asked for.
+
+    Indexing gives a :class:`Call`, slicing and :meth:`filter` another :class:`Calls`. What is held in memory is 8 bytes a record.
+    A log that this process is still writing grows while it is looked at; ``offsets`` are those of one that was read.
+    """
+
+    def __init__(self, paths: Sequence[Path] = (), *, keeper: object = None, offsets: Sequence[array[int]] | None = None) -> None:
+        self._book = _Book(paths, keeper, offsets)
+        self._places: Sequence[int] | None = None  # None: all
+
+    def _chosen(self, places: Sequence[int]) -> Calls:
+        found = Calls()
+        found._book, found._places = self._book, places
+        return found
+
+    @property
+    def places(self) -> Sequence[int]:
+        """The place of each of these records in ``run.calls``."""
+        return self._places if self._places is not None else range(len(self))
+
+    def __len__(self) -> int:
+        return self._book.count() if self._places is None else len(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> Call: ...
+    @overload
+    def __getitem__(self, index: slice) -> Calls: ...
+    def __getitem__(self, index: int | slice) -> Call | Calls:
+        size, places = len(self), self.places
+        if isinstance(index, slice):
+            return self._chosen(places[index])
+        try:
+            index = operator.index(index)
+        except TypeError:
+            raise ArgumentError(f"calls[...] takes whole numbers and slices, got {described(index)}") from None
+        if not -size <= index < size:
+            raise IndexError(f"call {index} of {size}")
+        return next(self._calls([places[index]]))
+
+    def __iter__(self) -> Iterator[Call]:
+        return self._calls(range(len(self)) if self._places is None else self._places)
+
+    def _calls(self, places: Iterable[int]) -> Iterator[Call]:
+        for _, path, offset, line in self._book.lines(places):
+            yield Call(log.parse(line, path, offset), path.stem)
+
+    def filter(
+        self,
+        *,
+        op: str | Iterable[str] | None = None,
+        layer: str | Iterable[str] | None = None,
+        verdict: str | Iterable[str] | None = None,
+        at_least: str | None = None,
+        side: str | Iterable[str] | None = None,
+        phase: str | None = None,
+        tensor: str | Iterable[str] | None = None,
+        step: int | Container[int] | None = None,
+        muted: bool | None = None,
+        where: Callable[[Call], bool] | None = None,
+    ) -> Calls:
+        """The records that meet every condition given, found in one pass over the log.
+
+        Args:
+            op, layer, tensor: names or patterns (``"encoder.layers.*.linear1"``, ``"grad:*"``), one or several.
+            verdict: classes, one or several; ``at_least``: this class or a more serious one.
+            side: ``"paddle"``, ``"torch"``, ``"both"``, ``"none"``, one or several; ``phase``: ``"forward"`` or ``"backward"``.
+            step: a number, or anything with ``in`` (a range, a set).
+            muted: only known differences that are muted (True) or only the others (False).
+            where: any further condition on the :class:`Call`.
+
+        Raises:
+            UnknownNameError: for a class, side or phase that does not exist, and for an op that is neither in the table nor in the
+                log. (Of an op that is known and did not run there are no records.)
+            ArgumentError: for a condition of another type.
+        """
+        if where is not None:
+            function("where", where, "a Call")
+        if muted is not None:
+            flag("muted", muted)
+        if step is not None and (isinstance(step, (str, bytes, bool)) or not isinstance(step, (int, Container))):
+            raise ArgumentError(f"step= is a number, a range or a set of them, got {described(step)}")
+        tests: list[Callable[[dict[str, Any]], bool]] = []
+        for field, patterns in (("op", op), ("layer", layer), ("tensor", tensor)):
+            if patterns is not None:
+                tests.append(_matching(field, names(field, patterns)))
+        for name, values, accepted in (
+            ("verdict", verdict, Verdict),
+            ("side", side, Side),
+            ("phase", phase, ("forward", "backward")),
+        ):
+            if values is not None:
+                tests.append(_among(name, values, [str(word) for word in accepted]))
+        if at_least is not None:
+            least = Verdict(one_of("at_least", at_least, Verdict)).severity
+            tests.append(lambda record: Verdict(record["verdict"]).severity >= least)
+        if step is not None:
+            tests.append(lambda record: record.get("step") == step if isinstance(step, int) else record.get("step") in step)
+        if muted is not None:
+            tests.append(lambda record: bool(record.get("muted")) == muted)
+        found = array("Q")
+        for place, path, offset, line in self._book.lines(self.places):
+            record = log.parse(line, path, offset)
+            if all(test(record) for test in tests) and (where is None or where(Call(record, path.stem))):
+                found.append(place)
+        if op is not None and not found:
+            self._check_ops(names("op", op))
+        return self._chosen(found)
+
+    def _check_ops(self, wanted: Iterable[str]) -> None:
+        """Refuse names (no patterns) of ops that are neither in the table nor in the log: a slip, and not an empty answer."""
+        unsure = [name for name in wanted if not set("*?[") & set(name)]
+        if not unsure:
+            return
+        known = {str(log.parse(line, path, offset)["op"]) for _, path, offset, line in self._book.lines(range(self._book.count()))}
+        unsure = [name for name in unsure if name not in known]
+        try:
+            from ..catalogue.registry import ops, stays_native
+
+            known.update(ops())
+            reasons = {name: why for name in unsure if (why := stays_native(name))}
+        except ImportError:  # a log can be read where there is no torch
+            reasons = {}
+        for name in unsure:
+            if name in reasons:
+                raise UnknownNameError(f"op {name!r} has no records: {reasons[name]}")
+            if name not in known:
+                raise unknown("op", name, map(shown, known))
+
+    def __repr__(self) -> str:
+        return f"<Calls: {len(self)} records in {len(self._book.paths)} file(s)>"
+
+
+def _matching(name: str, patterns: Sequence[str]) -> Callable[[dict[str, Any]], bool]:
+    return lambda record: any(fnmatchcase(str(record.get(name) or ""), pattern) for pattern in patterns)
+
+
+def _among(name: str, values: str | Iterable[str], accepted: Sequence[str]) -> Callable[[dict[str, Any]], bool]:
+    chosen = {one_of(name, value, accepted) for value in names(name, values)}
+    return lambda record: record.get(name) in chosen

@@ -1,0 +1,278 @@
+"""What a compare run counts, in bounded memory: verdicts per op and layer, the worst calls, what was not checked."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..verdicts import APART, Verdict, apart
+
+KEPT = 100  # worst records held
+_FINDINGS = 2000  # kinds of findings held; those beyond are counted as one
+_REASONS = 1000  # reasons for not checking
+OTHERS = "other reasons"
+NAMES = 5000  # ops, layers and known differences told apart; those beyond are counted as one
+OTHER_NAMES = "(others)"
+NO_VERDICT = "compared, but no verdict could be given (UNVERIFIED)"
+
+_SEVERITY = {verdict.value: verdict.severity for verdict in Verdict}
+_HARMLESS = Verdict.UNVERIFIED.severity
+
+
+def excess(record: Mapping[str, Any]) -> float:
+    """The larger of both sides' error as a multiple of the probabilistic bound; infinite for NaN, 0 where there is none."""
+    stats, found = record.get("stats") or {}, 0.0
+    for side in ("paddle", "torch"):
+        value = (stats.get(side) or {}).get("prob")
+        if value is not None:
+            number = float(value)
+            found = max(found, math.inf if math.isnan(number) else number)
+    return found
+
+
+@dataclass
+class Coverage:
+    """How many float calls (forward) and output elements got a verdict, and why others did not: {(op, reason): calls}."""
+
+    float_calls: int = 0
+    checked_calls: int = 0
+    float_elements: int = 0
+    checked_elements: int = 0
+    unchecked: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """A record of a forward call; gradients belong to the call that they are of."""
+        count = (record.get("stats") or {}).get("count")
+        elements = math.prod(record.get("shape") or ()) if count is None else int(count)
+        self.float_calls += 1
+        self.float_elements += elements
+        if record["verdict"] == Verdict.UNVERIFIED.value:
+            self.skip(record["op"], NO_VERDICT, 1)
+        else:
+            self.checked_calls += 1
+            self.checked_elements += elements
+
+    def native(self, op: str, reason: str, calls: int, elements: int) -> None:
+        """Calls that were not compared."""
+        self.float_calls += calls
+        self.float_elements += elements
+        self.skip(op, reason, calls)
+
+    def skip(self, op: str, reason: str, calls: int) -> None:
+        """Count a reason; beyond a thousand they are not told apart, and beyond two thousand neither are the ops."""
+        key = (op, reason)
+        if key not in self.unchecked and len(self.unchecked) >= _REASONS:
+            key = (op, OTHERS)
+            if key not in self.unchecked and len(self.unchecked) >= 2 * _REASONS:
+                key = (OTHER_NAMES, OTHERS)
+        self.unchecked[key] += calls
+
+    def merge(self, other: Mapping[str, Any]) -> None:
+        """Add what :meth:`as_dict` of another one gave."""
+        for name in ("float_calls", "checked_calls", "float_elements", "checked_elements"):
+            setattr(self, name, getattr(self, name) + int(other.get(name) or 0))
+        for op, reasons in (other.get("unchecked_ops") or {}).items():
+            for reason, calls in reasons.items():
+                self.skip(op, reason, int(calls))
+
+    def as_dict(self) -> dict[str, Any]:
+        """As in the log's ``"end"`` record, the commonest reasons first."""
+        by_reason: Counter[str] = Counter()
+        by_op: dict[str, dict[str, int]] = {}
+        for (op, reason), calls in self.unchecked.most_common():
+            by_reason[reason] += calls
+            by_op.setdefault(op, {})[reason] = calls
+        return {
+            "float_calls": self.float_calls,
+            "checked_calls": self.checked_calls,
+            "float_elements": self.float_elements,
+            "checked_elements": self.checked_elements,
+            "unchecked": dict(by_reason.most_common()),
+            "unchecked_ops": by_op,
+        }
+
+
+@dataclass
+class Group:
+    """The records of one op or layer.
+
+    ``worst``, ``sides`` and ``prob`` leave out what is set apart (:func:`padiff_shim.verdicts.apart`); ``verdicts`` counts it under
+    "known", "negligible" and "muted".
+    """
+
+    name: str
+    records: int = 0
+    muted: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    sides: Counter[str] = field(default_factory=Counter)
+    worst: Verdict = Verdict.EQUAL
+    prob: float = 0.0
+
+    def add(self, verdict: str, side: str, why: str, records: int) -> None:
+        """So many records of one kind; ``why``: it is set apart."""
+        self.records += records
+        self.verdicts[why or verdict] += records
+        self.muted += records if why == "muted" else 0
+        if why:
+            return
+        if _SEVERITY[verdict] > _HARMLESS:
+            self.sides[side] += records
+        if _SEVERITY[verdict] > self.worst.severity:
+            self.worst = Verdict(verdict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "records": self.records,
+            "muted": self.muted,
+            "verdicts": dict(self.verdicts),
+            "sides": dict(self.sides),
+            "worst": self.worst.value,
+            "prob": self.prob,
+        }
+
+
+@dataclass
+class Finding:
+    """Records that say the same of the same line: one row of a table. ``worst`` is the record furthest outside its bound."""
+
+    first: int
+    worst: Mapping[str, Any]
+    log: str
+    records: int = 0
+    excess: float = -1.0
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Sorts the most serious first."""
+        return (bool(self.apart), -_SEVERITY[self.worst["verdict"]], -self.excess, self.first)
+
+    @property
+    def apart(self) -> str:
+        """Why it comes after all others, see :func:`padiff_shim.verdicts.apart`; "" for most."""
+        return apart(self.worst)
+
+
+class Counts:
+    """The counters of a compare run. :meth:`add` is called for each judged tensor and costs a few microseconds."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self.kept = kept
+        self.records = self.calls = 0
+        self.kinds: Counter[tuple[str, str, str, str]] = Counter()  # op, verdict, side, why it is set apart
+        self.places: Counter[tuple[str, str, str, str]] = Counter()  # layer, verdict, side, why it is set apart
+        self.quirks: Counter[tuple[str, bool]] = Counter()
+        self.coverage = Coverage()
+        self.findings: dict[tuple[Any, ...], Finding] = {}
+        self.further = 0  # findings beyond the table
+        self._probs: dict[tuple[str, str], float] = {}
+        self._names: dict[str, set[str]] = {"op": set(), "layer": set(), "quirk": set()}
+        self._worst: list[tuple[int, int, float, int, Mapping[str, Any], str]] = []
+        self._first: dict[tuple[bool, int], tuple[int, Mapping[str, Any], str]] = {}  # apart, severity -> place, record, log
+
+    def add(self, record: Mapping[str, Any], log: str = "") -> None:
+        """Count one record of the log file ``log``."""
+        order, self.records = self.records, self.records + 1
+        op, layer = self._named("op", record["op"]), self._named("layer", record.get("layer") or "")
+        verdict, why = record["verdict"], apart(record)
+        side = record.get("side") or "none"
+        self.kinds[op, verdict, side, why] += 1
+        self.places[layer, verdict, side, why] += 1
+        if record.get("phase") == "forward":
+            self.calls += 1
+            self.coverage.add(record)
+        if record.get("quirk"):
+            self.quirks[self._named("quirk", record["quirk"]), why == "muted"] += 1
+        if why != "muted":
+            self._rank(record, log, order, (op, layer), why)
+
+    def _rank(self, record: Mapping[str, Any], log: str, order: int, names: tuple[str, str], why: str) -> None:
+        """Keep the record if it is among the worst or the first ones: what is set apart comes after every other finding."""
+        severity, far = _SEVERITY[record["verdict"]], excess(record)
+        if far and not why:
+            for key in zip(("op", "layer"), names):
+                if far > self._probs.get(key, 0.0):
+                    self._probs[key] = far
+        rank = 0 if severity <= _HARMLESS else 1 if why else 2
+        entry = (rank, severity, far, -order, record, log)
+        if len(self._worst) < self.kept:
+            heapq.heappush(self._worst, entry)
+        elif entry[:4] > self._worst[0][:4]:
+            heapq.heapreplace(self._worst, entry)
+        self._first.setdefault((bool(why), severity), (order, record, log))
+        if severity > _HARMLESS:
+            self._find(record, log, order, far)
+
+    def _named(self, kind: str, name: str) -> str:
+        """``name``, or the common name of those beyond :data:`NAMES`: what is counted stays bounded, whatever a log holds."""
+        known = self._names[kind]
+        if name in known:
+            return name
+        if len(known) >= NAMES:
+            return OTHER_NAMES
+        known.add(name)
+        return name
+
+    def _find(self, record: Mapping[str, Any], log: str, order: int, far: float) -> None:
+        names = ("verdict", "side", "hypothesis", "op", "tensor", "site", "layer")
+        key = (apart(record), *(record.get(name) for name in names))
+        found = self.findings.get(key)
+        if found is None:
+            if len(self.findings) >= (_FINDINGS // 2 if key[0] else _FINDINGS):  # room for what is not set apart
+                self.further += 1
+                return
+            found = self.findings[key] = Finding(order, record, log)
+        found.records += 1
+        if far > found.excess:
+            found.excess, found.worst, found.log = far, record, log
+
+    def worst(self) -> list[tuple[Mapping[str, Any], str]]:
+        """The most serious records held and their log, by class, then by the multiple of the probabilistic bound."""
+        return [(record, log) for *_, record, log in sorted(self._worst, key=lambda entry: entry[:4], reverse=True)]
+
+    def first(self, severity: int) -> tuple[Mapping[str, Any], str] | None:
+        """The earliest record of this severity or more that is not set apart, and its log; if all are, the earliest one.
+
+        Muted ones do not count.
+        """
+        found = [(why, *entry) for (why, known), entry in list(self._first.items()) if known >= severity]
+        return min(found, key=lambda entry: entry[:2])[2:] if found else None
+
+    def groups(self, kind: str) -> dict[str, Group]:
+        """By ``"op"`` or ``"layer"``, the most serious first."""
+        found: dict[str, Group] = {}
+        for (name, verdict, side, why), records in list((self.kinds if kind == "op" else self.places).items()):
+            found.setdefault(name, Group(name, prob=self._probs.get((kind, name), 0.0))).add(verdict, side, why, records)
+        return dict(sorted(found.items(), key=lambda item: (-item[1].worst.severity, -item[1].prob, item[0])))
+
+    def verdicts(self, *, everything: bool = True) -> dict[str, int]:
+        """Class -> records, the most serious class first; with what is set apart, or (``everything=False``) without."""
+        total: Counter[str] = Counter()
+        for (_, verdict, _, why), records in list(self.kinds.items()):
+            if everything or not why:
+                total[verdict] += records
+        return dict(sorted(total.items(), key=lambda item: -_SEVERITY[item[0]]))
+
+    def apart(self) -> dict[str, int]:
+        """Records set apart: "known" differences, "negligible" ones, "muted" ones; without those that there are none of."""
+        total: Counter[str] = Counter()
+        for (*_, why), records in list(self.kinds.items()):
+            total[why] += records
+        return {why: total[why] for why in APART if total[why]}
+
+    def muted(self) -> int:
+        """Records of muted known differences."""
+        return self.apart().get("muted", 0)
+
+    def sorted_findings(self) -> list[Finding]:
+        """The findings, the most serious first."""
+        return sorted(self.findings.values(), key=lambda finding: finding.order)
+
+
+def listed(groups: Iterable[Group]) -> dict[str, Any]:
+    """Groups as JSON-ready data."""
+    return {group.name: group.as_dict() for group in groups}

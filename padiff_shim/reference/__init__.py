@@ -1,0 +1,1 @@
+"""Answering a call with Torch's kernels."""

@@ -1,0 +1,1 @@
+"""One call as a script that runs by itself."""

@@ -1,0 +1,124 @@
+"""The operands of single calls as files (``.npz``): written beside a log, read again with care, and beside a script."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, FileError, PadiffShimError
+from ..records.encoding import finite
+from ..text import shown
+from .layout import strided_view
+
+_LARGEST = 2**31  # bytes of saved operands that are read
+_GAP = 4  # a view that spans more than this times its own size is packed densely
+
+
+def _file(folder: Path, log: str, index: Any) -> Path:
+    if not isinstance(index, int) or not re.fullmatch(r"[\w-][\w.-]*", log):
+        raise ArgumentError(f"operands are saved by the name of a log and the number of a record, got {log!r}, {index!r}")
+    return folder / f"{log}-{index}.npz"
+
+
+def _flat(array: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    """The memory that an array spans, and its strides in elements; those of wide gaps are closed."""
+    spans = 1 + sum((size - 1) * stride // array.itemsize for size, stride in zip(array.shape, array.strides))
+    backward = any(stride < 0 or stride % array.itemsize for stride in array.strides)
+    if not array.size or backward or spans > _GAP * array.size:
+        array = array.copy(order="K")
+        spans = array.size
+    flat = np.lib.stride_tricks.as_strided(array, (spans,), (array.itemsize,)).copy()
+    return flat, [stride // array.itemsize for stride in array.strides]
+
+
+def pack(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    packed: dict[str, np.ndarray] = {}
+    layout = {}
+    for name, given in arrays.items():
+        array = np.asarray(given)
+        if array.dtype.kind not in "fiub":
+            raise ArgumentError(f"operand {name!r} is an array of {array.dtype}, not of numbers")
+        packed[name], strides = _flat(array)
+        layout[name] = {"shape": list(array.shape), "strides": strides}
+    packed["layout"], packed["record"] = np.array(json.dumps(layout)), np.array(json.dumps(finite(dict(record))))
+    return packed
+
+
+def save_inputs(folder: str | os.PathLike[str], record: Mapping[str, Any], arrays: Mapping[str, Any], log: str = "call") -> Path:
+    """Save the tensors of one call as ``<log>-<index>.npz`` in ``folder``.
+
+    Args:
+        record: the call's record, with its ``index``.
+        arrays: by operand name (``"x"``; ``"operands[0]"`` for an op over a sequence) the operands as the kernels got them, the
+            weight of a Linear as [out, in]; ``"paddle"`` and ``"torch"``, the judged tensor of each side; ``"grad"``, the incoming
+            gradient. NumPy arrays of any strides, which are kept; bfloat16 as raw uint16. Nothing is kept of them.
+        log: name of the log file without its ending.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path = _file(Path(folder), log, record.get("index"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, **pack(record, arrays))  # type: ignore[arg-type]
+    return path
+
+
+def drop_inputs(folder: str | os.PathLike[str], record: Mapping[str, Any], log: str = "call") -> None:
+    """Remove what :func:`save_inputs` saved for this record, if it is there."""
+    with contextlib.suppress(OSError):
+        _file(Path(folder), log, record.get("index")).unlink()
+
+
+def load_inputs(
+    folder: str | os.PathLike[str], record: Mapping[str, Any], log: str
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The record and the arrays that :func:`save_inputs` saved for this record of this log.
+
+    Raises:
+        PadiffShimError: nothing was saved for it; the message names the calls that have something.
+        FileError: the file is damaged, or not that of this record.
+    """
+    path = _file(Path(folder), log, record.get("index"))
+    if not path.is_file():
+        known = kept(folder, log)
+        there = f"saved ones: {', '.join(map(str, known[:20]))}" if known else "no call of this run has any"
+        raise PadiffShimError(
+            f"the operands of call {record.get('index')} were not saved ({there}). compare(keep_inputs=N) saves those of the first "
+            "N calls from mismatch_from= up"
+        )
+    try:
+        found, arrays = _opened(path)
+    except Exception as error:  # whatever zipfile, NumPy and JSON make of a file that was damaged, or made to do harm
+        raise FileError(f"the saved operands {path} cannot be read: {type(error).__name__}: {shown(error)}") from None
+    for name in ("index", "op", "tensor", "phase"):
+        if name in record and found.get(name) != record[name]:
+            given = f"{shown(found.get(name))} and not {shown(record[name])}"
+            raise FileError(f"the saved operands {path} are those of another record: their {name} is {given}")
+    return found, arrays
+
+
+def kept(folder: str | os.PathLike[str], log: str) -> list[int]:
+    """Numbers of the records of a log whose operands lie in ``folder``."""
+    pattern = re.compile(re.escape(log) + r"-(\d{1,18})\.npz")
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return sorted(int(match[1]) for match in map(pattern.fullmatch, names) if match)
+
+
+def _opened(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Record and arrays of a file, each array in its layout."""
+    with zipfile.ZipFile(path) as archive:
+        if sum(member.file_size for member in archive.infolist()) > _LARGEST:
+            raise ValueError(f"more than {_LARGEST} bytes")
+    with np.load(path, allow_pickle=False) as file:
+        record, layout = (json.loads(str(file[name])) for name in ("record", "layout"))
+        if not isinstance(record, dict) or not isinstance(layout, dict):
+            raise ValueError("record and layout are tables")
+        return record, {name: strided_view(file[name], one["shape"], one["strides"]) for name, one in layout.items()}

@@ -1,0 +1,228 @@
+"""One call of a run as a script of its own: paddle, torch and numpy, and nothing of this library.
+
+A log and the operands beside it may come from elsewhere, and the script will be run. So what comes from them stands in it as
+literals only; names are those of the op's parameters, or the call is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pprint
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..arguments import path as file
+from ..errors import ArgumentError, FileError, PadiffShimError, described
+from ..records import schema
+from ..records.encoding import finite, numeric
+from ..table.op import Entry, Op
+from ..table.signature import parse
+from ..text import SENTENCE, escaped, shown
+from . import oracles
+from .data import pack
+from .excerpt import Excerpt, expression
+from .layout import strided_view
+
+_RESULTS = ("grad", "paddle", "torch")
+_DTYPES = frozenset(
+    ("bool", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64", "complex64", "complex128")
+)
+_MARK = "# --- from here on: the script ---\n"
+
+
+def _literal(value: Any) -> str:
+    """An attribute, as JSON holds it, as Python source; dtypes as the framework's own."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_literal, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {_literal(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, str) and value.startswith("torch.") and value[6:] in _DTYPES:
+        return value
+    return repr(value)
+
+
+class _Arguments:
+    """The arguments of one call as source, by parameter name."""
+
+    def __init__(self, op: Op, record: Mapping[str, Any], names: Iterable[str]) -> None:
+        parsed, params = parse(op.params), op.names
+        self.tensors = [name for name in names if name not in _RESULTS]
+        given = {one["name"]: numeric(one["number"]) for one in record["inputs"] if "number" in one}
+        self.values: dict[str, str] = {}
+        for place, (name, (_, default)) in enumerate(zip(params, parsed)):
+            if place >= (1 if op.operands else op.tensors):
+                self.values[name] = _literal(numeric(record["attributes"].get(name, default)))
+            elif op.operands:
+                self.values[name] = "[" + ", ".join(_name(tensor) for tensor in self.tensors) + "]"
+            elif name in self.tensors:
+                self.values[name] = _name(name)
+            else:
+                self.values[name] = _literal(given.get(name))
+        self.dtype = self.values.get("dtype", "None")
+        self.head = ", ".join(_name(tensor) for tensor in self.tensors)
+
+    def torch(self) -> str:
+        return ", ".join("dtype" if name == "dtype" and value != "None" else value for name, value in self.values.items())
+
+    def paddle(self, entry: Entry) -> str:
+        values = {**self.values, "dtype": self.dtype.replace("torch.", "paddle.")}
+        words = [values[aliases[0]] for aliases, _ in parse(entry.params)]
+        return ", ".join(words)
+
+
+def _name(tensor: str) -> str:
+    """``operands[1]`` as a Python name."""
+    return tensor.replace("[", "_").replace("]", "")
+
+
+def _calls(op: Op, entry: Entry, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple[list[str], Excerpt]:
+    """Source of the three functions that the parts call, and of what they need."""
+    arguments = _Arguments(op, record, arrays)
+    excerpt = Excerpt()
+    reference = expression(op.reference, excerpt)
+    oracle = oracles.ORACLES.get(op.name) if record["dtype"] == "float64" and record["phase"] == "forward" else None
+    lines = [
+        f"def run_paddle({arguments.head}):",
+        f"    return {entry.target}({arguments.paddle(entry)}){'[0]' if entry.returns_list else ''}",
+        "",
+        "",
+        f"def run_torch({arguments.head}, dtype={arguments.dtype}):",
+        f"    return {reference}({arguments.torch()})",
+        "",
+        "",
+    ]
+    if oracle is None:
+        return [*lines, "exact = None"], excerpt
+    own = Excerpt(prefix="exact_")
+    name = expression(oracle, own)
+    excerpt.imports |= own.imports
+    values = ", ".join("None" if name == "dtype" else value for name, value in arguments.values.items())
+    return [*lines, own.text(), "", "", f"def exact({arguments.head}):", f"    return {name}({values})"], excerpt
+
+
+def write(
+    record: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    path: str | os.PathLike[str],
+    *,
+    environment: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the script ``path`` and its data beside it (``.npz``); returns the script's path.
+
+    The script runs Paddle's call by the entry point that the program used, and the torch reference, which is written out in it, on
+    the saved tensors; it holds both against the reference in float64 (for float64: a formula in long double where there is one).
+    It exits 1 if the side that the verdict blames is off by more than the recorded bound at the recorded place, else 0.
+
+    Args:
+        record, arrays: as :func:`~padiff_shim.repro.data.save_inputs` takes them.
+        environment: versions of the run, shown beside those found.
+
+    Raises:
+        PadiffShimError: an operand is missing, the op is not one of the table, or the record or an array is not what the op has.
+        ArgumentError: ``path`` is not that of a script.
+        FileError: a file cannot be written.
+    """
+    script = place(path)
+    if environment is not None and not isinstance(environment, Mapping):
+        raise ArgumentError(f"environment= is a table of versions, got {described(environment)}")
+    known = finite(dict(record))
+    op, entry = _declared(known)
+    _check(op, known, arrays)
+    known.update(stats=known.get("stats") or {}, environment=finite(dict(environment or {})), transposed=list(op.layouts))
+    functions, excerpt = _calls(op, entry, known, arrays)
+    expression(strided_view, excerpt)
+    body = Path(__file__).with_name("parts.py").read_text(encoding="utf-8").partition(_MARK)[2]
+    held = (
+        f'DATA = Path(__file__).with_suffix(".npz")\nRECORD = {pprint.pformat(_printable(known), width=120, sort_dicts=False)}\n\n'
+    )
+    parts = [_opening(known, script), excerpt.header(), held, excerpt.text(), "", "", *functions, "", body]
+    try:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(script.with_suffix(".npz"), **pack(record, arrays))  # type: ignore[arg-type]
+        script.write_text("\n".join(parts), encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"the script {script} cannot be written: {error.strerror or error}") from error
+    return script
+
+
+def place(path: Any) -> Path:
+    """``path`` checked: where the script goes; its data lies beside it under the same name."""
+    if not file("path", path).name or Path(path).suffix.lower() == ".npz" or Path(path).is_dir():
+        raise ArgumentError(
+            f"path= is that of the script, such as 'show.py' (its data goes into 'show.npz'), got {described(path)}"
+        )
+    return Path(path)
+
+
+def _declared(record: Mapping[str, Any]) -> tuple[Op, Entry]:
+    """The op and the entry point of a record, from the table of ops."""
+    from ..catalogue.registry import ops
+
+    name, target = record.get("op"), record.get("entry")
+    op = ops().get(name) if isinstance(name, str) else None
+    entry = next((one for one in op.entries if one.target == target), None) if op is not None else None
+    if op is None or entry is None:
+        raise PadiffShimError(f"op {shown(name)!r} with entry {shown(target)!r} is not in the table of this version")
+    return op, entry if entry.pairs is None else op.entries[0]  # the legacy form of the same kernel
+
+
+def _check(op: Op, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Refuse what is not a record of this op with tensors of its operands; the script is written of nothing else."""
+    of = f"call {shown(record.get('index'))}"
+    absent = [name for name in ("tensor", "phase", "side", "dtype", "shape", "inputs", "attributes") if record.get(name) is None]
+    wrong = f"{absent[0]!r} is missing" if absent else schema.complaint({**record, "type": "call"})
+    if wrong:
+        raise PadiffShimError(f"the record of {of} is not one of a comparison: {wrong}")
+    named = [one["name"] for one in record["inputs"]]
+    wanted = [one["name"] for one in record["inputs"] if "number" not in one]
+    gradient = record["phase"] == "backward"
+    for name in (*named, *arrays, *(record.get("needs") or ())):
+        if name not in _RESULTS and not _is_operand(op, name):
+            known = f"{op.names[0]}[0]" if op.operands else ", ".join(op.names[: op.tensors])
+            raise PadiffShimError(f"{of} has an operand {shown(name)!r}, which op {op.name!r} does not have ({known})")
+    if record["tensor"] not in ([f"grad:{name}" for name in wanted] if gradient else ["out"]):
+        raise PadiffShimError(
+            f"{of} judged {shown(record['tensor'])!r}, which op {op.name!r} does not have in its {record['phase']}"
+        )
+    missing = [name for name in (*wanted, *(["grad"] if gradient else ())) if name not in arrays]
+    if missing:
+        raise PadiffShimError(f"the saved tensors of {of} lack {', '.join(missing)}")
+
+
+def _is_operand(op: Op, name: str) -> bool:
+    if op.operands:
+        return re.fullmatch(re.escape(op.names[0]) + r"\[\d{1,4}\]", name, re.ASCII) is not None
+    return name in op.names[: op.tensors]
+
+
+def _opening(record: Mapping[str, Any], script: Path) -> str:
+    """The comment at the top. Its first two lines hold nothing of a record: there a comment can name the file's encoding."""
+    said, where = (
+        shown(record.get("reason") or "", SENTENCE),
+        f"{shown(record.get('site') or '')} {shown(record.get('layer') or '')}",
+    )
+    return "\n".join(
+        (
+            "# One call of a comparison, alone. Written by padiff_shim.",
+            "# Exit status 1: the difference is there; 0: it is not.",
+            f"# {record['op']} {record['tensor']}, {record['verdict']}, side {record['side']}: {said}",
+            f"# Seen at {where.strip()}.",
+            f"# Needs paddle, torch and numpy, and {shown(script.with_suffix('.npz').name)} beside it.",
+        )
+    )
+
+
+def _printable(value: Any) -> Any:
+    """A record whose texts the script can print as they are."""
+    if isinstance(value, dict):
+        return {escaped(key): _printable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    return escaped(value) if isinstance(value, str) else value

@@ -1,0 +1,1 @@
+"""The words of an op, and looking them up."""

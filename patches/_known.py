@@ -1,0 +1,128 @@
+"""Known differences between the two frameworks' kernels: data only, in the keys of ``known_differences.Quirk``.
+
+An entry gives a name and a reason to a verdict that is right: the difference is real, and somebody has already looked into it. None
+is muted; a user mutes one by its name. Each was seen on the versions that it names (``tests/catalogue/test_quirks.py`` shows
+each of them again) and says nothing about others: a version range ends where nobody looked. Each has a ``hypothesis``, spelled out: a formula
+that the verdict fitted to the values, with nothing but rounding left over, so that a fault in its place or beside it is not taken
+for the known difference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_SEEN = {"paddle": ">=3.3,<3.4"}
+_TORCH_SEEN = {"torch": ">=2.13,<2.14"}
+
+QUIRKS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "epsilon in float32",
+        "op": "layer_norm",
+        "dtype": "float64",
+        "side": "paddle",
+        "verdict": "PRECISION_MODE",
+        "hypothesis": "epsilon->float32",
+        "reason": "Paddle's layer_norm rounds epsilon to float32 even in float64, also in the gradients: 1e-5 becomes "
+        "9.99999974738e-06",
+        **_SEEN,
+    },
+    {
+        "name": "scale lost in the gradient",
+        "op": "layer_norm",
+        "tensor": "grad:x",
+        "side": "paddle",
+        "verdict": "SEMANTICS",
+        "hypothesis": ("no-weight", "no-weight+epsilon->float32", "epsilon->float32+no-weight"),
+        "reason": "Paddle's CPU layer_norm_grad leaves the scale out of x's gradient when the scale's own gradient is not asked "
+        "for (a frozen layer norm, or paddle.grad(y, x))",
+        **_SEEN,
+    },
+    {
+        "name": "number in float32",
+        "op": ("pow", "addmm", "baddbmm"),
+        "dtype": "float64",
+        "side": "paddle",
+        "verdict": "PRECISION_MODE",
+        "hypothesis": ("y->float32", "alpha->float32", "beta->float32", "alpha->float32+beta->float32"),
+        "reason": "Paddle's pow, addmm and baddbmm hold their Python numbers in float32 even in float64",
+        **_SEEN,
+    },
+    {
+        "name": "softmax clipped at -64",
+        "op": "softmax",
+        "side": "paddle",
+        "verdict": "SEMANTICS",
+        "hypothesis": "clip=-64",
+        "reason": "Paddle's CPU softmax computes exp(max(x - max, -64)): masked entries come out as 1.6e-28 and not as 0",
+        **_SEEN,
+    },
+    {
+        "name": "softmax of NaN",
+        "op": "softmax",
+        "side": "paddle",
+        "verdict": "NONFINITE",
+        "hypothesis": ("nan-clipped", "clip=-64", "clip=-64+nan-clipped"),
+        "reason": "Paddle's vectorised softmax takes a NaN in x - max for -64: a row with NaN, with +inf or of -inf alone comes "
+        "out finite",
+        **_SEEN,
+    },
+    {
+        "name": "sequential sum",
+        "op": ("sum", "mean", "linear", "add", "subtract"),
+        "side": "paddle",
+        "verdict": "LOW_ACCURACY",
+        "hypothesis": "sequential-sum",
+        "reason": "Paddle's CPU sums over an axis (sum, mean, gradients of biases and of what was broadcast) add one term after "
+        "the other, where Torch adds in a tree: the error grows with the length and not with its logarithm",
+        **_SEEN,
+    },
+    {
+        "name": "logsumexp of infinities",
+        "op": "logsumexp",
+        "side": "paddle",
+        "verdict": "NONFINITE",
+        "hypothesis": "infinite-maximum",
+        "reason": "Paddle's logsumexp subtracts an infinite maximum: a row of -inf, or one with +inf, gives NaN for -inf or +inf",
+        **_SEEN,
+    },
+    {
+        "name": "relu of NaN",
+        "op": "relu",
+        "phase": "forward",
+        "side": "paddle",
+        "verdict": "NONFINITE",
+        "hypothesis": "nan->0",
+        "reason": "Paddle's CPU relu turns NaN into 0",
+        **_SEEN,
+    },
+    {
+        "name": "sqrt of infinity and of denormals",
+        "op": ("sqrt", "rsqrt"),
+        "dtype": "float32",
+        "side": "paddle",
+        "verdict": ("NONFINITE", "PRECISION_MODE"),
+        "hypothesis": ("inf->nan", "denormals->0", "denormals->0+inf->nan"),
+        "reason": "Paddle's vectorised float32 sqrt gives NaN for +inf and, as rsqrt does, takes denormal numbers for 0",
+        **_SEEN,
+    },
+    {
+        "name": "float16 exp wraps around",
+        "op": "exp",
+        "phase": "forward",
+        "dtype": "float16",
+        "side": "paddle",
+        "verdict": "SEMANTICS",
+        "hypothesis": "exponent+64",
+        "reason": "Paddle's CPU exp of float16 numbers below -53.37 is 2**64 times too large: up to 1.2e-4 and not 0",
+        **_SEEN,
+    },
+    {
+        "name": "torch's sqrt for pow",
+        "op": "pow",
+        "side": "torch",
+        "verdict": "NONFINITE",
+        "hypothesis": "sqrt-for-pow",
+        "reason": "Torch computes x ** 0.5 as sqrt(x), which is NaN at -inf; C's pow(-inf, 0.5) is +inf",
+        **_TORCH_SEEN,
+    },
+)

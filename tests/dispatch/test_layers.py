@@ -1,0 +1,149 @@
+"""``layers=``: substitution only inside the layers that a pattern names."""
+
+import paddle
+import pytest
+
+import padiff_shim
+from padiff_shim.dispatch.site import LayerFilter
+from padiff_shim.errors import PadiffShimError
+
+pytestmark = pytest.mark.compat
+
+
+class Block(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.linear1 = paddle.nn.Linear(4, 4)
+        self.linear2 = paddle.nn.Linear(4, 4)
+        self.norm = paddle.nn.LayerNorm(4)
+
+    def forward(self, x):
+        return self.norm(x + self.linear2(paddle.nn.functional.relu(self.linear1(x))))
+
+
+class Encoder(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.layers = paddle.nn.LayerList([Block() for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Net(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.encoder = Encoder()
+        self.head = paddle.nn.Sequential(paddle.nn.Linear(4, 4), paddle.nn.Softmax())
+
+    def forward(self, x):
+        return self.head(self.encoder(x))
+
+
+@pytest.fixture(scope="module")
+def net():
+    return Net()
+
+
+def counts(net, layers, **options):
+    with padiff_shim.reference("torch", layers=layers, **options) as run:
+        net(paddle.ones([2, 4]))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ("encoder.layers.*.linear1", {"linear": 3}),
+        ("encoder.layers.1.linear?", {"linear": 2}),
+        ("encoder.layers.[02].norm", {"layer_norm": 2}),
+        (["encoder.layers.0.linear1", "head.1"], {"linear": 1, "softmax": 1}),
+        ("encoder.layers.0", {"linear": 2, "relu": 1, "add": 1, "layer_norm": 1}),
+        ("encoder", {"linear": 6, "relu": 3, "add": 3, "layer_norm": 3}),
+        ("head", {"linear": 1, "softmax": 1}),
+        ("**.linear2", {"linear": 3}),
+        ("**", {"linear": 7, "relu": 3, "add": 3, "layer_norm": 3, "softmax": 1}),
+        ("encoder.**.norm", {"layer_norm": 3}),
+        ("*.layers.2.norm", {"layer_norm": 1}),
+    ],
+    ids=str,
+)
+def test_patterns_on_a_nested_model(net, layers, expected):
+    run = counts(net, layers)
+    assert run.substituted == expected
+    assert not run.warnings
+    filtered = {why for reasons in run.native.values() for why in reasons}
+    assert filtered <= {"filtered out by layers="}
+    total = sum(run.substituted.values()) + sum(sum(reasons.values()) for reasons in run.native.values())
+    assert total == 17
+
+
+def test_layers_and_ops_filter_together(net):
+    assert counts(net, "encoder.layers.0", ops="linear").substituted == {"linear": 2}
+    assert counts(net, "encoder.layers.0", exclude="linear").substituted == {"relu": 1, "add": 1, "layer_norm": 1}
+
+
+def test_an_unmatched_pattern_is_reported(net):
+    run = counts(net, ["encoder.layer.*", "head", "*.bias"])
+    assert run.warnings == ["layers='*.bias' matched no layer that ran", "layers='encoder.layer.*' matched no layer that ran"]
+    assert "matched no layer" in str(run)
+
+
+def test_calls_outside_of_layers_are_left_native(net):
+    with padiff_shim.reference("torch", layers="**") as run:
+        paddle.exp(paddle.ones([1]))
+    assert run.native == {"exp": {"filtered out by layers=": 1}}
+
+
+def test_an_error_in_a_layer_leaves_no_trace(net):
+    mode = padiff_shim.reference("torch", layers="encoder.layers.0")
+    with mode:
+        with pytest.raises(Exception):  # noqa: B017
+            net(paddle.ones([2, 5]))
+        net(paddle.ones([2, 4]))
+    assert mode.run.substituted["layer_norm"] == 1
+
+
+def test_backward_of_selected_layers_only(net):
+    with padiff_shim.reference("torch", layers="encoder.layers.1.linear1") as run:
+        net(paddle.ones([2, 4])).sum().backward()
+    assert run.backward == {"linear": 1}
+    net.clear_gradients()
+
+
+def test_a_layer_replaced_between_calls_is_found():
+    net = Net()
+    counts(net, "head")
+    net.head = paddle.nn.Linear(4, 4)
+    assert counts(net, "head").substituted == {"linear": 1}
+
+
+@pytest.mark.parametrize("layers", [[], "", [""], [3], 3, ("a", None)], ids=repr)
+def test_bad_patterns_are_refused_when_the_mode_is_made(layers):
+    with pytest.raises(PadiffShimError, match="glob patterns over layer paths"):
+        padiff_shim.reference("torch", layers=layers)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "matches"),
+    [
+        ("a.*", "a", False),
+        ("a.*", "a.b.c", True),
+        ("a.**", "a", True),
+        ("**.c", "c", True),
+        ("a.**.c", "a.c", True),
+        ("a.**.c", "a.b.b.c.d", True),
+        ("a.b", "a.bc", False),
+        ("A", "a", False),
+        ("a", "", False),
+    ],
+)
+def test_matching(pattern, path, matches):
+    assert LayerFilter(pattern).accepts(path) is matches
+
+
+def test_a_class_cannot_be_decorated():
+    with pytest.raises(TypeError, match="decorate a function or a method"):
+        padiff_shim.reference("torch")(Net)

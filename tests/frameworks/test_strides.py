@@ -1,0 +1,217 @@
+"""Memory order: programs find what their own kernels would have left, Torch gets Torch's strides, no view ends the process."""
+
+import gc
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+import pytest
+import torch
+from helpers import LAYOUTS, Call, entries
+
+import padiff_shim
+from padiff_shim.frameworks import strides
+from padiff_shim.frameworks.memory import as_operand, hand_over, is_reversed
+from padiff_shim.frameworks.versions import IS_3
+
+pytestmark = pytest.mark.compat
+HERE = pathlib.Path(__file__).resolve().parents[1]
+# Natively the backward of a legacy reduce_sum of a view ends the process; results come the same way by all doors.
+DIRECT = [(op, entry) for op, entry in entries() if not entry.inplace and entry.pairs is None]
+
+
+def results(op, entry, layout, *, grad):
+    """{number of the sample: (result, gradients)} of every sample that is taken."""
+    found = {}
+    for number, sample in enumerate(op.samples):
+        if any(0 in shape for shape in sample.shapes if shape is not None):
+            continue
+        call = Call(op, entry, sample, "float32", layout, grad)
+        try:
+            result = call.run()
+            if grad:
+                result.sum().backward()
+        except Exception:
+            continue
+        found[number] = result, [tensor.grad for tensor in call.tensors if tensor is not None]
+    return found
+
+
+@pytest.mark.parametrize("grad", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize(("op", "entry"), DIRECT, ids=[entry.target.removeprefix("paddle.") for _, entry in DIRECT])
+def test_results_and_gradients_lie_as_natively(op, entry, grad):
+    """All that reads memory order follows from this, whether a mode is open or not."""
+    for layout in LAYOUTS:
+        native = results(op, entry, layout, grad=grad)
+        with padiff_shim.reference("torch"):
+            ours = results(op, entry, layout, grad=grad)
+        assert set(native) <= set(ours)  # Paddle's own kernels refuse the backward of some
+        for number, (theirs, expected) in native.items():
+            mine, gradients = ours[number]
+            assert list(mine.strides) == list(theirs.strides), (layout, number)
+            for one, other in zip(gradients, expected):
+                assert (one is None) == (other is None), (layout, number)
+                assert one is None or one.is_contiguous(), (layout, number)
+
+
+READERS = {
+    "item": lambda t: t.item(5),
+    "item of a view": lambda t: t[1].item(1),
+    "as_strided": lambda t: paddle.as_strided(t, [3], [1]).tolist(),
+    "_slice": lambda t: t._slice(0, 2).tolist(),
+    "strides": lambda t: list(t.strides),
+    "get_strides": lambda t: list(t.get_strides()),
+    "is_contiguous": lambda t: t.is_contiguous(),
+    "view": lambda t: t.view([12]).tolist(),
+    "view a dtype": lambda t: t.view("int32").tolist(),
+    "flatten": lambda t: t.flatten().tolist(),
+    "reshape": lambda t: t.reshape([2, 6]).tolist(),
+    "tolist": lambda t: t.tolist(),
+    "numpy": lambda t: t.numpy().strides,
+    "array": lambda t: np.array(t.get_tensor()).tolist(),
+    "dlpack": lambda t: torch.from_dlpack(paddle.utils.dlpack.to_dlpack(t)).tolist(),
+    "md5": lambda t: t._md5sum(),
+    "offset": lambda t: t[1]._offset(),
+    "fill_diagonal_": lambda t: t.clone().fill_diagonal_(7.0).tolist(),
+    "setitem": lambda t: paddle.assign(t).__setitem__(0, 1.0),
+    "shared": lambda t: (v := t[0], t.scale_(2.0), v.tolist())[2],
+}
+
+
+@pytest.mark.parametrize("when", ["inside", "afterwards"])
+@pytest.mark.parametrize("make", [lambda x: x.T + 1, lambda x: F.relu(x.T), lambda x: x.T * x.T], ids=["add", "relu", "multiply"])
+def test_what_reads_memory_order_answers_as_natively(make, when):
+    def readings(tensor):
+        found = {}
+        for name, read in READERS.items():
+            try:
+                found[name] = read(tensor)
+            except Exception as error:  # not in this Paddle
+                found[name] = type(error)
+        return found
+
+    x = paddle.arange(12, dtype="float32").reshape([3, 4]) / 4.0
+    expected = readings(make(x))
+    with padiff_shim.reference("torch") as run:
+        ours = make(x)  # exact in both
+        found = readings(ours) if when == "inside" else None
+    assert run.substituted
+    assert (readings(ours) if found is None else found) == expected
+
+
+STEPS = {
+    "same": lambda t: t,
+    "transposed": lambda t: t.transpose([2, 0, 1]) if isinstance(t, paddle.Tensor) else t.permute(2, 0, 1),
+    "row": lambda t: t[1],
+    "slice": lambda t: t[:, 1:3],
+    "steps": lambda t: t[:, :, ::2],
+    "split": lambda t: t.reshape([2, 2, 2, 5]),
+    "merged": lambda t: t.reshape([8, 5]),
+    "unsqueezed": lambda t: t.unsqueeze(1),
+    "sliced and transposed": lambda t: (
+        t[:, 1:3].transpose([0, 2, 1]) if isinstance(t, paddle.Tensor) else t[:, 1:3].permute(0, 2, 1)
+    ),
+}
+
+
+@pytest.mark.skipif(not IS_3, reason="2.6 copies what 3.x views")
+@pytest.mark.parametrize("axes", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (2, 1, 0), (1, 2, 0)], ids=str)
+@pytest.mark.parametrize("step", STEPS)
+def test_torch_gets_back_the_strides_of_a_torch_program(step, axes):
+    inverse = np.argsort(axes).tolist()
+    theirs = torch.arange(40.0).reshape([(2, 4, 5)[axis] for axis in axes]).permute(inverse)
+    ours = STEPS[step](hand_over(theirs))
+    assert ours.is_contiguous() == paddle.ones(ours.shape).is_contiguous() or step != "same"
+    twin = STEPS[step](theirs)
+    assert torch.equal(as_operand(ours), twin)
+    wanted = [stride for stride, size in zip(twin.stride(), twin.shape) if size > 1]
+    assert [stride for stride, size in zip(as_operand(ours).stride(), twin.shape) if size > 1] == wanted
+
+
+def test_the_next_kernel_sees_them():
+    """Values are left where Paddle wants them; the kernel's operand is as in the Torch program."""
+    x = paddle.arange(12, dtype="float32").reshape([3, 4])
+    with padiff_shim.reference("torch"):
+        y = paddle.exp(x.T if IS_3 else x)
+        z = y + 1.0
+    expected = torch.exp(torch.arange(12.0).reshape(3, 4).T if IS_3 else torch.arange(12.0).reshape(3, 4))
+    for ours in (y, z):
+        assert as_operand(ours).stride() == expected.stride()
+        assert ours.is_contiguous()
+
+
+def test_writes_reach_the_program_s_memory():
+    """In place on a result whose strides are remembered: the tensor, its views and the next operand agree."""
+    x = paddle.arange(12, dtype="float32").reshape([3, 4])
+    with padiff_shim.reference("torch") as run:
+        y = x.T * 1.0
+        row = y[1]
+        y.add_(paddle.ones_like(y))
+        paddle.exp(y)
+    assert run.substituted["add"] == 1
+    np.testing.assert_array_equal(y.numpy(), x.numpy().T + 1)
+    np.testing.assert_array_equal(row.numpy(), x.numpy().T[1] + 1)
+    np.testing.assert_array_equal(as_operand(y).numpy(), y.numpy())
+
+
+def operand_of_nothing():
+    return tuple(as_operand(paddle.zeros([0, 3])).shape)
+
+
+def test_what_is_remembered_dies_with_the_memory():
+    kept = hand_over(torch.ones(3, 4).t())
+    for _ in range(1000):
+        tensor = hand_over(torch.ones(3, 4).t())
+        assert as_operand(tensor).stride() == (1, 4)
+        view = tensor[1:]
+        del tensor
+        assert as_operand(view).stride() == (1, 4)
+    del view
+    gc.collect()
+    assert len(strides._layouts) < 300
+    assert as_operand(kept).stride() == (1, 4)
+    assert operand_of_nothing() == (0, 3)
+    del kept
+    for _ in range(50):  # the same places again, by others
+        fresh = paddle.ones([4, 3])
+        assert as_operand(fresh).stride() == (3, 1)
+
+
+def test_expanded_results_are_not_remembered():
+    ours = hand_over(torch.ones(3, 1).expand(3, 4))
+    ours[0, 1] = 5.0
+    assert as_operand(ours).tolist() == [[1.0, 5.0, 1.0, 1.0], [1.0] * 4, [1.0] * 4]
+
+
+def test_views_with_negative_strides():
+    x = paddle.arange(24, dtype="float32").reshape([4, 6])
+    base = torch.arange(24.0).reshape(4, 6)
+    for ours, twin in (
+        (x[..., ::-1], base.flip(1)),
+        (x[::-1, ::-1], base.flip(0, 1)),
+        (x[:, ::-2], base.flip(1)[:, ::2]),
+        (x[1:3, :1][:, ::-1], base[1:3, :1]),
+        (x[0:0, ::-1], base[0:0]),
+    ):
+        assert torch.equal(as_operand(ours), twin)
+    y = x[::-1]
+    assert is_reversed(y)
+    with padiff_shim.reference("torch") as run:
+        z = y.scale_(2.0)
+    assert run.native == {"scale": {"in-place on a view with negative strides, which torch does not have": 1}}
+    assert z is y
+    np.testing.assert_array_equal(x.numpy(), 2 * base.numpy())
+
+
+@pytest.mark.parametrize("mode", ["reference", "compare"])
+def test_no_view_ends_the_process(mode):
+    """In a child, because a wrong view may end it: values and gradients of views of every kind, with and without a mode."""
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, str(HERE / "views.py"), mode], capture_output=True, text=True, timeout=280, env=environment, check=False
+    )
+    assert done.stdout.splitlines()[-1:] == ["0 differences"], (done.stdout[-2000:], done.stderr[-2000:])

@@ -1,0 +1,289 @@
+"""The traps that were measured on Paddle 2.6.2 and 3.3.1: in-place changes, lifetimes, shared gradients, crashes, strides."""
+
+import gc
+import weakref
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+import pytest
+import torch
+from helpers import in_child
+
+import padiff_shim
+from padiff_shim.frameworks.memory import to_torch
+from padiff_shim.frameworks.versions import attribute
+from padiff_shim.gradients.twins import LEAF, TAPE
+
+PADDLE_2 = paddle.__version__.startswith("2.")
+
+
+def leaf(*shape, seed=0, dtype="float64"):
+    values = np.random.default_rng(seed).random(shape) + 0.5
+    return paddle.to_tensor(values.astype(dtype), stop_gradient=False)
+
+
+SAVING = {  # name: (forward, what is changed before the backward), where the op reads it again
+    "multiply": (lambda a, b: a * b, "b"),
+    "divide": (lambda a, b: a / b, "b"),
+    "matmul": (paddle.matmul, "a"),
+    "gelu": (lambda a, b: F.gelu(a), "a"),
+    "square": (lambda a, b: paddle.square(a), "a"),
+    "exp": (lambda a, b: paddle.exp(a), "out"),
+    "tanh": (lambda a, b: paddle.tanh(a), "out"),
+    "softmax": (lambda a, b: F.softmax(a), "out"),
+    "sqrt": (lambda a, b: paddle.sqrt(a), "out"),
+}
+FREE = {  # changed, but the op's backward does not read it
+    "add": (lambda a, b: a + b, "a"),
+    "subtract": (lambda a, b: a - b, "b"),
+    "scale": (lambda a, b: a * 2.0, "a"),
+    "sum": (lambda a, b: a.sum(1, keepdim=True), "a"),
+    "mean": (lambda a, b: a.mean(0, keepdim=True), "a"),
+    "add_out": (lambda a, b: a + b, "out"),
+    "matmul_out": (paddle.matmul, "out"),
+    "exp_input": (lambda a, b: paddle.exp(a), "a"),
+}
+
+
+def changed_between(function, which):
+    x, y = leaf(3, 3), leaf(3, 3, seed=1)
+    a, b = x * 1.0, y * 1.0
+    out = function(a, b)
+    loss = (out + 0.0).sum()
+    {"a": a, "b": b, "out": out}[which].detach().add_(paddle.full([1], 1.0, "float64"))  # detach shares the version
+    try:
+        loss.backward()
+    except Exception as error:
+        return type(error), None, str(error)
+    return None, x.grad.numpy(), ""
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("name", [*SAVING, *FREE])
+def test_inplace_change_between_forward_and_backward(name):
+    function, which = {**SAVING, **FREE}[name]
+    native_error, native_grad, native_text = changed_between(function, which)
+    with padiff_shim.reference("torch"):
+        error, grad, text = changed_between(function, which)
+    assert error is native_error, text or native_text
+    assert (error is RuntimeError) == (name in SAVING)
+    if name in SAVING:
+        assert "modified by an inplace operation" in native_text
+        assert "modified by an inplace operation" in text
+    else:
+        np.testing.assert_allclose(grad, native_grad, rtol=1e-12)
+
+
+@pytest.mark.compat
+def test_gradients_do_not_share_memory():
+    with padiff_shim.reference("torch"):
+        for combine in (lambda a, b: a + b, lambda a, b: (a + b) + a, lambda a, b: a - (-b), lambda a, b: (a + b).reshape([9])):
+            x, y = leaf(3, 3), leaf(3, 3, seed=1)
+            z = combine(x, y)
+            z.retain_grads()
+            z.sum().backward()
+            y_before, z_before = y.grad.numpy().copy(), z.grad.numpy().copy()
+            x.grad.detach().scale_(100.0)
+            np.testing.assert_array_equal(y.grad.numpy(), y_before)
+            np.testing.assert_array_equal(z.grad.numpy(), z_before)
+            given = paddle.ones([3, 3], "float64")
+            u, v = leaf(3, 3), leaf(3, 3, seed=1)
+            (u + v).backward(given)
+            u.grad.detach().scale_(5.0)
+            assert given.numpy().max() == 1.0
+            assert v.grad.numpy().max() == 1.0
+
+
+@pytest.mark.compat
+def test_leaf_gradients_look_like_the_leaf():
+    with padiff_shim.reference("torch"):
+        for dtype in ("float32", "float64"):
+            x, w, row = leaf(3, 4).astype(dtype), leaf(4, 2).astype(dtype), leaf(4).astype(dtype)
+            for t in (x, w, row):
+                t.stop_gradient = False
+                t.retain_grads()
+            (paddle.matmul((x + row).t().t(), w).sum(0) / 3.0).mean().backward()
+            for t in (x, w, row):
+                assert (t.grad.shape, t.grad.dtype, t.grad.is_contiguous()) == (t.shape, t.dtype, True)
+                assert str(t.grad.place) == str(t.place)
+
+
+@pytest.mark.parametrize("function", [lambda x: paddle.exp(x), lambda x: paddle.matmul(x, x), lambda x: F.gelu(x), lambda x: x * x])
+def test_activations_die_with_the_backward_and_without_the_collector(function):
+    gc.collect()
+    gc.disable()
+    try:
+        with padiff_shim.reference("torch"):
+            x = leaf(4, 4)
+            hidden = x * 1.0
+            out = function(hidden)
+            loss = out.sum()
+            dies = weakref.ref(hidden)
+            del hidden, out
+            loss.backward()
+            assert dies() is None  # freed by the backward, the loss still there
+            hidden = x * 1.0
+            loss = function(hidden).sum()
+            dies = weakref.ref(hidden)
+            del hidden, loss
+            assert dies() is None  # never run backward: no cycle either
+            hidden = x * 1.0
+            (g,) = paddle.grad(function(hidden).sum(), hidden, create_graph=True)
+            (g * g).sum().backward()
+            dies = weakref.ref(hidden)
+            del hidden, g
+            assert dies() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.compat
+def test_backward_outside_of_the_mode():
+    with padiff_shim.reference("torch") as run:
+        x, w = leaf(3, 4), leaf(4, 2)
+        loss = paddle.tanh(paddle.matmul(x, w)).sum()
+        v = leaf(3)
+        (first,) = paddle.grad((v * v * v).sum(), v, create_graph=True)
+    loss.backward()
+    assert run.backward["matmul"] == 1
+    a, b = leaf(3, 4), leaf(4, 2)
+    paddle.tanh(paddle.matmul(a, b)).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), a.grad.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(w.grad.numpy(), b.grad.numpy(), rtol=1e-12)
+    first.sum().backward()
+    np.testing.assert_allclose(v.grad.numpy(), 6.0 * v.numpy(), rtol=1e-12)
+    native = paddle.exp(a.detach() * 1.0 + 0.0)
+    a.clear_gradient()
+    outside = paddle.exp(a)
+    with padiff_shim.reference("torch"):
+        outside.sum().backward()
+    np.testing.assert_allclose(a.grad.numpy(), native.numpy(), rtol=1e-12)
+
+
+def test_changed_in_place_after_the_mode_closed():
+    with padiff_shim.reference("torch"):
+        x = leaf(3)
+        h = x * 1.0
+        loss = (h * h).sum()
+    h.detach().add_(paddle.ones([1], "float64"))
+    with pytest.raises((RuntimeError, OSError), match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_second_backward_never_crashes():
+    """A PyLayer would end in SIGSEGV here."""
+    done = in_child("""
+        with padiff_shim.reference("torch"):
+            x = paddle.ones([2, 2]); x.stop_gradient = False
+            y = paddle.matmul(paddle.exp(x), x)
+            a, b = y.sum(), (y * y).sum()
+            a.backward(retain_graph=True); a.backward(retain_graph=True); b.backward()
+            for loss in (a, b):
+                try:
+                    loss.backward()
+                except (RuntimeError, SystemError):
+                    print("refused")
+        try:
+            b.backward()
+        except (RuntimeError, SystemError):
+            print("refused")
+    """)
+    assert (done.returncode, done.stdout.count("refused")) == (0, 3), done.stderr[-2000:]
+
+
+def test_too_few_arguments_never_reach_a_c_function():
+    """2.6.2 does not check the number of arguments of a C function and crashes."""
+    done = in_child("""
+        x = paddle.ones([2, 2])
+        with padiff_shim.reference("torch") as run:
+            for call in (paddle.matmul, paddle.divide, F.linear, paddle.add, paddle.pow, paddle.exp):
+                try:
+                    call(*([] if call is paddle.exp else [x]))
+                except (TypeError, ValueError):
+                    print("refused")
+            paddle.matmul(x, x); paddle.mm(x, x); x @ x; paddle.logsumexp(x); paddle.sum(x); F.softmax(x)
+        print(sum(run.substituted.values()))
+    """)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["refused"] * 6 + ["6"]
+
+
+@pytest.mark.compat
+def test_inputs_keep_their_strides_and_identity():
+    x = leaf(4, 3)
+    view = x.detach().t()
+    strides, pointer, version = list(view.strides), view.data_ptr(), view.inplace_version
+    with padiff_shim.reference("torch") as run:
+        for call in (
+            paddle.exp,
+            paddle.tanh,
+            F.gelu,
+            F.softmax,
+            paddle.sum,
+            paddle.logsumexp,
+            lambda v: v @ x,
+            lambda v: F.linear(v, x),
+        ):
+            call(view)
+        assert x.reshape(x.shape) is x or PADDLE_2
+        assert x.detach().t().data_ptr() == x.data_ptr()  # views stay native and stay views
+    assert sum(run.substituted.values()) == 8
+    assert (list(view.strides), view.data_ptr(), view.inplace_version) == (strides, pointer, version)
+    if not PADDLE_2:
+        assert to_torch(view).stride() == (1, 3)
+
+
+@pytest.mark.compat
+def test_negative_and_conjugate_bits_do_not_cross():
+    with padiff_shim.reference("torch"):
+        x = paddle.to_tensor(np.array([1.0, -2.0], "float32"))
+        assert (-x).numpy().tolist() == [-1.0, 2.0]
+        assert (0.0 - x).numpy().tolist() == [-1.0, 2.0]
+
+
+def test_torch_writes_never_reach_the_program():
+    """No result of the mode aliases an input: a later in-place op on it must leave the input alone."""
+    with padiff_shim.reference("torch"):
+        x = paddle.ones([3])
+        for same in (x * 1.0, x + 0.0, x / 1.0, x**1.0, paddle.sum(x.reshape([3, 1]), 1), paddle.mean(x.reshape([3, 1]), 1)):
+            assert same.data_ptr() != x.data_ptr()
+            same.add_(paddle.ones([1]))
+        assert x.numpy().tolist() == [1.0, 1.0, 1.0]
+    assert torch.is_grad_enabled()
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("mode", [padiff_shim.reference, padiff_shim.compare])
+def test_numbers_beyond_int64(mode):
+    x = paddle.to_tensor(np.array([1.0, -2.0], "float32"))
+    calls = [lambda: x + 10**30, lambda: x * -(10**30), lambda: 10**30 / x, lambda: x - 10**400]
+
+    def answer(call):
+        try:
+            return call().tolist()
+        except Exception as error:
+            return type(error)
+
+    expected = [answer(call) for call in calls]
+    with mode("torch"):
+        assert [answer(call) for call in calls] == expected
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("mode", [padiff_shim.reference, padiff_shim.compare])
+def test_layer_norm_over_all_axes_is_refused_as_natively(mode):
+    with pytest.raises(ValueError, match="begin_norm_axis"), mode("torch"):
+        paddle.nn.functional.layer_norm(paddle.ones([4]), 4)
+
+
+@pytest.mark.compat
+def test_what_is_kept_on_a_tensor_dies_with_it():
+    x = leaf(2, 3)
+    with padiff_shim.reference("torch"):
+        y = paddle.exp(x)
+    kept = [weakref.ref(attribute(y, TAPE).twin), weakref.ref(attribute(x, LEAF).now[1])]
+    assert attribute(paddle.ones([2]), TAPE) is None
+    del x, y
+    gc.collect()
+    assert [reference() for reference in kept] == [None, None]

@@ -1,0 +1,238 @@
+"""Clear errors at entry, strict mode, and what a run shows."""
+
+import json
+import pickle
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+import padiff_shim
+from padiff_shim.intercept import doors
+
+ROOT = Path(__file__).resolve().parents[2]
+MODERN = not paddle.__version__.startswith("2.")
+
+
+def output_of(source):
+    """What Python source prints in another process."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=90, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.strip().splitlines()
+
+
+# ------------------------------------------------------------------------------------------------ names
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: padiff_shim.reference("torhc"), r"unknown backend 'torhc'\. Did you mean 'torch'\?"),
+        (lambda: padiff_shim.reference("jax"), r"unknown backend 'jax'\. Accepted: torch"),
+        (lambda: padiff_shim.reference(None), r"unknown backend None"),
+        (lambda: padiff_shim.reference(ops="matmull"), r"unknown op or family 'matmull'\. Did you mean 'matmul'"),
+        (lambda: padiff_shim.reference(ops=["linear", "layernorm"]), r"'layernorm'\. Did you mean .*'layer_norm'"),
+        (lambda: padiff_shim.reference(exclude="sofmax"), r"'sofmax'\. Did you mean 'softmax'"),
+        (lambda: padiff_shim.reference(linear_layout="views"), r"unknown linear_layout 'views'\. Did you mean 'view'"),
+        (lambda: padiff_shim.reference(ops="linear", exclude="linear"), "no op is left"),
+        (lambda: padiff_shim.reference(ops=[]), "no op is left"),
+    ],
+)
+def test_unknown_names_are_refused_with_the_nearest_ones(call, message):
+    with pytest.raises(padiff_shim.UnknownNameError, match=message) as caught:
+        call()
+    assert isinstance(caught.value, (ValueError, padiff_shim.PadiffShimError))
+    assert not doors.OPS.installed
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("ops", [[3], 3, [None]])
+def test_names_are_strings(ops):
+    with pytest.raises(TypeError):
+        padiff_shim.reference(ops=ops)
+
+
+# ------------------------------------------------------------------------------------------------ frameworks
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("missing", ["torch", "paddle"])
+def test_a_missing_framework_gives_the_install_line(missing):
+    lines = output_of(f"""
+        import sys
+
+        class Blocker:
+            @staticmethod
+            def find_spec(name, path=None, target=None):
+                if name.split(".")[0] == {missing!r}:
+                    raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+        sys.meta_path.insert(0, Blocker)
+        import padiff_shim
+        try:
+            with padiff_shim.reference("torch"):
+                pass
+        except padiff_shim.MissingFrameworkError as error:
+            assert isinstance(error, ImportError) and isinstance(error, padiff_shim.BackendError)
+            print(error)
+    """)
+    assert f"{missing} cannot be imported" in lines[-1]
+    assert f"pip install {missing}" in lines[-1]
+
+
+def test_importing_the_package_imports_no_framework():
+    lines = output_of("import padiff_shim, sys; print({'torch', 'paddle'} & set(sys.modules))")
+    assert lines == ["set()"]
+
+
+@pytest.mark.skipif(not MODERN, reason="Paddle 3 has the torch proxy")
+@pytest.mark.parametrize("early", [False, True], ids=["torch not imported before", "torch imported before"])
+def test_the_torch_proxy_is_refused_and_torch_works_afterwards(early):
+    lines = output_of(f"""
+        import warnings; warnings.simplefilter("ignore")
+        import paddle, padiff_shim
+        if {early}:
+            import torch
+            mode = padiff_shim.reference("torch")
+        paddle.enable_compat()
+        for attempt in range(2):
+            try:
+                (mode if {early} else padiff_shim.reference("torch")).start()
+            except padiff_shim.BackendError as error:
+                print(error)
+        paddle.disable_compat()
+        x = paddle.ones([2, 2])
+        with padiff_shim.reference("torch") as run:
+            x @ x
+        print(run.substituted, run.environment["torch"])
+    """)
+    assert lines[-3] == lines[-2]
+    assert "torch proxy" in lines[-2]
+    assert "disable_compat" in lines[-2]
+    assert lines[-1] == f"{{'matmul': 1}} {torch.__version__}"
+
+
+@pytest.mark.parametrize(
+    ("place", "available", "devices", "names", "message"),
+    [
+        ("xpu:0", False, 0, ("", ""), "Paddle is on 'xpu:0'"),
+        ("gpu:0", False, 0, ("", ""), "cannot use a GPU; install a CUDA build of torch, or call paddle.set_device"),
+        ("gpu:2", True, 1, ("", ""), r"torch sees 1 device\(s\)"),
+        ("gpu:0", True, 2, ("A100", "H200"), "is 'H200' for Paddle but 'A100' for torch"),
+    ],
+)
+def test_devices_that_cannot_be_shared(monkeypatch, place, available, devices, names, message):
+    monkeypatch.setattr(paddle.device, "get_device", lambda: place)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: names[0])
+    monkeypatch.setattr(paddle.device.cuda, "get_device_name", lambda index: names[1])
+    with pytest.raises(padiff_shim.BackendError, match=message):
+        padiff_shim.reference("torch").start()
+    assert not doors.OPS.installed
+
+
+# ------------------------------------------------------------------------------------------------ strict
+
+
+@pytest.mark.compat
+def test_strict_names_the_op_that_stays_native():
+    x = paddle.ones([4, 4])
+    with padiff_shim.reference("torch", strict=True) as run:
+        (x @ x).sum()
+        paddle.arange(3) * 2  # integers are exact
+        paddle.concat([x, x]).reshape([-1])  # moves are exact
+        with pytest.raises(padiff_shim.StayedNativeError, match=r"'cumsum' \(paddle\._C_ops\.cumsum\).*no torch reference"):
+            paddle.cumsum(x)
+    assert run.native["cumsum"] == {"no torch reference for this op yet": 1}
+    paddle.cumsum(x)
+
+
+@pytest.mark.compat
+def test_strict_accepts_what_the_user_filtered_out():
+    x = paddle.ones([4, 4])
+    with padiff_shim.reference("torch", strict=True, exclude="matmul") as run:
+        x @ x
+    assert run.native == {"matmul": {"filtered out by ops= or exclude=": 1}}
+
+
+@pytest.mark.compat
+def test_paddles_own_errors_are_raised_unchanged():
+    x, y = paddle.ones([2, 3]), paddle.ones([2, 3])
+
+    def caught(strict):
+        with pytest.raises(ValueError) as error, padiff_shim.reference("torch", strict=strict):
+            paddle.matmul(x, y)
+        return str(error.value)
+
+    with pytest.raises(ValueError) as native:
+        paddle.matmul(x, y)
+    assert caught(strict=False).splitlines()[-2:] == caught(strict=True).splitlines()[-2:] == str(native.value).splitlines()[-2:]
+
+
+# ------------------------------------------------------------------------------------------------ the run
+
+
+@pytest.mark.compat
+def test_selection_by_op_and_by_family():
+    families = {op.family for op in doors.ops().values()}
+    x = paddle.ones([4, 4])
+
+    def counted(**options):
+        with padiff_shim.reference("torch", **options) as run:
+            paddle.nn.functional.softmax(paddle.exp(x) @ x / 2)
+        assert sum(run.substituted.values()) + sum(sum(why.values()) for why in run.native.values()) == 4
+        return set(run.substituted)
+
+    everything = {"exp", "matmul", "divide", "softmax"}
+    assert counted() == everything
+    assert counted(ops="exp") == {"exp"}
+    assert counted(ops=("exp", "matmul")) == {"exp", "matmul"}
+    assert counted(exclude=["exp"]) == everything - {"exp"}
+    for family in families:
+        mine = {name for name, op in doors.ops().items() if op.family == family}
+        assert counted(exclude=family) == everything - mine
+        assert counted(ops=family) == everything & mine
+        assert counted(ops=family, exclude="softmax") == (everything & mine) - {"softmax"} if mine != {"softmax"} else True
+
+
+@pytest.mark.compat
+def test_what_a_run_shows():
+    net = paddle.nn.Linear(4, 4)
+    x = paddle.ones([2, 4])
+    with padiff_shim.reference("torch", exclude="exp") as run:
+        paddle.cumsum(paddle.exp(net(net(x)))).sum().backward()
+    assert repr(run) == "<padiff_shim.Run backend='torch' substituted=3 native=2>"
+    text = str(run)
+    for part in ("linear", "sum", "cumsum", "no torch reference for this op yet", "filtered out", "Linear weights: contiguous"):
+        assert part in " ".join(text.replace("│", " ").split()), part
+    data = json.loads(json.dumps(run.as_dict()))
+    assert data["ops"]["linear"] == {"substituted": 2, "backward": 2, "native": {}}
+    assert data["ops"]["exp"] == {"substituted": 0, "backward": 0, "native": {"filtered out by ops= or exclude=": 1}}
+    assert data["environment"]["paddle"] == paddle.__version__
+    assert data["environment"]["device"] == "cpu"
+    assert (data["layout_cost"]["copies"], data["layout_cost"]["reused"]) == (1, 1)
+    assert (data["backend"], data["linear_layout"], data["warnings"]) == ("torch", "contiguous", [])
+    assert pickle.loads(pickle.dumps(run)).as_dict() == run.as_dict()
+    run.as_dict()["ops"].clear()
+    assert run.as_dict()["ops"]
+
+
+@pytest.mark.compat
+def test_an_empty_run_and_view_layout():
+    with padiff_shim.reference("torch", linear_layout="view") as run:
+        pass
+    assert repr(run) == "<padiff_shim.Run backend='torch' substituted=0 native=0>"
+    assert run.as_dict()["ops"] == {}
+    assert "padiff_shim" in str(run)
+    with padiff_shim.reference("torch", linear_layout="view") as run:
+        paddle.nn.functional.linear(paddle.ones([2, 4]), paddle.to_tensor(np.eye(4, dtype="float32")))
+    assert "views, no copies (1 calls)" in str(run)

@@ -1,0 +1,59 @@
+"""Random programs are the same under the shim; and the machinery that says so sees a difference."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import paddle
+import pytest
+from fuzz.check import Progress, differing, quiet
+from fuzz.execute import Plan, whole
+
+from padiff_shim import testing
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.slow
+def test_random_programs():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
+    command = [sys.executable, "-m", "fuzz", "--programs", "300"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+PROGRAM = ["t1 = make([3, 4], 'float32', 1, True)", "t2 = paddle.tanh(t1)", "t2.sum().backward()"]
+# What a shim that does harm might do, written into the program itself.
+HARM = {
+    "value": "t3 = paddle.tanh(t1) * (1.01 if modes.top() else 1.0)",
+    "grad": "(t2 * (1.01 if modes.top() else 1.0)).sum().backward()",
+    "errors": "assert not modes.top()",
+    "stop_gradient": "t2.stop_gradient = modes.top() is not None",
+    "seen": "t1.register_hook(watch('t1')) if modes.top() else None; t2.sum().backward()",
+    "left behind": "paddle.set_grad_enabled(False) if modes.top() else None",
+}
+
+
+def found(plan, *more):
+    with quiet(), paddle.enable_grad():
+        return differing([*PROGRAM[:2], *more, *PROGRAM[2:]], plan, {}, Progress())[0]
+
+
+@pytest.mark.parametrize("kind", ["compare", "reference"])
+@pytest.mark.parametrize("what", HARM)
+def test_harm_is_seen(kind, what):
+    lines = ("from padiff_shim import modes", HARM[what])
+    assert any(what in line for line in found(whole(kind), *lines))
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_an_accusation_is_seen(gradients):
+    with testing.planted("tanh", lambda tensor, *_: tensor * 0.5, side="torch", gradients=gradients):
+        assert any(line.startswith("accused") for line in found(whole("compare")))
+    assert found(whole("compare")) == []
+
+
+def test_a_mode_that_is_left_open_or_closed_early_changes_nothing():
+    assert found(Plan("around the backward", {2: [("open", "reference", "m0", "")]})) == []
+    assert found(Plan("around the forward", {0: [("open", "reference", "m0", "")], 2: [("close", "m0")]})) == []

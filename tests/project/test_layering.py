@@ -1,0 +1,272 @@
+"""The dependency table of docs/architecture.md is the rule, and the sources keep it.
+
+A row of the table reads `| modules | may import of ours | frameworks |`:
+- modules: names with `,` between them; `models/*` is every module of that folder that has no row of its own. Modules of
+  one folder may import each other.
+- may import of ours: `nothing`, names of modules or folders, `all above` (the rows above), `each other
+  downward` (the modules before it in its own row).
+- frameworks, among paddle, torch and numpy: their names, `none`, `torch lazily` (inside functions only),
+  `none at import` (each, inside functions only). What follows `never`, and anything in parentheses, is a remark.
+"""
+
+import ast
+import configparser
+import importlib.util
+import re
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = ROOT / "docs" / "architecture.md"
+HEADER = ["module", "may import of ours", "frameworks"]
+FRAMEWORKS = {"paddle", "torch", "numpy"}
+LONGEST_FILE = 300
+
+
+def sources():
+    """{name in the table: path}: `op`, `report/html`, `patches/linalg`, `__init__` for the package itself."""
+    found = {}
+    for folder, prefix in (("padiff_shim", ""), ("patches", "patches/")):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            found[prefix + path.relative_to(ROOT / folder).with_suffix("").as_posix()] = path
+    return found
+
+
+SOURCES = sources()
+
+
+class Import(NamedTuple):
+    target: str  # "torch", or the table's name of a module of ours
+    line: int
+    lazy: bool  # inside a function
+    typing: bool  # under `if TYPE_CHECKING:`
+
+
+class Rule(NamedTuple):
+    modules: list
+    ours: set  # of names of modules
+    eager: set  # frameworks that may be imported anywhere
+    lazy: set  # frameworks that may be imported inside functions
+
+
+def own_name(dotted):
+    """`padiff_shim.report.html` -> `report/html`; an attribute of a module counts as that module."""
+    parts = dotted.split(".")[1:]
+    while parts:
+        name = "/".join(parts)
+        for candidate in (name, f"{name}/__init__"):
+            if candidate in SOURCES:
+                return candidate
+        parts.pop()
+    return "__init__"
+
+
+def imported_names(node, package):
+    """The absolute dotted names that one statement or call imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        base = package[: len(package) - node.level + 1] if node.level else []
+        base = ".".join([*base, *filter(None, [node.module])])
+        names = [f"{base}.{alias.name}" for alias in node.names]
+        return names if base.split(".")[0] == "padiff_shim" else [base]
+    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        called, name = ast.unparse(node.func), node.args[0].value
+        if called.split(".")[-1] in ("import_module", "__import__") and isinstance(name, str):
+            if name.startswith("."):
+                level = len(name) - len(name.lstrip("."))
+                name = ".".join([*package[: len(package) - level + 1], name.lstrip(".")])
+            return [name]
+    return []
+
+
+def imports_of(name):
+    """Every import in a module of ours, with `import_module` of a written name."""
+    found = []
+    package = ["padiff_shim", *name.split("/")[:-1]]
+
+    def walk(node, lazy, typing):
+        for dotted in imported_names(node, package):
+            top = dotted.split(".")[0]
+            if dotted != "padiff_shim.__version__":
+                target = own_name(dotted) if top == "padiff_shim" else top
+                found.append(Import(target, node.lineno, lazy, typing))
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            for child in node.body:
+                walk(child, lazy, True)
+            for child in node.orelse:
+                walk(child, lazy, typing)
+            return
+        inside = lazy or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for child in ast.iter_child_nodes(node):
+            walk(child, inside, typing)
+
+    walk(ast.parse(SOURCES[name].read_text()), lazy=False, typing=False)
+    return found
+
+
+def table_rows():
+    """The cells of the table, without backquotes and remarks."""
+    lines = iter(TABLE.read_text().splitlines())
+    cells_of = (cells(line) for line in lines)
+    for row in cells_of:
+        if row == HEADER:
+            break
+    else:
+        pytest.fail(f"{TABLE.name} has no table with the header {HEADER}")
+    next(cells_of)  # the rule under the header
+    rows = []
+    for row in cells_of:
+        if not row:
+            break
+        rows.append(row)
+    return rows
+
+
+def cells(line):
+    if not line.startswith("|"):
+        return []
+    return [re.sub(r"\([^)]*\)|`", "", cell).strip() for cell in line.strip().strip("|").split("|")]
+
+
+def words(cell):
+    return [word.strip() for word in re.split(r"[,;]", cell) if word.strip()]
+
+
+def matching(word):
+    """The modules that a word of the table means."""
+    return {name for name in SOURCES if name == word or fnmatch(name, word) or name.startswith(f"{word}/")}
+
+
+def frameworks_of(cell):
+    eager, lazy = set(), set()
+    for word in words(cell):
+        name, _, manner = word.partition(" ")
+        if word == "none at import":
+            lazy |= FRAMEWORKS
+        elif name in FRAMEWORKS and manner in ("", "lazily"):
+            (lazy if manner else eager).add(name)
+        elif word != "none" and name != "never":
+            pytest.fail(f"{TABLE.name}: {word!r} is not in the table's language, see the head of {Path(__file__).name}")
+    return eager, lazy | eager
+
+
+def rules():
+    """{module: Rule} for every module of ours, as the table says."""
+    plain = {word for first, *_ in table_rows() for word in words(first) if "*" not in word}
+    found, above = {}, set()
+    for first, second, third in table_rows():
+        row = []
+        for word in words(first):
+            meant = matching(word) - (plain if "*" in word else set())
+            assert meant, f"{TABLE.name} has a row for {word!r}: there is no such module"
+            row += sorted(meant)
+        for place, name in enumerate(row):
+            ours = set()
+            for word in words(second):
+                if word == "all above":
+                    ours |= above
+                elif word == "each other downward":
+                    ours |= set(row[:place])
+                elif word != "nothing":
+                    assert matching(word), f"{TABLE.name}, row of {name}: there is no module {word!r}"
+                    ours |= matching(word)
+            assert name not in found, f"{TABLE.name} has two rows for {name}"
+            found[name] = Rule(row, ours, *frameworks_of(third))
+        above |= set(row)
+    return found
+
+
+def test_every_module_has_a_row():
+    assert set(SOURCES) == set(rules())
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_imports_of_ours_keep_to_the_table(name):
+    rule = rules()[name]
+    folder = name.rpartition("/")[0]
+    wrong = [
+        f"{SOURCES[name].relative_to(ROOT)}:{found.line} imports {found.target}"
+        for found in imports_of(name)
+        if found.target in SOURCES and found.target not in rule.ours
+        if not (folder and found.target.rpartition("/")[0] == folder)
+    ]
+    assert not sorted(set(wrong))
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_frameworks_keep_to_the_table(name):
+    rule = rules()[name]
+    wrong = [
+        f"{SOURCES[name].relative_to(ROOT)}:{found.line} imports {found.target}"
+        for found in imports_of(name)
+        if found.target in FRAMEWORKS - (rule.lazy if found.lazy else rule.eager) and not found.typing
+    ]
+    assert not sorted(set(wrong))
+
+
+def test_patches_never_import_paddle():
+    wrong = {name for name in SOURCES if name.startswith("patches/") for i in imports_of(name) if i.target == "paddle"}
+    assert not sorted(set(wrong))
+
+
+def test_other_packages_are_declared():
+    """Whatever else is imported comes with Python or is in install_requires."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    declared = {re.match(r"[\w-]+", line)[0] for line in config["options"]["install_requires"].split()}
+    known = declared | FRAMEWORKS | set(sys.stdlib_module_names) | set(SOURCES)
+    unknown = [(name, found.target) for name in SOURCES for found in imports_of(name) if found.target not in known]
+    assert not unknown
+
+
+def python_files(*folders):
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def test_no_file_is_long():
+    lengths = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines())
+        for path in python_files("padiff_shim", "patches", "tests", "benchmarks", "examples")
+    }
+    assert not {name: length for name, length in lengths.items() if length > LONGEST_FILE}
+
+
+@pytest.mark.parametrize("path", python_files("tests", "benchmarks", "examples"), ids=lambda path: path.name)
+def test_names_of_ours_that_scripts_use_exist(path):
+    """Also those inside tests and branches that do not run on this machine."""
+    tree = ast.parse(path.read_text())
+    used = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "padiff_shim":
+            used |= {(node.module, alias.name, node.lineno) for alias in node.names}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "padiff_shim":
+            used.add(("padiff_shim", node.attr, node.lineno))
+    assert not [f"line {line}: {module} has no {name}" for module, name, line in sorted(used) if not has(module, name)]
+
+
+def has(module, name):
+    found = importlib.import_module(module)
+    if hasattr(found, name):
+        return True
+    return hasattr(found, "__path__") and importlib.util.find_spec(f"{module}.{name}") is not None
+
+
+def test_example_of_contributing_is_a_family_module():
+    """The declaration shown there loads, and its doors bind to its reference."""
+    from padiff_shim.table.signature import Binder
+
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    module = {}
+    exec(example, module)
+    for op in module["OPS"]:
+        for entry in op.entries:
+            (bound,) = Binder(entry.params, op.params)((), {"input": "tensor"})
+            assert bound == "tensor"
+        for sample in op.samples:
+            (shape,) = sample.shapes
+            assert op.reference(module["torch"].ones(shape)).shape == shape

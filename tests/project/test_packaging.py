@@ -1,0 +1,178 @@
+"""The wheel and the sdist hold the whole package, and it imports from everywhere a user may stand."""
+
+import email
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import padiff_shim
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info")
+WHERE = "import padiff_shim, padiff_shim.patches as p; print(padiff_shim.__file__); print(p.__file__)"
+
+
+def modules():
+    """Every module of ours, by its path inside the wheel."""
+    for top, inside in (("padiff_shim", "padiff_shim"), ("patches", "padiff_shim/patches")):
+        for path in (CHECKOUT / top).rglob("*.py"):
+            yield f"{inside}/{path.relative_to(CHECKOUT / top).as_posix()}"
+
+
+def installed_files():
+    """All that the wheel holds: the modules, and what the HTML report is made of."""
+    yield from modules()
+    for path in (CHECKOUT / "padiff_shim" / "report" / "page").iterdir():
+        yield f"padiff_shim/report/page/{path.name}"
+
+
+def run(*command, cwd, path=None):
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if path is not None:
+        env["PYTHONPATH"] = str(path)
+    done = subprocess.run([sys.executable, *command], cwd=cwd, env=env, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def imported_from(*, cwd, path=None, script=None):
+    """The folders that padiff_shim and padiff_shim.patches were imported from, in a new process."""
+    command = ["-c", WHERE] if script is None else [str(script)]
+    return [Path(line).resolve().parent for line in run(*command, cwd=cwd, path=path).splitlines()]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A folder with the sdist and the wheel made from that sdist; built from a copy, the checkout stays as it is."""
+    source = tmp_path_factory.mktemp("source") / "copy"
+    shutil.copytree(CHECKOUT, source, ignore=NOT_COPIED)
+    out = tmp_path_factory.mktemp("dist")
+    run("-m", "build", "--no-isolation", "--outdir", str(out), cwd=source)
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(built):
+    (path,) = built.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def sdist(built):
+    (path,) = built.glob("*.tar.gz")
+    return path
+
+
+@pytest.fixture(scope="module", params=["wheel", "sdist"])
+def installed(request, built, tmp_path_factory):
+    """A folder with the package installed in it and nothing else, from the wheel and from the sdist."""
+    (archive,) = built.glob("*.whl" if request.param == "wheel" else "*.tar.gz")
+    target = tmp_path_factory.mktemp("installed")
+    options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--target", str(target)]
+    run("-m", "pip", "install", *options, str(archive), cwd=target)
+    return target
+
+
+def test_wheel_holds_every_module_and_nothing_else(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert names == set(installed_files())
+
+
+def test_wheel_metadata(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_string(archive.read(name).decode())
+        (licence,) = (name for name in archive.namelist() if name.endswith("/LICENSE"))
+        assert "Version 2.0, January 2004" in archive.read(licence).decode()
+    assert metadata["Name"] == "padiff_shim"
+    assert metadata["Version"] == padiff_shim.__version__
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Requires-Python"] == ">=3.9"
+    needed = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
+    assert sorted(needed) == ["numpy", "rich>=13", "wrapt>=1.15"]
+    assert sorted(metadata.get_all("Provides-Extra")) == ["examples", "lint", "paddle", "pandas", "test", "torch"]
+    assert "## " in metadata.get_payload(), "the README is the long description"
+
+
+def test_sdist_holds_what_a_developer_needs(sdist):
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"LICENSE", "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "ruff.toml"} <= names
+    for folder in ("padiff_shim", "patches", "tests", "benchmarks", "examples", "docs", "requirements"):
+        here = {path for path in (CHECKOUT / folder).rglob("*.*") if "__pycache__" not in path.parts}
+        missing = {path.relative_to(CHECKOUT).as_posix() for path in here if path.is_file()} - names
+        assert not missing
+
+
+def test_changelog_names_the_version():
+    assert f"## [{padiff_shim.__version__}]" in (CHECKOUT / "CHANGELOG.md").read_text()
+
+
+def test_installed_package_imports_from_outside(installed, tmp_path):
+    assert imported_from(cwd=tmp_path, path=installed) == [
+        installed / "padiff_shim",
+        installed / "padiff_shim" / "patches",
+    ]
+
+
+def test_installed_package_imports_whole(installed, tmp_path):
+    names = sorted(name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in modules())
+    loop = f"import importlib, sys\nfor name in {names}:\n    importlib.import_module(name)\n"
+    outside = "print([n for n, m in sys.modules.items() if n.split('.')[0] in ('padiff_shim', 'patches') "
+    outside += f"and not (getattr(m, '__file__', None) or '').startswith({str(installed)!r})])"
+    assert run("-c", loop + outside, cwd=tmp_path, path=installed).splitlines()[-1] == "[]"
+
+
+def test_checkout_on_the_path_needs_no_install(tmp_path):
+    assert imported_from(cwd=tmp_path, path=CHECKOUT) == [CHECKOUT / "padiff_shim", CHECKOUT / "patches"]
+
+
+def test_checkout_as_current_folder_needs_no_install():
+    assert imported_from(cwd=CHECKOUT) == [CHECKOUT / "padiff_shim", CHECKOUT / "patches"]
+
+
+def test_checkout_as_current_folder_wins_whole_over_an_installed_one(installed):
+    """`python -c` puts the current folder first: both halves come from there, never one of each."""
+    assert imported_from(cwd=CHECKOUT, path=installed) == [CHECKOUT / "padiff_shim", CHECKOUT / "patches"]
+
+
+def test_installed_package_wins_whole_for_a_script_run_in_the_checkout(installed, tmp_path):
+    """A script has its own folder first, so the installed package is found, and its own patches."""
+    script = tmp_path / "script.py"
+    script.write_text(WHERE)
+    assert imported_from(cwd=CHECKOUT, path=installed, script=script) == [
+        installed / "padiff_shim",
+        installed / "padiff_shim" / "patches",
+    ]
+
+
+def test_editable_install(tmp_path):
+    """`pip install -e .` of a copy, into an environment of its own."""
+    source = tmp_path / "copy"
+    shutil.copytree(CHECKOUT, source, ignore=NOT_COPIED)
+    prefix = tmp_path / "prefix"
+    options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--prefix", str(prefix)]
+    run("-m", "pip", "install", *options, "--editable", str(source), cwd=tmp_path)
+    (site,) = prefix.rglob("site-packages")
+    script = tmp_path / "script.py"
+    script.write_text(f"import site; site.addsitedir({str(site)!r})\n{WHERE}")
+    assert imported_from(cwd=tmp_path, script=script) == [source / "padiff_shim", source / "patches"]
+
+
+@pytest.mark.parametrize("statement", ["import padiff_shim", "import padiff_shim.patches"])
+def test_import_brings_no_framework(statement):
+    code = f"import sys; {statement}; print(sorted({{'paddle', 'torch'}} & set(sys.modules)))"
+    assert run("-c", code, cwd=CHECKOUT).split() == ["[]"]
+
+
+def test_version_is_written_once():
+    """setup.cfg reads it from the package, by parsing: importing at build time is not needed."""
+    assert "version = attr: padiff_shim.__version__" in (CHECKOUT / "setup.cfg").read_text()
+    assert padiff_shim.__version__.split(".")[0].isdigit()

@@ -1,0 +1,164 @@
+"""``paddle._legacy_C_ops``: the same ops through the older form of call; and the names that are no ops of the table."""
+
+import collections
+
+import numpy as np
+import paddle
+import pytest
+from helpers import Call, located, same
+from padiff_shim.patches import _unsubstituted
+
+import padiff_shim
+from padiff_shim.catalogue.registry import ops
+from padiff_shim.frameworks.versions import IS_3
+from padiff_shim.table import signature
+
+pytestmark = pytest.mark.compat
+LEGACY = "paddle._legacy_C_ops."
+DOORS = [(op, entry) for op in ops().values() for entry in op.entries if entry.pairs is not None and located(entry) is not None]
+
+
+def names(op):
+    """All that Paddle calls an op of the table, by the table itself."""
+    ours = {op.name, *filter(None, op.amp), *(entry.target.rpartition(".")[2] for entry in op.entries)}
+    return {name.rstrip("_") for name in ours if not name.startswith("__")}
+
+
+def test_every_legacy_twin_is_a_door_or_says_why_not():
+    present = set(dir(paddle._legacy_C_ops))
+    doors = {entry.target.removeprefix(LEGACY) for op in ops().values() for entry in op.entries if entry.pairs is not None}
+    twins = {name + end for op in ops().values() for name in names(op) for end in ("", "_") if name + end in present}
+    assert twins - doors == set(_unsubstituted.LEGACY) & present
+    assert not doors & set(_unsubstituted.LEGACY)
+
+
+@pytest.mark.parametrize(("op", "entry"), DOORS, ids=[entry.target.removeprefix(LEGACY) for _, entry in DOORS])
+def test_compared_as_well(op, entry):
+    """Both modes take the same doors; ``test_op_table`` runs all samples of each in reference mode."""
+    sample = op.samples[0]
+    call = Call(op, entry, sample, "float32", "contiguous", not entry.inplace)
+    try:
+        expected = Call(op, entry, sample, "float32", "contiguous", False).run()
+    except (TypeError, ValueError):
+        pytest.skip("takes a number only: see the spellings")
+    with padiff_shim.compare("torch") as run:
+        result = call.run()
+        if not result.stop_gradient:
+            result.sum().backward()
+    assert same(result, expected.numpy())
+    records = run.calls.filter(op=op.name)
+    assert {record.entry for record in records if record.phase == "forward"} >= {entry.target}
+
+
+def test_an_old_layer_s_activation():
+    layer = paddle.nn.BatchNorm(4, act="relu")
+    with padiff_shim.reference("torch") as run:
+        layer(paddle.ones([2, 4, 3, 3]))
+    assert run.substituted == {"relu": 1}
+    assert "relu" not in run.native
+
+
+ODD = [
+    lambda o, x, y: o.reduce_sum(x),
+    lambda o, x, y: o.reduce_sum(x, "reduce_all", True),
+    lambda o, x, y: o.reduce_sum(x, "dim", []),
+    lambda o, x, y: o.reduce_sum(x, "dim", [1], "keep_dim", True, "reduce_all", False),
+    lambda o, x, y: o.reduce_sum(x, "dim", [0], "in_dtype", 5, "out_dtype", 6),
+    lambda o, x, y: o.reduce_mean(x),
+    lambda o, x, y: o.logsumexp(x),
+    lambda o, x, y: o.pow(x),
+    lambda o, x, y: o.pow(x, "factor", 3.0),
+    lambda o, x, y: o.softmax(x, "axis", 0, "use_cudnn", False),
+    lambda o, x, y: o.relu(x, "of no meaning", 3),
+    lambda o, x, y: o.elementwise_add(x, y, "axis", 0),
+    lambda o, x, y: o.matmul_v2(x, x, "trans_y", True),
+    lambda o, x, y: o.matmul_v2(x, x, "trans_x", True),
+    lambda o, x, y: o.scale(x, "scale", 2.0, "bias", 1.0, "bias_after_scale", False),
+    lambda o, x, y: o.scale(x, "scale"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(ODD)))
+def test_spellings_mean_what_they_mean_natively(number):
+    def outcome():
+        x = paddle.to_tensor(np.linspace(0.5, 2.0, 12, dtype="float32").reshape(3, 4))
+        try:
+            result = ODD[number](paddle._legacy_C_ops, x, paddle.ones([3]))
+        except Exception as error:
+            return type(error)
+        return result.numpy()
+
+    native = outcome()
+    with padiff_shim.reference("torch"):
+        ours = outcome()
+    if isinstance(native, type):
+        assert ours is native
+    else:
+        assert (ours.shape, ours.dtype) == (native.shape, native.dtype)
+        np.testing.assert_allclose(ours, native, rtol=1e-5)
+
+
+def test_the_binder_refuses_what_it_does_not_know():
+    binder = signature.PairBinder("x axis|dim=[0] keepdim|keep_dim=False reduce_all=False", "x axis=None keepdim=False", 1)
+    assert binder(("x", "dim", [1], "use_mkldnn", False), {}) == ("x", [1], False)
+    assert binder(("x", "reduce_all", True), {}) == ("x", None, False)
+    for args in ((), ("x", "dim"), ("x", "axis", 0), ("x", "unknown", 0)):
+        with pytest.raises(signature.StayNative):
+            binder(args, {})
+    with pytest.raises(signature.StayNative, match="missing"):
+        signature.PairBinder("x axis", "x axis=None", 1)(("x",), {})
+    with pytest.raises(signature.StayNative, match="axis=0"):
+        signature.PairBinder("x y axis=-1", "x y", 2)(("x", "y", "axis", 0), {})
+
+
+# Names of the tables that one of the supported versions lacks.
+ONLY_IN_3 = """
+_run_custom_op _run_python_op accuracy_check all_reduce_ array_pop asgd_ binomial bitwise_left_shift bitwise_left_shift_
+bitwise_right_shift bitwise_right_shift_ broadcast_ builtin_combine builtin_split coalesce_tensor_ copysign copysign_
+create_array_like depend dgc index_elementwise_get index_elementwise_put index_elementwise_put_
+index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ lars_momentum_ masked_fill masked_fill_ max_with_index
+max_pool2d_v2 median min_with_index nadam_ nop_ radam_ random_ range_v2 reduce_ reshard reshard_v2 restrict_nonzero rint rint_
+rprop rprop_ set set_
+set_persistable_value shape64 share_data_ share_var slice_array slice_array_dense standard_gamma view_slice
+"""
+ONLY_IN_2 = """
+alltoall c_allgather c_allreduce_max c_allreduce_max_ c_allreduce_min c_allreduce_prod c_broadcast c_broadcast_ c_reduce_max
+c_reduce_min c_reduce_sum c_reduce_sum_ c_reducescatter distributed_fused_lamb dropout_nd fill_zeros_like fill_zeros_like2
+proximal_gd sampling_id
+"""
+
+
+def test_the_tables_of_native_ops_name_paddle_s_ops():
+    """A name is Paddle's, here or in the other version that is supported, and in one table only."""
+    present = set(dir(paddle._C_ops)) | set(dir(paddle._legacy_C_ops))
+    doors = {entry.target.rpartition(".")[2] for op in ops().values() for entry in op.entries if "_C_ops" in entry.target}
+    assert not _unsubstituted.EXACT & set(_unsubstituted.NATIVE)
+    assert not (_unsubstituted.EXACT | set(_unsubstituted.NATIVE)) & doors
+    assert not (_unsubstituted.EXACT | set(_unsubstituted.NATIVE)) & set(_unsubstituted.LEGACY)
+    unknown = {name for name in _unsubstituted.EXACT | set(_unsubstituted.NATIVE) if name not in present}
+    assert unknown == set((ONLY_IN_2 if IS_3 else ONLY_IN_3).split())
+
+
+def test_no_name_of_a_native_op_is_written_twice():
+    lists = (
+        _unsubstituted._CREATE,
+        _unsubstituted._MOVE,
+        _unsubstituted._SELECT,
+        _unsubstituted._OLD_NAMES,
+        *_unsubstituted._REASONS.values(),
+    )
+    written = collections.Counter(name for names in lists for name in names.split())
+    assert [name for name, times in written.items() if times > 1] == []
+
+
+def test_other_spellings_of_an_exact_op_are_exact():
+    """An in-place form, an older name or a new version of an op moves the same bits."""
+
+    def plain(name):
+        return name.removesuffix("_").removesuffix("_v2").removesuffix("2").removeprefix("elementwise_").removeprefix("reduce_")
+
+    exact = {plain(name) for name in _unsubstituted.EXACT}
+    present = [*dir(paddle._C_ops), *dir(paddle._legacy_C_ops)]
+    doors = {entry.target.rpartition(".")[2] for op in ops().values() for entry in op.entries}
+    known = _unsubstituted.EXACT | set(_unsubstituted.NATIVE) | set(_unsubstituted.LEGACY) | doors
+    assert [name for name in present if plain(name) in exact and name not in known] == []
