@@ -2,9 +2,9 @@
 
 An entry gives a name and a reason to a verdict that is right: the difference is real, and somebody has already looked into it. None
 is muted; a user mutes one by its name. Each was seen on the versions that it names (``tests/catalogue/test_quirks.py`` shows
-each of them again) and says nothing about others: a version range ends where nobody looked. Each has a ``hypothesis``, spelled out: a formula
-that the verdict fitted to the values, with nothing but rounding left over, so that a fault in its place or beside it is not taken
-for the known difference.
+each of them again) and says nothing about others: a version range ends where nobody looked. Each has a ``hypothesis``, spelled
+out: a formula that the verdict fitted to the values, with nothing but rounding left over, so that a fault in its place or beside it
+is not taken for the known difference.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from ..frameworks.versions import EMPTY_WORKS
 from ..gradients import inplace, islands
 from ..gradients.formula import gradients
 from ..gradients.twins import Call, finish
-from ..reference.shortcut import shortcut
+from ..substitution.shortcut import shortcut
 from ..table.op import Entry, Op
 from ..table.signature import REFUSALS, StayNative, binder, refused
 from . import site

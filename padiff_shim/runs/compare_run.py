@@ -151,7 +151,7 @@ class CompareRun(Results):
     def save_inputs(self, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Keep the operands of a call for :meth:`repro`; without room on the disk the run says so and goes on.
 
-        ``arrays``: see :func:`padiff_shim.repro.script.data.save_inputs`.
+        ``arrays``: see :func:`padiff_shim.repro.data.save_inputs`.
         """
         from ..repro import data
 

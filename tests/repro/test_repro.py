@@ -9,15 +9,15 @@ import numpy as np
 import paddle
 import pytest
 from paddle.nn import functional as F
-from padiff_shim.repro.script.excerpt import Excerpt, expression
 
 import padiff_shim
 from padiff_shim import testing
 from padiff_shim.catalogue.registry import ops
 from padiff_shim.errors import PadiffShimError
 from padiff_shim.frameworks.versions import IS_3
-from padiff_shim.repro.script import data, oracles
-from padiff_shim.repro.script import script as repro
+from padiff_shim.repro import data, oracles
+from padiff_shim.repro import script as repro
+from padiff_shim.repro.excerpt import Excerpt, expression
 
 
 def randn(*shape, dtype="float32", grad=False, seed=0):

@@ -10,12 +10,12 @@ import zipfile
 
 import numpy as np
 import pytest
-from padiff_shim.repro.script.layout import strided_view
 from test_repro_hostile import ARRAY, CALLS, LOG, laid_out, save
 
 from padiff_shim.errors import ArgumentError, FileError, PadiffShimError
-from padiff_shim.repro.script import data as repro_data
-from padiff_shim.repro.script import script as repro
+from padiff_shim.repro import data as repro_data
+from padiff_shim.repro import script as repro
+from padiff_shim.repro.layout import strided_view
 
 MADE, ARRAYS = CALLS["linear"]
 INDEX = {"index": 0}

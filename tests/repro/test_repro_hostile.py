@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from log_data import record
 
 from padiff_shim.errors import PadiffShimError
-from padiff_shim.repro.script import data as repro_data
-from padiff_shim.repro.script import script as repro
+from padiff_shim.repro import data as repro_data
+from padiff_shim.repro import script as repro
 
 LOG = "calls-rank0-pid1"
 ARRAY = np.arange(6, dtype=np.float32)

@@ -148,7 +148,7 @@ def test_every_way_gives_the_bits_for_operands_that_want_gradients_or_not(op, en
         with padiff_shim.reference("torch") as run, paddle.set_grad_enabled(enabled):
             short = call.run()
             with monkeypatch.context() as patch:
-                patch.setattr("padiff_shim.reference.shortcut.grad_tracer", lambda: None)
+                patch.setattr("padiff_shim.substitution.shortcut.grad_tracer", lambda: None)
                 full = call.run()
         assert run.substituted == {op.name: 2}
         assert same(short.detach(), theirs), layout
