@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -26,28 +25,13 @@ def softmax(x: torch.Tensor, axis: int) -> torch.Tensor:
     return torch.softmax(x, axis)
 
 
-def softmax_vjp(grad: torch.Tensor, out: torch.Tensor, values: Sequence[Any], needs: Sequence[int]) -> list[torch.Tensor]:
-    """The kernel behind torch's softmax backward."""
-    return [torch.ops.aten._softmax_backward_data(grad, out, values[1], out.dtype)]
-
-
-def from_result(formula: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
-    """A vjp that needs the result alone (torch's derivatives.yaml gives the formulas)."""
-
-    def vjp(grad: torch.Tensor, out: torch.Tensor, values: Sequence[Any], needs: Sequence[int]) -> list[torch.Tensor]:
-        return [formula(grad, out)]
-
-    return vjp
-
-
 def unary(
     name: str,
     reference: Callable[[torch.Tensor], torch.Tensor],
-    formula: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
     model: models.Model,
     samples: tuple[Sample, ...] = UNARY,
 ) -> Op:
-    """An op of one tensor with an in-place form, whose backward reads its result."""
+    """An op of one tensor with an in-place form, with an in-place form."""
     return Op(
         name,
         "activation",
@@ -60,8 +44,6 @@ def unary(
             legacy(f"{name}_", "x", inplace=True),
         ),
         samples,
-        saves=("out",),
-        vjp=from_result(formula),
         amp=(name, ""),
         model=model,
     )
@@ -85,8 +67,6 @@ OPS = (
             Sample(((5,),), {"axis": 0}),
             Sample(((2, 0, 4),), {"axis": -1}),
         ),
-        saves=("out",),
-        vjp=softmax_vjp,
         amp=("softmax", ""),
         model=models.Softmax(),
     ),
@@ -101,13 +81,12 @@ OPS = (
             legacy("gelu", "x approximate=False"),
         ),
         tuple(Sample(sample.shapes, {"approximate": form}) for sample in UNARY for form in (False, True)),
-        saves=("x",),
         amp=("gelu", ""),
         model=models.Gelu(),
     ),
-    unary("relu", torch.relu, lambda grad, out: torch.ops.aten.threshold_backward(grad, out, 0), models.RELU),
-    unary("tanh", torch.tanh, torch.ops.aten.tanh_backward, models.TANH),
-    unary("exp", torch.exp, lambda grad, out: grad * out, models.EXP),
-    unary("sqrt", torch.sqrt, lambda grad, out: grad / (2 * out), models.SQRT, POSITIVE),
-    unary("rsqrt", torch.rsqrt, lambda grad, out: -0.5 * grad * out.pow(3), models.RSQRT, POSITIVE),
+    unary("relu", torch.relu, models.RELU),
+    unary("tanh", torch.tanh, models.TANH),
+    unary("exp", torch.exp, models.EXP),
+    unary("sqrt", torch.sqrt, models.SQRT, POSITIVE),
+    unary("rsqrt", torch.rsqrt, models.RSQRT, POSITIVE),
 )

@@ -31,8 +31,6 @@ OPS = (
             Sample(((0, 3), (3,)), positive=True),
         ),
         tensors=2,
-        saves=("x", "y", "out"),
-        saves_beside_number=("y", "out"),
         amp=("elementwise_div", "scale"),
         model=models.Divide(),
         elementwise=True,

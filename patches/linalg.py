@@ -30,36 +30,6 @@ def matmul(x: torch.Tensor, y: torch.Tensor, transpose_x: bool, transpose_y: boo
     return torch.matmul(x.mT if transpose_x and x.ndim > 1 else x, y.mT if transpose_y and y.ndim > 1 else y)
 
 
-def _column_major(matrix: torch.Tensor) -> bool:
-    return matrix.stride() == (1, matrix.shape[0])
-
-
-def left_gradient(grad: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Gradient of ``left`` in ``left @ right``: torch's mm_mat1_grad, which looks at the strides of ``left``."""
-    return right.mm(grad.t()).t() if _column_major(left) else grad.mm(right.t())
-
-
-def right_gradient(grad: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Gradient of ``right`` in ``left @ right``: torch's mm_mat2_grad."""
-    return grad.t().mm(left).t() if _column_major(right) else left.t().mm(grad)
-
-
-def matmul_vjp(grad: torch.Tensor, out: None, values: Sequence[Any], needs: Sequence[int]) -> list[torch.Tensor]:
-    """Gradients of a product of two matrices (``are_matrices``)."""
-    x, y, transpose_x, transpose_y = values
-    left, right = x.t() if transpose_x else x, y.t() if transpose_y else y
-    grads = []
-    for index in needs:
-        found = (right_gradient if index else left_gradient)(grad, left, right)
-        grads.append(found.t() if values[2 + index] else found)
-    return grads
-
-
-def are_matrices(values: Sequence[Any]) -> bool:
-    """Both operands are 2-D tensors."""
-    return values[0].ndim == 2 and values[1].ndim == 2
-
-
 def dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Inner product of vectors, or row by row of two matrices."""
     return torch.dot(x, y) if x.ndim == 1 else torch.linalg.vecdot(x, y)
@@ -85,7 +55,7 @@ def multi_dot(operands: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.linalg.multi_dot(list(operands))
 
 
-_ADD: dict[str, Any] = {"saves": ("input", "x", "y"), "tensors": 3, "model": models.Addmm()}
+_ADD: dict[str, Any] = {"tensors": 3, "model": models.Addmm()}
 _ADD_PARAMS = "input x y beta=1.0 alpha=1.0"
 _LEGACY_ADD_PARAMS = "input x y beta|Beta=1.0 alpha|Alpha=1.0"
 
@@ -114,9 +84,6 @@ OPS = (
         ),
         MATRICES,
         tensors=2,
-        saves=("x", "y"),
-        vjp=matmul_vjp,
-        vjp_when=are_matrices,
         amp=("matmul_v2", ""),
         model=models.Matmul(),
     ),
@@ -128,7 +95,6 @@ OPS = (
         (c_op("bmm", "x|input y|mat2"), legacy("bmm", "x y", tensors=2)),
         (Sample(((2, 4, 6), (2, 6, 3))), Sample(((1, 1, 5), (1, 5, 1))), Sample(((3, 0, 4), (3, 4, 2)))),
         tensors=2,
-        saves=("x", "y"),
         amp=("bmm", ""),
         model=models.Matmul(),
     ),
@@ -140,7 +106,6 @@ OPS = (
         (c_op("mv", "x|input vec"), legacy("mv", "x vec", tensors=2)),
         (Sample(((4, 6), (6,))), Sample(((1, 1), (1,)))),
         tensors=2,
-        saves=("x", "vec"),
         amp=("mv", ""),
         model=models.MatrixVector(),
     ),
@@ -152,7 +117,6 @@ OPS = (
         (c_op("dot", "x|input y|tensor"), legacy("dot", "x y", tensors=2)),
         (Sample(((7,), (7,))), Sample(((3, 5), (3, 5)))),
         tensors=2,
-        saves=("x", "y"),
         amp=("dot", ""),
         model=models.Dot(),
     ),
@@ -189,7 +153,6 @@ OPS = (
             Sample(((3,), (4,)), {"equation": "i,j->ij"}),
         ),
         operands=True,
-        saves=("operands",),
         amp=("einsum", ""),
         model=models.Einsum(),
     ),
@@ -201,7 +164,6 @@ OPS = (
         (c_op("multi_dot", "operands|x"), legacy("multi_dot", "operands")),
         (Sample(((3, 4), (4, 5), (5, 2))),),
         operands=True,
-        saves=("operands",),
         amp=("multi_dot", ""),
     ),
 )

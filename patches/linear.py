@@ -38,7 +38,6 @@ OPS = (
             Sample(((0, 8), (8, 2), (2,))),
         ),
         tensors=3,
-        saves=("x", "weight"),
         layouts={"weight": "transposed"},
         amp=("matmul_v2", ""),
         model=models.Linear(),

@@ -45,7 +45,7 @@ OPS = (
         ),
         tensors=3,
         promote="none",
-        saves=("x", "scale"),
+        unread=("bias",),
         amp=("layer_norm", ""),
         model=models.LayerNorm(),
     ),

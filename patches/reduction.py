@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -52,30 +51,6 @@ def logsumexp(x: torch.Tensor, axis: Any, keepdim: bool, reduce_all: bool) -> to
     return torch.logsumexp(x, dim=axes(None if reduce_all else axis, x.ndim), keepdim=keepdim)
 
 
-def _spread(grad: torch.Tensor, shape: Sequence[int], over: tuple[int, ...], keepdim: bool) -> torch.Tensor:
-    """torch's sum_backward: the gradient repeated over the reduced axes, as a view."""
-    if not keepdim:
-        for axis in over:
-            grad = grad.unsqueeze(axis)
-    return grad.expand(shape)
-
-
-def sum_vjp(grad: torch.Tensor, out: None, values: Sequence[Any], needs: Sequence[int]) -> list[torch.Tensor]:
-    """d sum(x) = 1."""
-    x, axis, _, keepdim = values
-    return [_spread(grad, x.shape, axes(axis, len(x.shape)), keepdim).to(x.dtype)]
-
-
-def mean_vjp(grad: torch.Tensor, out: None, values: Sequence[Any], needs: Sequence[int]) -> list[torch.Tensor]:
-    """d mean(x) = 1/n."""
-    x, axis, keepdim = values
-    over = axes(axis, len(x.shape))
-    count = 1
-    for one in over:
-        count *= x.shape[one]
-    return [_spread(grad, x.shape, over, keepdim) / count]
-
-
 _AXES: tuple[Any, ...] = (None, [], 0, -1, [0, 2], [-1, 0], [0, 1, 2])
 _SAMPLES = (
     *(Sample(((3, 4, 5),), {"axis": axis, "keepdim": keepdim}) for axis in _AXES for keepdim in (False, True)),
@@ -96,7 +71,6 @@ OPS = (
         ),
         _SAMPLES + _EMPTY,
         promote="none",
-        vjp=sum_vjp,
         amp=("reduce_sum", ""),
         model=models.Sum(),
         integer=True,
@@ -113,7 +87,6 @@ OPS = (
             legacy("mean", "x"),
         ),
         _SAMPLES,
-        vjp=mean_vjp,
         amp=("reduce_mean", ""),
         model=models.Mean(),
     ),
@@ -127,7 +100,6 @@ OPS = (
             legacy("logsumexp", "x axis keepdim=False reduce_all=False"),
         ),
         _SAMPLES,
-        saves=("x", "out"),
         amp=("logsumexp", ""),
         model=models.LogSumExp(),
     ),

@@ -8,6 +8,7 @@ wrong on the comparing side is recorded and never reaches the program.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -16,19 +17,21 @@ import numpy as np
 import torch
 
 from .. import numerics, testing
-from ..dispatch.call import Substitution, first_tensor
+from ..dispatch.door import Door
 from ..dispatch.frames import FORKED, Frame, paused
 from ..dispatch.operands import STATIC
+from ..dispatch.plan import Unlisted
+from ..dispatch.prepare import first_tensor, prepare
 from ..frameworks.memory import grad_tracer, stream_of, to_torch
 from ..patches import _unsubstituted
-from ..postponed import raise_postponed
+from ..postponed import after_engine, raise_postponed
 from ..records.log import LogError, tell_of_forks
 from ..runs.compare_run import CompareRun
 from ..table.signature import StayNative
 from ..verdicts import Judgement, Side, Verdict
 from . import posts, watch
 from .later import Case, Waiting
-from .native import elements, native
+from .native import elements
 from .outcome import Outcome
 from .sampling import Sampling, kind_of
 from .shadow import Shadow
@@ -38,7 +41,9 @@ _NOTHING: dict[str, Any] = {}
 
 
 class Comparison:
-    """What compare mode does with a call; shared by all threads of one mode."""
+    """The plan of compare mode (:class:`padiff_shim.dispatch.plan.Plan`); shared by all threads of one mode."""
+
+    on_tape, tracks_layers = False, True
 
     def __init__(
         self,
@@ -72,10 +77,10 @@ class Comparison:
         self.aside = FORKED
         self.waiting.forget()
 
-    def call(self, sub: Substitution, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, sub: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one covered call natively and compare it."""
         if grad_tracer() is None:
-            return native(sub, args, kwargs)  # a graph is being built: nothing is computed here
+            return sub.paddle(args, kwargs)  # a graph is being built: nothing is computed here
         if not self.sampling.accounts:
             return self.bound(sub, frame, values, args, kwargs)
         entered = self.sampling.enter()
@@ -84,27 +89,27 @@ class Comparison:
         finally:
             self.sampling.leave(entered)
 
-    def bound(self, sub: Substitution, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def bound(self, sub: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """:meth:`call`, within the account of the budget."""
         if self.aside:
-            return self.uncompared(sub, self.aside, self.native(sub, args, kwargs))
+            return self.uncompared(sub, self.aside, self.timed(sub, args, kwargs))
         if self.updated:
             self.next_step()
         key = kind_of(sub.op.name, values if sub.op.operands else values[: sub.op.tensors])
         refusal = self.sampling.refusal(key, self.step)
         if refusal is not None:
-            return self.uncompared(sub, refusal, self.native(sub, args, kwargs), args, kwargs)
+            return self.uncompared(sub, refusal, self.timed(sub, args, kwargs), args, kwargs)
         clock = self.sampling.clock
         began = clock()
         try:
-            prepared = sub.prepare(frame, values, args, kwargs)
+            prepared = prepare(sub, frame, values, args, kwargs)
         except StayNative as why:
-            result = self.native(sub, args, kwargs)
+            result = self.timed(sub, args, kwargs)
             return result if why.exact or why.reason == STATIC else self.uncompared(sub, why.reason, result, args, kwargs)
         subject = Subject(self, sub, key, next(self.numbers), prepared)
         args, kwargs = watch.before(subject, args, kwargs)
         start = clock()
-        result = native(sub, args, kwargs)
+        result = sub.paddle(args, kwargs)
         elapsed = clock() - start
         self.sampling.native(elapsed)
         if subject.aliased:
@@ -127,43 +132,61 @@ class Comparison:
         raise_postponed()  # cases that waited may have been judged
         return result
 
-    def native(self, sub: Substitution, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def timed(self, sub: Door, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's own call, timed where there is a budget."""
         if not self.sampling.accounts:
-            return native(sub, args, kwargs)
+            return sub.paddle(args, kwargs)
         start = self.sampling.clock()
         try:
-            return native(sub, args, kwargs)
+            return sub.paddle(args, kwargs)
         finally:
             self.sampling.native(self.sampling.clock() - start)
 
-    def uncompared(self, sub: Substitution, reason: str, result: Any, args: Any = (), kwargs: Any = _NOTHING) -> Any:
+    def uncompared(self, sub: Door, reason: str, result: Any, args: Any = (), kwargs: Any = _NOTHING) -> Any:
         """Count a covered call that was not compared; returns its result."""
         self.run.add_native(sub.op.name, reason, elements(result[0] if sub.entry.returns_list else result))
         if not sub.entry.inplace:
-            self.carry_shadow(sub.original, args, kwargs, result)
+            self.moved(sub.original, args, kwargs, result)
         return result
 
-    def other(self, name: str, reason: str, original: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
-        """A float op without reference ran on Paddle's kernel."""
+    def native(self, sub: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that the mode's filters leave out, or that does not fit the op's parameters."""
+        result = sub.paddle(args, kwargs)
+        if why.reason != STATIC and grad_tracer() is not None:
+            frame.tally.native[sub.op.name, why.reason] += 1
+        return result
+
+    def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A float op without reference: Paddle's kernel, counted."""
+        result = other.original(*args, **kwargs)
         if grad_tracer() is None:
-            return  # a graph is being built
-        if not self.sampling.accounts:
-            self.count_other(name, reason, original, args, kwargs, result)
-            return
-        entered = self.sampling.enter()
-        self.count_other(name, reason, original, args, kwargs, result)
-        self.sampling.leave(entered)
-
-    def count_other(self, name: str, reason: str, original: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
-        """:meth:`other`, within the account of the budget."""
-        self.run.add_native(name, reason, elements(result))
-        if reason == _unsubstituted.OPTIMIZER:
+            return result  # a graph is being built
+        entered = self.sampling.enter() if self.sampling.accounts else 0.0
+        self.run.add_native(other.name, other.reason, elements(result))
+        if other.updates:
             self.updated = True
-        elif reason == _unsubstituted.NO_REFERENCE and not name.endswith("_"):
-            self.carry_shadow(original, args, kwargs, result)
+        elif other.reason == _unsubstituted.NO_REFERENCE and not other.name.endswith("_"):
+            self.moved(other.original, args, kwargs, result)
+        if self.sampling.accounts:
+            self.sampling.leave(entered)
+        return result
 
-    def carry_shadow(self, original: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
+    def passed(self, other: Unlisted) -> None:
+        """Steps are counted while the frame stands idle, too."""
+        if other.updates:
+            self.updated = True
+
+    def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Nothing to compare; a shadow stream passes through."""
+        result = original(*args, **kwargs)
+        self.moved(original, args, kwargs, result)
+        return result
+
+    def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Natively."""
+        return original(*args, **kwargs)
+
+    def moved(self, original: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
         """Pass a shadow stream, if one is kept, on through a call that is not compared."""
         if self.shadow is None or self.aside or grad_tracer() is None:
             return
@@ -270,14 +293,18 @@ class Comparison:
         except Exception as error:  # comparing must never break the program
             self.unseen(subject, f"Paddle's gradients could not be computed again: {type(error).__name__}: {str(error)[:120]}")
 
+    def backward_ends(self, frame: Frame) -> None:
+        """What was kept for the backward is judged when Paddle's engine has returned."""
+        after_engine(functools.partial(self.backward_ended, frame))
+
     def backward_ended(self, frame: Frame) -> None:
         """Paddle's engine has returned."""
         posts.let_go()
         self.waiting.settle()
         self.unfinished = False
-        self.pulse(frame)
+        self.layer_begins(frame)
 
-    def pulse(self, frame: Frame) -> None:
+    def layer_begins(self, frame: Frame) -> None:
         """Where the program takes breath: with a budget, the hooks of ``frame`` may stand idle until the next pulse.
 
         Not where several threads share the mode, nor while gradients are awaited or a shadow stream has to be kept.

@@ -1,4 +1,4 @@
-"""Paddle's own call inside of a compared one, and the size of what it gives."""
+"""The size of what Paddle's kernels give."""
 
 from __future__ import annotations
 
@@ -6,17 +6,6 @@ import math
 from typing import Any
 
 import paddle
-
-from ..dispatch.call import Substitution
-from ..dispatch.frames import paused
-
-
-def native(sub: Substitution, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Paddle's own call."""
-    if sub.python:
-        with paused():  # what the function calls inside is part of this call
-            return sub.original(*args, **kwargs)
-    return sub.original(*args, **kwargs)
 
 
 def elements(result: Any) -> int:

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..dispatch.call import Prepared, Substitution, first_tensor
+from ..dispatch.door import Door
 from ..dispatch.dtypes import apart
 from ..dispatch.operands import wanting, without_gradient
+from ..dispatch.prepare import Prepared, first_tensor
+from ..frameworks import weights
 from ..frameworks.memory import dtype_of, to_paddle, to_torch
+from ..gradients.formula import gradients
+from ..gradients.saved import reads
 from . import describe
 
 if TYPE_CHECKING:
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 class Subject:
     """Built before Paddle's kernel runs; lives as long as Paddle's grad node where a gradient is wanted."""
 
-    def __init__(self, comparison: Comparison, sub: Substitution, key: Any, number: int, prepared: Prepared) -> None:
+    def __init__(self, comparison: Comparison, sub: Door, key: Any, number: int, prepared: Prepared) -> None:
         self.comparison, self.sub, self.key = comparison, sub, key
         self.inputs, self.attributes, casts = prepared
         sides = self.inputs.torch
@@ -43,10 +47,11 @@ class Subject:
         }
         if not casts.none:  # both kernels compute on the cast operands, and their gradients have that dtype
             sides[:] = casts.apply(sides)
-        self.operands = list(sides)  # `differentiate` puts leaves of a graph into inputs.torch
-        self.vjp: Callable[..., Sequence[Any]] | None = None
+        self.operands = list(sides)
+        self.backward: Callable[..., Sequence[Any]] | None = None  # (incoming gradient, positions) -> gradients
         self.out: torch.Tensor | None = None
         self.shown: tuple[list[int], Any] | None = None  # shape and dtype of Paddle's result
+        self.read: frozenset[int] = frozenset()  # positions of what torch's backward reads
         self.saved: list[tuple[Any, int]] = []
         self.aliased = False
         self.replay: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # Paddle's arguments, where the call is made again
@@ -57,12 +62,25 @@ class Subject:
         run = self.run
         if not self.inputs.needs:
             return without_gradient(run, self.inputs.paddle, self.inputs.torch)
-        out, self.vjp, _ = self.sub.differentiate(self.inputs, run, self.attributes, plain=True)
+        sides, needs, at = list(self.inputs.torch), self.inputs.needs, self.sub.transposed
+        copy = None if at is None else sides[at]
+        leaves = {index: sides[index].detach().requires_grad_() for index in needs}
+        for index, leaf in leaves.items():
+            sides[index] = leaf
+        with torch.enable_grad():
+            self.read = reads(self.sub.reads, self.attributes, sides, run).operands
+            out = run(*sides)
+
+        def backward(grad: torch.Tensor, wanted: Sequence[int]) -> list[torch.Tensor]:
+            return gradients(out, [leaves[index] for index in wanted], grad)
+
+        renews = at is not None and 0 in needs  # only the gradient of x reads the weight
+        self.backward = weights.renewing(backward, self.inputs.paddle[at], copy) if renews else backward  # type: ignore[index]
         self.out = out.detach()
         return self.out
 
     def run(self, *tensors: Any) -> torch.Tensor:
-        return self.sub.run(tensors, self.attributes)
+        return self.sub.torch(tensors, self.attributes)
 
     def values(self) -> tuple[Any, ...]:
         """The arguments as ``Op.reference`` takes them."""
@@ -76,14 +94,14 @@ class Subject:
         """
         if any(tensor.inplace_version != version for tensor, version in self.saved):
             raise RuntimeError("an operand was changed in place between forward and backward")
-        if self.vjp is None:
+        if self.backward is None:
             raise RuntimeError("the graph was freed by an earlier backward")
         chosen = [index for index in self.inputs.needs if index in wanted]
-        return {index: found.detach() for index, found in zip(chosen, self.vjp(grad, chosen)) if found is not None}
+        return {index: found.detach() for index, found in zip(chosen, self.backward(grad, chosen)) if found is not None}
 
     def release(self) -> None:
         """Backward is over for good: hold no tensor of the program any longer."""
-        self.vjp = self.out = self.incoming = None
+        self.backward = self.out = self.incoming = None
         self.operands, self.saved = [], []
         self.inputs = self.inputs._replace(paddle=[], torch=[])
 

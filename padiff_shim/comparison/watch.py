@@ -82,7 +82,7 @@ def after(subject: Subject, result: Any) -> None:
     # The result would be a ring through Paddle's node (result -> node -> hook -> subject -> result) that no collector sees. What
     # detach gives shares the in-place version.
     apart = [value.detach() if value is result else value for value in subject.inputs.paddle]
-    subject.saved = [(one.detach() if one is result else one, then) for one, then in subject.sub.versions(subject.inputs, result)]
+    subject.saved = [(tensor, tensor.inplace_version) for tensor in [apart[index] for index in subject.read]]
     subject.inputs = subject.inputs._replace(paddle=apart)
     subject.shown = list(result.shape), result.dtype
     if subject.replay is not None and not subject.sub.entry.inplace:

@@ -25,12 +25,12 @@ class Frame:
     __slots__ = (
         "__weakref__",
         "aside",
-        "compare",
         "enabled",
         "idle",
         "layers",
         "linear_layout",
         "open",
+        "plan",
         "run",
         "sole",
         "strict",
@@ -42,13 +42,13 @@ class Frame:
         run: Run,
         enabled: frozenset[str],
         *,
+        plan: Any,
         strict: bool = False,
         linear_layout: str = "contiguous",
         layers: object = None,
-        compare: Any = None,
     ) -> None:
         self.run = run
-        self.compare = compare  # a comparison.flow.Comparison, or None: substitute
+        self.plan = plan  # what is done with calls: a plan.Plan
         self.enabled = enabled
         self.strict = strict
         self.linear_layout = linear_layout
@@ -68,7 +68,7 @@ class Frame:
             strict=self.strict,
             linear_layout=self.linear_layout,
             layers=self.layers,
-            compare=self.compare,
+            plan=self.plan,
         )
 
 

@@ -11,7 +11,6 @@ import torch
 
 from ..frameworks import weights
 from ..frameworks.memory import TENSOR_TYPES, as_operand, explain, to_torch
-from ..gradients.twins import twin, weight_leaf
 from ..table.signature import StayNative
 from .frames import Frame
 
@@ -40,7 +39,7 @@ def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: i
             found = True
             try:
                 wanted = grad_mode and not value.stop_gradient
-                on_tape = wanted and frame.compare is None  # a weight's copy is a leaf there: see with_gradient
+                on_tape = wanted and frame.plan.on_tape  # a weight's copy is a leaf there: see substitution/leaves.py
                 side = weight(frame, value) if index == transposed and not on_tape else as_operand(value)
             except StayNative:
                 raise
@@ -89,23 +88,6 @@ def without_gradient(run: Callable[..., torch.Tensor], paddle_side: Sequence[Any
         sides[index] = sides[index].detach().requires_grad_()
     with torch.no_grad():
         return run(*sides).detach()
-
-
-def with_gradient(frame: Frame, value: Any, *, transposed: bool) -> torch.Tensor:
-    """The torch side of an operand whose gradient is wanted: its twin; ``transposed``: of a Linear weight, as [out, in]."""
-    if not transposed:
-        return twin(value)
-    if value.ndim != 2:
-        raise StayNative("Linear weight is not a matrix")
-    if frame.linear_layout == "view":
-        frame.run.layout_cost.views += 1
-        return twin(value).t()
-    if value.is_leaf:
-        return weight_leaf(value, lambda: weights.transposed_copy(value, frame.run.layout_cost))
-    side = twin(value).t().contiguous()  # a computed weight: its copy is computed, too
-    frame.run.layout_cost.copies += 1
-    frame.run.layout_cost.bytes += side.numel() * side.element_size()
-    return side
 
 
 def weight(frame: Frame, value: Any) -> torch.Tensor:

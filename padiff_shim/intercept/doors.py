@@ -1,6 +1,6 @@
 """Every door that is watched, and what stands behind it.
 
-* the entries of the op table: :class:`.call.Substitution`;
+* the entries of the op table: :class:`padiff_shim.dispatch.door.Door`;
 * all other C functions of ``paddle._C_ops`` that compute with floats: counted as native, with the reason;
 * ops that move values, and PyLayers: for the tape, and for a shadow stream.
 """
@@ -17,12 +17,11 @@ from paddle.autograd import PyLayer
 
 from ..catalogue.registry import ops
 from ..dispatch import site
-from ..dispatch.call import Substitution
+from ..dispatch.door import Door
 from ..dispatch.frames import top
-from ..errors import StayedNativeError
+from ..dispatch.plan import Unlisted
 from ..frameworks.memory import TENSOR_TYPES
 from ..frameworks.versions import hide_from_tracer
-from ..gradients import islands, views
 from ..patches import _unsubstituted
 from ..patching.patcher import InheritedPatch, Patcher, Point
 from ..patching.pyfunction import PyFunctionPatch
@@ -41,7 +40,7 @@ def _entries() -> dict[str, Point]:
         for entry in op.entries:
 
             def hook(patch: Any, op: Op = op, entry: Entry = entry) -> Callable[..., Any]:
-                return Substitution(op, entry, patch.original, python=isinstance(patch, PyFunctionPatch)).hook()
+                return Door(op, entry, patch.original, python=isinstance(patch, PyFunctionPatch)).hook()
 
             found = point(entry.target, hook)
             if found is not None:
@@ -61,28 +60,24 @@ def _is_float(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The hook of a C function without reference: counts."""
+    """The hook of a C function without reference."""
     reason = _unsubstituted.reason(name.rstrip("_")) if name not in _unsubstituted.NATIVE else _unsubstituted.NATIVE[name]
     if path.startswith("paddle._legacy_C_ops."):
         reason = _unsubstituted.LEGACY.get(name, reason)
-    exact = reason in (_unsubstituted.OPTIMIZER, _unsubstituted.COMMUNICATION)
+    updates = reason == _unsubstituted.OPTIMIZER
+    other = Unlisted(name, path, reason, original, exact=updates or reason == _unsubstituted.COMMUNICATION, updates=updates)
 
     def hook(*args: Any, **kwargs: Any) -> Any:
         frame = top()
-        if frame is None or frame.idle or not (name == "run_program" or _is_float(args, kwargs)):
-            if frame is not None and frame.idle and reason == _unsubstituted.OPTIMIZER:
-                frame.compare.updated = True  # steps are counted all the same
+        if frame is None:
             return original(*args, **kwargs)
-        call = original if name.endswith("_") or frame.compare is not None else islands.calling(name, original, args, kwargs)
-        result = call(*args, **kwargs)
+        if frame.idle or not (name == "run_program" or _is_float(args, kwargs)):
+            if frame.idle:
+                frame.plan.passed(other)
+            return original(*args, **kwargs)
+        result = frame.plan.unlisted(other, frame, args, kwargs)
         if name == "run_program":
             frame.run.warn("a compiled program (to_static) ran: the ops inside it are not seen")
-        if frame.compare is not None:
-            frame.compare.other(name, reason, original, args, kwargs, result)
-            return result
-        frame.tally.native[name, reason] += 1
-        if frame.strict and not exact:
-            raise StayedNativeError(f"strict mode: op {name!r} ({path}) stays native: {reason}")
         return result
 
     return hook
@@ -104,35 +99,22 @@ def _others(taken: dict[str, Point]) -> list[Point]:
 
 
 def _moving(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """An exact op: native, and on the tape a view on both sides or an island."""
+    """The hook of an op that moves values."""
 
     def hook(*args: Any, **kwargs: Any) -> Any:
         frame = top()
-        if frame is None:
-            return original(*args, **kwargs)
-        if frame.compare is not None:
-            result = original(*args, **kwargs)
-            frame.compare.carry_shadow(original, args, kwargs, result)
-            return result
-        call = islands.calling(name, original, args, kwargs)
-        if call is not original and name in views.VIEWS and not kwargs:
-            found = views.view(name, original, args)
-            if found is not None:
-                return found
-        return call(*args, **kwargs)
+        return original(*args, **kwargs) if frame is None else frame.plan.exact(name, original, args, kwargs)
 
     return hook
 
 
 def _py_layers() -> Point:
-    """``PyLayer.apply`` is an island."""
+    """``PyLayer.apply``."""
 
     def apply(kind: Any, *args: Any, **kwargs: Any) -> Any:
         original = super(PyLayer, kind).apply
         frame = top()
-        if frame is None or frame.compare is not None or not islands.recording():
-            return original(*args, **kwargs)
-        return islands.island(kind.__name__, original, args, kwargs, once=True)
+        return original(*args, **kwargs) if frame is None else frame.plan.py_layer(kind.__name__, original, args, kwargs)
 
     native = PyLayer.apply
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):
@@ -152,8 +134,8 @@ def _all() -> list[Point]:
 def _pulse() -> None:
     """The outermost layer of a thread begins."""
     frame = top()
-    if frame is not None and frame.compare is not None:
-        frame.compare.pulse(frame)
+    if frame is not None:
+        frame.plan.layer_begins(frame)
 
 
 def _layers() -> list[Point]:
@@ -171,13 +153,13 @@ def _layers() -> list[Point]:
 
 
 def _passing_on(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The hook of an exact op in a run with a shadow stream."""
+    """The hook of a method in Python that moves values, in a run with a shadow stream."""
 
     def hook(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         frame = top()
-        if frame is not None and frame.compare is not None:
-            frame.compare.carry_shadow(original, args, kwargs, result)
+        if frame is not None:
+            frame.plan.moved(original, args, kwargs, result)
         return result
 
     return hook

@@ -12,7 +12,7 @@ from typing import Any
 from ..dispatch.frames import top
 from ..gradients import backward, clean, twins, watching
 from ..patching.patcher import Patcher, Point
-from ..postponed import after_engine, engine
+from ..postponed import engine
 from .locate import clean_c_op, point, present
 
 
@@ -56,8 +56,8 @@ def _settling(original: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return original(*args, **kwargs)
             finally:
-                if frame is not None and frame.compare is not None:
-                    after_engine(functools.partial(frame.compare.backward_ended, frame))
+                if frame is not None:
+                    frame.plan.backward_ends(frame)
 
     return hook
 

@@ -34,6 +34,7 @@ class CompareMode(Mode):
     """A mode whose frames compare instead of substituting; :attr:`run` is a :class:`CompareRun`."""
 
     run: CompareRun
+    _door = "compare"
     _watching = False  # the exact ops too, for a shadow stream
 
     def start(self) -> CompareRun:
@@ -51,12 +52,12 @@ class CompareMode(Mode):
         from ..frameworks import settings
         from ..intercept import doors
 
-        if self._compare.shadow is not None and not self._watching:
+        if self._plan.shadow is not None and not self._watching:
             self._say(doors.SHADOWS.acquire())
             self._watching = True
         switches = settings.flags()
         self.run.begin(settings.environment(), switches, settings.concerns(switches))
-        sampling = self._compare.sampling
+        sampling = self._plan.sampling
         if sampling.accounts and not sampling.entry:
             warm_up()
             sampling.entry = seconds_of_entry(self._frames[-1], sampling.clock)
@@ -72,8 +73,8 @@ class CompareMode(Mode):
 
             self._say(doors.SHADOWS.release())
             self._watching = False
-        self._compare.waiting.settle_all()
-        sampling = self._compare.sampling
+        self._plan.waiting.settle_all()
+        sampling = self._plan.sampling
         sampling.end()
         if sampling.idle:
             self.run.warn(
@@ -82,7 +83,7 @@ class CompareMode(Mode):
             )
         self.run.close()
         raise_postponed()
-        self._compare.outcome.conclude()
+        self._plan.outcome.conclude()
 
     def __enter__(self) -> CompareRun:
         return self.start()
@@ -205,4 +206,4 @@ def compare(
     run.stepper = comparison.next_step
     if not is_chosen:
         comparison.aside = f"not compared: rank {rank()} is not among ranks="
-    return CompareMode(run, enabled, chosen, strict=False, all_threads=all_threads, compare=comparison)
+    return CompareMode(run, enabled, chosen, comparison, strict=False, all_threads=all_threads)

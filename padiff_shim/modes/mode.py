@@ -74,18 +74,14 @@ class Mode:
 
     _used = True  # opened once, or decorating something; until all is set up, nothing is to be said
 
-    def __init__(
-        self, run: Run, enabled: frozenset[str], layers: Any, *, strict: bool, all_threads: bool, compare: Any = None
-    ) -> None:
+    def __init__(self, run: Run, enabled: frozenset[str], layers: Any, plan: Any, *, strict: bool, all_threads: bool) -> None:
         self.run = run
-        self._enabled, self._layers, self._strict, self._all_threads, self._compare = enabled, layers, strict, all_threads, compare
-        self._tracks_layers = layers is not None or compare is not None
+        self._enabled, self._layers, self._plan, self._strict, self._all_threads = enabled, layers, plan, strict, all_threads
+        self._tracks_layers = layers is not None or plan.tracks_layers
         self._frames: list[frames.Frame] = []
         self._used = False
 
-    @property
-    def _door(self) -> str:
-        return "reference" if self._compare is None else "compare"
+    _door = "reference"  # by which function of ours it is opened
 
     def __repr__(self) -> str:
         number = len(self._frames)
@@ -126,7 +122,7 @@ class Mode:
             strict=self._strict,
             linear_layout=self.run.linear_layout,
             layers=self._layers,
-            compare=self._compare,
+            plan=self._plan,
         )
         self._frames.append(frame)
         self._mark_sole()
@@ -210,7 +206,9 @@ def reference(
         return compare_mode(backend, ops=ops, exclude=exclude, layers=layers, linear_layout=linear_layout, all_threads=all_threads)
     flag("all_threads", all_threads)
     enabled, chosen = selection(backend, ops, exclude, layers, linear_layout, door="reference")
-    return Mode(Run(backend, linear_layout), enabled, chosen, strict=strict, all_threads=all_threads)
+    from ..substitution.plan import Substituting
+
+    return Mode(Run(backend, linear_layout), enabled, chosen, Substituting(), strict=strict, all_threads=all_threads)
 
 
 def _check_backend(backend: Any, door: str) -> None:

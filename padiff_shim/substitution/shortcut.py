@@ -1,45 +1,39 @@
-"""The flow of :mod:`.call` for its commonest cases, with nothing left to decide.
+"""The way of :mod:`.execute` for its commonest cases, with nothing left to decide.
 
 No autocast, CPU tensors of dtypes whose rule is known and asks for no cast: then a call is bridge, kernel, bridge; with a gradient
-wanted, on the tape. Anything else answers None and takes the full way. Tests run every
-sample with and without this shortcut.
+wanted, on the tape. Anything else answers None and takes the full way. Tests run every sample with and without this shortcut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from ..dispatch.dtypes import DtypeRules
 from ..dispatch.frames import Frame
-from ..dispatch.operands import FLOATS, weight, with_gradient, without_gradient
-from ..frameworks import weights
-from ..frameworks.memory import TENSOR_TYPES, as_operand, grad_tracer, hand_over, own, torch_dtype
-from ..gradients.twins import Call, finish
-from ..table.op import Entry, Op
+from ..dispatch.operands import FLOATS, weight, without_gradient
+from ..frameworks.memory import TENSOR_TYPES, as_operand, grad_tracer, torch_dtype
 from ..table.signature import REFUSALS, refused
+from .leaves import with_gradient
+from .results import handed
+
+if TYPE_CHECKING:
+    from .execute import Substitution
 
 _PLAIN = frozenset({int, float, type(None)})
 
 
-def shortcut(
-    op: Op, entry: Entry, rules: DtypeRules, transposed: int | None, dtype_at: int | None
-) -> Callable[[Frame, tuple[Any, ...]], Any] | None:
+def shortcut(substitution: Substitution) -> Callable[[Frame, tuple[Any, ...]], Any] | None:
     """A function from the bound values to the result, or None where it does not apply; None if the op never qualifies."""
-    if op.operands or entry.inplace:
+    door, op = substitution.door, substitution.op
+    if op.operands or door.entry.inplace:
         return None
-    name, count, reference, plain = op.name, op.tensors, op.reference, rules.plain
-    read = frozenset(index for index, parameter in enumerate(op.names[:count]) if parameter in op.saves)
-    copies = op.copies_result
-    reads_result, reads_less = "out" in op.saves, op.saves_beside_number is not None
+    count, reference, plain, transposed, dtype_at = op.tensors, op.reference, door.rules.plain, door.transposed, door.dtype_at
 
     def quick(frame: Frame, values: tuple[Any, ...]) -> Any:
         tracer = grad_tracer()
         if tracer is None or tracer._amp_dtype != "float32" or (dtype_at is not None and values[dtype_at] is not None):
             return None
-        key, needs, number = [], [], False
+        key, needs = [], []
         for index, value in enumerate(values[:count]):
             kind = type(value)
             if kind in TENSOR_TYPES:
@@ -50,15 +44,12 @@ def shortcut(
                     needs.append(index)
                 key.append(dtype or torch_dtype(value.dtype))
             elif kind in _PLAIN:
-                number = number or value is not None
                 key.append(kind)
             else:
                 return None
         if tuple(key) not in plain:
             return None
         wanted, trainable = (needs, ()) if tracer._has_grad else ((), needs)
-        if wanted and number and reads_less:
-            return None  # beside a number an op may read less: the full way knows
         sides: list[Any] = list(values[:count])
         for index, value in enumerate(sides):
             if type(value) in TENSOR_TYPES:
@@ -71,25 +62,16 @@ def shortcut(
                 if not sides[index].numel():
                     return None
         attributes = values[count:]
+
+        def run(*tensors: Any) -> Any:
+            return reference(*tensors, *attributes)
+
         try:
             if wanted:
-                with torch.enable_grad():
-                    out = reference(*sides, *attributes)
-                if copies is not None and copies(sides):
-                    out = out.clone()  # torch's graph keeps the other one
-                saved = [(values[index], values[index].inplace_version) for index in read if type(sides[index]) is torch.Tensor]
-                renew = weights.renewer(values[transposed], sides[transposed]) if transposed is not None else None
-                return finish(Call(name, frame.tally, saved, renew), out, sides, reads_result=reads_result)
-            if trainable:
-                out = without_gradient(lambda *xs: reference(*xs, *attributes), values, sides)
-            else:
-                out = reference(*sides, *attributes)
+                return substitution.on_tape(frame, values, sides, attributes, run)
+            out = without_gradient(run, values, sides) if trainable else run(*sides)
         except REFUSALS as error:
             raise refused(error) from None
-        pointer = out.data_ptr()
-        for side in sides:
-            if type(side) is torch.Tensor and side.data_ptr() == pointer:
-                out = own(out, sides)
-        return hand_over(out)
+        return substitution.answer(values, sides, out, handed)
 
     return quick

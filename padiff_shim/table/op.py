@@ -57,16 +57,11 @@ class Op:
     ``tensors``: how many leading parameters are tensors; with ``operands`` the first parameter is a sequence of tensors.
     ``promote``: ``"result"`` casts every tensor to the dtype that the native op returns before the reference runs;
     ``"none"`` leaves dtypes to the reference (LayerNorm keeps float32 weights beside float16 input).
-    ``saves``: names of the parameters whose values the backward reads, ``"out"`` for the result. An in-place change of one of
-    these between forward and backward raises, as it does in Paddle.
-    ``saves_beside_number``: the same when another operand is a Python number (``x * 2`` does not read ``x`` again); the result
-    among them counts only where one of the operands named is a tensor.
-    ``copies_result(values)``: whether torch's backward reads the result where Paddle's does not, so that Paddle, whose program may
-    change it, gets a copy.
-    ``vjp(g, out, values, needs)`` optionally gives the gradients of the tensor parameters with the very kernels that torch's
-    autograd would call (tested bitwise): compare mode takes it for one call's gradients where it would otherwise keep a graph.
-    ``vjp_when(values)``: whether the ``vjp`` serves these arguments; otherwise torch's graph does. It must not serve arguments for
-    which torch computes the result otherwise when a gradient is wanted (a product that may be folded): no graph, no such choice.
+    ``copies_result``: torch's backward reads the result where Paddle's does not, so that Paddle, whose program may change it,
+    gets a copy.
+    ``unread``: operands that torch's graph keeps although its backward does not read their values, so that they may change.
+    ``writes``: of an op with several results: position of a result -> name of the operand in whose memory it is written (running
+    statistics).
     ``layouts``: ``{"weight": "transposed"}`` marks the parameter of which the reference wants a contiguous transposed copy.
     ``amp``: Paddle's (legacy) names of the op in the autocast lists, for tensor and for Python-scalar operands.
     ``model``: the op's rounding model (:mod:`padiff_shim.numerics.models`): its bound, its hypotheses and those of its gradients.
@@ -84,11 +79,9 @@ class Op:
     tensors: int = 1
     operands: bool = False
     promote: str = "result"
-    saves: tuple[str, ...] = ()
-    saves_beside_number: tuple[str, ...] | None = None
-    copies_result: Callable[..., bool] | None = None
-    vjp: Callable[..., Any] | None = None
-    vjp_when: Callable[..., bool] | None = None
+    copies_result: bool = False
+    unread: tuple[str, ...] = ()
+    writes: Mapping[int, str] = field(default_factory=dict)
     layouts: Mapping[str, str] = field(default_factory=dict)
     amp: tuple[str, str] = ("", "")
     model: Any = None

@@ -1,0 +1,73 @@
+"""One entry point of one op: what it is redirected to, and what is known of its calls before any of them is made."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..table.op import Entry, Op
+from ..table.signature import REFUSALS, StayNative, binder, refused
+from . import site
+from .dtypes import DtypeRules
+from .frames import Frame, paused, top
+
+FILTERED = "filtered out by ops= or exclude="
+OUTSIDE_LAYERS = "filtered out by layers="
+
+
+class Door:
+    """An entry point; :meth:`hook` is what it is redirected to."""
+
+    def __init__(self, op: Op, entry: Entry, original: Callable[..., Any], *, python: bool = False) -> None:
+        self.op, self.entry, self.original, self.python = op, entry, original, python
+        self.bind = binder(entry, op.params)
+        self.rules = DtypeRules(op, original, returns_list=entry.returns_list)
+        self.names = op.names
+        self.numbers = [self.names.index(name) for name in entry.numbers]
+        self.transposed = self.names.index("weight") if op.layouts else None
+        self.dtype_at = self.names.index("dtype") if "dtype" in self.names else None
+        self.reads: dict[Any, Any] = {}  # what backwards read, as far as it was learnt: see gradients/saved.py
+        self.substitution: Any = None  # what the plan of substitution makes of it, when it first needs it
+
+    def hook(self) -> Callable[..., Any]:
+        """The redirected function: passes through unless a mode is open here, and else does what its plan says."""
+        original, name, bind = self.original, self.op.name, self.bind
+
+        def hook(*args: Any, **kwargs: Any) -> Any:
+            frame = top()
+            if frame is None or frame.idle:
+                return original(*args, **kwargs)
+            try:
+                if frame.aside or frame.layers is not None or name not in frame.enabled:
+                    self.gate(frame)
+                return frame.plan.call(self, frame, bind(args, kwargs), args, kwargs)
+            except StayNative as why:
+                return frame.plan.native(self, frame, why, args, kwargs)
+
+        return functools.wraps(original)(hook) if self.python else hook
+
+    def gate(self, frame: Frame) -> None:
+        """The filters of the mode."""
+        if frame.aside:
+            raise StayNative(frame.aside)
+        if self.op.name not in frame.enabled:
+            raise StayNative(FILTERED, exact=True)
+        if frame.layers is not None and not frame.layers.accepts(site.layer_path()):  # type: ignore[attr-defined]
+            raise StayNative(OUTSIDE_LAYERS, exact=True)
+
+    def paddle(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Paddle's own call."""
+        if self.python:
+            with paused():  # what the function calls inside is part of this call
+                return self.original(*args, **kwargs)
+        return self.original(*args, **kwargs)
+
+    def torch(self, tensors: Sequence[Any], attributes: tuple[Any, ...]) -> torch.Tensor:
+        """The op's torch formula; StayNative if torch refuses the arguments."""
+        try:
+            return self.op.reference(list(tensors), *attributes) if self.op.operands else self.op.reference(*tensors, *attributes)
+        except REFUSALS as error:
+            raise refused(error) from None

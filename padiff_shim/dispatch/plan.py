@@ -1,0 +1,55 @@
+"""What a mode does with the calls that it sees: the one seam between the doors and the modes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..table.signature import StayNative
+from .door import Door
+from .frames import Frame
+
+
+class Plan(Protocol):
+    """A mode's plan, which its frames hold. ``args`` and ``kwargs`` are always those that Paddle's function was given."""
+
+    on_tape: bool  # calls that want gradients are put on the tape
+    tracks_layers: bool  # asks in which layer a call is made
+
+    def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An op of the table, bound to the op's arguments. Raises StayNative where it has to run natively."""
+
+    def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An op of the table that stays native."""
+
+    def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An op that computes with floats and is not in the table."""
+
+    def passed(self, other: Unlisted) -> None:
+        """Such an op passed by while the frame stands idle."""
+
+    def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An op that moves values and rounds nothing."""
+
+    def moved(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """A method in Python moved values."""
+
+    def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """``PyLayer.apply``."""
+
+    def layer_begins(self, frame: Frame) -> None:
+        """The outermost layer of a thread is about to run."""
+
+    def backward_ends(self, frame: Frame) -> None:
+        """Paddle's engine is about to return."""
+
+
+class Unlisted:
+    """A function of ``paddle._C_ops`` or ``paddle._legacy_C_ops`` that computes with floats and has no entry in the table."""
+
+    __slots__ = ("exact", "name", "original", "path", "reason", "updates")
+
+    def __init__(self, name: str, path: str, reason: str, original: Callable[..., Any], *, exact: bool, updates: bool) -> None:
+        self.name, self.path, self.reason, self.original = name, path, reason, original
+        self.exact = exact  # strict mode does not object
+        self.updates = updates  # an optimizer's step

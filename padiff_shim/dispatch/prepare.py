@@ -1,0 +1,101 @@
+"""A bound call, made ready for any plan: operands on torch's side, attributes, and the casts that they need.
+
+    bind -> bridge -> autocast -> dtype rule
+
+Whatever does not fit leaves as :class:`StayNative`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ..frameworks import autocast
+from ..frameworks.memory import check_target, dtype_of, grad_tracer, torch_dtype
+from ..frameworks.versions import EMPTY_WORKS
+from ..table.signature import StayNative
+from .door import Door
+from .frames import Frame
+from .operands import NUMBERS, STATIC, Inputs, bridge
+
+EMPTY = "zero-size tensor: nothing is rounded, and Paddle has its own rules for it"
+
+
+class Casts(NamedTuple):
+    """Autocast's casts of single operands, then the promotion of all to the result's dtype."""
+
+    targets: list[torch.dtype | None] | None
+    promotion: torch.dtype | None
+
+    @property
+    def none(self) -> bool:
+        """Nothing is cast."""
+        return self.targets is None and self.promotion is None
+
+    def apply(self, tensors: Sequence[Any]) -> list[Any]:
+        """The operands as the kernel gets them."""
+        converted = list(tensors)
+        for index, tensor in enumerate(converted):
+            if isinstance(tensor, torch.Tensor):
+                if self.targets is not None and (target := self.targets[index]) is not None:
+                    tensor = tensor.to(target)
+                converted[index] = tensor if self.promotion is None else tensor.to(self.promotion)
+        return converted
+
+
+class Prepared(NamedTuple):
+    """A bound call on torch's side."""
+
+    inputs: Inputs
+    attributes: tuple[Any, ...]
+    casts: Casts
+
+
+def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Prepared:
+    """The bound call on torch's side: operands, attributes, and the casts that they need; or StayNative."""
+    op = door.op
+    if op.operands:
+        operands, attributes = values[0], values[1:]
+    else:
+        operands, attributes = values[: op.tensors], values[op.tensors :]
+    tracer = grad_tracer()
+    if tracer is None:
+        raise StayNative(STATIC)
+    inputs = bridge(frame, operands, tracer._has_grad, door.transposed)
+    if door.dtype_at is not None and attributes[door.dtype_at - op.tensors] is not None:
+        attributes = _convert_dtype(door, attributes)
+    if any(isinstance(inputs.torch[index], torch.Tensor) for index in door.numbers):
+        raise StayNative("a tensor where this entry point takes a number")
+    if door.entry.inplace:
+        check_target(inputs.paddle, elementwise=op.elementwise)
+    if (inputs.needs or not EMPTY_WORKS) and any(isinstance(t, torch.Tensor) and not t.numel() for t in inputs.torch):
+        raise StayNative(EMPTY, exact=True)
+    targets = _autocast(door, tracer, inputs) if autocast.active(tracer) else None
+    cast = door.rules.find(inputs, targets, args, kwargs)
+    return Prepared(inputs, attributes, Casts(targets, cast))
+
+
+def _convert_dtype(door: Door, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The dtype attribute as torch's."""
+    at = door.dtype_at - door.op.tensors  # type: ignore[operator]
+    dtype = torch_dtype(attributes[at])
+    if dtype is None:
+        raise StayNative(f"dtype {attributes[at]} has no torch twin")
+    return (*attributes[:at], dtype, *attributes[at + 1 :])
+
+
+def _autocast(door: Door, tracer: Any, inputs: Inputs) -> list[torch.dtype | None]:
+    """Per operand the dtype that Paddle's autocast would give it."""
+    tensors = [t for t in inputs.torch if isinstance(t, torch.Tensor)]
+    dtypes = [dtype_of(t.dtype) for t in tensors]
+    name = door.op.amp[any(type(t) in NUMBERS for t in inputs.torch)] or door.op.name
+    chosen = autocast.destination(tracer, name, dtypes, on_accelerator=any(t.is_cuda for t in tensors))
+    queue = iter(autocast.casts(name, chosen, dtypes))
+    return [torch_dtype(next(queue)) if isinstance(t, torch.Tensor) else None for t in inputs.torch]
+
+
+def first_tensor(sides: Sequence[Any]) -> torch.Tensor:
+    """The first operand that is a tensor: its device is the call's."""
+    return next(side for side in sides if isinstance(side, torch.Tensor))

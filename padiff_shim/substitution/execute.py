@@ -1,0 +1,114 @@
+"""One call of the table, answered by torch's kernel.
+
+quick (shortcut.py), or: prepare -> torch's kernel -> a new Paddle tensor, or one on the tape
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..dispatch.door import Door
+from ..dispatch.frames import Frame
+from ..dispatch.operands import Inputs, without_gradient
+from ..dispatch.prepare import first_tensor, prepare
+from ..frameworks import weights
+from ..frameworks.memory import stream_of
+from ..gradients import inplace
+from ..gradients.saved import Reads, flat, reads
+from ..gradients.twins import Call, finish
+from ..table.signature import StayNative
+from .leaves import with_gradient
+from .results import fits, handed, overwritten
+from .shortcut import shortcut
+
+
+class Substitution:
+    """What stands behind one door: torch's kernel."""
+
+    def __init__(self, door: Door) -> None:
+        self.door, self.op, self.entry, self.transposed = door, door.op, door.entry, door.transposed
+        self.writes = {position: door.names.index(name) for position, name in door.op.writes.items()}
+        self.unread = frozenset(door.names.index(name) for name in door.op.unread)
+        self.quick = shortcut(self) or (lambda frame, values: None)
+
+    def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Bridge and compute one bound call; with gradients wanted, on the tape."""
+        inputs, attributes, casts = prepare(self.door, frame, values, args, kwargs)
+        if self.entry.inplace and inputs.needs and inplace.refused(inputs.paddle[0]):
+            raise StayNative("in-place on a leaf that wants a gradient: Paddle refuses")
+
+        def run(*tensors: Any) -> Any:
+            return self.door.torch(tensors if casts.none else casts.apply(tensors), attributes)
+
+        with stream_of(first_tensor(inputs.torch)):
+            if not inputs.needs:
+                out = without_gradient(run, inputs.paddle, inputs.torch)
+                return self.write(inputs, out) if self.entry.inplace else self.answer(inputs.paddle, inputs.torch, out, handed)
+            sides = list(inputs.torch)
+            for index in inputs.needs:
+                sides[index] = with_gradient(frame, inputs.paddle[index], transposed=index == self.transposed)
+            if self.entry.inplace:
+                return self.write_on_tape(frame, inputs, sides, attributes, run)
+            return self.on_tape(frame, inputs.paddle, sides, attributes, run)
+
+    def on_tape(self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], attributes: Any, run: Callable[..., Any]) -> Any:
+        """The result with gradients wanted: torch's own graph goes on behind it."""
+        call, read, out = self.recorded(frame, tensors, sides, attributes, run)
+
+        def made(one: torch.Tensor, operands: Sequence[Any], position: int) -> Any:
+            if not one.requires_grad:
+                return handed(one, operands, position)
+            if position in read.results and self.op.copies_result:
+                return finish(call, one.clone(), operands, reads_result=False)  # torch's graph keeps the other one
+            return finish(call, one, operands, reads_result=position in read.results)
+
+        return self.answer(tensors, sides, out, made)
+
+    def write_on_tape(self, frame: Frame, inputs: Inputs, sides: list[Any], attributes: Any, run: Callable[..., Any]) -> Any:
+        """The same of an in-place op."""
+        target = inputs.paddle[0]
+        with torch.enable_grad():  # what torch keeps for the backward must not be overwritten
+            sides = [side.clone() if tensor is target else side for side, tensor in zip(sides, inputs.paddle)]
+        call, read, out = self.recorded(frame, inputs.paddle, sides, attributes, run)
+        fits(out, inputs.torch[0])
+        call.saved = [(tensor, version) for tensor, version in call.saved if tensor is not target]
+        return inplace.write(call, target, out, reads_result=0 in read.results)
+
+    def recorded(
+        self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], attributes: Any, run: Callable[..., Any]
+    ) -> tuple[Call, Reads, Any]:
+        """Torch's kernel with its graph, and the call's part in a backward."""
+        with torch.enable_grad():
+            read = reads(self.door.reads, attributes, sides, run)
+            out = run(*sides)
+        if not any(isinstance(one, torch.Tensor) and one.requires_grad for one in flat(out)):
+            raise StayNative("Torch's result does not depend on what wants a gradient")
+        saved = [(tensors[index], tensors[index].inplace_version) for index in read.operands if index not in self.unread]
+        at = self.transposed
+        return Call(self.op.name, frame.tally, saved, None if at is None else weights.renewer(tensors[at], sides[at])), read, out
+
+    def answer(
+        self, tensors: Sequence[Any], sides: Sequence[Any], out: Any, made: Callable[[torch.Tensor, Sequence[Any], int], Any]
+    ) -> Any:
+        """What Paddle's function returns: a tensor, or its several results in a tuple or list, as the formula gives them."""
+        if isinstance(out, torch.Tensor):
+            result = made(out, sides, 0)
+            return [result] if self.entry.returns_list else result
+        results: list[Any] = []
+        for position, one in enumerate(out):
+            place = self.writes.get(position)
+            if place is not None and tensors[place] is not None:
+                results.append(overwritten(tensors[place], one))
+            else:
+                results.append(made(one, sides, position) if isinstance(one, torch.Tensor) else one)
+        return type(out)(results)
+
+    def write(self, inputs: Inputs, out: torch.Tensor) -> Any:
+        """The result of an in-place op, without gradients, in the memory of the first operand."""
+        fits(out, inputs.torch[0])
+        tensor = overwritten(inputs.paddle[0], out)
+        tensor._bump_inplace_version()
+        return tensor

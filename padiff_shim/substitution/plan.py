@@ -1,0 +1,85 @@
+"""What reference mode does with calls: torch's kernels where the table has a formula, Paddle's own with the reason where not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..dispatch.door import Door
+from ..dispatch.frames import Frame
+from ..dispatch.operands import STATIC
+from ..dispatch.plan import Unlisted
+from ..errors import StayedNativeError
+from ..frameworks.memory import grad_tracer
+from ..gradients import islands, views
+from ..table.signature import StayNative
+from .execute import Substitution
+
+
+class Substituting:
+    """The plan of reference mode (:class:`padiff_shim.dispatch.plan.Plan`)."""
+
+    on_tape, tracks_layers = True, False
+
+    def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Torch's kernel, counted."""
+        substitution = door.substitution
+        if substitution is None:
+            substitution = door.substitution = Substitution(door)
+        result = substitution.quick(frame, values)
+        if result is None:
+            result = substitution.execute(frame, values, args, kwargs)
+        frame.tally.substituted[door.op.name] += 1
+        return result
+
+    def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Paddle's kernel, on the tape as an island, counted with the reason."""
+        if why.reason == STATIC or grad_tracer() is None:
+            return door.original(*args, **kwargs)  # a graph is being traced: nothing is computed here
+
+        def paddle(*given: Any, **named: Any) -> Any:
+            return door.paddle(given, named)
+
+        call = paddle if door.entry.inplace else islands.calling(door.op.name, paddle, args, kwargs)
+        result = call(*args, **kwargs)
+        self._count(frame, door.op.name, door.entry.target, why.reason, exact=why.exact)
+        return result
+
+    def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same for an op without reference."""
+        call = other.original if other.name.endswith("_") else islands.calling(other.name, other.original, args, kwargs)
+        result = call(*args, **kwargs)
+        self._count(frame, other.name, other.path, other.reason, exact=other.exact)
+        return result
+
+    def _count(self, frame: Frame, name: str, target: str, reason: str, *, exact: bool) -> None:
+        frame.tally.native[name, reason] += 1
+        if frame.strict and not exact:
+            raise StayedNativeError(f"strict mode: op {name!r} ({target}) stays native: {reason}")
+
+    def passed(self, other: Unlisted) -> None:
+        """Never: only a comparison stands idle."""
+
+    def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Native; on the tape a view on both sides or an island."""
+        call = islands.calling(name, original, args, kwargs)
+        if call is not original and name in views.VIEWS and not kwargs:
+            found = views.view(name, original, args)
+            if found is not None:
+                return found
+        return call(*args, **kwargs)
+
+    def moved(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Nothing to do: the tape sees what it calls."""
+
+    def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An island where gradients are recorded."""
+        if not islands.recording():
+            return original(*args, **kwargs)
+        return islands.island(name, original, args, kwargs, once=True)
+
+    def layer_begins(self, frame: Frame) -> None:
+        """Nothing to do."""
+
+    def backward_ends(self, frame: Frame) -> None:
+        """Nothing to do."""
