@@ -92,6 +92,8 @@ def test_beside_a_number(program, which):
     assert run.substituted
     if native == "raises" and ours != native:  # Torch's backward reads less
         native = step(change=None)
+        if which == "result":
+            native[0] = 0.0  # what was overwritten has no gradient
     assert ours == native if "raises" in (ours, native) else np.allclose(ours, native)
 
 
