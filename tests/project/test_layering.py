@@ -2,9 +2,8 @@
 
 A row of the table reads `| modules | may import of ours | frameworks |`:
 - modules: names with `,` between them; `models/*` is every module of that folder that has no row of its own. Modules of
-  one folder may import each other.
-- may import of ours: `nothing`, names of modules or folders, `all above` (the rows above), `each other
-  downward` (the modules before it in its own row).
+  one folder may import each other, but not in a circle.
+- may import of ours: `nothing`, or names of modules or folders.
 - frameworks, among paddle, torch and numpy: their names, `none`, `torch lazily` (inside functions only),
   `none at import` (each, inside functions only). What follows `never`, and anything in parentheses, is a remark.
 """
@@ -24,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "docs" / "architecture.md"
 HEADER = ["module", "may import of ours", "frameworks"]
 FRAMEWORKS = {"paddle", "torch", "numpy"}
-LONGEST_FILE = 300
+LONGEST_FILE = 330
 
 
 def sources():
@@ -47,7 +46,6 @@ class Import(NamedTuple):
 
 
 class Rule(NamedTuple):
-    modules: list
     ours: set  # of names of modules
     eager: set  # frameworks that may be imported anywhere
     lazy: set  # frameworks that may be imported inside functions
@@ -158,26 +156,19 @@ def frameworks_of(cell):
 def rules():
     """{module: Rule} for every module of ours, as the table says."""
     plain = {word for first, *_ in table_rows() for word in words(first) if "*" not in word}
-    found, above = {}, set()
+    found = {}
     for first, second, third in table_rows():
-        row = []
+        ours = set()
+        for word in words(second):
+            if word != "nothing":
+                assert matching(word), f"{TABLE.name}, row of {first}: there is no module {word!r}"
+                ours |= matching(word)
         for word in words(first):
             meant = matching(word) - (plain if "*" in word else set())
             assert meant, f"{TABLE.name} has a row for {word!r}: there is no such module"
-            row += sorted(meant)
-        for place, name in enumerate(row):
-            ours = set()
-            for word in words(second):
-                if word == "all above":
-                    ours |= above
-                elif word == "each other downward":
-                    ours |= set(row[:place])
-                elif word != "nothing":
-                    assert matching(word), f"{TABLE.name}, row of {name}: there is no module {word!r}"
-                    ours |= matching(word)
-            assert name not in found, f"{TABLE.name} has two rows for {name}"
-            found[name] = Rule(row, ours, *frameworks_of(third))
-        above |= set(row)
+            for name in meant:
+                assert name not in found, f"{TABLE.name} has two rows for {name}"
+                found[name] = Rule(ours, *frameworks_of(third))
     return found
 
 
@@ -196,6 +187,56 @@ def test_imports_of_ours_keep_to_the_table(name):
         if not (folder and found.target.rpartition("/")[0] == folder)
     ]
     assert not sorted(set(wrong))
+
+
+def room(name):
+    return name.partition("/")[0] if "/" in name else name
+
+
+def circle(arrows):
+    """A circle in a graph `{from: {to}}`, as a list of its places; empty if there is none."""
+    done, way = set(), []
+
+    def walk(place):
+        if place in way:
+            return [*way[way.index(place) :], place]
+        if place not in done:
+            way.append(place)
+            for onward in sorted(arrows.get(place, ())):
+                if found := walk(onward):
+                    return found
+            way.pop()
+            done.add(place)
+        return []
+
+    return next(filter(None, map(walk, sorted(arrows))), [])
+
+
+# A package's face names its modules, which do not import it.
+ARROWS = {
+    name: {found.target for found in imports_of(name) if found.target in SOURCES and not found.typing} - {name} for name in SOURCES
+}
+
+
+CIRCLES = pytest.mark.xfail(strict=True, reason="records, report and runs know each other")
+
+
+@CIRCLES
+def test_rooms_do_not_import_in_a_circle():
+    between = {}
+    for name, targets in ARROWS.items():
+        between.setdefault(room(name), set()).update(room(target) for target in targets if room(target) != room(name))
+    assert not circle(between)
+
+
+@CIRCLES
+def test_modules_do_not_import_in_a_circle():
+    assert not circle(ARROWS)
+
+
+def test_a_circle_is_found():
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    assert not circle({"a": {"b", "c"}, "b": {"c"}})
 
 
 @pytest.mark.parametrize("name", SOURCES)

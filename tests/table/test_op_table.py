@@ -5,9 +5,9 @@ import paddle
 import pytest
 import torch
 from helpers import LAYOUTS, Call, entries, same
-from padiff_shim.dispatch.prepare import EMPTY
 
 import padiff_shim
+from padiff_shim.dispatch.prepare import EMPTY
 from padiff_shim.frameworks.versions import IS_3
 
 pytestmark = pytest.mark.bitexact
