@@ -43,7 +43,7 @@ def found(plan, *more):
 @pytest.mark.parametrize("kind", ["compare", "reference"])
 @pytest.mark.parametrize("what", HARM)
 def test_harm_is_seen(kind, what):
-    lines = ("from padiff_shim import modes", HARM[what])
+    lines = ("from padiff_shim.dispatch import frames as modes", HARM[what])
     assert any(what in line for line in found(whole(kind), *lines))
 
 
