@@ -40,16 +40,24 @@ def c_function(module: Any, name: str) -> BuiltinFunctionType | None:
     return None
 
 
+def _undecorated(function: FunctionType) -> FunctionType:
+    """The function that does the work. Paddle 3 wraps many in decorators that rename arguments: closures, which call it."""
+    while function.__closure__ and type(getattr(function, "__wrapped__", None)) is FunctionType:
+        function = function.__wrapped__  # type: ignore[attr-defined]
+    return function
+
+
 def python_function(owner: Any, name: str) -> FunctionType | None:
     """Paddle's Python function of that name in a module or class, also where somebody else's replacement alone holds it."""
     found = vars(owner).get(name)
     if _is_native(found, name):
-        return found
+        return _undecorated(found)
     held = isinstance(owner, type)
     module, qualified = (owner.__module__, f"{owner.__qualname__}.{name}") if held else (owner.__name__, name)
     functions = [value for value in gc.get_objects() if type(value) is FunctionType and value.__qualname__ == qualified]
     functions = [f for f in functions if _is_native(f, name) and f"{f.__module__}.".startswith(f"{module}.")]
-    return functions[0] if len(functions) == 1 else None
+    inner = {id(function): function for function in map(_undecorated, functions)}
+    return next(iter(inner.values())) if len(inner) == 1 else None
 
 
 def attribute(owner: type, name: str, path: str) -> AttributePatch | None:

@@ -13,6 +13,7 @@ from paddle.base import core
 import padiff_shim
 from padiff_shim.errors import InterceptionError
 from padiff_shim.intercept import doors
+from padiff_shim.intercept.locate import python_function
 from padiff_shim.patching.cfunction import CFunctionPatch
 from padiff_shim.patching.patcher import ABSENT
 from padiff_shim.patching.pyfunction import PyFunctionPatch
@@ -260,6 +261,19 @@ def test_a_function_of_another_kind_is_refused_untouched():
     native = 1
     with pytest.raises(InterceptionError, match="closure"):
         PyFunctionPatch(closure)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "glu"])
+def test_behind_decorators_the_function_that_does_the_work_is_redirected(name):
+    """Paddle 3 renames arguments in decorators, which are closures."""
+    outer = getattr(paddle.nn.functional, name)
+    patch = PyFunctionPatch(python_function(paddle.nn.functional, name))
+    patch.set_hook(lambda *args: args)
+    assert patch.install()
+    assert outer(1, 2)[:2] == (1, 2)
+    assert patch.uninstall()
+    with pytest.raises((AttributeError, TypeError)):
+        outer(1, 2)
 
 
 def test_an_error_while_installing_undoes_what_was_done():
