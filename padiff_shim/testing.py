@@ -14,7 +14,7 @@ from typing import Any
 
 from .arguments import flag, function, one_of
 from .catalogue.registry import ops
-from .dispatch.site import LayerFilter
+from .patterns import LayerFilter
 from .verdicts import Side
 
 
@@ -65,7 +65,7 @@ def planted(
     one_of("side", side, ("paddle", "torch"))
     function("change", change, "the result and the arguments")
     flag("gradients", gradients)
-    fault = Fault(op, Side(side), change, LayerFilter(layer) if layer is not None else None, gradients)
+    fault = Fault(op, Side(side), change, LayerFilter(layer, "layer") if layer is not None else None, gradients)
     _planted.append(fault)
     try:
         yield fault

@@ -70,7 +70,7 @@ def filled(records, **options):
     run = CompareRun(**options)
     run.begin(ENVIRONMENT, {"torch.num_threads": 1})
     for one in records:
-        run.add(one)
+        run.recorder.add(one)
     return run
 
 

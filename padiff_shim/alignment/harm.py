@@ -155,5 +155,5 @@ def do_no_harm(program: Callable[[], Any], *, state: Sequence[Any] = (), **optio
             report.differences.append(f"{name} (differs between two native runs as well: the program is not repeatable)")
         elif native.get(name) != compared.get(name):
             report.differences.append(name)
-    run.add_event("do-no-harm", str(report))
+    run.recorder.add_event("do-no-harm", str(report))
     return report

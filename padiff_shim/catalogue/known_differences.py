@@ -23,8 +23,8 @@ A file is TOML (Python 3.11 and later) or JSON with the same keys::
     mute = true
 
 A record matches an entry if it matches every key that the entry has. Patterns are those of :mod:`fnmatch` (``*``, ``?``,
-``[...]``), case-sensitive. The user's entries are asked before the shipped ones, each table from top to bottom; the first match
-wins.
+``[...]``), case-sensitive; ``layer`` is read as ``layers=`` of a mode is, so that a match covers everything below. The user's
+entries are asked before the shipped ones, each table from top to bottom; the first match wins.
 
 With ``hypothesis`` the formula of that name must explain all of the error: where a fault is left beside it (the modifier
 ``partly``), the entry does not match. The shipped entries all have one. An entry without ``hypothesis`` and ``rho_max`` is your
@@ -38,15 +38,16 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from ..arguments import path as file
 from ..errors import ArgumentError, unknown, unreadable
+from ..patterns import LayerFilter, named
 from ..verdicts import PARTLY, Side, Verdict
 
-_PATTERNS = ("op", "hypothesis", "tensor", "dtype", "layer", "site")
+_NAMES = ("op", "hypothesis", "tensor", "dtype", "site")
+_PATTERNS = (*_NAMES, "layer")
 _VERSION = re.compile(r"(==|!=|>=|<=|>|<)\s*(\d+(?:\.\d+)*)(\.\*)?")
 
 
@@ -87,7 +88,8 @@ class Quirk:
             record["verdict"] in self.verdict
             and self.side in (None, record.get("side"))
             and self.phase in (None, record.get("phase"))
-            and all(_any(getattr(self, name), record.get(name)) for name in _PATTERNS)
+            and all(_any(getattr(self, name), record.get(name)) for name in _NAMES)
+            and (not self.layer or _layers(self.layer).accepts(record.get("layer") or ""))
             and not (self.hypothesis and PARTLY in (record.get("modifiers") or ()))
             and self._near_enough(record)
             and all(in_range(versions.get(name, ""), getattr(self, name)) for name in ("paddle", "torch"))
@@ -103,7 +105,10 @@ class Quirk:
 
 
 def _any(patterns: Sequence[str], value: Any) -> bool:
-    return not patterns or (value is not None and any(fnmatchcase(str(value), pattern) for pattern in patterns))
+    return not patterns or named(patterns, value)
+
+
+_layers = functools.cache(LayerFilter)
 
 
 @functools.cache

@@ -144,7 +144,7 @@ class Comparison:
 
     def uncompared(self, sub: Door, reason: str, result: Any, args: Any = (), kwargs: Any = _NOTHING) -> Any:
         """Count a covered call that was not compared; returns its result."""
-        self.run.add_native(sub.op.name, reason, elements(result[0] if sub.entry.returns_list else result))
+        self.run.recorder.add_native(sub.op.name, reason, elements(result[0] if sub.entry.returns_list else result))
         if not sub.entry.inplace:
             self.moved(sub.original, args, kwargs, result)
         return result
@@ -162,7 +162,7 @@ class Comparison:
         if grad_tracer() is None:
             return result  # a graph is being built
         entered = self.sampling.enter() if self.sampling.accounts else 0.0
-        self.run.add_native(other.name, other.reason, elements(result))
+        self.run.recorder.add_native(other.name, other.reason, elements(result))
         if other.updates:
             self.updated = True
         elif other.reason == _unsubstituted.NO_REFERENCE and not other.name.endswith("_"):

@@ -65,7 +65,7 @@ class Outcome:
             quirk = self._known(record, judgement)
             if quirk is not None:
                 record["quirk"], record["muted"] = quirk.name, quirk.mute
-        self.run.add(record)
+        self.run.recorder.add(record)
         if self.serious(record) and (self.keep > 0 or (self._giving_way and not apart(record))):
             self._save(record, tensors())
         return record
@@ -138,10 +138,10 @@ class Outcome:
         if self.keep > 0:
             self.keep -= 1
         else:
-            self.run.drop_inputs(self._giving_way.pop())
+            self.run.recorder.drop_inputs(self._giving_way.pop())
         if apart(record):
             self._giving_way.append(record)
-        self.run.save_inputs(record, arrays)  # says itself where it cannot
+        self.run.recorder.save_inputs(record, arrays)  # says itself where it cannot
 
 
 def _arrays(tensors: Mapping[str, Any]) -> list[tuple[str, np.ndarray]]:

@@ -55,7 +55,7 @@ class Door:
             raise StayNative(frame.aside)
         if self.op.name not in frame.enabled:
             raise StayNative(FILTERED, exact=True)
-        if frame.layers is not None and not frame.layers.accepts(site.layer_path()):  # type: ignore[attr-defined]
+        if frame.layers is not None and not frame.layers.accepts(site.layer_path()):
             raise StayNative(OUTSIDE_LAYERS, exact=True)
 
     def paddle(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

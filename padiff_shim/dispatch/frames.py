@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from ..runs.run import Run, Tally
+from ..patterns import LayerFilter
+from ..records.tally import Account, Tally
 
 FORKED = "forked child process: torch kernels can hang there"
 
@@ -39,20 +40,20 @@ class Frame:
 
     def __init__(
         self,
-        run: Run,
+        run: Account,
         enabled: frozenset[str],
         *,
         plan: Any,
         strict: bool = False,
         linear_layout: str = "contiguous",
-        layers: object = None,
+        layers: LayerFilter | None = None,
     ) -> None:
         self.run = run
         self.plan = plan  # what is done with calls: a plan.Plan
         self.enabled = enabled
         self.strict = strict
         self.linear_layout = linear_layout
-        self.layers = layers  # a site.LayerFilter or None
+        self.layers = layers  # what layers= takes, or None
         self.open = True
         self.sole = False  # whether this is the only opening of its mode, in one thread
         self.idle = False  # calls pass by, uncounted: the budget of a comparison is used up

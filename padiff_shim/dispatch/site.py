@@ -7,12 +7,9 @@ import sys
 import sysconfig
 import threading
 import weakref
-from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
+from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple
-
-from ..errors import PadiffShimError
 
 
 class _Stack(threading.local):
@@ -124,40 +121,3 @@ def tracking(call: Callable[..., Any], outermost: Callable[[], None]) -> Callabl
             del _stack.paths[len(layers) :]
 
     return hook
-
-
-class LayerFilter:
-    """Glob patterns over layer paths: ``encoder.layers.*.linear1``. A match covers the layer and everything below it.
-
-    ``*`` stands for one component (or a part of one), ``**`` for any number.
-    """
-
-    def __init__(self, patterns: str | Iterable[str]) -> None:
-        given = [patterns] if isinstance(patterns, str) else list(patterns) if isinstance(patterns, Iterable) else []
-        if not given or not all(isinstance(pattern, str) and pattern for pattern in given):
-            raise PadiffShimError(f"layers= takes glob patterns over layer paths such as 'encoder.layers.*', got {patterns!r}")
-        self.patterns = {pattern: tuple(pattern.split(".")) for pattern in given}
-        self.unmatched = set(given)
-        self._known: dict[str, bool] = {}
-
-    def accepts(self, path: str) -> bool:
-        """Whether a layer of that path, or one above it, matches a pattern."""
-        found = self._known.get(path)
-        if found is None:
-            parts = tuple(path.split(".")) if path else ()
-            hits = {
-                pattern
-                for pattern, wanted in self.patterns.items()
-                if any(_match(parts[:end], wanted) for end in range(1, len(parts) + 1))
-            }
-            self.unmatched -= hits
-            found = self._known[path] = bool(hits)
-        return found
-
-
-def _match(parts: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
-    if not wanted:
-        return not parts
-    if wanted[0] == "**":
-        return any(_match(parts[skip:], wanted[1:]) for skip in range(len(parts) + 1))
-    return bool(parts) and fnmatchcase(parts[0], wanted[0]) and _match(parts[1:], wanted[1:])

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from ..runs.run import LayoutCost
+from ..records.tally import LayoutCost
 from .memory import as_it_lies
 
 _memcmp = ctypes.CDLL(None).memcmp

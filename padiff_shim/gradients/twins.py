@@ -22,7 +22,7 @@ import torch
 from ..frameworks.memory import as_operand, dtype_of, hand_over, own, to_torch
 from ..frameworks.versions import attribute, set_attribute
 from ..postponed import engine_runs, postpone
-from ..runs.run import Tally
+from ..records.tally import Tally
 from . import clean
 from .local import LOCAL as LOCAL
 from .local import Watched

@@ -81,7 +81,7 @@ class CompareMode(Mode):
                 f"budget=: the hooks stood idle in {sampling.idle} of {sampling.stretches} stretches of the program (from the "
                 "start of an outermost layer, or the end of a backward, to the next); calls made there are in no count"
             )
-        self.run.close()
+        self.run.recorder.close()
         raise_postponed()
         self._plan.outcome.conclude()
 

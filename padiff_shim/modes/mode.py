@@ -13,6 +13,7 @@ from ..catalogue.registry import ops as all_ops
 from ..catalogue.registry import resolve
 from ..dispatch import frames
 from ..errors import ArgumentError, BackendError, MissingFrameworkError, ModeError, PadiffShimError, UnknownNameError, unknown
+from ..patterns import LayerFilter
 from ..runs.run import Run
 from .decorate import decorate
 
@@ -226,7 +227,9 @@ def _check_backend(backend: Any, door: str) -> None:
     raise ArgumentError(f"backend= is the name of a framework, {' or '.join(map(repr, BACKENDS))}, got {name}: {use}")
 
 
-def selection(backend: str, ops: Any, exclude: Any, layers: Any, linear_layout: str, *, door: str) -> tuple[frozenset[str], Any]:
+def selection(
+    backend: str, ops: Any, exclude: Any, layers: Any, linear_layout: str, *, door: str
+) -> tuple[frozenset[str], LayerFilter | None]:
     """The arguments that all modes share, checked: the enabled ops and the layer filter (or None)."""
     _check_backend(backend, door)
     one_of("linear_layout", linear_layout, LINEAR_LAYOUTS)
@@ -237,8 +240,6 @@ def selection(backend: str, ops: Any, exclude: Any, layers: Any, linear_layout: 
         raise UnknownNameError("no op is left to substitute: ops= selects nothing, or exclude= takes away everything it selects")
     if layers is None:
         return enabled, None
-    from ..dispatch.site import LayerFilter
-
     return enabled, LayerFilter(layers)
 
 

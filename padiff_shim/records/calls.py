@@ -7,16 +7,17 @@ import operator
 import threading
 from array import array
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, overload
 
 from ..arguments import flag, function, names, one_of
-from ..errors import ArgumentError, UnknownNameError, described, unknown
+from ..errors import ArgumentError, described, unknown
+from ..patterns import LayerFilter, named
 from ..text import shown
 from ..verdicts import Side, Verdict
 from . import log, schema
 from .encoding import finite, numeric
+from .words import call_line
 
 _CALL = b'{"type":"call"'
 
@@ -70,8 +71,6 @@ class Call:
         return dict(self._record)
 
     def __str__(self) -> str:
-        from ..report.words import call_line
-
         return call_line(self._record)
 
     def __repr__(self) -> str:
@@ -151,15 +150,24 @@ class Calls(Sequence[Call]):
     """The call records of one or several log files, read when they are asked for.
 
     Indexing gives a :class:`Call`, slicing and :meth:`filter` another :class:`Calls`. What is held in memory is 8 bytes a record.
-    A log that this process is still writing grows while it is looked at; ``offsets`` are those of one that was read.
+    A log that this process is still writing grows while it is looked at; ``offsets`` are those of one that was read. ``refusal`` is
+    asked for the error where an op is named of which there are no records: it gets the name and the ops that have some, and gives
+    None for an op that is known.
     """
 
-    def __init__(self, paths: Sequence[Path] = (), *, keeper: object = None, offsets: Sequence[array[int]] | None = None) -> None:
-        self._book = _Book(paths, keeper, offsets)
+    def __init__(
+        self,
+        paths: Sequence[Path] = (),
+        *,
+        keeper: object = None,
+        offsets: Sequence[array[int]] | None = None,
+        refusal: Callable[[str, Iterable[str]], Exception | None] | None = None,
+    ) -> None:
+        self._book, self._refusal = _Book(paths, keeper, offsets), refusal or _refusal
         self._places: Sequence[int] | None = None  # None: all
 
     def _chosen(self, places: Sequence[int]) -> Calls:
-        found = Calls()
+        found = Calls(refusal=self._refusal)
         found._book, found._places = self._book, places
         return found
 
@@ -211,7 +219,9 @@ class Calls(Sequence[Call]):
         """The records that meet every condition given, found in one pass over the log.
 
         Args:
-            op, layer, tensor: names or patterns (``"encoder.layers.*.linear1"``, ``"grad:*"``), one or several.
+            op, tensor: names or patterns (``"grad:*"``), one or several.
+            layer: patterns over layer paths that mean what ``layers=`` of a mode means: ``"encoder"`` is that layer and everything
+                below it, ``*`` one component, ``**`` any number. ``""``: outside of any layer.
             verdict: classes, one or several; ``at_least``: this class or a more serious one.
             side: ``"paddle"``, ``"torch"``, ``"both"``, ``"none"``, one or several; ``phase``: ``"forward"`` or ``"backward"``.
             step: a number, or anything with ``in`` (a range, a set).
@@ -230,9 +240,11 @@ class Calls(Sequence[Call]):
         if step is not None and (isinstance(step, (str, bytes, bool)) or not isinstance(step, (int, Container))):
             raise ArgumentError(f"step= is a number, a range or a set of them, got {described(step)}")
         tests: list[Callable[[dict[str, Any]], bool]] = []
-        for field, patterns in (("op", op), ("layer", layer), ("tensor", tensor)):
+        for field, patterns in (("op", op), ("tensor", tensor)):
             if patterns is not None:
                 tests.append(_matching(field, names(field, patterns)))
+        if layer is not None:
+            tests.append(_inside(names("layer", layer)))
         for name, values, accepted in (
             ("verdict", verdict, Verdict),
             ("side", side, Side),
@@ -257,31 +269,39 @@ class Calls(Sequence[Call]):
         return self._chosen(found)
 
     def _check_ops(self, wanted: Iterable[str]) -> None:
-        """Refuse names (no patterns) of ops that are neither in the table nor in the log: a slip, and not an empty answer."""
+        """Refuse names (no patterns) of ops that are known to nobody: a slip, and not an empty answer."""
         unsure = [name for name in wanted if not set("*?[") & set(name)]
         if not unsure:
             return
         known = {str(log.parse(line, path, offset)["op"]) for _, path, offset, line in self._book.lines(range(self._book.count()))}
-        unsure = [name for name in unsure if name not in known]
-        try:
-            from ..catalogue.registry import ops, stays_native
-
-            known.update(ops())
-            reasons = {name: why for name in unsure if (why := stays_native(name))}
-        except ImportError:  # a log can be read where there is no torch
-            reasons = {}
         for name in unsure:
-            if name in reasons:
-                raise UnknownNameError(f"op {name!r} has no records: {reasons[name]}")
-            if name not in known:
-                raise unknown("op", name, map(shown, known))
+            if name not in known and (error := self._refusal(name, known)) is not None:
+                raise error
 
     def __repr__(self) -> str:
         return f"<Calls: {len(self)} records in {len(self._book.paths)} file(s)>"
 
 
+def _refusal(name: str, logged: Iterable[str]) -> Exception:
+    """The error for an op of which there are no records, where only the log says which ops there are."""
+    return unknown("op", name, map(shown, logged))
+
+
 def _matching(name: str, patterns: Sequence[str]) -> Callable[[dict[str, Any]], bool]:
-    return lambda record: any(fnmatchcase(str(record.get(name) or ""), pattern) for pattern in patterns)
+    return lambda record: named(patterns, record.get(name) or "")
+
+
+def _inside(patterns: Sequence[str]) -> Callable[[dict[str, Any]], bool]:
+    """Whether a record is of a layer that matches; ``""`` among the patterns stands for no layer at all."""
+    paths = [pattern for pattern in patterns if pattern]
+    layers = LayerFilter(paths, "layer") if paths or not patterns else None
+    bare = "" in patterns
+
+    def inside(record: dict[str, Any]) -> bool:
+        path = record.get("layer") or ""
+        return layers.accepts(path) if path and layers is not None else bare and not path
+
+    return inside
 
 
 def _among(name: str, values: str | Iterable[str], accepted: Sequence[str]) -> Callable[[dict[str, Any]], bool]:

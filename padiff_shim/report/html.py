@@ -13,12 +13,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ..arguments import path as file
 from ..arguments import whole
 from ..errors import FileError
 from .embed import pack, plain
+from .source import Source
 
 LIMIT = 100_000  # records that the page holds one by one
 PAGE = Path(__file__).with_name("page")
@@ -35,32 +36,6 @@ SCRIPTS = (
     "details.js",
     "main.js",
 )
-
-
-class Record(Protocol):
-    """One record of a run."""
-
-    def as_dict(self) -> Mapping[str, Any]:
-        """The record as in the log (docs/log.md)."""
-
-
-class Source(Protocol):
-    """What :func:`write` asks of a run."""
-
-    @property
-    def header(self) -> Mapping[str, Any]:
-        """The run's first record."""
-
-    @property
-    def calls(self) -> Iterable[Record]:
-        """The judged tensors, in order; the place of one here is what ``run.calls[place]`` takes."""
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """What to look at before a kernel is blamed."""
-
-    def coverage(self) -> Mapping[str, Any]:
-        """How much was compared."""
 
 
 def json_block(value: Any) -> str:

@@ -9,17 +9,15 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
+from ..records.counts import Counts
 from ..text import shown
 from ..verdicts import Verdict
 from .summary import style
-
-if TYPE_CHECKING:
-    from ..runs.results import Results
 
 PERIOD = 0.25  # seconds between two drawings
 PATIENCE = 2.0  # seconds before the first one: short runs show nothing
@@ -70,7 +68,7 @@ class Live:
         else:
             self._restore.append(lambda: _unwatch(stream, write))
 
-    def show(self, run: Results, record: Mapping[str, Any]) -> None:
+    def show(self, counts: Counts, record: Mapping[str, Any]) -> None:
         """Draw the line if it is time."""
         now = self._clock()
         if now < self._next or self._stopped:
@@ -79,7 +77,7 @@ class Live:
             self._next = now + PERIOD
             if self._fresh:
                 # Back to the first column: what writes to the terminal past Python's streams begins on this line, not behind it.
-                self._draw(_ERASE + line(run, record) + "\r")
+                self._draw(_ERASE + line(counts, record) + "\r")
                 self._shown = True
 
     def hide(self) -> None:
@@ -120,12 +118,12 @@ def _is_terminal(stream: Any) -> bool:
         return False
 
 
-def line(run: Results, record: Mapping[str, Any]) -> str:
+def line(counts: Counts, record: Mapping[str, Any]) -> str:
     """Records, verdicts and the running layer in the terminal's width, as text with ANSI colours."""
-    text = Text(f"padiff_shim: {run.counts.records:,} records")
-    for name, number in run.counts.verdicts(everything=False).items():
+    text = Text(f"padiff_shim: {counts.records:,} records")
+    for name, number in counts.verdicts(everything=False).items():
         text.append("  ").append(f"{name} {number:,}", style=style(Verdict(name)))
-    for why, number in run.counts.apart().items():
+    for why, number in counts.apart().items():
         text.append("  ").append(f"{why} {number:,}", style="dim")
     text.append(f"  {shown(record.get('layer') or record.get('op'))}", style="dim")
     buffer = io.StringIO()

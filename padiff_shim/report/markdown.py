@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..records import words as one
+from ..records.counts import Finding
 from ..text import SENTENCE, shown
 from . import words
-
-if TYPE_CHECKING:
-    from ..runs.results import Results
+from .source import Compared
 
 ROWS = 10
 _HEADINGS = ("verdict", "side", "op", "tensor", "shape, dtype", "layer", "line", "error", "bound", "atol needed", "records")
@@ -22,22 +22,22 @@ def cell(value: Any) -> str:
     return shown(value, SENTENCE).translate(_ESCAPED)
 
 
-def _row(finding: Any) -> str:
+def _row(finding: Finding) -> str:
     record = finding.worst
     words_ = (
-        words.named(record),
-        words.whose(record),
+        one.named(record),
+        one.whose(record),
         record["op"],
         record.get("tensor"),
-        words.shape(record),
+        one.shape(record),
         record.get("layer"),
         record.get("site"),
     )
-    cells = [cell(word or "") for word in words_] + [cell(figure) for figure in words.observed(record)] + [f"{finding.records:,}"]
+    cells = [cell(word or "") for word in words_] + [cell(figure) for figure in one.observed(record)] + [f"{finding.records:,}"]
     return "| " + " | ".join(cells) + " |"
 
 
-def markdown(run: Results) -> str:
+def markdown(run: Compared) -> str:
     """Versions, counts and verdicts in the first lines, then the findings, the first divergence and what was not checked."""
     counts, coverage = run.counts, run.coverage()
     header, found = run.header, [finding for finding in run.findings() if not finding.apart]

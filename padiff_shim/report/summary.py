@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..records import words as one
+from ..records.counts import Finding, Group
 from ..text import SENTENCE, columns, shown
 from ..verdicts import APART, HARD, Verdict
 from . import words
-
-if TYPE_CHECKING:
-    from ..records.counts import Finding, Group
-    from ..runs.results import Results
+from .source import Compared
 
 LAYERS, OPS, FINDINGS = 12, 20, 10
 _QUIET = (Verdict.EQUAL, Verdict.ROUNDING)
@@ -29,7 +28,7 @@ def style(verdict: Verdict) -> str:
     return "" if verdict in _QUIET else "yellow" if verdict is not Verdict.UNVERIFIED else "cyan"
 
 
-def _findings(run: Results) -> list[Any]:
+def _findings(run: Compared) -> list[Any]:
     """The worst calls, those that say the same of the same line in one row."""
     found = [finding for finding in run.findings() if not finding.apart]
     if not found:
@@ -50,13 +49,13 @@ def _finding(finding: Finding) -> list[Any]:
     where = Text(shown(record.get("site") or ""))
     if record.get("layer"):
         where = Text(shown(record["layer"]), style="bold").append("\n").append_text(where)
-    what = Text(f"{shown(record['op'])} {shown(record.get('tensor'))}\n{words.shape(record)}")
+    what = Text(f"{shown(record['op'])} {shown(record.get('tensor'))}\n{one.shape(record)}")
     return [
-        Text(words.named(record), style=style(Verdict(record["verdict"]))),
-        Text(words.whose(record)),
+        Text(one.named(record), style=style(Verdict(record["verdict"]))),
+        Text(one.whose(record)),
         what,
         where,
-        *map(Text, words.observed(record)),
+        *map(Text, one.observed(record)),
         Text(f"{finding.records:,}"),
     ]
 
@@ -71,7 +70,7 @@ def _groups(title: str, groups: Mapping[str, Group], most: int) -> list[Any]:
     table.add_column("error /\nbound", justify="right", no_wrap=True)
     for group in list(groups.values())[:most]:
         cells = [Text(f"{group.verdicts[name]:,}" if group.verdicts[name] else "") for name in names]
-        ratio = words.figure(group.prob) if group.prob else "-"
+        ratio = one.figure(group.prob) if group.prob else "-"
         table.add_row(Text(shown(group.name) or "(no layer)", style=style(group.worst)), *cells, Text(ratio))
     rest = list(groups.values())[most:]
     if not rest:
@@ -79,7 +78,7 @@ def _groups(title: str, groups: Mapping[str, Group], most: int) -> list[Any]:
     return [table, Text(f"and {len(rest):,} further, at worst {max((g.worst for g in rest), key=lambda v: v.severity)}")]
 
 
-def _opening(run: Results) -> Iterable[Any]:
+def _opening(run: Compared) -> Iterable[Any]:
     for warning in run.warnings:
         yield Text(f"warning: {shown(warning, SENTENCE)}", style="bold yellow")
     versions = words.versions(run.header.get("environment") or {})
@@ -89,7 +88,7 @@ def _opening(run: Results) -> Iterable[Any]:
     yield Text(f"{counts.calls:,} calls, {counts.records:,} results and gradients: {counted}")
 
 
-def _closing(run: Results) -> Iterable[Any]:
+def _closing(run: Compared) -> Iterable[Any]:
     yield Text(words.divergence(run.first_divergence()))
     for (name, muted), records in run.counts.quirks.most_common():
         yield Text(f"Known difference: {shown(name)}: {records:,} record{'s' if records != 1 else ''}{' (muted)' if muted else ''}")
@@ -101,7 +100,7 @@ def _closing(run: Results) -> Iterable[Any]:
         yield Text(f"  not checked: {line}")
 
 
-def summary(run: Results, width: int | None = None, *, colour: bool = False) -> str:
+def summary(run: Compared, width: int | None = None, *, colour: bool = False) -> str:
     """The run as text, ``width`` columns wide (default: :func:`padiff_shim.text.columns`); with ``colour`` as ANSI sequences."""
     buffer = io.StringIO()
     console = Console(

@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..runs.run import Run
 from ..text import SENTENCE, columns, shown
+from .source import Substituted
 
 
-def _ops_table(run: Run) -> Table:
+def _ops_table(run: Substituted) -> Table:
     table = Table(title=f"padiff_shim: Paddle ops on {run.backend} kernels", title_justify="left")
     table.add_column("op")
     for heading in ("substituted", "backward", "native"):
@@ -31,7 +31,7 @@ def _ops_table(run: Run) -> Table:
     return table
 
 
-def _layout_line(run: Run) -> str:
+def _layout_line(run: Substituted) -> str:
     cost = run.layout_cost
     if run.linear_layout == "view":
         return f"Linear weights: transposed views, no copies ({cost.views} calls)."
@@ -41,7 +41,7 @@ def _layout_line(run: Run) -> str:
     )
 
 
-def run_table(run: Run, width: int | None = None) -> str:
+def run_table(run: Substituted, width: int | None = None) -> str:
     """The run as text, ``width`` columns wide (default: :func:`padiff_shim.text.columns`)."""
     buffer = io.StringIO()
     console = Console(file=buffer, width=width or columns())

@@ -20,13 +20,13 @@ from ..arguments import path as file
 from ..errors import ArgumentError, FileError, PadiffShimError, described
 from ..records import schema
 from ..records.encoding import finite, numeric
+from ..records.inputs import pack
+from ..records.strided import strided_view
 from ..table.op import Entry, Op
 from ..table.signature import parse
 from ..text import SENTENCE, escaped, shown
 from . import oracles
-from .data import pack
 from .excerpt import Excerpt, expression
-from .layout import strided_view
 
 _RESULTS = ("grad", "paddle", "torch")
 _DTYPES = frozenset(
@@ -121,7 +121,7 @@ def write(
     It exits 1 if the side that the verdict blames is off by more than the recorded bound at the recorded place, else 0.
 
     Args:
-        record, arrays: as :func:`~padiff_shim.repro.data.save_inputs` takes them.
+        record, arrays: as :func:`~padiff_shim.records.inputs.save_inputs` takes them.
         environment: versions of the run, shown beside those found.
 
     Raises:

@@ -6,31 +6,27 @@ import heapq
 import importlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..arguments import one_of, whole
-from ..errors import ArgumentError, MissingFrameworkError, PadiffShimError
-from ..records import files, log
+from ..errors import ArgumentError, MissingFrameworkError, PadiffShimError, UnknownNameError, unknown
+from ..records import files, inputs, log
 from ..records.calls import Call, Calls
-from ..records.counts import KEPT, Counts, Coverage, Finding, Group, listed
+from ..records.counts import KEPT, Counts, Finding, Group, listed
 from ..records.encoding import encode, numeric
+from ..records.recorder import INPUTS, Recorder
 from ..text import shown
 from ..verdicts import Verdict
 from .run import Run
-
-INPUTS = "inputs"  # folder beside the log in which operands of serious calls lie
 
 
 class Results(Run):
     """The reading side of :class:`~padiff_shim.runs.compare_run.CompareRun`. Records come from the log, counts from memory."""
 
-    _header: dict[str, Any]
-    _counts: Counts
-    _log: log.LogWriter | None
+    recorder: Recorder
     _reading: files.Reading | None
-    _folder: Path
     _keeper: object
 
     __hash__ = object.__hash__
@@ -41,22 +37,24 @@ class Results(Run):
     @property
     def counts(self) -> Counts:
         """The counters."""
-        return self._counts
+        return self.recorder.counts
 
     @property
     def header(self) -> dict[str, Any]:
         """The log's first record (of a loaded run with several files: the first one's)."""
-        if self._log is not None:
-            return dict(self._log.header)
-        return {"type": "run", "schema": log.SCHEMA, "environment": {}, "flags": {}, "warnings": [], **self._header}
+        if self.recorder.log is not None:
+            return dict(self.recorder.log.header)
+        return {"type": "run", "schema": log.SCHEMA, "environment": {}, "flags": {}, "warnings": [], **self.recorder.header}
 
     @property
     def calls(self) -> Calls:
         """All records in order (of several files: by rank and process), lazy over the log."""
-        if self._log is None:
-            return Calls(self._reading.paths, offsets=self._reading.offsets) if self._reading is not None else Calls()
-        lost = self._log.gone or (self._log.failed and not self._log.path.is_file())
-        return Calls([] if lost or not self._log.path.name else [self._log.path], keeper=self._keeper)
+        writer = self.recorder.log
+        if writer is None:
+            read = self._reading
+            return Calls(read.paths, offsets=read.offsets, refusal=_no_records) if read is not None else Calls(refusal=_no_records)
+        lost = writer.gone or (writer.failed and not writer.path.is_file())
+        return Calls([] if lost or not writer.path.name else [writer.path], keeper=self._keeper, refusal=_no_records)
 
     @property
     def verdicts(self) -> dict[str, int]:
@@ -117,14 +115,7 @@ class Results(Run):
 
     def coverage(self) -> dict[str, Any]:
         """How many float calls and output elements were checked, and why others were not; docs/log.md has the fields."""
-        return self._coverage().as_dict()
-
-    def _coverage(self) -> Coverage:
-        total = Coverage()
-        total.merge(self.counts.coverage.as_dict())
-        for (op, reason), calls in self._merged("native").items():  # what ops= and layers= kept away from comparing
-            total.native(op, reason, calls, 0)
-        return total
+        return self.recorder.coverage().as_dict()
 
     @property
     def native(self) -> dict[str, dict[str, int]]:
@@ -183,7 +174,7 @@ class Results(Run):
             ArgumentError: ``call`` or ``path`` is of another kind.
             FileError: the operands cannot be read, or the script cannot be written.
         """
-        from ..repro import data, script
+        from ..repro import script
 
         script.place(path)
         if not isinstance(call, Call):
@@ -192,20 +183,18 @@ class Results(Run):
                 raise ArgumentError(f"call= is a record of this run or its place in run.calls (of {size}), got {place}")
             call = self.calls[place]
         chosen = call
-        if chosen.log and chosen.as_dict().get("index") not in data.kept(self._folder / INPUTS, chosen.log):
+        if chosen.log and chosen.as_dict().get("index") not in inputs.kept(self.recorder.folder / INPUTS, chosen.log):
             raise PadiffShimError(self._not_saved(chosen))
-        record, arrays = data.load_inputs(self._folder / INPUTS, chosen.as_dict(), chosen.log)
+        record, arrays = inputs.load_inputs(self.recorder.folder / INPUTS, chosen.as_dict(), chosen.log)
         return script.write(record, arrays, path, environment=self.header.get("environment"))
 
     def kept(self) -> Calls:
         """The records whose operands were saved (``compare(keep_inputs=...)``), in order: :meth:`repro` takes each of them."""
-        from ..repro import data
-
         saved_ones: dict[str, set[int]] = {}
 
         def has_inputs(call: Call) -> bool:
             if call.log not in saved_ones:
-                saved_ones[call.log] = set(data.kept(self._folder / INPUTS, call.log))
+                saved_ones[call.log] = set(inputs.kept(self.recorder.folder / INPUTS, call.log))
             return call.as_dict().get("index") in saved_ones[call.log]
 
         return self.calls.filter(where=has_inputs)
@@ -240,6 +229,19 @@ class Results(Run):
 def _logged(record: Mapping[str, Any], name: str) -> Call:
     """A record in memory as it stands in the log."""
     return Call(json.loads(encode({"type": "call", **record})), name)
+
+
+def _no_records(name: str, logged: Iterable[str]) -> Exception | None:
+    """The error for an op of which a log has no records; None for one of the table, which did not run."""
+    try:
+        from ..catalogue.registry import ops, stays_native
+
+        declared, why = set(ops()), stays_native(name)
+    except ImportError:  # a log can be read where there is no torch
+        declared, why = set(), ""
+    if why:
+        return UnknownNameError(f"op {name!r} has no records: {why}")
+    return None if name in declared else unknown("op", name, map(shown, declared.union(logged)))
 
 
 def _module(name: str, install: str) -> Any:

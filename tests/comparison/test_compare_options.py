@@ -155,7 +155,7 @@ def test_a_disk_that_fills_up_is_raised_if_asked_for(gradients, monkeypatch):
             def close(self):
                 pass
 
-        monkeypatch.setattr(run._log, "_file", Full())
+        monkeypatch.setattr(run.recorder.log, "_file", Full())
         with pytest.raises(padiff_shim.LogError, match="No space"):
             total.backward() if gradients else paddle.exp(x)
     assert paddle.is_grad_enabled()

@@ -162,7 +162,7 @@ class TestLists:
         assert (softmax.worst, softmax.prob) == (Verdict.EQUAL, 0.0)
         assert softmax.verdicts == {"known": 2, "negligible": 1}
         assert list(run.by_layer()) == ["b", "a", "encoder.layers.0.linear1"]
-        again = padiff_shim.load(run.save(run._folder / "copy"))
+        again = padiff_shim.load(run.save(run.recorder.folder / "copy"))
         assert again.as_dict()["apart"] == run.as_dict()["apart"]
         assert again.first_divergence().call == 3
 

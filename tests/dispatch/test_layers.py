@@ -2,10 +2,14 @@
 
 import paddle
 import pytest
+from log_data import filled, record
 
 import padiff_shim
-from padiff_shim.dispatch.site import LayerFilter
+from padiff_shim.catalogue.known_differences import Quirk
 from padiff_shim.errors import PadiffShimError
+from padiff_shim.patterns import LayerFilter
+from padiff_shim.testing import faults, planted
+from padiff_shim.verdicts import Side
 
 pytestmark = pytest.mark.compat
 
@@ -140,8 +144,15 @@ def test_bad_patterns_are_refused_when_the_mode_is_made(layers):
         ("a", "", False),
     ],
 )
-def test_matching(pattern, path, matches):
+def test_matching(pattern, path, matches, tmp_path):
+    """The same in a mode, in a filter of records, in a known difference and in a planted fault."""
     assert LayerFilter(pattern).accepts(path) is matches
+    calls = filled([record(layer=path)], folder=tmp_path).calls
+    assert bool(calls.filter(layer=pattern)) is matches
+    known = Quirk("of a layer", op=("linear",), reason="known", verdict=("ROUNDING",), layer=(pattern,))
+    assert known.matches(calls[0].as_dict(), {}) is matches
+    with planted("linear", lambda out, *values: out, layer=pattern):
+        assert bool(faults("linear", Side.PADDLE, path, backward=False)) is matches
 
 
 def test_a_class_cannot_be_decorated():

@@ -126,7 +126,7 @@ def test_a_wrong_argument_is_named(monkeypatch, tmp_path, call, name, value, sai
 def test_a_wrong_argument_of_a_run_is_named(monkeypatch, tmp_path, call, name, value, said):
     monkeypatch.chdir(tmp_path)
     run = filled([record(0), wrong(1)])
-    run.save_inputs({"index": 0}, {})
+    run.recorder.save_inputs({"index": 0}, {})
     complains(lambda: call(run, value), name, value, said)
     assert not list(tmp_path.iterdir())
 
@@ -263,7 +263,7 @@ def test_a_call_whose_operands_were_not_kept_offers_the_nearest(tmp_path):
         ):
             use()
     for index in (0, 2):
-        run.save_inputs({"index": index}, {})
+        run.recorder.save_inputs({"index": index}, {})
     assert [call.call for call in run.kept()] == [0, 2]
     with pytest.raises(
         PadiffShimError, match=r"#3 linear .*Nearest of those that were \(run\.kept\(\)\): run\.repro\(2, \.\.\.\), #2"

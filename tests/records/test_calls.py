@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 from log_data import filled, record, wrong
 
-from padiff_shim.errors import UnknownNameError
+from padiff_shim.errors import ArgumentError, UnknownNameError
 from padiff_shim.records.calls import Calls
 from padiff_shim.records.counts import Counts
 from padiff_shim.records.encoding import encode
@@ -94,6 +94,21 @@ class TestCalls:
         assert [call.call for call in calls.filter(**conditions)] == expected
         assert [call.call for call in calls.filter(op="sum").filter(**conditions)] == [call for call in expected if call % 2]
 
+    def test_layers_are_filtered_as_a_mode_filters_them(self):
+        layers = ("", "encoder", "encoder.0", "encoder.0.linear1", "encoder.10", "head")
+        calls = filled([record(place, layer=layer) for place, layer in enumerate(layers)]).calls
+        for pattern, expected in (
+            ("encoder", [1, 2, 3, 4]),
+            ("encoder.?", [2, 3]),
+            ("**.linear1", [3]),
+            ("*", [1, 2, 3, 4, 5]),
+            ("", [0]),
+            (["", "head"], [0, 5]),
+        ):
+            assert [call.call for call in calls.filter(layer=pattern)] == expected
+        with pytest.raises(ArgumentError, match=r"layer= takes glob patterns"):
+            calls.filter(layer=[])
+
     @pytest.mark.parametrize(
         "conditions", [{"verdict": "WRNG"}, {"at_least": "BAD"}, {"side": "padle"}, {"phase": "back"}], ids=str
     )
@@ -105,7 +120,7 @@ class TestCalls:
         run = filled([record(0)])
         calls = run.calls
         assert len(calls) == 1
-        run.add(record(1))
+        run.recorder.add(record(1))
         assert (len(calls), calls[-1].call) == (2, 1)
 
     def test_a_hundred_thousand_records_take_eight_bytes_each(self, tmp_path):

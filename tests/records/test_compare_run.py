@@ -98,8 +98,8 @@ class TestCoverage:
             [record(0), record(0, phase="backward", tensor="grad:x"), record(1, verdict="UNVERIFIED", op="einsum")], **options
         )
         for _ in range(2):
-            run.add_native("conv2d", "no Torch formula", 1000)
-        run.add_native("exp", "not compared: every=", 48)
+            run.recorder.add_native("conv2d", "no Torch formula", 1000)
+        run.recorder.add_native("exp", "not compared: every=", 48)
         return run
 
     def test_shares_and_reasons(self):
@@ -119,12 +119,12 @@ class TestCoverage:
     def test_the_shares_never_round_up_to_everything(self):
         run = filled([record(0)])
         run.counts.coverage.checked_calls = run.counts.coverage.float_calls = 10**6
-        run.add_native("exp", "reason", 1)
+        run.recorder.add_native("exp", "reason", 1)
         assert "99.9 % of 1,000,001 float calls" in str(run)
 
     def test_it_survives_saving_and_a_missing_end(self, tmp_path):
         run = self.run(folder=tmp_path / "a")
-        run.close()
+        run.recorder.close()
         assert load(tmp_path / "a").coverage() == EXPECTED
         (path,) = log.files(tmp_path / "a")
         lines = path.read_bytes().splitlines(keepends=True)
@@ -134,9 +134,9 @@ class TestCoverage:
 
     def test_a_long_run_writes_it_down_now_and_then(self, tmp_path):
         run = filled([], folder=tmp_path)
-        run.add_native("exp", "reason", 10)
+        run.recorder.add_native("exp", "reason", 10)
         for call in range(1100):
-            run.add(record(call))
+            run.recorder.add(record(call))
         killed = load(tmp_path)  # no "end" yet
         assert killed.coverage() == run.coverage()
         assert killed.coverage()["unchecked"] == {"reason": 1}
@@ -145,9 +145,9 @@ class TestCoverage:
 class TestSaving:
     def test_a_loaded_run_says_what_the_live_one_said(self, tmp_path):
         run = filled([record(0), wrong(1), record(2, quirk="ours", muted=True, verdict="LOW_ACCURACY")])
-        run.add_native("conv2d", "no Torch formula", 1000)
+        run.recorder.add_native("conv2d", "no Torch formula", 1000)
         run.warn("look here first")
-        run.close()
+        run.recorder.close()
         assert run.save(tmp_path / "kept") == tmp_path / "kept"
         again = load(tmp_path / "kept")
         assert list(again.calls) == list(run.calls)
@@ -159,7 +159,7 @@ class TestSaving:
     def test_a_running_run_can_be_saved_repeatedly(self, tmp_path):
         run = filled([record(0)])
         run.save(tmp_path)
-        run.add(record(1))
+        run.recorder.add(record(1))
         run.save(tmp_path)
         assert len(load(tmp_path).calls) == 2
         assert load(tmp_path).coverage()["checked_calls"] == 2
@@ -175,7 +175,7 @@ class TestSaving:
 
     def test_the_temporary_folder_lives_as_long_as_anything_reads_it(self):
         run = filled([record(0)])
-        folder, calls = run._log.folder, run.calls
+        folder, calls = run.recorder.log.folder, run.calls
         del run
         gc.collect()
         assert calls[0].call == 0
@@ -188,7 +188,7 @@ class TestReports:
     def test_warnings_come_first(self):
         run = CompareRun()
         run.begin({"paddle": "3.3.1", "torch": "2.13.0"}, {}, ["TF32 is allowed in one framework only"])
-        run.add(wrong())
+        run.recorder.add(wrong())
         for text in (str(run), run.to_markdown()):
             assert "TF32 is allowed in one framework only" in text
             assert text.index("TF32") < text.index("linear")

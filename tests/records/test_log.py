@@ -79,9 +79,9 @@ def test_a_second_run_of_one_process_gets_a_file_of_its_own(tmp_path):
 
 def test_records_after_the_end_are_appended(tmp_path):
     run = filled([record()], folder=tmp_path)
-    run.close()
-    run.add(record(1))
-    run.close()
+    run.recorder.close()
+    run.recorder.add(record(1))
+    run.recorder.close()
     (path,) = log.files(tmp_path)
     assert [one["type"] for one in records_of(path)] == ["run", "call", "end", "call", "end"]
     assert records_of(path)[-1]["records"] == 2
@@ -93,7 +93,7 @@ sys.path[:0] = {path!r}
 from log_data import filled, record
 run = filled([], folder={folder!r})
 for call in range(10**9):
-    run.add(record(call))
+    run.recorder.add(record(call))
     print(call, flush=True)
 """
 
@@ -121,7 +121,7 @@ def test_a_kill_loses_nothing_that_was_added(tmp_path):
 
 def test_threads_share_one_file_and_one_numbering(tmp_path):
     run = filled([], folder=tmp_path)
-    threads = [threading.Thread(target=lambda: [run.add(record()) for _ in range(100)]) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: [run.recorder.add(record()) for _ in range(100)]) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -137,7 +137,7 @@ def test_a_forked_child_writes_to_a_file_of_its_own(tmp_path):
     held, go_on = threading.Event(), threading.Event()
 
     def hold():
-        with run._log.lock:
+        with run.recorder.log.lock:
             held.set()
             go_on.wait()
 
@@ -147,14 +147,14 @@ def test_a_forked_child_writes_to_a_file_of_its_own(tmp_path):
     child = os.fork()
     if not child:
         signal.alarm(20)
-        run.add(record(77))
+        run.recorder.add(record(77))
         os._exit(0 if run.counts.records == 1 else 1)
     go_on.set()
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
-    run.add(record(1))
+    run.recorder.add(record(1))
     assert [call.call for call in run.calls] == [0, 1]
-    (other,) = (path for path in log.files(tmp_path) if path != run._log.path)
+    (other,) = (path for path in log.files(tmp_path) if path != run.recorder.log.path)
     header, call = records_of(other)
     assert (header["pid"], header["parent"], call["call"]) == (child, os.getpid(), 77)
     assert len(load(tmp_path).calls) == 3
@@ -189,14 +189,14 @@ def test_a_disk_that_fills_up_is_told_once_and_the_run_goes_on(tmp_path, monkeyp
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for call in range(20):
-            run.add(record(call))
+            run.recorder.add(record(call))
     (warning,) = (one for one in caught if one.category is RuntimeWarning)  # an unclosed file of another test may warn as well
     assert "No space left" in str(warning.message)
     assert str(tmp_path) in str(warning.message)
     assert warning.message.args[0] in run.warnings
     assert run.counts.records == 20
     assert run.verdicts == {"ROUNDING": 20}
-    run.close()
+    run.recorder.close()
     # What had room is readable, and the line that was torn is passed over.
     (tmp_path / "calls-rank0-pid1.jsonl").write_bytes(disk.content)
     assert not disk.content.endswith(b"\n")
@@ -213,7 +213,7 @@ def test_a_disk_that_fills_up_raises_where_that_is_asked_for(tmp_path, monkeypat
 
 def fill(run):
     for call in range(20):
-        run.add(record(call))
+        run.recorder.add(record(call))
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
@@ -244,7 +244,7 @@ def test_a_folder_that_cannot_be_made(tmp_path, action):
         return
     with pytest.warns(RuntimeWarning, match="cannot be started"):
         run.begin({}, {})
-    run.add(record())
+    run.recorder.add(record())
     assert len(run.calls) == 0
     assert run.worst(1)[0].op == "linear"
     assert "cannot be started" in str(run)

@@ -48,7 +48,7 @@ def test_control_characters_never_reach_the_terminal(tmp_path):
     assert all(map(only_text, seen)), [text for text in seen if not only_text(text)]
     assert "\\x1b[2J" in seen[0], "what was there is shown, not dropped"
     assert "[bold]x[/bold]" in seen[0], "no markup of the terminal library either"
-    assert "\x1b[2J" not in line(run, calls[0])
+    assert "\x1b[2J" not in line(run.counts, calls[0])
     page = run.to_html(tmp_path / "r.html").read_text(encoding="utf-8")
     assert "\\u001b" not in page, "the page's data holds the escape as text"
     assert "\\\\x1b[2J" in page

@@ -46,16 +46,16 @@ TAKEN = (removed, file_removed, moved, replaced, folder_in_its_place, file_in_th
 def test_the_next_write_says_so(tmp_path, take, closed):
     run = filled([record(0), record(1)], folder=tmp_path / "log")
     if closed:
-        run.close()
-    path = run._log.path
+        run.recorder.close()
+    path = run.recorder.log.path
     take(tmp_path / "log", path)
     with pytest.warns(RuntimeWarning, match="removed, moved or replaced") as caught:
-        run.add(record(2))
+        run.recorder.add(record(2))
     assert str(path) in str(caught[0].message)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # once
-        run.add(record(3))
-        run.close()
+        run.recorder.add(record(3))
+        run.recorder.close()
     assert run.verdicts == {"ROUNDING": 4}, "what is counted needs no log"
     assert len(run.calls) == 0
     assert "removed, moved or replaced" in str(run)
@@ -68,30 +68,30 @@ def test_closing_says_so_too(tmp_path):
     run = filled([record(0)], folder=tmp_path / "log")
     removed(tmp_path / "log", None)
     with pytest.warns(RuntimeWarning, match="removed, moved or replaced"):
-        run.close()
+        run.recorder.close()
 
 
 @pytest.mark.parametrize("take", TAKEN, ids=lambda take: take.__name__)
 def test_the_next_write_raises_where_that_is_asked_for(tmp_path, take):
     run = filled([record(0)], folder=tmp_path / "log", on_log_error="raise")
-    take(tmp_path / "log", run._log.path)
+    take(tmp_path / "log", run.recorder.log.path)
     with pytest.raises(LogError, match="removed, moved or replaced"):
-        run.add(record(1))
+        run.recorder.add(record(1))
     assert run.counts.records == 2
 
 
 def test_a_temporary_folder_that_is_cleaned_away_is_said(tmp_path):
     run = filled([record(0)])
-    shutil.rmtree(run._folder)
+    shutil.rmtree(run.recorder.folder)
     with pytest.warns(RuntimeWarning, match="removed, moved or replaced"):
-        run.add(record(1))
+        run.recorder.add(record(1))
 
 
 def test_a_log_that_was_moved_holds_what_was_written_before(tmp_path):
     run = filled([record(0), record(1)], folder=tmp_path / "log")
     moved(tmp_path / "log", None)
     with pytest.warns(RuntimeWarning, match="removed, moved or replaced"):
-        run.add(record(2))
+        run.recorder.add(record(2))
     assert [call.call for call in load(tmp_path / "moved").calls] == [0, 1]
 
 
@@ -99,8 +99,8 @@ def test_operands_are_not_saved_beside_a_log_that_is_gone(tmp_path):
     run = filled([record(0)], folder=tmp_path / "log")
     removed(tmp_path / "log", None)
     with pytest.warns(RuntimeWarning, match="removed, moved or replaced"):
-        run.add(record(1))
-    run.save_inputs({"index": 1}, {})
+        run.recorder.add(record(1))
+    run.recorder.save_inputs({"index": 1}, {})
     assert not (tmp_path / "log").exists()
 
 
@@ -117,12 +117,12 @@ def test_a_relative_folder_is_that_of_the_moment_when_it_was_given(tmp_path, mon
     run = CompareRun(folder="log")
     monkeypatch.chdir(tmp_path / "elsewhere")
     run.begin({}, {})
-    run.add(record(0))
+    run.recorder.add(record(0))
     monkeypatch.chdir(tmp_path)
-    run.add(record(1))
-    run.save_inputs({"index": 1}, {})
-    run.close()
-    assert sorted(os.listdir(tmp_path / "log")) == [run._log.path.name, "inputs"]
+    run.recorder.add(record(1))
+    run.recorder.save_inputs({"index": 1}, {})
+    run.recorder.close()
+    assert sorted(os.listdir(tmp_path / "log")) == [run.recorder.log.path.name, "inputs"]
     assert not list((tmp_path / "elsewhere").iterdir())
     assert [call.call for call in run.calls] == [0, 1]
     monkeypatch.chdir(tmp_path / "elsewhere")

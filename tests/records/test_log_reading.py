@@ -29,8 +29,8 @@ def salvaged():
 
 def test_a_torn_last_line_is_passed_over(tmp_path):
     run = filled([record(call) for call in range(3)], folder=tmp_path)
-    content = run._log.path.read_bytes()
-    run._log.path.write_bytes(content[:-40])
+    content = run.recorder.log.path.read_bytes()
+    run.recorder.log.path.write_bytes(content[:-40])
     assert [call.call for call in load(tmp_path).calls] == [0, 1]
 
 

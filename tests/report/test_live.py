@@ -54,11 +54,11 @@ def test_short_runs_show_nothing_and_long_ones_four_lines_a_second(shown):
     terminal, clock, line, run = shown
     for tick in range(100):
         clock.now = tick * PATIENCE / 101
-        line.show(run, record())
+        line.show(run.counts, record())
     assert terminal.getvalue() == ""
     for tick in range(1000):
         clock.now = PATIENCE + tick / 1000
-        line.show(run, record())
+        line.show(run.counts, record())
     assert len(terminal.getvalue().split("padiff_shim:")) - 1 == 1 / PERIOD
     assert "1 records  ROUNDING 1  encoder.layers.0.linear1" in screen(terminal.getvalue())[-1]
 
@@ -67,7 +67,7 @@ def test_what_the_program_prints_stays_whole(shown):
     terminal, clock, line, run = shown
     for tick in range(10):
         clock.now = PATIENCE + tick
-        line.show(run, record())
+        line.show(run.counts, record())
         print("step", tick, file=terminal)
     line.stop()
     assert screen(terminal.getvalue()) == [*(f"step {tick}" for tick in range(10)), ""]
@@ -77,24 +77,24 @@ def test_a_line_that_the_program_has_not_finished_is_left_alone(shown):
     terminal, clock, line, run = shown
     terminal.write("50 % done")
     clock.now = PATIENCE + 1
-    line.show(run, record())
+    line.show(run.counts, record())
     assert terminal.getvalue() == "50 % done"
     terminal.write("\n")
     clock.now += 1
-    line.show(run, record())
+    line.show(run.counts, record())
     assert "padiff_shim" in terminal.getvalue()
 
 
 def test_it_is_gone_afterwards_and_the_stream_is_as_before(shown):
     terminal, clock, line, run = shown
     clock.now = PATIENCE + 1
-    line.show(run, record())
+    line.show(run.counts, record())
     line.stop()
     assert screen(terminal.getvalue()) == [""]
     assert "write" not in vars(terminal)
     clock.now += 9
     before = terminal.getvalue()
-    line.show(run, record())
+    line.show(run.counts, record())
     assert terminal.getvalue() == before
 
 
@@ -110,14 +110,14 @@ def test_a_terminal_that_is_gone_stops_it(shown, monkeypatch):
     terminal, clock, line, run = shown
     clock.now = PATIENCE + 1
     terminal.close()
-    line.show(run, record())
+    line.show(run.counts, record())
     clock.now += 1
-    line.show(run, record())
+    line.show(run.counts, record())
 
 
 def test_it_fits_the_width(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    (row,) = screen(live.line(filled([record()]), record(layer="a.very.long.path." * 9)))
+    (row,) = screen(live.line(filled([record()]).counts, record(layer="a.very.long.path." * 9)))
     assert len(row) < 40
 
 

@@ -15,7 +15,8 @@ from padiff_shim import testing
 from padiff_shim.catalogue.registry import ops
 from padiff_shim.errors import PadiffShimError
 from padiff_shim.frameworks.versions import IS_3
-from padiff_shim.repro import data, oracles
+from padiff_shim.records import inputs
+from padiff_shim.repro import oracles
 from padiff_shim.repro import script as repro
 from padiff_shim.repro.excerpt import Excerpt, expression
 
@@ -113,7 +114,7 @@ def test_which_gradients_were_wanted_matters(tmp_path):
     """Paddle 3.3.1 forgets a frozen scale in x's gradient; with the scale's gradient wanted it does not."""
     call, script = written(tmp_path, frozen_norm, op="layer_norm", phase="backward")
     assert str(call.side) == "paddle", call
-    record, arrays = data.load_inputs(script.parent, {"index": call.index}, moved(script, call))
+    record, arrays = inputs.load_inputs(script.parent, {"index": call.index}, moved(script, call))
     for needs, same in ((["x"], True), (["x", "scale", "bias"], False)):
         status, output = ran(repro.write({**record, "needs": needs}, arrays, tmp_path / f"needs{len(needs)}.py"))
         assert status == same, output
@@ -209,8 +210,8 @@ BASE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 )
 def test_values_and_strides_are_kept(tmp_path, array):
     record = {"index": 5, "stats": {"error": float("nan")}}
-    data.save_inputs(tmp_path / "new", record, {"x": array, "operands[1]": array}, "log")
-    saved, arrays = data.load_inputs(tmp_path / "new", record, "log")
+    inputs.save_inputs(tmp_path / "new", record, {"x": array, "operands[1]": array}, "log")
+    saved, arrays = inputs.load_inputs(tmp_path / "new", record, "log")
     assert saved == {"index": 5, "stats": {"error": "nan"}}
     for back in arrays.values():
         assert back.dtype == array.dtype

@@ -13,9 +13,9 @@ import pytest
 from test_repro_hostile import ARRAY, CALLS, LOG, laid_out, save
 
 from padiff_shim.errors import ArgumentError, FileError, PadiffShimError
-from padiff_shim.repro import data as repro_data
+from padiff_shim.records import inputs
+from padiff_shim.records.strided import strided_view
 from padiff_shim.repro import script as repro
-from padiff_shim.repro.layout import strided_view
 
 MADE, ARRAYS = CALLS["linear"]
 INDEX = {"index": 0}
@@ -47,7 +47,7 @@ def test_a_layout_that_does_not_fit_the_array_is_refused(tmp_path, shape, stride
     layout = {**laid_out(ARRAYS), "x": {"shape": shape, "strides": strides}}
     save(tmp_path, MADE, layout, ARRAYS)
     with pytest.raises(FileError, match="cannot be read"):
-        repro_data.load_inputs(tmp_path, INDEX, LOG)
+        inputs.load_inputs(tmp_path, INDEX, LOG)
 
 
 def test_layouts_that_fit_are_those_that_numpy_makes():
@@ -120,21 +120,21 @@ def test_a_damaged_file_is_refused(tmp_path, monkeypatch, how):
     path = save(tmp_path, MADE, laid_out(ARRAYS), ARRAYS)
     damaged(path, how)
     with pytest.raises(FileError, match=re.escape(path.name)):
-        repro_data.load_inputs(tmp_path, INDEX, LOG)
+        inputs.load_inputs(tmp_path, INDEX, LOG)
     assert not (tmp_path / "owned").exists()
 
 
 def test_a_file_that_unpacks_to_very_much_is_refused(tmp_path, monkeypatch):
     path = save(tmp_path, MADE, laid_out(ARRAYS), ARRAYS)
-    monkeypatch.setattr(repro_data, "_LARGEST", path.stat().st_size // 2)
+    monkeypatch.setattr(inputs, "_LARGEST", path.stat().st_size // 2)
     with pytest.raises(FileError, match="more than"):
-        repro_data.load_inputs(tmp_path, INDEX, LOG)
+        inputs.load_inputs(tmp_path, INDEX, LOG)
 
 
 def test_a_pipe_in_place_of_a_file_is_no_file(tmp_path):
     os.mkfifo(tmp_path / f"{LOG}-0.npz")
     with pytest.raises(PadiffShimError, match="were not saved"):
-        repro_data.load_inputs(tmp_path, INDEX, LOG)
+        inputs.load_inputs(tmp_path, INDEX, LOG)
 
 
 def test_odd_names_beside_the_operands_do_not_matter(tmp_path):
@@ -142,22 +142,22 @@ def test_odd_names_beside_the_operands_do_not_matter(tmp_path):
     for name in (f"{LOG}-one.npz", f"{LOG}-.npz", f"{LOG}-²3.npz", "x.npz"):
         (tmp_path / name).touch()
     with pytest.raises(PadiffShimError, match=r"saved ones: 0\)"):
-        repro_data.load_inputs(tmp_path, {"index": 7}, LOG)
+        inputs.load_inputs(tmp_path, {"index": 7}, LOG)
 
 
 @pytest.mark.parametrize("changes", [{"op": "exp"}, {"tensor": "grad:x"}, {"phase": "backward"}], ids=str)
 def test_operands_of_another_record_are_refused(tmp_path, changes):
     save(tmp_path, MADE, laid_out(ARRAYS), ARRAYS)
     with pytest.raises(FileError, match="another record"):
-        repro_data.load_inputs(tmp_path, {**INDEX, **changes}, LOG)
+        inputs.load_inputs(tmp_path, {**INDEX, **changes}, LOG)
 
 
 @pytest.mark.parametrize(("log", "index"), [("../x", 0), ("a/b", 0), ("", 0), ("..", 0), (LOG, "0/../../x"), (LOG, None)])
 def test_no_name_leads_out_of_the_folder(tmp_path, log, index):
     with pytest.raises(ArgumentError, match="name of a log"):
-        repro_data.load_inputs(tmp_path, {"index": index}, log)
+        inputs.load_inputs(tmp_path, {"index": index}, log)
     with pytest.raises(ArgumentError, match="name of a log"):
-        repro_data.save_inputs(tmp_path, {"index": index}, {}, log)
+        inputs.save_inputs(tmp_path, {"index": index}, {}, log)
 
 
 @pytest.mark.parametrize("path", ["show.npz", "show.NPZ", "", ".", "a\0b", 3, None, b"show.py", "folder"])
@@ -176,4 +176,4 @@ def test_a_script_that_cannot_be_written_is_said(tmp_path):
 
 def test_arrays_of_other_things_than_numbers_are_not_saved(tmp_path):
     with pytest.raises(ArgumentError, match="not of numbers"):
-        repro_data.save_inputs(tmp_path, INDEX, {"x": np.array([Boom()], dtype=object)}, LOG)
+        inputs.save_inputs(tmp_path, INDEX, {"x": np.array([Boom()], dtype=object)}, LOG)

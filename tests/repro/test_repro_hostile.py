@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from log_data import record
 
 from padiff_shim.errors import PadiffShimError
-from padiff_shim.repro import data as repro_data
+from padiff_shim.records import inputs
 from padiff_shim.repro import script as repro
 
 LOG = "calls-rank0-pid1"
@@ -141,7 +141,7 @@ def outcome(folder, made, layout, arrays):
     script = folder / "show.py"
     script.unlink(missing_ok=True)
     try:
-        found, tensors = repro_data.load_inputs(folder, {"index": 0}, LOG)
+        found, tensors = inputs.load_inputs(folder, {"index": 0}, LOG)
         repro.write(
             found, tensors, script, environment=found["environment"] if isinstance(found.get("environment"), dict) else None
         )

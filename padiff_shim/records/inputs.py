@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, FileError, PadiffShimError
-from ..records.encoding import finite
 from ..text import shown
-from .layout import strided_view
+from .encoding import finite
+from .strided import strided_view
 
 _LARGEST = 2**31  # bytes of saved operands that are read
 _GAP = 4  # a view that spans more than this times its own size is packed densely

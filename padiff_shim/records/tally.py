@@ -1,0 +1,66 @@
+"""What is counted while calls run: on which kernel, why natively, and what copies of weights cost."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class Tally:
+    """The counters of one run in one thread (so that no increment is ever lost to another thread)."""
+
+    __slots__ = ("backward", "native", "substituted")
+
+    def __init__(self) -> None:
+        self.substituted: Counter[str] = Counter()
+        self.backward: Counter[str] = Counter()
+        self.native: Counter[tuple[str, str]] = Counter()
+
+
+class Tallies:
+    """The counters of one run, a :class:`Tally` a thread."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, Tally] = {}
+
+    def here(self) -> Tally:
+        """This thread's counters."""
+        return self._of.setdefault(threading.get_ident(), Tally())
+
+    def total(self, kind: str) -> Counter[Any]:
+        """One counter (``"substituted"``, ``"backward"``, ``"native"``) over all threads."""
+        found: Counter[Any] = Counter()
+        for tally in list(self._of.values()):
+            found.update(getattr(tally, kind))
+        return found
+
+    def clear(self) -> None:
+        """Begin anew, in the child of a fork."""
+        self._of.clear()
+
+
+@dataclass
+class LayoutCost:
+    """What the contiguous [out, in] copies of Linear weights cost in a run."""
+
+    copies: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    reused: int = 0
+    views: int = 0
+
+
+class Account(Protocol):
+    """What an open mode asks of its run: somewhere to count, and to leave a remark."""
+
+    @property
+    def layout_cost(self) -> LayoutCost:
+        """What copies of weights cost."""
+
+    def tally(self) -> Tally:
+        """This thread's counters."""
+
+    def warn(self, message: str) -> None:
+        """Keep a remark that the user should see once."""

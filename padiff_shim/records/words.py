@@ -1,0 +1,99 @@
+"""One record in words: its figures, its verdict, the line that it is printed as."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ..text import SENTENCE, shown
+from ..verdicts import Side, Verdict
+
+
+def figure(value: Any, digits: int = 2) -> str:
+    """A figure in few characters: ``3.1e-05``, ``12``, ``-`` for none; the log's strings for NaN and Inf as they are."""
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return shown(value)
+    size = abs(value)
+    if size == 0 or not math.isfinite(size):
+        return f"{value:g}"
+    if 99.5 <= size < 1e5:
+        return f"{value:.0f}"
+    return f"{value:.{digits}g}" if 1e-3 <= size < 99.5 else f"{value:.{digits - 1}e}"
+
+
+def named(record: Mapping[str, Any]) -> str:
+    """The verdict with what explains it: ``SEMANTICS (no-bias)``, ``PRECISION_MODE (tf32-inputs or fp16-inputs)``."""
+    hypothesis = record.get("hypothesis")
+    if not hypothesis:
+        return str(record["verdict"])
+    return f"{record['verdict']} ({' or '.join(map(shown, [hypothesis, *(record.get('alternatives') or ())][:2]))})"
+
+
+def whose(record: Mapping[str, Any]) -> str:
+    """The side, or nothing where the verdict speaks of none."""
+    side = record.get("side") or Side.NONE.value
+    return "" if side == Side.NONE.value else str(side)
+
+
+def observed(record: Mapping[str, Any]) -> list[str]:
+    """Observed error, predicted bound, and the absolute tolerance that would have been required; ``-`` for what there is not."""
+    stats = record.get("stats") or {}
+    if record["verdict"] == Verdict.NONFINITE.value:
+        return ["NaN/Inf", "-", "-"]
+    error = stats.get("error", stats.get("max_abs"))
+    return [figure(value) for value in (error, stats.get("bound"), (stats.get("tolerance") or {}).get("atol"))]
+
+
+def measured(record: Mapping[str, Any]) -> str:
+    """The same in words."""
+    stats = record.get("stats") or {}
+    if record["verdict"] == Verdict.NONFINITE.value:
+        sides = ((name, stats.get(name) or {}) for name in ("paddle", "torch"))
+        return ", ".join(f"{name} {side.get('nan', '?')} NaN {side.get('inf', '?')} Inf" for name, side in sides)
+    if stats.get("error") is not None:
+        found = f"error {figure(stats['error'])}, bound {figure(stats.get('bound'))}"
+    elif stats.get("max_abs") is not None:
+        found = f"largest difference {figure(stats['max_abs'])}"
+    else:
+        return ""
+    tolerance = stats.get("tolerance")
+    if tolerance and stats.get("different"):
+        found += f"; assert_close would need atol {figure(tolerance.get('atol'))} or rtol {figure(tolerance.get('rtol'))}"
+    return found
+
+
+def amplified(record: Mapping[str, Any]) -> str:
+    """What a shadow stream says of the call: what came in, and what it became; nothing without an incoming difference."""
+    stats = record.get("stats") or {}
+    if not stats.get("incoming"):
+        return ""
+    rho = max((float((stats.get(side) or {}).get("rho_max") or 0.0) for side in ("paddle", "torch")), default=0.0)
+    return (
+        f"amplification x{figure(stats.get('amplification'))} of an incoming difference of {figure(stats['incoming'])}, "
+        f"local error {figure(rho)} rounding units"
+    )
+
+
+def shape(record: Mapping[str, Any]) -> str:
+    """``"[8, 256] float32"``."""
+    return shown(f"{list(record.get('shape') or ())} {record.get('dtype')}")
+
+
+def call_line(record: Mapping[str, Any]) -> str:
+    """One record as one line."""
+    side = whose(record)
+    parts = [
+        f"#{record.get('index', '?')} {shown(record.get('op'))} {shown(record.get('tensor'))} {shape(record)}",
+        named(record) + (f" [{side}]" if side else "") + "".join(f" {shown(name)}" for name in record.get("modifiers") or ()),
+    ]
+    parts += [shown(record[name]) for name in ("layer", "site") if record.get(name)]
+    parts.append(f"step {record.get('step')}")
+    parts += [found for found in (measured(record), amplified(record)) if found]
+    if record.get("quirk"):
+        parts.append(f"known difference: {shown(record['quirk'])}" + (" (muted)" if record.get("muted") else ""))
+    if record["verdict"] == Verdict.UNVERIFIED.value and record.get("reason"):
+        parts.append(shown(record["reason"], SENTENCE))
+    return " | ".join(parts)

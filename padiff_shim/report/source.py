@@ -1,0 +1,82 @@
+"""What the reports ask of a run: they know no run, so that none of them can ask more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from ..records.counts import Counts, Finding, Group
+from ..records.tally import LayoutCost
+
+
+class Record(Protocol):
+    """One record of a run."""
+
+    def as_dict(self) -> Mapping[str, Any]:
+        """The record as in the log (docs/log.md)."""
+
+
+class Substituted(Protocol):
+    """A run of reference mode."""
+
+    @property
+    def backend(self) -> str:
+        """The framework whose kernels ran."""
+
+    @property
+    def linear_layout(self) -> str:
+        """``"contiguous"`` or ``"view"``."""
+
+    @property
+    def layout_cost(self) -> LayoutCost:
+        """What copies of weights cost."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Remarks for the user."""
+
+    def as_dict(self) -> Mapping[str, Any]:
+        """Everything counted."""
+
+
+class Source(Protocol):
+    """A run of compare mode, one record after the other."""
+
+    @property
+    def header(self) -> Mapping[str, Any]:
+        """The run's first record."""
+
+    @property
+    def calls(self) -> Iterable[Record]:
+        """The judged tensors, in order; the place of one here is what ``run.calls[place]`` takes."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What to look at before a kernel is blamed."""
+
+    def coverage(self) -> Mapping[str, Any]:
+        """How much was compared."""
+
+
+class Compared(Source, Protocol):
+    """A run of compare mode with its counts."""
+
+    @property
+    def backend(self) -> str:
+        """The framework that Paddle was compared with."""
+
+    @property
+    def counts(self) -> Counts:
+        """The counters."""
+
+    def findings(self) -> list[Finding]:
+        """What there is to look at, the most serious first."""
+
+    def first_divergence(self) -> Record | None:
+        """The earliest record that stands out."""
+
+    def by_op(self) -> Mapping[str, Group]:
+        """Op -> its counts."""
+
+    def by_layer(self) -> Mapping[str, Group]:
+        """Layer -> its counts."""
