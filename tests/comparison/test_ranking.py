@@ -176,7 +176,7 @@ class TestLists:
         table = str(run).partition("verdicts per op")[0]
         assert "softmax" not in table
         assert "LOW_ACCURACY" in table
-        shown = line(run, run.calls[0].as_dict())
+        shown = line(run.counts, run.calls[0].as_dict())
         assert "known 2" in shown
         assert "SEMANTICS" not in shown
 
