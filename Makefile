@@ -33,7 +33,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds test test-compat test-isa $(TEST_ISA) lint format test-long fuzz bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models test test-compat test-isa $(TEST_ISA) lint format test-long fuzz bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,9 @@ demo: $(READY) ## train natively, under the shim and as the Torch twin; then fin
 
 demo-seeds: $(READY) ## the reported accuracy cases: native differences, and 0 under the shim
 	$(FROM_CHECKOUT) $(PY) examples/demo_seeds.py
+
+demo-models: $(READY) ## one training step of thirteen models: native, under the shim, and the Torch twin
+	$(FROM_CHECKOUT) $(PY) examples/demo_models.py
 
 test: $(READY) ## run the whole test suite on Paddle 3.3.1
 	$(PY) -m pytest $(PYTEST_ARGS)

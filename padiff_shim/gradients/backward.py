@@ -30,10 +30,11 @@ from .twins import COPY, LEAF, LOCAL, Taped, alive, freed, frontiers, taped, tin
 class Session:
     """One backward in one thread."""
 
-    __slots__ = ("noted", "partial", "retain")
+    __slots__ = ("keeps", "noted", "partial", "retain")
 
     def __init__(self, *, retain: bool, partial: bool) -> None:
         self.retain, self.partial = retain, partial
+        self.keeps = retain  # whether a later turn may come to torch's graph again
         self.noted: list[tuple[torch.Tensor, torch.Tensor]] = []  # (twin, its gradient)
 
     def arrived(self, record: Taped, grad: Any) -> None:
@@ -142,10 +143,10 @@ def _check_freed(tensor: Any, session: Session) -> None:
 def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]) -> list[tuple[Any, torch.Tensor]]:
     """Torch's engine over the twins: the leaf twins that it reached, with their gradients."""
     # Behind a frontier Paddle's engine may come to torch's graph again; that it was freed is kept by each call itself.
-    keep = session.retain or bool(frontiers())
+    session.keeps = session.retain or bool(frontiers())
     with torch.enable_grad(), stream_of(noted[0][0]):
         try:
-            torch.autograd.backward([side for side, _ in noted], [grad for _, grad in noted], retain_graph=keep)
+            torch.autograd.backward([side for side, _ in noted], [grad for _, grad in noted], retain_graph=session.keeps)
         finally:
             found, LOCAL.reached = LOCAL.reached, []
     return found

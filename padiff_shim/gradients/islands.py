@@ -76,7 +76,7 @@ class _Island(torch.autograd.Function):
         session = LOCAL.session
         # Not run_partial_grad: its state is one per process, and two threads at once corrupt memory.
         with backward.native():
-            clean.run_backward([out for out, _ in pairs], given, session is None or session.retain, *clean.NO_PATH)
+            clean.run_backward([out for out, _ in pairs], given, session is None or session.keeps, *clean.NO_PATH)
         found = [None if alias.grad is None else to_torch(alias.grad).clone() for alias in cell.aliases]
         for alias in cell.aliases:
             alias.clear_gradient(False)

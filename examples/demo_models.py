@@ -1,0 +1,163 @@
+"""One training step of thirteen models, natively and under `padiff_shim.reference("torch")`, against their Torch twins.
+
+Weights and inputs are equal; the Paddle code is the same in both runs. Exit status 1: under the shim a row was not identical to the
+Torch twin bit for bit, or a float call stayed native.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import padiff_shim
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
+    import torch
+    from zoo import PAIRS, pairs
+
+    from padiff_shim.dispatch.dtypes import INTEGER
+
+NATIVE = "largest difference of Paddle's outputs and of its gradients to Torch's"
+SHIM = "outputs and gradients that are Torch's bit for bit under the shim"
+COVERED = "float calls that ran on Torch's kernels"
+TIMES = "a step of Paddle, of Paddle under the shim and of Torch, in milliseconds (median)"
+
+
+class Row(NamedTuple):
+    """What one model showed in one dtype."""
+
+    name: str
+    dtype: str
+    native: tuple[float, float]
+    same: tuple[int, int]  # identical under the shim, of so many
+    apart: float  # largest difference under the shim
+    covered: tuple[int, int]  # float calls on Torch's kernels, of all
+    left: dict[str, str]  # ops that stayed native, with the reason
+    times: tuple[float, float, float]
+
+    @property
+    def perfect(self) -> bool:
+        """Identical, with every float call covered."""
+        return self.same[0] == self.same[1] and self.covered[0] == self.covered[1]
+
+
+def largest(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> float:
+    """The largest absolute difference; infinite where one side has what the other has not."""
+    if ours.keys() != theirs.keys():
+        return float("inf")
+    return max((float(np.abs(ours[key].astype(np.float64) - theirs[key]).max()) for key in ours), default=0.0)
+
+
+def identical(ours: pairs.Result, theirs: pairs.Result) -> tuple[int, int]:
+    """How many arrays are the same bit for bit, of how many."""
+    count = total = 0
+    for mine, other in zip(ours, theirs):
+        total += len(other)
+        count += sum(key in mine and mine[key].tobytes() == other[key].tobytes() for key in other)
+    return count, total
+
+
+def seconds(step: Callable[[], Any], rounds: int) -> float:
+    """The median time of a step, after one that warms up."""
+    step()
+    taken = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        step()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def measure(name: str, dtype: str, rounds: int) -> Row:
+    """Compare and time one model in one dtype."""
+    expected = pairs.torch_step(pairs.build(name, dtype))
+    native = pairs.paddle_step(pairs.build(name, dtype))
+    with padiff_shim.reference("torch") as run:
+        ours = pairs.paddle_step(pairs.build(name, dtype))
+    left = {
+        op: {why: calls for why, calls in reasons.items() if why != INTEGER} for op, reasons in run.native.items()
+    }  # what is exact in both rounds nothing
+    substituted, stayed = sum(run.substituted.values()), sum(sum(reasons.values()) for reasons in left.values())
+    pair = pairs.build(name, dtype)
+    with padiff_shim.reference("torch"):
+        shim = seconds(lambda: pairs.paddle_step(pair), rounds)
+    return Row(
+        name,
+        dtype,
+        (largest(native.outputs, expected.outputs), largest(native.gradients, expected.gradients)),
+        identical(ours, expected),
+        max(largest(mine, other) for mine, other in zip(ours, expected)),
+        (substituted, substituted + stayed),
+        {op: "; ".join(reasons) for op, reasons in left.items() if reasons},
+        (seconds(lambda: pairs.paddle_step(pair), rounds), shim, seconds(lambda: pairs.torch_step(pair), rounds)),
+    )
+
+
+def shown(rows: list[Row]) -> Table:
+    """All rows as one table."""
+    table = Table(title="One training step against the Torch twin", title_justify="left")
+    table.add_column("model")
+    for heading in ("dtype", "native", "under the shim", "covered", "ms native, shim, torch"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        good = row.same[0] == row.same[1]
+        result = f"identical ({row.same[1]})" if good else f"[red]{row.same[0]} of {row.same[1]}, {row.apart:.1e}[/]"
+        style = "" if row.covered[0] == row.covered[1] else "[red]"
+        table.add_row(
+            row.name,
+            row.dtype,
+            f"{row.native[0]:.1e}, {row.native[1]:.1e}",
+            result,
+            f"{style}{row.covered[0]} of {row.covered[1]}",
+            ", ".join(f"{1000 * value:.0f}" for value in row.times),
+        )
+    return table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", help=f"of {', '.join(PAIRS)} (default: all)")
+    parser.add_argument("--dtypes", nargs="+", choices=["float32", "float64"], default=["float32", "float64"])
+    parser.add_argument("--rounds", type=int, default=3, help="steps that are timed")
+    options = parser.parse_args()
+    for name in options.models:
+        if name not in PAIRS:
+            parser.error(f"there is no model {name!r}; there are {', '.join(PAIRS)}")
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", message="When training, we now always track")  # Paddle's BatchNorm says so at every call
+    console = Console()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    rows = []
+    with Progress(*columns, console=console, transient=True) as progress:
+        work = [(name, dtype) for name in options.models or PAIRS for dtype in options.dtypes]
+        bar = progress.add_task("", total=len(work))
+        for name, dtype in work:
+            progress.update(bar, description=f"{name}, {dtype}")
+            rows.append(measure(name, dtype, options.rounds))
+            progress.advance(bar)
+    console.print(shown(rows))
+    console.print(f"native: {NATIVE}. under the shim: {SHIM}. covered: {COVERED}. ms: {TIMES}.", highlight=False)
+    stayed: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        for op, why in row.left.items():
+            stayed.setdefault((op, why), set()).add(row.name)
+    for (op, why), names in sorted(stayed.items()):
+        console.print(f"{op} stayed native in {', '.join(sorted(names))}: {why}", highlight=False)
+    good = sum(row.perfect for row in rows)
+    console.print(f"{good} of {len(rows)} rows identical bit for bit with every float call covered.", highlight=False)
+    return 0 if good == len(rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,9 @@
+"""Ordinary models, each written in Paddle and in Torch: what `demo_models.py` compares.
+
+A module gives `paddle_model()`, `torch_model()`, `batch(rng)` (NumPy arrays by name) and a step in either framework,
+`paddle_step(model, **tensors)` and `torch_step(model, **tensors)`: (outputs, loss). Parameters have the same names in both.
+"""
+
+PAIRS = (
+    "resnet", "mobilenet", "densenet", "unet", "gpt", "llama", "t5", "bert", "vit", "tagger", "vae", "wgan", "ppo",
+)  # fmt: skip

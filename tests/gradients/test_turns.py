@@ -1,0 +1,57 @@
+"""Where Torch's graph is walked in several turns of one backward, and which tensors are one and the same."""
+
+import numpy as np
+import paddle
+import pytest
+
+import padiff_shim
+from padiff_shim.gradients.twins import taped
+
+pytestmark = pytest.mark.usefixtures("undone")
+
+
+def leaf(*shape):
+    return paddle.to_tensor(np.random.RandomState(0).randn(*shape).astype("float32"), stop_gradient=False)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("op", ["tanh", "exp"])
+def test_an_island_that_two_turns_reach(op):
+    """The second turn comes from a node that was made outside of the mode and uses the island's result, too."""
+
+    def step(inside):
+        x = leaf(3)
+        with inside():
+            island = getattr(paddle, op)(x * 2.0)
+        outside = paddle.sin(island)
+        with inside():
+            (island * 3.0 + outside * 1.0).sum().backward()
+        return x.grad.numpy()
+
+    native = step(paddle.enable_grad)
+    ours = step(lambda: padiff_shim.reference("torch", exclude=op))
+    np.testing.assert_allclose(ours, native, rtol=1e-5)
+
+
+@pytest.mark.compat
+def test_a_second_backward_through_an_island_raises_as_natively():
+    x = leaf(3)
+    with padiff_shim.reference("torch", exclude="exp"):
+        y = paddle.exp(x * 2.0)
+        z = (y * 3.0).sum()
+        z.backward()
+        with pytest.raises(SystemError, match="retain_graph"):
+            z.backward()
+
+
+def test_a_pooling_s_operand_is_the_tensor_itself():
+    """`F.adaptive_avg_pool2d` begins with `x._use_gpudnn(False)`: another Python object over the same tensor."""
+    x = leaf(1, 2, 4, 4)
+    with padiff_shim.reference("torch"):
+        y = x * 2.0
+        other = y._use_gpudnn(False)
+        assert taped(other).twin is taped(y).twin
+        pooled = paddle.nn.functional.adaptive_avg_pool2d(y, 1)
+        assert taped(pooled) is not None
+        pooled.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.full((1, 2, 4, 4), 2 / 16), rtol=1e-6)
