@@ -5,20 +5,17 @@ are neither substituted nor recorded. Views in particular are never substituted:
 counter. Everything that is in neither table nor in an op's entries is recorded as native with ``NO_REFERENCE``.
 """
 
-NO_REFERENCE = "no torch reference for this op yet"
-OPTIMIZER = "optimizer update, runs on Paddle's kernel"
-RANDOM = "random op: its values come from Paddle's generator"
-COMPILED = "compiled program (to_static): its ops are not seen one by one"
-FUSED = "fused op: no single torch kernel stands for it"
-COMMUNICATION = "communication op"
-CUSTOM = "custom C++ op"
+from __future__ import annotations
+
+from padiff_shim.table import reasons
+from padiff_shim.table.reasons import COMMUNICATION, COMPILED, CUSTOM, FUSED, NO_REFERENCE, OPTIMIZER, RANDOM, Reason
 
 # Legacy doors of ops of the table that cannot lead to them.
 LEGACY = {
-    "matmul": "legacy form with the result among the arguments",
-    "einsum": "legacy form with caches among the arguments and results",
-    "layer_norm": "legacy form that returns the statistics too",
-    "sum": "sum of a list of tensors: no torch reference for this op yet",
+    "matmul": reasons.RESULT_AMONG_ARGUMENTS,
+    "einsum": reasons.CACHES,
+    "layer_norm": reasons.STATISTICS,
+    "sum": reasons.SUM_OF_LIST,
 }
 
 _CREATE = """arange assign_value assign_value_ data empty empty_like eye full full_ full_batch_size_like full_int_array full_like
@@ -80,7 +77,7 @@ _REASONS = {
 NATIVE = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 
 
-def reason(name: str) -> str:
+def reason(name: str) -> Reason:
     """Why the C op ``name`` (without ``paddle._C_ops.``) stays native."""
     if name in NATIVE:
         return NATIVE[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 import sys
 from collections.abc import Iterable
 
@@ -53,11 +54,28 @@ def resolve(names: str | Iterable[str], argument: str = "ops") -> frozenset[str]
             selected.add(name)
         elif name in groups:
             selected.update(groups[name])
-        elif why := stays_native(name):
-            raise UnknownNameError(f"{argument}= takes ops that have a torch reference; {name!r} runs on Paddle's kernel: {why}")
         else:
-            raise unknown("op or family", name, {*groups, *ops()})
+            raise _refused(name, argument, {*groups, *ops()})
     return frozenset(selected)
+
+
+def _refused(name: str, argument: str, accepted: set[str]) -> UnknownNameError:
+    """The error for a name that selects nothing: what the op is called here, or why it runs natively."""
+    for spelling in dict.fromkeys((name, *_spellings(name))):
+        called = "" if spelling == name else f", here {spelling!r},"
+        if spelling in accepted:
+            return UnknownNameError(f"unknown op or family {name!r}: it is called {spelling!r} here")
+        if why := stays_native(spelling):
+            return UnknownNameError(
+                f"{argument}= takes ops that have a torch reference; {name!r}{called} runs on Paddle's kernel: {why}"
+            )
+    return unknown("op or family", name, accepted)
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """Names of ops that a layer's class may mean: ``"Conv2D"``: ``"conv2d"``; ``"BatchNorm2D"``, in the end: ``"batch_norm"``."""
+    words = re.sub(r"(?<=[A-Za-z0-9])(?=[A-Z][a-z])", "_", name).lower()
+    return name.lower(), words, re.sub(r"_?[123]d$", "", words)
 
 
 def stays_native(name: str) -> str:
@@ -71,4 +89,4 @@ def stays_native(name: str) -> str:
     paddle = sys.modules.get("paddle")  # whoever asks has imported it, or names of Paddle mean nothing here
     doors = [getattr(paddle, "_C_ops", None), getattr(getattr(paddle, "nn", None), "functional", None)]
     known = name in _unsubstituted.NATIVE or any(callable(getattr(door, name, None)) for door in doors if not name.startswith("_"))
-    return _unsubstituted.reason(name) if known else ""
+    return _unsubstituted.reason(name).text if known else ""

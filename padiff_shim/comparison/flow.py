@@ -18,16 +18,14 @@ import torch
 
 from .. import numerics, testing
 from ..dispatch.door import Door
-from ..dispatch.frames import FORKED, Frame, paused
-from ..dispatch.operands import STATIC
+from ..dispatch.frames import Frame, paused
 from ..dispatch.plan import Unlisted
 from ..dispatch.prepare import first_tensor, prepare
 from ..frameworks.memory import grad_tracer, stream_of, to_torch
-from ..patches import _unsubstituted
 from ..postponed import after_engine, raise_postponed
 from ..records.log import LogError, tell_of_forks
 from ..runs.compare_run import CompareRun
-from ..table.signature import StayNative
+from ..table.reasons import FORKED, NO_REFERENCE, STATIC, StayNative
 from ..verdicts import Judgement, Side, Verdict
 from . import posts, watch
 from .later import Case, Waiting
@@ -74,7 +72,7 @@ class Comparison:
 
     def forked(self) -> None:
         """In the child of a fork: torch's kernels can hang, so nothing is compared, and what waits is the parent's to judge."""
-        self.aside = FORKED
+        self.aside = FORKED.text
         self.waiting.forget()
 
     def call(self, sub: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -105,7 +103,7 @@ class Comparison:
             prepared = prepare(sub, frame, values, args, kwargs)
         except StayNative as why:
             result = self.timed(sub, args, kwargs)
-            return result if why.exact or why.reason == STATIC else self.uncompared(sub, why.reason, result, args, kwargs)
+            return result if why.exact or why.why is STATIC else self.uncompared(sub, why.reason, result, args, kwargs)
         subject = Subject(self, sub, key, next(self.numbers), prepared)
         args, kwargs = watch.before(subject, args, kwargs)
         start = clock()
@@ -152,7 +150,7 @@ class Comparison:
     def native(self, sub: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that the mode's filters leave out, or that does not fit the op's parameters."""
         result = sub.paddle(args, kwargs)
-        if why.reason != STATIC and grad_tracer() is not None:
+        if why.why is not STATIC and grad_tracer() is not None:
             frame.tally.native[sub.op.name, why.reason] += 1
         return result
 
@@ -162,10 +160,10 @@ class Comparison:
         if grad_tracer() is None:
             return result  # a graph is being built
         entered = self.sampling.enter() if self.sampling.accounts else 0.0
-        self.run.recorder.add_native(other.name, other.reason, elements(result))
+        self.run.recorder.add_native(other.name, other.reason.text, elements(result))
         if other.updates:
             self.updated = True
-        elif other.reason == _unsubstituted.NO_REFERENCE and not other.name.endswith("_"):
+        elif other.reason is NO_REFERENCE and not other.name.endswith("_"):
             self.moved(other.original, args, kwargs, result)
         if self.sampling.accounts:
             self.sampling.leave(entered)

@@ -9,13 +9,11 @@ from typing import Any
 import torch
 
 from ..table.op import Entry, Op
-from ..table.signature import REFUSALS, StayNative, binder, refused
+from ..table.reasons import FILTERED, OUTSIDE_LAYERS, StayNative
+from ..table.signature import REFUSALS, binder, refused
 from . import site
 from .dtypes import DtypeRules
 from .frames import Frame, paused, top
-
-FILTERED = "filtered out by ops= or exclude="
-OUTSIDE_LAYERS = "filtered out by layers="
 
 
 class Door:
@@ -54,9 +52,9 @@ class Door:
         if frame.aside:
             raise StayNative(frame.aside)
         if self.op.name not in frame.enabled:
-            raise StayNative(FILTERED, exact=True)
+            raise StayNative(FILTERED)
         if frame.layers is not None and not frame.layers.accepts(site.layer_path()):
-            raise StayNative(OUTSIDE_LAYERS, exact=True)
+            raise StayNative(OUTSIDE_LAYERS)
 
     def paddle(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's own call."""

@@ -14,11 +14,10 @@ import torch
 
 from ..frameworks.memory import autocast_off, dtype_of, torch_dtype
 from ..table.op import Op
-from ..table.signature import StayNative
+from ..table.reasons import COMPLEX, INTEGER, NATIVE_REFUSES, Reason, StayNative
 from .frames import paused
 from .operands import Inputs
 
-INTEGER = "integer or bool result, exact in both"
 _COMPLEX = frozenset({torch.complex64, torch.complex128})
 
 
@@ -26,7 +25,7 @@ class Rule(NamedTuple):
     """What the native op does with these operand types."""
 
     cast: torch.dtype | None = None  # every tensor goes to this dtype first
-    refusal: StayNative | None = None
+    refusal: Reason | None = None
 
 
 class DtypeRules:
@@ -57,23 +56,22 @@ class DtypeRules:
                 if rule == Rule() and targets is None and len(dtypes) == 1:
                     self.plain.add(key)
         if rule.refusal is not None:
-            # A new exception each time: a kept one would collect tracebacks, and with them the operands of every call.
-            raise StayNative(rule.refusal.reason, exact=rule.refusal.exact)
+            raise StayNative(rule.refusal)
         return rule.cast
 
     def _learn(self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rule:
         dtypes = {side.dtype for side in inputs.torch if isinstance(side, torch.Tensor)}
         if dtypes & _COMPLEX:
-            return Rule(refusal=StayNative("complex dtype"))
+            return Rule(refusal=COMPLEX)
         try:
             shown = self._probe(inputs, targets, args, kwargs)
         except Exception as error:
             text = (str(error).strip().splitlines() or [repr(error)])[0][:100]
             # Not kept as a rule: the refusal may be due to this call's other arguments (an axis out of range).
-            raise StayNative(f"native kernel refuses this call ({text})") from None
+            raise StayNative(NATIVE_REFUSES, error=text) from None
         result = torch_dtype((shown[0] if self._returns_list else shown).dtype)
         if result is None or not result.is_floating_point:
-            return Rule() if self._op.integer else Rule(refusal=StayNative(INTEGER, exact=True))
+            return Rule() if self._op.integer else Rule(refusal=INTEGER)
         return Rule() if self._op.promote == "none" or dtypes == {result} else Rule(cast=result)
 
     def _probe(self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

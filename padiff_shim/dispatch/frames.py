@@ -16,8 +16,7 @@ from typing import Any
 
 from ..patterns import LayerFilter
 from ..records.tally import Account, Tally
-
-FORKED = "forked child process: torch kernels can hang there"
+from ..table.reasons import FORKED, Reason
 
 
 class Frame:
@@ -57,7 +56,7 @@ class Frame:
         self.open = True
         self.sole = False  # whether this is the only opening of its mode, in one thread
         self.idle = False  # calls pass by, uncounted: the budget of a comparison is used up
-        self.aside = FORKED if forked else ""  # non-empty: every call runs natively, for this reason
+        self.aside: Reason | None = FORKED if forked else None  # every call runs natively, for this reason
         self.tally: Tally = run.tally()
         _frames.add(self)
 

@@ -11,10 +11,10 @@ import torch
 
 from ..frameworks import weights
 from ..frameworks.memory import TENSOR_TYPES, as_operand, explain, to_torch
-from ..table.signature import StayNative
+from ..table import reasons
+from ..table.reasons import StayNative
 from .frames import Frame
 
-STATIC = "static or PIR tracing: no values yet"
 NUMBERS = (int, float, bool)
 # Dtypes that can want a gradient -> torch's.
 FLOATS = {
@@ -44,10 +44,10 @@ def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: i
             except StayNative:
                 raise
             except Exception as error:
-                raise StayNative(explain(value, error)) from None
+                raise explain(value, error) from None
             if wanted:
                 if not (side.is_floating_point() or side.is_complex()):
-                    raise StayNative("integer operand that wants a gradient")
+                    raise StayNative(reasons.INTEGER_WANTS_GRADIENT)
                 needs.append(index)
         elif value is None or type(value) in NUMBERS:
             side = value
@@ -57,11 +57,13 @@ def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: i
         elif isinstance(value, (np.generic, int, float)):
             side = value.item() if isinstance(value, np.generic) else value
         else:
-            raise StayNative(STATIC if _symbolic(value) else f"operand of type {type(value).__name__}")
+            if _symbolic(value):
+                raise StayNative(reasons.STATIC)
+            raise StayNative(reasons.OPERAND_TYPE, type=type(value).__name__)
         sides.append(side)
         originals.append(value)
     if not found:
-        raise StayNative("no tensor operand")
+        raise StayNative(reasons.NO_TENSOR)
     return Inputs(originals, sides, needs)
 
 
@@ -94,7 +96,7 @@ def weight(frame: Frame, value: Any) -> torch.Tensor:
     """A Linear weight as [out, in]."""
     cost = frame.run.layout_cost
     if value.ndim != 2:
-        raise StayNative("Linear weight is not a matrix")
+        raise StayNative(reasons.NOT_A_MATRIX)
     if frame.linear_layout == "view":
         cost.views += 1
         return as_operand(value).t()

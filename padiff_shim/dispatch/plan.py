@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ..table.signature import StayNative
+from ..table.reasons import Reason, StayNative
 from .door import Door
 from .frames import Frame
 
@@ -47,9 +47,8 @@ class Plan(Protocol):
 class Unlisted:
     """A function of ``paddle._C_ops`` or ``paddle._legacy_C_ops`` that computes with floats and has no entry in the table."""
 
-    __slots__ = ("exact", "name", "original", "path", "reason", "updates")
+    __slots__ = ("name", "original", "path", "reason", "updates")
 
-    def __init__(self, name: str, path: str, reason: str, original: Callable[..., Any], *, exact: bool, updates: bool) -> None:
+    def __init__(self, name: str, path: str, reason: Reason, original: Callable[..., Any], *, updates: bool) -> None:
         self.name, self.path, self.reason, self.original = name, path, reason, original
-        self.exact = exact  # strict mode does not object
         self.updates = updates  # an optimizer's step

@@ -15,12 +15,11 @@ import torch
 from ..frameworks import autocast
 from ..frameworks.memory import check_target, dtype_of, grad_tracer, torch_dtype
 from ..frameworks.versions import EMPTY_WORKS
-from ..table.signature import StayNative
+from ..table import reasons
+from ..table.reasons import StayNative
 from .door import Door
 from .frames import Frame
-from .operands import NUMBERS, STATIC, Inputs, bridge
-
-EMPTY = "zero-size tensor: nothing is rounded, and Paddle has its own rules for it"
+from .operands import NUMBERS, Inputs, bridge
 
 
 class Casts(NamedTuple):
@@ -62,16 +61,16 @@ def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, 
         operands, attributes = values[: op.tensors], values[op.tensors :]
     tracer = grad_tracer()
     if tracer is None:
-        raise StayNative(STATIC)
+        raise StayNative(reasons.STATIC)
     inputs = bridge(frame, operands, tracer._has_grad, door.transposed)
     if door.dtype_at is not None and attributes[door.dtype_at - op.tensors] is not None:
         attributes = _convert_dtype(door, attributes)
     if any(isinstance(inputs.torch[index], torch.Tensor) for index in door.numbers):
-        raise StayNative("a tensor where this entry point takes a number")
+        raise StayNative(reasons.TENSOR_FOR_NUMBER)
     if door.entry.inplace:
         check_target(inputs.paddle, elementwise=op.elementwise)
     if (inputs.needs or not EMPTY_WORKS) and any(isinstance(t, torch.Tensor) and not t.numel() for t in inputs.torch):
-        raise StayNative(EMPTY, exact=True)
+        raise StayNative(reasons.EMPTY)
     targets = _autocast(door, tracer, inputs) if autocast.active(tracer) else None
     cast = door.rules.find(inputs, targets, args, kwargs)
     return Prepared(inputs, attributes, Casts(targets, cast))
@@ -82,7 +81,7 @@ def _convert_dtype(door: Door, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
     at = door.dtype_at - door.op.tensors  # type: ignore[operator]
     dtype = torch_dtype(attributes[at])
     if dtype is None:
-        raise StayNative(f"dtype {attributes[at]} has no torch twin")
+        raise StayNative(reasons.NO_TWIN, dtype=attributes[at])
     return (*attributes[:at], dtype, *attributes[at + 1 :])
 
 

@@ -18,7 +18,8 @@ import paddle
 import torch
 from paddle.base import core
 
-from ..table.signature import StayNative
+from ..table import reasons
+from ..table.reasons import StayNative
 from . import strides
 from .strides import are_distinct, hand_over
 from .versions import is_reversed, to_paddle, to_torch
@@ -52,19 +53,19 @@ def dtype_of(dtype: torch.dtype) -> str:
     return str(dtype).rpartition(".")[2]
 
 
-def explain(tensor: Any, error: Exception) -> str:
+def explain(tensor: Any, error: Exception) -> StayNative:
     """Why ``tensor`` did not cross: looked up only after it failed."""
     if getattr(tensor, "is_dist", bool)():
-        return "distributed tensor"
+        return StayNative(reasons.DISTRIBUTED)
     if tensor.is_sparse() or tensor.is_selected_rows():
-        return "sparse tensor"
+        return StayNative(reasons.SPARSE)
     if torch_dtype(tensor.dtype) is None:
-        return f"dtype {tensor.dtype} has no torch twin"
+        return StayNative(reasons.NO_TWIN, dtype=tensor.dtype)
     if not tensor._is_initialized():
-        return "uninitialised tensor"
+        return StayNative(reasons.UNINITIALISED)
     if not (tensor.place.is_cpu_place() or tensor.place.is_gpu_place()):
-        return f"place {tensor.place} is not shared with torch"
-    return f"cannot be shared through DLPack ({type(error).__name__})"
+        return StayNative(reasons.PLACE, place=tensor.place)
+    return StayNative(reasons.NOT_SHARED, error=type(error).__name__)
 
 
 def _or_native(door: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.Tensor]:
@@ -75,7 +76,7 @@ def _or_native(door: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.Ten
         try:
             return door(tensor)
         except Exception as error:
-            raise StayNative(explain(tensor, error)) from None
+            raise explain(tensor, error) from None
 
     return guarded
 
@@ -175,11 +176,11 @@ def check_target(operands: Sequence[Any], *, elementwise: bool) -> None:
     if not hasattr(target, "strides"):
         return
     if is_reversed(target):
-        raise StayNative("in-place on a view with negative strides, which torch does not have")
+        raise StayNative(reasons.NEGATIVE_STRIDES)
     if not target.is_contiguous() and not are_distinct(target.shape, target.strides):
-        raise StayNative("in-place on a tensor whose elements share memory: the result depends on the order of writing")
+        raise StayNative(reasons.SHARED_ELEMENTS)
     if target.is_contiguous() and any(_read_while_written(target, other, elementwise) for other in operands[1:]):
-        raise StayNative("in-place with an operand that overlaps the target: the result depends on the order of writing")
+        raise StayNative(reasons.OVERLAP)
 
 
 def _read_while_written(target: Any, other: Any, elementwise: bool) -> bool:

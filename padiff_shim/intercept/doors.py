@@ -26,6 +26,7 @@ from ..patches import _unsubstituted
 from ..patching.patcher import InheritedPatch, Patcher, Point
 from ..patching.pyfunction import PyFunctionPatch
 from ..table.op import Entry, Op
+from ..table.reasons import OPTIMIZER
 from .engine import WithEngine
 from .locate import awaiting, c_function, point, present, python_function
 
@@ -64,8 +65,7 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
     reason = _unsubstituted.reason(name.rstrip("_")) if name not in _unsubstituted.NATIVE else _unsubstituted.NATIVE[name]
     if path.startswith("paddle._legacy_C_ops."):
         reason = _unsubstituted.LEGACY.get(name, reason)
-    updates = reason == _unsubstituted.OPTIMIZER
-    other = Unlisted(name, path, reason, original, exact=updates or reason == _unsubstituted.COMMUNICATION, updates=updates)
+    other = Unlisted(name, path, reason, original, updates=reason is OPTIMIZER)
 
     def hook(*args: Any, **kwargs: Any) -> Any:
         frame = top()

@@ -19,7 +19,8 @@ from ..frameworks.memory import stream_of
 from ..gradients import inplace
 from ..gradients.saved import Reads, flat, reads
 from ..gradients.twins import Call, finish
-from ..table.signature import StayNative
+from ..table import reasons
+from ..table.reasons import StayNative
 from .leaves import with_gradient
 from .results import fits, handed, overwritten
 from .shortcut import shortcut
@@ -38,7 +39,7 @@ class Substitution:
         """Bridge and compute one bound call; with gradients wanted, on the tape."""
         inputs, attributes, casts = prepare(self.door, frame, values, args, kwargs)
         if self.entry.inplace and inputs.needs and inplace.refused(inputs.paddle[0]):
-            raise StayNative("in-place on a leaf that wants a gradient: Paddle refuses")
+            raise StayNative(reasons.LEAF)
 
         def run(*tensors: Any) -> Any:
             return self.door.torch(tensors if casts.none else casts.apply(tensors), attributes)
@@ -85,7 +86,7 @@ class Substitution:
             read = reads(self.door.reads, attributes, sides, run)
             out = run(*sides)
         if not any(isinstance(one, torch.Tensor) and one.requires_grad for one in flat(out)):
-            raise StayNative("Torch's result does not depend on what wants a gradient")
+            raise StayNative(reasons.INDEPENDENT)
         saved = [(tensors[index], tensors[index].inplace_version) for index in read.operands if index not in self.unread]
         at = self.transposed
         return Call(self.op.name, frame.tally, saved, None if at is None else weights.renewer(tensors[at], sides[at])), read, out

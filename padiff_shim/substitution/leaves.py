@@ -9,7 +9,8 @@ import torch
 from ..dispatch.frames import Frame
 from ..frameworks import weights
 from ..gradients.twins import twin, weight_leaf
-from ..table.signature import StayNative
+from ..table import reasons
+from ..table.reasons import StayNative
 
 
 def with_gradient(frame: Frame, value: Any, *, transposed: bool) -> torch.Tensor:
@@ -17,7 +18,7 @@ def with_gradient(frame: Frame, value: Any, *, transposed: bool) -> torch.Tensor
     if not transposed:
         return twin(value)
     if value.ndim != 2:
-        raise StayNative("Linear weight is not a matrix")
+        raise StayNative(reasons.NOT_A_MATRIX)
     if frame.linear_layout == "view":
         frame.run.layout_cost.views += 1
         return twin(value).t()

@@ -7,12 +7,11 @@ from typing import Any
 
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame
-from ..dispatch.operands import STATIC
 from ..dispatch.plan import Unlisted
 from ..errors import StayedNativeError
 from ..frameworks.memory import grad_tracer
 from ..gradients import islands, views
-from ..table.signature import StayNative
+from ..table.reasons import STATIC, StayNative
 from .execute import Substitution
 
 
@@ -34,7 +33,7 @@ class Substituting:
 
     def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's kernel, on the tape as an island, counted with the reason."""
-        if why.reason == STATIC or grad_tracer() is None:
+        if why.why is STATIC or grad_tracer() is None:
             return door.original(*args, **kwargs)  # a graph is being traced: nothing is computed here
 
         def paddle(*given: Any, **named: Any) -> Any:
@@ -49,7 +48,7 @@ class Substituting:
         """The same for an op without reference."""
         call = other.original if other.name.endswith("_") else islands.calling(other.name, other.original, args, kwargs)
         result = call(*args, **kwargs)
-        self._count(frame, other.name, other.path, other.reason, exact=other.exact)
+        self._count(frame, other.name, other.path, other.reason.text, exact=other.reason.exact)
         return result
 
     def _count(self, frame: Frame, name: str, target: str, reason: str, *, exact: bool) -> None:

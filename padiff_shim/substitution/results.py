@@ -8,13 +8,15 @@ from typing import Any
 import torch
 
 from ..frameworks.memory import hand_over, own, to_torch
-from ..table.signature import REFUSALS, StayNative, refused
+from ..table import reasons
+from ..table.reasons import StayNative
+from ..table.signature import REFUSALS, refused
 
 
 def fits(out: torch.Tensor, target: torch.Tensor) -> None:
     """StayNative where an in-place op's result does not fit into the operand."""
     if out.shape != target.shape or out.dtype != target.dtype:
-        raise StayNative("in-place result of another shape or dtype")
+        raise StayNative(reasons.OTHER_RESULT)
 
 
 def overwritten(tensor: Any, values: torch.Tensor) -> Any:

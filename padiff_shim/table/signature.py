@@ -10,15 +10,8 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-
-class StayNative(Exception):
-    """This call runs natively; ``reason`` says why and goes into the record."""
-
-    def __init__(self, reason: str, *, exact: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.exact = exact  # True: no rounding is involved, so strict mode does not object
-
+from . import reasons
+from .reasons import StayNative
 
 # What a torch function raises when it does not take the arguments.
 REFUSALS = (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError, OverflowError)
@@ -26,7 +19,7 @@ REFUSALS = (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError
 
 def refused(error: Exception) -> StayNative:
     """torch refuses the call, so Paddle decides: if it refuses too, the user sees Paddle's own error."""
-    return StayNative(f"torch raised {type(error).__name__}: {str(error)[:120]}")
+    return StayNative(reasons.TORCH_RAISED, type=type(error).__name__, error=str(error)[:120])
 
 
 REQUIRED = object()
@@ -83,22 +76,22 @@ class Binder:
             if given == len(self._defaults) + 1 and (args[-1] is None or isinstance(args[-1], str)):
                 args = args[:-1]
             else:
-                raise StayNative("more arguments than the op is known to take")
+                raise StayNative(reasons.TOO_MANY_ARGUMENTS)
         values = list(args) + list(self._defaults[len(args) :])
         for key, value in kwargs.items():
             index = self._names.get(key)
             if index is not None:
                 if index < len(args):
-                    raise StayNative(f"argument {key!r} given twice")
+                    raise StayNative(reasons.GIVEN_TWICE, name=key)
                 values[index] = value
             elif key in REDIRECTING:
                 if value is not None:
-                    raise StayNative(f"result redirected by {key}=")
+                    raise StayNative(reasons.REDIRECTED, name=key)
             elif key not in IGNORED:
-                raise StayNative(f"keyword {key!r} is not known for this op")
+                raise StayNative(reasons.UNKNOWN_KEYWORD, name=key)
         for name, value in zip(self._first, values, strict=True):
             if value is REQUIRED:
-                raise StayNative(f"argument {name!r} is missing")
+                raise StayNative(reasons.MISSING, name=name)
         return tuple(values)
 
 
@@ -121,21 +114,21 @@ class PairBinder:
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         given, attributes = args[: self._count], args[self._count :]
         if kwargs or len(given) < self._count or len(attributes) % 2:
-            raise StayNative("not the legacy form: tensors, then names and values of attributes")
+            raise StayNative(reasons.NOT_LEGACY)
         values = {**self._defaults, **dict(zip(self._first, given))}
         for name, value in zip(attributes[::2], attributes[1::2]):
             if name in self._spelled:
                 values[self._spelled[name]] = value
             elif name not in _LIBRARIES:
-                raise StayNative(f"attribute {name!r} is not known for this op")
+                raise StayNative(reasons.UNKNOWN_ATTRIBUTE, name=name)
         if values.get("reduce_all"):
             values["axis"] = None
         for name in self._others:
             if name != "reduce_all" and values[name] != self._defaults[name]:
-                raise StayNative(f"attribute {name}={values[name]!r} is not known for this op")
+                raise StayNative(reasons.UNKNOWN_VALUE, name=name, value=values[name])
         missing = [name for name, value in values.items() if value is REQUIRED]
         if missing:
-            raise StayNative(f"argument {missing[0]!r} is missing")
+            raise StayNative(reasons.MISSING, name=missing[0])
         return tuple([values.get(name, default) for name, default in self._order])
 
 

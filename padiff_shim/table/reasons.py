@@ -1,0 +1,90 @@
+"""Why calls run on Paddle's kernel: every reason there is, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A reason for staying native.
+
+    ``code`` tells it from all others. ``text`` is what a run shows and counts by, with names in braces for what differs from call
+    to call. ``exact``: no rounding is lost to Paddle's kernel, so that strict mode does not object.
+    """
+
+    code: str
+    text: str
+    exact: bool = False
+
+
+class StayNative(Exception):
+    """This call runs natively. ``why`` is the :class:`Reason`, ``reason`` its text, with ``details`` in it, for the record."""
+
+    def __init__(self, why: Reason, **details: Any) -> None:
+        self.why, self.exact = why, why.exact
+        self.reason = why.text.format(**details) if details else why.text
+        super().__init__(self.reason)
+
+
+# What a mode leaves out.
+FILTERED = Reason("filtered-op", "filtered out by ops= or exclude=", exact=True)
+OUTSIDE_LAYERS = Reason("filtered-layer", "filtered out by layers=", exact=True)
+FORKED = Reason("forked", "forked child process: torch kernels can hang there")
+
+# What has no values, or nothing that is rounded.
+STATIC = Reason("static", "static or PIR tracing: no values yet")
+INTEGER = Reason("integer", "integer or bool result, exact in both", exact=True)
+EMPTY = Reason("empty", "zero-size tensor: nothing is rounded, and Paddle has its own rules for it", exact=True)
+
+# How the call was made.
+TOO_MANY_ARGUMENTS = Reason("too-many-arguments", "more arguments than the op is known to take")
+GIVEN_TWICE = Reason("given-twice", "argument {name!r} given twice")
+MISSING = Reason("missing", "argument {name!r} is missing")
+REDIRECTED = Reason("redirected", "result redirected by {name}=")
+UNKNOWN_KEYWORD = Reason("unknown-keyword", "keyword {name!r} is not known for this op")
+UNKNOWN_ATTRIBUTE = Reason("unknown-attribute", "attribute {name!r} is not known for this op")
+UNKNOWN_VALUE = Reason("unknown-value", "attribute {name}={value!r} is not known for this op")
+NOT_LEGACY = Reason("not-legacy", "not the legacy form: tensors, then names and values of attributes")
+TENSOR_FOR_NUMBER = Reason("tensor-for-number", "a tensor where this entry point takes a number")
+NO_TENSOR = Reason("no-tensor", "no tensor operand")
+OPERAND_TYPE = Reason("operand-type", "operand of type {type}")
+INTEGER_WANTS_GRADIENT = Reason("integer-wants-gradient", "integer operand that wants a gradient")
+COMPLEX = Reason("complex", "complex dtype")
+NOT_A_MATRIX = Reason("not-a-matrix", "Linear weight is not a matrix")
+
+# What cannot cross into Torch.
+DISTRIBUTED = Reason("distributed", "distributed tensor")
+SPARSE = Reason("sparse", "sparse tensor")
+NO_TWIN = Reason("no-twin", "dtype {dtype} has no torch twin")
+UNINITIALISED = Reason("uninitialised", "uninitialised tensor")
+PLACE = Reason("place", "place {place} is not shared with torch")
+NOT_SHARED = Reason("not-shared", "cannot be shared through DLPack ({error})")
+
+# In-place calls whose result would be another one.
+NEGATIVE_STRIDES = Reason("negative-strides", "in-place on a view with negative strides, which torch does not have")
+SHARED_ELEMENTS = Reason(
+    "shared-elements", "in-place on a tensor whose elements share memory: the result depends on the order of writing"
+)
+OVERLAP = Reason("overlap", "in-place with an operand that overlaps the target: the result depends on the order of writing")
+OTHER_RESULT = Reason("other-result", "in-place result of another shape or dtype")
+LEAF = Reason("leaf", "in-place on a leaf that wants a gradient: Paddle refuses")
+
+# What a kernel says of the call.
+NATIVE_REFUSES = Reason("native-refuses", "native kernel refuses this call ({error})")
+TORCH_RAISED = Reason("torch-raised", "torch raised {type}: {error}")
+INDEPENDENT = Reason("independent", "Torch's result does not depend on what wants a gradient")
+
+# Ops that no formula stands for.
+NO_REFERENCE = Reason("no-reference", "no torch reference for this op yet")
+OPTIMIZER = Reason("optimizer", "optimizer update, runs on Paddle's kernel", exact=True)
+RANDOM = Reason("random", "random op: its values come from Paddle's generator")
+COMPILED = Reason("compiled", "compiled program (to_static): its ops are not seen one by one")
+FUSED = Reason("fused", "fused op: no single torch kernel stands for it")
+COMMUNICATION = Reason("communication", "communication op", exact=True)
+CUSTOM = Reason("custom", "custom C++ op")
+RESULT_AMONG_ARGUMENTS = Reason("legacy-result", "legacy form with the result among the arguments")
+CACHES = Reason("legacy-caches", "legacy form with caches among the arguments and results")
+STATISTICS = Reason("legacy-statistics", "legacy form that returns the statistics too")
+SUM_OF_LIST = Reason("legacy-sum", "sum of a list of tensors: no torch reference for this op yet")
