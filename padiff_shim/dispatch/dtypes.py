@@ -14,10 +14,12 @@ import torch
 
 from ..frameworks.memory import autocast_off, dtype_of, torch_dtype
 from ..table.op import Op
-from ..table.reasons import COMPLEX, INTEGER, NATIVE_REFUSES, Reason, StayNative
+from ..table.reasons import COMPLEX, INTEGER, MIXED, NATIVE_REFUSES, Reason, StayNative
 from .frames import paused
 from .operands import Inputs
 
+        if self._op.promote == "same":
+            return Rule() if len({dtype for dtype in dtypes if dtype.is_floating_point}) == 1 else Rule(refusal=MIXED)
 _COMPLEX = frozenset({torch.complex64, torch.complex128})
 
 
@@ -63,6 +65,8 @@ class DtypeRules:
         dtypes = {side.dtype for side in inputs.torch if isinstance(side, torch.Tensor)}
         if dtypes & _COMPLEX:
             return Rule(refusal=COMPLEX)
+        if self._op.promote == "same":
+            return Rule() if len({dtype for dtype in dtypes if dtype.is_floating_point}) == 1 else Rule(refusal=MIXED)
         try:
             shown = self._probe(inputs, targets, args, kwargs)
         except Exception as error:

@@ -25,9 +25,11 @@ def _memory(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def flat(out: Any) -> Sequence[Any]:
-    """A formula's results, one or several."""
-    return (out,) if isinstance(out, torch.Tensor) else out
+def flat(out: Any) -> list[Any]:
+    """A formula's results, one or several; some may be lists (the states of an RNN)."""
+    if isinstance(out, torch.Tensor):
+        return [out]
+    return [one for item in out for one in (item if isinstance(item, (list, tuple)) else (item,))]
 
 
 def reads(known: dict[Any, Reads], attributes: Sequence[Any], sides: Sequence[Any], run: Callable[..., Any]) -> Reads:

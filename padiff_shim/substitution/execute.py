@@ -5,6 +5,7 @@ quick (shortcut.py), or: prepare -> torch's kernel -> a new Paddle tensor, or on
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -98,14 +99,18 @@ class Substitution:
         if isinstance(out, torch.Tensor):
             result = made(out, sides, 0)
             return [result] if self.entry.returns_list else result
-        results: list[Any] = []
-        for position, one in enumerate(out):
+        positions = itertools.count()
+
+        def built(one: Any) -> Any:
+            if isinstance(one, (list, tuple)):
+                return type(one)([built(item) for item in one])
+            position = next(positions)
             place = self.writes.get(position)
             if place is not None and tensors[place] is not None:
-                results.append(overwritten(tensors[place], one))
-            else:
-                results.append(made(one, sides, position) if isinstance(one, torch.Tensor) else one)
-        return type(out)(results)
+                return overwritten(tensors[place], one)
+            return made(one, sides, position) if isinstance(one, torch.Tensor) else one
+
+        return built(out)
 
     def write(self, inputs: Inputs, out: torch.Tensor) -> Any:
         """The result of an in-place op, without gradients, in the memory of the first operand."""

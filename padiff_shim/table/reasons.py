@@ -51,6 +51,7 @@ TENSOR_FOR_NUMBER = Reason("tensor-for-number", "a tensor where this entry point
 NO_TENSOR = Reason("no-tensor", "no tensor operand")
 OPERAND_TYPE = Reason("operand-type", "operand of type {type}")
 INTEGER_WANTS_GRADIENT = Reason("integer-wants-gradient", "integer operand that wants a gradient")
+MIXED = Reason("mixed", "operands of several float dtypes, or of none")
 COMPLEX = Reason("complex", "complex dtype")
 NOT_A_MATRIX = Reason("not-a-matrix", "Linear weight is not a matrix")
 

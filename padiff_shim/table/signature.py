@@ -7,7 +7,7 @@ spelling (``input=``, ``dim=``, ``name=``, ``out=``) as well as the old position
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import reasons
@@ -132,6 +132,9 @@ class PairBinder:
         return tuple([values.get(name, default) for name, default in self._order])
 
 
-def binder(entry: Any, op_params: str) -> Binder | PairBinder:
+def binder(entry: Any, op_params: str) -> Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[Any, ...]]:
     """The binder of an :class:`.op.Entry` for an op with these parameters."""
+    if entry.arrange is not None:
+        own, arrange = Binder(entry.params, entry.params), entry.arrange
+        return lambda args, kwargs: arrange(*own(args, kwargs))
     return Binder(entry.params, op_params) if entry.pairs is None else PairBinder(entry.params, op_params, entry.pairs)
