@@ -18,8 +18,6 @@ from ..table.reasons import COMPLEX, INTEGER, MIXED, NATIVE_REFUSES, Reason, Sta
 from .frames import paused
 from .operands import Inputs
 
-        if self._op.promote == "same":
-            return Rule() if len({dtype for dtype in dtypes if dtype.is_floating_point}) == 1 else Rule(refusal=MIXED)
 _COMPLEX = frozenset({torch.complex64, torch.complex128})
 
 
