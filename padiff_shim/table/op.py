@@ -25,6 +25,7 @@ class Entry:
     ``pairs`` doors take the first so many parameters by position, and after them pairs of an attribute's name and its value
     (``paddle._legacy_C_ops``): the last alias is the name there. A parameter that the op does not have may only be its default,
     but for ``reduce_all=True``, which stands for ``axis=None``.
+    ``arrange`` turns the door's own arguments, complete and by position, into the op's (an RNN's lists of states and weights).
     A target that the installed Paddle does not have is skipped, except where no door of the op is left.
     """
 
@@ -34,6 +35,7 @@ class Entry:
     numbers: tuple[str, ...] = ()
     returns_list: bool = False
     pairs: int | None = None
+    arrange: Callable[..., tuple[Any, ...]] | None = None
 
 
 @dataclass(frozen=True)
