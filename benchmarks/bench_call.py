@@ -7,11 +7,9 @@ microseconds are the best round, ratios the median of the rounds' own ratios. Ev
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import statistics
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -29,11 +27,11 @@ from machine import machine
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from timing import PADDLE, SHIM, TORCH, Ways, in_turns, seconds
 
 import padiff_shim
 
-Ways = dict[str, Callable[[], Any]]
-PADDLE, SHIM, NUMPY, TORCH = "Paddle", "shim", "NumPy", "Torch"
+NUMPY = "NumPy"
 MARK = "<!-- below: written by bench_call.py -->"
 PASSES = ("no grad", "forward", "forward + backward")
 
@@ -104,57 +102,6 @@ def ways(case: Case, kind: str) -> Ways:
     return {PADDLE: both, SHIM: both, TORCH: torch_both}
 
 
-def seconds(function: Callable[[], Any], calls: int) -> float:
-    """Seconds for one of ``calls`` calls: of this process' processor time, so that what else runs on the machine counts little."""
-    start = time.process_time()
-    for _ in range(calls):
-        function()
-    return (time.process_time() - start) / calls
-
-
-def timed(way: str, function: Callable[[], Any], calls: int) -> float:
-    """`seconds`, inside a mode where the way wants one; opening it and the first calls after it are not timed."""
-    if way != SHIM:
-        return seconds(function, calls)
-    with padiff_shim.reference("torch"):
-        seconds(function, min(calls, 20))  # opening a mode outdates weight copies, and the interpreter's method caches
-        return seconds(function, calls)
-
-
-class Timing(NamedTuple):
-    """Seconds of every round, per way."""
-
-    rounds: dict[str, list[float]]
-
-    def best(self, way: str) -> float | None:
-        """Microseconds of the best round."""
-        return min(self.rounds[way]) * 1e6 if way in self.rounds else None
-
-    def ratio(self, way: str, to: str) -> float | None:
-        """Median over the rounds of way / to."""
-        if way not in self.rounds or to not in self.rounds:
-            return None
-        return statistics.median(a / b for a, b in zip(self.rounds[way], self.rounds[to], strict=True))
-
-
-def in_turns(functions: Ways, rounds: int, budget: float) -> Timing:
-    """Time all ways in turns, ``budget`` seconds for each in a round."""
-    found: dict[str, list[float]] = {way: [] for way in functions}
-    calls = {}
-    for way, function in functions.items():
-        once = min(timed(way, function, 1), timed(way, function, 1))
-        calls[way] = max(1, int(budget / (once if once > budget / 20 else timed(way, function, 20))))
-    order = list(functions)
-    gc.disable()
-    try:
-        for turn in range(rounds):
-            for way in order[turn % len(order) :] + order[: turn % len(order)]:
-                found[way].append(timed(way, functions[way], calls[way]))
-    finally:
-        gc.enable()
-    return Timing(found)
-
-
 def call_rows(quick: bool) -> list[list[str]]:
     """The main table."""
     rounds, budget = (10, 0.004) if quick else (40, 0.005)
@@ -169,6 +116,46 @@ def call_rows(quick: bool) -> list[list[str]]:
     return rows
 
 
+STEPS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {  # of a chain, in Paddle and in Torch
+    "view": (lambda x: x.transpose([1, 0]), lambda x: x.permute(1, 0)),
+    "island": (paddle.stanh, lambda x: 1.7159 * torch.tanh(0.67 * x)),  # an op that the table lacks
+}
+LONG = 100  # calls of a chain
+
+
+def chain(step: Callable[[Any], Any], x: Any, seed: Any, kind: str) -> Callable[[], Any]:
+    """Calls one after another; with them the backward of all."""
+
+    def forward() -> Any:
+        y = x * 2.0
+        for _ in range(LONG):
+            y = step(y)
+        return y
+
+    def both() -> None:
+        forward().backward(seed)
+        x.grad = None
+
+    return both if kind == "forward + backward" else forward
+
+
+def tape_rows(quick: bool) -> list[list[str]]:
+    """What one call of a chain costs that is no kernel of Torch's."""
+    rounds, budget = (10, 0.01) if quick else (40, 0.02)
+    rows = []
+    for name, (ours, theirs) in STEPS.items():
+        for kind in PASSES[1:]:
+            x, t = paddle.ones([8, 8]), torch.ones(8, 8, requires_grad=True)
+            x.stop_gradient = False
+            native = chain(ours, x, paddle.ones([8, 8]), kind)
+            timing = in_turns({PADDLE: native, SHIM: native, TORCH: chain(theirs, t, torch.ones(8, 8), kind)}, rounds, budget)
+            over = statistics.median(a - b for a, b in zip(timing.rounds[SHIM], timing.rounds[PADDLE], strict=True))
+            each = [f"{timing.best(way) / LONG:.1f}" for way in (PADDLE, SHIM, TORCH)]  # type: ignore[operator]
+            rows.append([name, kind, *each, f"{over / LONG * 1e6:+.1f}"])
+    return rows
+
+
+TAPED = ["call", "pass", "Paddle µs", "shim µs", "Torch µs", "shim - Paddle µs"]
 CALLS = ["op", "size", "pass", "Paddle µs", "shim µs", "NumPy µs", "Torch µs", "shim - Paddle µs", "shim / Paddle", "shim / Torch"]
 
 
@@ -266,6 +253,7 @@ def main() -> int:
     first = seconds(opened, 1)  # of the process; both frameworks are imported already
     tables = [
         ("Cost of a call", CALLS, call_rows(args.quick)),
+        (f"Cost of a call between others, of {LONG}", TAPED, tape_rows(args.quick)),
         ("Cost of a mode", ["what", "cost"], mode_rows(first)),
         ("Memory, in multiples of the result's size", MEMORY, memory_rows()),
     ]

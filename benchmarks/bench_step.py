@@ -27,11 +27,12 @@ with warnings.catch_warnings():
 import digits_paddle
 import digits_torch
 import torch
-from bench_call import PADDLE, SHIM, TORCH, Timing, Ways, in_turns, markdown, shown
+from bench_call import markdown, shown
 from digits_data import Config
 from machine import machine
 from rich.console import Console
 from rich.progress import track
+from timing import PADDLE, SHIM, TORCH, Timing, Ways, in_turns
 
 import padiff_shim
 

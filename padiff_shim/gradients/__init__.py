@@ -6,4 +6,5 @@
 * :mod:`.watching`: hooks and retained gradients of tensors on the tape.
 * :mod:`.islands`: a native op as one node of torch's graph.
 * :mod:`.views`: a view on both sides.
+* :mod:`.seats`: a sentinel for a tensor that has another node.
 """

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from ..frameworks.memory import autocast_off, to_torch
-from . import clean, watching
+from . import watching
+from .seats import exchange_node
 from .twins import Call, attach, floats
 
 
@@ -39,10 +40,8 @@ def write(call: Call, tensor: Any, side: torch.Tensor, *, reads_result: bool) ->
     memory, was_leaf = tensor.detach(), tensor.is_leaf
     with torch.enable_grad():
         written = _Into.apply(to_torch(memory), side)
-    tiny, small = floats(side.dtype)
-    small.clone()._share_underline_tensor_to(tensor)
     with autocast_off():
-        clean.assign_into(tiny, tensor)  # a node of one float, in place of the old one
+        exchange_node(tensor, floats(side.dtype))
     memory._share_underline_tensor_to(tensor)
     tensor._bump_inplace_version()
     if reads_result:

@@ -12,10 +12,14 @@ from typing import Any
 import paddle
 import torch
 
-from ..frameworks.memory import TENSOR_TYPES, grad_tracer, to_paddle, to_torch, torch_dtype
+from ..frameworks.memory import TENSOR_TYPES, grad_tracer, to_paddle, to_torch
 from ..frameworks.versions import attribute
 from . import backward, clean
-from .twins import LOCAL, TAPE, Call, freed, sentinel, taped, twin
+from .twins import LOCAL, TAPE, freed, sentinel, taped, twin
+
+_DIFFERENTIABLE = frozenset(
+    getattr(paddle, name) for name in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+)
 
 
 def on_tape(values: Sequence[Any]) -> bool:
@@ -48,11 +52,41 @@ def calling(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs
 class _Cell:
     """The native call behind an island: its results and the aliases that it was made with."""
 
-    __slots__ = ("aliases", "name", "once", "outs", "sides")
+    __slots__ = ("aliases", "freed", "name", "once", "outs", "sides")
 
-    def __init__(self, name: str, outs: Sequence[Any], aliases: Sequence[Any], sides: Sequence[torch.Tensor]) -> None:
-        self.name, self.outs, self.aliases, self.sides = name, outs, aliases, sides
-        self.once = False  # a second backward would crash Paddle (PyLayer)
+    def __init__(self, name: str, outs: list[Any], aliases: list[Any], sides: list[torch.Tensor], *, once: bool) -> None:
+        self.name = name
+        self.outs: Any = outs
+        self.aliases: Any = aliases
+        self.sides: Any = sides
+        self.once = once  # a second backward would crash Paddle (PyLayer)
+        self.freed: Any = None  # the backward without ``retain_graph`` that was here
+
+    def reached(self, session: Any) -> bool:
+        """A backward has come here; whether the native graph must stay for another one."""
+        if self.outs is None or (self.freed is not None and self.freed is not session):
+            raise freed(self.name)
+        if session is None or session.retain:
+            return True
+        self.freed = session
+        return bool(session.keeps)  # this very backward may come back
+
+    def gradients(self, outs: Sequence[Any], grads: Sequence[torch.Tensor], *, retain: bool) -> list[torch.Tensor | None]:
+        """Paddle's backward of the call. What comes back is torch's own memory."""
+        given = [to_paddle(grad.clone(memory_format=torch.contiguous_format)) for grad in grads]
+        outer, LOCAL.session = LOCAL.session, None  # what the engine reaches is no part of the backward around it
+        try:
+            # Not run_partial_grad: its state is one per process, and two threads at once corrupt memory.
+            clean.run_backward(outs, given, retain, *clean.NO_PATH)
+        finally:
+            LOCAL.session = outer
+        found = [None if (grad := alias.grad) is None else to_torch(grad).clone() for alias in self.aliases]
+        if self.once or not retain:
+            self.outs, self.aliases, self.sides = None, None, None
+        else:
+            for alias in self.aliases:
+                alias.clear_gradient(False)  # the very memory that was read
+        return found
 
 
 class _Island(torch.autograd.Function):
@@ -64,25 +98,18 @@ class _Island(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        cell = ctx.cell
-        if cell.outs is None:
-            raise freed(cell.name)
+        cell, session = ctx.cell, LOCAL.session
+        retain = cell.reached(session)
         pairs = [(out, grad) for out, grad in zip(cell.outs, grads) if grad is not None]
         if not pairs:
             return (None,) * (1 + len(cell.aliases))
         if torch.is_grad_enabled():
             return (None, *_again(cell, pairs))
-        given = [to_paddle(grad.clone(memory_format=torch.contiguous_format)) for _, grad in pairs]
-        session = LOCAL.session
-        # Not run_partial_grad: its state is one per process, and two threads at once corrupt memory.
-        with backward.native():
-            clean.run_backward([out for out, _ in pairs], given, session is None or session.keeps, *clean.NO_PATH)
-        found = [None if alias.grad is None else to_torch(alias.grad).clone() for alias in cell.aliases]
-        for alias in cell.aliases:
-            alias.clear_gradient(False)
-        if cell.once:
-            cell.outs = cell.aliases = cell.sides = None
-        return (None, *found)
+        return (None, *cell.gradients([out for out, _ in pairs], [grad for _, grad in pairs], retain=retain))
+
+
+# Without the Python around it, which serves functorch.
+_apply: Callable[..., Any] = super(torch.autograd.Function, _Island).apply
 
 
 def _again(cell: _Cell, pairs: list[tuple[Any, torch.Tensor]]) -> list[torch.Tensor | None]:
@@ -96,11 +123,15 @@ def _again(cell: _Cell, pairs: list[tuple[Any, torch.Tensor]]) -> list[torch.Ten
         )
     places = [index for index, out in enumerate(outs) if out is not None]
     second = _Cell(
-        f"{cell.name}_grad", [outs[i] for i in places], [*cell.aliases, *given], [*cell.sides, *(grad for _, grad in pairs)]
+        f"{cell.name}_grad",
+        [outs[i] for i in places],
+        [*cell.aliases, *given],
+        [*cell.sides, *(grad for _, grad in pairs)],
+        once=False,
     )
     found: list[torch.Tensor | None] = [None] * len(outs)
     if places:
-        for index, side in zip(places, _Island.apply(second, *second.sides)):
+        for index, side in zip(places, _apply(second, *second.sides)):
             found[index] = side.clone()
     return found
 
@@ -115,27 +146,35 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
     sides: list[torch.Tensor] = []
     aliases: list[Any] = []
     given = [_aliased(value, known, sides, aliases) for value in args]
-    outs = original(*given, **{key: _aliased(value, known, sides, aliases) for key, value in kwargs.items()})
-    flat: list[Any] = []
-    _flatten(outs, flat)
-    shown = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and _differentiable(out)]
+    named = {key: _aliased(value, known, sides, aliases) for key, value in kwargs.items()} if kwargs else kwargs
+    outs = original(*given, **named)
+    if type(outs) in TENSOR_TYPES:
+        flat = [outs]
+    else:
+        _flatten(outs, flat := [])
+    shown = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and out.dtype in _DIFFERENTIABLE]
     if not shown or not sides:
         return outs
-    cell = _Cell(name, shown, aliases, sides)
-    cell.once = once
-    with torch.enable_grad():
-        ends = _Island.apply(cell, *sides)
-    ends[0].grad_fn.register_prehook(Call(name, None, ()))
-    exchange = {id(out): sentinel(out.detach(), end) for out, end in zip(shown, ends)}
-    for result in exchange.values():
-        attribute(result, TAPE).deaf = once
-    return _exchanged(outs, exchange)
+    cell = _Cell(name, shown, aliases, sides, once=once)
+    if torch.is_grad_enabled():
+        ends = _apply(cell, *sides)
+    else:
+        with torch.enable_grad():
+            ends = _apply(cell, *sides)
+    results = [sentinel(out.detach(), end) for out, end in zip(shown, ends)]
+    if once:
+        for result in results:
+            attribute(result, TAPE).deaf = True
+    if outs is shown[0]:
+        return results[0]
+    return _exchanged(outs, {id(out): result for out, result in zip(shown, results)})
 
 
 def _aliased(value: Any, known: dict[int, Any], sides: list[torch.Tensor], aliases: list[Any]) -> Any:
     """The argument with every tensor that wants a gradient exchanged for a leaf of the island over the same memory."""
-    if type(value) in TENSOR_TYPES:
-        if value.stop_gradient or not _differentiable(value):
+    kind = type(value)
+    if kind in TENSOR_TYPES:
+        if value.stop_gradient or value.dtype not in _DIFFERENTIABLE:
             return value
         alias = known.get(id(value))
         if alias is None:
@@ -144,14 +183,9 @@ def _aliased(value: Any, known: dict[int, Any], sides: list[torch.Tensor], alias
             sides.append(twin(value))
             aliases.append(alias)
         return alias
-    if type(value) in (list, tuple):
-        return type(value)([_aliased(item, known, sides, aliases) for item in value])
+    if kind is list or kind is tuple:
+        return kind([_aliased(item, known, sides, aliases) for item in value])
     return value
-
-
-def _differentiable(tensor: Any) -> bool:
-    dtype = torch_dtype(tensor.dtype)
-    return dtype is not None and (dtype.is_floating_point or dtype.is_complex)
 
 
 def _flatten(value: Any, into: list[Any]) -> None:

@@ -76,11 +76,12 @@ def tinies() -> list[Any]:
 class Taped:
     """What hangs on a Paddle tensor that is on the tape. Copies of the tensor are not on it."""
 
-    __slots__ = ("__weakref__", "apart", "deaf", "hooks", "made_of", "pointer", "retained", "twin", "version")
+    __slots__ = ("__weakref__", "apart", "deaf", "hooks", "made_of", "pointer", "retained", "seated", "twin", "version")
 
-    def __init__(self, twin: torch.Tensor, tensor: Any) -> None:
+    def __init__(self, twin: torch.Tensor, tensor: Any, *, seated: bool = True) -> None:
         self.twin = twin
-        self.made_of = floats(twin.dtype)[0]  # also when its thread has ended
+        self.seated = seated  # whether the tensor's node is a sentinel; that of a view is Paddle's own: see :mod:`.seats`
+        self.made_of = floats(twin.dtype)[0] if seated else None  # also when its thread has ended
         self.hooks: dict[int, Any] | None = None
         self.retained = False
         self.deaf = False  # the result of a PyLayer: Paddle calls hooks on it, and ignores what they return

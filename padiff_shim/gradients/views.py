@@ -2,6 +2,9 @@
 
 Handing Paddle a torch view of Paddle's memory would make the alias chain whose release deadlocks Paddle 3.3.1. Both views lie over
 the same memory, and must agree in shape and strides; where they do not, the call is an island.
+
+The Paddle tensor of a view keeps the node that Paddle made for it, which leads to the sentinel of what it views: so it costs no
+sentinel of its own, until somebody wants to see its gradient (:func:`.seats.seat`).
 """
 
 from __future__ import annotations
@@ -11,72 +14,143 @@ from typing import Any
 
 import torch
 
-from ..frameworks.memory import TENSOR_TYPES, grad_tracer
-from .twins import Call, sentinel, taped
+from ..frameworks.memory import TENSOR_TYPES
+from ..frameworks.versions import set_attribute
+from .twins import TAPE, Call, Taped, share, taped, twin
+
+_WHOLE = frozenset({int, type(None)})
 
 
-def _ints(values: Sequence[Any]) -> list[int]:
+def _ints(values: Any) -> list[int]:
     return [int(value) for value in values]
 
 
+def _axes(axis: Any) -> list[int]:
+    return [axis] if type(axis) is int else _ints(axis)
+
+
 def _reshape(side: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
-    return side.reshape([side.shape[i] if size == 0 else size for i, size in enumerate(_ints(shape))])
+    sizes = _ints(shape)
+    return side.reshape([side.shape[i] if size == 0 else size for i, size in enumerate(sizes)] if 0 in sizes else sizes)
 
 
 def _squeeze(side: torch.Tensor, axis: Any) -> torch.Tensor:
-    axes = [axis] if isinstance(axis, int) else _ints(axis)
+    axes = _axes(axis)
     return side.squeeze(tuple(a for a in axes if side.shape[a] == 1)) if axes else side.squeeze()
 
 
 def _unsqueeze(side: torch.Tensor, axis: Any) -> torch.Tensor | None:
-    axes = [axis] if isinstance(axis, int) else _ints(axis)
+    axes = _axes(axis)
     return side.unsqueeze(axes[0]) if len(axes) == 1 else None
+
+
+def _basic(item: Any) -> bool:
+    """Whether a part of an index makes a view that torch has, too."""
+    if type(item) is slice:
+        step = item.step
+        return type(item.start) in _WHOLE and type(item.stop) in _WHOLE and (step is None or (type(step) is int and step > 0))
+    return type(item) is int or item is None or item is Ellipsis
 
 
 def _getitem(side: torch.Tensor, index: Any) -> torch.Tensor | None:
     for item in index if type(index) is tuple else (index,):
-        if type(item) is slice:
-            if not all(type(v) in (int, type(None)) for v in (item.start, item.stop, item.step)) or (item.step or 1) < 0:
-                return None
-        elif type(item) not in (int, type(None), type(Ellipsis)):
+        if not _basic(item):
             return None
     return side[index]
 
 
-VIEWS: dict[str, Callable[..., torch.Tensor | None]] = {
+def _slice(side: torch.Tensor, axes: Any, starts: Any, ends: Any, flags: Any, decreased: Any) -> torch.Tensor:
+    """``_C_ops.slice``: one slice after another, and the axes of one element that the index took away."""
+    for axis, start, end in zip(axes, _ints(starts), _ints(ends)):
+        size = side.shape[axis]
+        side = side.narrow(axis, *_range(start, end, size))
+    return side.squeeze(tuple(decreased)) if decreased else side
+
+
+def _range(start: int, end: int, size: int) -> tuple[int, int]:
+    """Where a slice begins, and its length."""
+    begin, stop, _ = slice(start, end).indices(size)
+    return begin, max(0, stop - begin)
+
+
+def _unbind(side: torch.Tensor, axis: int = 0) -> tuple[torch.Tensor, ...]:
+    return side.unbind(axis)
+
+
+VIEWS: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
-    "transpose": lambda side, perm: side.permute(_ints(perm)),
+    "transpose": torch.permute,
     "_getitem_dygraph": _getitem,
     "squeeze": _squeeze,
     "unsqueeze": _unsqueeze,
     "flatten": lambda side, start, stop: side.flatten(start, stop) if side.ndim else None,
+    "slice": _slice,
+    "unbind": _unbind,
+    "diagonal": lambda side, offset=0, axis1=0, axis2=1: side.diagonal(offset, axis1, axis2),
+    "tensor_unfold": lambda side, axis, size, step: side.unfold(axis, size, step),
+    "view_shape": lambda side, shape: side.view(_ints(shape)),
 }
 
 
 def view(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
-    """A view of a tape tensor, on the tape; None where the two frameworks' views are not the same."""
+    """A view of a tensor that wants gradients, on the tape; None where the two frameworks' views are not the same."""
     tensor = args[0]
-    record = taped(tensor) if type(tensor) in TENSOR_TYPES and not tensor.stop_gradient else None
-    if record is None:
+    if type(tensor) not in TENSOR_TYPES or tensor.stop_gradient:
         return None
-    try:
-        with torch.enable_grad():
-            side = VIEWS[name](record.twin, *args[1:])
-    except Exception:
-        return None  # Paddle decides whether it is an error
-    if side is None or not side.numel() or side.untyped_storage().data_ptr() != record.twin.untyped_storage().data_ptr():
+    record = taped(tensor)
+    base = twin(tensor) if record is None else record.twin
+    side = _of_torch(VIEWS[name], base, args[1:])
+    several = type(side) is tuple
+    for one in side if several else (side,):
+        if one is None or not one.numel() or not _shares(one, base):
+            return None
+    source = original(*args)
+    if several:
+        if len(source) != len(side) or not all(_agree(*pair, record) for pair in zip(source, side)):
+            return None
+        _counted(name, side[0], record)  # one node for all of them
+        for one, of in zip(source, side):
+            set_attribute(one, TAPE, Taped(of, one, seated=False))
+        return source
+    if source is tensor:
+        return source
+    if not _agree(source, side, record):
         return None
-    tracer = grad_tracer()
-    tracer._has_grad = False
-    try:
-        source = original(*args)
-    finally:
-        tracer._has_grad = True
-    if list(source.shape) != list(side.shape):
-        return None
-    if not record.apart and (source.data_ptr() != side.data_ptr() or list(source.strides) != list(side.stride())):
-        return None
-    if side is record.twin:
+    if name == "_getitem_dygraph" and side.shape == base.shape and side.data_ptr() == base.data_ptr():
+        return share(tensor, source)  # Paddle's t[:] is another object with the very node of t
+    if side is base:
         side = side.view_as(side)
-    side.grad_fn.register_prehook(Call(name, None, ()))
-    return sentinel(source, side)
+    _counted(name, side, record)
+    set_attribute(source, TAPE, Taped(side, source, seated=False))
+    return source
+
+
+def _of_torch(formula: Callable[..., Any], base: torch.Tensor, rest: Sequence[Any]) -> Any:
+    """Torch's view, with its graph; None where torch refuses: Paddle decides whether that is an error."""
+    try:
+        if torch.is_grad_enabled():
+            return formula(base, *rest)
+        with torch.enable_grad():
+            return formula(base, *rest)
+    except Exception:
+        return None
+
+
+def _counted(name: str, side: torch.Tensor, record: Taped | None) -> None:
+    """A second backward that ends in a leaf has to raise; where the view is of a call's result, that call does."""
+    if record is None:
+        side.grad_fn.register_prehook(Call(name, None, ()))
+
+
+def _shares(side: torch.Tensor, base: torch.Tensor) -> bool:
+    """Whether torch made a view, and not a copy."""
+    return side.data_ptr() == base.data_ptr() or side.untyped_storage().data_ptr() == base.untyped_storage().data_ptr()
+
+
+def _agree(source: Any, side: torch.Tensor, record: Taped | None) -> bool:
+    """Whether Paddle's view is torch's: the same elements, and the same strides unless torch laid out the values elsewhere."""
+    if source.shape != list(side.shape):
+        return False
+    if record is not None and record.apart:
+        return True
+    return source.data_ptr() == side.data_ptr() and tuple(source.strides) == side.stride()

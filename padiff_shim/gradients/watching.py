@@ -16,6 +16,7 @@ import paddle
 import torch
 
 from ..frameworks.memory import to_paddle, to_torch
+from .seats import seat
 from .twins import taped, twin, wrap
 
 _FIRST = 10**9  # Paddle's own numbers of hooks are small
@@ -30,6 +31,7 @@ def registering(original: Callable[..., Any]) -> Callable[..., Any]:
         record = taped(tensor)
         if record is None:
             return original(tensor, function)
+        seat(tensor, record)
         number = next(_numbers)
         if record.hooks is None:
             record.hooks = {}
@@ -73,6 +75,7 @@ def retain(tensor: Any) -> None:
     """Keep the gradient of a tensor on the tape as its ``grad``."""
     record = taped(tensor)
     if record is not None and not record.retained:
+        seat(tensor, record)
         record.retained = True
         record.twin.register_hook(functools.partial(_keep, weakref.ref(tensor)))
 

@@ -61,12 +61,11 @@ class Substituting:
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Native; on the tape a view on both sides or an island."""
-        call = islands.calling(name, original, args, kwargs)
-        if call is not original and name in views.VIEWS and not kwargs:
+        if name in views.VIEWS and not kwargs and islands.recording():
             found = views.view(name, original, args)
             if found is not None:
                 return found
-        return call(*args, **kwargs)
+        return islands.calling(name, original, args, kwargs)(*args, **kwargs)
 
     def moved(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Nothing to do: the tape sees what it calls."""

@@ -1,0 +1,28 @@
+"""The node of a tensor that is on the tape, exchanged for a sentinel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..frameworks.memory import autocast_off
+from . import clean
+from .twins import Taped, floats
+
+
+def seat(tensor: Any, record: Taped) -> None:
+    """Make a tensor's node a sentinel, where it is not: hooks see what Paddle's engine brings to one."""
+    if record.seated:
+        return
+    memory = tensor.detach()
+    with autocast_off():
+        exchange_node(tensor, floats(record.twin.dtype))
+    memory._share_underline_tensor_to(tensor)
+    clean.register_grad_hook(tensor, record.arrive)
+    record.made_of, record.seated = floats(record.twin.dtype)[0], True
+
+
+def exchange_node(tensor: Any, pair: tuple[Any, Any]) -> None:
+    """A node of one float, in place of the tensor's own; its memory is that of one float, too. Autocast must be off."""
+    tiny, small = pair
+    small.clone()._share_underline_tensor_to(tensor)
+    clean.assign_into(tiny, tensor)
