@@ -240,37 +240,3 @@ def test_sixteen_bit_results(dtype):
     found = quantity("linear", x, w, None, False)
     assert judge(found, exact, out).verdict in (Verdict.ROUNDING, Verdict.EQUAL)
     assert judge(found, exact * 1.1, out).verdict is Verdict.WRONG
-
-
-# --- ops without a bound ----------------------------------------------------------------------------------------------
-
-
-def _fallback(paddle_kernel, torch_kernel, x, *, paddle=None):
-    return numerics.fallback(
-        paddle_kernel(x) if paddle is None else paddle,
-        torch_kernel(x),
-        torch_kernel=torch_kernel,
-        paddle_kernel=paddle_kernel,
-        operands=[x],
-        rng=generator(2),
-    )
-
-
-def test_fallback_never_says_right():
-    x = normal(50, 60)
-    assert _fallback(torch.sin, torch.sin, x).verdict is Verdict.UNVERIFIED
-    assert _fallback(lambda v: torch.cos(v - math.pi / 2), torch.sin, x).verdict is Verdict.UNVERIFIED
-
-
-def test_fallback_tells_formulas_from_precision():
-    x = normal(50, 60)
-    assert _fallback(lambda v: torch.sin(v * 1.01), torch.sin, x).verdict is Verdict.SEMANTICS
-    coarse = through(torch.sin(x), torch.float16)
-    found = _fallback(torch.sin, torch.sin, x, paddle=coarse)
-    assert found.verdict in (Verdict.LOW_ACCURACY, Verdict.WRONG)
-    assert found.side is Side.PADDLE
-    single = torch.sin(x)
-    single[3, 4] += 0.1
-    assert _fallback(torch.sin, torch.sin, x, paddle=single).verdict is Verdict.LOCAL_WRONG
-    single[3, 4] = math.nan
-    assert _fallback(torch.sin, torch.sin, x, paddle=single).verdict is Verdict.NONFINITE

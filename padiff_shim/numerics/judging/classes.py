@@ -68,6 +68,8 @@ def sound(found: Trial, errors: Errors) -> bool:
 
 def _much_worse(found: Trial, own: Errors, other: Errors) -> bool:
     """Another kind of rounding than the other side's, as far as this many outputs can tell."""
+    if not found.quantity.impartial:
+        return False
     rows = found.quantity.grid != found.quantity.shape
     if own.prob < (FAR_INSIDE_SINGLE if found.quantity.k <= 1 else FAR_INSIDE_ROWS if rows else FAR_INSIDE):
         return False

@@ -153,6 +153,11 @@ class Quantity(ABC):
         return False
 
     @property
+    def impartial(self) -> bool:
+        """The oracle is as far from the one kernel as from the other; if not, their errors' sizes are no measure for each other."""
+        return True
+
+    @property
     def per_sample(self) -> int:
         """How many operand values one sample costs."""
         return max(self.k, 1)

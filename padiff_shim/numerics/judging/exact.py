@@ -1,0 +1,58 @@
+"""Integer and bool results: nothing rounds, but a comparison or an argument of a maximum may stand on the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...verdicts import Judgement, Side, Verdict
+from ..oracle import noise
+
+RUNS = 12  # runs with operands moved by one unit roundoff; as many again beside operands of 0
+
+
+def judge(
+    paddle: torch.Tensor, torch_: torch.Tensor, kernel: Callable[..., torch.Tensor], operands: Sequence[torch.Tensor], seed: int
+) -> Judgement:
+    """Judge two results that are integers or bools, of one shape and dtype.
+
+    ROUNDING where they differ only in outputs that change when the float operands move by one unit roundoff (ties). Else the side
+    that is not what float64 gives is WRONG, or LOCAL_WRONG in single outputs; without float operands nobody can say which it is.
+    """
+    unlike = paddle != torch_
+    count = int(unlike.sum())
+    stats: dict[str, Any] = {"count": paddle.numel(), "different": count}
+    if not count:
+        return Judgement(Verdict.EQUAL, reason="equal in value", stats=stats)
+    floats = [t for t in operands if t.is_floating_point()]
+    if not floats:
+        reason = f"{count} of {paddle.numel()} results of integers differ; nothing is rounded"
+        return Judgement(Verdict.SEMANTICS, Side.NONE, reason=reason, stats=stats)
+    given = [noise.wide(t) for t in operands]
+    value = noise.exact(kernel, given)
+    stable = unlike & ~_edges(kernel, given, value, floats[0].dtype, seed)
+    stats["oracle"] = "float64"
+    if not stable.any():
+        return Judgement(Verdict.ROUNDING, reason=f"{count} results stand on the edge: ties within one unit roundoff", stats=stats)
+    wrong = {side: int((stable & (t != value)).sum()) for side, t in ((Side.PADDLE, paddle), (Side.TORCH, torch_))}
+    guilty = [side for side, n in wrong.items() if n]
+    stats["first_bad"] = stable.nonzero()[0].tolist()
+    bad = max(wrong.values())
+    verdict = Verdict.LOCAL_WRONG if bad <= max(0.01 * paddle.numel(), 1) and paddle.numel() >= 8 else Verdict.WRONG
+    reason = f"{' and '.join(guilty)}: {bad} of {paddle.numel()} results are not what float64 gives, and no tie explains it"
+    return Judgement(verdict, guilty[0] if len(guilty) == 1 else Side.BOTH, reason=reason, stats=stats)
+
+
+def _edges(
+    kernel: Callable[..., torch.Tensor], given: Sequence[torch.Tensor], value: torch.Tensor, dtype: torch.dtype, seed: int
+) -> torch.Tensor:
+    """Outputs that change when operands move by a unit roundoff, or zeros by a number near the smallest."""
+    info = torch.finfo(dtype)
+    sizes = [noise.Size(info.eps, unit=info.eps), noise.Size(0.0, zeros=2 * info.tiny, unit=info.eps)]
+    found = torch.zeros_like(value, dtype=torch.bool)
+    for place, size in enumerate(sizes):
+        for run in range(RUNS):
+            found |= noise.moved(kernel, given, size, seed + 2 * run + place)[0] != value
+    return found

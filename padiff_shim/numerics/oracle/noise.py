@@ -1,0 +1,174 @@
+"""Any Torch formula in float64, with the rounding errors that a narrower kernel makes put in by chance (Monte Carlo arithmetic).
+
+A formula that nobody analysed has no bound on paper; but it is made of steps, and Torch shows each of them to a dispatch mode, also
+those of the backward. Run in float64, with every step's result (and every operand) moved by one unit roundoff up or down, the
+formula's results move by what rounding at these steps would do to them: |dy/dx_i| u |x_i| summed over operands and intermediate
+values, with no derivative taken, and an output that jumps (relu at 0, a tie in a maximum, floor) jumps here as well. Kernels that
+fuse many steps (softmax, normalisations, losses, gates) are taken apart with Torch's own decompositions (:mod:`.steps`).
+
+Parker, Monte Carlo Arithmetic, UCLA CSD-970002 (1997); Denis, de Oliveira Castro and Petit, Verificarlo, ARITH 2016.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import steps
+from .precision import span
+
+NARROW = (torch.float16, torch.bfloat16, torch.float32)
+NARROW_COMPLEX = (torch.complex32, torch.complex64)
+
+
+def wide(tensor: torch.Tensor) -> torch.Tensor:
+    """A detached copy in float64 (complex128); integers as they are."""
+    tensor = tensor.detach()
+    if tensor.is_floating_point():
+        return tensor.double()
+    return tensor.to(torch.complex128) if tensor.is_complex() else tensor
+
+
+class Size(NamedTuple):
+    """How large the moves are. ``step``: of every result and operand; ``sums``: of the accumulation of one term; relative.
+
+    A sum of k terms moves by ``step`` + ``sums`` sqrt(k) times the sum of its terms' magnitudes. ``zeros``: what takes the place of
+    an operand that is exactly 0, up or down: only what jumps there feels it. ``unit``: roundoff of the format whose range counts.
+    """
+
+    step: float = 0.0
+    sums: float = 0.0
+    zeros: float = 0.0
+    unit: float = 2.0**-24
+
+
+class Widened(TorchDispatchMode):
+    """Every step of a formula in float64, also where it asks for a narrower dtype."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """One step."""
+        args, kwargs = steps.widened(func, args, kwargs or {}, NARROW, NARROW_COMPLEX)
+        return self.step(func, args, kwargs)
+
+    def step(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The step itself."""
+        return func(*args, **kwargs)
+
+
+class Apart(Widened):
+    """The same, with fused kernels taken apart into their steps."""
+
+    def step(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The step itself, or what it is made of."""
+        parts = steps.DECOMPOSED.get(func)
+        if parts is None:
+            return self.simple(func, args, kwargs)
+        with self:
+            return parts(*args, **kwargs)
+
+    def simple(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """A step that is not taken apart."""
+        return func(*args, **kwargs)
+
+
+class Rounding(Apart):
+    """The same, moved at every step. ``terms``: after the run, the most terms that one sum had."""
+
+    def __init__(self, size: Size, seed: int) -> None:
+        super().__init__()
+        self.size, self.seed, self.terms = size, seed, 1.0
+        self._generators: dict[torch.device, torch.Generator] = {}
+        self._tiny, self._largest = span(size.unit)
+
+    def signs(self, like: torch.Tensor) -> torch.Tensor:
+        """+1 and -1 at random, as float64, from a generator of this run's own."""
+        generator = self._generators.get(like.device)
+        if generator is None:
+            generator = self._generators[like.device] = torch.Generator(like.device)
+            generator.manual_seed(self.seed)
+        found = torch.empty(like.shape, dtype=torch.float64, device=like.device)
+        return found.bernoulli_(0.5, generator=generator).mul_(2.0).sub_(1.0)
+
+    def operand(self, tensor: torch.Tensor) -> torch.Tensor:
+        """An operand of the formula, moved; a wide one."""
+        if not _real(tensor):
+            return tensor
+        signs = self.signs(tensor)
+        moved = tensor * (1.0 + max(self.size.step, self.size.sums) * signs)
+        if self.size.zeros:
+            moved = torch.where(tensor == 0, self.size.zeros * signs, moved)
+        return moved
+
+    def simple(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """One step, and its error."""
+        kind = steps.kind(func, args, kwargs)
+        if kind is steps.EXACT:
+            return func(*args, **kwargs)
+        sums = terms = None
+        if kind in (steps.SUM, steps.COUNTED):
+            sums, terms = self._sums(kind, func, args, kwargs)
+        elif kind is steps.UNKNOWN:
+            args = [self.operand(a) if isinstance(a, torch.Tensor) and _real(a) else a for a in args]
+            terms = [steps.unknown_terms(func, args)] * 8
+        elif kind is steps.GROWING:
+            terms = [steps.ratio(args)] * 8
+        found = func(*args, **kwargs)
+        for place, one in enumerate(found if isinstance(found, (tuple, list)) else (found,)):
+            if isinstance(one, torch.Tensor) and _real(one):
+                self._move(one, kind, None if sums is None else sums[place], None if terms is None else terms[place])
+        return found
+
+    def _sums(self, kind: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+        """The sum of the terms' magnitudes behind each output, and how many they are."""
+        sizes = _listed(func(*steps.each(args, torch.abs), **kwargs))
+        if kind is steps.COUNTED:
+            return sizes, _listed(func(*steps.each(args, torch.ones_like), **kwargs))
+        count = steps.terms(func, args)
+        return sizes, [count] * len(sizes) if isinstance(count, (int, float)) else list(count)
+
+    def _move(self, found: torch.Tensor, kind: Any, sums: Any, terms: Any) -> None:
+        """The error of one output, put in; numbers beyond the narrower format's range become what they are there."""
+        if found.numel() == 0:
+            return
+        signs = self.signs(found)
+        size = found.abs() if sums is None else sums.abs()
+        scale = steps.roundings(kind) * self.size.step
+        if terms is not None:
+            self.terms = max(self.terms, float(terms.max()) if isinstance(terms, torch.Tensor) else float(terms))
+            scale = scale + self.size.sums * (terms.clamp_min(1).sqrt() if isinstance(terms, torch.Tensor) else math.sqrt(terms))
+        moves = (size * signs * scale).nan_to_num_(0.0, 0.0, 0.0)
+        found.add_(torch.complex(moves, moves.flip(0)) if found.is_complex() and moves.ndim else moves)
+        top, low = float(size.max()), float(size.min())
+        if top > self._largest:
+            found.copy_(torch.where(found.abs() > self._largest, torch.copysign(torch.full_like(found, math.inf), found), found))
+        if low < self._tiny:
+            found.masked_fill_(found.abs() < self._tiny, 0.0)
+
+
+def _listed(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, (tuple, list)) else [found]
+
+
+def _real(tensor: torch.Tensor) -> bool:
+    return tensor.dtype in (torch.float64, torch.complex128)
+
+
+Kernel = Callable[..., torch.Tensor]
+
+
+def moved(kernel: Kernel, operands: Sequence[torch.Tensor], size: Size, seed: int) -> tuple[torch.Tensor, float]:
+    """The formula's result with errors of this size, and the most terms of one sum. ``operands``: wide ones."""
+    mode = Rounding(size, seed)
+    operands = [mode.operand(t) for t in operands]
+    with mode:
+        return kernel(*operands).detach(), mode.terms
+
+
+def exact(kernel: Kernel, operands: Sequence[torch.Tensor], *, apart: bool = False) -> torch.Tensor:
+    """The formula's result in float64. ``apart``: computed in other steps than Torch's own kernel does, where there are such."""
+    with Apart() if apart else Widened():
+        return kernel(*operands).detach()

@@ -1,0 +1,217 @@
+"""What is known of Torch's steps (ATen ops): which round, which add up terms, and which are made of others.
+
+A step that is in none of the tables is taken for a function whose operands and result are each a few roundings off.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._decomp import get_decompositions
+
+EXACT, PLAIN, FUNCTION, SUM, COUNTED, GROWING, UNKNOWN = "exact", "plain", "function", "sum", "counted", "growing", "unknown"
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Values are moved, chosen or compared, and not rounded.
+_EXACT = _names(
+    """_adaptive_max_pool2d _copy_from _reshape_copy _to_copy _unique2 _unsafe_index _unsafe_view _upsample_nearest_exact1d
+    _upsample_nearest_exact2d _upsample_nearest_exact3d abs adaptive_max_pool2d adaptive_max_pool3d amax amin argmax argmin
+    argsort atleast_1d bucketize cat ceil channel_shuffle clamp clamp_max clamp_min clone constant_pad_nd contiguous copy
+    copysign cummax cummin diag diag_embed diagonal_copy embedding empty_like eq expand_copy fill flip floor fmax fmin frac
+    full_like gather ge gt hardtanh hardtanh_backward index index_copy index_fill index_select isfinite isinf isnan kthvalue
+    le leaky_relu_inplace lift_fresh lift_fresh_copy logical_and logical_not lt masked_fill masked_scatter masked_select max
+    max_pool1d max_pool2d max_pool2d_with_indices max_pool3d_with_indices maximum median min minimum mode nan_to_num
+    nanmedian native_channel_shuffle ne neg new_empty new_full new_ones new_zeros nonzero ones_like permute_copy
+    pixel_shuffle pixel_unshuffle put reflection_pad1d reflection_pad2d reflection_pad3d relu relu6 renorm repeat
+    repeat_interleave replication_pad1d replication_pad2d replication_pad3d resize roll rot90 round scatter select_backward
+    select_scatter set sgn sign slice_backward slice_scatter sort split_copy stack take threshold threshold_backward tile
+    topk tril triu trunc unfold_copy unique_dim unsafe_chunk unsafe_split unsafe_split_with_sizes upsample_nearest1d
+    upsample_nearest2d upsample_nearest3d view_copy where zero zeros_like"""
+)
+# One IEEE operation.
+_PLAIN = _names("""add conj_physical div floor_divide fmod mul reciprocal remainder rsub sqrt square sub true_divide""")
+# Elementwise functions, a few units in the last place off in good kernels.
+_FUNCTION = _names(
+    """_prelu_kernel acos acosh angle asin asinh atan atan2 atanh complex cos cosh digamma erf erfc erfinv exp exp2 expm1
+    float_power hypot i0 igamma igammac leaky_relu leaky_relu_backward lgamma log log10 log1p log2 logaddexp2 logit mvlgamma
+    native_dropout ndtri polar polygamma pow rsqrt sigmoid sin sinc sinh special_entr special_erfcx special_i0e special_i1
+    special_i1e special_log_ndtr special_ndtri special_xlog1py special_zeta tan tanh xlogy"""
+)
+# Linear in each of their float operands: the same step of the magnitudes gives the sum of the terms' magnitudes.
+_SUM = _names(
+    """_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d _adaptive_avg_pool3d_backward _embedding_bag
+    _trilinear _upsample_bicubic2d_aa _upsample_bicubic2d_aa_backward _upsample_bilinear2d_aa
+    _upsample_bilinear2d_aa_backward avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward bmm
+    convolution convolution_backward dot mean mm mv nansum sum trace upsample_bicubic2d upsample_bicubic2d_backward
+    upsample_bilinear2d upsample_bilinear2d_backward upsample_linear1d upsample_linear1d_backward upsample_trilinear3d
+    upsample_trilinear3d_backward vdot"""
+)
+# The same with coefficients 0 and 1: the step of ones counts the terms.
+_COUNTED = _names(
+    """_unsafe_index_put _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward adaptive_max_pool2d_backward
+    adaptive_max_pool3d_backward col2im cumsum embedding_dense_backward index_add index_put max_pool2d_with_indices_backward
+    max_pool3d_with_indices_backward reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
+    replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward scatter_add unfold_backward
+    upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward"""
+)
+# Each term adds a rounding relative to the result.
+_GROWING = _names("""cumprod prod""")
+
+_DECOMPOSED = _names(
+    """_batch_norm_no_update _batch_norm_with_update _euclidean_dist _fused_rms_norm _log_softmax _log_softmax_backward_data
+    _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _prelu_kernel_backward
+    _scaled_dot_product_flash_attention_for_cpu _softmax _softmax_backward_data addcdiv addcmul addmm addmv baddbmm
+    batch_norm_backward binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits celu elu
+    elu_backward gelu gelu_backward glu glu_backward grid_sampler_2d hardsigmoid hardsigmoid_backward hardswish
+    hardswish_backward huber_loss huber_loss_backward im2col lerp linalg_vector_norm log_sigmoid_backward
+    log_sigmoid_forward logaddexp logsumexp mish mish_backward mse_loss mse_loss_backward native_batch_norm
+    native_batch_norm_backward native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward
+    nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward norm selu sigmoid_backward silu silu_backward
+    smooth_l1_loss smooth_l1_loss_backward soft_margin_loss softplus softplus_backward softshrink std std_mean tanh_backward"""
+)
+
+
+def _variance(
+    x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Variance and mean in two passes."""
+    over = list(range(x.ndim)) if dim is None or (isinstance(dim, Sequence) and not dim) else dim
+    mean = x.mean(over, keepdim=True)
+    count = x.numel() / max(mean.numel(), 1)
+    squares = ((x - mean) * (x - mean)).sum(over, keepdim=keepdim)
+    free = max(count - (1 if correction is None else float(correction)), 0.0)
+    return squares / free, mean if keepdim else mean.reshape(squares.shape)
+
+
+def _flagged(x: torch.Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same in Torch's older spelling."""
+    return _variance(x, dim, correction=int(unbiased), keepdim=keepdim)
+
+
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    aten = torch.ops.aten
+    packets = [getattr(aten, name) for name in sorted(_DECOMPOSED) if hasattr(aten, name)]
+    found: dict[Any, Callable[..., Any]] = dict(get_decompositions(packets))
+    found[aten.var_mean.correction] = _variance
+    found[aten.var.correction] = lambda *args, **kwargs: _variance(*args, **kwargs)[0]
+    found[aten.var_mean.dim] = _flagged
+    found[aten.var.dim] = lambda *args, **kwargs: _flagged(*args, **kwargs)[0]
+    return found
+
+
+DECOMPOSED = _decompositions()
+
+
+@functools.cache
+def _named(func: Any) -> str:
+    """How a step rounds, by its name."""
+    schema = func._schema
+    name = func.overloadpacket.__name__.rstrip("_")
+    if schema.returns and all(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns):
+        return EXACT  # views
+    for kind, names in ((EXACT, _EXACT), (PLAIN, _PLAIN), (FUNCTION, _FUNCTION), (SUM, _SUM), (COUNTED, _COUNTED)):
+        if name in names:
+            return kind
+    return GROWING if name in _GROWING else UNKNOWN
+
+
+def kind(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """How a step rounds."""
+    if func.namespace != "aten" and func.namespace != "prims":
+        return UNKNOWN
+    found = _named(func)
+    if found is COUNTED and func.overloadpacket.__name__.rstrip("_") in ("index_put", "_unsafe_index_put"):
+        return COUNTED if (len(args) > 3 and args[3]) or kwargs.get("accumulate") else EXACT
+    if found is EXACT or any(_floating(a) for a in (*args, *kwargs.values())):
+        return found
+    return EXACT
+
+
+def _floating(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_floating(one) for one in value)
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def roundings(kind: str) -> float:
+    """Unit roundoffs of a step's own, of its result or of the sum of its terms' magnitudes."""
+    return {PLAIN: 1.0, SUM: 1.0, COUNTED: 1.0, GROWING: 1.0, FUNCTION: 2.0}.get(kind, 4.0)
+
+
+def each(args: Sequence[Any], function: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
+    """The arguments with ``function`` applied to float tensors, which gives new ones: a step may write into its first."""
+    return [function(a) if isinstance(a, torch.Tensor) and _floating(a) else a for a in args]
+
+
+def ratio(args: Sequence[Any]) -> float:
+    """Terms in one reduced output, at most: the elements of the first operand."""
+    return float(max(args[0].numel(), 1))
+
+
+def terms(func: Any, args: Sequence[Any]) -> float | tuple[float, ...]:
+    """Terms in one output of a :data:`SUM`; for the three gradients of a convolution one number each."""
+    name = func.overloadpacket.__name__
+    if name in ("mm", "bmm", "dot", "vdot", "mv"):
+        return float(max(args[0].shape[-1], 1))
+    if name == "convolution":
+        weight, transposed = args[1], args[6]
+        return _taps(weight) * (weight.shape[0] / max(args[8], 1) if transposed else weight.shape[1])
+    if name == "convolution_backward":
+        grad, _, weight = args[:3]
+        transposed, groups = args[7], max(args[9], 1)
+        places = float(max(grad.numel() // max(grad.shape[1], 1), 1))
+        return _taps(weight) * (weight.shape[1] if transposed else weight.shape[0] / groups), places, places
+    if name.startswith(("upsample", "_upsample")):
+        # A weight is the fraction of a place that was computed in the tensor's dtype: an error of the longest axis, not of k terms.
+        spatial = [size for value in args if isinstance(value, torch.Tensor) for size in value.shape[2:]]
+        return max(64.0, max(spatial, default=1) ** 2 / 4)
+    if name.startswith("avg_pool"):
+        return float(math.prod(args[2 if name.endswith("backward") else 1]))
+    if name.startswith("_adaptive_avg_pool"):
+        return _window(args)
+    if name in ("sum", "mean", "nansum") and len(args) > 1 and args[1] not in (None, []):
+        axes = args[1] if isinstance(args[1], Sequence) else (args[1],)
+        return float(math.prod(args[0].shape[axis] for axis in axes) if args[0].ndim else 1)
+    return ratio(args)
+
+
+def _taps(weight: torch.Tensor) -> float:
+    return float(math.prod(weight.shape[2:]))
+
+
+def _window(args: Sequence[Any]) -> float:
+    """The elements of an adaptive pool's window, at most; of its backward, the windows that meet in one element."""
+    sizes = args[1].shape[2:] if isinstance(args[1], torch.Tensor) else args[1]
+    given = args[0].shape[-len(sizes) :]
+    return float(math.prod(-(-a // max(b, 1)) + 1 for a, b in zip(given, sizes)))
+
+
+def unknown_terms(func: Any, args: Sequence[Any]) -> float:
+    """For a step of which nothing is known: one where it is elementwise, else the longest axis of its operands."""
+    shapes = [a.shape for a in args if isinstance(a, torch.Tensor)]
+    if torch.Tag.pointwise in func.tags or not shapes:
+        return 1.0
+    return float(max((size for shape in shapes for size in shape), default=1))
+
+
+def widened(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], narrow: tuple[torch.dtype, ...], complexes: tuple[torch.dtype, ...]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The arguments of a step that would answer in a narrower dtype, so that it does not."""
+
+    def change(value: Any) -> Any:
+        if isinstance(value, torch.dtype):
+            return torch.float64 if value in narrow else torch.complex128 if value in complexes else value
+        return value
+
+    if any(isinstance(a, torch.dtype) for a in (*args, *kwargs.values())):
+        return [change(a) for a in args], {name: change(value) for name, value in kwargs.items()}
+    return args, kwargs
