@@ -6,9 +6,24 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics import models
-from padiff_shim.table.op import Op, Sample, c_op
+from padiff_shim.table.op import Sample, op
 
 
+@op(
+    "x scale=None bias=None epsilon=1e-5 begin_norm_axis=1",
+    tensors=3,
+    promote="none",
+    unread=("bias",),
+    model=models.LayerNorm(),
+    samples=(
+        Sample((4, 6), (6,), (6,)),
+        Sample((4, 6), None, None, epsilon=1e-12),
+        Sample((4, 6), (6,), None),
+        Sample((4, 6), None, (6,)),
+        Sample((2, 3, 4), (12,), (12,), epsilon=1e-6),
+        Sample((2, 3, 4), (4,), (4,), epsilon=1e-6, begin_norm_axis=2),
+    ),
+)
 def layer_norm(
     x: torch.Tensor, scale: torch.Tensor | None, bias: torch.Tensor | None, epsilon: float, begin_norm_axis: int
 ) -> torch.Tensor:
@@ -24,29 +39,3 @@ def layer_norm(
         weight, shift = (None if p is None else p.float() for p in (weight, shift))
         return F.layer_norm(x.float(), shape, weight, shift, epsilon).to(x.dtype)
     return F.layer_norm(x, shape, weight, shift, epsilon)
-
-
-_PARAMS = "x scale=None bias=None epsilon=1e-5 begin_norm_axis=1"
-
-OPS = (
-    Op(
-        "layer_norm",
-        "norm",
-        layer_norm,
-        _PARAMS,
-        (c_op("layer_norm", _PARAMS),),
-        (
-            Sample(((4, 6), (6,), (6,)), {"epsilon": 1e-5, "begin_norm_axis": 1}),
-            Sample(((4, 6), None, None), {"epsilon": 1e-12, "begin_norm_axis": 1}),
-            Sample(((4, 6), (6,), None), {"epsilon": 1e-5, "begin_norm_axis": 1}),
-            Sample(((4, 6), None, (6,)), {"epsilon": 1e-5, "begin_norm_axis": 1}),
-            Sample(((2, 3, 4), (12,), (12,)), {"epsilon": 1e-6, "begin_norm_axis": 1}),
-            Sample(((2, 3, 4), (4,), (4,)), {"epsilon": 1e-6, "begin_norm_axis": 2}),
-        ),
-        tensors=3,
-        promote="none",
-        unread=("bias",),
-        amp=("layer_norm", ""),
-        model=models.LayerNorm(),
-    ),
-)

@@ -19,11 +19,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 LAYOUTS = ("contiguous", "transposed", "sliced")
 
 
-def array(shape, dtype, rng, *, positive=False):
-    values = rng.uniform(0.5, 2.0, shape) if positive else rng.standard_normal(shape)
-    return np.asarray(values).astype(dtype)
-
-
 def lay_out(values, layout, tensor):
     """A tensor of these values by the framework's ``tensor`` function; on request a view with other strides."""
     if layout == "transposed" and values.ndim > 1:
@@ -80,24 +75,13 @@ class Call:
     """One sample of one op as a call of an entry point."""
 
     def __init__(self, op, entry, sample, dtype, layout, grad, seed=0):
-        rng = np.random.default_rng(seed)
-        self.op, self.entry = op, entry
-        parsed = signature.parse(op.params)
-        names = [aliases[0] for aliases, _ in parsed]
-        shapes = sample.shapes
-        values = [None if shape is None else array(shape, dtype, rng, positive=sample.positive) for shape in shapes]
+        self.op, self.entry, self.sample = op, entry, sample
+        values = sample.arrays(np.random.default_rng(seed), dtype)
         self.values, self.layout = values, layout
-        self.tensors = [None if v is None else leaf(v, layout, grad) for v in values]
-        attributes = [sample.attrs.get(name, default) for name, (_, default) in zip(names, parsed)]
-        count = 1 if op.operands else op.tensors
-        self.attributes = attributes[count:]
-        operands = [self.tensors] if op.operands else self.tensors + [None] * (op.tensors - len(self.tensors))
-        given = dict(zip(names, [*operands, *self.attributes]))
-        if sample.attrs:
-            given.update(sample.attrs)
+        self.tensors = [leaf(v, layout, grad and v.dtype.kind == "f") if isinstance(v, np.ndarray) else v for v in values]
+        self.attributes = op.attributes(sample)
+        given = dict(zip(op.names, op.arguments(sample, self.tensors)))
         self.args = spelled(entry, given)
-        self.operands = operands
-
         self.before = self.args[0].shape if not op.operands and entry.inplace else None
 
     def run(self):
@@ -105,16 +89,15 @@ class Call:
         return result[0] if self.entry.returns_list else result
 
     def torch(self, grad):
-        """The reference on the same values and strides: result and leaves."""
-        leaves = [None if v is None else twin(v, self.layout, t) for v, t in zip(self.values, self.tensors)]
+        """The formula on the same values and strides: result and leaves."""
+        leaves = [twin(v, self.layout, t) if isinstance(v, np.ndarray) else v for v, t in zip(self.values, self.tensors)]
         sides = list(leaves)
         if self.op.layouts:
             sides[1] = leaves[1] = leaves[1].t().contiguous().clone()  # a leaf, never a view
         for side in leaves:
-            if side is not None and grad:
+            if isinstance(side, torch.Tensor) and side.is_floating_point() and grad:
                 side.requires_grad_()
-        operands = [sides] if self.op.operands else sides + [None] * (self.op.tensors - len(sides))
-        return self.op.reference(*operands, *self.attributes), leaves
+        return self.op(*self.op.arguments(self.sample, sides)), leaves
 
 
 def entries():

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import importlib
 import re
+import pkgutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ..arguments import names as listed
 from ..errors import UnknownNameError, unknown
@@ -14,30 +16,50 @@ from ..table.op import Op
 
 
 @functools.cache
-def ops() -> dict[str, Op]:
-    """All declared ops by name. Refuses an entry point or a name that two ops claim."""
-    from .. import patches
+def families() -> dict[str, tuple[str, ...]]:
+    """Family name -> names of its ops: the families are the modules of ``patches/``."""
+    return {family: tuple(op.name for op in declared) for family, declared in _declared().items()}
 
+
+@functools.cache
+def ops() -> dict[str, Op]:
+    """All declared ops by name.
+
+    Raises:
+        ValueError: two ops claim one name or one entry point, or an op stands under another name than its own.
+    """
     found: dict[str, Op] = {}
     claimed: dict[str, str] = {}
-    for family in patches.FAMILIES:
-        for op in importlib.import_module(f"{patches.__name__}.{family}").OPS:
-            if op.name in found:
-                raise ValueError(f"op {op.name!r} is declared twice")
-            found[op.name] = op
-            for entry in op.entries:
-                if entry.target in claimed:
-                    raise ValueError(f"{entry.target} is claimed by {claimed[entry.target]!r} and by {op.name!r}")
-                claimed[entry.target] = op.name
+    for op in (op for declared in _declared().values() for op in declared):
+        if op.name in found:
+            raise ValueError(f"op {op.name!r} is declared twice (ops are not imported from other families)")
+        found[op.name] = op
+        for entry in op.entries:
+            if entry.target in claimed:
+                raise ValueError(f"{entry.target} is claimed by {claimed[entry.target]!r} and by {op.name!r}")
+            claimed[entry.target] = op.name
     return found
 
 
-def families() -> dict[str, tuple[str, ...]]:
-    """Family name -> names of its ops."""
-    grouped: dict[str, list[str]] = {}
-    for op in ops().values():
-        grouped.setdefault(op.family, []).append(op.name)
-    return {family: tuple(names) for family, names in grouped.items()}
+@functools.cache
+def _declared() -> dict[str, list[Op]]:
+    """The ops of every family, in the order of their declarations."""
+    from .. import patches
+
+    found: dict[str, list[Op]] = {}
+    for family in sorted(one.name for one in pkgutil.iter_modules(patches.__path__) if not one.name.startswith("_")):
+        module = importlib.import_module(f"{patches.__name__}.{family}")
+        found[family] = gather(vars(module), family)
+    return found
+
+
+def gather(names: Mapping[str, Any], family: str) -> list[Op]:
+    """The ops among a family module's names. Raises ValueError for one that stands under another name than its own."""
+    found = {name: value for name, value in names.items() if isinstance(value, Op)}
+    for name, op in found.items():
+        if name.rstrip("_") != op.name:
+            raise ValueError(f"op {op.name!r} stands in family {family!r} as {name!r}: give it name={name.rstrip('_')!r}")
+    return list(found.values())
 
 
 def resolve(names: str | Iterable[str], argument: str = "ops") -> frozenset[str]:

@@ -49,7 +49,8 @@ def expression(function: Callable[..., Any], excerpt: Excerpt) -> str:
             excerpt.imports.add("import numpy as np" if home == "numpy" else f"import {home}")
             return f"{'np' if home == 'numpy' else home}.{name}"
     module = sys.modules.get(getattr(function, "__module__", None) or "")
-    if module is None or getattr(module, name, None) is not function:
+    held = getattr(module, name, None)
+    if held is not function and getattr(held, "reference", None) is not function:  # an op is known by its formula's name
         raise PadiffShimError(f"the source of {function!r} cannot be written out: it is not defined by name in a module")
     _collect(module, name, excerpt)
     return excerpt.prefix + name
@@ -60,6 +61,7 @@ def _collect(module: Any, start: str, excerpt: Excerpt) -> None:
     source = inspect.getsource(module)
     known = _definitions(ast.parse(source))
     lines, queue, taken = source.splitlines(), [start], set()
+    imported = set()
     while queue:
         name = queue.pop()
         if name in taken or name not in known:
@@ -67,12 +69,19 @@ def _collect(module: Any, start: str, excerpt: Excerpt) -> None:
         taken.add(name)
         node = known[name]
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            excerpt.imports.add(_import(node, name, module))
+            shared = _shared(node, name, module)
+            if shared is None:
+                excerpt.imports.add(_import(node, name, module))
+                imported.add(name)
+            else:
+                _collect(shared, name, excerpt)
             continue
+        if isinstance(node, ast.FunctionDef) and hasattr(getattr(module, name, None), "reference"):
+            node.decorator_list = []  # the declaration of an op: a script needs the formula alone
         queue += [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
     chosen = {id(known[name]): known[name] for name in taken if not isinstance(known[name], (ast.Import, ast.ImportFrom))}
     for node in chosen.values():
-        excerpt.add(module.__name__, node.lineno, _text(node, lines, {n for n in taken if n in known}, known, excerpt.prefix))
+        excerpt.add(module.__name__, node.lineno, _text(node, lines, taken - imported, excerpt.prefix))
 
 
 def _definitions(tree: ast.Module) -> dict[str, Any]:
@@ -87,6 +96,15 @@ def _definitions(tree: ast.Module) -> dict[str, Any]:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             found.update({one.id: node for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)})
     return found
+
+
+def _shared(node: Any, name: str, module: Any) -> Any:
+    """The module of the same package from which ``name`` is imported, if it is: what it defines is written out too."""
+    if not isinstance(node, ast.ImportFrom) or node.level != 1 or node.module is None or not module.__package__:
+        return None
+    if any(alias.name == name and alias.asname is None for alias in node.names):
+        return importlib.import_module(f"{module.__package__}.{node.module}")
+    return None
 
 
 def _import(node: Any, name: str, module: Any) -> str:
@@ -113,10 +131,9 @@ class _Renamed(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _text(node: Any, lines: list[str], taken: set[str], known: dict[str, Any], prefix: str) -> str:
-    """A definition's source: as written, or with the prefix before the names that the excerpt defines."""
+def _text(node: Any, lines: list[str], names: set[str], prefix: str) -> str:
+    """A definition's source: as written, or with the prefix before these names, which the excerpt defines."""
     if not prefix:
         first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
         return "\n".join(lines[first - 1 : node.end_lineno])
-    names = {name for name in taken if not isinstance(known[name], (ast.Import, ast.ImportFrom))}
     return ast.unparse(_Renamed(names, prefix).visit(node))

@@ -1,14 +1,31 @@
 """The words in which an op is declared. Pure data: no framework is imported here.
 
-A family module of ``patches/`` holds ``OPS = (Op(...), ...)``; everything else (interception, tests, coverage, docs) is
-derived from these declarations.
+An op is its decorated Torch formula::
+
+    @op("x|input axis|dim=-1", inplace=True, legacy=True, model=models.Softmax(), samples=ROWS)
+    def softmax(x, axis):
+        return torch.softmax(x, axis)
+
+A family is a module of ``patches/``: its ops are the :class:`Op` objects among its names, each under its own name (with a ``_``
+behind it where Python has that name already: ``sum_``). Interception, binding, gradients, tests and reports are derived.
+
+Left out, everything has the value of the commonest case: the door is ``paddle._C_ops.<name>`` with the op's own parameters, its
+name for autocast that of its legacy form, one tensor, one result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from .samples import Bools, Floats, Ints, Sample, each, ranged
+from .signature import REQUIRED, parse
+
+__all__ = [
+    "Bools", "Entry", "Floats", "Ints", "Op", "Sample", "c_op", "each", "function", "legacy_op", "method", "op", "operator",
+    "ranged",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -37,63 +54,134 @@ class Entry:
     pairs: int | None = None
     arrange: Callable[..., tuple[Any, ...]] | None = None
 
-
-@dataclass(frozen=True)
-class Sample:
-    """Arguments for one call in NumPy terms, from which tests and benchmarks build tensors of any dtype and layout.
-
-    ``shapes`` are the shapes of the tensor parameters (``None``: parameter absent); ``attrs`` the other parameters.
-    ``positive``: values are drawn from [0.5, 2) instead of N(0, 1) (square roots, divisors).
-    """
-
-    shapes: tuple[tuple[int, ...] | None, ...]
-    attrs: Mapping[str, Any] = field(default_factory=dict)
-    positive: bool = False
+    @property
+    def name(self) -> str:
+        """The last part of the target, without underscores around it."""
+        return self.target.rpartition(".")[2].strip("_")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Op:
-    """A Paddle op and the torch formula that stands for it.
-
-    ``params``: the canonical signature (same notation as :class:`Entry`); ``reference`` takes them all, by position.
-    ``tensors``: how many leading parameters are tensors; with ``operands`` the first parameter is a sequence of tensors.
-    ``promote``: ``"result"`` casts every tensor to the dtype that the native op returns before the reference runs;
-    ``"none"`` leaves dtypes to the reference (LayerNorm keeps float32 weights beside float16 input).
-    ``copies_result``: torch's backward reads the result where Paddle's does not, so that Paddle, whose program may change it,
-    gets a copy.
-    ``unread``: operands that torch's graph keeps although its backward does not read their values, so that they may change.
-    ``writes``: of an op with several results: position of a result -> name of the operand in whose memory it is written (running
-    statistics).
-    ``layouts``: ``{"weight": "transposed"}`` marks the parameter of which the reference wants a contiguous transposed copy.
-    ``amp``: Paddle's (legacy) names of the op in the autocast lists, for tensor and for Python-scalar operands.
-    ``model``: the op's rounding model (:mod:`padiff_shim.numerics.models`): its bound, its hypotheses and those of its gradients.
-    ``integer``: integer and bool results are computed by the reference too; otherwise they stay native, being exact in both.
-    ``elementwise``: an element of the result depends on the operands' elements in its place only (asked where an in-place op of
-    several tensors has the target as another operand, too).
-    """
+    """A Paddle op and the Torch formula that stands for it; calling it calls the formula. :func:`op` says what the fields mean."""
 
     name: str
-    family: str
     reference: Callable[..., Any]
     params: str
     entries: tuple[Entry, ...]
-    samples: tuple[Sample, ...]
+    samples: tuple[Sample, ...] = ()
+    refusals: tuple[Sample, ...] = ()
     tensors: int = 1
     operands: bool = False
+    results: tuple[str, ...] = ("out",)
+    writes: Mapping[int, str] = field(default_factory=dict)
     promote: str = "result"
+    integer: bool = False
+    elementwise: bool = False
+    exact: bool = False
+    random: bool = False
     copies_result: bool = False
     unread: tuple[str, ...] = ()
-    writes: Mapping[int, str] = field(default_factory=dict)
     layouts: Mapping[str, str] = field(default_factory=dict)
     amp: tuple[str, str] = ("", "")
     model: Any = None
-    integer: bool = False
-    elementwise: bool = False
+    note: str = ""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.reference(*args, **kwargs)
 
     @property
     def names(self) -> list[str]:
         """The names of the parameters, in order."""
-        return [word.partition("=")[0].partition("|")[0] for word in self.params.split()]
+        return [_name(word) for word in self.params.split()]
+
+    @property
+    def leading(self) -> int:
+        """How many leading parameters hold tensors: one of a sequence, or :attr:`tensors`."""
+        return 1 if self.operands else self.tensors
+
+    def attributes(self, sample: Sample) -> tuple[Any, ...]:
+        """The parameters behind the tensors, as a sample gives them; without a value there and a default here they are None."""
+        given = [(aliases[0], None if default is REQUIRED else default) for aliases, default in parse(self.params)]
+        return tuple(sample.attrs.get(name, default) for name, default in given[self.leading :])
+
+    def arguments(self, sample: Sample, operands: Sequence[Any]) -> tuple[Any, ...]:
+        """All arguments of the formula: ``operands`` (what was made of ``sample.operands``) and the sample's attributes."""
+        if self.operands:
+            return (list(operands), *self.attributes(sample))
+        return (*operands, *[None] * (self.tensors - len(operands)), *self.attributes(sample))
+
+
+def op(
+    params: str,
+    *,
+    name: str = "",
+    c: bool = True,
+    inplace: bool = False,
+    numbers: tuple[str, ...] = (),
+    legacy: bool | str | Sequence[str] = False,
+    doors: tuple[Entry, ...] = (),
+    amp: str | tuple[str, str] = "",
+    **fields: Any,
+) -> Callable[[Callable[..., Any]], Op]:
+    """The decorator that makes an :class:`Op` of a Torch formula: ``@op(...)``, or ``op(...)(torch.expm1)``.
+
+    The formula takes all of ``params`` by position, tensors as Torch tensors, and returns a tensor, or where Paddle's function
+    returns several results a tuple or list of them, as that does (None for one that Paddle leaves empty). It raises
+    ``NotImplementedError`` for what it does not cover: such a call runs natively, and its message is the reason that is counted.
+
+    Args:
+        params: the signature, ``"x|input axis|dim=-1"``: aliases after ``|``, defaults after ``=``. The tensors come first.
+        name: the op's name, if it is not the formula's.
+        c: the door ``paddle._C_ops.<name>`` with these parameters. False for an op that has other ``doors`` only.
+        inplace: also ``paddle._C_ops.<name>_``, and ``<legacy name>_``, which write the result into their first tensor.
+        numbers: parameters that are Python numbers at these doors; a tensor there stays native.
+        legacy: doors of ``paddle._legacy_C_ops``. True: the same name and parameters. Else strings (one or several): another name,
+            ``"matmul_v2"``, or name and signature, ``"reduce_sum: x axis|dim=[0] keep_dim=False"``, in which the last alias is the
+            attribute's name there. Positional are the leading parameters without default, or those before a ``*``.
+        doors: more doors, see :func:`c_op`, :func:`operator`, :func:`function`, :func:`method`, :func:`legacy_op`.
+        amp: the name (Paddle's legacy one) under which autocast lists the op; a pair if it is another beside a Python number.
+            If not given: the first legacy door's, or the op's.
+
+    Further keywords are fields of :class:`Op`:
+        samples: arguments to try the op with (:class:`.samples.Sample`).
+        refusals: arguments that Paddle refuses; under the shim they raise the same type of error.
+        tensors: how many leading parameters are tensors (or numbers in a tensor's place); 1 if not given.
+        operands: the first parameter is a sequence of tensors, and the only one with tensors.
+        results: names of the results, ``("out",)`` if not given.
+        writes: position of a result -> name of the operand in whose memory it is written (running statistics).
+        promote: ``"result"`` casts every tensor to the dtype that the native op returns before the formula runs; ``"none"`` leaves
+            dtypes to the formula (layer norm keeps float32 weights beside float16 input; labels stay integers).
+        integer: integer and bool results are computed by the formula too; otherwise they stay native, being exact in both.
+        elementwise: an element of the result depends on the operands' elements in its place only (asked where an in-place op of
+            several tensors has the target as another operand, too).
+        exact: the op moves or selects values and rounds nothing: substituted in reference mode, so that Torch's graph goes on
+            through it, and never judged in compare mode.
+        random: reserved for ops that draw numbers.
+        copies_result: Torch's backward reads the result where Paddle's does not, so that Paddle, whose program may change it, gets
+            a copy.
+        unread: operands that Torch's graph keeps although its backward does not read their values, so that they may change.
+        layouts: ``{"weight": "transposed"}`` marks the parameter of which the formula wants a contiguous transposed copy.
+        model: the op's rounding model (:mod:`padiff_shim.numerics.models`): its bound, its hypotheses and those of its gradients.
+        note: one sentence where Paddle's meaning is not that of the Torch function of that name; for docs/ops.md.
+
+    Raises:
+        ValueError: at once, naming the op, for a legacy string that is none.
+    """
+
+    def declare(formula: Callable[..., Any]) -> Op:
+        called = name or formula.__name__.strip("_")
+        count = fields.get("tensors", 1)  # of an op with operands=True: 1, the sequence
+        forms = [called] if legacy is True else [legacy] if isinstance(legacy, str) else list(legacy or ())
+        entries = [c_op(called, params, numbers=numbers)] if c else []
+        old = [_legacy(form, params, count, numbers) for form in forms]
+        entries += [*doors, *old]
+        if inplace:
+            entries += [_twin(entry) for entry in (*entries[:1], *old)]
+        listed = amp or (old[0].name if old else called)
+        names = (listed, "") if isinstance(listed, str) else listed
+        return Op(called, formula, params, tuple(entries), amp=names, **fields)
+
+    return declare
 
 
 def c_op(name: str, params: str, **options: Any) -> Entry:
@@ -101,7 +189,7 @@ def c_op(name: str, params: str, **options: Any) -> Entry:
     return Entry(f"paddle._C_ops.{name}", params, **options)
 
 
-def legacy(name: str, params: str, *, tensors: int = 1, **options: Any) -> Entry:
+def legacy_op(name: str, params: str, *, tensors: int = 1, **options: Any) -> Entry:
     """The door ``paddle._legacy_C_ops.<name>``: ``tensors`` by position, then attributes as pairs of name and value."""
     return Entry(f"paddle._legacy_C_ops.{name}", params, pairs=tensors, **options)
 
@@ -109,3 +197,40 @@ def legacy(name: str, params: str, *, tensors: int = 1, **options: Any) -> Entry
 def operator(symbol: str, params: str = "x y") -> Entry:
     """The door ``paddle.Tensor.__<symbol>__``."""
     return Entry(f"paddle.Tensor.__{symbol}__", params)
+
+
+def method(name: str, params: str, **options: Any) -> Entry:
+    """The door ``paddle.Tensor.<name>``."""
+    return Entry(f"paddle.Tensor.{name}", params, **options)
+
+
+def function(target: str, params: str, **options: Any) -> Entry:
+    """The door of a Python function of Paddle, by its full name: for what can no longer be known at the C function below."""
+    return Entry(target, params, **options)
+
+
+def _name(word: str) -> str:
+    return word.partition("=")[0].partition("|")[0]
+
+
+def _legacy(form: str, params: str, tensors: int, numbers: tuple[str, ...]) -> Entry:
+    """A door of the legacy form by its name, or by name and signature."""
+    called, colon, signature = (part.strip() for part in form.partition(":"))
+    if not called.isidentifier() or (colon and not signature):
+        raise ValueError(f"{form!r} is no legacy form: 'name' or 'name: parameters'")
+    words = signature.split()
+    if not colon:  # the op's own parameters by their own names
+        words = [_name(word) + "".join(word.partition("=")[1:]) for word in params.split()]
+    elif "*" in words:
+        tensors = words.index("*")
+        words.remove("*")
+    else:
+        tensors = next((place for place, word in enumerate(words) if "=" in word), len(words))
+    attributes = {_name(word) for word in words[tensors:]}
+    kept = tuple(number for number in numbers if number in attributes)
+    return legacy_op(called, " ".join(words), tensors=tensors, numbers=kept)
+
+
+def _twin(entry: Entry) -> Entry:
+    """The in-place form of a door."""
+    return Entry(f"{entry.target}_", entry.params, inplace=True, numbers=entry.numbers, pairs=entry.pairs)

@@ -291,19 +291,3 @@ def has(module, name):
     if hasattr(found, name):
         return True
     return hasattr(found, "__path__") and importlib.util.find_spec(f"{module}.{name}") is not None
-
-
-def test_example_of_contributing_is_a_family_module():
-    """The declaration shown there loads, and its doors bind to its reference."""
-    from padiff_shim.table.signature import Binder
-
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
-    module = {}
-    exec(example, module)
-    for op in module["OPS"]:
-        for entry in op.entries:
-            (bound,) = Binder(entry.params, op.params)((), {"input": "tensor"})
-            assert bound == "tensor"
-        for sample in op.samples:
-            (shape,) = sample.shapes
-            assert op.reference(module["torch"].ones(shape)).shape == shape

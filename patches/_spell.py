@@ -1,0 +1,92 @@
+"""Declarations of the commonest kinds of op in one line each, the samples that they share, and what several formulas need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from padiff_shim.table.op import Op, Sample, each, op, operator, ranged
+
+UNARY = (Sample((3, 4)), Sample((2, 3, 4)), Sample(()), Sample((0, 3)))
+PAIRS = (
+    Sample((3, 4), (3, 4)),
+    Sample((3, 4), (4,)),
+    Sample((2, 1, 4), (3, 1)),
+    Sample((), (3,)),
+    Sample((0, 3), (3,)),
+)
+REDUCED = (
+    *each((Sample((3, 4, 5)),), axis=(None, [], 0, -1, [0, 2], [-1, 0], [0, 1, 2]), keepdim=(False, True)),
+    Sample((), axis=None, keepdim=False),
+    Sample((3, 4), axis=1, keepdim=False),
+)
+REDUCED_EMPTY = (Sample((0, 4), axis=0, keepdim=False), Sample((0, 4), axis=None, keepdim=False))
+
+
+def unary(formula: Callable[..., Any], *, within: tuple[float, float] | None = None, **options: Any) -> Op:
+    """A function of one tensor with its in-place and legacy forms: ``sin = unary(torch.sin)``.
+
+    ``within``: the range of the values with which it is tried. ``options`` as for :func:`~padiff_shim.table.op.op`.
+    """
+    samples = options.pop("samples", UNARY)
+    chosen = {"inplace": True, "legacy": True, "elementwise": True, **options}
+    return op("x|input", samples=samples if within is None else ranged(samples, *within), **chosen)(formula)
+
+
+def binary(
+    formula: Callable[..., Any],
+    *,
+    legacy: str | Sequence[str] = "",
+    symbols: tuple[str, ...] = (),
+    within: tuple[float, float] | None = None,
+    **options: Any,
+) -> Op:
+    """A function of two tensors that broadcast: ``maximum = binary(torch.maximum, legacy="elementwise_max")``.
+
+    ``legacy``: the name of the legacy form with its ``axis=-1``; ``"name: parameters"`` if it has others, or several of them.
+    ``symbols``: ``("add",)`` for the operators ``__add__`` and ``__radd__``.
+    """
+    samples = options.pop("samples", PAIRS)
+    forms = [legacy] if isinstance(legacy, str) else list(legacy)
+    reflected = [door for symbol in symbols for door in (operator(symbol), operator(f"r{symbol}", "y x"))]
+    chosen: dict[str, Any] = {"inplace": True, "elementwise": True, **options}
+    return op(
+        chosen.pop("params", "x|input y|other"),
+        tensors=2,
+        legacy=[form if ":" in form else f"{form}: x y axis=-1" for form in forms if form],
+        doors=(*chosen.pop("doors", ()), *reflected),
+        samples=samples if within is None else ranged(samples, *within),
+        **chosen,
+    )(formula)
+
+
+def reduction(params: str = "x|input axis|dim=None keepdim=False", *, legacy: Any = (), **options: Any) -> Callable[..., Op]:
+    """A decorator: a reduction over axes; ``legacy`` is the name of the older form (``"reduce_mean"``), or several forms."""
+    forms = [legacy] if isinstance(legacy, str) else list(legacy)
+    older = "{}: x axis|dim=[0] keepdim|keep_dim=False reduce_all=False"
+    chosen = {"samples": REDUCED, **options}
+    return op(params, legacy=[form if ":" in form else older.format(form) for form in forms], **chosen)
+
+
+def axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Paddle's axis (None, int, sequence, 1-D or 0-D tensor; empty means all) as non-negative axes."""
+    if hasattr(axis, "tolist"):
+        axis = axis.tolist()
+    if isinstance(axis, int):
+        axis = (axis,)
+    if not axis:
+        return tuple(range(ndim))
+    for one in axis:
+        if not -max(ndim, 1) <= one < max(ndim, 1):
+            raise IndexError(f"axis {one} is out of range for {ndim} dimensions")
+    found = tuple(sorted({int(one) % max(ndim, 1) for one in axis}))
+    if len(found) != len(axis):
+        raise ValueError(f"axis {axis} names a dimension twice")
+    return found if ndim else ()
+
+
+def all_of(over: Sequence[int], x: torch.Tensor, *, keepdim: bool) -> bool:
+    """A reduction over these axes leaves one number: Torch has a form of its own for it."""
+    return len(over) == x.ndim and not keepdim

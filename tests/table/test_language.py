@@ -1,0 +1,131 @@
+"""The words in which ops are declared: what they derive, what they refuse, and the examples of CONTRIBUTING."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from helpers import ROOT
+
+from padiff_shim.catalogue import registry
+from padiff_shim.table.op import Bools, Entry, Floats, Ints, Sample, c_op, each, legacy_op, op, operator, ranged
+from padiff_shim.table.signature import binder
+
+pytestmark = pytest.mark.compat
+
+
+def doors(found):
+    return {entry.target.removeprefix("paddle."): entry for entry in found.entries}
+
+
+def test_examples_of_contributing_are_a_family():
+    """They load as written there, their doors bind to their formulas, and their samples suit them."""
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    module = {"__name__": "padiff_shim.patches.example", "__package__": "padiff_shim.patches"}
+    exec(example, module)
+    declared = registry.gather(module, "example")
+    assert [found.name for found in declared] == [
+        "expm1", "asin", "maximum", "remainder", "leaky_relu", "prod", "index_select",
+    ]  # fmt: skip
+    for found in declared:
+        for entry in found.entries:
+            binder(entry, found.params)
+        for sample in found.samples:
+            operands = [torch.from_numpy(value) for value in sample.arrays(np.random.default_rng(0))]
+            assert isinstance(found(*found.arguments(sample, operands)), torch.Tensor)
+
+
+def test_the_commonest_op():
+    @op("x|input axis|dim=-1", inplace=True, legacy=True)
+    def softmin(x, axis):
+        return torch.softmax(-x, axis)
+
+    assert (softmin.name, softmin.amp, softmin.results, softmin.names) == ("softmin", ("softmin", ""), ("out",), ["x", "axis"])
+    assert softmin.entries == (
+        c_op("softmin", "x|input axis|dim=-1"),
+        legacy_op("softmin", "x axis=-1"),
+        c_op("softmin_", "x|input axis|dim=-1", inplace=True),
+        legacy_op("softmin_", "x axis=-1", inplace=True),
+    )
+    assert torch.equal(softmin(torch.ones(2), -1), torch.full((2,), 0.5))
+
+
+def test_doors_beside_the_common_one():
+    found = op(
+        "x y|exponent",
+        name="power",
+        tensors=2,
+        numbers=("y",),
+        doors=(operator("pow"), operator("rpow", "y x")),
+        legacy=("elementwise_pow: x y axis=-1", "pow: x y|factor=1.0", "three: x * y axis=0"),
+    )(torch.pow)
+    assert doors(found)["_C_ops.power"].numbers == ("y",)
+    assert doors(found)["Tensor.__rpow__"].params == "y x"
+    pairs = {name: (entry.pairs, entry.numbers) for name, entry in doors(found).items() if entry.pairs is not None}
+    assert pairs == {
+        "_legacy_C_ops.elementwise_pow": (2, ()),
+        "_legacy_C_ops.pow": (1, ("y",)),
+        "_legacy_C_ops.three": (1, ("y",)),
+    }
+    assert found.amp == ("elementwise_pow", "")
+
+
+def test_a_function_without_a_c_op():
+    found = op("x", c=False, doors=(Entry("paddle.nn.functional.f", "x"),), amp=("a", "b"))(torch.expm1)
+    assert list(doors(found)) == ["nn.functional.f"]
+    assert (found.name, found.amp) == ("expm1", ("a", "b"))
+
+
+@pytest.mark.parametrize("form", ["a b: x", "name:", ": x"])
+def test_no_legacy_form(form):
+    with pytest.raises(ValueError, match="is no legacy form"):
+        op("x", legacy=form)(torch.expm1)
+
+
+def test_an_unknown_word_is_named():
+    with pytest.raises(TypeError, match="modle"):
+        op("x", modle=None)(torch.expm1)
+
+
+def test_an_op_stands_under_its_own_name():
+    found = op("x")(torch.expm1)
+    assert registry.gather({"expm1": found, "torch": torch}, "f") == [found]
+    assert registry.gather({"expm1_": found}, "f") == [found]
+    with pytest.raises(ValueError, match="op 'expm1' stands in family 'f' as 'other': give it name='other'"):
+        registry.gather({"other": found}, "f")
+
+
+def test_samples_build_what_they_say():
+    sample = Sample((3, 4), None, 2.5, Ints((5,), 2, 7), Bools((2,)), Floats((), 3.0, 4.0), within=(-0.5, 0.5), axis=1)
+    values, absent, number, labels, mask, scalar = sample.arrays(np.random.default_rng(0), "float64")
+    assert (values.shape, values.dtype, absent, number) == ((3, 4), np.float64, None, 2.5)
+    assert np.abs(values).max() < 0.5
+    assert (labels.shape, labels.dtype, mask.dtype) == ((5,), np.int64, np.bool_)
+    assert labels.min() >= 2
+    assert labels.max() < 7
+    assert isinstance(scalar, np.ndarray)
+    assert 3 <= scalar < 4
+    assert sample.shapes == ((3, 4), None, None, (5,), (2,), ())
+    assert sample.attrs == {"axis": 1}
+    assert "within=(-0.5, 0.5), axis=1" in repr(sample)
+
+
+def test_samples_of_one_seed_are_the_same_values_in_every_dtype():
+    single, double = (Sample((7,)).arrays(np.random.default_rng(3), dtype)[0] for dtype in ("float32", "float64"))
+    assert np.array_equal(single, double.astype("float32"))
+
+
+def test_samples_from_samples():
+    assert [s.attrs for s in each([Sample((2,), a=0)], b=(1, 2), c=(3,))] == [{"a": 0, "b": 1, "c": 3}, {"a": 0, "b": 2, "c": 3}]
+    (positive,) = ranged([Sample((2,), a=0)], 0.5, 2)
+    assert positive.positive
+    assert not Sample((2,)).positive
+    assert Sample((2, 0)).empty
+    with pytest.raises(TypeError, match="is no operand of a sample"):
+        Sample([3, 4])
+
+
+def test_every_op_has_samples_and_every_family_ops():
+    assert all(found.samples for found in registry.ops().values())
+    assert all(registry.families().values())
+    assert {name for names in registry.families().values() for name in names} == set(registry.ops())
