@@ -46,7 +46,7 @@ def binary(
     """A function of two tensors that broadcast: ``maximum = binary(torch.maximum, legacy="elementwise_max")``.
 
     ``legacy``: the name of the legacy form with its ``axis=-1``; ``"name: parameters"`` if it has others, or several of them.
-    ``symbols``: ``("add",)`` for the operators ``__add__`` and ``__radd__``.
+    ``symbols``: ``("sub",)`` for the operators ``__sub__`` and ``__rsub__``.
     """
     samples = options.pop("samples", PAIRS)
     forms = [legacy] if isinstance(legacy, str) else list(legacy)

@@ -7,7 +7,7 @@ import operator as python
 import torch
 
 from padiff_shim.numerics import models
-from padiff_shim.table.op import Sample, c_op, op
+from padiff_shim.table.op import Sample, c_op, op, operator
 
 from ._spell import binary, unary
 
@@ -16,7 +16,13 @@ sqrt = unary(torch.sqrt, model=models.SQRT, within=(0.5, 2))
 rsqrt = unary(torch.rsqrt, model=models.RSQRT, within=(0.5, 2))
 square = unary(torch.square, model=models.SQUARE)
 
-add = binary(python.add, legacy="elementwise_add", symbols=("add",), amp=("elementwise_add", "scale"), model=models.Add())
+add = binary(
+    python.add,
+    legacy="elementwise_add",
+    doors=(operator("add"), operator("radd")),  # Paddle computes y + x as x + y where it asks for __radd__
+    amp=("elementwise_add", "scale"),
+    model=models.Add(),
+)
 subtract = binary(
     python.sub,
     name="subtract",
@@ -29,7 +35,7 @@ multiply = binary(
     python.mul,
     name="multiply",
     legacy="elementwise_mul",
-    symbols=("mul",),
+    doors=(operator("mul"), operator("rmul")),
     amp=("elementwise_mul", "scale"),
     model=models.Multiply(),
 )
