@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-import re
 import pkgutil
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
