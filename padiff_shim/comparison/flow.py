@@ -79,6 +79,8 @@ class Comparison:
         """Run one covered call natively and compare it."""
         if grad_tracer() is None:
             return sub.paddle(args, kwargs)  # a graph is being built: nothing is computed here
+        if sub.op.exact:
+            return self.exact(sub.op.name, sub.original, args, kwargs)
         if not self.sampling.accounts:
             return self.bound(sub, frame, values, args, kwargs)
         entered = self.sampling.enter()

@@ -63,8 +63,11 @@ class DtypeRules:
         dtypes = {side.dtype for side in inputs.torch if isinstance(side, torch.Tensor)}
         if dtypes & _COMPLEX:
             return Rule(refusal=COMPLEX)
-        if self._op.promote == "same":
-            return Rule() if len({dtype for dtype in dtypes if dtype.is_floating_point}) == 1 else Rule(refusal=MIXED)
+        if self._op.promote == "same" or self._op.exact:
+            floats = {dtype for dtype in dtypes if dtype.is_floating_point}
+            if len(floats) == 1:
+                return Rule()
+            return Rule(refusal=INTEGER if self._op.exact and not floats else MIXED)
         try:
             shown = self._probe(inputs, targets, args, kwargs)
         except Exception as error:
