@@ -51,7 +51,7 @@ def planted(
     """Make one side's kernel of ``op`` wrong in compare mode while the context is open.
 
     Args:
-        op: an op of the table.
+        op: an op of the table. Of several results the first one is changed.
         change: ``(result, *arguments) -> result``, torch tensors of the same shape and dtype; with ``gradients`` it is called as
             ``(gradient, name, *arguments)`` for each gradient of the op, where ``name`` is the operand's.
         side: ``"paddle"`` or ``"torch"``. What Paddle's kernel is made to return is what the program goes on with.
@@ -73,11 +73,11 @@ def planted(
         _planted.remove(fault)
 
 
-def spoil(found: Any, sub: Any, side: Side, layer: str, values: Any, *, name: str | None = None) -> Any:
+def spoil(found: Any, door: Any, side: Side, layer: str, values: Any, *, name: str | None = None) -> Any:
     """``found`` (a torch tensor) with the faults planted for it applied; itself where there are none."""
     if not _planted:
         return found
-    for fault in faults(sub.op.name, side, layer, backward=name is not None):
+    for fault in faults(door.op.name, side, layer, backward=name is not None):
         named = () if name is None else (name,)
         found = fault.change(found, *named, *values).to(found.dtype).reshape(found.shape)
     return found

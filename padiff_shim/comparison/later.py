@@ -8,42 +8,11 @@ meanwhile can no longer be judged: their record says so.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
 
-import torch
-
-from ..verdicts import Judgement, Verdict
+from .cases import Case
 
 LIMIT = 256 * 2**20  # bytes
-CHANGED = "changed in place before it was judged"
-
-
-@dataclass
-class Case:
-    """Everything that a verdict on one tensor needs."""
-
-    fields: dict[str, Any]
-    mine: torch.Tensor
-    theirs: torch.Tensor
-    quantity: Callable[[], Any]
-    kernels: Callable[[], dict[str, Any]]
-    tensors: Callable[[], dict[str, Any]]
-    extra: dict[str, Any] = field(default_factory=dict)  # statistics known already
-    watched: Sequence[tuple[Any, int]] = ()  # Paddle tensors and their in-place versions
-
-    @property
-    def changed(self) -> Judgement | None:
-        """The verdict on a case that can no longer be judged."""
-        if any(tensor.inplace_version != version for tensor, version in self.watched):
-            return Judgement(Verdict.UNVERIFIED, reason=CHANGED)
-        return None
-
-    @property
-    def bytes(self) -> int:
-        """Memory of both results."""
-        return 2 * self.mine.numel() * self.mine.element_size()
 
 
 class Waiting:

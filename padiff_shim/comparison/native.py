@@ -1,11 +1,95 @@
-"""The size of what Paddle's kernels give."""
+"""Calls that are not compared: Paddle's own kernels, counted with the reason, and passed on to a shadow stream if one is kept."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import paddle
+
+from ..dispatch.door import Door
+from ..dispatch.frames import Frame
+from ..dispatch.plan import Unlisted
+from ..frameworks.memory import grad_tracer
+from ..runs.compare_run import CompareRun
+from ..table.reasons import NO_REFERENCE, STATIC, StayNative
+from .sampling import Sampling
+from .shadow import Shadow
+
+_NOTHING: dict[str, Any] = {}
+
+
+class NativeCalls:
+    """The part of the plan of compare mode that runs Paddle's kernels alone."""
+
+    def __init__(self, run: CompareRun, sampling: Sampling, shadow: Shadow | None) -> None:
+        self.run, self.sampling, self.shadow = run, sampling, shadow
+        self.aside = ""  # non-empty: nothing is compared in this process, for this reason
+        self.updated = False  # an optimizer ran: the next covered call begins a new step
+
+    def timed(self, door: Door, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Paddle's own call, timed where there is a budget."""
+        if not self.sampling.accounts:
+            return door.paddle(args, kwargs)
+        start = self.sampling.clock()
+        try:
+            return door.paddle(args, kwargs)
+        finally:
+            self.sampling.native(self.sampling.clock() - start)
+
+    def uncompared(self, door: Door, reason: str, result: Any, args: Any = (), kwargs: Any = _NOTHING) -> Any:
+        """Count a covered call that was not compared; returns its result."""
+        self.run.recorder.add_native(door.op.name, reason, elements(result))
+        if not door.entry.inplace:
+            self.moved(door.original, args, kwargs, result)
+        return result
+
+    def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that the mode's filters leave out, or that does not fit the op's parameters."""
+        result = door.paddle(args, kwargs)
+        if why.why is not STATIC and grad_tracer() is not None:
+            frame.tally.native[door.op.name, why.reason] += 1
+        return result
+
+    def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A float op without reference: Paddle's kernel, counted."""
+        result = other.original(*args, **kwargs)
+        if grad_tracer() is None:
+            return result  # a graph is being built
+        entered = self.sampling.enter() if self.sampling.accounts else 0.0
+        self.run.recorder.add_native(other.name, other.reason.text, elements(result))
+        if other.updates:
+            self.updated = True
+        elif other.reason is NO_REFERENCE and not other.name.endswith("_"):
+            self.moved(other.original, args, kwargs, result)
+        if self.sampling.accounts:
+            self.sampling.leave(entered)
+        return result
+
+    def passed(self, other: Unlisted) -> None:
+        """Steps are counted while the frame stands idle, too."""
+        if other.updates:
+            self.updated = True
+
+    def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Nothing to compare; a shadow stream passes through."""
+        result = original(*args, **kwargs)
+        self.moved(original, args, kwargs, result)
+        return result
+
+    def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Natively."""
+        return original(*args, **kwargs)
+
+    def moved(self, original: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
+        """Pass a shadow stream, if one is kept, on through a call that is not compared."""
+        if self.shadow is None or self.aside or grad_tracer() is None:
+            return
+        try:
+            self.shadow.carry(original, args, kwargs, result)
+        except Exception as error:  # the stream ends here; the program does not
+            self.run.warn(f"a shadow was not passed on: {type(error).__name__}: {str(error)[:200]}")
 
 
 def elements(result: Any) -> int:

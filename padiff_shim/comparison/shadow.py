@@ -16,6 +16,7 @@ import torch
 
 from ..dispatch.dtypes import apart
 from ..frameworks.memory import TENSOR_TYPES, as_operand, hand_over
+from ..gradients.saved import flat
 from .subject import Subject
 
 
@@ -43,8 +44,8 @@ class Shadow:
         key = id(tensor)
         self._known[key] = (weakref.ref(tensor, lambda _: self._known.pop(key, None)), tensor.inplace_version, shadow)
 
-    def forward(self, subject: Subject, result: Any, theirs: torch.Tensor) -> dict[str, float | None]:
-        """Compute and keep the shadow of a covered call's result.
+    def forward(self, subject: Subject, position: int, result: Any, theirs: torch.Tensor) -> dict[str, float | None]:
+        """Compute and keep the shadow of a result of a covered call.
 
         Returns:
             ``incoming``, ``propagated`` (largest absolute differences) and ``amplification`` (None without an incoming error).
@@ -52,14 +53,14 @@ class Shadow:
         sides, incoming, known = list(subject.operands), 0.0, False
         for index, given in enumerate(subject.inputs.paddle):
             shadow = self.of(given)
-            if shadow is None or index == subject.sub.transposed:
+            if shadow is None or index == subject.door.transposed:
                 continue
             known = True
             side = as_operand(shadow).to(sides[index].dtype)
             incoming = max(incoming, _distance(sides[index], side))
             sides[index] = side
         with torch.no_grad():
-            out = subject.run(*sides) if known else theirs
+            out = flat(subject.run(*sides))[position] if known else theirs
         propagated = _distance(theirs, out) if known else 0.0
         self.put(result, hand_over(out.clone()))
         return {"incoming": incoming, "propagated": propagated, "amplification": propagated / incoming if incoming else None}

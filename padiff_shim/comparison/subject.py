@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,10 +12,11 @@ from ..dispatch.dtypes import apart
 from ..dispatch.operands import wanting, without_gradient
 from ..dispatch.prepare import Prepared, first_tensor
 from ..frameworks import weights
-from ..frameworks.memory import dtype_of, to_paddle, to_torch
+from ..frameworks.memory import to_paddle, to_torch
 from ..gradients.formula import gradients
-from ..gradients.saved import reads
+from ..gradients.saved import flat, reads
 from . import describe
+from .results import of_paddle
 
 if TYPE_CHECKING:
     from .flow import Comparison
@@ -24,70 +25,72 @@ if TYPE_CHECKING:
 class Subject:
     """Built before Paddle's kernel runs; lives as long as Paddle's grad node where a gradient is wanted."""
 
-    def __init__(self, comparison: Comparison, sub: Door, key: Any, number: int, prepared: Prepared) -> None:
-        self.comparison, self.sub, self.key = comparison, sub, key
+    def __init__(self, comparison: Comparison, door: Door, key: Any, number: int, prepared: Prepared) -> None:
+        self.comparison, self.door, self.key = comparison, door, key
         self.inputs, self.attributes, casts = prepared
         sides = self.inputs.torch
-        if sub.entry.inplace:  # Paddle is about to overwrite it, and what shares its memory
-            target = _memory(sides[0])
-            sides[:] = [
-                _kept(side) if isinstance(side, torch.Tensor) and _overlap(_memory(side), target) else side for side in sides
-            ]
-        names = sub.names
+        overwritten = [0] if door.entry.inplace else [door.names.index(name) for name in door.op.writes.values()]
+        if overwritten:  # Paddle is about to write there, and into what shares that memory
+            targets = [_memory(side) for side in (sides[index] for index in overwritten) if isinstance(side, torch.Tensor)]
+            sides[:] = [_kept(side) if _shares(side, targets) else side for side in sides]
+        self.overwritten = overwritten
+        names = door.names
         self.fields = {
             "call": number,
-            "op": sub.op.name,
-            "entry": sub.entry.target,
+            "op": door.op.name,
+            "entry": door.entry.target,
             **describe.where(comparison.step),
-            "inputs": describe.operands(names, sides, sequence=sub.op.operands),
+            "inputs": describe.operands(names, sides, sequence=door.op.operands),
             "needs": [self.name_of(index) for index in wanting(self.inputs.paddle, sides)],
-            "attributes": {n: describe.plain(v) for n, v in zip(names[sub.op.tensors :], self.attributes)},
+            "attributes": {n: describe.plain(v) for n, v in zip(names[door.op.tensors :], self.attributes)},
             "device": str(first_tensor(sides).device),
             "amp": describe.autocast_state(),
         }
         if not casts.none:  # both kernels compute on the cast operands, and their gradients have that dtype
             sides[:] = casts.apply(sides)
         self.operands = list(sides)
-        self.backward: Callable[..., Sequence[Any]] | None = None  # (incoming gradient, positions) -> gradients
-        self.out: torch.Tensor | None = None
-        self.shown: tuple[list[int], Any] | None = None  # shape and dtype of Paddle's result
+        # (incoming gradients by position, operands) -> gradients
+        self.backward: Callable[[Mapping[int, torch.Tensor], Sequence[int]], Sequence[Any]] | None = None
+        self.outs: list[Any] = []  # Torch's results
+        self.shown: dict[int, tuple[list[int], Any]] = {}  # position -> shape and dtype of Paddle's results with a gradient
         self.read: frozenset[int] = frozenset()  # positions of what torch's backward reads
         self.saved: list[tuple[Any, int]] = []
         self.aliased = False
         self.replay: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # Paddle's arguments, where the call is made again
-        self.incoming: Any = None  # the gradient of the result, between two hooks of one backward
+        self.incoming: dict[int, Any] = {}  # the gradients of the results, between two hooks of one backward
 
-    def run_reference(self) -> torch.Tensor:
+    def run_reference(self) -> list[Any]:
         """Torch's kernel; keeps its backward if a gradient is wanted."""
         run = self.run
         if not self.inputs.needs:
-            return without_gradient(run, self.inputs.paddle, self.inputs.torch)
-        sides, needs, at = list(self.inputs.torch), self.inputs.needs, self.sub.transposed
+            return flat(without_gradient(run, self.inputs.paddle, self.inputs.torch))
+        sides, needs, at = list(self.inputs.torch), self.inputs.needs, self.door.transposed
         copy = None if at is None else sides[at]
         leaves = {index: sides[index].detach().requires_grad_() for index in needs}
         for index, leaf in leaves.items():
             sides[index] = leaf
         with torch.enable_grad():
-            self.read = reads(self.sub.reads, self.attributes, sides, run).operands
-            out = run(*sides)
+            self.read = reads(self.door.reads, self.attributes, sides, run).operands
+            outs = flat(run(*sides))
 
-        def backward(grad: torch.Tensor, wanted: Sequence[int]) -> list[torch.Tensor]:
-            return gradients(out, [leaves[index] for index in wanted], grad)
+        def backward(grads: Mapping[int, torch.Tensor], wanted: Sequence[int]) -> list[torch.Tensor]:
+            return gradients([(outs[position], grad) for position, grad in grads.items()], [leaves[index] for index in wanted])
 
         renews = at is not None and 0 in needs  # only the gradient of x reads the weight
         self.backward = weights.renewing(backward, self.inputs.paddle[at], copy) if renews else backward  # type: ignore[index]
-        self.out = out.detach()
-        return self.out
+        self.outs = [out.detach() if isinstance(out, torch.Tensor) else out for out in outs]
+        return self.outs
 
-    def run(self, *tensors: Any) -> torch.Tensor:
-        return self.sub.torch(tensors, self.attributes)
+    def run(self, *tensors: Any) -> Any:
+        """Torch's formula on these operands."""
+        return self.door.torch(tensors, self.attributes)
 
     def values(self) -> tuple[Any, ...]:
         """The arguments as ``Op.reference`` takes them."""
-        return (self.operands, *self.attributes) if self.sub.op.operands else (*self.operands, *self.attributes)
+        return (self.operands, *self.attributes) if self.door.op.operands else (*self.operands, *self.attributes)
 
-    def gradients(self, grad: torch.Tensor, wanted: Container[int]) -> dict[int, torch.Tensor]:
-        """Torch's gradients of the operands ``wanted`` for this one incoming gradient: nothing is kept for another backward.
+    def gradients(self, grads: Mapping[int, torch.Tensor], wanted: Container[int]) -> dict[int, torch.Tensor]:
+        """Torch's gradients of the operands ``wanted`` for these incoming gradients: nothing is kept for another backward.
 
         Raises:
             RuntimeError: if an operand that the backward reads was changed in place since.
@@ -97,47 +100,47 @@ class Subject:
         if self.backward is None:
             raise RuntimeError("the graph was freed by an earlier backward")
         chosen = [index for index in self.inputs.needs if index in wanted]
-        return {index: found.detach() for index, found in zip(chosen, self.backward(grad, chosen)) if found is not None}
+        return {index: found.detach() for index, found in zip(chosen, self.backward(grads, chosen)) if found is not None}
 
     def release(self) -> None:
         """Backward is over for good: hold no tensor of the program any longer."""
-        self.backward = self.out = self.incoming = None
-        self.operands, self.saved = [], []
+        self.backward, self.replay = None, None
+        self.operands, self.outs, self.saved, self.incoming = [], [], [], {}
         self.inputs = self.inputs._replace(paddle=[], torch=[])
 
     def let_go(self) -> None:
         """The backward has ended: an incoming gradient that its node never took is held no longer."""
-        self.incoming = None
+        self.incoming = {}
 
     def name_of(self, index: int) -> str:
         """The operand's parameter name; those of a sequence are numbered."""
-        return f"{self.sub.names[0]}[{index}]" if self.sub.op.operands else self.sub.names[index]
+        return f"{self.door.names[0]}[{index}]" if self.door.op.operands else self.door.names[index]
 
-    def kernels(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Both kernels as functions of the operands that are tensors, for ops without a bound."""
+    def kernels(self, position: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Both kernels as functions of the operands that are tensors, for results without a bound."""
         places = [index for index, side in enumerate(self.operands) if isinstance(side, torch.Tensor)]
 
         def torch_kernel(*tensors: torch.Tensor) -> torch.Tensor:
             sides = list(self.operands)
             for place, tensor in zip(places, tensors):
                 sides[place] = tensor
-            return self.run(*sides)
+            return flat(self.run(*sides))[position]
 
         def paddle_kernel(*tensors: torch.Tensor) -> torch.Tensor:
             copies = {id(self.inputs.paddle[place]): to_paddle(tensor.clone()) for place, tensor in zip(places, tensors)}
-            found = apart(self.sub.original, args, kwargs, copies)
-            return to_torch(found[0] if self.sub.entry.returns_list else found)
+            found = apart(self.door.original, args, kwargs, copies)
+            return to_torch(of_paddle(self.door, found)[position])
 
         kernels: dict[str, Any] = {"torch_kernel": torch_kernel, "operands": [self.operands[place] for place in places]}
-        plain_weights = self.sub.transposed is None and not self.sub.entry.inplace
+        plain_weights = self.door.transposed is None and not self.overwritten
         return {**kernels, "paddle_kernel": paddle_kernel if plain_weights else None}
 
-    def gradient_kernels(self, position: int, grad: torch.Tensor) -> dict[str, Any]:
-        """The same for the gradient of operand number ``position`` of those that want one; Paddle's is not run a second time."""
-        needs = self.inputs.needs
+    def gradient_kernels(self, operand: int, grads: Mapping[int, torch.Tensor]) -> dict[str, Any]:
+        """The same for the gradient of an operand; Paddle's is not run a second time."""
+        needs, positions = self.inputs.needs, list(grads)
 
         def torch_kernel(*tensors: torch.Tensor) -> torch.Tensor:
-            *given, incoming = tensors
+            given, incoming = tensors[: len(needs)], tensors[len(needs) :]
             sides = list(self.operands)
             for index, tensor in zip(needs, given):
                 sides[index] = tensor.detach().requires_grad_()
@@ -149,10 +152,14 @@ class Subject:
                     for s in sides
                 ]
             with torch.enable_grad():
-                out = self.run(*sides)
-                return torch.autograd.grad(out, sides[needs[position]], incoming)[0]
+                outs = flat(self.run(*sides))
+                return gradients([(outs[p], grad) for p, grad in zip(positions, incoming)], [sides[operand]])[0]
 
-        return {"torch_kernel": torch_kernel, "paddle_kernel": None, "operands": [*(self.operands[i] for i in needs), grad]}
+        return {
+            "torch_kernel": torch_kernel,
+            "paddle_kernel": None,
+            "operands": [*(self.operands[i] for i in needs), *grads.values()],
+        }
 
 
 def _memory(tensor: torch.Tensor) -> tuple[int, int]:
@@ -172,13 +179,12 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
+def _shares(side: Any, targets: Sequence[tuple[int, int]]) -> bool:
+    return isinstance(side, torch.Tensor) and any(_overlap(_memory(side), target) for target in targets)
+
+
 def _kept(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with the same strides, which matter to a kernel's last bits."""
     if not tensor.numel():
         return tensor
     return tensor.as_strided((_span(tensor),), (1,)).clone().as_strided(tensor.shape, tensor.stride(), 0)
-
-
-def describe_tensor(tensor: torch.Tensor) -> dict[str, Any]:
-    """Shape and dtype of a judged tensor."""
-    return {"shape": list(tensor.shape), "dtype": dtype_of(tensor.dtype)}

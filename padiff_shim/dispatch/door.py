@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from ..table.op import Entry, Op
 from ..table.reasons import FILTERED, OUTSIDE_LAYERS, StayNative
 from ..table.signature import REFUSALS, binder, refused
@@ -22,7 +20,7 @@ class Door:
     def __init__(self, op: Op, entry: Entry, original: Callable[..., Any], *, python: bool = False) -> None:
         self.op, self.entry, self.original, self.python = op, entry, original, python
         self.bind = binder(entry, op.params)
-        self.rules = DtypeRules(op, original, returns_list=entry.returns_list)
+        self.rules = DtypeRules(op, original)
         self.names = op.names
         self.numbers = [self.names.index(name) for name in entry.numbers]
         self.transposed = self.names.index("weight") if op.layouts else None
@@ -63,7 +61,7 @@ class Door:
                 return self.original(*args, **kwargs)
         return self.original(*args, **kwargs)
 
-    def torch(self, tensors: Sequence[Any], attributes: tuple[Any, ...]) -> torch.Tensor:
+    def torch(self, tensors: Sequence[Any], attributes: tuple[Any, ...]) -> Any:
         """The op's torch formula; StayNative if torch refuses the arguments."""
         try:
             return self.op.reference(list(tensors), *attributes) if self.op.operands else self.op.reference(*tensors, *attributes)

@@ -31,8 +31,8 @@ class Rule(NamedTuple):
 class DtypeRules:
     """The rules of one entry point, learnt as calls arrive."""
 
-    def __init__(self, op: Op, original: Callable[..., Any], *, returns_list: bool) -> None:
-        self._op, self._original, self._returns_list = op, original, returns_list
+    def __init__(self, op: Op, original: Callable[..., Any]) -> None:
+        self._op, self._original = op, original
         self._known: dict[tuple[Any, ...], Rule] = {}
         self.plain: set[tuple[Any, ...]] = set()  # combinations of operand types that need no cast
 
@@ -74,7 +74,9 @@ class DtypeRules:
             text = (str(error).strip().splitlines() or [repr(error)])[0][:100]
             # Not kept as a rule: the refusal may be due to this call's other arguments (an axis out of range).
             raise StayNative(NATIVE_REFUSES, error=text) from None
-        result = torch_dtype((shown[0] if self._returns_list else shown).dtype)
+        while isinstance(shown, (list, tuple)):  # of several results the first one says it
+            shown = shown[0]
+        result = torch_dtype(shown.dtype)
         if result is None or not result.is_floating_point:
             return Rule() if self._op.integer else Rule(refusal=INTEGER)
         return Rule() if self._op.promote == "none" or dtypes == {result} else Rule(cast=result)

@@ -76,7 +76,7 @@ def wanting(paddle_side: Sequence[Any], torch_side: Sequence[Any]) -> list[int]:
     ]
 
 
-def without_gradient(run: Callable[..., torch.Tensor], paddle_side: Sequence[Any], torch_side: Sequence[Any]) -> torch.Tensor:
+def without_gradient(run: Callable[..., Any], paddle_side: Sequence[Any], torch_side: Sequence[Any]) -> Any:
     """``run(*torch_side)`` as Torch would compute it under ``no_grad``, where parameters go on requiring gradients.
 
     Torch chooses some kernels by that: ``matmul`` (and with it ``linear``) folds a batch into one product if the matrix requires a
@@ -89,7 +89,14 @@ def without_gradient(run: Callable[..., torch.Tensor], paddle_side: Sequence[Any
     for index in trainable:
         sides[index] = sides[index].detach().requires_grad_()
     with torch.no_grad():
-        return run(*sides).detach()
+        return _detached(run(*sides))
+
+
+def _detached(out: Any) -> Any:
+    """One result or several, without their graph."""
+    if isinstance(out, (list, tuple)):
+        return type(out)([_detached(one) for one in out])
+    return out.detach() if isinstance(out, torch.Tensor) else out
 
 
 def weight(frame: Frame, value: Any) -> torch.Tensor:

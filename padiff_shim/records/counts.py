@@ -45,15 +45,16 @@ class Coverage:
     unchecked: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """A record of a forward call; gradients belong to the call that they are of."""
+        """A record of a forward call; gradients and further results belong to the call that they are of."""
+        call = not record.get("result")
         count = (record.get("stats") or {}).get("count")
         elements = math.prod(record.get("shape") or ()) if count is None else int(count)
-        self.float_calls += 1
+        self.float_calls += call
         self.float_elements += elements
         if record["verdict"] == Verdict.UNVERIFIED.value:
             self.skip(record["op"], NO_VERDICT, 1)
         else:
-            self.checked_calls += 1
+            self.checked_calls += call
             self.checked_elements += elements
 
     def native(self, op: str, reason: str, calls: int, elements: int) -> None:
@@ -183,7 +184,7 @@ class Counts:
         self.kinds[op, verdict, side, why] += 1
         self.places[layer, verdict, side, why] += 1
         if record.get("phase") == "forward":
-            self.calls += 1
+            self.calls += not record.get("result")
             self.coverage.add(record)
         if record.get("quirk"):
             self.quirks[self._named("quirk", record["quirk"]), why == "muted"] += 1

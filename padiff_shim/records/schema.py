@@ -86,7 +86,7 @@ _STATS: dict[str, Field] = {
     "oracle": TEXT,
 }
 _CALL: dict[str, Field] = {
-    **dict.fromkeys(("index", "call", "line", "step"), WHOLE),
+    **dict.fromkeys(("index", "call", "line", "result", "step"), WHOLE),
     **dict.fromkeys(("op", "entry", "site", "file", "layer", "tensor", "dtype", "device", "amp"), TEXT),
     **dict.fromkeys(("hypothesis", "quirk", "reason"), TEXT),
     **dict.fromkeys(("alternatives", "modifiers", "needs"), TEXTS),

@@ -75,6 +75,7 @@ LEAF = Reason("leaf", "in-place on a leaf that wants a gradient: Paddle refuses"
 # What a kernel says of the call.
 NATIVE_REFUSES = Reason("native-refuses", "native kernel refuses this call ({error})")
 TORCH_RAISED = Reason("torch-raised", "torch raised {type}: {error}")
+RESULTS = Reason("results", "Paddle gives {paddle} results, Torch's formula {torch}")
 INDEPENDENT = Reason("independent", "Torch's result does not depend on what wants a gradient")
 
 # Ops that no formula stands for.

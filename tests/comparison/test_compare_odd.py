@@ -8,7 +8,7 @@ import pytest
 from helpers import Call, entries, same
 
 import padiff_shim
-from padiff_shim.comparison import flow
+from padiff_shim.comparison import native
 
 pytestmark = [pytest.mark.usefixtures("undone"), pytest.mark.compat, pytest.mark.filterwarnings("ignore")]
 
@@ -149,8 +149,8 @@ def test_calls_with_odd_results_run_as_natively(mode):
 
 def test_elements_counts_what_holds_numbers():
     uninit = paddle.Tensor()
-    assert flow.elements([None, "text", 3, uninit, [paddle.ones([2, 3]), None], (paddle.ones([]), paddle.zeros([0, 4]))]) == 7
-    assert flow.elements(paddle.eye(3).to_sparse_coo(2)) == 9
+    assert native.elements([None, "text", 3, uninit, [paddle.ones([2, 3]), None], (paddle.ones([]), paddle.zeros([0, 4]))]) == 7
+    assert native.elements(paddle.eye(3).to_sparse_coo(2)) == 9
 
 
 SAMPLINGS = {

@@ -1,0 +1,116 @@
+"""What is judged: one tensor of a call, a result or a gradient, with all that a verdict on it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..frameworks.memory import dtype_of
+from ..verdicts import Judgement, Verdict
+from .results import name_of
+
+if TYPE_CHECKING:
+    from .subject import Subject
+
+CHANGED = "changed in place before it was judged"
+
+
+def describe_tensor(tensor: torch.Tensor) -> dict[str, Any]:
+    """Shape and dtype of a judged tensor."""
+    return {"shape": list(tensor.shape), "dtype": dtype_of(tensor.dtype)}
+
+
+class Case:
+    """One tensor of a call as both kernels computed it. ``extra``: statistics known already."""
+
+    phase = ""
+
+    def __init__(self, subject: Subject, name: str, mine: torch.Tensor, theirs: torch.Tensor) -> None:
+        self.subject, self.name, self.mine, self.theirs = subject, name, mine, theirs
+        self.extra: Mapping[str, Any] = {}
+        self.watched: Sequence[tuple[Any, int]] = ()  # Paddle tensors and their in-place versions, while it waits
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of its record that are known before any verdict."""
+        return {**self.subject.fields, "phase": self.phase, "tensor": self.name, **describe_tensor(self.mine)}
+
+    def quantity(self) -> Any:
+        """The oracle's formula and bound (:class:`padiff_shim.numerics.oracle.staging.Quantity`), or None where there are none."""
+        raise NotImplementedError
+
+    def kernels(self) -> dict[str, Any]:
+        """Both kernels as functions of the operands, for tensors without a bound of their own."""
+        raise NotImplementedError
+
+    def tensors(self) -> dict[str, Any]:
+        """What a script needs that shows the case alone."""
+        subject = self.subject
+        return {**dict(zip(subject.door.names, subject.values())), "paddle": self.mine, "torch": self.theirs}
+
+    def wait(self, involved: Sequence[Any]) -> None:
+        """It is judged later: in-place changes of these Paddle tensors would make that impossible."""
+        self.watched = [(tensor, tensor.inplace_version) for tensor in involved if hasattr(tensor, "inplace_version")]
+
+    @property
+    def changed(self) -> Judgement | None:
+        """The verdict on a case that can no longer be judged."""
+        if any(tensor.inplace_version != version for tensor, version in self.watched):
+            return Judgement(Verdict.UNVERIFIED, reason=CHANGED)
+        return None
+
+    @property
+    def bytes(self) -> int:
+        """Memory of both results."""
+        return 2 * self.mine.numel() * self.mine.element_size()
+
+
+class Result(Case):
+    """A result of a call. ``call``: Paddle's arguments."""
+
+    phase = "forward"
+
+    def __init__(self, subject: Subject, position: int, mine: torch.Tensor, theirs: torch.Tensor, call: Any) -> None:
+        super().__init__(subject, name_of(subject.door.op, position), mine, theirs)
+        self.position, self.call = position, call
+
+    def fields(self) -> dict[str, Any]:
+        """As of any case; a further result of a call says which one it is."""
+        found = super().fields()
+        return {**found, "result": self.position} if self.position else found
+
+    def quantity(self) -> Any:
+        """The op's model is that of its first result."""
+        model = self.subject.door.op.model
+        return None if model is None or self.position else model.forward(self.subject.values())
+
+    def kernels(self) -> dict[str, Any]:
+        return self.subject.kernels(self.position, *self.call)
+
+
+class Gradient(Case):
+    """The gradient of an operand. ``grads``: the incoming gradients, by the position of their result."""
+
+    phase = "backward"
+
+    def __init__(
+        self, subject: Subject, operand: int, grads: Mapping[int, torch.Tensor], mine: torch.Tensor, theirs: torch.Tensor
+    ) -> None:
+        super().__init__(subject, f"grad:{subject.name_of(operand)}", mine, theirs)
+        self.operand, self.grads = operand, grads
+
+    def quantity(self) -> Any:
+        """The op's model knows the gradient that comes through the first result."""
+        subject, op = self.subject, self.subject.door.op
+        if op.model is None or list(self.grads) != [0]:
+            return None
+        asked = f"operands.{self.operand}" if op.operands else subject.name_of(self.operand)
+        return op.model.gradient(asked, subject.values(), subject.outs[0], self.grads[0])
+
+    def kernels(self) -> dict[str, Any]:
+        return self.subject.gradient_kernels(self.operand, self.grads)
+
+    def tensors(self) -> dict[str, Any]:
+        names = {position: "grad" if not position else f"grad[{position}]" for position in self.grads}
+        return {**super().tensors(), **{names[position]: grad for position, grad in self.grads.items()}}

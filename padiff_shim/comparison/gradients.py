@@ -1,0 +1,50 @@
+"""Paddle's gradients of one call, as they were observed, beside Torch's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ..frameworks.memory import as_operand, stream_of, to_torch
+from ..postponed import postpone
+from ..records.log import LogError
+from .subject import Subject
+
+
+def judge_gradients(subject: Subject, incoming: Mapping[int, Any], found: Mapping[int, Any]) -> dict[int, torch.Tensor]:
+    """Judge Paddle's gradients ``{operand: gradient}`` for the incoming ones ``{position: gradient}``.
+
+    Returns torch's, as Paddle would lay them out.
+    """
+    comparison, door = subject.comparison, subject.door
+    began = comparison.sampling.clock()
+    carried: dict[int, torch.Tensor] = {}
+    found = {operand: tensor for operand, tensor in found.items() if tensor is not None and tensor._is_initialized()}
+    try:
+        grads = {position: as_operand(grad) for position, grad in incoming.items()}
+        first = next(iter(grads.values()))
+        waits = comparison.waits(first)
+        if waits:  # Paddle adds other gradients into this memory, whoever holds it
+            grads = {position: grad.clone() for position, grad in grads.items()}
+        with stream_of(first):
+            theirs = subject.gradients(grads, found)
+            for operand, tensor in found.items():
+                if operand not in theirs:
+                    continue
+                mine = to_torch(tensor)
+                mine = mine.t() if operand == door.transposed else mine
+                other = theirs[operand]
+                comparison.gradient(subject, operand, grads, mine.clone() if waits else mine, other)
+                if mine.shape == other.shape and mine.dtype == other.dtype:
+                    carried[operand] = other.t().contiguous() if operand == door.transposed else other
+    except LogError as stop:  # the user wants to know: on_log_error="raise"
+        postpone(stop)
+    except Exception as error:  # comparing must never break the program's backward
+        comparison.run.warn(f"gradients of a call of {door.op.name!r} were not judged: {type(error).__name__}: {str(error)[:200]}")
+    except BaseException as stop:  # Ctrl-C: raised when the backward has ended
+        postpone(stop)
+    finally:
+        comparison.sampling.spent(subject.key, comparison.sampling.clock() - began)
+    return carried
