@@ -75,7 +75,7 @@ class Comparison(NativeCalls):
         """Run one covered call natively and compare it."""
         if grad_tracer() is None:
             return door.paddle(args, kwargs)  # a graph is being built: nothing is computed here
-        if getattr(door.op, "exact", False):
+        if door.op.exact:
             return self.exact(door.op.name, lambda *given, **named: door.paddle(given, named), args, kwargs)
         if not self.sampling.accounts:
             return self.bound(door, frame, values, args, kwargs)

@@ -36,7 +36,6 @@ def each(result: Any, function: Callable[[int, Any], Any]) -> Any:
 
 def name_of(op: Op, position: int) -> str:
     """The name of a result in records: as the op declares it, else ``out``, and ``out[1]`` for further ones."""
-    names = getattr(op, "results", ())
-    if position < len(names):
-        return str(names[position])
+    if position < len(op.results):
+        return op.results[position]
     return f"out[{position}]" if position else "out"

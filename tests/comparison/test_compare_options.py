@@ -8,8 +8,8 @@ import pytest
 from encoder import model, randn, train
 
 import padiff_shim
-from padiff_shim.comparison.judge import Judge
 from padiff_shim import testing
+from padiff_shim.comparison.judge import Judge
 from padiff_shim.errors import MismatchError, PadiffShimError, UnknownNameError
 
 pytestmark = pytest.mark.usefixtures("undone")
