@@ -25,7 +25,7 @@ def door(original, reference, params, *, tensors=1, python=False, **more):
             return original(*args, **kwargs)
 
     target = "paddle.an_op"
-    op = Op("an_op", "a_family", reference, params, (Entry(target, params),), (), tensors=tensors, promote="none", **more)
+    op = Op("an_op", reference, params, (Entry(target, params),), tensors=tensors, promote="none", **more)
     made = Door(op, op.entries[0], hidden, python=python)
 
     def call(*args):
