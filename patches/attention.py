@@ -1,0 +1,108 @@
+"""Scaled dot product attention, at the level of the framework's function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from padiff_shim.table.op import Bools, Sample, function, op
+
+QKV = ((2, 5, 4, 8),) * 3
+_NOTE = (
+    "[batch, length, heads, size] in Paddle, [batch, heads, length, size] in Torch, which gets views. "
+    "Fewer heads of keys and values than of queries (GQA) need no flag in Paddle."
+)
+
+
+def _attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float | None
+) -> torch.Tensor:
+    """``F.scaled_dot_product_attention`` of operands [batch, length, heads, size]; Paddle ignores a mask beside ``causal``."""
+    single = query.ndim == 3
+    q, k, v = ((one.unsqueeze(0) if single else one).transpose(1, 2) for one in (query, key, value))
+    grouped = q.shape[1] != k.shape[1]
+    out = F.scaled_dot_product_attention(q, k, v, None if causal else mask, 0.0, causal, scale=scale, enable_gqa=grouped)
+    out = out.transpose(1, 2)
+    return out[0] if single else out
+
+
+def _no_dropout(dropout: float, training: bool) -> None:
+    if dropout and training:
+        raise NotImplementedError("dropout draws random numbers")
+
+
+@op(
+    "query key value attn_mask=None dropout_p=0.0 is_causal=False training=True backend=None scale=None enable_gqa=True",
+    tensors=4,
+    c=False,
+    promote="same",
+    doors=(
+        function(
+            "paddle.nn.functional.scaled_dot_product_attention",
+            "query key value attn_mask=None dropout_p=0.0 is_causal=False training=True backend=None scale=None enable_gqa=True",
+        ),
+    ),
+    samples=(
+        Sample(*QKV),
+        Sample(*QKV, is_causal=True),
+        Sample(*QKV, (2, 4, 5, 5)),
+        Sample(*QKV, Bools((2, 1, 5, 5))),
+        Sample((2, 5, 4, 8), (2, 7, 4, 8), (2, 7, 4, 8)),
+        Sample(*QKV, dropout_p=0.5, training=False),
+    ),
+    note=_NOTE,
+)
+def scaled_dot_product_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    training: bool,
+    backend: str | None,
+    scale: float | None,
+    enable_gqa: bool,
+) -> torch.Tensor:
+    """Attention with a mask to add, or of booleans that say what takes part."""
+    _no_dropout(dropout_p, training)
+    if backend is not None:
+        raise NotImplementedError(f"backend={backend!r}")
+    return _attention(query, key, value, attn_mask, is_causal, scale)
+
+
+@op(
+    "query key value dropout=0.0 causal=False return_softmax=False fixed_seed_offset=None rng_name='' training=True softmax_scale=None",
+    tensors=3,
+    c=False,
+    promote="same",
+    results=("out", "softmax"),
+    doors=(
+        function(
+            "paddle.nn.functional.flash_attention.flash_attention",
+            "query key value dropout=0.0 causal=False return_softmax=False fixed_seed_offset=None rng_name='' training=True "
+            "softmax_scale=None",
+        ),
+    ),
+    samples=(Sample(*QKV), Sample(*QKV, causal=True)),
+    note=_NOTE,
+)
+def flash_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    dropout: float,
+    causal: bool,
+    return_softmax: bool,
+    fixed_seed_offset: Any,
+    rng_name: str,
+    training: bool,
+    softmax_scale: float | None,
+) -> tuple[Any, ...]:
+    """The same without a mask; the second result, which Paddle leaves empty, is None."""
+    _no_dropout(dropout, training)
+    if return_softmax:
+        raise NotImplementedError("return_softmax=True")
+    return _attention(query, key, value, None, causal, softmax_scale), None

@@ -1,0 +1,85 @@
+"""Recurrent networks as a whole: what ``nn.LSTM``, ``nn.GRU`` and ``nn.SimpleRNN`` reach in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.nn.utils import rnn as packing
+
+from padiff_shim.table.op import c_op, op
+
+KERNELS = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu}
+
+
+def _arranged(
+    x: Any,
+    pre_state: Sequence[Any],
+    weight_list: Sequence[Any],
+    sequence_length: Any,
+    dropout_state: Any,
+    dropout: float,
+    bidirectional: bool,
+    input_size: int,
+    hidden_size: int,
+    layers: int,
+    mode: str,
+    seed: int,
+    is_test: bool,
+) -> tuple[Any, ...]:
+    """Paddle's arguments as one sequence of tensors, and what says where each of them is."""
+    lengths = () if sequence_length is None else (sequence_length,)
+    operands = [x, *lengths, *pre_state, *weight_list]
+    return operands, len(lengths), len(pre_state), dropout, bidirectional, layers, mode, is_test
+
+
+@op(
+    "operands lengths states dropout bidirectional layers mode is_test",
+    c=False,
+    operands=True,
+    promote="same",
+    results=("out", "dropout_state", "state", "cell"),
+    doors=(
+        c_op(
+            "rnn",
+            "x pre_state weight_list sequence_length=None dropout_state_in=None dropout_prob=0.0 is_bidirec=False input_size=10 "
+            "hidden_size=100 num_layers=1 mode='RNN_TANH' seed=0 is_test=False",
+            arrange=_arranged,
+        ),
+    ),
+    note="Paddle lists all weights before all biases, Torch the four of each layer and direction; the gates have the same order. "
+    "Sequences of several lengths are packed, as a Torch program would do.",
+)
+def rnn(
+    operands: Sequence[torch.Tensor],
+    lengths: int,
+    states: int,
+    dropout: float,
+    bidirectional: bool,
+    layers: int,
+    mode: str,
+    is_test: bool,
+) -> tuple[Any, ...]:
+    """``torch.lstm`` and its like over operands x [time, batch, features], lengths [batch], states, weights, biases."""
+    x, state, weights = operands[0], operands[1 + lengths : 1 + lengths + states], operands[1 + lengths + states :]
+    count = layers * (2 if bidirectional else 1)
+    if dropout and layers > 1 and not is_test:
+        raise NotImplementedError("dropout between layers draws random numbers")
+    if len(weights) != 4 * count:
+        raise NotImplementedError("an RNN without biases")
+    flat = [one for i in range(count) for one in (*weights[2 * i : 2 * i + 2], *weights[2 * (count + i) : 2 * (count + i) + 2])]
+    options = (flat, True, layers, 0.0, not is_test, bidirectional)
+    if not lengths:
+        out, *after = KERNELS[mode](x, _state(state), *options, False)
+        return out, None, after
+    packed = packing.pack_padded_sequence(x, operands[1].cpu(), enforce_sorted=False)
+    inner = [one.index_select(1, packed.sorted_indices) for one in state]
+    data, *after = KERNELS[mode](packed.data, packed.batch_sizes, _state(inner), *options)
+    out, _ = packing.pad_packed_sequence(packed._replace(data=data), total_length=len(x))
+    return out, None, [one.index_select(1, packed.unsorted_indices) for one in after]
+
+
+def _state(state: Sequence[torch.Tensor]) -> Any:
+    """One state as it is, two as the pair that ``torch.lstm`` takes."""
+    return tuple(state) if len(state) > 1 else state[0]
