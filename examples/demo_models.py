@@ -26,7 +26,7 @@ with warnings.catch_warnings():
     import torch
     from zoo import PAIRS, pairs
 
-    from padiff_shim.dispatch.dtypes import INTEGER
+    from padiff_shim.table.reasons import INTEGER
 
 NATIVE = "largest difference of Paddle's outputs and of its gradients to Torch's"
 SHIM = "outputs and gradients that are Torch's bit for bit under the shim"
@@ -86,7 +86,7 @@ def measure(name: str, dtype: str, rounds: int) -> Row:
     with padiff_shim.reference("torch") as run:
         ours = pairs.paddle_step(pairs.build(name, dtype))
     left = {
-        op: {why: calls for why, calls in reasons.items() if why != INTEGER} for op, reasons in run.native.items()
+        op: {why: calls for why, calls in reasons.items() if why != INTEGER.text} for op, reasons in run.native.items()
     }  # what is exact in both rounds nothing
     substituted, stayed = sum(run.substituted.values()), sum(sum(reasons.values()) for reasons in left.values())
     pair = pairs.build(name, dtype)

@@ -16,6 +16,7 @@ LEGACY = {
     "einsum": reasons.CACHES,
     "layer_norm": reasons.STATISTICS,
     "sum": reasons.SUM_OF_LIST,
+    "rnn": reasons.CACHES,
 }
 
 _CREATE = """arange assign_value assign_value_ data empty empty_like eye full full_ full_batch_size_like full_int_array full_like

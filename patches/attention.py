@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import Bools, Sample, function, op
+from padiff_shim.table.op import Sample, function, op
 
 QKV = ((2, 5, 4, 8),) * 3
 _NOTE = (
@@ -48,7 +48,6 @@ def _no_dropout(dropout: float, training: bool) -> None:
         Sample(*QKV),
         Sample(*QKV, is_causal=True),
         Sample(*QKV, (2, 4, 5, 5)),
-        Sample(*QKV, Bools((2, 1, 5, 5))),
         Sample((2, 5, 4, 8), (2, 7, 4, 8), (2, 7, 4, 8)),
         Sample(*QKV, dropout_p=0.5, training=False),
     ),
@@ -74,7 +73,8 @@ def scaled_dot_product_attention(
 
 
 @op(
-    "query key value dropout=0.0 causal=False return_softmax=False fixed_seed_offset=None rng_name='' training=True softmax_scale=None",
+    "query key value dropout=0.0 causal=False return_softmax=False fixed_seed_offset=None rng_name='' training=True "
+    "softmax_scale=None",
     tensors=3,
     c=False,
     promote="same",

@@ -233,7 +233,7 @@ def freed(op: str) -> SystemError:
 class Call:
     """One call's part in a backward, as a prehook of its torch node: counted, refused if freed or if what it reads has changed."""
 
-    __slots__ = ("freed", "op", "renew", "saved", "tally")
+    __slots__ = ("counted", "freed", "op", "renew", "saved", "tally")
 
     def __init__(
         self, op: str, tally: Tally | None, saved: Sequence[tuple[Any, int]], renew: Callable[[], Any] | None = None
@@ -241,6 +241,7 @@ class Call:
         self.op, self.tally, self.saved = op, tally, saved  # saved: (Paddle tensor, its in-place version at forward)
         self.renew = renew  # brings a copy up to date that the backward reads
         self.freed: Any = None
+        self.counted: Any = None  # the backward that was counted last
 
     def __call__(self, grads: Any) -> None:
         try:
@@ -260,8 +261,9 @@ class Call:
                 raise RuntimeError(_MODIFIED.format(name=tensor.name, op=self.op, now=tensor.inplace_version, then=version))
         if self.renew is not None:
             self.renew()
-        if self.tally is not None:
+        if self.tally is not None and (session is None or self.counted is not session):  # once, of several results, too
             self.tally.backward[self.op] += 1
+            self.counted = session
         if session is not None and not session.retain:
             self.freed, self.saved = session, ()
 

@@ -126,6 +126,7 @@ def test_samples_from_samples():
 
 
 def test_every_op_has_samples_and_every_family_ops():
-    assert all(found.samples for found in registry.ops().values())
+    # A door that arranges its arguments is tried by tests of its own.
+    assert all(found.samples or all(door.arrange for door in found.entries) for found in registry.ops().values())
     assert all(registry.families().values())
     assert {name for names in registry.families().values() for name in names} == set(registry.ops())

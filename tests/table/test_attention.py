@@ -1,0 +1,75 @@
+"""Attention under the shim is Torch's function bit for bit: masks of booleans, groups of heads, three axes."""
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+import pytest
+import torch
+
+import padiff_shim
+from padiff_shim.frameworks.versions import IS_3
+
+pytestmark = pytest.mark.bitexact
+
+
+def operands(*shapes):
+    rng = np.random.RandomState(0)
+    return [rng.randn(*shape).astype("float32") for shape in shapes]
+
+
+def compared(values, ours, theirs):
+    """Result and gradients of both, bit for bit; the run."""
+    mine = [paddle.to_tensor(value, stop_gradient=False) for value in values]
+    with padiff_shim.reference("torch") as run:
+        found = ours(*mine)
+        (found * found).sum().backward()
+    others = [torch.from_numpy(value).requires_grad_() for value in values]
+    expected = theirs(*others)
+    (expected * expected).sum().backward()
+    assert found.numpy().tobytes() == expected.detach().contiguous().numpy().tobytes()
+    for one, other in zip(mine, others):
+        assert one.grad.numpy().tobytes() == other.grad.contiguous().numpy().tobytes()
+    return run
+
+
+def turned(function):
+    """A Torch function of [batch, heads, length, size] for operands as Paddle has them."""
+    return lambda *sides: function(*(side.transpose(1, 2) for side in sides)).transpose(1, 2)
+
+
+@pytest.mark.compat
+def test_a_mask_of_booleans():
+    mask = np.tril(np.ones((5, 5), bool))[None, None].repeat(2, 0)
+    run = compared(
+        operands(*[(2, 5, 4, 8)] * 3),
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=paddle.to_tensor(mask)),
+        turned(lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, torch.from_numpy(mask))),
+    )
+    if IS_3:  # 2.6 casts the mask, and adds it
+        assert run.substituted["scaled_dot_product_attention"] == 1
+
+
+@pytest.mark.skipif(not IS_3, reason="2.6 has neither")
+def test_groups_of_heads_and_three_axes():
+    run = compared(
+        operands((2, 5, 4, 8), (2, 5, 2, 8), (2, 5, 2, 8)),
+        F.scaled_dot_product_attention,
+        turned(lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)),
+    )
+    assert run.substituted["scaled_dot_product_attention"] == 1
+    compared(
+        operands(*[(5, 4, 8)] * 3),
+        F.scaled_dot_product_attention,
+        lambda *sides: torch.nn.functional.scaled_dot_product_attention(*(s[None].transpose(1, 2) for s in sides)).transpose(1, 2)[
+            0
+        ],
+    )
+
+
+@pytest.mark.compat
+def test_dropout_stays_native_with_its_reason():
+    q, k, v = map(paddle.to_tensor, operands(*[(2, 5, 4, 8)] * 3))
+    with padiff_shim.reference("torch") as run:
+        F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+    (why,) = run.native["scaled_dot_product_attention"]
+    assert "dropout draws random numbers" in why
