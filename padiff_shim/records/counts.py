@@ -14,6 +14,8 @@ from ..verdicts import APART, Verdict, apart
 KEPT = 100  # worst records held
 _FINDINGS = 2000  # kinds of findings held; those beyond are counted as one
 _REASONS = 1000  # reasons for not checking
+ALIKE = ("verdict", "side", "hypothesis", "op", "tensor", "site")  # records that are alike in these make one finding
+LAYERS = 100  # layers of one finding that are named
 OTHERS = "other reasons"
 NAMES = 5000  # ops, layers and known differences told apart; those beyond are counted as one
 OTHER_NAMES = "(others)"
@@ -139,13 +141,19 @@ class Group:
 
 @dataclass
 class Finding:
-    """Records that say the same of the same line: one row of a table. ``worst`` is the record furthest outside its bound."""
+    """Records that say the same of the same line: one row of a table, on the terminal, in Markdown and on the page.
+
+    ``worst`` is the record furthest outside its bound; ``first`` and ``place`` say where the first one and the worst one stand in
+    the run. ``layers``: those that it was found in, as far as a hundred.
+    """
 
     first: int
     worst: Mapping[str, Any]
     log: str
+    place: int
     records: int = 0
     excess: float = -1.0
+    layers: set[str] = field(default_factory=set)
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -219,17 +227,19 @@ class Counts:
         return name
 
     def _find(self, record: Mapping[str, Any], log: str, order: int, far: float) -> None:
-        names = ("verdict", "side", "hypothesis", "op", "tensor", "site", "layer")
-        key = (apart(record), *(record.get(name) for name in names))
+        key = (apart(record), *(record.get(name) for name in ALIKE))
         found = self.findings.get(key)
         if found is None:
             if len(self.findings) >= (_FINDINGS // 2 if key[0] else _FINDINGS):  # room for what is not set apart
                 self.further += 1
                 return
-            found = self.findings[key] = Finding(order, record, log)
+            found = self.findings[key] = Finding(order, record, log, order)
         found.records += 1
+        if len(found.layers) < LAYERS:
+            found.layers.add(record.get("layer") or "")
+        far = math.inf if record["verdict"] == Verdict.NONFINITE.value else far
         if far > found.excess:
-            found.excess, found.worst, found.log = far, record, log
+            found.excess, found.worst, found.log, found.place = far, record, log, order
 
     def worst(self) -> list[tuple[Mapping[str, Any], str]]:
         """The most serious records held and their log, by class, then by the multiple of the probabilistic bound."""

@@ -6,15 +6,17 @@ One pass over the records, bounded memory. Counts (per verdict, op, layer, and t
 from __future__ import annotations
 
 import json
+import marshal
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..records.counts import NAMES, OTHER_NAMES, excess
+from ..records.counts import ALIKE, Counts, Finding
 from ..text import SENTENCE, shown
-from ..verdicts import Verdict, apart
+from ..verdicts import Verdict
 
 # Everything else in a record describes the call and is the same at each step: it is written once and referred to.
 _MEASURED = ("type", "index", "call", "step", "reason", "stats")
@@ -22,7 +24,7 @@ _OUTCOME = ("verdict", "side", "hypothesis", "alternatives", "modifiers", "quirk
 _NOT_KIND = frozenset(_MEASURED + _OUTCOME)
 _USUAL = (Verdict.EQUAL, Verdict.ROUNDING)
 _USUAL_SHARE = 10  # the picture keeps at least 1 in so many for the usual records, however many others there are
-_GROUPS = 2000  # findings beyond so many are counted as one
+_FIGURES = frozenset({float, int, type(None)})  # types of figures that need no second look before they are written
 _SEED = 20240229  # the same records give the same page
 
 
@@ -46,35 +48,60 @@ def _text(text: str) -> str:
     return text if len(text) <= SENTENCE and text.isprintable() else shown(text, SENTENCE)
 
 
-def flat(stats: Mapping[str, Any]) -> dict[str, Any]:
-    """``{"paddle": {"rho_max": 1.0}}`` as ``{"paddle.rho_max": 1.0}``."""
-    found: dict[str, Any] = {}
+Names = tuple[Any, ...]  # of statistics: a name, or the name of a table and the names in it
+
+
+def taken(stats: Mapping[str, Any]) -> tuple[Names, tuple[Any, ...]]:
+    """The names of statistics, as a key, and their values: floats as they are, everything else as :func:`plain` makes it."""
+    names: list[Any] = []
+    values: list[Any] = []
     for name, value in stats.items():
-        if isinstance(value, dict):
-            for inner, item in value.items():
-                found[_text(f"{name}.{inner}")] = plain(item)
+        if type(value) is dict:
+            names.append((name, *value))
+            values.extend(value.values())
         else:
-            found[_text(name)] = plain(value)
-    return found
+            names.append(name)
+            values.append(value)
+    return tuple(names), tuple([value if type(value) in _FIGURES else plain(value) for value in values])
+
+
+def dotted(names: Names) -> tuple[str, ...]:
+    """``("k", ("paddle", "prob"))`` as ``("k", "paddle.prob")``."""
+    found: list[str] = []
+    for name in names:
+        table, *inner = name if type(name) is tuple else ("", name)
+        found += [_text(f"{table}.{one}" if table else str(one)) for one in inner]
+    return tuple(found)
 
 
 _key = json.JSONEncoder(default=str).encode
 
 
+def key_of(value: Any) -> Any:
+    """Something that is equal for equal values, of any depth, and quickly made."""
+    if isinstance(value, (str, tuple)):
+        return value
+    try:
+        return marshal.dumps(value, 2)  # version 2: the same bytes whoever else refers to the parts
+    except ValueError:
+        return _key(value)
+
+
 class Interned:
     """Values written once; :meth:`add` gives the place of one."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[Any], Any] = plain) -> None:
         self.values: list[Any] = []
-        self._places: dict[str, int] = {}
+        self._places: dict[Any, int] = {}
+        self._make = make
 
     def add(self, value: Any) -> int:
-        """The place of ``value`` in :attr:`values`, where it stands as :func:`plain` makes it."""
-        key = value if isinstance(value, str) else _key(value)
+        """The place of ``value`` in :attr:`values`, where it stands as ``make`` makes it: by default :func:`plain`."""
+        key = key_of(value)
         place = self._places.get(key)
         if place is None:
             place = self._places[key] = len(self.values)
-            self.values.append(plain(value))
+            self.values.append(self._make(value))
         return place
 
 
@@ -120,71 +147,42 @@ class Reservoir:
         return self.items if len(self.items) <= count else self.rng.sample(self.items, count)
 
 
-class Survey:
-    """Counts over all records: per verdict, per op and layer, and what there is to look at."""
+def surveyed(counts: Counts) -> dict[str, Any]:
+    """What was counted, as the page holds it. In ops and layers what is set apart counts as such, so that it never is the worst."""
 
-    def __init__(self) -> None:
-        self.total = self.muted = 0
-        self.verdicts: dict[str, int] = {}
-        self.apart: dict[str, int] = {}
-        self.ops: dict[str, dict[str, int]] = {}
-        self.layers: dict[str, dict[str, int]] = {}
-        self.findings: dict[tuple[Any, ...], dict[str, Any]] = {}
-        self.further = 0
+    def table(kind: str) -> dict[str, dict[str, int]]:
+        found: dict[str, Counter[str]] = {}
+        for name, group in counts.groups(kind).items():
+            found.setdefault(_text(name), Counter()).update(group.verdicts)
+        return {name: dict(verdicts) for name, verdicts in found.items()}
 
-    def add(self, position: int, record: Mapping[str, Any], verdict: Verdict) -> None:
-        """Count one record. In ops and layers what is set apart counts as such, so that it never is the worst."""
-        self.total += 1
-        self.verdicts[verdict.value] = self.verdicts.get(verdict.value, 0) + 1
-        why = apart(record)
-        self.muted += why == "muted"
-        if why:
-            self.apart[why] = self.apart.get(why, 0) + 1
-        counted = why or verdict.value
-        for table, name in ((self.ops, record.get("op")), (self.layers, record.get("layer"))):
-            text = _text(str(name or ""))
-            counts = table.setdefault(text if text in table or len(table) < NAMES else OTHER_NAMES, {})
-            counts[counted] = counts.get(counted, 0) + 1
-        if verdict not in (*_USUAL, Verdict.UNVERIFIED) and why != "muted":
-            self._find(position, record, verdict, why)
+    return {
+        "total": counts.records,
+        "muted": counts.muted(),
+        "apart": counts.apart(),
+        "verdicts": counts.verdicts(),
+        "ops": table("op"),
+        "layers": table("layer"),
+        "findings": [_finding(found) for found in counts.sorted_findings()],
+        "further": counts.further,
+    }
 
-    def _find(self, position: int, record: Mapping[str, Any], verdict: Verdict, why: str) -> None:
-        names = ("side", "hypothesis", "op", "tensor", "site")
-        key = (verdict.value, *(record.get(name) for name in names), why)
-        found = self.findings.get(key)
-        if found is None:
-            if len(self.findings) >= _GROUPS:
-                self.further += 1
-                return
-            found = self.findings[key] = {
-                **dict(zip(("verdict", *names, "apart"), key)),
-                "records": 0,
-                "first": position,
-                "worst": position,
-            }
-            found.update(severity=verdict.severity, layers=set(), excess=-1.0)
-        found["records"] += 1
-        if len(found["layers"]) < 100:
-            found["layers"].add(_text(record.get("layer") or ""))
-        now = math.inf if verdict is Verdict.NONFINITE else excess(record)
-        if now > found["excess"]:
-            found["excess"], found["worst"] = now, position
 
-    def as_dict(self) -> dict[str, Any]:
-        """All counts, and the findings, the most serious first."""
-        found = sorted(
-            self.findings.values(), key=lambda item: (bool(item["apart"]), -item["severity"], -item["excess"], item["first"])
-        )
-        return {
-            "total": self.total,
-            "muted": self.muted,
-            "apart": self.apart,
-            "verdicts": self.verdicts,
-            "ops": self.ops,
-            "layers": self.layers,
-            "findings": [plain({**item, "layers": sorted(item["layers"])}) for item in found],
-            "further": self.further,
+def _finding(found: Finding) -> dict[str, Any]:
+    """One finding with the places of its records in the run."""
+    record = found.worst
+    return plain(
+        {
+            **{name: record.get(name) for name in ALIKE},
+            "apart": found.apart,
+            "severity": Verdict(record["verdict"]).severity,
+            "records": found.records,
+            "first": found.first,
+            "worst": found.place,
+            "excess": found.excess,
+            "layers": sorted(found.layers),
         }
+    )
 
 
 def chosen(reservoirs: Mapping[Verdict, Reservoir], usual: Reservoir, limit: int) -> list[Row]:
@@ -201,14 +199,14 @@ class Packer:
     """Records as small rows, and rows as columns."""
 
     def __init__(self) -> None:
-        self.kinds, self.outcomes, self.names = Interned(), Interned(), Interned()
+        self.kinds, self.outcomes, self.names = Interned(), Interned(), Interned(dotted)
 
     def row(self, position: int, record: Mapping[str, Any]) -> Row:
         """One record, with what repeats put into the tables."""
         kind = {name: value for name, value in record.items() if name not in _NOT_KIND}
         outcome = {name: record.get(name) for name in _OUTCOME}
         outcome["verdict"], outcome["side"] = str(Verdict(record["verdict"])), str(record.get("side") or "none")
-        figures = flat(record.get("stats") or {})
+        names, values = taken(record.get("stats") or {})
         return Row(
             position,
             plain(record.get("index")),
@@ -216,9 +214,9 @@ class Packer:
             plain(record.get("step")),
             self.kinds.add(kind),
             self.outcomes.add(outcome),
-            self.names.add(list(figures)),
+            self.names.add(names),
             _text(record.get("reason") or ""),
-            tuple(figures.values()),
+            values,
         )
 
     def columns(self, rows: Sequence[Row]) -> dict[str, Any]:
@@ -239,7 +237,7 @@ class Packer:
             "outcomes": outcomes,
             "reasons": reasons.values,
             "table": {name: column(values) for name, values in table.items()},
-            "figures": {name: column(values) for name, values in figures.items()},
+            "figures": {name: measured(values) for name, values in figures.items()},
         }
 
 
@@ -249,22 +247,45 @@ def column(values: Sequence[Any]) -> Any:
     return {"all": first} if all(type(value) is type(first) and value == first for value in values) else list(values)
 
 
-def pack(records: Iterable[Mapping[str, Any]], limit: int) -> dict[str, Any]:
+class Written(str):
+    """JSON that is written already: a column of floats is a page's largest part, and one formatting writes all of them."""
+
+    __slots__ = ()
+
+
+def measured(values: Sequence[Any]) -> Any:
+    """A column of figures, floats with six significant digits."""
+    found = column(values)
+    if type(found) is dict:
+        return plain(found)
+    floats = tuple([value for value in values if type(value) is float])
+    text = "%.6g " * len(floats) % floats
+    if len(floats) + values.count(None) < len(values) or "n" in text:  # something else, or a NaN or an infinity
+        return plain(found)
+    texts = iter(text.split())
+    return Written("[" + ",".join(["null" if value is None else next(texts) for value in values]) + "]")
+
+
+def pack(records: Iterable[Mapping[str, Any]], limit: int, counts: Counts | None = None) -> dict[str, Any]:
     """Everything that the page shows of the records; at most ``limit`` of them one by one.
 
     Up to ``limit`` all records are kept. Beyond it every record with a verdict other than EQUAL and ROUNDING is kept, and a
     uniform sample of the others. Should those alone exceed nine tenths of the limit, the less serious classes are sampled too.
+
+    ``counts``: of these very records, where they were counted already.
     """
     rng = random.Random(_SEED)
-    survey, packer, usual = Survey(), Packer(), Reservoir(limit, rng)
-    reservoirs = {verdict: Reservoir(limit, rng) for verdict in Verdict if verdict not in _USUAL}
+    known, packer, usual = counts or Counts(), Packer(), Reservoir(limit, rng)
+    reservoirs = {verdict.value: Reservoir(limit, rng) for verdict in Verdict if verdict not in _USUAL}
     for position, record in enumerate(records):
-        verdict = Verdict(record["verdict"])
-        survey.add(position, record, verdict)
+        verdict = Verdict(record["verdict"]).value
+        if counts is None:
+            known.add(record)
         reservoirs.get(verdict, usual).offer(partial(packer.row, position, record))
+    kept = chosen({Verdict(name): reservoir for name, reservoir in reservoirs.items()}, usual, limit)
     return {
-        **survey.as_dict(),
+        **surveyed(known),
         "severity": {verdict.value: verdict.severity for verdict in Verdict},
         "limit": limit,
-        **packer.columns(chosen(reservoirs, usual, limit)),
+        **packer.columns(kept),
     }

@@ -18,8 +18,9 @@ from typing import Any
 from ..arguments import path as file
 from ..arguments import whole
 from ..errors import FileError
-from .embed import pack, plain
-from .source import Source
+from ..records.counts import Counts
+from .embed import Written, pack, plain
+from .source import Compared
 
 LIMIT = 100_000  # records that the page holds one by one
 PAGE = Path(__file__).with_name("page")
@@ -44,8 +45,16 @@ def json_block(value: Any) -> str:
     ASCII only, and without ``<``, ``>`` and ``&``: no string in it can end the element or open a comment (the states of the
     HTML parser in script data are left by ``</script`` and ``<!--`` alone: HTML standard, section 13.2.5.4).
     """
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    text = _json(value)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, Written):
+        return value
+    if type(value) is dict:
+        return "{" + ",".join(f"{json.dumps(name)}:{_json(one)}" for name, one in value.items()) + "}"
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
 def _digest(text: str) -> str:
@@ -64,6 +73,7 @@ def render(
     warnings: Sequence[str] = (),
     *,
     limit: int = LIMIT,
+    counts: Counts | None = None,
 ) -> str:
     """The page as text.
 
@@ -75,6 +85,7 @@ def render(
         warnings: shown before everything else, after those of the header.
         limit: how many records the page holds one by one. Beyond it all with a verdict other than EQUAL and ROUNDING are kept,
             and a uniform sample of the rest; the page says so. Its counts are always over all records.
+        counts: of these very records, where they were counted already.
 
     Raises:
         ArgumentError: ``limit`` is not positive.
@@ -82,7 +93,7 @@ def render(
     """
     whole("limit", limit, least=1)
     said = list(dict.fromkeys([*header.get("warnings", ()), *warnings]))
-    data = {"header": plain(header), "coverage": plain(coverage), "warnings": plain(said), **pack(records, limit)}
+    data = {"header": plain(header), "coverage": plain(coverage), "warnings": plain(said), **pack(records, limit, counts)}
     style = _read("page.css")
     script = '"use strict";\n(() => {\n' + "\n".join(map(_read, SCRIPTS)) + "})();\n"
     allowed = [
@@ -97,7 +108,7 @@ def render(
     return re.sub(r"\{\{([A-Z]+)\}\}", lambda found: parts[found[1]], _read("page.html"))
 
 
-def write(run: Source, path: str | os.PathLike[str], *, limit: int = LIMIT) -> Path:
+def write(run: Compared, path: str | os.PathLike[str], *, limit: int = LIMIT) -> Path:
     """Write the page of a run to ``path`` (UTF-8) and return the path.
 
     Raises:
@@ -105,7 +116,10 @@ def write(run: Source, path: str | os.PathLike[str], *, limit: int = LIMIT) -> P
         ArgumentError: as :func:`render`, and for a ``path`` that is none.
     """
     target = file("path", path)
-    text = render(run.header, (call.as_dict() for call in run.calls), run.coverage(), run.warnings, limit=limit)
+    # What was counted and did not reach the log is not on the page.
+    counts = run.counts if run.counts.records == len(run.calls) else None
+    records = (call.as_dict() for call in run.calls)
+    text = render(run.header, records, run.coverage(), run.warnings, limit=limit, counts=counts)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")

@@ -11,10 +11,21 @@ from . import words
 from .source import Compared
 
 ROWS = 10
-_HEADINGS = ("verdict", "side", "op", "tensor", "shape, dtype", "layer", "line", "error", "bound", "atol needed", "records")
+_HEADINGS = ("verdict", "op, tensor", "layer, line", "error / bound", "atol needed", "records")
+_FIGURES = 3  # of these, the last ones, to the right
 
 
-_ESCAPED = str.maketrans({**{sign: f"\\{sign}" for sign in "\\|`*_[]#~"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"})
+# A space of no width keeps `@name` from calling a user and `#12` from naming an issue; a backslash does neither.
+_ESCAPED = str.maketrans(
+    {
+        **{sign: f"\\{sign}" for sign in "\\|`*_[]~"},
+        "<": "&lt;",
+        ">": "&gt;",
+        "&": "&amp;",
+        "@": "@&#8203;",
+        "#": "\\#&#8203;",
+    }
+)
 
 
 def cell(value: Any) -> str:
@@ -24,16 +35,16 @@ def cell(value: Any) -> str:
 
 def _row(finding: Finding) -> str:
     record = finding.worst
-    words_ = (
-        one.named(record),
-        one.whose(record),
-        record["op"],
-        record.get("tensor"),
-        one.shape(record),
-        record.get("layer"),
-        record.get("site"),
+    side = one.whose(record)
+    error, bound, atol = map(cell, one.observed(record))
+    cells = (
+        cell(one.named(record) + (f" [{side}]" if side else "")),
+        f"{cell(record['op'])} {cell(record.get('tensor'))}<br>{cell(one.shape(record))}",
+        "<br>".join(filter(None, (cell(words.within(finding)), cell(record.get("site") or "")))),
+        f"{error} / {bound}",
+        atol,
+        f"{finding.records:,}",
     )
-    cells = [cell(word or "") for word in words_] + [cell(figure) for figure in one.observed(record)] + [f"{finding.records:,}"]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -50,7 +61,7 @@ def markdown(run: Compared) -> str:
     lines += ["", *(f"> Warning: {cell(warning)}" for warning in run.warnings)] if run.warnings else []
     lines.append("")
     if found:
-        lines += ["| " + " | ".join(_HEADINGS) + " |", "|" + "---|" * (len(_HEADINGS) - 4) + "---:|" * 4]
+        lines += ["| " + " | ".join(_HEADINGS) + " |", "|" + "---|" * (len(_HEADINGS) - _FIGURES) + "---:|" * _FIGURES]
         lines += map(_row, found[:ROWS])
         more = len(found) - ROWS + counts.further
         lines += ["", f"{more:,} further findings are not shown."] if more > 0 else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ..records.counts import Counts, Finding, Group
@@ -39,15 +39,15 @@ class Substituted(Protocol):
         """Everything counted."""
 
 
-class Source(Protocol):
-    """A run of compare mode, one record after the other."""
+class Compared(Protocol):
+    """A run of compare mode."""
 
     @property
     def header(self) -> Mapping[str, Any]:
         """The run's first record."""
 
     @property
-    def calls(self) -> Iterable[Record]:
+    def calls(self) -> Sequence[Record]:
         """The judged tensors, in order; the place of one here is what ``run.calls[place]`` takes."""
 
     @property
@@ -56,10 +56,6 @@ class Source(Protocol):
 
     def coverage(self) -> Mapping[str, Any]:
         """How much was compared."""
-
-
-class Compared(Source, Protocol):
-    """A run of compare mode with its counts."""
 
     @property
     def backend(self) -> str:

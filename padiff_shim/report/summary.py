@@ -47,8 +47,8 @@ def _findings(run: Compared) -> list[Any]:
 def _finding(finding: Finding) -> list[Any]:
     record = finding.worst
     where = Text(shown(record.get("site") or ""))
-    if record.get("layer"):
-        where = Text(shown(record["layer"]), style="bold").append("\n").append_text(where)
+    if layer := words.within(finding):
+        where = Text(layer, style="bold").append("\n").append_text(where)
     what = Text(f"{shown(record['op'])} {shown(record.get('tensor'))}\n{one.shape(record)}")
     return [
         Text(one.named(record), style=style(Verdict(record["verdict"]))),

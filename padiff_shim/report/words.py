@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..records.counts import LAYERS, Finding
 from ..text import SENTENCE, shown
 from ..verdicts import apart
 
@@ -19,6 +20,13 @@ def share(part: int, whole: int) -> str:
     if part:
         percent = max(percent, 0.1)
     return f"{percent:.1f}".removesuffix(".0") + " %"
+
+
+def within(finding: Finding) -> str:
+    """The layer of a finding's worst record, and how many others it was found in."""
+    others = len(finding.layers) - 1
+    more = f" and {others}{' or more' if others + 1 >= LAYERS else ''} other layer{'s' if others > 1 else ''}" if others > 0 else ""
+    return (shown(finding.worst.get("layer") or "") or ("outside of any layer" if more else "")) + more
 
 
 def counted(verdicts: Mapping[str, int], beside: Mapping[str, int]) -> str:

@@ -200,16 +200,35 @@ class TestReports:
         rows = [line for line in table.splitlines() if line.startswith("| WRONG")]
         assert len(rows) == 2
         assert rows[0].endswith("| 5 |")
-        assert "| 6.0e-06 | 1.0e-06 |" in rows[0]  # the worst of the five
+        assert "| 6.0e-06 / 1.0e-06 | 1.0e-06 |" in rows[0]  # the worst of the five
         assert len({row.count("|") for row in table.splitlines() if row.startswith("|")}) == 1
 
     def test_strings_of_the_program_are_not_markup(self):
         run = filled([wrong(layer="a|b[red]*_c", site="<script>|`x`:1 in [/]", reason="[bold]", hypothesis="p|q")])
         row = next(line for line in run.to_markdown().splitlines() if line.startswith("| WRONG"))
-        assert row.replace("\\|", "").count("|") == 12
+        assert row.replace("\\|", "").count("|") == 7
         assert "<script" not in run.to_markdown()
         assert "[red]" in str(run).replace("\n", "").replace(" ", "") or "a|b[red]*_c" in str(run)
         assert "[/]" in str(run)
+
+    def test_nobody_is_called_and_no_issue_is_named(self):
+        text = filled([wrong(layer="@maintainer", site="GH#12.py:3 in @f")]).to_markdown()
+        assert "@&#8203;maintainer" in text
+        assert not re.search(r"@\w|#\d", text.replace("&#8203;", "\u200b"))
+
+    def test_terminal_markdown_and_page_show_the_same_findings(self, tmp_path):
+        layers = [f"encoder.layers.{number}.linear1" for number in range(3)]
+        run = filled(
+            [wrong(place, prob=2 + place, layer=layer) for place, layer in enumerate(layers)]
+            + [wrong(9, verdict="NONFINITE", prob=place, layer="head") for place in range(2)]
+        )
+        second, first = run.findings()
+        assert (first.worst["verdict"], first.records, first.place) == ("NONFINITE", 2, 3)
+        assert (second.records, second.place, second.layers) == (3, 2, set(layers))
+        assert "encoder.layers.2.linear1 and 2 other layers" in " ".join(str(run).split())
+        assert "encoder.layers.2.linear1 and 2 other layers<br>train.py:41" in run.to_markdown()
+        data = json.loads(re.search(r'"application/json"[^>]*>(.*?)</script>', run.to_html(tmp_path / "r.html").read_text())[1])
+        assert [(found["worst"], found["layers"]) for found in data["findings"]] == [(2, layers), (3, ["head"])]
 
     @pytest.mark.parametrize("columns", ["80", "200"])
     def test_the_summary_fits_the_terminal(self, columns, monkeypatch):

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_data import COVERAGE, HEADER, record, run_of
 
-from padiff_shim.report.embed import Interned, Reservoir, flat, pack, plain
+from padiff_shim.records.counts import Counts
+from padiff_shim.report.embed import Interned, Reservoir, dotted, pack, plain, taken
 from padiff_shim.report.html import PAGE, SCRIPTS, render, write
 from padiff_shim.text import SENTENCE, shown
 
@@ -68,6 +69,9 @@ class Run:
 
     def __init__(self, records, header=HEADER):
         self.header, self.calls, self.warnings = header, [self.Call(item) for item in records], ["look here first"]
+        self.counts = Counts()
+        for item in records:
+            self.counts.add(item)
 
     def coverage(self):
         return COVERAGE
@@ -202,7 +206,13 @@ def test_an_unknown_verdict_is_refused():
 
 def test_figures_are_short_and_non_finite_ones_are_strings():
     given_stats = {"a": 0.123456789, "b": math.nan, "c": -math.inf, "d": 3.0, "e": None, "f": [1, 2.5], "paddle": {"g": math.inf}}
-    assert flat(given_stats) == {"a": 0.123457, "b": "nan", "c": "-inf", "d": 3, "e": None, "f": [1, 2.5], "paddle.g": "inf"}
+    names, _ = taken(given_stats)
+    assert dotted(names) == ("a", "b", "c", "d", "e", "f", "paddle.g")
+    records = [{**record(0, random.Random(0)), "stats": stats} for stats in (given_stats, {"a": 2.0}, {"a": 1e-7}, {"a": None})]
+    figures = data_of(render(HEADER, records, COVERAGE))["figures"]
+    first = {"a": 0.123457, "b": "nan", "c": "-inf", "d": 3, "e": None, "f": [1, 2.5], "paddle.g": "inf"}
+    assert {name: values["all"] if isinstance(values, dict) else values[0] for name, values in figures.items()} == first
+    assert figures["a"] == [0.123457, 2, 1e-7, None]
 
 
 json_values = st.recursive(
