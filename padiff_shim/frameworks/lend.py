@@ -29,13 +29,23 @@ _init = getattr(paddle, "original_init", _Tensor.__init__)  # 3.x: without the P
 _view: Callable[..., Any] = CFunctionPatch(paddle._C_ops.as_strided).original
 
 
+def takes_numpy(tensor: torch.Tensor) -> bool:
+    """Whether Paddle can take the memory as it lies through NumPy's door: that of a contiguous CPU tensor with elements."""
+    return tensor.is_contiguous() and not tensor.is_cuda and tensor.numel() > 0
+
+
+def put_numpy(tensor: torch.Tensor, into: Any) -> None:
+    """Have a Paddle tensor lie over the memory of a contiguous CPU tensor without a graph; its node stays."""
+    if tensor.dtype is torch.bfloat16:
+        tensor = tensor.view(torch.uint16)  # which is Paddle's bfloat16 in NumPy
+    into.get_tensor().set(tensor.numpy(), _CPU, True)
+
+
 def lend_numpy(tensor: torch.Tensor) -> Any:
     """A Paddle tensor over the memory of a contiguous CPU tensor."""
     lent = _new(_Tensor)
     _init(lent)
-    if tensor.dtype is torch.bfloat16:
-        tensor = tensor.view(torch.uint16)  # which is Paddle's bfloat16 in NumPy
-    lent.get_tensor().set((tensor.detach() if tensor.requires_grad else tensor).numpy(), _CPU, True)
+    put_numpy(tensor.detach() if tensor.requires_grad else tensor, lent)
     return lent
 
 

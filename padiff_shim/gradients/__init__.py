@@ -2,7 +2,10 @@
 
 * :mod:`.clean`: Paddle's functions that the tape is built with, whatever is patched.
 * :mod:`.twins`: the torch tensor behind a Paddle tensor, and the sentinel through which Paddle's engine finds it.
+* :mod:`.leaves`: where torch's graph begins, and how gradients come from there to Paddle.
+* :mod:`.calls`: one call's part in a backward.
 * :mod:`.backward`: torch's engine over the twins, Paddle's over everything else, in turns.
+* :mod:`.partial`: the same for ``paddle.grad``.
 * :mod:`.watching`: hooks and retained gradients of tensors on the tape.
 * :mod:`.islands`: a native op as one node of torch's graph.
 * :mod:`.views`: a view on both sides.

@@ -1,6 +1,6 @@
 """A backward: Paddle's engine and torch's in turns, until nothing is left.
 
-The doors of Paddle's engine (``run_backward``, ``run_partial_grad``) lead here while a mode is open or a tape
+The doors of Paddle's engine (``run_backward``, ``run_partial_grad``, see :mod:`.partial`) lead here while a mode is open or a tape
 tensor lives. Each turn:
 
     Paddle's engine over native roots and frontiers; sentinels that it reaches only note their gradient
@@ -12,7 +12,7 @@ so a tensor that several ops use is added up by the engine that knows all of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,18 +22,22 @@ import torch
 from ..dispatch import frames
 from ..frameworks.memory import confine_torch, stream_of, to_paddle, to_torch
 from ..frameworks.versions import attribute
-from . import clean
-from .edges import edge, reached_without
-from .twins import COPY, LEAF, LOCAL, Taped, alive, freed, frontiers, taped, tinies, twin, wrap
+from ..postponed import engine_runs, postpone
+from . import calls, clean
+from .calls import Call, Walk
+from .leaves import LEAF, deliver, frontiers, numbered
+from .local import LOCAL
+from .twins import Taped, alive, taped, when_one_strays
 
 
 class Session:
     """One backward in one thread."""
 
-    __slots__ = ("keeps", "noted", "partial", "retain")
+    __slots__ = ("given", "keeps", "noted", "retain")
 
-    def __init__(self, *, retain: bool, partial: bool) -> None:
-        self.retain, self.partial = retain, partial
+    def __init__(self, *, retain: bool) -> None:
+        self.retain = retain
+        self.given: dict[int, Any] = {}  # gradients on their way to leaves: see leaves.deliver
         self.keeps = retain  # whether a later turn may come to torch's graph again
         self.noted: list[tuple[torch.Tensor, torch.Tensor]] = []  # (twin, its gradient)
 
@@ -43,15 +47,14 @@ class Session:
 
 
 @contextmanager
-def _session(*, retain: bool, partial: bool = False) -> Iterator[Session]:
+def session_of(*, retain: bool) -> Iterator[Session]:
     if frames.forked:  # the graph may be the parent's: torch's kernels must not wait for threads that are not there
         confine_torch()
-    outer, reached = LOCAL.session, LOCAL.reached
-    LOCAL.session, LOCAL.reached = Session(retain=retain, partial=partial), []
+    outer, LOCAL.session = LOCAL.session, Session(retain=retain)
     try:
         yield LOCAL.session
     finally:
-        LOCAL.session, LOCAL.reached = outer, reached
+        LOCAL.session = outer
 
 
 @contextmanager
@@ -67,16 +70,19 @@ def native() -> Iterator[None]:
 def strayed(record: Taped, grad: Any) -> None:
     """A sentinel was reached by an engine call that did not come through our doors: torch's turn at once."""
     retain, _ = clean.backward_options(grad)
-    with _session(retain=retain) as session:
+    with session_of(retain=retain) as session:
         session.arrived(record, grad)
         _turns(session, [], [], clean.NO_PATH)
+
+
+when_one_strays(strayed)
 
 
 def run_backward(tensors: Sequence[Any], grads: Sequence[Any], retain_graph: bool, *path: Any) -> Any:
     """``core.eager.run_backward``."""
     if not alive():
         return clean.run_backward(tensors, grads, retain_graph, *path)
-    with _session(retain=retain_graph) as session:
+    with session_of(retain=retain_graph) as session:
         natives, given = [], []
         for index, tensor in enumerate(tensors):
             grad = grads[index] if grads else None
@@ -86,12 +92,12 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], retain_graph: boo
                 natives.append(tensor)
                 given.append(paddle.ones(tensor.shape, tensor.dtype) if grad is None else grad)
             else:
-                session.noted.append((record.twin, _incoming(record.twin, grad)))
+                session.noted.append((record.twin, incoming(record.twin, grad)))
         _turns(session, natives, given, path)
     return None
 
 
-def _incoming(side: torch.Tensor, grad: Any) -> torch.Tensor:
+def incoming(side: torch.Tensor, grad: Any) -> torch.Tensor:
     """The gradient that a backward begins with; a copy, for torch may hand its memory on."""
     if grad is None:
         return torch.ones_like(side, memory_format=torch.contiguous_format)
@@ -112,14 +118,9 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
         natives, given, doors = [], [], True
         if session.noted:
             noted, session.noted = session.noted, []
-            memories: set[int] = set()
             for side, grad in _torch_turn(session, noted):
                 _once(side, session)
-                if (memory := grad.untyped_storage().data_ptr()) in memories:
-                    grad = grad.clone()  # a sum hands one gradient to both of its operands
-                memories.add(memory)
-                natives.append(side._door)
-                given.append(to_paddle(_laid_out(grad, side._transposed)))
+                deliver(side, to_paddle(_laid_out(grad, side._transposed)), natives, given)
 
 
 def _once(side: torch.Tensor, session: Session) -> None:
@@ -127,7 +128,7 @@ def _once(side: torch.Tensor, session: Session) -> None:
     if not side._frontier:
         return
     if side._freed is not None and side._freed is not session:
-        raise freed(side._door.name)
+        raise calls.freed(side._door.name)
     if not session.retain:
         side._freed = session
 
@@ -142,153 +143,38 @@ def _check_freed(tensor: Any, session: Session) -> None:
 
 def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]) -> list[tuple[Any, torch.Tensor]]:
     """Torch's engine over the twins: the leaf twins that it reached, with their gradients."""
+    roots, grads = [side for side, _ in noted], [grad for _, grad in noted]
+    walk = Walk(roots)
+    begin(walk.calls, session)
+    # Those that were made last come first, as in Torch's own order.
+    leaves = sorted(walk.leaves, key=numbered)
     # Behind a frontier Paddle's engine may come to torch's graph again; that it was freed is kept by each call itself.
     session.keeps = session.retain or bool(frontiers())
-    with torch.enable_grad(), stream_of(noted[0][0]):
-        try:
-            torch.autograd.backward([side for side, _ in noted], [grad for _, grad in noted], retain_graph=session.keeps)
-        finally:
-            found, LOCAL.reached = LOCAL.reached, []
-    return found
+    with stream_of(roots[0]):
+        found = torch.autograd.grad(roots, leaves, grads, retain_graph=session.keeps, allow_unused=True)
+    calls.count(walk.calls, session)
+    return [(side, grad) for side, grad in zip(leaves, found) if grad is not None and numbered(side) < 0]
+
+
+def begin(reached: Sequence[Call], session: Session) -> None:
+    try:
+        calls.begin(reached, session)
+    except KeyboardInterrupt as stop:
+        if not engine_runs():
+            raise
+        postpone(stop)  # natively it arrives when the backward has ended
+        calls.begin(reached, session)
+
+
+_uses: Callable[[int], int] = getattr(torch._C, "_storage_Use_Count", lambda storage: 3)  # where torch cannot tell: shared
 
 
 def _laid_out(grad: torch.Tensor, transposed: bool) -> torch.Tensor:
-    """A leaf's gradient as Paddle lays it out."""
-    return (grad.t() if transposed else grad).detach().contiguous()
-
-
-def run_partial_grad(
-    outputs: Sequence[Any],
-    inputs: Sequence[Any],
-    grads: Sequence[Any],
-    retain_graph: bool,
-    create_graph: bool,
-    only_inputs: bool,
-    allow_unused: bool,
-    no_grad_vars: Sequence[Any],
-    *path: Any,
-) -> Any:
-    """``core.eager.run_partial_grad``: gradients of the inputs alone."""
-    options = (retain_graph, create_graph, only_inputs, allow_unused, no_grad_vars, *path)
-    odd = len({id(tensor) for tensor in inputs}) < len(inputs) or any(tensor.stop_gradient for tensor in inputs)
-    if not alive() or odd:  # Paddle refuses what is odd
-        return clean.run_partial_grad(outputs, inputs, grads, *options)
-    if any(tensor.stop_gradient for tensor in no_grad_vars):
-        probe = paddle.ones([1])
-        probe.stop_gradient = False
-        clean.run_partial_grad([clean.alias(probe)], [probe], [], *options)  # some of these Paddle refuses, too
-    with _session(retain=True, partial=True) as session, _cut(no_grad_vars):
-        natives, given = [], []
-        for index, tensor in enumerate(outputs):
-            grad = grads[index] if grads else None
-            record = taped(tensor)
-            if record is None:
-                natives.append(tensor)
-                given.append(paddle.ones(tensor.shape, tensor.dtype) if grad is None else grad)
-            elif create_graph and grad is not None and not grad.stop_gradient:
-                session.noted.append((record.twin, twin(grad).clone()))
-            else:
-                session.noted.append((record.twin, _incoming(record.twin, grad)))
-        search = _Search(inputs, create_graph, no_grad_vars)
-        while natives or session.noted:
-            if natives:
-                search.by_paddle(natives, given, only_inputs, no_grad_vars, path)
-            noted, session.noted = session.noted, []
-            natives, given = search.by_torch(noted) if noted else ([], [])
-    return search.result(allow_unused)
-
-
-@contextmanager
-def _cut(tensors: Sequence[Any]) -> Iterator[None]:
-    """No gradient passes through these tensors."""
-    handles = [side.register_hook(torch.zeros_like) for tensor in tensors for side, _ in _sides(tensor)]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _sides(tensor: Any) -> list[tuple[torch.Tensor, bool]]:
-    """All twins of a tensor, and whether each is transposed."""
-    record = taped(tensor)
-    if record is not None:
-        return [(record.twin, False)]
-    found = []
-    for name in (LEAF, COPY):
-        held = attribute(tensor, name)
-        for side in () if held is None else [ref() for ref in list(held.all)]:
-            if side is not None:
-                found.append((side, name == COPY))
-    return found
-
-
-class _Search:
-    """The gradients of some inputs, gathered over the turns."""
-
-    def __init__(self, inputs: Sequence[Any], create: bool, no_grad_vars: Sequence[Any]) -> None:
-        self.inputs, self.create = inputs, create
-        self.cuts = {edge(side) for tensor in no_grad_vars for side, _ in _sides(tensor)}
-        self.total: list[Any] = [None] * len(inputs)
-        self.fronts = frontiers()
-        fronts = {id(side) for side in self.fronts}  # those come back through Paddle
-        self.sides = [[(s, t) for s, t in _sides(tensor) if id(s) not in fronts] for tensor in inputs]
-        self.seen: set[int] = set()
-
-    def add(self, index: int, grad: Any) -> None:
-        """One more contribution to the gradient of an input."""
-        self.total[index] = grad if self.total[index] is None else self.total[index] + grad
-
-    def by_paddle(self, natives: list[Any], given: list[Any], only_inputs: bool, no_grad_vars: Sequence[Any], path: Any) -> None:
-        """Paddle's turn. It prunes what does not lead to inputs, so what sentinels are made of is among them."""
-        found = clean.run_partial_grad(
-            natives, [*self.inputs, *tinies()], given, True, self.create, only_inputs, True, no_grad_vars, *path
-        )
-        for index, grad in enumerate(found[: len(self.inputs)]):
-            if grad is not None:
-                self.add(index, grad)
-
-    def by_torch(self, noted: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[list[Any], list[Any]]:
-        """Torch's turn; what it reaches of Paddle's own graph."""
-        places = [(index, side, transposed) for index, sides in enumerate(self.sides) for side, transposed in sides]
-        if self.cuts:  # behind them there is no gradient, which is not a gradient of zero
-            reached = reached_without(self.cuts, [side for side, _ in noted])
-            places = [place for place in places if edge(place[1]) in reached]
-        wanted = [side for _, side, _ in places] + self.fronts
-        if not wanted:
-            return [], []
-        with torch.enable_grad(), stream_of(noted[0][0]):
-            found = torch.autograd.grad(
-                [side for side, _ in noted],
-                wanted,
-                [grad for _, grad in noted],
-                retain_graph=True,
-                create_graph=self.create,
-                allow_unused=True,
-            )
-            for (index, _, transposed), grad in zip(places, found):
-                if grad is not None:
-                    self.add(index, self._given(grad, transposed))
-            doors = [(side._door, self._given(g, False)) for side, g in zip(self.fronts, found[len(places) :]) if g is not None]
-        return [door for door, _ in doors], [grad for _, grad in doors]
-
-    def _given(self, grad: torch.Tensor, transposed: bool) -> Any:
-        """A gradient as Paddle gets it: memory of its own, on the tape under ``create_graph``."""
-        grad = grad.t() if transposed else grad
-        if self.create:
-            return wrap(grad.clone(memory_format=torch.contiguous_format))
-        grad = grad.detach()
-        if grad.data_ptr() in self.seen or grad._is_view() or not grad.is_contiguous():
-            grad = grad.clone(memory_format=torch.contiguous_format)
-        self.seen.add(grad.data_ptr())
-        return to_paddle(grad)
-
-    def result(self, allow_unused: bool) -> list[Any]:
-        """What ``paddle.grad`` returns."""
-        for index, grad in enumerate(self.total):
-            if grad is None and not allow_unused:
-                raise ValueError(
-                    f"(InvalidArgument) The {index}-th input does not appear in the backward graph. Please check the input tensor "
-                    "or set allow_unused=True to get None result."
-                )
-        return self.total
+    """A leaf's gradient as Paddle lays it out, in memory that nobody else holds: Paddle accumulates into it."""
+    laid = grad.t() if transposed else grad
+    if not laid.is_contiguous():
+        return laid.contiguous()
+    storage = laid.untyped_storage()
+    # The tensor's own use and that of ``storage``; more where a sum hands one gradient to both of its operands.
+    alone = _uses(storage._cdata) <= 2 + transposed and storage.nbytes() == laid.numel() * laid.element_size()
+    return laid if alone else laid.clone()

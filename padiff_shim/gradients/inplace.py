@@ -11,8 +11,10 @@ import torch
 
 from ..frameworks.memory import autocast_off, to_torch
 from . import watching
+from .calls import Call
+from .local import floats
 from .seats import exchange_node
-from .twins import Call, attach, floats
+from .twins import attach
 
 
 class _Into(torch.autograd.Function):
@@ -36,7 +38,7 @@ def refused(tensor: Any) -> bool:
 
 def write(call: Call, tensor: Any, side: torch.Tensor, *, reads_result: bool) -> Any:
     """``tensor`` takes the values of ``side`` in its own memory, and its history."""
-    side.grad_fn.register_prehook(call)
+    call.behind(side)
     memory, was_leaf = tensor.detach(), tensor.is_leaf
     with torch.enable_grad():
         written = _Into.apply(to_torch(memory), side)

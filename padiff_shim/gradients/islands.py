@@ -15,7 +15,9 @@ import torch
 from ..frameworks.memory import TENSOR_TYPES, grad_tracer, to_paddle, to_torch
 from ..frameworks.versions import attribute
 from . import backward, clean
-from .twins import LOCAL, TAPE, freed, sentinel, taped, twin
+from .calls import freed
+from .local import LOCAL
+from .twins import TAPE, sentinel, taped, twin
 
 _DIFFERENTIABLE = frozenset(
     getattr(paddle, name) for name in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")

@@ -1,11 +1,15 @@
-"""What a backward keeps for one thread, and how the gradients of leaves come to it."""
+"""What a backward keeps for one thread."""
 
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
+import paddle
 import torch
+
+from ..frameworks.memory import dtype_of
 
 
 class _Local(threading.local):
@@ -13,24 +17,26 @@ class _Local(threading.local):
 
     def __init__(self) -> None:
         self.session: Any = None  # the backward that is running, see :mod:`.backward`
-        self.reached: list[tuple[Any, Any]] = []  # leaf twins that torch's engine has come to, with their gradients
         self.floats: dict[torch.dtype, tuple[Any, Any]] = {}  # what sentinels are made of, and what they pass on
 
 
 LOCAL = _Local()
+_tinies: dict[int, weakref.ref[Any]] = {}  # what the sentinels of all threads are made of
 
 
-class Watched(torch.autograd.Function):
-    """A leaf twin as ops use it. Its gradient goes to the thread whose backward this is, not into ``grad``, which threads share."""
+def floats(dtype: torch.dtype) -> tuple[Any, Any]:
+    """One float that wants a gradient, and one for hooks to return. Two, because the engine writes what a hook returns."""
+    found = LOCAL.floats.get(dtype)
+    if found is None:
+        tiny = paddle.zeros([1], dtype="float32").cpu().astype(dtype_of(dtype)).detach()
+        passed = tiny.clone().detach()
+        tiny.stop_gradient = False
+        found = LOCAL.floats[dtype] = tiny, passed
+        key = id(tiny)
+        _tinies[key] = weakref.ref(tiny, lambda gone: _tinies.pop(key, None) if _tinies.get(key) is gone else None)
+    return found
 
-    @staticmethod
-    def forward(ctx: Any, side: torch.Tensor) -> torch.Tensor:
-        ctx.side = side
-        return side.detach()
 
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor | None:
-        if LOCAL.session is None or LOCAL.session.partial:
-            return grad
-        LOCAL.reached.append((ctx.side, grad))
-        return None
+def tinies() -> list[Any]:
+    """What the sentinels that live are made of, those of other threads too."""
+    return [tiny for tiny in (reference() for reference in list(_tinies.values())) if tiny is not None]

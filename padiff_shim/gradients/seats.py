@@ -6,7 +6,8 @@ from typing import Any
 
 from ..frameworks.memory import autocast_off
 from . import clean
-from .twins import Taped, floats
+from .local import floats
+from .twins import Taped
 
 
 def seat(tensor: Any, record: Taped) -> None:

@@ -16,7 +16,8 @@ import torch
 
 from ..frameworks.memory import TENSOR_TYPES
 from ..frameworks.versions import set_attribute
-from .twins import TAPE, Call, Taped, share, taped, twin
+from .calls import Call
+from .twins import TAPE, Taped, share, taped, twin
 
 _WHOLE = frozenset({int, type(None)})
 
@@ -139,7 +140,7 @@ def _of_torch(formula: Callable[..., Any], base: torch.Tensor, rest: Sequence[An
 def _counted(name: str, side: torch.Tensor, record: Taped | None) -> None:
     """A second backward that ends in a leaf has to raise; where the view is of a call's result, that call does."""
     if record is None:
-        side.grad_fn.register_prehook(Call(name, None, ()))
+        Call(name, None, ()).behind(side)
 
 
 def _shares(side: torch.Tensor, base: torch.Tensor) -> bool:

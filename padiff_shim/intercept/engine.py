@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..dispatch.frames import top
-from ..gradients import backward, clean, twins, watching
+from ..gradients import backward, clean, partial, twins, watching
 from ..patching.patcher import Patcher, Point
 from ..postponed import engine
 from .locate import clean_c_op, point, present
@@ -19,14 +19,15 @@ from .locate import clean_c_op, point, present
 def _doors() -> list[Point]:
     clean.use(**{ours: clean_c_op(name) for name, ours in clean.C_OPS.items()})
 
-    def engine_door(name: str) -> Callable[[Any], Callable[..., Any]]:
+    def engine_door(ours: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
         def made(patch: Any) -> Callable[..., Any]:
-            clean.use(**{name: patch.original})
-            return _settling(getattr(backward, name))
+            clean.use(**{ours.__name__: patch.original})
+            return _settling(ours)
 
         return made
 
-    targets = {f"paddle.base.core.eager.{name}": engine_door(name) for name in ("run_backward", "run_partial_grad")}
+    ours = (backward.run_backward, partial.run_partial_grad)
+    targets = {f"paddle.base.core.eager.{one.__name__}": engine_door(one) for one in ours}
     watched = {
         "_register_grad_hook": watching.registering,
         "_remove_grad_hook": watching.removing,

@@ -18,8 +18,9 @@ from ..dispatch.prepare import first_tensor, prepare
 from ..frameworks import weights
 from ..frameworks.memory import stream_of
 from ..gradients import inplace
+from ..gradients.calls import Call
 from ..gradients.saved import Reads, flat, reads
-from ..gradients.twins import Call, finish
+from ..gradients.twins import finish
 from ..table import reasons
 from ..table.reasons import StayNative
 from .leaves import with_gradient

@@ -8,7 +8,8 @@ import torch
 
 from ..dispatch.frames import Frame
 from ..frameworks import weights
-from ..gradients.twins import twin, weight_leaf
+from ..gradients.leaves import weight_leaf
+from ..gradients.twins import twin
 from ..table import reasons
 from ..table.reasons import StayNative
 

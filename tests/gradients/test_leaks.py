@@ -71,7 +71,8 @@ PROGRAMS = (
     forward, backward, forward_in_place, in_place, retained, penalty, unfinished_penalty, partial, replayed, raising, hooked
 )
 
-from padiff_shim.gradients.twins import Call, Taped
+from padiff_shim.gradients.calls import Call
+from padiff_shim.gradients.twins import Taped
 from padiff_shim.comparison.subject import Subject
 
 def alive():

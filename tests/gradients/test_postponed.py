@@ -155,20 +155,20 @@ def test_a_failing_task_does_not_keep_the_others_from_running():
 
 
 def test_ctrl_c_in_a_substituted_backward_comes_when_the_engine_has_returned(monkeypatch):
-    from padiff_shim.gradients import twins
+    from padiff_shim.gradients import calls
 
-    original, stops = twins.Call._reached, iter([KeyboardInterrupt])
+    original, stops = calls.Call.check, iter([KeyboardInterrupt])
 
-    def interrupted(self):
+    def interrupted(self, session):
         for stop in stops:
             raise stop
-        return original(self)
+        return original(self, session)
 
     x, w = matrix(), matrix(2.0)
     paddle.matmul(x, w).sum().backward()
     native = x.grad.numpy()
     x.clear_gradient()
-    monkeypatch.setattr(twins.Call, "_reached", interrupted)
+    monkeypatch.setattr(calls.Call, "check", interrupted)
     with padiff_shim.reference("torch"), pytest.raises(KeyboardInterrupt):
         paddle.matmul(x, w).sum().backward()
     assert paddle.is_grad_enabled()

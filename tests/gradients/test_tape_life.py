@@ -8,7 +8,7 @@ from helpers import in_child
 
 import padiff_shim
 from padiff_shim.frameworks.versions import IS_3, attribute
-from padiff_shim.gradients import twins
+from padiff_shim.gradients import leaves, twins
 from padiff_shim.intercept import engine
 
 pytestmark = [pytest.mark.skipif(not IS_3, reason="the tape is for 3.x"), pytest.mark.usefixtures("undone")]
@@ -129,7 +129,7 @@ def test_flat_without_the_collector():
             del y
             assert len(twins._alive) == before, step
             assert engine.ENGINE.installed == twins.alive()
-        known = [len(attribute(x, twins.LEAF).all), len(attribute(layer.weight, twins.COPY).all)]
+        known = [len(attribute(x, leaves.LEAF).all), len(attribute(layer.weight, leaves.COPY).all)]
         assert known == [1, 1]
     finally:
         gc.enable()

@@ -13,7 +13,8 @@ from helpers import in_child
 import padiff_shim
 from padiff_shim.frameworks.memory import to_torch
 from padiff_shim.frameworks.versions import attribute
-from padiff_shim.gradients.twins import LEAF, TAPE
+from padiff_shim.gradients.leaves import LEAF
+from padiff_shim.gradients.twins import TAPE
 
 PADDLE_2 = paddle.__version__.startswith("2.")
 

@@ -225,7 +225,6 @@ def test_rooms_do_not_import_in_a_circle():
     assert not circle(between)
 
 
-@pytest.mark.xfail(strict=True, reason="a tape's twins and its backward know each other")
 def test_modules_do_not_import_in_a_circle():
     assert not circle(ARROWS)
 

@@ -1,0 +1,135 @@
+"""Leaf twins: where torch's graph begins, and how their gradients come to Paddle.
+
+A leaf twin belongs to a parameter or another leaf, or to a tensor that Paddle's own nodes computed (a *frontier*). Its gradient is
+handed to Paddle at a *door*: a tensor with an edge to the leaf's accumulation (never the leaf itself: ``Layer.to`` leaves the old
+dtype there, and the door keeps its edge if ``stop_gradient`` is set later). A door is one float wide, since Paddle's engine copies
+the gradients that it is started with; a hook exchanges that float for the gradient itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..frameworks.memory import as_operand
+from ..frameworks.versions import attribute, set_attribute
+from . import clean
+from .local import LOCAL, floats
+
+LEAF, COPY = "_padiff_leaf", "_padiff_copy"  # attributes of Paddle tensors
+
+
+class Leaf:
+    """The leaf twins of one Paddle tensor: the present one, and those that older graphs still hold.
+
+    Threads share it: each change is one step, and two threads that make a twin at once get one each.
+    """
+
+    __slots__ = ("all", "now")
+
+    def __init__(self) -> None:
+        self.now: tuple[Any, Any] = None, None  # what tells whether the present twin is valid, and that twin
+        self.all: list[weakref.ref[Any]] = []
+
+    def __deepcopy__(self, memo: Any) -> Leaf:
+        return Leaf()
+
+    def __reduce__(self) -> Any:
+        return Leaf, ()
+
+
+_frontiers: dict[int, weakref.ref[Any]] = {}  # twins of what Paddle's own nodes computed; a WeakSet is not for threads
+
+
+def frontiers() -> list[torch.Tensor]:
+    """The leaf twins that live of tensors that Paddle's own nodes computed."""
+    return [side for side in (reference() for reference in list(_frontiers.values())) if side is not None]
+
+
+def _frontier(side: torch.Tensor) -> None:
+    key = id(side)
+    _frontiers[key] = weakref.ref(side, lambda gone: _frontiers.pop(key, None) if _frontiers.get(key) is gone else None)
+
+
+def leaf(tensor: Any) -> torch.Tensor:
+    """The leaf twin of a tensor that is not on the tape; made once per value of it."""
+    held = held_by(tensor, LEAF)
+    key = (tensor.data_ptr(), tensor.inplace_version, tensor.is_leaf)
+    known, side = held.now
+    if known != key:
+        side = _begin(tensor, as_operand(tensor), held, transposed=False)
+        held.now = key, side
+    return side
+
+
+def weight_leaf(tensor: Any, copy: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """The [out, in] copy of a Linear weight, which is a leaf, as a leaf; ``copy()`` gives a valid one."""
+    valid, held = copy(), held_by(tensor, COPY)
+    key = (valid.data_ptr(), valid.shape, valid.dtype)
+    known, side = held.now
+    if known != key:
+        side = _begin(tensor, valid.detach(), held, transposed=True)
+        held.now = key, side
+    return side
+
+
+_making = threading.Lock()
+
+
+def held_by(tensor: Any, name: str) -> Leaf:
+    """What a Paddle tensor keeps of its leaf twins."""
+    held = attribute(tensor, name)
+    if held is None:
+        with _making:  # two threads that meet a parameter at once find one and the same
+            held = attribute(tensor, name)
+            if held is None:
+                held = Leaf()
+                set_attribute(tensor, name, held)
+    return held
+
+
+_numbers = itertools.count(1)
+
+
+def _begin(tensor: Any, side: torch.Tensor, held: Leaf, *, transposed: bool) -> torch.Tensor:
+    """Make ``side`` a leaf of torch's graph whose gradient goes to ``tensor``."""
+    side = side.requires_grad_()
+    side._transposed, side._frontier, side._freed = transposed, not tensor.is_leaf, None
+    side._number, side._door = next(_numbers), _door(tensor, id(side), side.dtype)
+    if not tensor.is_leaf:
+        _frontier(side)
+    held.all.append(weakref.ref(side, held.all.remove))
+    return side
+
+
+def numbered(side: torch.Tensor) -> int:
+    """Negative, and the lower the later it was made; 1 where a leaf of torch's graph stands for no tensor of Paddle's."""
+    return -side._number if hasattr(side, "_number") else 1
+
+
+def _door(tensor: Any, key: int, dtype: torch.dtype) -> Any:
+    door = clean.alias(tensor)
+    floats(dtype)[1].clone()._share_underline_tensor_to(door)
+    clean.register_grad_hook(door, functools.partial(_exchanged, key))
+    return door
+
+
+def _exchanged(key: int, one: Any) -> Any:
+    """Hook of a door: the gradient in place of the float that Paddle's engine was started with."""
+    return LOCAL.session.given.pop(key)
+
+
+def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -> None:
+    """Have Paddle's engine, started at ``roots`` with ``grads``, take a gradient to the tensor of a leaf twin.
+
+    ``grad``: a Paddle tensor whose memory nobody else holds; the leaf's ``grad`` becomes that very memory.
+    """
+    LOCAL.session.given[id(side)] = grad
+    roots.append(side._door)
+    grads.append(floats(side.dtype)[1])

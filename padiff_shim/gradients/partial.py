@@ -1,0 +1,169 @@
+"""``paddle.grad``: gradients of some tensors alone, with a graph of their own under ``create_graph``.
+
+Torch is asked for the twins of the inputs and for the frontiers, Paddle for what lies behind those; in turns, as in
+:mod:`.backward`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import paddle
+import torch
+
+from ..frameworks.memory import stream_of, to_paddle
+from ..frameworks.versions import attribute
+from . import calls, clean
+from .backward import begin, incoming, session_of
+from .calls import between
+from .edges import edge, reached_without
+from .leaves import COPY, LEAF, deliver, frontiers
+from .local import LOCAL, tinies
+from .twins import alive, taped, twin, wrap
+
+
+def run_partial_grad(
+    outputs: Sequence[Any],
+    inputs: Sequence[Any],
+    grads: Sequence[Any],
+    retain_graph: bool,
+    create_graph: bool,
+    only_inputs: bool,
+    allow_unused: bool,
+    no_grad_vars: Sequence[Any],
+    *path: Any,
+) -> Any:
+    """``core.eager.run_partial_grad``: gradients of the inputs alone."""
+    options = (retain_graph, create_graph, only_inputs, allow_unused, no_grad_vars, *path)
+    odd = len({id(tensor) for tensor in inputs}) < len(inputs) or any(tensor.stop_gradient for tensor in inputs)
+    if not alive() or odd:  # Paddle refuses what is odd
+        return clean.run_partial_grad(outputs, inputs, grads, *options)
+    if any(tensor.stop_gradient for tensor in no_grad_vars):
+        probe = paddle.ones([1])
+        probe.stop_gradient = False
+        clean.run_partial_grad([clean.alias(probe)], [probe], [], *options)  # some of these Paddle refuses, too
+    with session_of(retain=True) as session, _cut(no_grad_vars):
+        natives, given = [], []
+        for index, tensor in enumerate(outputs):
+            grad = grads[index] if grads else None
+            record = taped(tensor)
+            if record is None:
+                natives.append(tensor)
+                given.append(paddle.ones(tensor.shape, tensor.dtype) if grad is None else grad)
+            elif create_graph and grad is not None and not grad.stop_gradient:
+                session.noted.append((record.twin, twin(grad).clone()))
+            else:
+                session.noted.append((record.twin, incoming(record.twin, grad)))
+        search = _Search(inputs, create_graph, no_grad_vars)
+        while natives or session.noted:
+            if natives:
+                search.by_paddle(natives, given, only_inputs, no_grad_vars, path)
+            noted, session.noted = session.noted, []
+            natives, given = search.by_torch(noted) if noted else ([], [])
+    return search.result(allow_unused)
+
+
+@contextmanager
+def _cut(tensors: Sequence[Any]) -> Iterator[None]:
+    """No gradient passes through these tensors."""
+    handles = [side.register_hook(torch.zeros_like) for tensor in tensors for side, _ in _sides(tensor)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _sides(tensor: Any) -> list[tuple[torch.Tensor, bool]]:
+    """All twins of a tensor, and whether each is transposed."""
+    record = taped(tensor)
+    if record is not None:
+        return [(record.twin, False)]
+    found = []
+    for name in (LEAF, COPY):
+        held = attribute(tensor, name)
+        for side in () if held is None else [ref() for ref in list(held.all)]:
+            if side is not None:
+                found.append((side, name == COPY))
+    return found
+
+
+class _Search:
+    """The gradients of some inputs, gathered over the turns."""
+
+    def __init__(self, inputs: Sequence[Any], create: bool, no_grad_vars: Sequence[Any]) -> None:
+        self.inputs, self.create = inputs, create
+        self.cuts = {edge(side) for tensor in no_grad_vars for side, _ in _sides(tensor)}
+        self.total: list[Any] = [None] * len(inputs)
+        self.fronts = frontiers()
+        fronts = {id(side) for side in self.fronts}  # those come back through Paddle
+        self.sides = [[(s, t) for s, t in _sides(tensor) if id(s) not in fronts] for tensor in inputs]
+        self.seen: set[int] = set()
+
+    def add(self, index: int, grad: Any) -> None:
+        """One more contribution to the gradient of an input."""
+        self.total[index] = grad if self.total[index] is None else self.total[index] + grad
+
+    def by_paddle(self, natives: list[Any], given: list[Any], only_inputs: bool, no_grad_vars: Sequence[Any], path: Any) -> None:
+        """Paddle's turn. It prunes what does not lead to inputs, so what sentinels are made of is among them."""
+        found = clean.run_partial_grad(
+            natives, [*self.inputs, *tinies()], given, True, self.create, only_inputs, True, no_grad_vars, *path
+        )
+        for index, grad in enumerate(found[: len(self.inputs)]):
+            if grad is not None:
+                self.add(index, grad)
+
+    def by_torch(self, noted: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[list[Any], list[Any]]:
+        """Torch's turn; what it reaches of Paddle's own graph."""
+        places = [(index, side, transposed) for index, sides in enumerate(self.sides) for side, transposed in sides]
+        if self.cuts:  # behind them there is no gradient, which is not a gradient of zero
+            open_ = reached_without(self.cuts, [side for side, _ in noted])
+            places = [place for place in places if edge(place[1]) in open_]
+        wanted = [side for _, side, _ in places] + self.fronts
+        if not wanted:
+            return [], []
+        roots = [side for side, _ in noted]
+        reached = between(roots, wanted)
+        begin(reached, LOCAL.session)
+        with torch.enable_grad(), stream_of(roots[0]):
+            found = torch.autograd.grad(
+                roots,
+                wanted,
+                [grad for _, grad in noted],
+                retain_graph=True,
+                create_graph=self.create,
+                allow_unused=True,
+            )
+            calls.count(reached, LOCAL.session)
+            for (index, _, transposed), grad in zip(places, found):
+                if grad is not None:
+                    self.add(index, self._given(grad, transposed))
+            natives: list[Any] = []
+            given: list[Any] = []
+            for side, grad in zip(self.fronts, found[len(places) :]):
+                if grad is not None:
+                    deliver(side, self._given(grad, False), natives, given)
+        return natives, given
+
+    def _given(self, grad: torch.Tensor, transposed: bool) -> Any:
+        """A gradient as Paddle gets it: memory of its own, on the tape under ``create_graph``."""
+        grad = grad.t() if transposed else grad
+        if self.create:
+            return wrap(grad.clone(memory_format=torch.contiguous_format))
+        grad = grad.detach()
+        if grad.data_ptr() in self.seen or grad._is_view() or not grad.is_contiguous():
+            grad = grad.clone(memory_format=torch.contiguous_format)
+        self.seen.add(grad.data_ptr())
+        return to_paddle(grad)
+
+    def result(self, allow_unused: bool) -> list[Any]:
+        """What ``paddle.grad`` returns."""
+        for index, grad in enumerate(self.total):
+            if grad is None and not allow_unused:
+                raise ValueError(
+                    f"(InvalidArgument) The {index}-th input does not appear in the backward graph. Please check the input tensor "
+                    "or set allow_unused=True to get None result."
+                )
+        return self.total
