@@ -54,11 +54,15 @@ def located(entry):
     return functools.reduce(lambda owner, part: getattr(owner, part, None), entry.target.split(".")[1:], paddle)
 
 
-def spelled(entry, given):
-    """The arguments as this door takes them: by position, or in the legacy form with the names of attributes."""
+def spelled(entry, given, chosen=()):
+    """The arguments as this door takes them: by position, or in the legacy form with the names of attributes.
+
+    ``chosen``: the names of attributes that are not the op's defaults; for others the door has its own.
+    """
     parsed = signature.parse(entry.params)
     if entry.pairs is None:
-        return [given[aliases[0]] for aliases, _ in parsed]
+        own = {aliases[0]: default for aliases, default in parsed if default is not signature.REQUIRED}
+        return [own[name] if name in own and name not in chosen else given[name] for name in (one[0] for one, _ in parsed)]
     args = [given[aliases[0]] for aliases, _ in parsed[: entry.pairs]]
     for aliases, _ in parsed[entry.pairs :]:
         name, value = aliases[-1], given.get(aliases[0])
@@ -71,6 +75,14 @@ def spelled(entry, given):
     return args
 
 
+def takes(op, entry, sample):
+    """Whether a sample can be spelled at this door: what the door does not take, the sample leaves out."""
+    known = {aliases[0] for aliases, _ in signature.parse(entry.params)} | ({"axis"} if "reduce_all" in entry.params else set())
+    defaults = {aliases[0]: default for aliases, default in signature.parse(op.params)}
+    given = {} if op.operands else {name: one for name, one in zip(op.names, sample.operands) if one is not None}
+    return all(name in known or value == defaults[name] for name, value in {**given, **sample.attrs}.items())
+
+
 class Call:
     """One sample of one op as a call of an entry point."""
 
@@ -81,7 +93,7 @@ class Call:
         self.tensors = [leaf(v, layout, grad and v.dtype.kind == "f") if isinstance(v, np.ndarray) else v for v in values]
         self.attributes = op.attributes(sample)
         given = dict(zip(op.names, op.arguments(sample, self.tensors)))
-        self.args = spelled(entry, given)
+        self.args = spelled(entry, given, {*op.names[: op.leading], *sample.attrs})
         self.before = self.args[0].shape if not op.operands and entry.inplace else None
 
     def run(self):

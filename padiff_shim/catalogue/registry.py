@@ -29,15 +29,16 @@ def ops() -> dict[str, Op]:
         ValueError: two ops claim one name or one entry point, or an op stands under another name than its own.
     """
     found: dict[str, Op] = {}
-    claimed: dict[str, str] = {}
+    claimed: dict[tuple[str, Any], str] = {}
     for op in (op for declared in _declared().values() for op in declared):
         if op.name in found:
             raise ValueError(f"op {op.name!r} is declared twice (ops are not imported from other families)")
         found[op.name] = op
         for entry in op.entries:
-            if entry.target in claimed:
-                raise ValueError(f"{entry.target} is claimed by {claimed[entry.target]!r} and by {op.name!r}")
-            claimed[entry.target] = op.name
+            for value in (None,) if entry.when is None else entry.when[1]:
+                other = claimed.get((entry.target, None)) or claimed.setdefault((entry.target, value), op.name)
+                if other != op.name:
+                    raise ValueError(f"{entry.target} is claimed by {other!r} and by {op.name!r}")
     return found
 
 

@@ -69,7 +69,7 @@ class DtypeRules:
                 return Rule()
             return Rule(refusal=INTEGER if self._op.exact and not floats else MIXED)
         try:
-            shown = self._probe(inputs, targets, args, kwargs)
+            shown = self._shown(inputs, targets, args, kwargs)
         except Exception as error:
             text = (str(error).strip().splitlines() or [repr(error)])[0][:100]
             # Not kept as a rule: the refusal may be due to this call's other arguments (an axis out of range).
@@ -81,15 +81,25 @@ class DtypeRules:
             return Rule() if self._op.integer else Rule(refusal=INTEGER)
         return Rule() if self._op.promote == "none" or dtypes == {result} else Rule(cast=result)
 
-    def _probe(self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The native op on one-element tensors of the same dtypes, places and numbers of dimensions."""
-        probes: dict[int, Any] = {}
-        for index, (given, side) in enumerate(zip(inputs.paddle, inputs.torch)):
-            if isinstance(side, torch.Tensor):
-                dtype = (targets[index] if targets else None) or side.dtype
-                probe = paddle.ones([1] * side.ndim, dtype=dtype_of(dtype))
-                probes[id(given)] = probe if side.is_cuda else probe.cpu()
-        return apart(self._original, args, kwargs, probes)
+    def _shown(self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the native op answers: on one element each, or where that is too little for it (windows, groups), on copies."""
+        dtypes = [(targets[index] if targets else None) or getattr(side, "dtype", None) for index, side in enumerate(inputs.torch)]
+        tensors = [(given, dtype_of(one)) for given, side, one in zip(*inputs[:2], dtypes) if isinstance(side, torch.Tensor)]
+        try:
+            return apart(self._original, args, kwargs, {id(given): _one_element(given, dtype) for given, dtype in tensors})
+        except Exception:
+            return apart(self._original, args, kwargs, {id(given): _copy(given, dtype) for given, dtype in tensors})
+
+
+def _one_element(tensor: Any, dtype: Any) -> Any:
+    """A one where the tensor is, with as many dimensions."""
+    probe = paddle.ones([1] * tensor.ndim, dtype=dtype)
+    return probe.cpu() if tensor.place.is_cpu_place() else probe
+
+
+def _copy(tensor: Any, dtype: Any) -> Any:
+    """The tensor's values in memory of their own: a native op may write into what it is given."""
+    return apart(lambda given: given.detach().clone().astype(dtype), (tensor,), {}, {})
 
 
 def apart(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], exchange: dict[int, Any]) -> Any:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from ..patching.patcher import InheritedPatch, Patcher, Point
 from ..patching.pyfunction import PyFunctionPatch
 from ..table.op import Entry, Op
 from ..table.reasons import OPTIMIZER
+from ..table.signature import parse
 from .engine import WithEngine
 from .locate import awaiting, c_function, point, present, python_function
 
@@ -35,18 +37,30 @@ _GRADS = ("_grad", "_grad_")  # called by the engine in C++, not from Python
 
 
 def _entries() -> dict[str, Point]:
-    """One point per entry of the op table that this Paddle has."""
-    points: dict[str, Point] = {}
+    """One point per target of the op table that this Paddle has."""
+    targets: dict[str, list[tuple[Op, Entry]]] = {}
     for op in ops().values():
         for entry in op.entries:
+            targets.setdefault(entry.target, []).append((op, entry))
+    found = {target: point(target, lambda patch, leading=leading: _leading(patch, leading)) for target, leading in targets.items()}  # type: ignore[misc]
+    return {target: one for target, one in found.items() if one is not None}
 
-            def hook(patch: Any, op: Op = op, entry: Entry = entry) -> Callable[..., Any]:
-                return Door(op, entry, patch.original, python=isinstance(patch, PyFunctionPatch)).hook()
 
-            found = point(entry.target, hook)
-            if found is not None:
-                points[entry.target] = found
-    return points
+def _leading(patch: Any, leading: list[tuple[Op, Entry]]) -> Callable[..., Any]:
+    """What a target is redirected to: the one op to which it leads, or that which a parameter of the call chooses."""
+    original = patch.original
+    hooks = [Door(op, entry, original, python=isinstance(patch, PyFunctionPatch)).hook() for op, entry in leading]
+    when = leading[0][1].when
+    if when is None:
+        return hooks[0]
+    place = [aliases[0] for aliases, _ in parse(leading[0][1].params)].index(when[0])
+    chosen = {value: hook for hook, (_, entry) in zip(hooks, leading) for value in (entry.when or when)[1]}
+
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        value = args[place] if len(args) > place else kwargs.get(when[0])
+        return chosen.get(value, original)(*args, **kwargs)
+
+    return functools.wraps(original)(hook)
 
 
 def _is_float(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -73,7 +73,7 @@ class _Arguments:
 
     def paddle(self, entry: Entry) -> str:
         values = {**self.values, "dtype": self.dtype.replace("torch.", "paddle.")}
-        words = [values[aliases[0]] for aliases, _ in parse(entry.params)]
+        words = [values.get(aliases[0], default) for aliases, default in parse(entry.params)]
         return ", ".join(words)
 
 

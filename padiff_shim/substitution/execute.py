@@ -108,7 +108,7 @@ class Substitution:
             position = next(positions)
             place = self.writes.get(position)
             if place is not None and tensors[place] is not None:
-                return overwritten(tensors[place], one)
+                return tensors[place] if one is None else overwritten(tensors[place], one)
             return made(one, sides, position) if isinstance(one, torch.Tensor) else one
 
         return built(out)

@@ -43,6 +43,7 @@ class Entry:
     (``paddle._legacy_C_ops``): the last alias is the name there. A parameter that the op does not have may only be its default,
     but for ``reduce_all=True``, which stands for ``axis=None``.
     ``arrange`` turns the door's own arguments, complete and by position, into the op's (an RNN's lists of states and weights).
+    ``when`` is one of its parameters and the values of it with which the door leads here: several ops may share such a door.
     A target that the installed Paddle does not have is skipped, except where no door of the op is left.
     """
 
@@ -53,6 +54,7 @@ class Entry:
     returns_list: bool = False
     pairs: int | None = None
     arrange: Callable[..., tuple[Any, ...]] | None = None
+    when: tuple[str, tuple[Any, ...]] | None = None
 
     @property
     def name(self) -> str:
@@ -148,7 +150,8 @@ def op(
         tensors: how many leading parameters are tensors (or numbers in a tensor's place); 1 if not given.
         operands: the first parameter is a sequence of tensors, and the only one with tensors.
         results: names of the results, ``("out",)`` if not given.
-        writes: position of a result -> name of the operand in whose memory it is written (running statistics).
+        writes: position of a result -> name of the operand in whose memory it is written (running statistics); where the formula
+            has None for it, that operand stays as it is.
         promote: ``"result"`` casts every tensor to the dtype that the native op returns before the formula runs; ``"none"`` leaves
             dtypes to the formula (layer norm keeps float32 weights beside float16 input; labels stay integers); ``"same"`` asks
             nothing of the native op where all float operands share one dtype, and leaves other calls native (ops that are slow
