@@ -61,10 +61,10 @@ class DtypeRules:
 
     def _learn(self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rule:
         dtypes = {side.dtype for side in inputs.torch if isinstance(side, torch.Tensor)}
-        if dtypes & _COMPLEX:
+        if dtypes & _COMPLEX and not self._op.complex:
             return Rule(refusal=COMPLEX)
         if self._op.promote == "same" or self._op.exact:
-            floats = {dtype for dtype in dtypes if dtype.is_floating_point}
+            floats = {dtype for dtype in dtypes if dtype.is_floating_point or dtype.is_complex}
             if len(floats) == 1:
                 return Rule()
             return Rule(refusal=INTEGER if self._op.exact and not floats else MIXED)

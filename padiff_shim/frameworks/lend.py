@@ -38,7 +38,11 @@ def put_numpy(tensor: torch.Tensor, into: Any) -> None:
     """Have a Paddle tensor lie over the memory of a contiguous CPU tensor without a graph; its node stays."""
     if tensor.dtype is torch.bfloat16:
         tensor = tensor.view(torch.uint16)  # which is Paddle's bfloat16 in NumPy
-    into.get_tensor().set(tensor.numpy(), _CPU, True)
+    try:
+        array = tensor.numpy()
+    except RuntimeError:  # a conjugate or negative of other memory that torch has not written out yet
+        array = tensor.resolve_conj().resolve_neg().numpy()
+    into.get_tensor().set(array, _CPU, True)
 
 
 def lend_numpy(tensor: torch.Tensor) -> Any:

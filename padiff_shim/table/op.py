@@ -80,6 +80,7 @@ class Op:
     integer: bool = False
     elementwise: bool = False
     exact: bool = False
+    complex: bool = False
     random: bool = False
     copies_result: bool = False
     unread: tuple[str, ...] = ()
@@ -161,6 +162,7 @@ def op(
             several tensors has the target as another operand, too).
         exact: the op moves or selects values and rounds nothing: substituted in reference mode, so that Torch's graph goes on
             through it, and never judged in compare mode.
+        complex: takes complex operands as well; otherwise such calls stay native.
         random: reserved for ops that draw numbers.
         copies_result: Torch's backward reads the result where Paddle's does not, so that Paddle, whose program may change it, gets
             a copy.

@@ -1,0 +1,74 @@
+"""Factorisations of matrices, and what is solved with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from padiff_shim.table.op import Sample, each, op
+
+TALL, WIDE, SQUARE = Sample((2, 5, 3)), Sample((3, 5)), Sample((2, 4, 4))
+TRIANGULAR = (Sample((3, 3), (3, 2), positive=True),)
+
+
+inverse = op("x|input", name="inverse", legacy=True, samples=(SQUARE, Sample((3, 3))))(torch.linalg.inv)
+det = op("x|input", name="det", legacy="determinant", samples=(SQUARE, Sample((3, 3))))(torch.linalg.det)
+svdvals = op("x|input", name="svdvals", legacy=True, samples=(TALL, WIDE))(torch.linalg.svdvals)
+solve = op("x|input y|other", name="solve", tensors=2, legacy=True, samples=(Sample((2, 4, 4), (2, 4, 3)), Sample((3, 3), (3, 2))))(
+    torch.linalg.solve
+)
+matrix_power = op("x|input n", name="matrix_power", legacy="matrix_power: x * n", samples=each((Sample((3, 3)),), n=(0, 1, 2, 3)))(
+    torch.linalg.matrix_power
+)
+
+
+@op("x upper=False", legacy=True)
+def cholesky(x: torch.Tensor, upper: bool) -> torch.Tensor:
+    """``torch.linalg.cholesky``."""
+    return torch.linalg.cholesky(x, upper=upper)
+
+
+@op(
+    "x y upper=True transpose=False unitriangular=False",
+    tensors=2,
+    legacy=True,
+    samples=each(
+        (Sample((3, 3), (3, 2), positive=True),), upper=(True, False), transpose=(True, False), unitriangular=(True, False)
+    ),
+)
+def triangular_solve(x: torch.Tensor, y: torch.Tensor, upper: bool, transpose: bool, unitriangular: bool) -> torch.Tensor:
+    """The solution of ``x @ result = y`` with a triangular ``x``."""
+    if transpose:
+        return torch.linalg.solve_triangular(x.mT, y, upper=not upper, unitriangular=unitriangular)
+    return torch.linalg.solve_triangular(x, y, upper=upper, unitriangular=unitriangular)
+
+
+@op("x y upper=False", tensors=2, legacy=True, samples=each((Sample((3, 2), (3, 3), positive=True),), upper=(True, False)))
+def cholesky_solve(x: torch.Tensor, y: torch.Tensor, upper: bool) -> torch.Tensor:
+    """The solution for the right side ``x``, where ``y`` is the matrix's Cholesky factor."""
+    return torch.cholesky_solve(x, y, upper=upper)
+
+
+@op("x mode='reduced'", legacy=True, results=("q", "r"))
+def qr(x: torch.Tensor, mode: str) -> tuple[Any, ...]:
+    """``torch.linalg.qr``."""
+    return tuple(torch.linalg.qr(x, mode=mode))
+
+
+@op("x full_matrices=False", legacy=True, results=("u", "s", "vh"))
+def svd(x: torch.Tensor, full_matrices: bool) -> tuple[Any, ...]:
+    """``torch.linalg.svd``."""
+    return tuple(torch.linalg.svd(x, full_matrices=full_matrices))
+
+
+@op("x UPLO='L'", legacy=True, results=("values", "vectors"))
+def eigh(x: torch.Tensor, UPLO: str) -> tuple[Any, ...]:
+    """``torch.linalg.eigh``."""
+    return tuple(torch.linalg.eigh(x, UPLO=UPLO))
+
+
+@op("x uplo|UPLO='L' is_test=False", legacy="eigvalsh: x uplo|UPLO='L' is_test=False", results=("values", "vectors"))
+def eigvalsh(x: torch.Tensor, uplo: str, is_test: bool) -> tuple[Any, ...]:
+    """``torch.linalg.eigvalsh``; the vectors, which Paddle keeps for its backward, are left out."""
+    return torch.linalg.eigvalsh(x, UPLO=uplo), None

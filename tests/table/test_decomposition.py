@@ -1,0 +1,50 @@
+"""Factorisations under the shim are Torch's bit for bit; natively signs and orders may be others, so only products are compared."""
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+import padiff_shim
+
+pytestmark = pytest.mark.bitexact
+
+
+def values(*shape, definite=False):
+    x = np.random.RandomState(0).randn(*shape)
+    return x @ np.swapaxes(x, -1, -2) + np.eye(shape[-1]) if definite else x
+
+
+CASES = {
+    "cholesky": (lambda f, x: (f.linalg.cholesky(x),), values(2, 4, 4, definite=True)),
+    "qr": (lambda f, x: f.linalg.qr(x), values(2, 5, 3)),
+    "svd": (lambda f, x: f.linalg.svd(x, full_matrices=False), values(2, 5, 3)),
+    "eigh": (lambda f, x: f.linalg.eigh(x), values(4, 4, definite=True)),
+    "eigvalsh": (lambda f, x: (f.linalg.eigvalsh(x),), values(4, 4, definite=True)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", CASES)
+def test_factorisation(name, dtype):
+    function, value = CASES[name]
+    value = value.astype(dtype)
+    ours = paddle.to_tensor(value, stop_gradient=False)
+    with padiff_shim.reference("torch") as run:
+        found = function(paddle, ours)
+        sum((one * one * one).sum() for one in found).backward()
+    assert run.substituted[name] == 1, run.native
+    theirs = torch.from_numpy(value).requires_grad_()
+    expected = function(torch, theirs)
+    sum((one * one * one).sum() for one in expected).backward()
+    for mine, other in zip(found, expected, strict=True):
+        assert mine.numpy().tobytes() == np.ascontiguousarray(other.detach().numpy()).tobytes()
+    assert ours.grad.numpy().tobytes() == np.ascontiguousarray(theirs.grad.numpy()).tobytes()
+
+
+def test_what_torch_refuses_keeps_paddles_error():
+    x = paddle.to_tensor(-np.eye(3))
+    with pytest.raises(Exception) as natively:
+        paddle.linalg.cholesky(x)
+    with padiff_shim.reference("torch"), pytest.raises(type(natively.value)):
+        paddle.linalg.cholesky(x)
