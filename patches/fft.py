@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from padiff_shim.table.op import Sample, each, op
-
-_AXES, _NORMS = ([2], [1, 2]), ("backward", "ortho", "forward")
+from padiff_shim.table.op import op
 
 
 def _transform(kind: str, x: torch.Tensor, axes: Sequence[int], norm: str, sizes: Sequence[int] | None = None) -> torch.Tensor:
@@ -20,11 +18,8 @@ def _transform(kind: str, x: torch.Tensor, axes: Sequence[int], norm: str, sizes
 
 @op(
     "x axes normalization forward onesided",
+    legacy="fft_r2c: x * axes normalization forward onesided",
     promote="same",
-    samples=(
-        *each((Sample((3, 4, 6), forward=True, onesided=True),), axes=_AXES, normalization=_NORMS),
-        Sample((3, 5), axes=[1], normalization="backward", forward=True, onesided=False),
-    ),
     note="`paddle.fft.rfft`, `rfft2`, `rfftn`, and with `forward=False` `ihfft` and its like.",
 )
 def fft_r2c(x: torch.Tensor, axes: Sequence[int], normalization: str, forward: bool, onesided: bool) -> torch.Tensor:
@@ -35,6 +30,7 @@ def fft_r2c(x: torch.Tensor, axes: Sequence[int], normalization: str, forward: b
 
 @op(
     "x axes normalization forward",
+    legacy="fft_c2c: x * axes normalization forward",
     promote="same",
     complex=True,
     note="`paddle.fft.fft`, `ifft` and their forms for several axes.",
@@ -46,6 +42,7 @@ def fft_c2c(x: torch.Tensor, axes: Sequence[int], normalization: str, forward: b
 
 @op(
     "x axes normalization forward last_dim_size=0",
+    legacy="fft_c2r: x * axes normalization forward last_dim_size=0",
     promote="same",
     complex=True,
     note="`paddle.fft.irfft` and its like, and with `forward=True` `hfft`.",

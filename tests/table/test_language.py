@@ -125,8 +125,11 @@ def test_samples_from_samples():
         Sample([3, 4])
 
 
+# Doors that arrange their arguments, complex operands, and factors whose signs are nobody's: tests of their own try these.
+TRIED_ELSEWHERE = {"rnn", "fft_r2c", "fft_c2c", "fft_c2r", "cholesky", "qr", "svd", "eigh", "eigvalsh"}
+
+
 def test_every_op_has_samples_and_every_family_ops():
-    # A door that arranges its arguments is tried by tests of its own.
-    assert all(found.samples or all(door.arrange for door in found.entries) for found in registry.ops().values())
+    assert {name for name, found in registry.ops().items() if not found.samples} == TRIED_ELSEWHERE
     assert all(registry.families().values())
     assert {name for names in registry.families().values() for name in names} == set(registry.ops())
