@@ -27,7 +27,7 @@ import torch
 from faults.catalogue import FAULTS
 from faults.kernels import paddle_kernel, torch_kernel
 from faults.plan import problems
-from faults.score import RULES, Outcome, clean_pairs, counts, defect, planted, verdict_of
+from faults.score import RULES, Outcome, clean_pairs, counts, defect, generic_verdict, planted, verdict_of
 from machine import processor
 from rich.console import Console
 from rich.progress import track
@@ -164,6 +164,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--share", type=float, default=1.0, help="share of the faults tried on each problem")
     parser.add_argument("--clean", action="store_true", help="clean pairs alone, for many seeds in little time")
+    parser.add_argument("--generic", type=int, metavar="N", help="the generic judge instead of the models, on every Nth problem")
     parser.add_argument("--markdown", type=Path, help="write the tables into this file, below its mark")
     parser.add_argument("--list", choices=["alarms", "misses", "sides"], help="print these cases one by one")
     options = parser.parse_args()
@@ -171,9 +172,11 @@ def main() -> int:
     clean: list[Outcome] = []
     faults: list[Outcome] = []
     for seed in track(options.seeds, "seeds", console=Console(stderr=True)):
-        clean += clean_pairs(problems(seed), seed)
+        chosen = list(problems(seed))[seed % (options.generic or 1) :: options.generic or 1]
+        judge = generic_verdict if options.generic else verdict_of
+        clean += clean_pairs(chosen, seed, judge)
         if not options.clean:
-            faults += planted(problems(seed), seed, options.share)
+            faults += planted(chosen, seed, options.share, judge)
     command = "OMP_NUM_THREADS=1 PYTHONPATH=. .venv/bin/python benchmarks/bench_verdict.py " + " ".join(sys.argv[1:])
     page = report(clean, faults, options.seeds, time.monotonic() - start, command)
     print(page)

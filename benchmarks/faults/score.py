@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.numerics import judge
+from padiff_shim.numerics import fallback, judge
 from padiff_shim.verdicts import HARD, Judgement, Verdict
 
 from .catalogue import FAULTS
@@ -51,6 +51,23 @@ def verdict_of(problem: Problem, paddle: torch.Tensor, torch_: torch.Tensor, see
     if quantity is None:
         return Judgement(Verdict.UNVERIFIED, reason="no model")
     return judge(quantity, paddle, torch_, rng=np.random.default_rng(seed), audit=audit)
+
+
+def generic_verdict(problem: Problem, paddle: torch.Tensor, torch_: torch.Tensor, seed: int, *, audit: bool = False) -> Judgement:
+    """What the library would say of these two results if the op had no rounding model."""
+    names = [name for name, value in problem.values.items() if isinstance(value, torch.Tensor)]
+    given = [*(problem.values[name] for name in names), *([] if problem.grad is None else [problem.grad])]
+    names += [] if problem.grad is None else ["grad"]
+
+    def kernel(*tensors: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            return torch_kernel(problem.change(**dict(zip(names, tensors))))
+
+    kernels = {"torch_kernel": kernel, "paddle_kernel": None, "operands": given}
+    return fallback(paddle, torch_, rng=np.random.default_rng(seed), audit=audit, **kernels)
+
+
+Judge = Callable[..., Judgement]
 
 
 def assert_close(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -121,26 +138,28 @@ class Outcome:
         return self.fault is None and self.judged.verdict in HARD
 
 
-def _outcome(problem: Problem, kernel: str, fault: Fault | None, size: float, planted: str, pair: dict, seed: int) -> Outcome:
-    judged = verdict_of(problem, pair["paddle"], pair["torch"], seed)
+def _outcome(
+    problem: Problem, kernel: str, fault: Fault | None, size: float, planted: str, pair: dict, seed: int, judge: Judge
+) -> Outcome:
+    judged = judge(problem, pair["paddle"], pair["torch"], seed)
     others = {name: rule(pair["paddle"], pair["torch"]) for name, rule in RULES.items()}
     return Outcome(problem.label, problem.op, problem.dtype, problem.wanted, kernel, fault, size, planted, judged, others)
 
 
-def clean_pairs(problems: Iterable[Problem], seed: int) -> Iterator[Outcome]:
+def clean_pairs(problems: Iterable[Problem], seed: int, judge: Judge = verdict_of) -> Iterator[Outcome]:
     """Paddle's kernel against torch's, and every rearrangement that applies, on a side drawn at random."""
     rng = np.random.default_rng(seed)
     for problem in problems:
         ours = torch_kernel(problem)
         if defect(problem) is None:
             pair = {"paddle": paddle_kernel(problem), "torch": ours}
-            yield _outcome(problem, "native", None, 0.0, "", pair, int(rng.integers(2**31)))
+            yield _outcome(problem, "native", None, 0.0, "", pair, int(rng.integers(2**31)), judge)
         for name, kernel in CLEAN.items():
             other = kernel(problem, rng)
             if other is not None:
                 side = ("paddle", "torch")[int(rng.integers(2))]
                 pair = {"paddle": ours, "torch": ours, side: other}
-                yield _outcome(problem, name, None, 0.0, "", pair, int(rng.integers(2**31)))
+                yield _outcome(problem, name, None, 0.0, "", pair, int(rng.integers(2**31)), judge)
 
 
 def _size(fault: Fault, problem: Problem, faulty: np.ndarray, clean: np.ndarray, seed: int) -> float:
@@ -158,7 +177,7 @@ def _size(fault: Fault, problem: Problem, faulty: np.ndarray, clean: np.ndarray,
     return float(size.max()) if np.isfinite(size).all() else np.inf
 
 
-def planted(problems: Iterable[Problem], seed: int, share: float = 1.0) -> Iterator[Outcome]:
+def planted(problems: Iterable[Problem], seed: int, share: float = 1.0, judge: Judge = verdict_of) -> Iterator[Outcome]:
     """The faults that apply, on a side drawn at random. Of the many that apply nearly everywhere, only a random ``share``."""
     rng = np.random.default_rng(seed)
     for problem in problems:
@@ -177,7 +196,7 @@ def planted(problems: Iterable[Problem], seed: int, share: float = 1.0) -> Itera
                 raise ValueError(f"{fault.name}: {problem.label} gives {faulty.shape}")
             size = _size(fault, problem, faulty, clean[side].numpy(), luck)
             pair = {**clean, side: torch.from_numpy(np.array(faulty)).to(TORCH[problem.dtype])}
-            yield _outcome(problem, "native", fault, size, side, pair, luck)
+            yield _outcome(problem, "native", fault, size, side, pair, luck, judge)
 
 
 def counts(outcomes: Iterable[Outcome]) -> Counter:

@@ -11,6 +11,7 @@ Parker, Monte Carlo Arithmetic, UCLA CSD-970002 (1997); Denis, de Oliveira Castr
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -23,6 +24,16 @@ from .precision import span
 
 NARROW = (torch.float16, torch.bfloat16, torch.float32)
 NARROW_COMPLEX = (torch.complex32, torch.complex64)
+# Random signs, made once (numbers are drawn slower than anything else here) and read from another place at every step of every run.
+# Primes: no tensor's axes have them for a period.
+POOL, STRIDE = 262139, 27011
+
+
+@functools.cache
+def _signs(device: torch.device) -> torch.Tensor:
+    generator = torch.Generator(device)
+    generator.manual_seed(2)
+    return torch.empty(POOL, dtype=torch.float64, device=device).bernoulli_(0.5, generator=generator).mul_(2.0).sub_(1.0)
 
 
 def wide(tensor: torch.Tensor) -> torch.Tensor:
@@ -80,18 +91,17 @@ class Rounding(Apart):
 
     def __init__(self, size: Size, seed: int) -> None:
         super().__init__()
-        self.size, self.seed, self.terms = size, seed, 1.0
-        self._generators: dict[torch.device, torch.Generator] = {}
+        self.size, self.terms = size, 1.0
+        self._drawn = seed % POOL
         self._tiny, self._largest = span(size.unit)
 
     def signs(self, like: torch.Tensor) -> torch.Tensor:
-        """+1 and -1 at random, as float64, from a generator of this run's own."""
-        generator = self._generators.get(like.device)
-        if generator is None:
-            generator = self._generators[like.device] = torch.Generator(like.device)
-            generator.manual_seed(self.seed)
-        found = torch.empty(like.shape, dtype=torch.float64, device=like.device)
-        return found.bernoulli_(0.5, generator=generator).mul_(2.0).sub_(1.0)
+        """+1 and -1 at random, as float64; not to be written into."""
+        count, pool = like.numel(), _signs(like.device)
+        self._drawn = (self._drawn + STRIDE) % POOL
+        if self._drawn + count <= POOL:
+            return pool[self._drawn : self._drawn + count].view(like.shape)
+        return pool.roll(-self._drawn).repeat(-(-count // POOL))[:count].view(like.shape)
 
     def operand(self, tensor: torch.Tensor) -> torch.Tensor:
         """An operand of the formula, moved; a wide one."""
@@ -125,6 +135,8 @@ class Rounding(Apart):
     def _sums(self, kind: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
         """The sum of the terms' magnitudes behind each output, and how many they are."""
         sizes = _listed(func(*steps.each(args, torch.abs), **kwargs))
+        if steps.has_negative_weights(func):
+            sizes = [torch.full_like(one, float(args[0].abs().max()) * max(1.0, args[0].numel() / one.numel())) for one in sizes]
         if kind is steps.COUNTED:
             return sizes, _listed(func(*steps.each(args, torch.ones_like), **kwargs))
         count = steps.terms(func, args)

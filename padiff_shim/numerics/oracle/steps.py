@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch._decomp import get_decompositions
 
-EXACT, PLAIN, FUNCTION, SUM, COUNTED, GROWING, UNKNOWN = "exact", "plain", "function", "sum", "counted", "growing", "unknown"
+EXACT, PLAIN, FUNCTION, SPECIAL, UNKNOWN = "exact", "plain", "function", "special", "unknown"
+SUM, COUNTED, GROWING = "sum", "counted", "growing"
 
 
 def _names(text: str) -> frozenset[str]:
@@ -40,10 +41,14 @@ _EXACT = _names(
 _PLAIN = _names("""add conj_physical div floor_divide fmod mul reciprocal remainder rsub sqrt square sub true_divide""")
 # Elementwise functions, a few units in the last place off in good kernels.
 _FUNCTION = _names(
-    """_prelu_kernel acos acosh angle asin asinh atan atan2 atanh complex cos cosh digamma erf erfc erfinv exp exp2 expm1
-    float_power hypot i0 igamma igammac leaky_relu leaky_relu_backward lgamma log log10 log1p log2 logaddexp2 logit mvlgamma
-    native_dropout ndtri polar polygamma pow rsqrt sigmoid sin sinc sinh special_entr special_erfcx special_i0e special_i1
-    special_i1e special_log_ndtr special_ndtri special_xlog1py special_zeta tan tanh xlogy"""
+    """_prelu_kernel acos acosh angle asin asinh atan atan2 atanh complex cos cosh exp exp2 expm1 float_power hypot leaky_relu
+    leaky_relu_backward log log10 log1p log2 logaddexp2 logit native_dropout polar pow rsqrt sigmoid sin sinc sinh
+    special_entr special_xlog1py tan tanh xlogy"""
+)
+# Special functions, by polynomials: torch's erf in float32 is up to 6 units off.
+_SPECIAL = _names(
+    """digamma erf erfc erfinv i0 igamma igammac lgamma mvlgamma ndtri polygamma special_erfcx special_i0e special_i1
+    special_i1e special_log_ndtr special_ndtri special_zeta"""
 )
 # Linear in each of their float operands: the same step of the magnitudes gives the sum of the terms' magnitudes.
 _SUM = _names(
@@ -117,7 +122,14 @@ def _named(func: Any) -> str:
     name = func.overloadpacket.__name__.rstrip("_")
     if schema.returns and all(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns):
         return EXACT  # views
-    for kind, names in ((EXACT, _EXACT), (PLAIN, _PLAIN), (FUNCTION, _FUNCTION), (SUM, _SUM), (COUNTED, _COUNTED)):
+    for kind, names in (
+        (EXACT, _EXACT),
+        (PLAIN, _PLAIN),
+        (FUNCTION, _FUNCTION),
+        (SPECIAL, _SPECIAL),
+        (SUM, _SUM),
+        (COUNTED, _COUNTED),
+    ):
         if name in names:
             return kind
     return GROWING if name in _GROWING else UNKNOWN
@@ -143,12 +155,17 @@ def _floating(value: Any) -> bool:
 
 def roundings(kind: str) -> float:
     """Unit roundoffs of a step's own, of its result or of the sum of its terms' magnitudes."""
-    return {PLAIN: 1.0, SUM: 1.0, COUNTED: 1.0, GROWING: 1.0, FUNCTION: 2.0}.get(kind, 4.0)
+    return {PLAIN: 1.0, SUM: 1.0, COUNTED: 1.0, GROWING: 1.0, FUNCTION: 2.0, SPECIAL: 6.0}.get(kind, 4.0)
 
 
 def each(args: Sequence[Any], function: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
     """The arguments with ``function`` applied to float tensors, which gives new ones: a step may write into its first."""
     return [function(a) if isinstance(a, torch.Tensor) and _floating(a) else a for a in args]
+
+
+def has_negative_weights(func: Any) -> bool:
+    """A :data:`SUM` whose own coefficients cancel, so that the step of the magnitudes says nothing."""
+    return "bicubic" in func.overloadpacket.__name__
 
 
 def ratio(args: Sequence[Any]) -> float:
