@@ -352,8 +352,9 @@ def test_large_calls_are_cut_along_the_axes_that_the_formula_treats_apart(name):
     assert found.stats["count"] == right.numel()
 
 
-@pytest.mark.parametrize("name", sorted(LARGE))
-@pytest.mark.parametrize("side", [Side.PADDLE, Side.TORCH])
+@pytest.mark.parametrize(
+    ("name", "side"), [("silu", Side.PADDLE), ("softmax", Side.TORCH), ("cumsum", Side.PADDLE), ("matmul", Side.TORCH)]
+)
 def test_one_wrong_element_of_a_large_call_is_found(name, side):
     kernel, shapes, _ = LARGE[name]
     operands = drawn(shapes, 32)

@@ -228,10 +228,6 @@ def test_random_state_is_left_alone():
     assert np.array_equal(before[1], np.random.get_state()[1])
 
 
-def test_every_op_but_the_chain_has_a_model():
-    assert {name for name, op in ops().items() if op.model is None} == {"multi_dot"}
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_sixteen_bit_results(dtype):
     x, w = normal(64, 128, dtype=dtype), normal(70, 128, dtype=dtype, seed=1)
