@@ -7,6 +7,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from padiff_shim import numerics
+from padiff_shim.verdicts import Side, Verdict
+
+INNOCENT = (Verdict.EQUAL, Verdict.ROUNDING)
+
 LABELS = torch.from_numpy(np.random.default_rng(5).integers(0, 20, 12))
 
 
@@ -132,3 +137,15 @@ def gradient(kernel, position):
             return torch.autograd.grad(kernel(*operands), operands[position], grad)[0]
 
     return run
+
+
+def judged(kernel, operands, paddle, torch_=None, *, paddle_kernel=None, seed=3, **options):
+    """The generic judge's verdict; Torch's result is the kernel's own unless it is given."""
+    theirs = kernel(*operands) if torch_ is None else torch_
+    kernels = {"torch_kernel": kernel, "paddle_kernel": paddle_kernel, "operands": operands}
+    return numerics.fallback(paddle, theirs, rng=np.random.default_rng(seed), **kernels, **options)
+
+
+def sides(wrong, right, side):
+    """(Paddle's, Torch's) result, of which this side's is wrong."""
+    return (wrong, right) if side is Side.PADDLE else (right, wrong)
