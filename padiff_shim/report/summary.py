@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.console import Group as Stack
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from ..records import words as one
 from ..records.counts import Finding, Group
-from ..text import SENTENCE, columns, shown
+from ..text import PIPED, SENTENCE, columns, shown
 from ..verdicts import APART, HARD, Verdict
 from . import words
 from .source import Compared
 
 LAYERS, OPS, FINDINGS = 12, 20, 10
+_COUNTED = 22  # columns of the widest class with its count
 _QUIET = (Verdict.EQUAL, Verdict.ROUNDING)
 
 
@@ -28,8 +31,8 @@ def style(verdict: Verdict) -> str:
     return "" if verdict in _QUIET else "yellow" if verdict is not Verdict.UNVERIFIED else "cyan"
 
 
-def _findings(run: Compared) -> list[Any]:
-    """The worst calls, those that say the same of the same line in one row."""
+def _findings(run: Compared, width: int) -> list[Any]:
+    """The worst calls, those that say the same of the same line in one row, or one paragraph where rows would not fit."""
     found = [finding for finding in run.findings() if not finding.apart]
     if not found:
         return [Text(words.nothing(run.counts.apart()))]
@@ -41,7 +44,14 @@ def _findings(run: Compared) -> list[Any]:
     for finding in found[:FINDINGS]:
         table.add_row(*_finding(finding))
     more = len(found) - FINDINGS + run.counts.further
-    return [table, *([Text(f"and {more:,} further findings: run.findings()")] if more > 0 else [])]
+    shown_ones = [table] if _fits(table, width) else [Text("worst calls"), *map(_paragraph, found[:FINDINGS])]
+    return [*shown_ones, *([Text(f"and {more:,} further findings: run.findings()")] if more > 0 else [])]
+
+
+def _fits(table: Table, width: int) -> bool:
+    """Whether no word of it is broken and no line folded in so many columns."""
+    console = Console(width=10_000)
+    return console.measure(table).maximum <= width
 
 
 def _finding(finding: Finding) -> list[Any]:
@@ -60,22 +70,65 @@ def _finding(finding: Finding) -> list[Any]:
     ]
 
 
-def _groups(title: str, groups: Mapping[str, Group], most: int) -> list[Any]:
-    """Verdicts per op or layer, one column for each class that occurs."""
+def _paragraph(finding: Finding) -> Padding:
+    """The same below each other, each of its lines a thing that can be copied."""
+    record, side = finding.worst, one.whose(finding.worst)
+    error, bound, atol = one.observed(record)
+    head = Text(one.named(record), style=style(Verdict(record["verdict"]))).append(f" [{side}]" if side else "", style="default")
+    head.append(f"  {shown(record['op'])} {shown(record.get('tensor'))} {one.shape(record)}", style="default")
+    lines = [Text(layer, style="bold")] if (layer := words.within(finding)) else []
+    if record.get("site"):
+        lines.append(Text(shown(record["site"])))
+    many = f"{finding.records:,} record{'s' if finding.records != 1 else ''}"
+    lines.append(Text(f"error {error}, bound {bound}, atol needed {atol}, {many}"))
+    return Padding(Stack(head, *(Padding(line, (0, 0, 0, 2)) for line in lines)), (0, 0, 0, 2))
+
+
+def _groups(title: str, groups: Mapping[str, Group], most: int, width: int) -> list[Any]:
+    """Verdicts per op or layer."""
+    kept, rest = list(groups.values())[:most], list(groups.values())[most:]
     names = [name for name in [*reversed(Verdict.__members__), *APART] if any(group.verdicts[name] for group in groups.values())]
-    table = Table(title=title, title_justify="left")
-    table.add_column(title.rpartition(" ")[2], overflow="fold")
-    for name in names:
-        table.add_column(name.replace("_", "\n"), justify="right", no_wrap=True)
-    table.add_column("error /\nbound", justify="right", no_wrap=True)
-    for group in list(groups.values())[:most]:
-        cells = [Text(f"{group.verdicts[name]:,}" if group.verdicts[name] else "") for name in names]
-        ratio = one.figure(group.prob) if group.prob else "-"
-        table.add_row(Text(shown(group.name) or "(no layer)", style=style(group.worst)), *cells, Text(ratio))
-    rest = list(groups.values())[most:]
+    table = _broad(title, kept, names)
+    if not _fits(table, width):
+        table = _narrow(title, kept, names, width)
     if not rest:
         return [table]
     return [table, Text(f"and {len(rest):,} further, at worst {max((g.worst for g in rest), key=lambda v: v.severity)}")]
+
+
+def _broad(title: str, groups: Sequence[Group], names: Sequence[str]) -> Table:
+    """A column for each class that occurs."""
+    table = Table(title=title, title_justify="left")
+    table.add_column(title.rpartition(" ")[2])
+    for name in names:
+        table.add_column(name.replace("_", "\n"), justify="right")
+    table.add_column("error /\nbound", justify="right")
+    for group in groups:
+        counts = [Text(f"{group.verdicts[name]:,}" if group.verdicts[name] else "") for name in names]
+        table.add_row(_name(group), *counts, _far(group))
+    return table
+
+
+def _narrow(title: str, groups: Sequence[Group], names: Sequence[str], width: int) -> Table:
+    """All classes in one column; the last column is left out before a name is broken."""
+    spare = width - _COUNTED - 7 - max(len(_name(group)) for group in groups)  # 7: lines and blanks between two columns
+    table = Table(title=title, title_justify="left")
+    table.add_column(title.rpartition(" ")[2], overflow="fold", no_wrap=spare >= 0)
+    table.add_column("records", min_width=_COUNTED)
+    if measured := spare >= 10:
+        table.add_column("error /\nbound", justify="right", no_wrap=True)
+    for group in groups:
+        counts = Text(", ".join(f"{name} {group.verdicts[name]:,}" for name in names if group.verdicts[name]))
+        table.add_row(_name(group), counts, *([_far(group)] if measured else []))
+    return table
+
+
+def _name(group: Group) -> Text:
+    return Text(shown(group.name) or "(no layer)", style=style(group.worst))
+
+
+def _far(group: Group) -> Text:
+    return Text(one.figure(group.prob) if group.prob else "-")
 
 
 def _opening(run: Compared) -> Iterable[Any]:
@@ -101,17 +154,18 @@ def _closing(run: Compared) -> Iterable[Any]:
 
 
 def summary(run: Compared, width: int | None = None, *, colour: bool = False) -> str:
-    """The run as text, ``width`` columns wide (default: :func:`padiff_shim.text.columns`); with ``colour`` as ANSI sequences."""
-    buffer = io.StringIO()
-    console = Console(
-        file=buffer, width=width or columns(), force_terminal=colour, color_system="standard" if colour else None, highlight=False
-    )
+    """The run as text, ``width`` columns wide (default: :func:`padiff_shim.text.columns`); with ``colour`` as ANSI sequences.
+
+    Tables and findings keep to the width. So do sentences on a terminal; where the output is none, each stays one line.
+    """
+    buffer, width = io.StringIO(), width or columns()
+    console = Console(file=buffer, width=width, force_terminal=colour, color_system="standard" if colour else None, highlight=False)
     parts = list(_opening(run))
     if run.counts.records:
-        parts += _findings(run)
-        parts += _groups("verdicts per op", run.by_op(), OPS)
+        parts += _findings(run, width)
+        parts += _groups("verdicts per op", run.by_op(), OPS, width)
         if set(run.by_layer()) != {""}:
-            parts += _groups("verdicts per layer", run.by_layer(), LAYERS)
+            parts += _groups("verdicts per layer", run.by_layer(), LAYERS, width)
     for part in [*parts, *_closing(run)]:
-        console.print(part, soft_wrap=isinstance(part, Text))
+        console.print(part, soft_wrap=isinstance(part, Text) and width >= PIPED)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())

@@ -230,17 +230,22 @@ class TestReports:
         data = json.loads(re.search(r'"application/json"[^>]*>(.*?)</script>', run.to_html(tmp_path / "r.html").read_text())[1])
         assert [(found["worst"], found["layers"]) for found in data["findings"]] == [(2, layers), (3, ["head"])]
 
-    @pytest.mark.parametrize("columns", ["80", "200"])
+    @pytest.mark.parametrize("columns", ["80", "100", "160", "200"])
     def test_the_summary_fits_the_terminal(self, columns, monkeypatch):
+        """Every line of it, and no name, path or class is broken."""
         monkeypatch.setenv("COLUMNS", columns)
+        classes = [verdict.value for verdict in Verdict]
+        layers = [f"encoder.layers.{call}.self_attention.out_projection" for call in range(40)]
+        site = "/home/user/models/digits_paddle.py:169 in forward"
         run = filled(
-            [wrong(call, layer=f"encoder.layers.{call}.self_attention.out_projection", op=f"op{call}") for call in range(40)]
+            [wrong(call, layer=layer, op=f"op{call}", site=site, verdict=classes[call % 10]) for call, layer in enumerate(layers)]
         )
-        tables = [line for line in str(run).splitlines() if line[:1] in "┃│┏└"]
-        assert tables
-        assert max(map(len, tables)) <= int(columns)
-        assert "and 28 further, at worst WRONG" in str(run)
-        assert "further findings" in str(run)
+        text = str(run)
+        assert max(map(len, text.splitlines() if int(columns) < 200 else re.findall("^[┃│┏└].*", text, re.M))) <= int(columns)
+        assert "and 28 further, at worst SEMANTICS" in text
+        assert "further findings" in text
+        for whole in (site, layers[9], layers[39], "NONFINITE"):
+            assert whole in text
 
     def test_an_empty_run_and_a_clean_one(self):
         assert "no float call was seen" in str(CompareRun())
