@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics import models
-from padiff_shim.table.op import Sample, each, op
+from padiff_shim.table.op import Op, Sample, each, function, op
 
 from ._spell import UNARY, unary
 
 relu = unary(torch.relu, model=models.RELU)
 tanh = unary(torch.tanh, model=models.TANH)
+sigmoid = unary(torch.sigmoid)
+logsigmoid = unary(F.logsigmoid, name="logsigmoid")
+silu = unary(F.silu)
+swish = unary(F.silu, name="swish", inplace=False)
+relu6 = unary(F.relu6, inplace=False)
+softsign = unary(F.softsign, inplace=False)
+hardswish = unary(F.hardswish, inplace=False, legacy="hard_swish: x")
+tanh_shrink = unary(F.tanhshrink, name="tanh_shrink", inplace=False)
 
 
-@op(
-    "x|input axis|dim=-1",
-    inplace=True,
-    legacy=True,
-    model=models.Softmax(),
-    samples=(Sample((3, 4)), Sample((2, 3, 4), axis=1), Sample((5,), axis=0), Sample((2, 0, 4))),
-)
+_ROWS = (Sample((3, 4)), Sample((2, 3, 4), axis=1), Sample((5,), axis=0), Sample((2, 0, 4)))
+
+
+@op("x|input axis|dim=-1", inplace=True, legacy=True, model=models.Softmax(), samples=_ROWS)
 def softmax(x: torch.Tensor, axis: int) -> torch.Tensor:
     """``torch.softmax``."""
     return torch.softmax(x, axis)
@@ -31,3 +39,147 @@ def gelu(x: torch.Tensor, approximate: bool | str) -> torch.Tensor:
     """``torch.nn.functional.gelu``, exact (erf) or by tanh."""
     form = approximate if isinstance(approximate, str) else ("tanh" if approximate else "none")
     return F.gelu(x, approximate=form)
+
+
+def curve(params: str, *values: Any, legacy: Any = True, **options: Any) -> Callable[..., Op]:
+    """A decorator: an activation of one tensor and numbers. ``values``: the numbers with which it is tried, in their order."""
+    names = [word.partition("=")[0].partition("|")[0] for word in params.split()[1:]]
+    samples = tuple(sample.also(**dict(zip(names, given))) for sample in UNARY for given in values)
+    return op(params, legacy=legacy, samples=samples, elementwise=True, **options)
+
+
+@curve("x alpha=1.0", (1.0,), (0.25,), inplace=True)
+def elu(x: torch.Tensor, alpha: float) -> torch.Tensor:
+    """``torch.nn.functional.elu``."""
+    return F.elu(x, alpha)
+
+
+@curve("x alpha=1.0", (1.0,), (0.25,))
+def celu(x: torch.Tensor, alpha: float) -> torch.Tensor:
+    """``torch.nn.functional.celu``."""
+    return F.celu(x, alpha)
+
+
+@curve("x scale=1.0507009873554805 alpha=1.6732632423543772", (1.0507009873554805, 1.6732632423543772), (1.5, 0.25))
+def selu(x: torch.Tensor, scale: float, alpha: float) -> torch.Tensor:
+    """``torch.selu``, of which Torch knows only the one scale and alpha, by the kernel that it calls."""
+    return torch.ops.aten.elu(x, alpha, scale)
+
+
+@curve("x|input threshold|lambd=0.5", (0.5,), (0.0,), legacy="hard_shrink: x threshold=0.5")
+def hardshrink(x: torch.Tensor, threshold: float) -> torch.Tensor:
+    """``torch.nn.functional.hardshrink``."""
+    return F.hardshrink(x, threshold)
+
+
+@curve("x|input threshold|lambda=0.5", (0.5,), (0.0,))
+def softshrink(x: torch.Tensor, threshold: float) -> torch.Tensor:
+    """``torch.nn.functional.softshrink``."""
+    return F.softshrink(x, threshold)
+
+
+@curve("x t_min=0.0 t_max=24.0", (-1.0, 1.0), (0.0, 0.5), inplace=True, legacy="brelu: x t_min=0.0 t_max=24.0")
+def hardtanh(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    """``torch.nn.functional.hardtanh``."""
+    return F.hardtanh(x, low, high)
+
+
+@curve("x slope=0.2 offset=0.5", (0.1666667, 0.5), (0.2, 0.4), legacy="hard_sigmoid: x slope=0.2 offset=0.5", note="Paddle spells 1/6 as 0.1666667")
+def hardsigmoid(x: torch.Tensor, slope: float, offset: float) -> torch.Tensor:
+    """``torch.nn.functional.hardsigmoid`` for Paddle's default, which spells 1/6 as 0.1666667."""
+    return F.hardsigmoid(x) if (slope, offset) == (0.1666667, 0.5) else F.hardtanh(x * slope + offset, 0.0, 1.0)
+
+
+@curve("x negative_slope|alpha=0.02", (0.01,), (0.3,), inplace=True)
+def leaky_relu(x: torch.Tensor, negative_slope: float) -> torch.Tensor:
+    """``torch.nn.functional.leaky_relu``."""
+    return F.leaky_relu(x, negative_slope)
+
+
+@curve("x|input beta=1.0 threshold=20.0", (1.0, 20.0), (2.0, 1.5))
+def softplus(x: torch.Tensor, beta: float, threshold: float) -> torch.Tensor:
+    """``torch.nn.functional.softplus``."""
+    return F.softplus(x, beta, threshold)
+
+
+@curve("x threshold|lambda=20.0", (20.0,), legacy="mish: x threshold|lambda=20.0")
+def mish(x: torch.Tensor, threshold: float) -> torch.Tensor:
+    """``torch.nn.functional.mish``; beyond Paddle's threshold both are x."""
+    return F.mish(x)
+
+
+@curve("x threshold=1.0 value=0.0", (1.0, 0.0), (0.0, 0.0), inplace=True)
+def thresholded_relu(x: torch.Tensor, threshold: float, value: float) -> torch.Tensor:
+    """``torch.nn.functional.threshold``."""
+    return F.threshold(x, threshold, value)
+
+
+@curve("x scale_a=0.67 scale_b=1.7159", (0.67, 1.7159), (2.0, 0.5))
+def stanh(x: torch.Tensor, inner: float, outer: float) -> torch.Tensor:
+    """A scaled tanh, which Torch does not have as one function."""
+    return outer * torch.tanh(inner * x)
+
+
+@op(
+    "x lower=0.125 upper=0.3333333333333333 is_test=False",
+    samples=each(UNARY, is_test=(True,)),
+    elementwise=True,
+)
+def rrelu(x: torch.Tensor, lower: float, upper: float, is_test: bool) -> torch.Tensor:
+    """``torch.nn.functional.rrelu`` in evaluation."""
+    if not is_test:
+        raise NotImplementedError("random slopes: they come from Paddle's generator")
+    return F.rrelu(x, lower, upper)
+
+
+@op("x|input axis|dim=-1", legacy=True, samples=_ROWS)
+def log_softmax(x: torch.Tensor, axis: int) -> torch.Tensor:
+    """``torch.log_softmax``."""
+    return torch.log_softmax(x, axis)
+
+
+@op("x axis=-1", c=False, doors=(function("paddle.nn.functional.glu", "x|input axis|dim=-1"),), samples=(Sample((3, 4)), Sample((2, 4, 3), axis=1), Sample((4,), axis=0)))
+def glu(x: torch.Tensor, axis: int) -> torch.Tensor:
+    """``torch.nn.functional.glu``."""
+    return F.glu(x, axis)
+
+
+@op("x y=None", tensors=2, samples=(Sample((3, 4)), Sample((2, 3, 4), (2, 3, 4)), Sample((3, 4), (3, 4))))
+def swiglu(x: torch.Tensor, y: torch.Tensor | None) -> torch.Tensor:
+    """silu(x) * y; without y the two halves of x."""
+    if y is None:
+        x, y = x.chunk(2, -1)
+    return F.silu(x) * y
+
+
+@op(
+    "x groups axis=1",
+    legacy=True,
+    samples=(Sample((2, 4, 3, 3), groups=2), Sample((2, 3, 3, 4), groups=4, axis=3)),
+    refusals=(Sample((2, 4, 3), groups=2),),
+)
+def maxout(x: torch.Tensor, groups: int, axis: int) -> torch.Tensor:
+    """The largest of each group of channels."""
+    if x.ndim != 4:
+        raise NotImplementedError("not four axes")
+    axis %= x.ndim
+    return x.unflatten(axis, (x.shape[axis] // groups, groups)).max(axis + 1).values
+
+
+@op(
+    'x weight|alpha data_format="NCHW" mode="all"',
+    tensors=2,
+    legacy='prelu: x weight data_format="NCHW" mode="all"',
+    samples=(
+        Sample((2, 3, 4), (1,)),
+        Sample((2, 3, 4), (3,), mode="channel"),
+        Sample((2, 4, 3), (3,), data_format="NHWC", mode="channel"),
+        Sample((2, 3, 4), (1, 3, 4), mode="element"),
+    ),
+)
+def prelu(x: torch.Tensor, weight: torch.Tensor, data_format: str, mode: str) -> torch.Tensor:
+    """``torch.nn.functional.prelu``; one slope for all, for each channel, or for each element of an example."""
+    if mode == "element":
+        return torch.where(x > 0, x, weight.reshape(1, *x.shape[1:]) * x)
+    last = mode == "channel" and data_format == "NHWC"
+    return F.prelu(x.movedim(-1, 1), weight).movedim(1, -1) if last else F.prelu(x, weight.reshape(-1))

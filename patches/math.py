@@ -1,0 +1,146 @@
+"""Elementwise functions: logarithms, trigonometry, rounding, choices between two tensors, special functions.
+
+Where a function has a kink, Paddle's kernel decides what the gradient there is, not Torch's: at the limits of ``clip`` and, of two
+equal operands, in ``maximum``. The formulas say so; everywhere else their bits are those of the Torch function.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+
+from padiff_shim.table.op import Floats, Sample, each, function, op, operator, ranged
+
+from ._spell import UNARY, binary, unary
+
+log = unary(torch.log, within=(0.5, 2))
+log2 = unary(torch.log2, within=(0.5, 2))
+log10 = unary(torch.log10, within=(0.5, 2))
+log1p = unary(torch.log1p, within=(-0.5, 2))
+expm1 = unary(torch.expm1)
+sin = unary(torch.sin)
+cos = unary(torch.cos)
+tan = unary(torch.tan, within=(-1, 1))
+asin = unary(torch.asin, within=(-0.9, 0.9))
+acos = unary(torch.acos, within=(-0.9, 0.9))
+atan = unary(torch.atan)
+sinh = unary(torch.sinh)
+cosh = unary(torch.cosh)
+asinh = unary(torch.asinh)
+acosh = unary(torch.acosh, within=(1.5, 3))
+atanh = unary(torch.atanh, within=(-0.9, 0.9))
+reciprocal = unary(torch.reciprocal, within=(0.5, 2))
+erf = unary(torch.erf)
+erfinv = unary(torch.erfinv, within=(-0.9, 0.9))
+lgamma = unary(torch.lgamma, within=(0.5, 2))
+gammaln = unary(torch.lgamma, name="gammaln", within=(0.5, 2))
+digamma = unary(torch.digamma, within=(0.5, 2))
+i0 = unary(torch.special.i0, name="i0")
+i0e = unary(torch.special.i0e, name="i0e")
+i1 = unary(torch.special.i1, name="i1")
+i1e = unary(torch.special.i1e, name="i1e")
+angle = unary(torch.angle, inplace=False)
+
+abs_ = unary(torch.abs, exact=True)
+sign = unary(torch.sign, exact=True)
+floor = unary(torch.floor, exact=True)
+ceil = unary(torch.ceil, exact=True)
+trunc = unary(torch.trunc, exact=True)
+rint = unary(torch.round, name="rint", exact=True)
+
+
+@op("x|input decimals=0", name="round", inplace=True, legacy="round: x", samples=UNARY, elementwise=True)
+def round_(x: torch.Tensor, decimals: int) -> torch.Tensor:
+    """``torch.round``."""
+    return torch.round(x) if decimals == 0 else torch.round(x, decimals=decimals)
+
+
+def larger(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """``torch.maximum``; of two equal elements y has the gradient."""
+    return torch.where((x > y) | torch.isnan(x), x, y)
+
+
+def smaller(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """``torch.minimum``; of two equal elements y has the gradient."""
+    return torch.where((x < y) | torch.isnan(x), x, y)
+
+
+_TIES = "of two equal elements y has the whole gradient; torch halves it"
+maximum = binary(larger, name="maximum", inplace=False, legacy="elementwise_max", exact=True, note=_TIES)
+minimum = binary(smaller, name="minimum", inplace=False, legacy="elementwise_min", exact=True, note=_TIES)
+fmax = binary(torch.fmax, inplace=False, legacy="elementwise_fmax", exact=True)
+fmin = binary(torch.fmin, inplace=False, legacy="elementwise_fmin", exact=True)
+copysign = binary(torch.copysign, legacy="copysign: x y", exact=True)
+remainder = binary(torch.remainder, legacy="elementwise_mod", within=(0.5, 2), doors=(operator("mod"), operator("rmod", "y x")))
+logaddexp = binary(torch.logaddexp, c=False, inplace=False, doors=(function("paddle.logaddexp", "x y"),))
+hypot = binary(torch.hypot, c=False, inplace=False, doors=(function("paddle.hypot", "x y"),))
+
+
+@op("x|input y|other", tensors=2, legacy=True, samples=(Sample((3, 4), (3, 4)), Sample((), ())), elementwise=True)
+def atan2(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """``torch.atan2``; Paddle's does not broadcast."""
+    if x.shape != y.shape:
+        raise NotImplementedError("operands of different shapes")
+    return torch.atan2(x, y)
+
+
+@op(
+    "x y weight",
+    inplace=True,
+    legacy=True,
+    tensors=3,
+    samples=(Sample((3, 4), (3, 4), (3, 4)), Sample((3, 4), (4,), ()), Sample((3, 4), (3, 4), Floats((), 0, 1)), Sample((2, 1, 4), (3, 1), (4,))),
+)
+def lerp(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """``torch.lerp``; Paddle's has no gradient of the weight."""
+    return torch.lerp(x, y, weight.detach())
+
+
+@op("x|input eps=0.0", inplace=True, legacy=True, samples=ranged(each(UNARY, eps=(0.0, 1e-6, 0.2)), 0.05, 0.95), elementwise=True)
+def logit(x: torch.Tensor, eps: float) -> torch.Tensor:
+    """``torch.logit``; eps=0 is Torch's None."""
+    return torch.logit(x, eps or None)
+
+
+@op("x|input min max", inplace=True, legacy="clip: x min=0.0 max=0.0", samples=each(UNARY, min=(-0.5,), max=(0.5, float("inf"))), elementwise=True, exact=True, note="no gradient where x is a limit itself; torch.clamp passes it on")
+def clip(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    """``torch.clamp``, without gradient where x is a limit itself."""
+    return F.hardtanh(x, low, high)
+
+
+@op("x n", inplace=True, legacy=True, samples=each(UNARY[:3], n=(1, 3)), elementwise=True)
+def polygamma(x: torch.Tensor, n: int) -> torch.Tensor:
+    """``torch.polygamma``."""
+    if n == 0:
+        raise NotImplementedError("n=0")
+    return torch.polygamma(n, x)
+
+
+@op(
+    "x nan=0.0 posinf=None neginf=None",
+    c=False,
+    doors=(function("paddle.nan_to_num", "x nan=0.0 posinf=None neginf=None"),),
+    samples=(*UNARY, Sample((3, 4), nan=1.0, posinf=2.0, neginf=-2.0)),
+    elementwise=True,
+    exact=True,
+)
+def nan_to_num(x: torch.Tensor, nan: float, posinf: float | None, neginf: float | None) -> torch.Tensor:
+    """``torch.nan_to_num``."""
+    return torch.nan_to_num(x, nan, posinf, neginf)
+
+
+@op("inputs", operands=True, samples=(Sample((3, 4), (3, 4)), Sample((3, 4), (3, 4), (3, 4)), Sample((3,)), Sample((), ())))
+def add_n(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The first tensor plus the second, plus the third, and so on."""
+    if len(inputs) == 1:
+        return inputs[0].clone()
+    return functools.reduce(torch.add, inputs)
+
+
+@op("x", c=False, doors=(function("paddle.sinc", "x"),), samples=UNARY, elementwise=True)
+def sinc(x: torch.Tensor) -> torch.Tensor:
+    """``torch.sinc``."""
+    return torch.sinc(x)
