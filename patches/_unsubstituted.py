@@ -15,8 +15,10 @@ LEGACY = {
     "matmul": reasons.RESULT_AMONG_ARGUMENTS,
     "einsum": reasons.CACHES,
     "layer_norm": reasons.STATISTICS,
+    "rrelu": reasons.SLOPES,
     "sum": reasons.SUM_OF_LIST,
     "rnn": reasons.CACHES,
+    "swiglu": reasons.OPTIONAL_TENSOR,
 }
 
 _CREATE = """arange assign_value assign_value_ data empty empty_like eye full full_ full_batch_size_like full_int_array full_like
@@ -34,11 +36,11 @@ _MOVE = """as_complex as_real as_strided assign assign_ assign_out_ broadcast_te
     strided_slice take_along_axis temporal_shift tensor_unfold tile trans_layout transpose transpose_ tril tril_ triu triu_
     unbind unfold unsqueeze unsqueeze_ unstack view_dtype view_shape view_slice where where_ npu_identity depend nop nop_ increment
     increment_ array_length array_pop array_read array_to_tensor array_write_ print"""
-_SELECT = """abs abs_ all allclose amax amin any argmax argmin argsort ceil ceil_ clip clip_ copysign copysign_ cummax cummin
-    equal equal_ equal_all floor floor_ fmax fmin greater_equal greater_equal_ greater_than greater_than_ heaviside isclose
+_SELECT = """all allclose amax amin any argmax argmin argsort cummax cummin
+    equal equal_ equal_all greater_equal greater_equal_ greater_than greater_than_ heaviside isclose
     isfinite isinf isnan kthvalue less_equal less_equal_ less_than less_than_ logical_and logical_and_ logical_not logical_not_
-    logical_or logical_or_ logical_xor logical_xor_ max max_with_index maximum min min_with_index minimum mode nonzero not_equal
-    not_equal_ restrict_nonzero round round_ searchsorted sign topk trunc trunc_ unique unique_consecutive rint rint_ nextafter
+    logical_or logical_or_ logical_xor logical_xor_ max max_with_index min min_with_index mode nonzero not_equal
+    not_equal_ restrict_nonzero searchsorted topk unique unique_consecutive nextafter
     bitwise_and bitwise_and_ bitwise_left_shift bitwise_left_shift_ bitwise_not bitwise_not_ bitwise_or bitwise_or_
     bitwise_right_shift bitwise_right_shift_ bitwise_xor bitwise_xor_ accuracy accuracy_check auc bincount check_numerics
     histogram median nanmedian enable_check_model_nan_inf disable_check_model_nan_inf parameter set_parameter
@@ -48,7 +50,7 @@ _SELECT = """abs abs_ all allclose amax amin any argmax argmin argsort ceil ceil
 _OLD_NAMES = """reshape2 reshape2_ transpose2 squeeze2 squeeze2_ unsqueeze2 unsqueeze2_ flatten2 flatten_contiguous_range
     flatten_contiguous_range_ expand_v2 expand_as_v2 fill_constant fill_any fill_any_like fill_zeros_like fill_zeros_like2
     lookup_table lookup_table_v2 one_hot_v2 arg_max arg_min top_k top_k_v2 crop_tensor tril_triu where_index range size
-    shuffle_channel share_buffer diag_v2 elementwise_max elementwise_min elementwise_fmax elementwise_fmin reduce_max reduce_min
+    shuffle_channel share_buffer diag_v2 reduce_max reduce_min
     reduce_amax reduce_amin reduce_all reduce_any lod_reset unpool max_pool2d_with_index im2sequence sequence_expand partial_concat
     gather_tree isfinite_v2 isinf_v2 isnan_v2 elementwise_heaviside flatten2_ fill_any_ fill_constant_batch_size_like lod_reset_
     unpool3d max_pool2d_v2 max_pool3d_with_index"""
@@ -61,7 +63,7 @@ _REASONS = {
         distributed_fused_lamb_init adam adamw sgd momentum adagrad adadelta adamax rmsprop lamb merged_adam merged_momentum
         sparse_momentum proximal_gd distributed_fused_lamb rprop average_accumulates""",
     RANDOM: """bernoulli binomial class_center_sample dirichlet dropout exponential_ fused_dropout_add gaussian
-        gaussian_inplace gaussian_inplace_ gumbel_softmax multinomial poisson randint random_ randperm rrelu shuffle_batch
+        gaussian_inplace gaussian_inplace_ gumbel_softmax multinomial poisson randint random_ randperm shuffle_batch
         standard_gamma top_p_sampling truncated_gaussian_random uniform uniform_inplace uniform_inplace_
         uniform_random_batch_size_like gaussian_random uniform_random uniform_random_inplace uniform_random_inplace_ dropout_nd
         sampling_id seed exponential""",

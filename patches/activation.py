@@ -84,7 +84,13 @@ def hardtanh(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
     return F.hardtanh(x, low, high)
 
 
-@curve("x slope=0.2 offset=0.5", (0.1666667, 0.5), (0.2, 0.4), legacy="hard_sigmoid: x slope=0.2 offset=0.5", note="Paddle spells 1/6 as 0.1666667")
+@curve(
+    "x slope=0.2 offset=0.5",
+    (0.1666667, 0.5),
+    (0.2, 0.4),
+    legacy="hard_sigmoid: x slope=0.2 offset=0.5",
+    note="Paddle spells 1/6 as 0.1666667",
+)
 def hardsigmoid(x: torch.Tensor, slope: float, offset: float) -> torch.Tensor:
     """``torch.nn.functional.hardsigmoid`` for Paddle's default, which spells 1/6 as 0.1666667."""
     return F.hardsigmoid(x) if (slope, offset) == (0.1666667, 0.5) else F.hardtanh(x * slope + offset, 0.0, 1.0)
@@ -138,13 +144,19 @@ def log_softmax(x: torch.Tensor, axis: int) -> torch.Tensor:
     return torch.log_softmax(x, axis)
 
 
-@op("x axis=-1", c=False, doors=(function("paddle.nn.functional.glu", "x|input axis|dim=-1"),), samples=(Sample((3, 4)), Sample((2, 4, 3), axis=1), Sample((4,), axis=0)))
+@op(
+    "x axis=-1",
+    c=False,
+    promote="same",
+    doors=(function("paddle.nn.functional.glu", "x|input axis|dim=-1"),),
+    samples=(Sample((3, 4)), Sample((2, 4, 3), axis=1), Sample((4,), axis=0)),
+)
 def glu(x: torch.Tensor, axis: int) -> torch.Tensor:
     """``torch.nn.functional.glu``."""
     return F.glu(x, axis)
 
 
-@op("x y=None", tensors=2, samples=(Sample((3, 4)), Sample((2, 3, 4), (2, 3, 4)), Sample((3, 4), (3, 4))))
+@op("x y=None", tensors=2, promote="same", samples=(Sample((3, 4)), Sample((2, 3, 4), (2, 3, 4)), Sample((3, 4), (3, 4))))
 def swiglu(x: torch.Tensor, y: torch.Tensor | None) -> torch.Tensor:
     """silu(x) * y; without y the two halves of x."""
     if y is None:
@@ -155,6 +167,7 @@ def swiglu(x: torch.Tensor, y: torch.Tensor | None) -> torch.Tensor:
 @op(
     "x groups axis=1",
     legacy=True,
+    promote="same",
     samples=(Sample((2, 4, 3, 3), groups=2), Sample((2, 3, 3, 4), groups=4, axis=3)),
     refusals=(Sample((2, 4, 3), groups=2),),
 )

@@ -92,7 +92,12 @@ def atan2(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     inplace=True,
     legacy=True,
     tensors=3,
-    samples=(Sample((3, 4), (3, 4), (3, 4)), Sample((3, 4), (4,), ()), Sample((3, 4), (3, 4), Floats((), 0, 1)), Sample((2, 1, 4), (3, 1), (4,))),
+    samples=(
+        Sample((3, 4), (3, 4), (3, 4)),
+        Sample((3, 4), (4,), ()),
+        Sample((3, 4), (3, 4), Floats((), 0, 1)),
+        Sample((2, 3, 4), (3, 1), (4,)),
+    ),
 )
 def lerp(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """``torch.lerp``; Paddle's has no gradient of the weight."""
@@ -105,13 +110,21 @@ def logit(x: torch.Tensor, eps: float) -> torch.Tensor:
     return torch.logit(x, eps or None)
 
 
-@op("x|input min max", inplace=True, legacy="clip: x min=0.0 max=0.0", samples=each(UNARY, min=(-0.5,), max=(0.5, float("inf"))), elementwise=True, exact=True, note="no gradient where x is a limit itself; torch.clamp passes it on")
+@op(
+    "x|input min max",
+    inplace=True,
+    legacy="clip: x min=0.0 max=0.0",
+    samples=each(UNARY, min=(-0.5,), max=(0.5, float("inf"))),
+    elementwise=True,
+    exact=True,
+    note="no gradient where x is a limit itself; torch.clamp passes it on",
+)
 def clip(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
     """``torch.clamp``, without gradient where x is a limit itself."""
     return F.hardtanh(x, low, high)
 
 
-@op("x n", inplace=True, legacy=True, samples=each(UNARY[:3], n=(1, 3)), elementwise=True)
+@op("x n", inplace=True, legacy=True, samples=ranged(each(UNARY[:3], n=(1, 3)), 0.5, 2), elementwise=True)
 def polygamma(x: torch.Tensor, n: int) -> torch.Tensor:
     """``torch.polygamma``."""
     if n == 0:

@@ -70,7 +70,7 @@ def positions(count: int = 512, width: int = 64, looked_up: int = 500) -> Case:
         steps.note("table of each framework", table[:looked_up])
         steps.note("table copied from Torch", table[:looked_up])
 
-    aside = {"sin": SIN_COS, "cos": SIN_COS, "table of each framework": FORMULA}
+    aside = {"table of each framework": FORMULA}
     return Case(in_paddle, in_torch, aside)
 
 
