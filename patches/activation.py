@@ -72,7 +72,7 @@ def hardshrink(x: torch.Tensor, threshold: float) -> torch.Tensor:
     return F.hardshrink(x, threshold)
 
 
-@curve("x|input threshold|lambda=0.5", (0.5,), (0.0,))
+@curve("x|input threshold|lambd=0.5", (0.5,), (0.0,), legacy="softshrink: x threshold|lambda=0.5")
 def softshrink(x: torch.Tensor, threshold: float) -> torch.Tensor:
     """``torch.nn.functional.softshrink``."""
     return F.softshrink(x, threshold)
@@ -96,7 +96,7 @@ def hardsigmoid(x: torch.Tensor, slope: float, offset: float) -> torch.Tensor:
     return F.hardsigmoid(x) if (slope, offset) == (0.1666667, 0.5) else F.hardtanh(x * slope + offset, 0.0, 1.0)
 
 
-@curve("x negative_slope|alpha=0.02", (0.01,), (0.3,), inplace=True)
+@curve("x negative_slope=0.02", (0.01,), (0.3,), inplace=True, legacy="leaky_relu: x negative_slope|alpha=0.02")
 def leaky_relu(x: torch.Tensor, negative_slope: float) -> torch.Tensor:
     """``torch.nn.functional.leaky_relu``."""
     return F.leaky_relu(x, negative_slope)
