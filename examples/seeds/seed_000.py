@@ -15,7 +15,6 @@ from .ctrl_paddle import CtrlPaddle
 from .ctrl_torch import CtrlTorch, positional_encoding
 from .weights import Draw, build_twins, small_random, trained_like
 
-SIN_COS = "sin and cos are not substituted: Paddle's kernels"
 FORMULA = "the two formulas round differently: a difference of the programs, not of the kernels"
 
 

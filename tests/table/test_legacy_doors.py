@@ -60,7 +60,8 @@ def test_compared_as_well(op, entry):
             result.sum().backward()
     assert same(result, expected.numpy())
     records = run.calls.filter(op=op.name)
-    assert {record.entry for record in records if record.phase == "forward"} >= {entry.target}
+    expected = set() if op.exact else {entry.target}  # what only moves values is not judged
+    assert {record.entry for record in records if record.phase == "forward"} >= expected
 
 
 def test_an_old_layer_s_activation():
