@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..frameworks.memory import dtype_of
+from ..records.encoding import Written
 from ..verdicts import Judgement, Verdict
 from .results import name_of
 
@@ -32,9 +33,13 @@ class Case:
         self.extra: Mapping[str, Any] = {}
         self.watched: Sequence[tuple[Any, int]] = ()  # Paddle tensors and their in-place versions, while it waits
 
-    def fields(self) -> dict[str, Any]:
-        """The fields of its record that are known before any verdict."""
-        return {**self.subject.fields, "phase": self.phase, "tensor": self.name, **describe_tensor(self.mine)}
+    def counted(self) -> dict[str, Any]:
+        """The fields of its record that count calls and steps."""
+        return self.subject.counted
+
+    def written(self) -> Written:
+        """The other fields that are known before any verdict."""
+        return self.subject.place.written(self.phase, self.name, self.mine.shape, self.mine.dtype)
 
     def quantity(self) -> Any:
         """The oracle's formula and bound (:class:`padiff_shim.numerics.oracle.staging.Quantity`), or None where there are none."""
@@ -75,10 +80,9 @@ class Result(Case):
         super().__init__(subject, name_of(subject.door.op, position), mine, theirs)
         self.position, self.call = position, call
 
-    def fields(self) -> dict[str, Any]:
-        """As of any case; a further result of a call says which one it is."""
-        found = super().fields()
-        return {**found, "result": self.position} if self.position else found
+    def counted(self) -> dict[str, Any]:
+        """A further result of a call says which one it is."""
+        return {**self.subject.counted, "result": self.position} if self.position else self.subject.counted
 
     def quantity(self) -> Any:
         """The op's model is that of its first result."""

@@ -8,8 +8,13 @@ from typing import Any
 import torch
 
 from ..dispatch import site
+from ..dispatch.door import Door
+from ..dispatch.prepare import first_tensor
 from ..frameworks import autocast
 from ..frameworks.memory import dtype_of, grad_tracer
+from ..records.encoding import Written
+
+PLACES = 4096
 
 
 def strides_kind(tensor: torch.Tensor) -> str:
@@ -51,14 +56,84 @@ def autocast_state() -> str:
     return f"{tracer._amp_level.name}:{tracer._amp_dtype}" if autocast.active(tracer) else "off"
 
 
-def where(step: int) -> dict[str, Any]:
-    """Site, layer, step and training mode of the call that is running."""
-    found = site.call_site()
-    return {
-        "site": str(found),
-        "file": found.file,
-        "line": found.line,
-        "layer": site.layer_path(),
-        "step": step,
-        "train": site.in_training(),
-    }
+class Place:
+    """What is alike in all records of one place: a door called at one line, in one layer, with operands of one kind.
+
+    Made once and kept, with the JSON of it: describing a call over and over takes longer than many a kernel.
+    """
+
+    __slots__ = ("_texts", "fields")
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+        self._texts: dict[tuple[Any, ...], Written] = {}
+
+    def written(self, phase: str, tensor: str, shape: Sequence[int], dtype: torch.dtype) -> Written:
+        """The fields of one judged tensor, and their JSON."""
+        key = (phase, tensor, shape, dtype)
+        found = self._texts.get(key)
+        if found is None:
+            found = Written({**self.fields, "phase": phase, "tensor": tensor, "shape": list(shape), "dtype": dtype_of(dtype)})
+            self._texts[key] = found
+        return found
+
+
+class Places:
+    """The places of one mode, by everything that tells them apart; when there are very many, a new book is begun."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Place] = {}
+
+    def of(self, door: Door, sides: Sequence[Any], attributes: Sequence[Any], needs: Sequence[int]) -> Place:
+        """The place of the call that is running. ``needs``: see docs/log.md."""
+        found = site.call_site()
+        layer, train, amp = site.layer_path(), site.in_training(), autocast_state()
+        key = (door, found, layer, train, amp, tuple(needs), _kinds(sides), _kinds(attributes))
+        try:
+            place = self._known.get(key)
+        except TypeError:  # an attribute of no hashable kind
+            return Place(self._described(door, found, sides, attributes, needs))
+        if place is None:
+            if len(self._known) >= PLACES:
+                self._known.clear()
+            place = self._known[key] = Place(self._described(door, found, sides, attributes, needs))
+        return place
+
+    @staticmethod
+    def _described(
+        door: Door, found: site.Site, sides: Sequence[Any], attributes: Sequence[Any], needs: Sequence[int]
+    ) -> dict[str, Any]:
+        names, op = door.names, door.op
+        return {
+            "op": op.name,
+            "entry": door.entry.target,
+            "site": str(found),
+            "file": found.file,
+            "line": found.line,
+            "layer": site.layer_path(),
+            "train": site.in_training(),
+            "inputs": operands(names, sides, sequence=op.operands),
+            "needs": [name_of(door, index) for index in needs],
+            "attributes": {name: plain(value) for name, value in zip(names[op.leading :], attributes)},
+            "device": str(first_tensor(sides).device),
+            "amp": autocast_state(),
+        }
+
+
+def name_of(door: Door, index: int) -> str:
+    """The parameter name of an operand; those of a sequence are numbered."""
+    return f"{door.names[0]}[{index}]" if door.op.operands else door.names[index]
+
+
+def _kinds(values: Sequence[Any]) -> tuple[Any, ...]:
+    """What records say of these values, as a key: 1, 1.0 and True are told apart."""
+    return tuple(
+        [
+            (value.shape, value.dtype, value.stride(), value.device)
+            if isinstance(value, torch.Tensor)
+            else (type(value), _kinds(value))
+            if isinstance(value, (list, tuple))
+            else (type(value), value)
+            for value in values
+        ]
+    )

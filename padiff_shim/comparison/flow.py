@@ -28,6 +28,7 @@ from ..table.reasons import FORKED, RESULTS, STATIC, StayNative
 from ..verdicts import Judgement, Side, Verdict
 from . import posts, replayed, watch
 from .cases import Case, Gradient, Result
+from .describe import Places
 from .judge import Judge
 from .later import Waiting
 from .native import NativeCalls
@@ -58,6 +59,7 @@ class Comparison(NativeCalls):
         super().__init__(run, sampling, Shadow() if shadow else None)
         self.outcome = outcome
         self.carries_torch = carry == "torch"
+        self.places = Places()
         self.judge = Judge(run, audit=audit, seed=seed)
         self.numbers = itertools.count()
         self.step = 0
@@ -163,7 +165,7 @@ class Comparison(NativeCalls):
         """Both first results with the faults applied that :mod:`padiff_shim.testing` planted."""
         if position:
             return mine, theirs
-        layer, values = subject.fields["layer"], subject.values()
+        layer, values = subject.layer, subject.values()
         changed = testing.spoil(mine, subject.door, Side.PADDLE, layer, values)
         if changed is not mine:
             mine.copy_(changed)  # the program goes on with it
@@ -173,7 +175,7 @@ class Comparison(NativeCalls):
         self, subject: Subject, operand: int, grads: Mapping[int, torch.Tensor], mine: torch.Tensor, theirs: torch.Tensor
     ) -> None:
         """The case of one gradient of a call, for these incoming gradients of its results."""
-        layer, name = subject.fields["layer"], subject.name_of(operand)
+        layer, name = subject.layer, subject.name_of(operand)
         mine = testing.spoil(mine, subject.door, Side.PADDLE, layer, subject.values(), name=name)
         theirs = testing.spoil(theirs, subject.door, Side.TORCH, layer, subject.values(), name=name)
         record = self.take(Gradient(subject, operand, grads, mine, theirs), subject.inputs.paddle)
@@ -184,7 +186,7 @@ class Comparison(NativeCalls):
         """Gradients (of all operands that want one, or of ``operands``) that cannot be observed are recorded as such."""
         for operand in subject.inputs.needs if operands is None else operands:
             case = Gradient(subject, operand, {}, subject.operands[operand], subject.operands[operand])
-            self.outcome.record(case.fields(), Judgement(Verdict.UNVERIFIED, reason=reason), dict)
+            self.outcome.record(case, Judgement(Verdict.UNVERIFIED, reason=reason))
 
     def take(self, case: Case, involved: Sequence[Any]) -> dict[str, Any] | None:
         """Settle a case now and give its record, or let it wait (None)."""
@@ -202,7 +204,7 @@ class Comparison(NativeCalls):
         """Judge a case and write its record."""
         judgement = self.judge(case)
         judgement.stats.update(case.extra)
-        return self.outcome.record(case.fields(), judgement, case.tensors)
+        return self.outcome.record(case, judgement)
 
     def replay(self, subject: Subject, incoming: Mapping[int, Any]) -> None:
         """Paddle's engine has returned: the gradients of a node that cannot be hooked, before an optimizer changes its operands."""

@@ -16,6 +16,7 @@ from ..postponed import postpone
 from ..runs.compare_run import CompareRun
 from ..text import SENTENCE, shown
 from ..verdicts import PARTLY, Judgement, Verdict, apart
+from .cases import Case
 
 KEEP_BYTES = 256 * 2**20  # inputs larger than this are not saved
 
@@ -47,10 +48,12 @@ class Outcome:
         self._giving_way: list[dict[str, Any]] = []  # records with saved inputs that are set apart
         self._silent: Counter[str] = Counter()  # serious records that nothing was said of yet, by why
 
-    def record(self, fields: dict[str, Any], judgement: Judgement, tensors: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    def record(self, case: Case, judgement: Judgement) -> dict[str, Any]:
         """The record of one judged tensor, written to the log."""
+        written = case.written()
         record = {
-            **fields,
+            **case.counted(),
+            **written.fields,
             "verdict": judgement.verdict.value,
             "side": judgement.side.value,
             "hypothesis": judgement.hypothesis,
@@ -65,9 +68,9 @@ class Outcome:
             quirk = self._known(record, judgement)
             if quirk is not None:
                 record["quirk"], record["muted"] = quirk.name, quirk.mute
-        self.run.recorder.add(record)
+        self.run.recorder.add(record, written)
         if self.serious(record) and (self.keep > 0 or (self._giving_way and not apart(record))):
-            self._save(record, tensors())
+            self._save(record, case.tensors())
         return record
 
     def _known(self, record: dict[str, Any], judgement: Judgement) -> known_differences.Quirk | None:

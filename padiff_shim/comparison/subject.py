@@ -10,7 +10,7 @@ import torch
 from ..dispatch.door import Door
 from ..dispatch.dtypes import apart
 from ..dispatch.operands import wanting, without_gradient
-from ..dispatch.prepare import Prepared, first_tensor
+from ..dispatch.prepare import Prepared
 from ..frameworks import weights
 from ..frameworks.memory import to_paddle, to_torch
 from ..gradients.formula import gradients
@@ -34,18 +34,9 @@ class Subject:
             targets = [_memory(side) for side in (sides[index] for index in overwritten) if isinstance(side, torch.Tensor)]
             sides[:] = [_kept(side) if _shares(side, targets) else side for side in sides]
         self.overwritten = overwritten
-        names = door.names
-        self.fields = {
-            "call": number,
-            "op": door.op.name,
-            "entry": door.entry.target,
-            **describe.where(comparison.step),
-            "inputs": describe.operands(names, sides, sequence=door.op.operands),
-            "needs": [self.name_of(index) for index in wanting(self.inputs.paddle, sides)],
-            "attributes": {n: describe.plain(v) for n, v in zip(names[door.op.tensors :], self.attributes)},
-            "device": str(first_tensor(sides).device),
-            "amp": describe.autocast_state(),
-        }
+        # Of the operands as they came in; autocast's casts come after it.
+        self.place = comparison.places.of(door, sides, self.attributes, wanting(self.inputs.paddle, sides))
+        self.counted = {"call": number, "step": comparison.step}
         if not casts.none:  # both kernels compute on the cast operands, and their gradients have that dtype
             sides[:] = casts.apply(sides)
         self.operands = list(sides)
@@ -112,9 +103,14 @@ class Subject:
         """The backward has ended: an incoming gradient that its node never took is held no longer."""
         self.incoming = {}
 
+    @property
+    def layer(self) -> str:
+        """The path of the layer in which the call is made."""
+        return str(self.place.fields["layer"])
+
     def name_of(self, index: int) -> str:
         """The operand's parameter name; those of a sequence are numbered."""
-        return f"{self.door.names[0]}[{index}]" if self.door.op.operands else self.door.names[index]
+        return describe.name_of(self.door, index)
 
     def kernels(self, position: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Both kernels as functions of the operands that are tensors, for results without a bound."""

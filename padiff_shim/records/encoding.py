@@ -9,6 +9,7 @@ import numbers
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+_COUNTED = ("type", "index", "call", "step")
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -45,20 +46,41 @@ def numeric(value: Any) -> Any:
     return [numeric(item) for item in value] if isinstance(value, list) else value
 
 
-def encode(record: Mapping[str, Any]) -> bytes:
-    """One line of the log, ASCII, with its newline. ``stats`` comes last, its floats with nine significant digits."""
+class Written:
+    """Fields that come in many records, with their JSON, which is written out once."""
+
+    __slots__ = ("fields", "text")
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields, self.text = fields, _json(fields)[1:-1]
+
+
+def _json(table: Mapping[str, Any]) -> str:
+    try:
+        return _dumps(table)
+    except ValueError:  # a NaN or an infinity somewhere
+        return _dumps(finite(table))
+
+
+def encode(record: Mapping[str, Any], written: Written | None = None) -> bytes:
+    """One line of the log, ASCII, with its newline. ``stats`` comes last, its floats with nine significant digits.
+
+    ``written``: fields of the record whose JSON is known. They stand before the others, but for those that count.
+    """
     rest = dict(record)
     stats = rest.pop("stats", None)
     figures = _figures(stats) if stats else None
     if figures is None and stats is not None:
         rest["stats"] = stats
-    try:
-        text = _dumps(rest)
-    except ValueError:  # a NaN or an infinity somewhere
-        text = _dumps(finite(rest))
+    if written is None:
+        parts = [_json(rest)[1:-1]] if rest else []
+    else:
+        known = written.fields
+        counted = {name: rest.pop(name) for name in _COUNTED if name in rest}
+        parts = [_json(counted)[1:-1], written.text, _json({name: rest[name] for name in rest if name not in known})[1:-1]]
     if figures is not None:
-        text = f'{text[:-1]}{"," if rest else ""}"stats":{figures}}}'
-    return text.encode("ascii") + b"\n"
+        parts.append(f'"stats":{figures}')
+    return f"{{{','.join(filter(None, parts))}}}\n".encode("ascii")
 
 
 def _figures(stats: Mapping[str, Any]) -> str | None:

@@ -23,7 +23,7 @@ from typing import Any
 
 from ..errors import FileError
 from . import schema
-from .encoding import encode
+from .encoding import Written, encode
 
 SCHEMA = 1
 _NAME = re.compile(r"calls-rank(\d+)-pid(\d+)(?:-(\d+))?\.jsonl")
@@ -105,8 +105,8 @@ class LogWriter:
         self.name, self._made = self.path.stem, _identity(self.path)
         self._put(encode(self.header))
 
-    def write(self, record: Mapping[str, Any]) -> bool:
-        """Append one record; returns whether it is in the file.
+    def write(self, record: Mapping[str, Any], written: Written | None = None) -> bool:
+        """Append one record; returns whether it is in the file. ``written``: those of its fields whose JSON is known.
 
         Raises:
             LogError: with ``on_error="raise"``, if it cannot be written.
@@ -114,7 +114,7 @@ class LogWriter:
         with self.lock:
             if self.failed:
                 return False
-            line = encode(record)
+            line = encode(record, written)
             if len(line) > schema.LINE:  # longer than what readers take
                 line = encode({**record, "attributes": {"left out": f"the record had {len(line):,} bytes"}})
             with self._guarded("written"):

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from . import inputs, log
 from .counts import Counts, Coverage
+from .encoding import Written
 from .tally import Tallies
 
 INPUTS = "inputs"  # folder beside the log in which operands of serious calls lie
@@ -69,8 +70,10 @@ class Recorder:
             self.warnings.append(message)
         warnings.warn(message, RuntimeWarning, stacklevel=2)
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, record: dict[str, Any], written: Written | None = None) -> None:
         """Count and write one judged tensor; gives the record its ``index``. Safe from several threads.
+
+        ``written``: those of its fields whose JSON is known.
 
         Raises:
             LogError: with ``on_error="raise"``, if it cannot be written; it is counted all the same.
@@ -80,7 +83,7 @@ class Recorder:
             index = counts.records
             record["index"] = index
             try:
-                writer.write({"type": "call", "index": index, **record})
+                writer.write({"type": "call", "index": index, **record}, written)
             finally:
                 counts.add(record, writer.name)
             if index % _EVERY == _EVERY - 1:

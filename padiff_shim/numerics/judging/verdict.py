@@ -24,6 +24,7 @@ from .trial import Errors, Trial
 # Up to this many unit bounds on a guided sample no explanation is looked for. What a fault moves by one unit or more shows in the
 # difference of the two kernels, hence in the guided sample, unless the rounding happens to cancel it there.
 GATE = 1.0
+INSIDE = 0.25  # of the probabilistic bound: sums of 64 terms and more are moved further by every named cause
 FIRST, SECOND = (24576, 8, 16), (98304, 16, 64)  # operand values to read, fewest and most samples of each sort
 
 
@@ -72,7 +73,7 @@ def _compare(
             return _treated(found, quantity, paddle, torch_, difference, scales, rng) if hypotheses else found
     look = (quantity, paddle, torch_, difference, scales, rng)
     first = _sampled(*look, FIRST)
-    if _plain(first):
+    if _plain(first) or _far_inside(first):
         return _rounding(first, difference, same)
     if hypotheses and _small(first):
         return _weigh(first, difference, (paddle, torch_), same, hypotheses)
@@ -142,6 +143,14 @@ def _plain(found: Trial) -> bool:
     if all(e.prob <= 1.0 and e.rho_max <= GATE for e in sides):
         return True
     return found.quantity.averages and _small(found)
+
+
+def _far_inside(found: Trial) -> bool:
+    """Sums that are off by more than a unit, but by far less than a named cause would move them: there is none to look for."""
+    if not found.quantity.plain or max(found.paddle.prob, found.torch.prob) > INSIDE:
+        return False
+    sides = ((found.paddle, found.torch), (found.torch, found.paddle))
+    return all(classify(found, own, other) is Verdict.ROUNDING for own, other in sides)
 
 
 def _small(found: Trial) -> bool:

@@ -153,6 +153,11 @@ class Quantity(ABC):
         return False
 
     @property
+    def plain(self) -> bool:
+        """A sum of many terms, nothing else: each named cause moves it by far more than its probabilistic bound."""
+        return False
+
+    @property
     def impartial(self) -> bool:
         """The oracle is as far from the one kernel as from the other; if not, their errors' sizes are no measure for each other."""
         return True

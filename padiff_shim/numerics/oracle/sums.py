@@ -66,6 +66,13 @@ class Terms(Quantity):
         """Sums of at least 8 terms."""
         return self.sums > 0 and self.k >= 8
 
+    @property
+    def plain(self) -> bool:
+        """Of at least 64 terms in a wide format, without a factor that could have been rounded."""
+        factors = (self.attrs.get(self.factor, 1.0), self.attrs.get("beta", 1.0))
+        wide = self.dtype in (torch.float32, torch.float64)
+        return wide and self.sums > 0 and self.k >= 64 and all(factor in (0.0, 1.0) for factor in factors)
+
     def result(self, tensor: torch.Tensor) -> Operand:
         """One value a sample."""
         return Operand(tensor.detach(), tuple(range(tensor.ndim)), ())
