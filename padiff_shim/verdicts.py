@@ -37,7 +37,7 @@ _ORDER = {verdict: place for place, verdict in enumerate(Verdict)}
 HARD = frozenset({Verdict.PRECISION_MODE, Verdict.SEMANTICS, Verdict.NONFINITE, Verdict.LOCAL_WRONG, Verdict.WRONG})
 
 
-NEGLIGIBLE, PARTLY = "negligible", "partly"  # modifiers that more than people read
+NEGLIGIBLE, PARTLY, SCREENED = "negligible", "partly", "screened"  # modifiers that more than people read
 
 
 class Side(str, Enum):
@@ -59,7 +59,8 @@ class Judgement:
     ``hypothesis``: the name of what explains the error (``"tf32-inputs"``, ``"eps=1e-5"``), ``alternatives`` others that fit as
     well. ``modifiers``: ``"ill_conditioned"`` (the bound itself exceeds a tenth of the value) and ``"negligible"`` (componentwise
     outside the bound, but rounding beside the tensor as a whole) and ``"partly"`` (beside what ``hypothesis`` explains an error is
-    left, on either side, that is not rounding). ``reason``: one sentence for people. ``stats``: plain numbers, see docs/log.md.
+    left, on either side, that is not rounding) and ``"screened"`` (no oracle was asked: the difference is one that was ROUNDING at
+    this place before). ``reason``: one sentence for people. ``stats``: plain numbers, see docs/log.md.
     ``confirm``: holds what ``hypothesis`` says against the whole tensor and not a sample alone; None where that would say no more.
     It is asked before the difference is taken for a known one.
     """

@@ -52,6 +52,7 @@ class Comparison(NativeCalls):
         *,
         carry: str,
         audit: int,
+        screening: bool,
         shadow: bool,
         defer: bool | None,
         seed: int,
@@ -60,7 +61,7 @@ class Comparison(NativeCalls):
         self.outcome = outcome
         self.carries_torch = carry == "torch"
         self.places = Places()
-        self.judge = Judge(run, audit=audit, seed=seed)
+        self.judge = Judge(run, audit=audit, screening=screening, seed=seed)
         self.numbers = itertools.count()
         self.step = 0
         self.defer = defer  # None: on CUDA

@@ -116,6 +116,7 @@ def compare(
     on_log_error: str = "warn",
     known_differences: str | Path | None = None,
     audit: int = 16,
+    screening: bool | None = None,
     keep_inputs: int = 8,
     shadow: bool = False,
     defer: bool | None = None,
@@ -143,7 +144,9 @@ def compare(
         log: folder of the log; default a temporary one that lives as long as the run object.
         on_log_error: when the log cannot be written: ``"warn"`` once and go on without it, or ``"raise"``.
         known_differences: a TOML file of known differences, to name or mute them.
-        audit: one in so many bit-equal results is checked against the oracle too (0: none).
+        audit: one in so many bit-equal results of each place is checked against the oracle too (0: none).
+        screening: a difference like those that were ROUNDING at the same place (line, layer, shapes, tensor) before is not judged
+            again, and its record says so (``"screened"``); one in 16 is judged all the same. Default only with ``budget``.
         keep_inputs: operands of the first so many serious calls are saved, for ``run.repro``; known and negligible differences
             are kept only while there is room.
         shadow: also carry every value as torch alone would have made it, to tell incoming from local error; takes the time and
@@ -173,6 +176,7 @@ def compare(
     for name, value in (("shadow", shadow), ("defer", bool(defer) if defer is None else defer), ("progress", progress)):
         flag(name, value)
     flag("all_threads", all_threads)
+    screening = budget is not None if screening is None else flag("screening", screening)
     audit, keep_inputs, seed = whole("audit", audit), whole("keep_inputs", keep_inputs), whole("seed", seed)
     folder = path("log", log) if log is not None else None
     is_chosen = _in_ranks(ranks)
@@ -185,6 +189,7 @@ def compare(
         "budget": budget,
         "carry": carry,
         "audit": audit,
+        "screening": screening,
         "shadow": shadow,
         "seed": seed,
     }
@@ -202,7 +207,9 @@ def compare(
         progress=progress,
     )
     outcome = Outcome(run, action=on_mismatch, threshold=threshold, callback=callback, keep=keep_inputs, known=known)
-    comparison = Comparison(run, sampling, outcome, carry=carry, audit=audit, shadow=shadow, defer=defer, seed=seed)
+    comparison = Comparison(
+        run, sampling, outcome, carry=carry, audit=audit, screening=screening, shadow=shadow, defer=defer, seed=seed
+    )
     run.stepper = comparison.next_step
     if not is_chosen:
         comparison.aside = f"not compared: rank {rank()} is not among ranks="

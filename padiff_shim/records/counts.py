@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..verdicts import APART, Verdict, apart
+from ..verdicts import APART, SCREENED, Verdict, apart
 
 KEPT = 100  # worst records held
 _FINDINGS = 2000  # kinds of findings held; those beyond are counted as one
@@ -44,6 +44,7 @@ class Coverage:
     checked_calls: int = 0
     float_elements: int = 0
     checked_elements: int = 0
+    screened: int = 0  # verdicts that stand on earlier ones of their place
     unchecked: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, record: Mapping[str, Any]) -> None:
@@ -76,7 +77,7 @@ class Coverage:
 
     def merge(self, other: Mapping[str, Any]) -> None:
         """Add what :meth:`as_dict` of another one gave."""
-        for name in ("float_calls", "checked_calls", "float_elements", "checked_elements"):
+        for name in ("float_calls", "checked_calls", "float_elements", "checked_elements", "screened"):
             setattr(self, name, getattr(self, name) + int(other.get(name) or 0))
         for op, reasons in (other.get("unchecked_ops") or {}).items():
             for reason, calls in reasons.items():
@@ -96,6 +97,7 @@ class Coverage:
             "checked_elements": self.checked_elements,
             "unchecked": dict(by_reason.most_common()),
             "unchecked_ops": by_op,
+            **({"screened": self.screened} if self.screened else {}),
         }
 
 
@@ -194,6 +196,8 @@ class Counts:
         if record.get("phase") == "forward":
             self.calls += not record.get("result")
             self.coverage.add(record)
+        if SCREENED in (record.get("modifiers") or ()):
+            self.coverage.screened += 1
         if record.get("quirk"):
             self.quirks[self._named("quirk", record["quirk"]), why == "muted"] += 1
         if why != "muted":

@@ -100,7 +100,7 @@ _CALL: dict[str, Field] = {
 }
 _INPUT: dict[str, Field] = {"name": TEXT, "shape": LENGTHS, "dtype": TEXT, "strides": TEXT}
 _COVERAGE: dict[str, Field] = {
-    **dict.fromkeys(("float_calls", "checked_calls", "float_elements", "checked_elements"), WHOLE),
+    **dict.fromkeys(("float_calls", "checked_calls", "float_elements", "checked_elements", "screened"), WHOLE),
     "unchecked": COUNTS,
     "unchecked_ops": COUNTS_BY_NAME,
 }

@@ -61,10 +61,12 @@ def covered(coverage: Mapping[str, Any]) -> str:
     checked, numbers = int(coverage["checked_calls"]), int(coverage["checked_elements"])
     if not calls:
         return "no float call was seen"
-    return (
+    said = (
         f"{share(checked, calls)} of {calls:,} float calls and {share(numbers, elements)} of {elements:,} output elements "
         "got a verdict"
     )
+    screened = int(coverage.get("screened") or 0)
+    return said + (f"; {screened:,} of the verdicts were screened: a difference as before at its place" if screened else "")
 
 
 def unchecked(coverage: Mapping[str, Any], most: int = 6) -> list[str]:

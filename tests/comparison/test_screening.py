@@ -1,0 +1,106 @@
+"""Screening: what passes is marked and counted, and no fault hides behind it for long."""
+
+import contextlib
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+import padiff_shim
+from padiff_shim.comparison import screening
+from padiff_shim.testing import planted
+from padiff_shim.verdicts import SCREENED, Verdict
+
+pytestmark = pytest.mark.compat
+CALLS = 40
+
+
+class Noise:
+    """The other neighbour of every third result or so: rounding, in each call another."""
+
+    def __init__(self):
+        self.random = np.random.default_rng(0)
+
+    def __call__(self, out, *values):
+        up = torch.from_numpy(self.random.random(out.shape) < 0.3)
+        return torch.where(up, torch.nextafter(out, torch.full_like(out, torch.inf)), out)
+
+
+class Fault:
+    """A factor from a call on."""
+
+    def __init__(self, factor, begins):
+        self.factor, self.begins, self.calls = factor, begins, 0
+
+    def __call__(self, out, *values):
+        self.calls += 1
+        return out * self.factor if self.calls > self.begins else out
+
+
+def records(*faults, calls=CALLS, **options):
+    """The records of a program that calls one op over and over, and the run; ``faults``: (fault, side)."""
+    random = np.random.default_rng(1)
+    with contextlib.ExitStack() as stack:
+        run = stack.enter_context(padiff_shim.compare("torch", **options))
+        for fault, side in ((Noise(), "torch"), *faults):
+            stack.enter_context(planted("exp", fault, side=side))
+        for _ in range(calls):
+            paddle.exp(paddle.to_tensor(random.standard_normal((32, 64)).astype("float32")))
+    return list(run.calls), run
+
+
+def serious(calls):
+    return [place for place, call in enumerate(calls) if call.verdict.severity > Verdict.UNVERIFIED.severity]
+
+
+def test_what_is_screened_says_so_and_one_in_sixteen_is_judged():
+    calls, run = records(screening=True)
+    screened = [SCREENED in call.modifiers for call in calls]
+    assert not any(screened[: screening.LEARNT])
+    assert sum(screened) >= CALLS // 2, "rounding of one kind passes"
+    assert all(call.verdict is Verdict.ROUNDING for call in calls)
+    assert max(len(run) for run in "".join("x" if one else " " for one in screened).split()) < screening.AGAIN
+    assert run.coverage()["screened"] == sum(screened)
+    assert "screened" in str(run)
+    assert run.coverage()["checked_calls"] == CALLS
+
+
+def test_nothing_is_screened_unless_it_is_asked_for():
+    calls, run = records(calls=8)
+    assert not any(SCREENED in call.modifiers for call in calls)
+    assert "screened" not in run.coverage()
+
+
+def test_a_budget_screens_unless_it_is_told_not_to():
+    calls, _ = records(budget=1e6, calls=12)
+    assert any(SCREENED in call.modifiers for call in calls)
+    calls, _ = records(budget=1e6, screening=False, calls=12)
+    assert not any(SCREENED in call.modifiers for call in calls)
+
+
+@pytest.mark.parametrize("side", ["paddle", "torch"])
+def test_a_fault_that_begins_in_the_middle_is_found_at_once(side):
+    calls, _ = records((Fault(1.0001, 20), side), screening=True)
+    assert serious(calls)[0] == 20
+    assert serious(calls) == list(range(20, CALLS)), "and in every call from then on"
+
+
+def test_a_fault_that_leaves_the_difference_as_it_was_is_found_when_the_place_is_judged_again():
+    calls, _ = records((Fault(1.0001, 20), "paddle"), (Fault(1.0001, 20), "torch"), screening=True)
+    assert 20 <= serious(calls)[0] <= 20 + screening.AGAIN
+
+
+@pytest.mark.parametrize("options", [{}, {"screening": True}, {"audit": 4}])
+def test_a_fault_that_is_equal_on_both_sides_is_found_by_the_audit_of_its_place(options):
+    def both(out, *values):
+        return torch.exp(values[0]) * 1.001
+
+    with padiff_shim.compare("torch", **options) as run, planted("exp", both), planted("exp", both, side="torch"):
+        for _ in range(2 * options.get("audit", 16)):
+            paddle.exp(paddle.randn([16, 16]))
+    audit = options.get("audit", 16)
+    found = serious(list(run.calls))
+    assert found, "equal is not yet right"
+    assert found[0] < audit
+    assert found[1] - found[0] == audit
