@@ -10,7 +10,7 @@ from formulas import FORMULAS, INNOCENT, drawn, gradient, judged, sides
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from padiff_shim.numerics.oracle import noise
+from padiff_shim.numerics.oracle import noise, steps
 from padiff_shim.verdicts import HARD, Side, Verdict
 
 F32, F64 = torch.float32, torch.float64
@@ -210,3 +210,23 @@ def test_no_float64_run_leaves_it_open():
     found = judged(only_single, [x], x.sin() + 1)
     assert found.verdict is Verdict.UNVERIFIED
     assert "float32 alone" in found.reason
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+def test_a_fused_backward_keeps_its_own_forward(dtype):
+    """Torch's attention hands its backward what a decomposition of the forward alone does not give."""
+    operands = drawn([(2, 3, 7, 8)] * 4, 12, dtype)
+    other = lambda q, k, v: torch.softmax(q @ k.mT / math.sqrt(8), -1) @ v  # noqa: E731
+    for position in range(3):
+        kernel, honest = gradient(F.scaled_dot_product_attention, position), gradient(other, position)
+        assert judged(kernel, operands, honest(*operands)).verdict in INNOCENT
+        found = judged(kernel, operands, honest(*operands) * 1.01)
+        assert (found.verdict in HARD, found.side) == (True, Side.PADDLE)
+
+
+def test_a_decomposition_that_computes_something_else_is_not_used(monkeypatch):
+    monkeypatch.setitem(steps.DECOMPOSED, torch.ops.aten._softmax.default, lambda x, axis, half: torch.zeros_like(x))
+    x = drawn([(20, 30)], 13, F64)[0]
+    kernel = lambda v: torch.softmax(v, -1)  # noqa: E731
+    assert judged(kernel, [x], x.exp() / x.exp().sum(-1, keepdim=True)).verdict in INNOCENT
+    assert judged(kernel, [x], torch.zeros_like(x)).verdict is Verdict.WRONG

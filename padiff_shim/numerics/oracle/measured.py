@@ -20,6 +20,7 @@ from .staging import Evaluation, Operand, Quantity, Staged
 
 HARD = 4.0  # steps of one term may be this many times less accurate than taken for, in kernels that are not wrong
 WIDE_STEP, FINE_STEP = 2.0**-30, 2.0**-40  # moves for results in float64, whose own roundings would hide among float64's
+SAME = 2.0**-20  # of the largest value: what two float64 runs of one formula may differ by, if it is no worse than singular
 PROPORTION = 2.0**-5  # a fine move that has more than this part of a wide one's effect is a jump
 
 
@@ -28,13 +29,14 @@ class Formula(Quantity):
     """A result given as a function of the operands. ``kernel``: of torch tensors, in any float dtype; ``given``: its operands.
 
     Of float64 results the value itself is in float64, by other steps than Torch's kernel where there are such, and the bound is
-    doubled.
+    doubled. ``apart``: the formula may be taken apart into steps.
     """
 
     kernel: noise.Kernel = None  # type: ignore[assignment]  # dataclass inheritance wants a default
     given: Sequence[torch.Tensor] = ()
     value: torch.Tensor = None
     seed: int = 0
+    apart: bool = True
     _moves: dict[str, torch.Tensor] = field(default_factory=dict)
     _runs: dict[str, int] = field(default_factory=dict)
     _hosts: dict[str, Array] = field(default_factory=dict)
@@ -47,8 +49,11 @@ class Formula(Quantity):
             Exception: whatever the formula raises in float64.
         """
         operands = [noise.wide(t) for t in given]
-        value = noise.exact(kernel, operands, apart=dtype == torch.float64)
-        return cls(tuple(value.shape), dtype, 1, {}, kernel=kernel, given=operands, value=value.double(), seed=seed)
+        value, other = noise.exact(kernel, operands), _in_steps(kernel, operands)
+        apart = other is not None and _alike(value, other)
+        if other is not None and apart and dtype == torch.float64:
+            value = other
+        return cls(tuple(value.shape), dtype, 1, {}, kernel=kernel, given=operands, value=value.double(), seed=seed, apart=apart)
 
     @property
     def kind(self) -> Kind:
@@ -117,7 +122,7 @@ class Formula(Quantity):
         largest = self._moves.get(name)
         for number in range(done, runs):
             seed = self.seed + 7919 * number + sum(map(ord, name))
-            found, terms = noise.moved(self.kernel, self.given, size, seed)
+            found, terms = noise.moved(self.kernel, self.given, size, seed, apart=self.apart)
             move = (found.double() - self.value).abs_().mul_(down)
             same = torch.isfinite(found) == torch.isfinite(self.value)
             move = torch.where(torch.isfinite(move), move, torch.where(same, 0.0, math.inf))
@@ -165,6 +170,22 @@ class Formula(Quantity):
     def narrowed(self, form: str, *, truncate: bool = False) -> torch.Tensor:
         """The value for operands that were rounded to a narrower format."""
         return noise.exact(self.kernel, [narrow(t, form, truncate) if t.is_floating_point() else t for t in self.given])
+
+
+def _in_steps(kernel: noise.Kernel, operands: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """The value with fused kernels taken apart; None where that fails."""
+    try:
+        return noise.exact(kernel, operands, apart=True)
+    except Exception:  # a decomposition that does not cover these arguments
+        return None
+
+
+def _alike(value: torch.Tensor, other: torch.Tensor) -> bool:
+    """Both are one formula: a kernel taken apart may hand its backward other values than the fused one does."""
+    if value.shape != other.shape or not torch.equal(torch.isfinite(value), torch.isfinite(other)):
+        return False
+    apart, size = ((t.masked_fill(~torch.isfinite(value), 0.0)).abs() for t in (value - other, value))
+    return not apart.numel() or float(apart.max()) <= SAME * float(size.max())
 
 
 def narrow(tensor: torch.Tensor, form: str, truncate: bool = False) -> torch.Tensor:

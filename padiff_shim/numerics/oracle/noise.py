@@ -71,11 +71,13 @@ class Widened(TorchDispatchMode):
 
 
 class Apart(Widened):
-    """The same, with fused kernels taken apart into their steps."""
+    """The same, with fused kernels taken apart into their steps (``apart``)."""
+
+    apart = True
 
     def step(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The step itself, or what it is made of."""
-        parts = steps.DECOMPOSED.get(func)
+        parts = steps.DECOMPOSED.get(func) if self.apart else None
         if parts is None:
             return self.simple(func, args, kwargs)
         with self:
@@ -89,9 +91,9 @@ class Apart(Widened):
 class Rounding(Apart):
     """The same, moved at every step. ``terms``: after the run, the most terms that one sum had."""
 
-    def __init__(self, size: Size, seed: int) -> None:
+    def __init__(self, size: Size, seed: int, apart: bool = True) -> None:
         super().__init__()
-        self.size, self.terms = size, 1.0
+        self.size, self.terms, self.apart = size, 1.0, apart
         self._drawn = seed % POOL
         self._tiny, self._largest = span(size.unit)
 
@@ -172,9 +174,14 @@ def _real(tensor: torch.Tensor) -> bool:
 Kernel = Callable[..., torch.Tensor]
 
 
-def moved(kernel: Kernel, operands: Sequence[torch.Tensor], size: Size, seed: int) -> tuple[torch.Tensor, float]:
-    """The formula's result with errors of this size, and the most terms of one sum. ``operands``: wide ones."""
-    mode = Rounding(size, seed)
+def moved(
+    kernel: Kernel, operands: Sequence[torch.Tensor], size: Size, seed: int, *, apart: bool = True
+) -> tuple[torch.Tensor, float]:
+    """The formula's result with errors of this size, and the most terms of one sum. ``operands``: wide ones.
+
+    ``apart``: fused kernels are taken apart.
+    """
+    mode = Rounding(size, seed, apart)
     operands = [mode.operand(t) for t in operands]
     with mode:
         return kernel(*operands).detach(), mode.terms

@@ -73,7 +73,7 @@ _GROWING = _names("""cumprod prod""")
 _DECOMPOSED = _names(
     """_batch_norm_no_update _batch_norm_with_update _euclidean_dist _fused_rms_norm _log_softmax _log_softmax_backward_data
     _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _prelu_kernel_backward
-    _scaled_dot_product_flash_attention_for_cpu _softmax _softmax_backward_data addcdiv addcmul addmm addmv baddbmm
+    _softmax _softmax_backward_data addcdiv addcmul addmm addmv baddbmm
     batch_norm_backward binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits celu elu
     elu_backward gelu gelu_backward glu glu_backward grid_sampler_2d hardsigmoid hardsigmoid_backward hardswish
     hardswish_backward huber_loss huber_loss_backward im2col lerp linalg_vector_norm log_sigmoid_backward
