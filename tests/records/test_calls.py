@@ -138,6 +138,22 @@ class TestCalls:
         assert held < 12 * count
         assert peak < 20 * count
 
+    def test_loading_keeps_eight_bytes_a_record_and_bounded_counters(self, tmp_path):
+        def peak(count):
+            folder = tmp_path / str(count)
+            folder.mkdir()
+            lines = [encode({"type": "call", "index": index, **record(index)}) for index in range(10)]
+            (folder / "calls-rank0-pid1.jsonl").write_bytes(encode({"type": "run", "schema": 1}) + b"".join(lines) * (count // 10))
+            tracemalloc.start()
+            try:
+                assert len(load(folder).calls) == count
+                return tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+
+        peak(1000)  # what is imported and compiled once
+        assert peak(12_000) - peak(2000) < 10_000 * 20
+
     def test_counting_holds_the_worst_only(self):
         counts = Counts()
         for call in range(1000):
