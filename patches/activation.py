@@ -28,7 +28,14 @@ tanh_shrink = unary(F.tanhshrink, name="tanh_shrink", inplace=False)
 _ROWS = (Sample((3, 4)), Sample((2, 3, 4), axis=1), Sample((5,), axis=0), Sample((2, 0, 4)))
 
 
-@op("x|input axis|dim=-1", inplace=True, legacy=True, model=models.Softmax(), samples=_ROWS)
+@op(
+    "x|input axis|dim=-1",
+    inplace=True,
+    legacy=True,
+    model=models.Softmax(),
+    samples=_ROWS,
+    refusals=(Sample((3, 4), axis=7),),
+)
 def softmax(x: torch.Tensor, axis: int) -> torch.Tensor:
     """``torch.softmax``."""
     return torch.softmax(x, axis)

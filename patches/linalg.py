@@ -31,6 +31,7 @@ MATRICES = (
     legacy="matmul_v2: x y transpose_x|trans_x=False transpose_y|trans_y=False",
     model=models.Matmul(),
     samples=MATRICES,
+    refusals=(Sample((4, 6), (5, 3)),),
 )
 def matmul(x: torch.Tensor, y: torch.Tensor, transpose_x: bool, transpose_y: bool) -> torch.Tensor:
     """``torch.matmul`` with Paddle's transpose flags as views (a 1-D operand is not transposed)."""

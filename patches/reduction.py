@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from padiff_shim.numerics import models
-from padiff_shim.table.op import c_op
+from padiff_shim.table.op import Sample, c_op
 
 from ._spell import REDUCED, REDUCED_EMPTY, all_of, axes, reduction
 
@@ -21,6 +21,7 @@ _NARROW_INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16})
     integer=True,
     model=models.Sum(),
     samples=REDUCED + REDUCED_EMPTY,
+    refusals=(Sample((3, 4), axis=7), Sample((3, 4), axis=[0, 0])),
 )
 def sum_(x: torch.Tensor, axis: Any, dtype: torch.dtype | None, keepdim: bool) -> torch.Tensor:
     """``torch.sum``; of Paddle's integers only bool and int32 become int64."""

@@ -16,7 +16,7 @@ from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.table import signature
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-LAYOUTS = ("contiguous", "transposed", "sliced")
+LAYOUTS = ("contiguous", "transposed", "sliced", "expanded")
 
 
 def lay_out(values, layout, tensor):
@@ -29,11 +29,18 @@ def lay_out(values, layout, tensor):
         wide = np.zeros((*values.shape[:-1], values.shape[-1] + 3), values.dtype)
         wide[..., 2:-1] = values
         return tensor(wide)[..., 2:-1]
+    if layout == "expanded" and values.ndim > 0 and values.size:
+        held = tensor(np.ascontiguousarray(values[:1]))
+        if isinstance(held, torch.Tensor):
+            return held.expand(values.shape)
+        return paddle.as_strided(held, list(values.shape), [0, *(size // values.itemsize for size in held.numpy().strides[1:])])
     return tensor(values)
 
 
-def leaf(values, layout, grad):
+def leaf(values, layout, grad, dtype=None):
+    """Paddle's leaf of these values; ``dtype="bfloat16"`` is one that NumPy does not have."""
     tensor = lay_out(values, layout, paddle.to_tensor).detach()
+    tensor = tensor if dtype is None else tensor.astype(dtype)
     tensor.stop_gradient = not grad
     return tensor
 
@@ -77,39 +84,70 @@ def spelled(entry, given, chosen=()):
 
 def takes(op, entry, sample):
     """Whether a sample can be spelled at this door: what the door does not take, the sample leaves out."""
+    if entry.arrange is not None:
+        return False
     known = {aliases[0] for aliases, _ in signature.parse(entry.params)} | ({"axis"} if "reduce_all" in entry.params else set())
     defaults = {aliases[0]: default for aliases, default in signature.parse(op.params)}
     given = {} if op.operands else {name: one for name, one in zip(op.names, sample.operands) if one is not None}
     return all(name in known or value == defaults[name] for name, value in {**given, **sample.attrs}.items())
 
 
+def _typed(value, framework):
+    """A sample's dtype, a word, as the framework's own."""
+    return getattr(framework, value) if isinstance(value, str) and value.startswith(("float", "int", "bool", "bfloat")) else value
+
+
+def _shortened(value):
+    if not isinstance(value, np.ndarray) or value.dtype != np.float32:
+        return value
+    return (value.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
 class Call:
     """One sample of one op as a call of an entry point."""
 
-    def __init__(self, op, entry, sample, dtype, layout, grad, seed=0):
-        self.op, self.entry, self.sample = op, entry, sample
-        values = sample.arrays(np.random.default_rng(seed), dtype)
-        self.values, self.layout = values, layout
-        self.tensors = [leaf(v, layout, grad and v.dtype.kind == "f") if isinstance(v, np.ndarray) else v for v in values]
-        self.attributes = op.attributes(sample)
-        given = dict(zip(op.names, op.arguments(sample, self.tensors)))
-        self.args = spelled(entry, given, {*op.names[: op.leading], *sample.attrs})
+    def __init__(self, op, entry, sample, dtype="float32", layout="contiguous", grad=False, seed=0):
+        self.op, self.entry, self.sample, self.layout = op, entry, sample, layout
+        self.cast = dtype if dtype == "bfloat16" else None
+        self.values = sample.arrays(np.random.default_rng(seed), "float32" if self.cast else dtype)
+        if self.cast:  # what bfloat16 holds: Paddle 2.6 and Torch round the rest otherwise
+            self.values = [_shortened(value) for value in self.values]
+        self.tensors = [self._leaf(value, grad) if isinstance(value, np.ndarray) else value for value in self.values]
+        given = op.arguments(sample, self.tensors)
+        self.attributes = [_typed(value, torch) for value in given[op.leading :]]
+        given = [*given[: op.leading], *(_typed(value, paddle) for value in given[op.leading :])]
+        self.args = spelled(entry, dict(zip(op.names, given)), {*op.names[: op.leading], *sample.attrs})
         self.before = self.args[0].shape if not op.operands and entry.inplace else None
+
+    def _leaf(self, values, grad):
+        floating = values.dtype.kind == "f"
+        return leaf(values, self.layout, grad and floating, self.cast if floating else None)
 
     def run(self):
         result = located(self.entry)(*self.args)
         return result[0] if self.entry.returns_list else result
 
-    def torch(self, grad):
+    def _twin(self, values, ours):
+        found = twin(values, self.layout, ours)
+        return found.to(torch.bfloat16) if self.cast and found.is_floating_point() else found
+
+    def torch(self, grad=False):
         """The formula on the same values and strides: result and leaves."""
-        leaves = [twin(v, self.layout, t) if isinstance(v, np.ndarray) else v for v, t in zip(self.values, self.tensors)]
+        leaves = [self._twin(v, t) if isinstance(v, np.ndarray) else v for v, t in zip(self.values, self.tensors)]
         sides = list(leaves)
         if self.op.layouts:
             sides[1] = leaves[1] = leaves[1].t().contiguous().clone()  # a leaf, never a view
         for side in leaves:
             if isinstance(side, torch.Tensor) and side.is_floating_point() and grad:
                 side.requires_grad_()
-        return self.op(*self.op.arguments(self.sample, sides)), leaves
+        operands = self.op.arguments(self.sample, sides)[: self.op.leading]
+        return self.op(*operands, *self.attributes), leaves
+
+
+def flat(result):
+    """One result or several, some of them perhaps in lists: those that are tensors."""
+    found = [one for item in result for one in flat(item)] if isinstance(result, (list, tuple)) else [result]
+    return [one for one in found if isinstance(one, (paddle.Tensor, torch.Tensor))]
 
 
 def entries():
@@ -120,10 +158,19 @@ def entries():
                 yield op, entry
 
 
+def array(tensor):
+    """Its values in NumPy, which knows no bfloat16: then in float32, exactly."""
+    if isinstance(tensor, torch.Tensor):
+        tensor = tensor.detach()
+        return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    return (tensor.astype("float32") if tensor.dtype == paddle.bfloat16 else tensor).numpy()
+
+
 def same(ours, theirs):
     """Equal bit for bit (NaN equals NaN)."""
-    ours = ours.numpy() if not isinstance(ours, np.ndarray) else ours
-    theirs = theirs.detach().numpy() if isinstance(theirs, torch.Tensor) else theirs
+    ours, theirs = array(ours), array(theirs)
     return ours.shape == theirs.shape and ours.dtype == theirs.dtype and np.array_equal(ours, theirs, equal_nan=True)
 
 

@@ -87,6 +87,7 @@ class Op:
     layouts: Mapping[str, str] = field(default_factory=dict)
     amp: tuple[str, str] = ("", "")
     model: Any = None
+    deviations: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -169,6 +170,8 @@ def op(
         unread: operands that Torch's graph keeps although its backward does not read their values, so that they may change.
         layouts: ``{"weight": "transposed"}`` marks the parameter of which the formula wants a contiguous transposed copy.
         model: the op's rounding model (:mod:`padiff_shim.numerics.models`): its bound, its hypotheses and those of its gradients.
+        deviations: where native Paddle differs from the formula by more than rounding on the op's own samples: ``"float64"`` (or
+            another dtype), ``"gradient"``, or ``"gradient float64"`` -> why. The tests hold those values against Torch's alone.
         note: one sentence where Paddle's meaning is not that of the Torch function of that name; for docs/ops.md.
 
     Raises:
