@@ -125,6 +125,8 @@ def test_values(op, entry):
         if uninitialised(call, theirs) or (theirs is None and dtype not in ("float32", "float64")):
             continue
         native, error = outcome(again.run)
+        if error is not None and dtype not in ("float32", "float64"):
+            continue  # Paddle has no such kernel on the CPU: Torch may have one
         with padiff_shim.reference("torch") as run:
             if error is not None:
                 with pytest.raises(error):
