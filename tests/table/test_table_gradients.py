@@ -1,0 +1,154 @@
+"""Gradients of every door of the op table, once and twice: Torch's bits, and Paddle's values but for rounding."""
+
+import functools
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from helpers import Call, array, flat, same, takes
+from trials import (
+    DOORS,
+    FIRST,
+    INPLACE,
+    arriving,
+    check_tally,
+    differentiable,
+    formula,
+    loose,
+    near,
+    outcome,
+    pulled,
+    trials,
+    uninitialised,
+    wanted,
+)  # fmt: skip
+
+import padiff_shim
+
+pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed():
+    """Thousands of short modes: what is redirected stays so between them."""
+    padiff_shim.install()
+    yield
+    padiff_shim.uninstall()
+
+
+def torch_gradients(call, theirs, leaves, seeds, native):
+    """Torch's gradients of the results that are differentiable in Paddle; what a formula does not read has zeros."""
+    ends = [end for end, one in zip(flat(theirs), flat(native), strict=True) if not one.stop_gradient]
+    pairs = [(end, torch.from_numpy(array(seed)).to(end.dtype)) for end, seed in zip(ends, seeds, strict=True) if end.requires_grad]
+    sources = wanted(leaves)
+    found = torch.autograd.grad([end for end, _ in pairs], sources, [seed for _, seed in pairs], allow_unused=True)
+    found = [torch.zeros_like(source) if one is None else one for one, source in zip(found, sources)]
+    return [one.t() if call.op.layouts and source is leaves[1] else one for one, source in zip(found, sources)]
+
+
+@pytest.mark.parametrize(("op", "entry"), DOORS)
+def test_gradients(op, entry):
+    for trial in trials(op, entry):
+        sample, dtype, layout = trial
+        call, again = Call(op, entry, *trial, grad=True), Call(op, entry, *trial, grad=True)
+        if not wanted(call.tensors):
+            continue
+        theirs, leaves = formula(call, grad=True)
+        if theirs is None or not any(one.requires_grad for one in flat(theirs)):
+            continue
+        native, error = outcome(functools.partial(pulled, again, dtype, backward=False))
+        if error is not None:
+            assert outcome(Call(op, entry, *trial).run)[1] is error, trial
+            continue
+        with padiff_shim.reference("torch") as run:
+            results, seeds, ours = pulled(call, dtype, backward=not sample.empty)  # 2.6 has no gradients of nothing
+        check_tally(run, op, call, sample, theirs, grad=True)
+        if not run.substituted:
+            continue
+        assert run.backward == {op.name: 1}
+        assert all(same(one.detach(), other) for one, other in zip(flat(results), flat(theirs), strict=True)), trial
+        expected = torch_gradients(call, theirs, leaves, seeds, native[0])
+        assert all(same(one, other) for one, other in zip(ours, expected, strict=True)), trial
+        if layout == "contiguous" and not {"gradient", f"gradient {dtype}"} & set(op.deviations):
+            check_native_gradients(Call(op, entry, *trial, grad=True), dtype, ours)
+
+
+def check_native_gradients(call, dtype, ours):
+    """Not of views: Paddle 3.3.1's backward of a legacy form reads beyond their memory."""
+    native, error = outcome(functools.partial(pulled, call, dtype))
+    if error is not None:
+        return  # Paddle has no gradient for these operands
+    pairs = [(one, paddle.zeros_like(one) if other is None else other) for one, other in zip(ours, native[2], strict=True)]
+    assert all(near(one, other, dtype, roundings=4 * loose(dtype)) for one, other in pairs), call.sample
+
+
+def twice(call, framework):
+    """The gradients of a curved function of the first gradients; None where there are none."""
+    theirs = framework is torch
+    results, leaves = call.torch(True) if theirs else (call.run(), call.tensors)
+    ends = [one for one in flat(results) if (one.requires_grad if theirs else not one.stop_gradient)]
+    sources = wanted(leaves)
+    loss = sum((end * end).sum() for end in ends)
+    grad = torch.autograd.grad if theirs else paddle.grad
+    first = grad([loss], sources, create_graph=True, allow_unused=True)
+    bent = [one for one in first if one is not None and (one.requires_grad if theirs else not one.stop_gradient)]
+    if not bent:
+        return [None] * len(sources)
+    return list(grad([sum((one * one).sum() for one in bent)], sources, allow_unused=True))
+
+
+@pytest.mark.parametrize(("op", "entry"), FIRST)
+def test_second_gradients(op, entry):
+    """Where Paddle has them: as in a Torch program, but for the sums in between, of which Paddle's own graph has some."""
+    samples = [sample for sample in op.samples if takes(op, entry, sample) and not sample.empty]
+    for sample in samples[:2]:
+        call, again = (Call(op, entry, sample, "float64", grad=True) for _ in range(2))
+        error = outcome(functools.partial(twice, again, paddle))[1]
+        theirs, refused = outcome(functools.partial(twice, call, torch))
+        if error is not None or refused is not None or not wanted(call.tensors):
+            continue
+        with padiff_shim.reference("torch"):
+            ours = twice(call, paddle)
+        for one, other, leaf in zip(ours, theirs, wanted(call.tensors), strict=True):
+            one, other = (np.zeros(leaf.shape) if value is None else array(value) for value in (one, other))
+            assert near(one, other.T if other.shape != one.shape else other, "float64", roundings=200), sample
+
+
+@pytest.mark.parametrize(("op", "entry"), INPLACE)
+def test_gradients_through_in_place_forms(op, entry):
+    """On a tensor that is no leaf; a leaf's value was taken before."""
+    for sample in [sample for sample in op.samples if takes(op, entry, sample) and not sample.empty][:2]:
+        calls = [Call(op, entry, sample, grad=True) for _ in range(2)]
+        theirs, leaves = formula(calls[0], grad=True)
+        if theirs is None or uninitialised(calls[0], theirs) or list(theirs.shape) != calls[0].before:
+            continue
+
+        def step(call):
+            source = call.args[0]
+            call.args[0] = source * 1.0
+            result = call.run()
+            (seed,) = arriving([result], "float32")
+            result.backward(seed)
+            return result, seed, [one.grad for one in wanted(call.tensors)]
+
+        native, error = outcome(functools.partial(step, calls[1]))
+        if error is not None:
+            continue
+        with padiff_shim.reference("torch") as run:
+            result, seed, ours = step(calls[0])
+        assert op.name in run.substituted, run.native
+        assert op.name not in run.native
+        assert same(result.detach(), theirs), sample
+        expected = torch_gradients(calls[0], theirs, leaves, [seed], native[0])
+        assert all(same(one, other) for one, other in zip(ours, expected, strict=True)), sample
+
+
+@pytest.mark.parametrize(("op", "entry"), [case for case in DOORS if case.values[0].exact])
+def test_ops_that_round_nothing_are_never_judged(op, entry):
+    with padiff_shim.compare("torch") as run:
+        result = outcome(Call(op, entry, op.samples[0], grad=True).run)[0]
+        for one in differentiable(result):
+            one.sum().backward()
+    assert not run.calls.filter(op=op.name)
+    assert op.name not in run.native

@@ -1,0 +1,137 @@
+"""How the op table is tried: which doors with which samples, dtypes and layouts, and what has to come out.
+
+A door is one test. Samples, layouts and dtypes are chosen by what can differ: all of them at an op's first door, which carries the
+formula, and at the others what could be bound or written wrongly.
+"""
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from helpers import LAYOUTS, array, entries, flat, takes
+
+from padiff_shim.frameworks.versions import IS_3
+from padiff_shim.table.reasons import EMPTY, INTEGER, OTHER_RESULT
+
+REFUSED = (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError)
+UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+def doors(*, inplace):
+    """(op, entry) for every door that takes some sample."""
+    return [
+        pytest.param(op, entry, id=entry.target.removeprefix("paddle."))
+        for op, entry in entries()
+        if entry.inplace == inplace and not op.random and any(takes(op, entry, sample) for sample in op.samples)
+    ]
+
+
+DOORS, INPLACE = doors(inplace=False), doors(inplace=True)
+FIRST = list({case.values[0].name: case for case in reversed(DOORS)}.values())[::-1]
+
+
+def trials(op, entry, *, halves=True):
+    """(sample, dtype, layout): see the head of this module."""
+    samples = [sample for sample in op.samples if takes(op, entry, sample)]
+    first = any(case.values[1] is entry for case in FIRST)
+    layouts = LAYOUTS[:-1] if entry.inplace else LAYOUTS  # nothing is written into elements that overlap
+    for number, sample in enumerate(samples):
+        for layout in layouts if first or not number else LAYOUTS[:1]:
+            yield sample, "float32", layout
+        if first:
+            yield sample, "float64", "contiguous"
+    for dtype in ("float16", "bfloat16") if first and halves else ():
+        yield samples[0], dtype, "contiguous"
+
+
+def outcome(function):
+    try:
+        return function(), None
+    except Exception as error:
+        return None, type(error)
+
+
+def near(ours, native, dtype, *, roundings):
+    """Whether a value is native Paddle's but for so many roundings of the largest element: no other formula is."""
+    ours, native = array(ours), array(native)
+    if ours.shape != native.shape or ours.dtype != native.dtype:
+        return False
+    if ours.dtype.kind != "f":
+        return np.array_equal(ours, native)
+    finite = np.isfinite(native)
+    size = max(1.0, float(np.abs(native[finite]).max(initial=0.0)))
+    if not np.array_equal(ours[~finite], native[~finite], equal_nan=True):
+        return False
+    return bool(np.abs(ours[finite].astype("float64") - native[finite]).max(initial=0.0) <= roundings * UNITS[dtype] * size)
+
+
+def loose(dtype):
+    """The samples add at most 60 products of size 1, whose roundings a kernel in half precision may all show."""
+    return 200 if dtype in ("float32", "float64") else 16
+
+
+def formula(call, *, grad=False):
+    """What Torch makes of the sample, or None where it refuses."""
+    try:
+        return call.torch(grad)
+    except REFUSED:
+        return None, None
+
+
+def uninitialised(call, theirs):
+    """Paddle 2.6 and the legacy form answer such a call with whatever lies behind the buffer."""
+    misfit = call.entry.inplace and theirs is not None and list(flat(theirs)[0].shape) != call.before
+    return misfit and (not IS_3 or call.entry.pairs is not None)
+
+
+def expected_tally(op, call, sample, theirs, grad):
+    """(substituted, reason for staying native) of a call that Paddle accepts; a reason of "" is any."""
+    if sample.empty and (grad or not IS_3):
+        return {}, EMPTY.text
+    if theirs is None:
+        return {}, ""
+    first = flat(theirs)[0]
+    if not first.is_floating_point() and not op.integer:
+        return {}, INTEGER.text
+    if call.entry.inplace and (list(first.shape) != call.before):
+        return {}, OTHER_RESULT.text
+    return {op.name: 1}, None
+
+
+def check_tally(run, op, call, sample, theirs, *, grad=False):
+    substituted, reason = expected_tally(op, call, sample, theirs, grad)
+    assert run.substituted == substituted, run.native
+    assert reason is None or (list(run.native) == [op.name] and (not reason or run.native == {op.name: {reason: 1}}))
+
+
+def differentiable(results):
+    return [one for one in flat(results) if not one.stop_gradient]
+
+
+def arriving(results, dtype):
+    """An incoming gradient for each result."""
+    rng = np.random.default_rng(1)
+    made = [
+        paddle.to_tensor(rng.standard_normal((1, *one.shape)).astype("float32" if dtype == "bfloat16" else dtype)[0])
+        for one in results
+    ]
+    return [value.reshape(one.shape).astype(one.dtype) for value, one in zip(made, results)]
+
+
+def pulled(call, dtype, *, backward=True):
+    """A call and its backward: the results, what arrives, and the gradients of the leaves."""
+    results = call.run()
+    ends = differentiable(results)
+    seeds = arriving(ends, dtype)
+    if backward:
+        paddle.autograd.backward(ends, seeds)
+    return results, seeds, [one.grad for one in wanted(call.tensors)]
+
+
+def wanted(leaves):
+    floats = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+    return [
+        one
+        for one in leaves
+        if (isinstance(one, paddle.Tensor) and not one.stop_gradient) or (isinstance(one, torch.Tensor) and one.dtype in floats)
+    ]
