@@ -15,6 +15,7 @@ from trials import (
     check_tally,
     differentiable,
     formula,
+    held,
     loose,
     near,
     outcome,
@@ -69,9 +70,14 @@ def test_gradients(op, entry):
         assert run.backward == {op.name: 1}
         assert all(same(one.detach(), other) for one, other in zip(flat(results), flat(theirs), strict=True)), trial
         expected = torch_gradients(call, theirs, leaves, seeds, native[0])
-        assert all(same(one, other) for one, other in zip(ours, expected, strict=True)), trial
-        if layout == "contiguous" and not {"gradient", f"gradient {dtype}"} & set(op.deviations):
+        assert all(agree(one, other) for one, other in zip(ours, expected, strict=True)), trial
+        if layout == "contiguous" and held(op, dtype, gradient=True):
             check_native_gradients(Call(op, entry, *trial, grad=True), dtype, ours)
+
+
+def agree(ours, theirs):
+    """The same bits, or no gradient where Torch's are zeros."""
+    return same(ours, theirs) if ours is not None else not theirs.any()
 
 
 def check_native_gradients(call, dtype, ours):
@@ -79,7 +85,11 @@ def check_native_gradients(call, dtype, ours):
     native, error = outcome(functools.partial(pulled, call, dtype))
     if error is not None:
         return  # Paddle has no gradient for these operands
-    pairs = [(one, paddle.zeros_like(one) if other is None else other) for one, other in zip(ours, native[2], strict=True)]
+    pairs = [
+        (one, paddle.zeros_like(one) if other is None else other)
+        for one, other in zip(ours, native[2], strict=True)
+        if one is not None
+    ]
     assert all(near(one, other, dtype, roundings=4 * loose(dtype)) for one, other in pairs), call.sample
 
 
@@ -141,7 +151,7 @@ def test_gradients_through_in_place_forms(op, entry):
         assert op.name not in run.native
         assert same(result.detach(), theirs), sample
         expected = torch_gradients(calls[0], theirs, leaves, [seed], native[0])
-        assert all(same(one, other) for one, other in zip(ours, expected, strict=True)), sample
+        assert all(agree(one, other) for one, other in zip(ours, expected, strict=True)), sample
 
 
 @pytest.mark.parametrize(("op", "entry"), [case for case in DOORS if case.values[0].exact])
@@ -149,6 +159,6 @@ def test_ops_that_round_nothing_are_never_judged(op, entry):
     with padiff_shim.compare("torch") as run:
         result = outcome(Call(op, entry, op.samples[0], grad=True).run)[0]
         for one in differentiable(result):
-            one.sum().backward()
+            outcome(one.sum().backward)  # legacy forms have none natively
     assert not run.calls.filter(op=op.name)
     assert op.name not in run.native
