@@ -117,7 +117,10 @@ def _patiently(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng
             break
     assert found is not None
     if formula.dtype == torch.float64 and found.verdict not in QUIET:
-        found = replace(found, reason=f"{found.reason}; the oracle is Torch's formula in float64, other steps where it has any")
+        # Torch's trigamma is off by 5e-10, in float64 as well: of such functions float64 cannot say who is right.
+        side = Side.NONE if formula.approximated else found.side
+        reason = f"{found.reason}; the oracle is Torch's formula in float64, other steps where it has any"
+        found = replace(found, side=side, reason=reason)
     return found
 
 

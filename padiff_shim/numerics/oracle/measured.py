@@ -29,7 +29,8 @@ class Formula(Quantity):
     """A result given as a function of the operands. ``kernel``: of torch tensors, in any float dtype; ``given``: its operands.
 
     Of float64 results the value itself is in float64, by other steps than Torch's kernel where there are such, and the bound is
-    doubled. ``apart``: the formula may be taken apart into steps.
+    doubled. ``apart``: the formula may be taken apart into steps. ``approximated``: it has functions that Torch itself
+    approximates, in float64, too.
     """
 
     kernel: noise.Kernel = None  # type: ignore[assignment]  # dataclass inheritance wants a default
@@ -37,6 +38,7 @@ class Formula(Quantity):
     value: torch.Tensor = None
     seed: int = 0
     apart: bool = True
+    approximated: bool = False
     _moves: dict[str, torch.Tensor] = field(default_factory=dict)
     _runs: dict[str, int] = field(default_factory=dict)
     _hosts: dict[str, Array] = field(default_factory=dict)
@@ -122,12 +124,13 @@ class Formula(Quantity):
         largest = self._moves.get(name)
         for number in range(done, runs):
             seed = self.seed + 7919 * number + sum(map(ord, name))
-            found, terms = noise.moved(self.kernel, self.given, size, seed, apart=self.apart)
+            found, seen = noise.moved(self.kernel, self.given, size, seed, apart=self.apart)
             move = (found.double() - self.value).abs_().mul_(down)
             same = torch.isfinite(found) == torch.isfinite(self.value)
             move = torch.where(torch.isfinite(move), move, torch.where(same, 0.0, math.inf))
             largest = move if largest is None else torch.maximum(largest, move)
-            self.k = max(self.k, round(terms))
+            self.k = max(self.k, round(seen.terms))
+            self.approximated |= seen.special
         if largest is not None:
             self._moves[name] = largest
             self._runs[name] = max(runs, done)

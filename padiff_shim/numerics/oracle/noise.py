@@ -89,11 +89,14 @@ class Apart(Widened):
 
 
 class Rounding(Apart):
-    """The same, moved at every step. ``terms``: after the run, the most terms that one sum had."""
+    """The same, moved at every step.
+
+    After the run, ``terms`` is the most terms that one sum had; ``special``: there were functions that Torch approximates.
+    """
 
     def __init__(self, size: Size, seed: int, apart: bool = True) -> None:
         super().__init__()
-        self.size, self.terms, self.apart = size, 1.0, apart
+        self.size, self.terms, self.apart, self.special = size, 1.0, apart, False
         self._drawn = seed % POOL
         self._tiny, self._largest = span(size.unit)
 
@@ -120,6 +123,7 @@ class Rounding(Apart):
         kind = steps.kind(func, args, kwargs)
         if kind is steps.EXACT:
             return func(*args, **kwargs)
+        self.special |= kind is steps.SPECIAL
         sums = terms = None
         if kind in (steps.SUM, steps.COUNTED):
             sums, terms = self._sums(kind, func, args, kwargs)
@@ -176,15 +180,15 @@ Kernel = Callable[..., torch.Tensor]
 
 def moved(
     kernel: Kernel, operands: Sequence[torch.Tensor], size: Size, seed: int, *, apart: bool = True
-) -> tuple[torch.Tensor, float]:
-    """The formula's result with errors of this size, and the most terms of one sum. ``operands``: wide ones.
+) -> tuple[torch.Tensor, Rounding]:
+    """The formula's result with errors of this size, and what was seen of its steps. ``operands``: wide ones.
 
     ``apart``: fused kernels are taken apart.
     """
     mode = Rounding(size, seed, apart)
     operands = [mode.operand(t) for t in operands]
     with mode:
-        return kernel(*operands).detach(), mode.terms
+        return kernel(*operands).detach(), mode
 
 
 def exact(kernel: Kernel, operands: Sequence[torch.Tensor], *, apart: bool = False) -> torch.Tensor:
