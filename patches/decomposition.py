@@ -79,3 +79,30 @@ def eigh(x: torch.Tensor, UPLO: str) -> tuple[Any, ...]:
 def eigvalsh(x: torch.Tensor, uplo: str, is_test: bool) -> tuple[Any, ...]:
     """``torch.linalg.eigvalsh``; the vectors, which Paddle keeps for its backward, are left out."""
     return torch.linalg.eigvalsh(x, UPLO=uplo), None
+
+
+@op("x|input", samples=(SQUARE, Sample((3, 3))), note="One tensor: the signs, then the logarithms.")
+def slogdet(x: torch.Tensor) -> torch.Tensor:
+    """``torch.linalg.slogdet``, stacked."""
+    return torch.stack(tuple(torch.linalg.slogdet(x)))
+
+
+@op("x pivot=True", legacy=True, results=("lu", "pivots", "info"))
+def lu(x: torch.Tensor, pivot: bool) -> tuple[Any, ...]:
+    """``torch.linalg.lu_factor_ex``; pivots count from 1 in both."""
+    return tuple(torch.linalg.lu_factor_ex(x, pivot=pivot))
+
+
+@op("x y unpack_ludata=True unpack_pivots=True", tensors=2, promote="same", results=("p", "l", "u"))
+def lu_unpack(x: torch.Tensor, y: torch.Tensor, unpack_ludata: bool, unpack_pivots: bool) -> tuple[Any, ...]:
+    """``torch.lu_unpack``."""
+    return tuple(torch.lu_unpack(x, y, unpack_ludata, unpack_pivots))
+
+
+@op("x", promote="same", results=("values", "vectors"))
+def eig(x: torch.Tensor) -> tuple[Any, ...]:
+    """``torch.linalg.eig``."""
+    return tuple(torch.linalg.eig(x))
+
+
+eigvals = op("x", name="eigvals", promote="same")(torch.linalg.eigvals)

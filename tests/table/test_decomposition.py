@@ -24,6 +24,35 @@ CASES = {
 }
 
 
+def test_lu_and_its_parts():
+    value = values(2, 4, 4)
+    x = paddle.to_tensor(value, stop_gradient=False)
+    with padiff_shim.reference("torch") as run:
+        lu, pivots = paddle.linalg.lu(x)
+        p, low, up = paddle.linalg.lu_unpack(lu, pivots)
+        (low * low * low + up * up * up).sum().backward()
+    assert run.substituted["lu"] == run.substituted["lu_unpack"] == 1
+    t = torch.from_numpy(value).requires_grad_()
+    factors, places = torch.linalg.lu_factor(t)
+    parts = torch.lu_unpack(factors, places)
+    (parts[1] ** 3 + parts[2] ** 3).sum().backward()
+    assert pivots.numpy().tolist() == places.numpy().tolist()
+    for mine, other in zip((lu, p, low, up), (factors, *parts), strict=True):
+        assert mine.numpy().tobytes() == np.ascontiguousarray(other.detach().numpy()).tobytes()
+    np.testing.assert_allclose(x.grad.numpy(), t.grad.numpy(), rtol=1e-10)
+
+
+def test_eigenvalues_of_any_matrix():
+    value = values(4, 4)
+    with padiff_shim.reference("torch") as run:
+        w, v = paddle.linalg.eig(paddle.to_tensor(value))
+        alone = paddle.linalg.eigvals(paddle.to_tensor(value))
+    assert run.substituted["eig"] == run.substituted["eigvals"] == 1
+    tw, tv = torch.linalg.eig(torch.from_numpy(value))
+    for mine, other in ((w, tw), (v, tv), (alone, torch.linalg.eigvals(torch.from_numpy(value)))):
+        assert mine.numpy().tobytes() == np.ascontiguousarray(other.numpy()).tobytes()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", CASES)
 def test_factorisation(name, dtype):

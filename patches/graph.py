@@ -1,0 +1,95 @@
+"""Message passing on graphs and pooling over segments, as index_select, index_add and scatter_reduce: what Torch programs use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from padiff_shim.table.op import Ints, Sample, each, op
+
+EDGES = (Ints((6,), 0, 4), Ints((6,), 0, 4))
+REDUCTIONS = ("SUM", "MEAN", "MAX", "MIN")
+EXTREMES = {"MAX": "amax", "MIN": "amin"}
+
+
+def _message(kind: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Both rows of an edge as one; Paddle's functions make a difference a sum, and a quotient a product."""
+    if kind not in ("ADD", "MUL"):
+        raise NotImplementedError(f"message_op={kind!r}")
+    return x + y if kind == "ADD" else x * y
+
+
+def _received(messages: torch.Tensor, to: torch.Tensor, kind: str, rows: int) -> torch.Tensor:
+    """Row number ``to[i]`` of the result takes message i; rows that none reaches are 0."""
+    index = to.long()
+    empty = messages.new_zeros((rows, *messages.shape[1:]))
+    if kind in EXTREMES:
+        wide = index.reshape(-1, *[1] * (messages.ndim - 1)).expand_as(messages)
+        return empty.scatter_reduce(0, wide, messages, EXTREMES[kind], include_self=False)
+    total = empty.index_add(0, index, messages)
+    if kind != "MEAN":
+        return total
+    count = torch.bincount(index, minlength=rows).clamp(min=1).to(messages.dtype)
+    return total / count.reshape(-1, *[1] * (messages.ndim - 1))
+
+
+def _rows(x: torch.Tensor, out_size: Any) -> int:
+    size = int(out_size[0]) if isinstance(out_size, Sequence) and out_size else 0
+    return size if size > 0 else x.shape[0]
+
+
+@op(
+    "x src_index dst_index reduce_op='SUM' out_size=[0]",
+    tensors=3,
+    promote="same",
+    samples=each((Sample((4, 3), *EDGES),), reduce_op=REDUCTIONS),
+    note="Gathers with index_select and sums with index_add; rows that no message reaches are 0.",
+)
+def send_u_recv(x: torch.Tensor, src_index: torch.Tensor, dst_index: torch.Tensor, reduce_op: str, out_size: Any) -> torch.Tensor:
+    """Rows of ``x`` sent along edges."""
+    return _received(x.index_select(0, src_index.long()), dst_index, reduce_op, _rows(x, out_size))
+
+
+@op(
+    "x y src_index dst_index message_op='ADD' reduce_op='SUM' out_size=[0]",
+    tensors=4,
+    promote="same",
+    samples=each((Sample((4, 3), (6, 3), *EDGES, positive=True),), message_op=("ADD", "MUL"), reduce_op=REDUCTIONS),
+    note="As send_u_recv; messages are made of a row of `x` and one of `y`.",
+)
+def send_ue_recv(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    src_index: torch.Tensor,
+    dst_index: torch.Tensor,
+    message_op: str,
+    reduce_op: str,
+    out_size: Any,
+) -> torch.Tensor:
+    """Rows of ``x``, changed by what lies on the edges, sent along them."""
+    messages = _message(message_op, x.index_select(0, src_index.long()), y)
+    return _received(messages, dst_index, reduce_op, _rows(x, out_size))
+
+
+@op(
+    "x y src_index dst_index message_op='ADD'",
+    tensors=4,
+    promote="same",
+    samples=each((Sample((4, 3), (5, 3), *EDGES, positive=True),), message_op=("ADD", "MUL")),
+)
+def send_uv(x: torch.Tensor, y: torch.Tensor, src_index: torch.Tensor, dst_index: torch.Tensor, message_op: str) -> torch.Tensor:
+    """A message for each edge, of the rows at its ends."""
+    return _message(message_op, x.index_select(0, src_index.long()), y.index_select(0, dst_index.long()))
+
+
+@op(
+    "x segment_ids pooltype='SUM'",
+    tensors=2,
+    promote="same",
+    note="`paddle.geometric.segment_sum` and its like, as index_add and scatter_reduce over sorted ids.",
+)
+def segment_pool(x: torch.Tensor, segment_ids: torch.Tensor, pooltype: str) -> torch.Tensor:
+    """Rows of ``x`` pooled where their ids, which are sorted, are equal."""
+    return _received(x, segment_ids, pooltype, int(segment_ids[-1]) + 1 if len(segment_ids) else 0)
