@@ -8,7 +8,23 @@ counter. Everything that is in neither table nor in an op's entries is recorded 
 from __future__ import annotations
 
 from padiff_shim.table import reasons
-from padiff_shim.table.reasons import COMMUNICATION, COMPILED, CUSTOM, FUSED, NO_REFERENCE, OPTIMIZER, RANDOM, Reason
+from padiff_shim.table.reasons import (
+    COMMUNICATION,
+    COMPILED,
+    CUSTOM,
+    DETECTION,
+    EXPERTS,
+    FUSED,
+    MACHINERY,
+    NO_REFERENCE,
+    OPTIMIZER,
+    QUANTISED,
+    RANDOM,
+    SAMPLING,
+    SPARSE_OP,
+    TEXT,
+    Reason,
+)  # fmt: skip
 
 # Legacy doors of ops of the table that cannot lead to them.
 LEGACY = {
@@ -19,6 +35,9 @@ LEGACY = {
     "sum": reasons.SUM_OF_LIST,
     "rnn": reasons.CACHES,
     "swiglu": reasons.OPTIONAL_TENSOR,
+    "segment_pool": reasons.STATISTICS,
+    "stft": reasons.ONE_STEP,
+    "lu_": reasons.SEVERAL_IN_PLACE,
 }
 
 _CREATE = """arange assign_value assign_value_ data empty empty_like eye full full_ full_batch_size_like full_int_array full_like
@@ -67,9 +86,40 @@ _REASONS = {
         standard_gamma top_p_sampling truncated_gaussian_random uniform uniform_inplace uniform_inplace_
         uniform_random_batch_size_like gaussian_random uniform_random uniform_random_inplace uniform_random_inplace_ dropout_nd
         sampling_id seed exponential""",
+    FUSED: """add_group_norm_silu add_position_encoding affine_channel attention_lstm batch_fc batched_gemm blha_get_max_len
+        block_multihead_attention block_multihead_attention_ block_multihead_attention_xpu_ calc_reduced_attn_scores
+        conv2d_transpose_bias depthwise_conv2d_bias depthwise_conv3d_bias div_scale fast_ln fast_rms_norm fc
+        fp8_fp8_half_gemm_fused fp8_gemm_blockwise gemm_epilogue masked_multihead_attention masked_multihead_attention_
+        memory_efficient_attention multihead_matmul qkv_unpack_mha resnet_basic_block resnet_unit self_dp_attention skip_layernorm
+        squeeze_excitation_block variable_length_memory_efficient_attention tensorrt_engine onednn_to_paddle_layout cudnn_lstm
+        embedding_grad_add_to embedding_grad_add_to_ embedding_grad_dense embedding_with_scaled_gradient
+        cross_entropy_with_softmax_bwd_w_downcast""",
+    QUANTISED: """apply_per_channel_scale dequantize_abs_max dequantize_linear dequantize_log fake_channel_wise_dequantize_max_abs
+        fake_channel_wise_quantize_abs_max fake_channel_wise_quantize_dequantize_abs_max fake_dequantize_max_abs
+        fake_quantize_abs_max fake_quantize_dequantize_abs_max fake_quantize_dequantize_moving_average_abs_max
+        fake_quantize_dequantize_moving_average_abs_max_ fake_quantize_moving_average_abs_max
+        fake_quantize_moving_average_abs_max_ fake_quantize_range_abs_max fake_quantize_range_abs_max_ fp8_quant_blockwise
+        llm_int8_linear lookup_table_dequant moving_average_abs_max_scale quantize_linear weight_dequantize weight_only_linear
+        weight_quantize""",
+    DETECTION: """anchor_generator bipartite_match box_clip box_coder collect_fpn_proposals correlation deformable_conv
+        distribute_fpn_proposals generate_proposals matrix_nms multiclass_nms3 nms prior_box psroi_pool roi_align roi_pool yolo_box
+        yolo_box_head yolo_box_post yolo_loss""",
+    EXPERTS: """assign_pos build_src_rank_and_local_expert_id cal_aux_loss expand_modality_expert_id limit_by_capacity moe_combine
+        moe_combine_auto moe_combine_no_weight moe_gate_dispatch moe_gate_dispatch_and_quant moe_gate_dispatch_auto
+        moe_gate_dispatch_partial_nosoftmaxtopk moe_gate_dispatch_permute moe_permute moe_unpermute number_count
+        prune_gate_by_capacity random_routing int_bincount""",
+    TEXT: """beam_search beam_search_decode chunk_eval crf_decoding ctc_align cvm edit_distance gru gru_unit hash lstm
+        match_matrix_tensor partial_sum pyramid_hash rank_attention sequence_conv sequence_pool sequence_softmax shard_index
+        tdm_child tdm_sampler viterbi_decode warprnnt hsigmoid_loss merge_selected_rows strings_empty strings_empty_like
+        strings_lower strings_upper""",
+    SAMPLING: "graph_khop_sampler graph_sample_neighbors reindex_graph weighted_sample_neighbors",
+    MACHINERY: """ap_facade ap_trivial_fusion_begin ap_trivial_fusion_end ap_variadic decode_jpeg dist_reshape dtensor_from_local
+        dtensor_to_local fetch identity_loss moe_global_mesh_tensor moe_sub_mesh_tensors read_file shard_tensor sync_calc_stream
+        sync_calc_stream_ sync_comm_stream sync_comm_stream_ update_parameter add_n_array""",
     COMPILED: "run_program",
     CUSTOM: "_run_custom_op",
-    COMMUNICATION: """all_gather all_reduce all_reduce_ all_to_all barrier broadcast broadcast_ c_allreduce_sum c_allreduce_sum_
+    COMMUNICATION: """c_embedding c_softmax_with_cross_entropy c_softmax_with_multi_label_cross_entropy margin_cross_entropy
+        dgc_clip_by_norm all_gather all_reduce all_reduce_ all_to_all barrier broadcast broadcast_ c_allreduce_sum c_allreduce_sum_
         c_concat c_identity c_identity_ c_scatter c_split c_allgather c_allreduce_max c_allreduce_max_ c_broadcast c_broadcast_
         c_reduce_sum c_reduce_sum_ c_allreduce_prod c_allreduce_min
         c_reduce_min c_reduce_max c_reducescatter alltoall mp_allreduce_sum mp_allreduce_sum_
@@ -84,6 +134,8 @@ def reason(name: str) -> Reason:
     """Why the C op ``name`` (without ``paddle._C_ops.``) stays native."""
     if name in NATIVE:
         return NATIVE[name]
+    if name.startswith("sparse_"):
+        return SPARSE_OP
     if name.startswith(("fused_", "fusion_", "flash_", "flashmask_")):
         return FUSED
     return NO_REFERENCE

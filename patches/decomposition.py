@@ -93,16 +93,16 @@ def lu(x: torch.Tensor, pivot: bool) -> tuple[Any, ...]:
     return tuple(torch.linalg.lu_factor_ex(x, pivot=pivot))
 
 
-@op("x y unpack_ludata=True unpack_pivots=True", tensors=2, promote="same", results=("p", "l", "u"))
+@op("x y unpack_ludata=True unpack_pivots=True", tensors=2, legacy=True, promote="same", results=("p", "l", "u"))
 def lu_unpack(x: torch.Tensor, y: torch.Tensor, unpack_ludata: bool, unpack_pivots: bool) -> tuple[Any, ...]:
     """``torch.lu_unpack``."""
     return tuple(torch.lu_unpack(x, y, unpack_ludata, unpack_pivots))
 
 
-@op("x", promote="same", results=("values", "vectors"))
+@op("x", legacy=True, promote="same", results=("values", "vectors"))
 def eig(x: torch.Tensor) -> tuple[Any, ...]:
     """``torch.linalg.eig``."""
     return tuple(torch.linalg.eig(x))
 
 
-eigvals = op("x", name="eigvals", promote="same")(torch.linalg.eigvals)
+eigvals = op("x", name="eigvals", legacy=True, promote="same")(torch.linalg.eigvals)

@@ -12,6 +12,7 @@ from padiff_shim.table.op import Sample, function, op
 
 @op(
     "x frame_length hop_length axis=-1",
+    legacy="frame: x * frame_length hop_length axis=-1",
     samples=(
         Sample((2, 3, 12), frame_length=4, hop_length=3),
         Sample((12,), frame_length=4, hop_length=2),
@@ -27,6 +28,7 @@ def frame(x: torch.Tensor, frame_length: int, hop_length: int, axis: int) -> tor
 
 @op(
     "x hop_length axis=-1",
+    legacy="overlap_add: x * hop_length axis=-1",
     samples=(Sample((2, 4, 3), hop_length=2), Sample((4, 5), hop_length=4), Sample((3, 4, 2), hop_length=1, axis=0)),
 )
 def overlap_add(x: torch.Tensor, hop_length: int, axis: int) -> torch.Tensor:
