@@ -115,7 +115,7 @@ _REASONS = {
     SAMPLING: "graph_khop_sampler graph_sample_neighbors reindex_graph weighted_sample_neighbors",
     MACHINERY: """ap_facade ap_trivial_fusion_begin ap_trivial_fusion_end ap_variadic decode_jpeg dist_reshape dtensor_from_local
         dtensor_to_local fetch identity_loss moe_global_mesh_tensor moe_sub_mesh_tensors read_file shard_tensor sync_calc_stream
-        sync_calc_stream_ sync_comm_stream sync_comm_stream_ update_parameter add_n_array""",
+        sync_calc_stream_ sync_comm_stream update_parameter add_n_array""",
     COMPILED: "run_program",
     CUSTOM: "_run_custom_op",
     COMMUNICATION: """c_embedding c_softmax_with_cross_entropy c_softmax_with_multi_label_cross_entropy margin_cross_entropy

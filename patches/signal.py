@@ -43,6 +43,7 @@ def overlap_add(x: torch.Tensor, hop_length: int, axis: int) -> torch.Tensor:
 
 @op(
     "x output_sizes kernel_sizes strides paddings dilations",
+    legacy="fold: x * output_sizes kernel_sizes strides paddings dilations",
     samples=(
         Sample((2, 12, 9), output_sizes=[4, 4], kernel_sizes=[2, 2], strides=[1, 1], paddings=[0, 0, 0, 0], dilations=[1, 1]),
         Sample((1, 8, 4), output_sizes=[4, 4], kernel_sizes=[2, 2], strides=[2, 2], paddings=[0, 0, 0, 0], dilations=[1, 1]),
