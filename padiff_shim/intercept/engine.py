@@ -33,14 +33,14 @@ def _doors() -> list[Point]:
         "_remove_grad_hook": watching.removing,
         "retain_grads": watching.retaining,
         "_new_shared_tensor": _sharing,
-        "_use_gpudnn": _sharing,
+        "_tensor_use_gpudnn": _sharing,
     }
     targets |= {f"paddle.Tensor.{name}": lambda patch, make=make: make(patch.original) for name, make in watched.items()}  # type: ignore[misc]
     return present(*(point(target, hook) for target, hook in targets.items()))
 
 
 def _sharing(original: Callable[..., Any]) -> Callable[..., Any]:
-    """What gives another Python object over the same tensor: ``_new_shared_tensor``; ``_use_gpudnn``, before adaptive pooling."""
+    """What gives another Python object over the same tensor: ``_new_shared_tensor``; ``_tensor_use_gpudnn``, before pooling."""
 
     @functools.wraps(original)
     def hook(tensor: Any, *args: Any) -> Any:

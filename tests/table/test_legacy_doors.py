@@ -126,15 +126,24 @@ def test_the_binder_refuses_what_it_does_not_know():
 
 
 # Names of the tables that one of the supported versions lacks.
-ONLY_IN_3 = """
-_run_custom_op _run_python_op accuracy_check all_reduce_ array_pop asgd_ binomial bitwise_left_shift bitwise_left_shift_
-bitwise_right_shift bitwise_right_shift_ broadcast_ builtin_combine builtin_split coalesce_tensor_ copysign copysign_
-create_array_like depend dgc index_elementwise_get index_elementwise_put index_elementwise_put_
-index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ lars_momentum_ masked_fill masked_fill_ max_with_index
-max_pool2d_v2 median min_with_index nadam_ nop_ radam_ random_ range_v2 reduce_ reshard reshard_v2 restrict_nonzero rint rint_
-rprop rprop_ set set_
-set_persistable_value shape64 share_data_ share_var slice_array slice_array_dense standard_gamma view_slice
-"""
+ONLY_IN_3 = """_run_custom_op _run_python_op accuracy_check add_group_norm_silu add_n_array all_reduce_ ap_facade
+    ap_trivial_fusion_begin ap_trivial_fusion_end ap_variadic apply_per_channel_scale array_pop asgd_ batched_gemm binomial
+    bitwise_left_shift bitwise_left_shift_ bitwise_right_shift bitwise_right_shift_ blha_get_max_len
+    block_multihead_attention_xpu_ broadcast_ build_src_rank_and_local_expert_id builtin_combine builtin_split
+    c_softmax_with_multi_label_cross_entropy cal_aux_loss calc_reduced_attn_scores coalesce_tensor_ conv2d_transpose_bias
+    create_array_like cross_entropy_with_softmax_bwd_w_downcast depend depthwise_conv2d_bias depthwise_conv3d_bias dgc
+    dist_reshape div_scale dtensor_from_local dtensor_to_local embedding_grad_add_to embedding_grad_add_to_
+    embedding_with_scaled_gradient expand_modality_expert_id fake_quantize_dequantize_moving_average_abs_max_
+    fake_quantize_moving_average_abs_max_ fake_quantize_range_abs_max_ fast_ln fast_rms_norm fp8_fp8_half_gemm_fused
+    fp8_gemm_blockwise fp8_quant_blockwise gemm_epilogue index_elementwise_get index_elementwise_put index_elementwise_put_
+    index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ int_bincount lars_momentum_ masked_fill
+    masked_fill_ max_pool2d_v2 max_with_index median min_with_index moe_combine moe_combine_auto moe_combine_no_weight
+    moe_gate_dispatch moe_gate_dispatch_and_quant moe_gate_dispatch_auto moe_gate_dispatch_partial_nosoftmaxtopk
+    moe_gate_dispatch_permute moe_global_mesh_tensor moe_permute moe_sub_mesh_tensors moe_unpermute nadam_ nop_
+    onednn_to_paddle_layout qkv_unpack_mha radam_ random_ range_v2 reduce_ reshard reshard_v2 resnet_basic_block resnet_unit
+    restrict_nonzero rprop rprop_ set set_ set_persistable_value shape64 shard_tensor share_data_ share_var slice_array
+    slice_array_dense standard_gamma sync_calc_stream sync_calc_stream_ sync_comm_stream tensorrt_engine update_parameter
+    view_slice yolo_box_head yolo_box_post"""
 ONLY_IN_2 = """
 alltoall c_allgather c_allreduce_max c_allreduce_max_ c_allreduce_min c_allreduce_prod c_broadcast c_broadcast_ c_reduce_max
 c_reduce_min c_reduce_sum c_reduce_sum_ c_reducescatter distributed_fused_lamb dropout_nd fill_zeros_like fill_zeros_like2

@@ -1,4 +1,4 @@
-"""The short-time Fourier transform and pooling over segments, against Torch's own functions."""
+"""The short-time Fourier transform, pooling over segments and messages on graphs, against Torch and native Paddle."""
 
 import numpy as np
 import paddle
@@ -61,3 +61,22 @@ def test_segments(kind):
     native = getattr(paddle.geometric, f"segment_{kind}")(again, paddle.to_tensor(ids))
     (native * native).sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), again.grad.numpy(), rtol=1e-5)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_the_largest_message_of_each_node(kind):
+    rows, source, to = numbers(4, 3), [0, 1, 2, 3], [1, 1, 2, 1]
+
+    def step():
+        x = paddle.to_tensor(rows, stop_gradient=False)
+        found = paddle.geometric.send_u_recv(x, paddle.to_tensor(source), paddle.to_tensor(to), kind)
+        (found * found).sum().backward()
+        return found.numpy(), x.grad.numpy()
+
+    native = step()
+    with padiff_shim.reference("torch") as run:
+        ours = step()
+    assert run.substituted["send_u_recv"] == 1
+    for mine, theirs in zip(ours, native):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6)
