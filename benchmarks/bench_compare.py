@@ -1,7 +1,7 @@
-"""What comparing costs: a 4-layer Transformer encoder, forward and backward, d=256, batch 8x64, one thread.
+"""What comparing costs: two Transformer encoders, forward and backward on new data at each pass, one thread.
 
-Native, substituted and compared passes are timed in turns within one process; ratios are medians of the rounds' own ratios, so
-that a change of the machine's speed meets all of them alike.
+Native, substituted and compared passes are timed in turns within one process, in processor time; ratios are medians of the rounds'
+own ratios, so that a change of the machine's speed meets all of them alike.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when the frameworks are imported
 
@@ -29,30 +29,58 @@ from rich.console import Console
 from rich.progress import track
 
 import padiff_shim
+from padiff_shim import numerics
 
 MARK = "<!-- below: written by bench_compare.py -->"
-WIDTH, HEADS, LAYERS, BATCH, LENGTH = 256, 4, 4, 8, 64
 
 
-def program() -> Callable[[], None]:
-    """One forward and backward pass of the encoder."""
+class Size(NamedTuple):
+    """An encoder, its batch, and how many passes are timed as one."""
+
+    width: int
+    heads: int
+    layers: int
+    batch: int
+    length: int
+    passes: int
+
+
+SIZES = {
+    "Encoder: 4 layers, d=256, 4 heads, batch 8x64": Size(256, 4, 4, 8, 64, 1),
+    "Small model: 2 layers, d=32, 2 heads, batch 2x8": Size(32, 2, 2, 2, 8, 10),
+}
+LEARNING = 5  # passes before the first round: caches, dtype rules, what screening learns
+
+
+def program(size: Size) -> Callable[[], None]:
+    """Forward and backward passes of the encoder, each on data of its own."""
     paddle.seed(0)
-    layer = paddle.nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, dropout=0.0, activation="gelu", normalize_before=True)
-    encoder = paddle.nn.TransformerEncoder(layer, LAYERS, paddle.nn.LayerNorm(WIDTH))
-    x = paddle.randn([BATCH, LENGTH, WIDTH])
+    layer = paddle.nn.TransformerEncoderLayer(
+        size.width, size.heads, 4 * size.width, dropout=0.0, activation="gelu", normalize_before=True
+    )
+    encoder = paddle.nn.TransformerEncoder(layer, size.layers, paddle.nn.LayerNorm(size.width))
 
     def run() -> None:
-        encoder(x).square().mean().backward()
-        encoder.clear_gradients()
+        for _ in range(size.passes):
+            encoder(paddle.randn([size.batch, size.length, size.width])).square().mean().backward()
+            encoder.clear_gradients()
 
     return run
 
 
 def seconds(function: Callable[[], None]) -> float:
-    """Seconds of one call."""
-    start = time.perf_counter()
+    """Processor seconds of one call."""
+    start = time.process_time()
     function()
-    return time.perf_counter() - start
+    return time.process_time() - start
+
+
+def floor() -> Any:
+    """A compare mode that runs both kernels at every call, forward and backward, and neither judges nor records anything."""
+    mode = padiff_shim.compare("torch", progress=False)
+    plan = mode._plan
+    plan.judge, plan.outcome.record = (lambda case: numerics.equal(case.mine)), (lambda *_: {"muted": True})
+    return mode
 
 
 class Held:
@@ -72,14 +100,16 @@ class Held:
 NATIVE, SUBSTITUTED, FULL = "native", "substituted", "compare"
 
 
-def ways() -> dict[str, Held]:
+def ways(size: Size) -> dict[str, Held]:
     """What is timed."""
-    function = program()
+    function = program(size)
     compare = padiff_shim.compare
     makers: dict[str, Callable[[], Any] | None] = {
         NATIVE: None,
         SUBSTITUTED: lambda: padiff_shim.reference("torch"),
+        "both kernels, no verdict, no record": floor,
         FULL: lambda: compare("torch", progress=False),
+        "compare, screening=True": lambda: compare("torch", screening=True, progress=False),
         "compare, every=10": lambda: compare("torch", every=10, progress=False),
         'compare, budget="10%"': lambda: compare("torch", budget="10%", progress=False),
         "compare, shadow=True": lambda: compare("torch", shadow=True, progress=False),
@@ -87,18 +117,18 @@ def ways() -> dict[str, Held]:
     return {name: Held(make, function) for name, make in makers.items()}
 
 
-def measure(rounds: int) -> dict[str, list[float]]:
-    """Seconds of every round, per way."""
-    todo = ways()
+def measure(size: Size, rounds: int) -> dict[str, list[float]]:
+    """Seconds of one pass in every round, per way."""
+    todo = ways(size)
     for way in todo.values():
-        way()  # the first pass fills caches and learns dtype rules
-        way()
+        for _ in range(LEARNING):
+            way()
     found: dict[str, list[float]] = {name: [] for name in todo}
     names = list(todo)
     for turn in track(range(rounds), description="timing", console=Console(stderr=True), transient=True):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             gc.collect()
-            found[name].append(todo[name]())
+            found[name].append(todo[name]() / size.passes)
     return found
 
 
@@ -122,14 +152,15 @@ def main() -> int:
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table there, below its mark if it has one")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    table = ("Cost of comparing", HEADER, rows(measure(args.rounds)))
+    tables = [(name, HEADER, rows(measure(size, args.rounds))) for name, size in SIZES.items()]
     console = Console(width=None if sys.stdout.isatty() else 130)
-    console.print(shown(*table), "")
+    for table in tables:
+        console.print(shown(*table), "")
     facts = machine()
     console.print("\n".join(facts), highlight=False)
     if args.markdown:
         kept = args.markdown.read_text().partition(MARK)[0] if args.markdown.exists() else ""
-        lines = ["Measured on", *[f"- {fact}" for fact in facts], "", markdown(*table)]
+        lines = ["Measured on", *[f"- {fact}" for fact in facts], "", *[markdown(*table) for table in tables]]
         args.markdown.write_text(f"{kept}{MARK}\n" + "\n".join(lines).rstrip() + "\n")
     return 0
 

@@ -11,8 +11,10 @@ import itertools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
+from ..numerics.judging import passes
 from ..verdicts import SCREENED, Judgement, Verdict
 
 LEARNT = 3  # full verdicts, all of them ROUNDING, before a place is screened
@@ -31,12 +33,10 @@ class Size(NamedTuple):
     @classmethod
     def of(cls, mine: torch.Tensor, theirs: torch.Tensor) -> Size:
         """Of two tensors of one shape and a floating dtype; NaN where either holds one."""
-        wide = torch.float64 if mine.dtype is torch.float64 else torch.float32
-        other = theirs.detach().to(wide)
-        apart = mine.detach().to(wide) - other
-        largest = float(torch.linalg.vector_norm(apart, float("inf")))
-        norm = float(torch.linalg.vector_norm(other)) or 1.0
-        return cls(float(torch.linalg.vector_norm(apart)) / norm, largest / norm, largest)
+        with np.errstate(all="ignore"):
+            apart, largest, norm = passes.sizes(mine, theirs)
+        norm = norm or 1.0
+        return cls(apart / norm, largest / norm, largest)
 
 
 @dataclass

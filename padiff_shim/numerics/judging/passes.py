@@ -111,6 +111,27 @@ def _on_host(p: Array, t: Array, bits: int, keep: bool) -> Difference:
     )
 
 
+def sizes(paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[float, float, float]:
+    """Norm and largest element of the difference of two tensors of one shape and dtype, and the norm of the second one.
+
+    Nothing else of :func:`differ`, in a fraction of its time; not finite where an element is not, or a square is none.
+    """
+    p, t = readable(paddle), readable(torch_)
+    if not isinstance(p, np.ndarray):
+        apart = p - t
+        found = torch.stack([torch.linalg.vector_norm(apart), apart.abs().max(), torch.linalg.vector_norm(t)]).tolist()
+        return found[0], found[1], found[2]
+    p, t = (np.ascontiguousarray(v).reshape(-1) for v in (p, t))
+    scratch = _SCRATCH.take("sizes", min(p.size, CHUNK), p.dtype)
+    apart, largest, size = 0.0, 0.0, 0.0
+    for low in range(0, p.size, CHUNK):
+        b = t[low : low + CHUNK]
+        d = np.subtract(p[low : low + CHUNK], b, out=scratch[: b.size])
+        apart, size = apart + float(np.dot(d, d)), size + float(np.dot(b, b))
+        largest = max(largest, float(d.max()), -float(d.min()))
+    return math.sqrt(apart), largest, math.sqrt(size)
+
+
 def _root(squares: float, values: Array) -> float:
     """The Euclidean norm of the finite ``values``, given the sum of their squares: again where that left the range."""
     info = np.finfo(values.dtype)
