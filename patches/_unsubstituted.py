@@ -32,6 +32,10 @@ LEGACY = {
     "einsum": reasons.CACHES,
     "layer_norm": reasons.STATISTICS,
     "rrelu": reasons.SLOPES,
+    "batch_norm": reasons.STATISTICS,
+    "group_norm": reasons.STATISTICS,
+    "instance_norm": reasons.STATISTICS,
+    "p_norm": NO_REFERENCE,
     "sum": reasons.SUM_OF_LIST,
     "rnn": reasons.CACHES,
     "swiglu": reasons.OPTIONAL_TENSOR,
@@ -70,9 +74,9 @@ _OLD_NAMES = """reshape2 reshape2_ transpose2 squeeze2 squeeze2_ unsqueeze2 unsq
     flatten_contiguous_range_ expand_v2 expand_as_v2 fill_constant fill_any fill_any_like fill_zeros_like fill_zeros_like2
     lookup_table lookup_table_v2 one_hot_v2 arg_max arg_min top_k top_k_v2 crop_tensor tril_triu where_index range size
     shuffle_channel share_buffer diag_v2 reduce_max reduce_min
-    reduce_amax reduce_amin reduce_all reduce_any lod_reset unpool max_pool2d_with_index im2sequence sequence_expand partial_concat
+    reduce_amax reduce_amin reduce_all reduce_any lod_reset im2sequence sequence_expand partial_concat
     gather_tree isfinite_v2 isinf_v2 isnan_v2 elementwise_heaviside flatten2_ fill_any_ fill_constant_batch_size_like lod_reset_
-    unpool3d max_pool2d_v2 max_pool3d_with_index"""
+    unpool3d max_pool2d_v2"""
 
 EXACT = frozenset(" ".join((_CREATE, _MOVE, _SELECT, _OLD_NAMES)).split())
 

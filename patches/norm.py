@@ -1,12 +1,17 @@
-"""Normalisation over trailing axes."""
+"""Normalisation: over trailing axes, over a batch, over groups of channels, over one instance, and to a norm of one."""
 
 from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics import models
-from padiff_shim.table.op import Sample, op
+from padiff_shim.table.op import Sample, function, op
+
+from ._windows import to_first, to_last
 
 
 @op(
@@ -44,3 +49,166 @@ def layer_norm(
         weight, shift = (None if p is None else p.float() for p in (weight, shift))
         return F.layer_norm(x.float(), shape, weight, shift, epsilon).to(x.dtype)
     return F.layer_norm(x, shape, weight, shift, epsilon)
+
+
+_FACTOR = "Paddle rounds an epsilon, a factor or a power to float32"
+_DOUBLE = {"float64": _FACTOR, "gradient float64": _FACTOR}
+_FLAGS = "is_test=False momentum=0.9 epsilon=1e-5 data_format|data_layout='NCHW' use_global_stats=False trainable_statistics=False"
+
+
+def _kernel(
+    x: Any, mean: Any, variance: Any, weight: Any, bias: Any, training: bool, share: float, epsilon: float
+) -> tuple[Any, ...]:
+    """What ``torch.nn.functional.batch_norm`` calls: its result, and the mean and the reciprocal deviation that it keeps."""
+    if training and x.numel() == x.shape[1]:
+        raise ValueError("one value per channel, of which Torch takes no statistics")
+    how = (training, share, epsilon, torch.backends.cudnn.enabled)
+    return tuple(torch._batch_norm_impl_index(x, weight, bias, mean, variance, *how)[:3])
+
+
+def _of_batch(x: Any, mean: Any, variance: Any, weight: Any, bias: Any, momentum: float, epsilon: float) -> tuple[Any, ...]:
+    """The statistics of the batch, and Paddle's running ones: their variance is that of the batch as it is.
+
+    Torch's kernel gives the population's variance; from zeros its update is that variance, which is brought back to the batch's.
+    A momentum of 0.9 is 0.1 to a Torch program, and not the 0.09999999999999998 that is 1 - 0.9.
+    """
+    running, unbiased = mean.clone(), torch.zeros_like(variance)
+    out, *saved = _kernel(x, running, unbiased, weight, bias, True, float(1 - Decimal(repr(momentum))), epsilon)
+    count = x.numel() // x.shape[1]
+    return out, running, unbiased * ((count - 1) / count) + momentum * variance, *saved, x.new_empty(0, dtype=torch.uint8)
+
+
+@op(
+    f"x mean variance scale|weight=None bias=None {_FLAGS}",
+    tensors=5,
+    promote="none",
+    results=("out", "mean_out", "variance_out", "saved_mean", "saved_variance", "reserve_space"),
+    writes={1: "mean", 2: "variance"},
+    unread=("bias",),
+    note="momentum is the old value's share; the running variance is that of the batch (Torch: of the population)",
+)
+def batch_norm(x: Any, mean: Any, variance: Any, scale: Any, bias: Any, *flags: Any) -> tuple[Any, ...]:
+    """``torch.nn.functional.batch_norm``, and what Paddle keeps beside its result."""
+    is_test, momentum, epsilon, data_format, fixed, trainable = flags
+    last, mean, variance = data_format[-1] == "C" and x.ndim > 2, mean.detach(), variance.detach()
+    x = to_first(x, last)
+    if fixed or (is_test and not trainable):
+        out, *_ = _kernel(x, mean, variance, scale, bias, False, 0.0, epsilon)
+        zeros = torch.zeros_like(mean)
+        return (
+            to_last(out, last),
+            mean,
+            variance,
+            zeros,
+            zeros.clone(),
+            mean.new_empty(0, dtype=x.dtype if is_test else torch.uint8),
+        )
+    if is_test:
+        raise NotImplementedError("the batch's statistics outside of training: Paddle's backward takes them for constants")
+    out, *others = _of_batch(x, mean, variance, scale, bias, momentum, epsilon)
+    return to_last(out, last), *others
+
+
+@op(
+    "x scale|weight=None bias=None epsilon=1e-5 groups=-1 data_format|data_layout='NCHW'",
+    tensors=3,
+    promote="none",
+    unread=("bias",),
+    note="without a weight, Paddle's gradient of x is wrong on the CPU",
+    deviations={"gradient": "without a weight, Paddle's gradient of x is wrong on the CPU", "float64": _FACTOR},
+    samples=(
+        Sample((2, 6, 3, 4), (6,), (6,), groups=3),
+        Sample((2, 6, 5), (6,), None, groups=2, epsilon=1e-3),
+        Sample((2, 6, 5), None, (6,), groups=6),
+        Sample((2, 6, 2, 3), None, None, groups=1),
+        Sample((2, 3, 4, 6), (6,), (6,), groups=2, data_format="NHWC"),
+    ),
+)
+def group_norm(x: Any, scale: Any, bias: Any, epsilon: float, groups: int, data_format: str) -> torch.Tensor:
+    """``torch.nn.functional.group_norm``; its backward cannot do without a weight beside a bias, so there it is ones."""
+    last = data_format[-1] == "C" and x.ndim > 2
+    weight = torch.ones_like(bias) if scale is None and bias is not None else scale
+    return to_last(F.group_norm(to_first(x, last), groups, weight, bias, epsilon), last)
+
+
+@op(
+    "x scale|weight=None bias=None epsilon=1e-5",
+    tensors=3,
+    promote="none",
+    unread=("bias",),
+    deviations=_DOUBLE,
+    samples=(
+        Sample((2, 3, 4, 5), (3,), (3,)),
+        Sample((2, 3, 7), None, None, epsilon=1e-3),
+        Sample((2, 3, 2, 3, 2), (3,), (3,)),
+    ),
+)
+def instance_norm(x: Any, scale: Any, bias: Any, epsilon: float) -> torch.Tensor:
+    """``torch.nn.functional.instance_norm`` of the instances' own statistics."""
+    return F.instance_norm(x, None, None, scale, bias, True, 0.1, epsilon)
+
+
+@op(
+    "x size alpha=1e-4 beta=0.75 k=1.0 data_format='NCHW'",
+    c=False,
+    deviations=_DOUBLE,
+    doors=(function("paddle.nn.functional.local_response_norm", "x size alpha=1e-4 beta=0.75 k=1.0 data_format='NCHW'"),),
+    samples=(
+        Sample((2, 5, 4, 3), size=3, alpha=0.1),
+        Sample((2, 5, 4), size=2, beta=0.5, data_format="NCL"),
+        Sample((2, 4, 3, 5), size=5, k=2.0, data_format="NHWC"),
+        Sample((1, 4, 2, 3, 2), size=3, data_format="NCDHW"),
+    ),
+)
+def local_response_norm(x: Any, size: int, alpha: float, beta: float, k: float, data_format: str) -> torch.Tensor:
+    """``torch.nn.functional.local_response_norm``."""
+    last = data_format[-1] == "C"
+    if len(data_format) != x.ndim:
+        raise ValueError(f"data format {data_format!r} and {x.ndim} axes")
+    return to_last(F.local_response_norm(to_first(x, last).contiguous(), size, alpha, beta, k), last)
+
+
+@op(
+    "x p=2 axis=1 epsilon=1e-12 out=None",
+    c=False,
+    amp="p_norm",
+    deviations=_DOUBLE,
+    doors=(function("paddle.nn.functional.normalize", "x p=2 axis=1 epsilon=1e-12 out=None"),),
+    samples=(
+        Sample((3, 4)),
+        Sample((2, 3, 4), axis=-1, p=1),
+        Sample((2, 3, 4), axis=0, p=3.0, epsilon=1e-6),
+        Sample((3, 4), epsilon=10.0),
+    ),
+)
+def normalize(x: Any, p: float, axis: int, epsilon: float, out: Any) -> torch.Tensor:
+    """``torch.nn.functional.normalize``."""
+    if out is not None:
+        raise NotImplementedError("a result that is written into a tensor of the program")
+    return F.normalize(x, float(p), axis, epsilon)
+
+
+@op(
+    "weight u v dim=0 power_iters=1 eps=1e-12",
+    tensors=3,
+    unread=("u", "v"),
+    legacy=True,
+    note="the gradient is that of this function with u and v as constants; Paddle's is another one",
+    deviations={"gradient": "that of the function with u and v as constants; Paddle's is another one"},
+    samples=(
+        Sample((4, 2, 3), (4,), (6,)),
+        Sample((2, 4, 3), (4,), (6,), dim=1, power_iters=3),
+        Sample((4, 6), (4,), (6,), power_iters=0),
+    ),
+)
+def spectral_norm(weight: Any, u: Any, v: Any, dim: int, power_iters: int, eps: float) -> torch.Tensor:
+    """The weight over its largest singular value, by as many steps of the power method as asked for from ``u`` and ``v``."""
+    matrix = weight.movedim(dim, 0).flatten(1)
+    u, v = u.detach(), v.detach()
+    with torch.no_grad():
+        for _ in range(power_iters):
+            v = torch.mv(matrix.t(), u)
+            v = v / (v.norm() + eps)
+            u = torch.mv(matrix, v)
+            u = u / (u.norm() + eps)
+    return weight / torch.dot(u, torch.mv(matrix, v))

@@ -17,6 +17,8 @@ LISTED = {
     ("einsum", 0): "Paddle keeps permuted copies of some operands; Torch reads the operands",
     ("einsum", 1): "Paddle keeps permuted copies of some operands; Torch reads the operands",
 }
+# Paddle's own gradient is wrong: tests/table/test_pools_and_norms.py.
+WRONG = {"group_norm", "spectral_norm"}
 
 
 def outcome(op, entry, sample, which, mode):
@@ -60,7 +62,7 @@ def test_changed_in_place_between_forward_and_backward(op, entry):
                 native = outcome(op, entry, sample, None, contextlib.nullcontext)
             if isinstance(ours, str) and not isinstance(native, str):
                 assert (op.name, which) in LISTED, (which, native, ours)
-            elif not isinstance(native, str):
+            elif not isinstance(native, str) and op.name not in WRONG:
                 for mine, theirs in zip(ours, native):
                     assert (mine is None) == (theirs is None)
                     assert mine is None or np.allclose(mine, theirs, rtol=1e-4, atol=1e-5), which

@@ -41,7 +41,7 @@ def installed():
 
 def torch_gradients(call, theirs, leaves, seeds, native):
     """Torch's gradients of the results that are differentiable in Paddle; what a formula does not read has zeros."""
-    ends = [end for end, one in zip(flat(theirs), flat(native), strict=True) if not one.stop_gradient]
+    ends = [end for end, one in zip(flat(theirs), flat(native), strict=True) if end.is_floating_point() and not one.stop_gradient]
     pairs = [(end, torch.from_numpy(array(seed)).to(end.dtype)) for end, seed in zip(ends, seeds, strict=True) if end.requires_grad]
     sources = wanted(leaves)
     found = torch.autograd.grad([end for end, _ in pairs], sources, [seed for _, seed in pairs], allow_unused=True)

@@ -1,0 +1,255 @@
+"""Pools: maxima, means and power means over windows, matched where all of Paddle's functions for them end."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from padiff_shim.table.op import Ints, Sample, each, function, op
+
+from ._windows import Pads, channels_last, numbers, padded, paddings, same, to_first, to_last
+
+_MAX = {2: F.max_pool2d, 3: F.max_pool3d}
+_AVG = {2: F.avg_pool2d, 3: F.avg_pool3d}
+_ADAPTIVE = {
+    "avg": {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d},
+    "max": {2: F.adaptive_max_pool2d, 3: F.adaptive_max_pool3d},
+}
+
+
+def _windows(x: torch.Tensor, size: list[int], stride: list[int], pads: Pads, ceil: bool) -> None:
+    """Refuses windows that Paddle has and Torch leaves out."""
+    for length, window, step, (before, after) in zip(x.shape[2:], size, stride, pads):
+        count = (length + before + after - window + (step - 1 if ceil else 0)) // step + 1
+        if ceil and (count - 1) * step >= length + before:
+            raise NotImplementedError("ceil_mode with a window that begins in the padding, which Torch leaves out")
+
+
+def _means(n: int, x: Any, size: list[int], stride: list[int], pads: Pads, ceil: bool, exclusive: bool) -> Any:
+    """Means over windows; ``exclusive``: of what is not padding."""
+    if all(before == after for before, after in pads):
+        return _AVG[n](x, size, stride, [before for before, _ in pads], ceil, not exclusive)
+    if exclusive:
+        sums = [_AVG[n](padded(one, pads)[0], size, stride, 0, ceil, divisor_override=1) for one in (x, torch.ones_like(x[:1, :1]))]
+        return sums[0] / sums[1]
+    if any(after > before for before, after in pads):
+        raise NotImplementedError("means with padding, of which Paddle counts no more behind than it has in front")
+    return _AVG[n](padded(x, pads)[0], size, stride, 0, ceil, True)
+
+
+def _pool(
+    n: int, x: Any, size: Any, stride: Any, padding: Any, ceil: bool, exclusive: bool, form: str, kind: str, *how: Any
+) -> Any:
+    """``how``: global_pooling, adaptive, padding_algorithm."""
+    whole, adaptive, algorithm = how
+    last = channels_last(form, x, n)
+    x = to_first(x, last)
+    if adaptive and kind == "max":
+        raise NotImplementedError("adaptive maxima by pool2d and pool3d: Paddle's functions take max_pool2d_with_index")
+    if adaptive or whole:
+        return to_last(_ADAPTIVE[kind][n](x, [1] * n if whole else numbers(size, n, "output_size")), last)
+    size, stride, pads = numbers(size, n, "kernel_size"), numbers(stride, n, "stride"), paddings(padding, algorithm, n, last=last)
+    if pads is None:
+        pads = same(x.shape[2:], size, stride)
+    _windows(x, size, stride, pads, ceil)
+    if kind == "avg":
+        return to_last(_means(n, x, size, stride, pads, ceil, exclusive), last)
+    x, both = padded(x, pads, -math.inf)
+    return to_last(_MAX[n](x, size, stride, both, 1, ceil), last)
+
+
+def _with_index(n: int, x: Any, size: Any, stride: Any, padding: Any, whole: bool, adaptive: bool, ceil: bool) -> Any:
+    """Maxima and their places in a plane, which Paddle has in int32."""
+    if adaptive or whole:
+        out, places = _ADAPTIVE["max"][n](x, [1] * n if whole else numbers(size, n, "output_size"), return_indices=True)
+        return out, places.int()
+    size, stride, both = numbers(size, n, "kernel_size"), numbers(stride, n, "stride"), numbers(padding, n, "padding")
+    _windows(x, size, stride, [(one, one) for one in both], ceil)
+    out, places = _MAX[n](x, size, stride, both, 1, ceil, return_indices=True)
+    return out, places.int()
+
+
+def _power(n: int, x: Any, size: Any, stride: Any, padding: Any, ceil: bool, exclusive: bool, form: str, *how: Any) -> Any:
+    """``how``: pooling_type, global_pooling, adaptive, padding_algorithm, norm_type."""
+    last = channels_last(form, x, n)
+    pads = paddings(padding, how[3], n, last=last)
+    if pads is None or any(map(sum, pads)) or ceil or how[1] or how[2] or math.isinf(how[4]):
+        raise NotImplementedError("power means with padding, ceil_mode or an infinite power: Torch has none")
+    out = F.lp_pool2d(to_first(x, last), float(how[4]), numbers(size, n, "kernel_size"), numbers(stride, n, "stride"))
+    return to_last(out, last)
+
+
+def _divided(n: int, x: Any, size: Any, stride: Any, padding: Any, ceil: bool, exclusive: bool, divisor: Any, form: str) -> Any:
+    """Means as the function has them: sums over a divisor of one's own are one call in Torch, and two more ops in Paddle."""
+    size = numbers(size, n, "kernel_size")
+    stride, how = size if stride is None else stride, (ceil, exclusive, form, "avg", False, False, None)
+    if divisor is None:
+        return _pool(n, x, size, stride, padding, *how)
+    last = channels_last(form, x, n)
+    pads = paddings(padding, None, n, last=last)
+    if pads is None or ceil or any(before != after or (before and exclusive) for before, after in pads):
+        return _pool(n, x, size, stride, padding, *how) * math.prod(size) / divisor
+    both = [before for before, _ in pads]
+    return to_last(_AVG[n](to_first(x, last), size, numbers(stride, n, "stride"), both, False, True, divisor), last)
+
+
+def _older(name: str, params: str) -> str:
+    """The legacy form: one tensor, then attributes."""
+    return f"{name}: {params.replace('x ', 'x * ', 1)}"
+
+
+def _over_three(params: str) -> str:
+    return params.replace("1,1", "1,1,1").replace("0,0", "0,0,0").replace("NCHW", "NCDHW")
+
+
+_POOL = (
+    "x kernel_size|ksize stride|strides=[1,1] padding|paddings=[0,0] ceil_mode=False exclusive=True data_format='NCHW' "
+    "pooling_type='max' global_pooling=False adaptive=False padding_algorithm='EXPLICIT'"
+)
+_INDEXED = "x kernel_size|ksize stride|strides=[1,1] padding|paddings=[0,0] global_pooling=False adaptive=False ceil_mode=False"
+_LP = f"{_POOL} norm_type=2.0".replace("'max'", "'lp'")
+_MEAN = "x kernel_size stride=None padding=0 ceil_mode=False exclusive=True divisor_override=None data_format='NCHW'"
+_NOTE = (
+    "a maximum passes over NaN in Paddle, and of -inf alone it is the lowest finite number; in float64 Paddle's gradient of a mean "
+    "is rounded to float32"
+)
+
+
+_MEANS = {"gradient float64": "Paddle rounds the share of an element in a mean to float32"}
+
+
+def _samples(x: tuple[int, ...]) -> tuple[Sample, ...]:
+    """Strides, paddings, ceil_mode, formats, adaptive and global."""
+    n = len(x) - 2
+    one, two, three = [1] * n, [2] * n, [3] * n
+    return (
+        Sample(x, kernel_size=two, stride=two),
+        Sample(x, kernel_size=three, stride=two, padding=one),
+        Sample(x, kernel_size=three, stride=two, padding=one, ceil_mode=True),
+        Sample(x, kernel_size=three, padding=[1, 0] * n),
+        Sample(x, kernel_size=three, stride=two, padding_algorithm="SAME"),
+        Sample(x, kernel_size=three, padding_algorithm="VALID"),
+        Sample(x, kernel_size=two, stride=one, data_format="NHWC" if n == 2 else "NDHWC"),
+        Sample(x, kernel_size=[2, 3, 1][:n], adaptive=True),
+        Sample(x, kernel_size=one, global_pooling=True),
+    )
+
+
+def _kinds(samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
+    chosen = each(samples, pooling_type=("max", "avg"))
+    chosen = tuple(one for one in chosen if one.attrs["pooling_type"] == "avg" or not one.attrs.get("adaptive"))
+    return (*chosen, *(one.also(pooling_type="avg", exclusive=False) for one in samples[1:4]))
+
+
+@op(_POOL, legacy=_older("pool2d", _POOL), note=_NOTE, deviations=_MEANS, samples=_kinds(_samples((2, 3, 7, 6))))
+def pool2d(*arguments: Any) -> torch.Tensor:
+    """``torch.nn.functional.max_pool2d`` and ``avg_pool2d``, over one axis too, and the adaptive ones."""
+    return _pool(2, *arguments)
+
+
+@op(
+    _over_three(_POOL),
+    legacy=_older("pool3d", _over_three(_POOL)),
+    note=_NOTE,
+    deviations=_MEANS,
+    samples=_kinds(_samples((1, 3, 4, 5, 4))),
+)
+def pool3d(*arguments: Any) -> torch.Tensor:
+    """``torch.nn.functional.max_pool3d`` and ``avg_pool3d``, and the adaptive ones."""
+    return _pool(3, *arguments)
+
+
+def _indexed(x: tuple[int, ...]) -> tuple[Sample, ...]:
+    """Those that have places; 2.6 has no ceil_mode here."""
+    plain, padded_, *_, adaptive, _ = _samples(x)
+    return plain, padded_, adaptive
+
+
+@op(
+    _INDEXED,
+    legacy=_older("max_pool2d_with_index", _INDEXED),
+    results=("out", "mask"),
+    note=_NOTE,
+    samples=_indexed((2, 3, 7, 6)),
+)
+def max_pool2d_with_index(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """``torch.nn.functional.max_pool2d(..., return_indices=True)``, over one axis too, and the adaptive one."""
+    return _with_index(2, *arguments)
+
+
+@op(
+    _over_three(_INDEXED),
+    legacy=_older("max_pool3d_with_index", _over_three(_INDEXED)),
+    results=("out", "mask"),
+    note=_NOTE,
+    samples=_indexed((1, 3, 4, 5, 4)),
+)
+def max_pool3d_with_index(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """``torch.nn.functional.max_pool3d(..., return_indices=True)`` and the adaptive one."""
+    return _with_index(3, *arguments)
+
+
+def _mean_samples(x: tuple[int, ...]) -> tuple[Sample, ...]:
+    return (
+        Sample(x, kernel_size=2),
+        Sample(x, kernel_size=3, stride=1, padding=1, exclusive=False, divisor_override=5),
+        Sample(x, kernel_size=2, divisor_override=3),
+        Sample(x, kernel_size=3, padding=1, divisor_override=3),
+        Sample(x, kernel_size=3, stride=2, padding="SAME"),
+    )
+
+
+def _mean_door(n: int) -> Any:
+    shared = "ceil_mode=False exclusive=True divisor_override=None"
+    return function(
+        f"paddle.nn.functional.avg_pool{n}d", f"x kernel_size stride=None padding=0 {shared} data_format='NC{'DHW'[3 - n :]}'"
+    )
+
+
+@op(_MEAN, c=False, amp="pool2d", note=_NOTE, deviations=_MEANS, doors=(_mean_door(2),), samples=_mean_samples((2, 3, 7, 6)))
+def avg_pool2d(*arguments: Any) -> torch.Tensor:
+    """``torch.nn.functional.avg_pool2d``, with its divisor."""
+    return _divided(2, *arguments)
+
+
+@op(
+    _over_three(_MEAN),
+    c=False,
+    amp="pool3d",
+    note=_NOTE,
+    deviations=_MEANS,
+    doors=(_mean_door(3),),
+    samples=_mean_samples((1, 2, 4, 5, 4)),
+)
+def avg_pool3d(*arguments: Any) -> torch.Tensor:
+    """``torch.nn.functional.avg_pool3d``, with its divisor."""
+    return _divided(3, *arguments)
+
+
+@op(
+    _LP,
+    deviations={"float64": "Paddle sums in float32", "gradient float64": "Paddle sums in float32"},
+    legacy=_older("lp_pool2d", _LP.replace("ksize", "kernel_size")),
+    samples=(
+        Sample((2, 3, 7, 6), kernel_size=[2, 2], stride=[2, 2], norm_type=2.0),
+        Sample((2, 3, 7, 6), kernel_size=[1, 3], norm_type=3.0, positive=True),
+    ),
+)
+def lp_pool2d(*arguments: Any) -> torch.Tensor:
+    """``torch.nn.functional.lp_pool2d``, over one axis too."""
+    return _power(2, *arguments)
+
+
+@op(
+    "x indices ksize stride|strides padding output_size data_format='NCHW'",
+    tensors=2,
+    promote="none",
+    legacy="unpool: x indices * ksize stride|strides padding|paddings output_size data_format='NCHW' unpooling_type='max'",
+    samples=(Sample((2, 3, 3, 2), Ints((2, 3, 3, 2), 0, 24), ksize=[2, 2], stride=[2, 2], padding=[0, 0], output_size=[6, 4]),),
+)
+def unpool(x: Any, indices: Any, ksize: Any, stride: Any, padding: Any, output_size: Any, form: str) -> torch.Tensor:
+    """What ``torch.nn.functional.max_unpool2d`` calls once it knows the size."""
+    return torch.ops.aten.max_unpool2d(x.contiguous(), indices.long().contiguous(), numbers(output_size, 2, "output_size"))
