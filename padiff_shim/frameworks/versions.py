@@ -120,8 +120,8 @@ def _empty_of(tensor: Any) -> torch.Tensor:
 
 def _to_torch_3(tensor: Any) -> torch.Tensor:
     # torch's import throws a C++ exception through C at a negative stride: the process would end.
-    if not is_reversed(tensor):
-        return _export(tensor)
+    if tensor.is_contiguous() or not is_reversed(tensor):
+        return torch._C._from_dlpack(tensor.get_tensor()._to_dlpack())  # as _export; the hot path
     return _flipped(tensor) if math.prod(tensor.shape) else _empty_of(tensor)
 
 

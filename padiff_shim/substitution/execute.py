@@ -93,6 +93,10 @@ class Substitution:
         at = self.transposed
         return Call(self.op.name, frame.tally, saved, None if at is None else weights.renewer(tensors[at], sides[at])), read, out
 
+    def read(self, sides: Sequence[Any], attributes: Any) -> Reads:
+        """What the backward of a call reads that was made before."""
+        return reads(self.door.reads, attributes, sides, lambda *tensors: self.op.reference(*tensors, *attributes))
+
     def answer(
         self, tensors: Sequence[Any], sides: Sequence[Any], out: Any, made: Callable[[torch.Tensor, Sequence[Any], int], Any]
     ) -> Any:

@@ -55,19 +55,17 @@ class Binder:
         missing = [aliases[0] for aliases, default in op if aliases[0] not in position and default is REQUIRED]
         if missing:
             raise ValueError(f"the entry gives no value for {missing}")
+        # What follows so many positional arguments, where nothing that is required is left out.
+        rests = {given: self._defaults[given:] for given in range(len(entry) + 1)}
+        self._rest = {given: rest for given, rest in rests.items() if not any(default is REQUIRED for default in rest)}
         self._direct = [source for source, _ in self._order] == list(range(len(entry)))
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        if self._direct and not kwargs:
-            given = len(args)
-            if given == len(self._defaults):
-                return args  # the hot case: complete positional arguments
-            if given == len(self._defaults) + 1 and args[-1] is None:
-                return args[:-1]  # and ``name``, from a Python function
-        values = self._fill(args, kwargs)
+        rest = None if kwargs else self._rest.get(len(args))  # the hot case: positional arguments
+        values = self._fill(args, kwargs) if rest is None else args + rest
         if self._direct:
             return values
-        return tuple(default if source is None else values[source] for source, default in self._order)
+        return tuple([default if source is None else values[source] for source, default in self._order])
 
     def _fill(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         given = len(args)
