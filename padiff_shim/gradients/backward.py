@@ -118,7 +118,9 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
         natives, given, doors = [], [], True
         if session.noted:
             noted, session.noted = session.noted, []
-            for side, grad in _torch_turn(session, noted):
+            reached = _torch_turn(session, noted)
+            while reached:  # a gradient that is laid out anew is not kept beside its copy
+                side, grad = reached.pop()
                 _once(side, session)
                 deliver(side, to_paddle(_laid_out(grad, side._transposed)), natives, given)
 
@@ -142,12 +144,14 @@ def _check_freed(tensor: Any, session: Session) -> None:
 
 
 def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]) -> list[tuple[Any, torch.Tensor]]:
-    """Torch's engine over the twins: the leaf twins that it reached, with their gradients."""
+    """Torch's engine over the twins: the leaf twins that it reached, with their gradients, from the one that was made first.
+
+    Taken from the end they are in Torch's own order.
+    """
     roots, grads = [side for side, _ in noted], [grad for _, grad in noted]
     walk = Walk(roots)
     begin(walk.calls, session)
-    # Those that were made last come first, as in Torch's own order.
-    leaves = sorted(walk.leaves, key=numbered)
+    leaves = sorted(walk.leaves, key=numbered, reverse=True)
     # Behind a frontier Paddle's engine may come to torch's graph again; that it was freed is kept by each call itself.
     session.keeps = session.retain or bool(frontiers())
     with stream_of(roots[0]):
