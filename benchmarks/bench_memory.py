@@ -1,8 +1,8 @@
 """The memory of a training step: how far the resident memory of a process rises over that of the built model.
 
 Each way has a process of its own: the Transformer of `bench_step.py` (and its modes) is built, then runs a few steps of forward,
-mean square and backward; both frameworks are imported in all of them, and a mode was open once. What rises is the peak of the steps:
-activations, gradients and, under the shim, its copies of Linear weights ([out, in], and the values that they were made of).
+mean square and backward; both frameworks are imported in all of them, and a mode was open once. What rises is the peak of the
+steps: activations, gradients and, under the shim, its copies of Linear weights ([out, in], and the values that they were made of).
 """
 
 from __future__ import annotations

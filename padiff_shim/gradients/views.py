@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..dispatch.operands import FLOATS
 from ..frameworks.memory import TENSOR_TYPES
 from ..frameworks.versions import set_attribute
 from .calls import Call
@@ -99,6 +100,8 @@ def view(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
     if type(tensor) not in TENSOR_TYPES or tensor.stop_gradient:
         return None
     record = taped(tensor)
+    if record is None and tensor.dtype not in FLOATS:
+        return None  # integers may say that they want gradients: there are none
     base = twin(tensor) if record is None else record.twin
     side = _of_torch(VIEWS[name], base, args[1:])
     several = type(side) is tuple

@@ -163,3 +163,11 @@ def test_an_island_is_walked_as_often_as_the_graph_allows():
     np.testing.assert_allclose(found, x.grad.numpy(), rtol=1e-4, atol=1e-5)
     (grad,) = paddle.grad(paddle.nn.functional.elu(x).sum(), x, create_graph=True)
     np.testing.assert_allclose(second.numpy(), paddle.grad(grad.sum(), x)[0].numpy(), rtol=1e-5)
+
+
+def test_a_view_of_integers_that_say_they_want_gradients():
+    numbers = paddle.arange(6).reshape([2, 3])
+    numbers.stop_gradient = False
+    with padiff_shim.reference("torch"):
+        assert numbers[0].tolist() == [0, 1, 2]
+        assert numbers.transpose([1, 0]).shape == [3, 2]
