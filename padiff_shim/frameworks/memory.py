@@ -25,6 +25,7 @@ from .strides import are_distinct, hand_over
 from .versions import is_reversed, to_paddle, to_torch
 
 __all__ = [
+    "CPU_ALONE",
     "TENSOR_TYPES",
     "as_it_lies",
     "as_operand",
@@ -39,6 +40,8 @@ __all__ = [
     "torch_dtype",
 ]
 
+# Whether this Paddle knows no device but the CPU, so that no tensor can lie elsewhere.
+CPU_ALONE = not core.is_compiled_with_cuda() and not paddle.device.get_all_custom_device_type()
 TENSOR_TYPES = frozenset({paddle.Tensor, paddle.base.framework.EagerParamBase})
 
 

@@ -14,13 +14,12 @@ from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-import paddle
 import torch
 
 from ..dispatch.frames import Frame
 from ..dispatch.operands import FLOATS, weight, without_gradient
 from ..frameworks import weights
-from ..frameworks.memory import TENSOR_TYPES, as_operand, grad_tracer, torch_dtype
+from ..frameworks.memory import CPU_ALONE, TENSOR_TYPES, as_operand, grad_tracer, torch_dtype
 from ..frameworks.versions import attribute
 from ..gradients.calls import Call
 from ..gradients.twins import TAPE, finish, twin
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 Quick = Callable[[Frame, tuple[Any, ...]], Any]
 _PLAIN = frozenset({int, float, type(None)})
-_CPU_ALONE = not paddle.device.get_all_device_type() and not paddle.device.get_all_custom_device_type()  # no tensor elsewhere
 
 _OPERAND = """
     k{i} = type(v{i})
@@ -84,7 +82,7 @@ def _written(count: int, transposed: int | None, dtype_at: int | None) -> CodeTy
             return _SIDE.format(i=i, twin=f"with_gradient(frame, v{i}, transposed=True)", plain=f"weight(frame, v{i})")
         return _SIDE.format(i=i, twin=f"twin(v{i})", plain=f"as_operand(v{i})")
 
-    elsewhere = "" if _CPU_ALONE else " or not v{i}.place.is_cpu_place()"
+    elsewhere = "" if CPU_ALONE else " or not v{i}.place.is_cpu_place()"
     source = _CALL.format(
         dtype="" if dtype_at is None else f" or values[{dtype_at}] is not None",
         names=each("v{i}", ", "),
