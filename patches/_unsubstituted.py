@@ -42,6 +42,10 @@ LEGACY = {
     "segment_pool": reasons.STATISTICS,
     "stft": reasons.ONE_STEP,
     "lu_": reasons.SEVERAL_IN_PLACE,
+    "label_smooth": reasons.OPTIONAL_TENSOR,
+    "sigmoid_cross_entropy_with_logits": reasons.OPTIONAL_TENSOR,
+    "sigmoid_cross_entropy_with_logits_": reasons.OPTIONAL_TENSOR,
+    **dict.fromkeys(("huber_loss", "nll_loss", "cross_entropy", "softmax_with_cross_entropy_"), reasons.BESIDE_LOSS),
 }
 
 _CREATE = """arange assign_value assign_value_ data empty empty_like eye full full_ full_batch_size_like full_int_array full_like

@@ -1,6 +1,8 @@
 """Tensors for the op table's samples, on both sides, in any dtype and layout."""
 
+import dataclasses
 import functools
+import inspect
 import os
 import pathlib
 import subprocess
@@ -154,7 +156,10 @@ def entries():
     """(op, entry) pairs that this Paddle has."""
     for op in ops().values():
         for entry in op.entries:
-            if located(entry) is not None:
+            function = located(entry)
+            if inspect.isfunction(function) and ".Tensor." not in entry.target:
+                entry = dataclasses.replace(entry, params=signature.present(entry.params, function))
+            if function is not None:
                 yield op, entry
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..table.op import Entry, Op
 from ..table.reasons import FILTERED, OUTSIDE_LAYERS, StayNative
-from ..table.signature import REFUSALS, binder, refused
+from ..table.signature import REFUSALS, binder, present, refused
 from . import site
 from .dtypes import DtypeRules
 from .frames import Frame, paused, top
@@ -18,6 +19,8 @@ class Door:
     """An entry point; :meth:`hook` is what it is redirected to."""
 
     def __init__(self, op: Op, entry: Entry, original: Callable[..., Any], *, python: bool = False) -> None:
+        if python:
+            entry = replace(entry, params=present(entry.params, original))
         self.op, self.entry, self.original, self.python = op, entry, original, python
         self.bind = binder(entry, op.params)
         self.rules = DtypeRules(op, original)

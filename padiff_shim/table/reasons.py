@@ -97,6 +97,7 @@ RESULT_AMONG_ARGUMENTS = Reason("legacy-result", "legacy form with the result am
 CACHES = Reason("legacy-caches", "legacy form with caches among the arguments and results")
 STATISTICS = Reason("legacy-statistics", "legacy form that returns the statistics too")
 SLOPES = Reason("legacy-slopes", "legacy form that returns the random slopes too")
+BESIDE_LOSS = Reason("legacy-beside-loss", "legacy form that returns more than the loss, or of another meaning")
 OPTIONAL_TENSOR = Reason("legacy-optional", "legacy form with an optional tensor by position")
 ONE_STEP = Reason("legacy-step", "legacy form of one step of the function that is in the table")
 SEVERAL_IN_PLACE = Reason("several-in-place", "in-place form of an op with several results")

@@ -7,6 +7,7 @@ spelling (``input=``, ``dim=``, ``name=``, ``out=``) as well as the old position
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -36,6 +37,12 @@ def parse(params: str) -> list[tuple[tuple[str, ...], Any]]:
         names, _, default = word.partition("=")
         parsed.append((tuple(names.split("|")), ast.literal_eval(default) if default else REQUIRED))
     return parsed
+
+
+def present(params: str, function: Callable[..., Any]) -> str:
+    """A door's parameters without those that this Paddle's function does not have: ``name`` would be taken for one of them."""
+    names = set(inspect.signature(function).parameters)
+    return " ".join(word for word in params.split() if names & set(word.partition("=")[0].split("|")))
 
 
 class Binder:

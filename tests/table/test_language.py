@@ -145,6 +145,7 @@ TRIED_ELSEWHERE = {
     "stft",
     "istft",
     "segment_pool",
+    "cross_entropy_with_softmax",
 }
 
 

@@ -1,0 +1,289 @@
+"""Loss functions, at the level of the functions of ``paddle.nn.functional``: where Torch has one function, that is called.
+
+Labels get no gradient where Paddle's kernels have none. Where a margin is met exactly, the gradient is Paddle's: 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from padiff_shim.table.op import Floats, Ints, Op, Sample, each, function, op
+
+REDUCTIONS = ("mean", "sum", "none")
+_REDUCED = each((Sample((3, 4), (3, 4)),), reduction=REDUCTIONS)
+_BROADCAST = (*_REDUCED, Sample((3, 4), (4,)), Sample((3, 4), (3, 1), reduction="none"))
+
+
+def loss(params: str, *, door: str = "", **options: Any) -> Callable[[Callable[..., Any]], Op]:
+    """A decorator: the function of ``paddle.nn.functional`` that has the formula's name; ``door``: its own parameters."""
+
+    def declare(formula: Callable[..., Any]) -> Op:
+        return op(
+            params,
+            c=False,
+            promote="same",
+            doors=(function(f"paddle.nn.functional.{formula.__name__}", door or params),),
+            **options,
+        )(formula)
+
+    return declare
+
+
+def reduced(values: torch.Tensor, reduction: str) -> torch.Tensor:
+    """Their mean or sum, or they themselves."""
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
+    return values.mean() if reduction == "mean" else values.sum() if reduction == "sum" else values
+
+
+def alike(*tensors: torch.Tensor) -> None:
+    """Refuses tensors of several shapes, which Torch would broadcast."""
+    if len({tensor.shape for tensor in tensors}) > 1:
+        raise ValueError("operands of different shapes")
+
+
+@loss('input label reduction="mean"', tensors=2, samples=_BROADCAST)
+def mse_loss(x: torch.Tensor, label: torch.Tensor, reduction: str) -> torch.Tensor:
+    """``torch.nn.functional.mse_loss``; Paddle broadcasts."""
+    x, label = torch.broadcast_tensors(x, label)
+    return F.mse_loss(x, label, reduction=reduction)
+
+
+@loss('input label reduction="mean"', tensors=2, samples=_BROADCAST)
+def l1_loss(x: torch.Tensor, label: torch.Tensor, reduction: str) -> torch.Tensor:
+    """``torch.nn.functional.l1_loss``; Paddle broadcasts."""
+    x, label = torch.broadcast_tensors(x, label)
+    return F.l1_loss(x, label, reduction=reduction)
+
+
+@loss(
+    'input label reduction="mean" delta=1.0 is_huber=True',
+    tensors=2,
+    samples=each(_REDUCED, delta=(1.0, 0.3)) + each(_REDUCED[:1], delta=(0.3,), is_huber=(False,)),
+)
+def smooth_l1_loss(x: torch.Tensor, label: torch.Tensor, reduction: str, delta: float, is_huber: bool) -> torch.Tensor:
+    """``torch.nn.functional.huber_loss``, and with is_huber=False ``smooth_l1_loss``."""
+    alike(x, label)
+    return F.huber_loss(x, label, reduction, delta) if is_huber else F.smooth_l1_loss(x, label, reduction=reduction, beta=delta)
+
+
+@op("input label delta", tensors=2, samples=each((Sample((3, 4), (3, 4)),), delta=(1.0, 0.3)))
+def huber_loss(x: torch.Tensor, label: torch.Tensor, delta: float) -> torch.Tensor:
+    """``torch.nn.functional.huber_loss``."""
+    alike(x, label)
+    return F.huber_loss(x, label, "none", delta)
+
+
+_DIVERGENCE = each((Sample((3, 4), Floats((3, 4), 0.1, 1.0)),), reduction=(*REDUCTIONS, "batchmean"))
+
+
+@loss('input label reduction="mean" log_target=False', tensors=2, samples=each(_DIVERGENCE, log_target=(False, True)))
+def kl_div(x: torch.Tensor, label: torch.Tensor, reduction: str, log_target: bool) -> torch.Tensor:
+    """``torch.nn.functional.kl_div``, without its warning."""
+    alike(x, label)
+    how = {"none": 0, "mean": 1, "sum": 2, "batchmean": 2}[reduction]
+    divergence = torch.kl_div(x, label.detach(), how, log_target=log_target)
+    return divergence / x.shape[0] if reduction == "batchmean" and x.ndim else divergence
+
+
+_LEGACY = "kldiv_loss: x label reduction='mean' log_target=False"
+kldiv_loss = op('x label reduction="mean" log_target=False', name="kldiv_loss", legacy=_LEGACY, tensors=2, samples=_DIVERGENCE)(
+    kl_div.reference
+)
+
+_SHARES = (Floats((3, 4), 0.1, 0.9), Floats((3, 4), 0.0, 1.0))
+
+
+@loss(
+    'input label weight=None reduction="mean"',
+    tensors=3,
+    samples=each((Sample(*_SHARES), Sample(*_SHARES, Floats((4,), 0.5, 2.0))), reduction=REDUCTIONS),
+)
+def binary_cross_entropy(x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, reduction: str) -> torch.Tensor:
+    """``torch.nn.functional.binary_cross_entropy``, which has no gradient of the weights."""
+    alike(x, label)
+    if weight is not None and weight.requires_grad:
+        return reduced(F.binary_cross_entropy(x, label.detach(), reduction="none") * weight, reduction)
+    return F.binary_cross_entropy(x, label.detach(), weight, reduction=reduction)
+
+
+@op("input label", tensors=2, inplace=True, legacy=True, samples=(Sample(*_SHARES),))
+def bce_loss(x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    """``torch.nn.functional.binary_cross_entropy``."""
+    alike(x, label)
+    return F.binary_cross_entropy(x, label.detach(), reduction="none")
+
+
+_LOGITS = ((3, 4), Floats((3, 4), 0, 1))
+_WEIGHTS = Floats((4,), 0.5, 2.0)
+
+
+@loss(
+    'logit label weight=None pos_weight=None reduction="mean"',
+    door='logit label weight=None reduction="mean" pos_weight=None',
+    tensors=4,
+    samples=each((Sample(*_LOGITS), Sample(*_LOGITS, _WEIGHTS)), reduction=REDUCTIONS),
+)
+def binary_cross_entropy_with_logits(
+    x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, pos_weight: torch.Tensor | None, reduction: str
+) -> torch.Tensor:
+    """``torch.nn.functional.binary_cross_entropy_with_logits``, which has no gradient of the weights."""
+    alike(x, label)
+    if pos_weight is not None and not ((label == 0) | (label == 1)).all():
+        raise NotImplementedError("pos_weight beside labels between 0 and 1: Paddle's versions disagree on it")
+    pos_weight = None if pos_weight is None else pos_weight.detach()
+    if weight is not None and weight.requires_grad:
+        values = F.binary_cross_entropy_with_logits(x, label.detach(), reduction="none", pos_weight=pos_weight)
+        return reduced(values * weight, reduction)
+    return F.binary_cross_entropy_with_logits(x, label.detach(), weight, reduction=reduction, pos_weight=pos_weight)
+
+
+@op(
+    "x label pos_weight=None normalize=False ignore_index=-100",
+    inplace=True,
+    tensors=3,
+    samples=(Sample(*_LOGITS), Sample((3, 4), Floats((3, 4), 0, 1), normalize=True)),
+)
+def sigmoid_cross_entropy_with_logits(
+    x: torch.Tensor, label: torch.Tensor, pos_weight: torch.Tensor | None, normalize: bool, ignore_index: int
+) -> torch.Tensor:
+    """``torch.nn.functional.binary_cross_entropy_with_logits``, 0 where the label is ignored."""
+    if pos_weight is not None:
+        raise NotImplementedError("pos_weight: Paddle's versions disagree on it")
+    kept = label != ignore_index
+    values = torch.where(kept, F.binary_cross_entropy_with_logits(x, label.detach(), reduction="none"), 0)
+    return values / kept.sum().clamp(min=1e-5) if normalize else values
+
+
+@op("label prior_dist=None epsilon=0.0", tensors=2, samples=each((Sample((3, 4)), Sample((3, 4), (1, 4))), epsilon=(0.1,)))
+def label_smooth(label: torch.Tensor, prior: torch.Tensor | None, epsilon: float) -> torch.Tensor:
+    """The label's share, and epsilon's of all classes, or of a prior."""
+    return (1 - epsilon) * label + (epsilon / label.shape[-1] if prior is None else epsilon * prior.detach())
+
+
+@loss(
+    'input other label margin=0.0 reduction="mean"',
+    tensors=3,
+    samples=each((Sample((3, 4), (3, 4), (3, 4)),), margin=(0.0, 0.5), reduction=REDUCTIONS),
+)
+def margin_ranking_loss(x: torch.Tensor, other: torch.Tensor, label: torch.Tensor, margin: float, reduction: str) -> torch.Tensor:
+    """``torch.nn.functional.margin_ranking_loss``, step by step: at the margin its gradient is not 0."""
+    return reduced(torch.relu(-label * (x - other) + margin), reduction)
+
+
+@loss(
+    'input label margin=1.0 reduction="mean"',
+    tensors=2,
+    samples=each((Sample((3, 4), Ints((3, 4), 0, 2)), Sample((3, 4), Ints((3, 4), -1, 0))), reduction=REDUCTIONS),
+)
+def hinge_embedding_loss(x: torch.Tensor, label: torch.Tensor, margin: float, reduction: str) -> torch.Tensor:
+    """``torch.nn.functional.hinge_embedding_loss``, step by step: labels that are neither 1 nor -1 add nothing."""
+    alike(x, label)
+    zero = torch.zeros((), dtype=x.dtype, device=x.device)
+    return reduced(torch.where(label == -1, torch.relu(margin - x), zero) + torch.where(label == 1, x, zero), reduction)
+
+
+@loss(
+    'input1 input2 label margin=0.0 reduction="mean"',
+    tensors=3,
+    samples=each(
+        (Sample((3, 4), (3, 4), Ints((3,), 1, 2)), Sample((3, 4), (3, 4), Ints((3,), -1, 0))),
+        margin=(0.0, 0.3),
+        reduction=REDUCTIONS,
+    ),
+)
+def cosine_embedding_loss(x: torch.Tensor, y: torch.Tensor, label: torch.Tensor, margin: float, reduction: str) -> torch.Tensor:
+    """``torch.nn.functional.cosine_embedding_loss``, step by step: Paddle adds 1e-11 to the squares, Torch 1e-12."""
+    alike(x, y)
+    if x.ndim > 2 or label.ndim != 1:
+        raise ValueError("vectors or rows of a matrix, and their labels")
+    cosine = (x * y).sum(-1) / ((x * x).sum(-1).add(1e-11) * (y * y).sum(-1).add(1e-11)).sqrt()
+    zero = torch.zeros((), dtype=x.dtype, device=x.device)
+    return reduced(
+        torch.where(label == 1, 1 - cosine, zero) + torch.where(label == -1, torch.relu(cosine - margin), zero), reduction
+    )
+
+
+@loss(
+    'input positive negative margin=1.0 p=2.0 epsilon=1e-06 swap=False reduction="mean"',
+    tensors=3,
+    samples=each((Sample((3, 4), (3, 4), (3, 4)),), p=(2.0, 1.0), swap=(False, True), reduction=REDUCTIONS),
+)
+def triplet_margin_loss(
+    x: torch.Tensor,
+    positive: torch.Tensor,
+    negative: torch.Tensor,
+    margin: float,
+    p: float,
+    epsilon: float,
+    swap: bool,
+    reduction: str,
+) -> torch.Tensor:
+    """``torch.nn.functional.triplet_margin_loss``, step by step: at the margin its gradient is not 0."""
+    alike(x, positive, negative)
+    if margin < 0:
+        raise ValueError("margin is negative")
+    near, far = F.pairwise_distance(x, positive, p, epsilon), F.pairwise_distance(x, negative, p, epsilon)
+    if swap:
+        far = torch.minimum(far, F.pairwise_distance(positive, negative, p, epsilon))
+    return reduced(torch.relu(margin + near - far), reduction)
+
+
+@loss(
+    'input label reduction="mean"',
+    tensors=2,
+    samples=each((Sample((3, 4), Floats((3, 4), -1, 1)), Sample((3, 4), Ints((3, 4), -1, 0))), reduction=REDUCTIONS),
+)
+def soft_margin_loss(x: torch.Tensor, label: torch.Tensor, reduction: str) -> torch.Tensor:
+    """``torch.nn.functional.soft_margin_loss``, which has no gradient of the labels."""
+    alike(x, label)
+    label = label.to(x.dtype)
+    if label.requires_grad:
+        return reduced(torch.log(torch.exp(-label * x) + 1), reduction)
+    return F.soft_margin_loss(x, label, reduction=reduction)
+
+
+@loss(
+    'input label weight=None reduction="mean"',
+    tensors=3,
+    samples=each((Sample(*_LOGITS), Sample(*_LOGITS, _WEIGHTS)), reduction=REDUCTIONS),
+)
+def multi_label_soft_margin_loss(x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, reduction: str) -> torch.Tensor:
+    """``torch.nn.functional.multilabel_soft_margin_loss``."""
+    alike(x, label)
+    return F.multilabel_soft_margin_loss(x, label, weight, reduction=reduction)
+
+
+@loss(
+    'input label variance full=False epsilon=1e-06 reduction="mean"',
+    tensors=3,
+    samples=each(
+        (Sample((3, 4), (3, 4), Floats((3, 4), 0.5, 2)), Sample((3, 4), (3, 4), Floats((3, 1), 0.5, 2))),
+        full=(False, True),
+        reduction=REDUCTIONS,
+    ),
+)
+def gaussian_nll_loss(
+    x: torch.Tensor, label: torch.Tensor, variance: torch.Tensor, full: bool, epsilon: float, reduction: str
+) -> torch.Tensor:
+    """``torch.nn.functional.gaussian_nll_loss``."""
+    return F.gaussian_nll_loss(x, label, variance.detach(), full=full, eps=epsilon, reduction=reduction)
+
+
+@loss(
+    'input label log_input=True full=False epsilon=1e-08 reduction="mean"',
+    tensors=2,
+    samples=each(
+        (Sample(Floats((3, 4), 0.1, 2), Floats((3, 4), 0, 4)),), log_input=(True, False), full=(False, True), reduction=REDUCTIONS
+    ),
+)
+def poisson_nll_loss(
+    x: torch.Tensor, label: torch.Tensor, log_input: bool, full: bool, epsilon: float, reduction: str
+) -> torch.Tensor:
+    """``torch.nn.functional.poisson_nll_loss``."""
+    alike(x, label)
+    return F.poisson_nll_loss(x, label, log_input, full, eps=epsilon, reduction=reduction)

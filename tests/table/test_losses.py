@@ -1,0 +1,114 @@
+"""Losses where the table's own samples cannot say it: two results, labels that are ignored, spellings by layers, saturation."""
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+import pytest
+import torch
+from helpers import same
+
+import padiff_shim
+from padiff_shim.frameworks.versions import IS_3
+
+pytestmark = [pytest.mark.compat, pytest.mark.bitexact]
+
+RNG = np.random.default_rng(3)
+X, LABELS = RNG.standard_normal((6, 5)).astype("float32"), RNG.integers(0, 5, 6)
+
+
+def leaf(values):
+    tensor = paddle.to_tensor(values)
+    tensor.stop_gradient = False
+    return tensor
+
+
+def twin(values):
+    return torch.tensor(values, requires_grad=True)
+
+
+def test_softmax_with_cross_entropy_gives_both_results():
+    x, theirs = leaf(X), twin(X)
+    with padiff_shim.reference("torch") as run:
+        loss, softmax = F.softmax_with_cross_entropy(x, paddle.to_tensor(LABELS[:, None]), return_softmax=True)
+        loss.sum().backward()
+    expected = torch.nn.functional.cross_entropy(theirs, torch.from_numpy(LABELS), reduction="none")
+    expected.sum().backward()
+    assert same(loss.detach(), expected.detach().unsqueeze(1))
+    assert same(softmax.detach(), torch.softmax(theirs.detach(), 1))
+    assert same(x.grad, theirs.grad)
+    assert run.substituted["cross_entropy_with_softmax"] == 1
+
+
+def test_a_loss_that_saturates_natively():
+    """Paddle's softmax stops at exp(-64): natively no loss is larger than about 64.7."""
+    x = np.array([[0.0, 100.0]], "float32")
+    with padiff_shim.reference("torch"):
+        loss = F.cross_entropy(paddle.to_tensor(x), paddle.to_tensor([0]))
+    assert float(loss) == 100.0
+
+
+@pytest.mark.parametrize("weight", [None, [0.5, 1.0, 2.0, 3.0, 4.0]], ids=["plain", "weighted"])
+@pytest.mark.parametrize("ignored", [-100, 2])
+@pytest.mark.parametrize("labels", [[0, 2, 2, 3, 1, 4], [0, -100, 2, 3, 1, 4], [2] * 6, [-100] * 6], ids=str)
+def test_ignored_labels_count_as_natively(labels, ignored, weight):
+    def loss():
+        x, weights = leaf(X), None if weight is None else paddle.to_tensor(np.array(weight, "float32"))
+        found = F.cross_entropy(x, paddle.to_tensor(labels), weight=weights, ignore_index=ignored)
+        found.backward()
+        return found.numpy(), x.grad.numpy()
+
+    try:
+        native = loss()
+    except Exception as error:  # a label that is neither a class nor ignored
+        with padiff_shim.reference("torch"), pytest.raises(type(error)):
+            loss()
+        return
+    with padiff_shim.reference("torch"):
+        ours = loss()
+    for mine, expected in zip(ours, native):
+        np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-6)
+
+
+LAYERS = {
+    "CrossEntropyLoss": ((), LABELS, "cross_entropy"),
+    "NLLLoss": ((), LABELS, "nll_loss"),
+    "L1Loss": ((), X[::-1].copy(), "l1_loss"),
+    "SmoothL1Loss": ((), X[::-1].copy(), "smooth_l1_loss"),
+    "BCEWithLogitsLoss": ((), (X > 0).astype("float32"), "binary_cross_entropy_with_logits"),
+    "KLDivLoss": ((), np.abs(X), "kl_div"),
+    "SoftMarginLoss": ((), np.sign(X), "soft_margin_loss"),
+    "HingeEmbeddingLoss": ((), np.sign(X), "hinge_embedding_loss"),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_reach_the_function(name):
+    arguments, label, op = LAYERS[name]
+    layer = getattr(paddle.nn, name)(*arguments)
+    x = leaf(X)
+    with padiff_shim.reference("torch", strict=True) as run:
+        layer(x, paddle.to_tensor(label)).backward()
+    assert run.substituted == {op: 1}
+    assert run.backward == {op: 1}
+
+
+def test_weights_of_positives():
+    label, weight = (X > 0).astype("float32"), np.linspace(0.5, 2, 5).astype("float32")
+    with padiff_shim.reference("torch") as run:
+        ours = F.binary_cross_entropy_with_logits(*map(paddle.to_tensor, (X, label)), pos_weight=paddle.to_tensor(weight))
+        F.binary_cross_entropy_with_logits(*map(paddle.to_tensor, (X, label * 0.5)), pos_weight=paddle.to_tensor(weight))
+    theirs = torch.nn.functional.binary_cross_entropy_with_logits(
+        *map(torch.from_numpy, (X, label)), pos_weight=torch.from_numpy(weight)
+    )
+    assert same(ours, theirs)
+    assert run.substituted["binary_cross_entropy_with_logits"] == 1
+    assert len(run.native["binary_cross_entropy_with_logits"]) == 1
+
+
+@pytest.mark.skipif(IS_3, reason="2.6 has no log_target=")
+def test_a_name_is_no_parameter_of_a_newer_version():
+    label = np.abs(X)
+    with padiff_shim.reference("torch"):
+        named = F.kl_div(paddle.to_tensor(X), paddle.to_tensor(label), "sum", "the name")
+        plain = F.kl_div(paddle.to_tensor(X), paddle.to_tensor(label), "sum")
+    assert same(named, plain.numpy())
