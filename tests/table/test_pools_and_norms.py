@@ -52,6 +52,28 @@ PROGRAMS = {
     "LocalResponseNorm": (lambda x: paddle.nn.LocalResponseNorm(3)(x), torch.nn.LocalResponseNorm(3), X2),
     "normalize": (lambda x: F.normalize(x, axis=-1), lambda x: T.normalize(x, dim=-1), X2),
     "normalize, p": (lambda x: F.normalize(x, 3, epsilon=1e-3), lambda x: T.normalize(x, 3, eps=1e-3), X1),
+    "interpolate, nearest": (lambda x: F.interpolate(x, scale_factor=2), lambda x: T.interpolate(x, scale_factor=2), X2),
+    "interpolate, bilinear": (
+        lambda x: F.interpolate(x, [5, 11], mode="bilinear"), lambda x: T.interpolate(x, [5, 11], mode="bilinear"), X2,
+    ),
+    "interpolate, corners": (
+        lambda x: F.interpolate(x, [5, 11], mode="bicubic", align_corners=True),
+        lambda x: T.interpolate(x, [5, 11], mode="bicubic", align_corners=True), X2,
+    ),
+    "interpolate, NHWC": (
+        lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear", data_format="NHWC"),
+        lambda x: T.interpolate(x.movedim(-1, 1), scale_factor=1.5, mode="bilinear").movedim(1, -1), X2,
+    ),
+    "interpolate, area": (lambda x: F.interpolate(x, [3, 2], mode="area"), lambda x: T.interpolate(x, [3, 2], mode="area"), X2),
+    "Upsample": (
+        lambda x: paddle.nn.Upsample(scale_factor=2, mode="trilinear", data_format="NCDHW")(x),
+        torch.nn.Upsample(scale_factor=2, mode="trilinear"), X3,
+    ),
+    "affine_grid, grid_sample": (
+        lambda x: F.grid_sample(paddle.ones([1, 2, 4, 4]), F.affine_grid(x, [1, 2, 5, 5])),
+        lambda x: T.grid_sample(torch.ones(1, 2, 4, 4), T.affine_grid(x, [1, 2, 5, 5], align_corners=True), align_corners=True),
+        (1, 2, 3),
+    ),
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import padiff_shim
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from zoo import pairs
 
-MODELS = ["resnet", "densenet", "mobilenet"]
+MODELS = ["resnet", "densenet", "mobilenet", "unet"]
 
 
 def step(model, images, arriving, tensor):
@@ -48,4 +48,4 @@ def test_one_step(name, training):
         if path.endswith("running_mean"):
             assert same(state[pairs.paddle_name(path)], buffer), path
     assert run.substituted["conv2d"] > 10
-    assert run.substituted["batch_norm"] > 10
+    assert run.substituted["group_norm" if name == "unet" else "batch_norm"] > 8
