@@ -33,7 +33,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models test test-compat test-isa $(TEST_ISA) lint format test-long fuzz bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models test test-compat test-isa $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -79,6 +79,9 @@ lint: $(READY) ## ruff check, ruff format --check, mypy
 format: $(READY) ## let ruff mend and format the sources
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+docs: $(READY) ## write docs/ops.md from the declarations of the ops
+	$(FROM_CHECKOUT) $(PY) -m padiff_shim.catalogue.document
 
 bench: $(READY) ## cost of a call: native, substituted, through numpy; cost of comparing
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_call.py

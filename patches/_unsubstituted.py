@@ -142,14 +142,12 @@ _REASONS = {
 }
 
 NATIVE = {name: reason for reason, names in _REASONS.items() for name in names.split()}
+# Whole kinds, by how their names begin.
+PREFIXES = {"sparse_": SPARSE_OP, **dict.fromkeys(("fused_", "fusion_", "flash_", "flashmask_"), FUSED)}
 
 
 def reason(name: str) -> Reason:
     """Why the C op ``name`` (without ``paddle._C_ops.``) stays native."""
     if name in NATIVE:
         return NATIVE[name]
-    if name.startswith("sparse_"):
-        return SPARSE_OP
-    if name.startswith(("fused_", "fusion_", "flash_", "flashmask_")):
-        return FUSED
-    return NO_REFERENCE
+    return next((reason for prefix, reason in PREFIXES.items() if name.startswith(prefix)), NO_REFERENCE)

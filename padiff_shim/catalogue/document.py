@@ -1,0 +1,174 @@
+"""docs/ops.md, written from the declarations: ``python -m padiff_shim.catalogue.document``, and ``--check`` in tests.
+
+Nothing is asked of a kernel, and Paddle is not imported: the page is the same wherever it is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from .. import patches
+from ..patches import _unsubstituted
+from ..patterns import named
+from ..table.op import Entry, Op
+from ..table.reasons import NO_REFERENCE
+from .known_differences import shipped
+from .registry import families, ops
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
+_SHORT = (
+    ("paddle._legacy_C_ops.", "legacy "),
+    ("paddle.nn.functional.", "F."),
+    ("paddle._C_ops.", "_C_ops."),
+    ("paddle.Tensor.", "Tensor."),
+)
+_COLUMNS = ("op", "spellings", "level", "in place", "gradient", "judge", "known differences", "note")
+_WIDTH = 132
+_HEAD = """\
+# Ops
+
+Written by `make docs` from the declarations in [patches/](../patches); a test holds it to them. {ops} ops in {families} families
+stand behind {doors} entry points of Paddle. All else [stays native](#what-stays-native).
+
+- **Spellings**: every entry point that leads to the op, whoever calls it; Paddle's layers and public functions do. `F` is
+  `paddle.nn.functional`, `_C_ops` is `paddle._C_ops`, `legacy x` is `paddle._legacy_C_ops.x`. Those that the installed Paddle does
+  not have are left out.
+- **Level**: *function* where the meaning is known at the Python function only, *C op* where it is that of one C function.
+- **Gradient**: *floats* where the op computes integers and booleans too, which have none.
+- **Judge**: what a comparison holds a difference against. A name is the op's own rounding model (`numerics/models/`), *generic* a
+  bound that is measured; an op that is *not judged* moves or selects values and rounds nothing.
+- **Known differences**: in quotes, entries of [the shipped table](compare.md). The others are native Paddle's deviations from the
+  formula on the op's own samples, by dtype, forward or in the *gradient*.
+"""
+_NATIVE = """\
+## What stays native
+
+Calls of these run on Paddle's kernel, and a mode counts them with the reason. What is listed under *Exact* rounds nothing and is
+not counted. An in-place form `x_` that has no reason here has that of `x`. Kernels of gradients (`*_grad`) are not redirected.
+"""
+
+
+def text() -> str:
+    """The whole page."""
+    table = ops()
+    doors = {entry.target for op in table.values() for entry in op.entries}
+    head = _HEAD.format(ops=len(table), families=len(families()), doors=len(doors))
+    sections = [_family(name, [table[one] for one in names]) for name, names in families().items()]
+    return "\n".join((head, *sections, _NATIVE, *_native()))
+
+
+def _family(name: str, members: Iterable[Op]) -> str:
+    """A family's section: what its module says of itself, and a row for each op."""
+    about = (importlib.import_module(f"{patches.__name__}.{name}").__doc__ or "").partition("\n\n")[0]
+    rows = [_COLUMNS, ("---",) * len(_COLUMNS), *map(_row, members)]
+    lines = ["| " + " | ".join(cells) + " |" for cells in rows]
+    return "\n".join((f"## {name}", "", *_wrapped(about.replace("``", "`").split()), "", *lines, ""))
+
+
+def _row(op: Op) -> tuple[str, ...]:
+    return (
+        f"`{op.name}`",
+        _spelled(entry for entry in op.entries if not entry.inplace),
+        _level(op),
+        _spelled(entry for entry in op.entries if entry.inplace),
+        "floats" if op.integer else "yes",
+        "not judged" if op.exact else f"`{type(op.model).__name__}`" if op.model else "generic",
+        _cell("; ".join(_differences(op))),
+        _cell(op.note),
+    )
+
+
+def _spelled(entries: Iterable[Entry]) -> str:
+    return ", ".join(dict.fromkeys(f"`{_short(entry.target)}`" for entry in entries))
+
+
+def _short(target: str) -> str:
+    for prefix, short in _SHORT:
+        if target.startswith(prefix):
+            return short + target[len(prefix) :]
+    return target
+
+
+def _level(op: Op) -> str:
+    """Operators and methods count as the C function below them."""
+    shorts = [_short(entry.target) for entry in op.entries]
+    low = [one for one in shorts if one.startswith(("_C_ops.", "legacy ", "Tensor."))]
+    return ", ".join((["function"] if len(low) < len(shorts) else []) + (["C op"] if low else []))
+
+
+def _differences(op: Op) -> Iterator[str]:
+    """The shipped known differences that name the op, then its deviations: those with one reason together."""
+    yield from (f'"{quirk.name}"' for quirk in shipped() if named(quirk.op, op.name))
+    reasons: dict[str, list[str]] = {}
+    for where, why in op.deviations.items():
+        reasons.setdefault(why, []).append(where)
+    yield from (f"{', '.join(places)}: {why}" for why, places in reasons.items())
+
+
+def _cell(words: str) -> str:
+    """Text as a table's cell shows it."""
+    return words.replace("|", "\\|").replace("<", "&lt;")
+
+
+def _native() -> Iterator[str]:
+    """The sections of what stays native: reason, then names."""
+    yield _listed("Exact: it creates, moves, selects, compares or counts values", _unsubstituted.EXACT)
+    prefixes: dict[str, list[str]] = {}
+    for prefix, reason in _unsubstituted.PREFIXES.items():
+        prefixes.setdefault(reason.text, []).append(f"{prefix}*")
+    groups: dict[str, list[str]] = {}
+    for name, reason in _unsubstituted.NATIVE.items():
+        groups.setdefault(reason.text, []).append(name)
+    for why in dict.fromkeys((*groups, *prefixes)):
+        yield _listed(why, groups.get(why, ()), prefixes.get(why, ()))
+    yield "\n".join((f"### {_title(NO_REFERENCE.text)}", "", "Every name that stands nowhere on this page.", ""))
+    yield from _legacy()
+
+
+def _legacy() -> Iterator[str]:
+    """Doors of `paddle._legacy_C_ops` that do not lead to the op of their name."""
+    yield "## What stays native in the legacy form alone\n\nTheir newer forms are another matter: see the tables.\n"
+    groups: dict[str, list[str]] = {}
+    for name, reason in _unsubstituted.LEGACY.items():
+        groups.setdefault(reason.text, []).append(name)
+    for why, names in groups.items():
+        yield _listed(why, names)
+
+
+def _listed(why: str, names: Iterable[str], last: Iterable[str] = ()) -> str:
+    words = [f"`{name}`" for name in (*sorted(names), *last)]
+    return "\n".join((f"### {_title(why)}", "", *_wrapped([f"{word}," for word in words[:-1]] + words[-1:]), ""))
+
+
+def _title(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _wrapped(words: Iterable[str]) -> list[str]:
+    return textwrap.wrap(" ".join(words), _WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Writes the page, or with ``--check`` says whether it is as it would be written: exit status 0, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m padiff_shim.catalogue.document", description="Write docs/ops.md.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is out of date")
+    check = parser.parse_args(arguments).check
+    if not PAGE.parent.is_dir():
+        print(f"{PAGE.parent} is no folder: the page is written in a checkout of the sources", file=sys.stderr)
+        return 1
+    new = text()
+    if not check:
+        PAGE.write_text(new, encoding="utf-8")
+    elif not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != new:
+        print(f"{PAGE} is out of date: run `make docs`", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
