@@ -17,6 +17,8 @@ PAIRS = (
     Sample((), (3,)),
     Sample((0, 3), (3,)),
 )
+# What a kernel takes as float also in float64: a number, or a constant written with seven digits.
+ROUNDED = dict.fromkeys(("float64", "gradient float64"), "Paddle holds a number to float32 precision only")
 REDUCED = (
     *each((Sample((3, 4, 5)),), axis=(None, [], 0, -1, [0, 2], [-1, 0], [0, 1, 2]), keepdim=(False, True)),
     Sample((), axis=None, keepdim=False),

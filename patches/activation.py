@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from padiff_shim.numerics import models
 from padiff_shim.table.op import Op, Sample, each, function, op
 
-from ._spell import UNARY, unary
+from ._spell import ROUNDED, UNARY, unary
 
 relu = unary(torch.relu, model=models.RELU)
 tanh = unary(torch.tanh, model=models.TANH)
@@ -55,37 +55,39 @@ def curve(params: str, *values: Any, legacy: Any = True, **options: Any) -> Call
     return op(params, legacy=legacy, samples=samples, elementwise=True, **options)
 
 
-@curve("x alpha=1.0", (1.0,), (0.25,), inplace=True)
+@curve("x alpha=1.0", (1.0,), (0.25,), inplace=True, deviations=ROUNDED)
 def elu(x: torch.Tensor, alpha: float) -> torch.Tensor:
     """``torch.nn.functional.elu``."""
     return F.elu(x, alpha)
 
 
-@curve("x alpha=1.0", (1.0,), (0.25,))
+@curve("x alpha=1.0", (1.0,), (0.25,), deviations=ROUNDED)
 def celu(x: torch.Tensor, alpha: float) -> torch.Tensor:
     """``torch.nn.functional.celu``."""
     return F.celu(x, alpha)
 
 
-@curve("x scale=1.0507009873554805 alpha=1.6732632423543772", (1.0507009873554805, 1.6732632423543772), (1.5, 0.25))
+@curve(
+    "x scale=1.0507009873554805 alpha=1.6732632423543772", (1.0507009873554805, 1.6732632423543772), (1.5, 0.25), deviations=ROUNDED
+)
 def selu(x: torch.Tensor, scale: float, alpha: float) -> torch.Tensor:
     """``torch.selu``, of which Torch knows only the one scale and alpha, by the kernel that it calls."""
     return torch.ops.aten.elu(x, alpha, scale)
 
 
-@curve("x|input threshold|lambd=0.5", (0.5,), (0.0,), legacy="hard_shrink: x threshold=0.5")
+@curve("x|input threshold|lambd=0.5", (0.5,), (0.0,), legacy="hard_shrink: x threshold=0.5", deviations=ROUNDED)
 def hardshrink(x: torch.Tensor, threshold: float) -> torch.Tensor:
     """``torch.nn.functional.hardshrink``."""
     return F.hardshrink(x, threshold)
 
 
-@curve("x|input threshold|lambd=0.5", (0.5,), (0.0,), legacy="softshrink: x threshold|lambda=0.5")
+@curve("x|input threshold|lambd=0.5", (0.5,), (0.0,), legacy="softshrink: x threshold|lambda=0.5", deviations=ROUNDED)
 def softshrink(x: torch.Tensor, threshold: float) -> torch.Tensor:
     """``torch.nn.functional.softshrink``."""
     return F.softshrink(x, threshold)
 
 
-@curve("x t_min=0.0 t_max=24.0", (-1.0, 1.0), (0.0, 0.5), inplace=True, legacy="brelu: x t_min=0.0 t_max=24.0")
+@curve("x t_min=0.0 t_max=24.0", (-1.0, 1.0), (0.0, 0.5), inplace=True, legacy="brelu: x t_min=0.0 t_max=24.0", deviations=ROUNDED)
 def hardtanh(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
     """``torch.nn.functional.hardtanh``."""
     return F.hardtanh(x, low, high)
@@ -97,13 +99,14 @@ def hardtanh(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
     (0.2, 0.4),
     legacy="hard_sigmoid: x slope=0.2 offset=0.5",
     note="Paddle spells 1/6 as 0.1666667",
+    deviations=ROUNDED,
 )
 def hardsigmoid(x: torch.Tensor, slope: float, offset: float) -> torch.Tensor:
     """``torch.nn.functional.hardsigmoid`` for Paddle's default, which spells 1/6 as 0.1666667."""
     return F.hardsigmoid(x) if (slope, offset) == (0.1666667, 0.5) else F.hardtanh(x * slope + offset, 0.0, 1.0)
 
 
-@curve("x negative_slope=0.02", (0.01,), (0.3,), inplace=True, legacy="leaky_relu: x negative_slope|alpha=0.02")
+@curve("x negative_slope=0.02", (0.01,), (0.3,), inplace=True, legacy="leaky_relu: x negative_slope|alpha=0.02", deviations=ROUNDED)
 def leaky_relu(x: torch.Tensor, negative_slope: float) -> torch.Tensor:
     """``torch.nn.functional.leaky_relu``."""
     return F.leaky_relu(x, negative_slope)
@@ -121,13 +124,13 @@ def mish(x: torch.Tensor, threshold: float) -> torch.Tensor:
     return F.mish(x)
 
 
-@curve("x threshold=1.0 value=0.0", (1.0, 0.0), (0.0, 0.0), inplace=True)
+@curve("x threshold=1.0 value=0.0", (1.0, 0.0), (0.0, 0.0), inplace=True, deviations=ROUNDED)
 def thresholded_relu(x: torch.Tensor, threshold: float, value: float) -> torch.Tensor:
     """``torch.nn.functional.threshold``."""
     return F.threshold(x, threshold, value)
 
 
-@curve("x scale_a=0.67 scale_b=1.7159", (0.67, 1.7159), (2.0, 0.5))
+@curve("x scale_a=0.67 scale_b=1.7159", (0.67, 1.7159), (2.0, 0.5), deviations=ROUNDED)
 def stanh(x: torch.Tensor, inner: float, outer: float) -> torch.Tensor:
     """A scaled tanh, which Torch does not have as one function."""
     return outer * torch.tanh(inner * x)
@@ -137,6 +140,7 @@ def stanh(x: torch.Tensor, inner: float, outer: float) -> torch.Tensor:
     "x lower=0.125 upper=0.3333333333333333 is_test=False",
     samples=each(UNARY, is_test=(True,)),
     elementwise=True,
+    deviations=ROUNDED,
 )
 def rrelu(x: torch.Tensor, lower: float, upper: float, is_test: bool) -> torch.Tensor:
     """``torch.nn.functional.rrelu`` in evaluation."""

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Floats, Ints, Sample, each, op
 
+from ._spell import ROUNDED
 from .loss import REDUCTIONS, loss, reduced
 
 _LABELS, _SHARES, _CLASSES = Ints((5,), 0, 4), Floats((5, 4), 0.25, 0.25), Floats((4,), 0.5, 2.0)
@@ -68,6 +69,7 @@ def _of_shares(
         ),
     ),
     refusals=(Sample((5, 4), Ints((5,), 4, 5)), Sample((5, 4), _LABELS, reduction="median"), Sample((5, 4), Ints((3,), 0, 4))),
+    deviations=ROUNDED,
 )
 def cross_entropy(
     x: torch.Tensor,

@@ -9,7 +9,6 @@ import torch
 from padiff_shim.table.op import Sample, each, op
 
 TALL, WIDE, SQUARE = Sample((2, 5, 3)), Sample((3, 5)), Sample((2, 4, 4))
-TRIANGULAR = (Sample((3, 3), (3, 2), positive=True),)
 
 
 inverse = op("x|input", name="inverse", legacy=True, samples=(SQUARE, Sample((3, 3))))(torch.linalg.inv)

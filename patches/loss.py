@@ -13,6 +13,8 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Floats, Ints, Op, Sample, each, function, op
 
+from ._spell import ROUNDED
+
 REDUCTIONS = ("mean", "sum", "none")
 _REDUCED = each((Sample((3, 4), (3, 4)),), reduction=REDUCTIONS)
 _BROADCAST = (*_REDUCED, Sample((3, 4), (4,)), Sample((3, 4), (3, 1), reduction="none"))
@@ -64,6 +66,7 @@ def l1_loss(x: torch.Tensor, label: torch.Tensor, reduction: str) -> torch.Tenso
     'input label reduction="mean" delta=1.0 is_huber=True',
     tensors=2,
     samples=each(_REDUCED, delta=(1.0, 0.3)) + each(_REDUCED[:1], delta=(0.3,), is_huber=(False,)),
+    deviations=ROUNDED,
 )
 def smooth_l1_loss(x: torch.Tensor, label: torch.Tensor, reduction: str, delta: float, is_huber: bool) -> torch.Tensor:
     """``torch.nn.functional.huber_loss``, and with is_huber=False ``smooth_l1_loss``."""
@@ -71,7 +74,7 @@ def smooth_l1_loss(x: torch.Tensor, label: torch.Tensor, reduction: str, delta: 
     return F.huber_loss(x, label, reduction, delta) if is_huber else F.smooth_l1_loss(x, label, reduction=reduction, beta=delta)
 
 
-@op("input label delta", tensors=2, samples=each((Sample((3, 4), (3, 4)),), delta=(1.0, 0.3)))
+@op("input label delta", tensors=2, samples=each((Sample((3, 4), (3, 4)),), delta=(1.0, 0.3)), deviations=ROUNDED)
 def huber_loss(x: torch.Tensor, label: torch.Tensor, delta: float) -> torch.Tensor:
     """``torch.nn.functional.huber_loss``."""
     alike(x, label)
@@ -159,7 +162,12 @@ def sigmoid_cross_entropy_with_logits(
     return values / kept.sum().clamp(min=1e-5) if normalize else values
 
 
-@op("label prior_dist=None epsilon=0.0", tensors=2, samples=each((Sample((3, 4)), Sample((3, 4), (1, 4))), epsilon=(0.1,)))
+@op(
+    "label prior_dist=None epsilon=0.0",
+    tensors=2,
+    samples=each((Sample((3, 4)), Sample((3, 4), (1, 4))), epsilon=(0.1,)),
+    deviations=ROUNDED,
+)
 def label_smooth(label: torch.Tensor, prior: torch.Tensor | None, epsilon: float) -> torch.Tensor:
     """The label's share, and epsilon's of all classes, or of a prior."""
     return (1 - epsilon) * label + (epsilon / label.shape[-1] if prior is None else epsilon * prior.detach())
@@ -195,6 +203,7 @@ def hinge_embedding_loss(x: torch.Tensor, label: torch.Tensor, margin: float, re
         margin=(0.0, 0.3),
         reduction=REDUCTIONS,
     ),
+    deviations=ROUNDED,
 )
 def cosine_embedding_loss(x: torch.Tensor, y: torch.Tensor, label: torch.Tensor, margin: float, reduction: str) -> torch.Tensor:
     """``torch.nn.functional.cosine_embedding_loss``, step by step: Paddle adds 1e-11 to the squares, Torch 1e-12."""
@@ -266,6 +275,7 @@ def multi_label_soft_margin_loss(x: torch.Tensor, label: torch.Tensor, weight: t
         full=(False, True),
         reduction=REDUCTIONS,
     ),
+    deviations=ROUNDED,
 )
 def gaussian_nll_loss(
     x: torch.Tensor, label: torch.Tensor, variance: torch.Tensor, full: bool, epsilon: float, reduction: str

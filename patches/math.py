@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Floats, Sample, each, function, op, operator, ranged
 
-from ._spell import UNARY, binary, unary
+from ._spell import ROUNDED, UNARY, binary, unary
 
 log = unary(torch.log, within=(0.5, 2))
 log2 = unary(torch.log2, within=(0.5, 2))
@@ -106,7 +106,14 @@ def lerp(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor
     return torch.lerp(x, y, weight.detach())
 
 
-@op("x|input eps=0.0", inplace=True, legacy=True, samples=ranged(each(UNARY, eps=(0.0, 1e-6, 0.2)), 0.05, 0.95), elementwise=True)
+@op(
+    "x|input eps=0.0",
+    inplace=True,
+    legacy=True,
+    samples=ranged(each(UNARY, eps=(0.0, 1e-6, 0.2)), 0.05, 0.95),
+    elementwise=True,
+    deviations=ROUNDED,
+)
 def logit(x: torch.Tensor, eps: float) -> torch.Tensor:
     """``torch.logit``; eps=0 is Torch's None."""
     return torch.logit(x, eps or None)
@@ -120,13 +127,14 @@ def logit(x: torch.Tensor, eps: float) -> torch.Tensor:
     elementwise=True,
     exact=True,
     note="no gradient where x is a limit itself; torch.clamp passes it on",
+    deviations=ROUNDED,
 )
 def clip(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
     """``torch.clamp``, without gradient where x is a limit itself."""
     return F.hardtanh(x, low, high)
 
 
-@op("x n", inplace=True, legacy=True, samples=ranged(each(UNARY[:3], n=(1, 3)), 0.5, 2), elementwise=True)
+@op("x n", inplace=True, legacy=True, samples=ranged(each(UNARY[:3], n=(1, 3)), 0.5, 2), elementwise=True, deviations=ROUNDED)
 def polygamma(x: torch.Tensor, n: int) -> torch.Tensor:
     """``torch.polygamma``."""
     if n == 0:

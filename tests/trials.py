@@ -14,11 +14,6 @@ from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.table.reasons import EMPTY, INTEGER, OTHER_RESULT
 
 REFUSED = (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError)
-# Paddle rounds these ops' numbers to float32 in float64, or writes a constant with seven digits: its own defect, not ours.
-_ROUNDED = """layer_norm pow scale elu celu selu hardtanh hardshrink hardsigmoid softshrink stanh thresholded_relu clip rrelu
-    leaky_relu logit polygamma smooth_l1_loss huber_loss label_smooth cross_entropy gaussian_nll_loss
-    cosine_embedding_loss"""
-ROUNDED = frozenset(_ROUNDED.split())
 UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
@@ -80,7 +75,7 @@ def held(op, dtype, *, gradient=False):
     if gradient and not IS_3 and op.name == "conv2d_transpose":
         return False  # Paddle 2.6's gradients with channels last are other ones
     told = {"gradient", f"gradient {dtype}"} if gradient else {dtype}
-    return not told & set(op.deviations) and (op.name not in ROUNDED or dtype != "float64")
+    return not told & set(op.deviations)
 
 
 def formula(call, *, grad=False):
