@@ -114,7 +114,6 @@ def batch_norm(x: Any, mean: Any, variance: Any, scale: Any, bias: Any, *flags: 
     tensors=3,
     promote="none",
     unread=("bias",),
-    note="without a weight, Paddle's gradient of x is wrong on the CPU",
     deviations={"gradient": "without a weight, Paddle's gradient of x is wrong on the CPU", "float64": _FACTOR},
     samples=(
         Sample((2, 6, 3, 4), (6,), (6,), groups=3),
@@ -193,7 +192,6 @@ def normalize(x: Any, p: float, axis: int, epsilon: float, out: Any) -> torch.Te
     tensors=3,
     unread=("u", "v"),
     legacy=True,
-    note="the gradient is that of this function with u and v as constants; Paddle's is another one",
     deviations={"gradient": "that of the function with u and v as constants; Paddle's is another one"},
     samples=(
         Sample((4, 2, 3), (4,), (6,)),

@@ -112,12 +112,7 @@ _POOL = (
 _INDEXED = "x kernel_size|ksize stride|strides=[1,1] padding|paddings=[0,0] global_pooling=False adaptive=False ceil_mode=False"
 _LP = f"{_POOL} norm_type=2.0".replace("'max'", "'lp'")
 _MEAN = "x kernel_size stride=None padding=0 ceil_mode=False exclusive=True divisor_override=None data_format='NCHW'"
-_NOTE = (
-    "a maximum passes over NaN in Paddle, and of -inf alone it is the lowest finite number; in float64 Paddle's gradient of a mean "
-    "is rounded to float32"
-)
-
-
+_NOTE = "a maximum passes over NaN in Paddle, and of -inf alone it is the lowest finite number"
 _MEANS = {"gradient float64": "Paddle rounds the share of an element in a mean to float32"}
 
 
@@ -209,7 +204,7 @@ def _mean_door(n: int) -> Any:
     )
 
 
-@op(_MEAN, c=False, amp="pool2d", note=_NOTE, deviations=_MEANS, doors=(_mean_door(2),), samples=_mean_samples((2, 3, 7, 6)))
+@op(_MEAN, c=False, amp="pool2d", deviations=_MEANS, doors=(_mean_door(2),), samples=_mean_samples((2, 3, 7, 6)))
 def avg_pool2d(*arguments: Any) -> torch.Tensor:
     """``torch.nn.functional.avg_pool2d``, with its divisor."""
     return _divided(2, *arguments)
@@ -219,7 +214,6 @@ def avg_pool2d(*arguments: Any) -> torch.Tensor:
     _over_three(_MEAN),
     c=False,
     amp="pool3d",
-    note=_NOTE,
     deviations=_MEANS,
     doors=(_mean_door(3),),
     samples=_mean_samples((1, 2, 4, 5, 4)),
