@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "reference": "modes.mode",
-    "install": "modes.mode",
-    "uninstall": "modes.mode",
+    "reference": "modes.reference",
+    "install": "modes.reference",
+    "uninstall": "modes.reference",
     "Mode": "modes.mode",
     "Run": "runs.run",
     "compare": "modes.compare",
@@ -91,7 +91,8 @@ if TYPE_CHECKING:
         UnknownNameError,
     )
     from .modes.compare import CompareMode, compare
-    from .modes.mode import Mode, install, reference, uninstall
+    from .modes.mode import Mode
+    from .modes.reference import install, reference, uninstall
     from .records.calls import Call
     from .records.log import LogError
     from .runs.compare_run import CompareRun, load

@@ -14,7 +14,8 @@ from ..errors import ArgumentError, PadiffShimError, described
 from ..postponed import raise_postponed
 from ..runs.compare_run import CompareRun
 from ..verdicts import Verdict
-from .mode import Mode, selection
+from .mode import Mode
+from .selection import selection
 
 CARRIES = ("native", "torch")
 ACTIONS = ("log", "warn", "raise")  # what on_mismatch= may be

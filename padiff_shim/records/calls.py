@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bisect
 import operator
-import threading
 from array import array
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +13,8 @@ from ..errors import ArgumentError, described, unknown
 from ..patterns import LayerFilter, named
 from ..text import shown
 from ..verdicts import Side, Verdict
-from . import log, schema
+from . import log
+from .book import Book
 from .encoding import finite, numeric
 from .words import call_line
 
@@ -89,63 +88,6 @@ class Call:
         return sorted({*object.__dir__(self), *self._fields()})
 
 
-class _Book:
-    """Where each call record begins: one unsigned 64-bit number for each, whatever the record's length."""
-
-    def __init__(self, paths: Sequence[Path], keeper: object = None, offsets: Sequence[array[int]] | None = None) -> None:
-        self.paths = list(paths)
-        self._keeper = keeper  # what keeps the files from being removed
-        self._offsets = array("Q")
-        self._firsts: list[int] = []  # place of the first record of each file begun
-        self._read = 0  # bytes read of the last file begun
-        self._lock = threading.Lock()
-        self._complete = offsets is not None
-        for found in offsets or ():
-            self._firsts.append(len(self._offsets))
-            self._offsets.extend(found)
-
-    def count(self) -> int:
-        """How many records there are now; only the last file is looked at again, for it may have grown.
-
-        Raises:
-            LogError: a file cannot be read.
-        """
-        if self._complete:
-            return len(self._offsets)
-        with self._lock:
-            if not self._firsts and self.paths:
-                self._firsts.append(0)
-            while self._firsts:
-                path = self.paths[len(self._firsts) - 1]
-                if log.size(path) > self._read:
-                    for offset, line in log.lines(path, self._read):
-                        if line.startswith(_CALL):
-                            self._offsets.append(offset)
-                        self._read = offset + len(line)
-                if len(self._firsts) == len(self.paths):
-                    break
-                self._firsts.append(len(self._offsets))
-                self._read = 0
-            return len(self._offsets)
-
-    def lines(self, places: Iterable[int]) -> Iterator[tuple[int, Path, int, bytes]]:
-        """(place, file, offset, line) of the records at ``places``, in that order."""
-        opened, file = -1, None
-        try:
-            for place in places:
-                number = bisect.bisect_right(self._firsts, place) - 1
-                if file is None or number != opened:
-                    if file is not None:
-                        file.close()
-                    file, opened = log.opened(self.paths[number]), number
-                offset = self._offsets[place]
-                file.seek(offset)
-                yield place, self.paths[number], offset, file.readline(schema.LINE)
-        finally:
-            if file is not None:
-                file.close()
-
-
 class Calls(Sequence[Call]):
     """The call records of one or several log files, read when they are asked for.
 
@@ -163,7 +105,7 @@ class Calls(Sequence[Call]):
         offsets: Sequence[array[int]] | None = None,
         refusal: Callable[[str, Iterable[str]], Exception | None] | None = None,
     ) -> None:
-        self._book, self._refusal = _Book(paths, keeper, offsets), refusal or _refusal
+        self._book, self._refusal = Book(paths, keeper, offsets), refusal or _refusal
         self._places: Sequence[int] | None = None  # None: all
 
     def _chosen(self, places: Sequence[int]) -> Calls:

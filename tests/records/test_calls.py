@@ -4,10 +4,10 @@ import pickle
 import tracemalloc
 
 import pytest
-from log_data import filled, record, wrong
+from log_data import filled, record, side, wrong
 
-from padiff_shim.errors import ArgumentError, UnknownNameError
-from padiff_shim.records.calls import Calls
+from padiff_shim.errors import ArgumentError, PadiffShimError, UnknownNameError
+from padiff_shim.records.calls import Call, Calls
 from padiff_shim.records.counts import Counts
 from padiff_shim.records.encoding import encode
 from padiff_shim.runs.compare_run import CompareRun, load
@@ -178,3 +178,14 @@ class TestCalls:
         assert next(call.log for call in run.calls) == "calls-rank0-pid9"
         assert run.calls[2].call == 5
         assert [call.call for call in run.calls.filter(where=lambda call: call.call > 5)] == [9, 30]
+
+
+def test_a_step_needs_an_open_mode():
+    with pytest.raises(PadiffShimError, match="open compare mode"):
+        CompareRun().next_step()
+
+
+def test_records_of_torch_alone_count_for_their_side():
+    run = filled([wrong(0, side="torch", stats={"torch": side(9), "paddle": {}})])
+    assert run.by_op()["linear"].prob == 9
+    assert isinstance(run.worst()[0], Call)

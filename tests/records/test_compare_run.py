@@ -10,12 +10,11 @@ from pathlib import Path
 
 import paddle
 import pytest
-from log_data import filled, record, side, wrong
+from log_data import filled, record, wrong
 
 import padiff_shim
 from padiff_shim.errors import MissingFrameworkError, PadiffShimError, UnknownNameError
 from padiff_shim.records import log
-from padiff_shim.records.calls import Call
 from padiff_shim.records.counts import NO_VERDICT
 from padiff_shim.runs.compare_run import CompareRun, load
 from padiff_shim.verdicts import Verdict
@@ -293,14 +292,3 @@ def test_every_field_that_a_real_run_writes_is_documented(tmp_path):
     documented = {word.lstrip(".") for code in re.findall(r"`([^`\n]+)`", text) for word in re.split(r"[^\w.]+", code)}
     documented |= {word.rpartition(".")[2] for word in documented}
     assert {name for record in records for name in names_in(record)} - documented == set()
-
-
-def test_a_step_needs_an_open_mode():
-    with pytest.raises(PadiffShimError, match="open compare mode"):
-        CompareRun().next_step()
-
-
-def test_records_of_torch_alone_count_for_their_side():
-    run = filled([wrong(0, side="torch", stats={"torch": side(9), "paddle": {}})])
-    assert run.by_op()["linear"].prob == 9
-    assert isinstance(run.worst()[0], Call)

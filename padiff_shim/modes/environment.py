@@ -1,0 +1,54 @@
+"""The two frameworks that a mode needs: importable, real, and able to share the current device."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+from ..errors import BackendError, MissingFrameworkError
+
+_INSTALL = {
+    "paddle": "pip install paddlepaddle==3.3.1   (or the GPU build for your CUDA)",
+    "torch": "pip install torch   (CPU only: add the CPU index of pytorch.org)",
+}
+
+
+def _refuse_torch_proxy() -> None:
+    """Paddle 3.x can put a proxy of itself in torch's place; then even the real torch breaks inside."""
+    finder = getattr(sys.modules.get("paddle.compat.proxy"), "TORCH_PROXY_FINDER", None)
+    module = sys.modules.get("torch")
+    if (finder is not None and finder in sys.meta_path) or type(module).__name__ == "ProxyModule":
+        raise BackendError(
+            "`import torch` gives Paddle's torch proxy now (paddle.enable_compat() or a torch proxy is active), and the real torch "
+            "breaks inside while it is. Call paddle.disable_compat() first, or open the mode inside "
+            "`with paddle.use_compat_guard(enable=False):`."
+        )
+
+
+def _framework(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingFrameworkError(f"{name} cannot be imported ({error}). Install it: {_INSTALL[name]}") from error
+
+
+def frameworks() -> tuple[Any, Any]:
+    """Paddle and the real torch. To be asked before anything imports the op table, which imports torch."""
+    _refuse_torch_proxy()
+    paddle, torch = _framework("paddle"), _framework("torch")
+    if not hasattr(torch, "_C") or not hasattr(torch, "from_dlpack"):
+        raise BackendError(f"the module 'torch' at {getattr(torch, '__file__', '?')} is not PyTorch")
+    return paddle, torch
+
+
+def prepare() -> dict[str, str]:
+    """Both frameworks, importable and able to share the current device; returns what the run's header says."""
+    paddle, torch = frameworks()
+    from ..frameworks import memory
+
+    try:
+        device = memory.check_devices()
+    except ValueError as error:
+        raise BackendError(str(error)) from None
+    return {"paddle": paddle.__version__, "torch": torch.__version__, "device": device}

@@ -1,0 +1,82 @@
+"""``padiff_shim.reference``, and ``install``, which keeps the interception in place between modes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..arguments import flag
+from ..errors import PadiffShimError
+from ..runs.run import Run
+from .environment import prepare
+from .mode import Mode
+from .selection import selection
+
+
+def reference(
+    backend: str = "torch",
+    *,
+    ops: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] = (),
+    layers: str | Iterable[str] | None = None,
+    strict: bool = False,
+    linear_layout: str = "contiguous",
+    all_threads: bool = False,
+    compare: bool = False,
+) -> Mode:
+    """Run an unchanged Paddle program on another framework's kernels, op by op, forward and backward.
+
+    Args:
+        backend: whose kernels; ``"torch"``.
+        ops: op or family names to substitute (default: all that are declared).
+        exclude: op or family names to leave native.
+        layers: glob patterns over dotted layer paths (``"encoder.layers.*.linear1"``); only calls made while such a layer, or one
+            below it, runs are substituted.
+        strict: raise :class:`StayedNativeError` on the first float op call that has to stay native.
+        linear_layout: ``"contiguous"`` keeps a [out, in] copy of every Linear weight, which ``torch.nn.Linear``'s bits need;
+            ``"view"`` hands torch a transposed view instead (zero-copy, other last bits).
+        all_threads: the mode is also open in threads that have no mode of their own.
+        compare: run Paddle's kernels beside the others and judge both: the same as :func:`padiff_shim.compare`.
+
+    Returns:
+        A :class:`Mode`: a context manager giving a :class:`Run`, a decorator, and ``start()`` / ``stop()``.
+
+    Raises:
+        UnknownNameError: unknown backend, op, family or linear_layout; the message names the nearest ones.
+        BackendError: if torch or paddle is missing, or, on entry, they cannot share Paddle's current device.
+    """
+    flag("strict", strict)
+    if flag("compare", compare):
+        from .compare import compare as compare_mode
+
+        if strict:
+            raise PadiffShimError("strict= belongs to reference(): a compare run lists what it did not compare, run.coverage()")
+        return compare_mode(backend, ops=ops, exclude=exclude, layers=layers, linear_layout=linear_layout, all_threads=all_threads)
+    flag("all_threads", all_threads)
+    enabled, chosen = selection(backend, ops, exclude, layers, linear_layout, door="reference")
+    from ..substitution.plan import Substituting
+
+    return Mode(Run(backend, linear_layout), enabled, chosen, Substituting(), strict=strict, all_threads=all_threads)
+
+
+_held = False
+
+
+def install() -> None:
+    """Keep the interception in place until :func:`uninstall`, so that opening a mode in a tight loop costs next to nothing."""
+    global _held
+    if not _held:
+        prepare()
+        from ..intercept import doors
+
+        doors.OPS.acquire()
+        _held = True
+
+
+def uninstall() -> None:
+    """Undo :func:`install`; what modes still need stays until they close."""
+    global _held
+    if _held:
+        from ..intercept import doors
+
+        _held = False
+        doors.OPS.release()

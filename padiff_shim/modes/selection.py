@@ -1,0 +1,46 @@
+"""The arguments that all modes share, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..arguments import one_of
+from ..catalogue.registry import ops as all_ops
+from ..catalogue.registry import resolve
+from ..errors import ArgumentError, UnknownNameError, unknown
+from ..patterns import LayerFilter
+from .environment import frameworks
+
+BACKENDS = ("torch",)
+LINEAR_LAYOUTS = ("contiguous", "view")
+
+
+def _check_backend(backend: Any, door: str) -> None:
+    """The first argument; a model or a function there is a common slip, of which we say what was meant."""
+    if isinstance(backend, str) or not callable(backend):
+        if not isinstance(backend, str) or backend not in BACKENDS:
+            raise unknown("backend", backend, BACKENDS)
+        return
+    kind = f"padiff_shim.{door}"
+    if hasattr(backend, "named_sublayers"):
+        use = f'call the model inside `with {kind}("torch") as run:`'
+    else:
+        use = f'write `@{kind}("torch")` above the function, or call it inside `with {kind}("torch") as run:`'
+    name = getattr(backend, "__qualname__", type(backend).__qualname__)
+    raise ArgumentError(f"backend= is the name of a framework, {' or '.join(map(repr, BACKENDS))}, got {name}: {use}")
+
+
+def selection(
+    backend: str, ops: Any, exclude: Any, layers: Any, linear_layout: str, *, door: str
+) -> tuple[frozenset[str], LayerFilter | None]:
+    """The arguments that all modes share, checked: the enabled ops and the layer filter (or None)."""
+    _check_backend(backend, door)
+    one_of("linear_layout", linear_layout, LINEAR_LAYOUTS)
+    frameworks()
+    enabled = frozenset(all_ops()) if ops is None else resolve(ops, "ops")
+    enabled -= resolve(exclude, "exclude")
+    if not enabled:
+        raise UnknownNameError("no op is left to substitute: ops= selects nothing, or exclude= takes away everything it selects")
+    if layers is None:
+        return enabled, None
+    return enabled, LayerFilter(layers)
