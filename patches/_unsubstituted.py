@@ -46,6 +46,7 @@ LEGACY = {
     "rnn": reasons.CACHES,
     "swiglu": reasons.OPTIONAL_TENSOR,
     "segment_pool": reasons.STATISTICS,
+    "sign": reasons.BROKEN,
     "stft": reasons.ONE_STEP,
     "lu_": reasons.SEVERAL_IN_PLACE,
     "label_smooth": reasons.OPTIONAL_TENSOR,

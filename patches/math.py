@@ -47,7 +47,7 @@ i1e = unary(torch.special.i1e, name="i1e")
 angle = unary(torch.angle, inplace=False)
 
 abs_ = unary(torch.abs, exact=True)
-sign = unary(torch.sign, exact=True)
+sign = unary(torch.sign, legacy=False, exact=True)
 floor = unary(torch.floor, exact=True)
 ceil = unary(torch.ceil, exact=True)
 trunc = unary(torch.trunc, exact=True)

@@ -99,6 +99,7 @@ STATISTICS = Reason("legacy-statistics", "legacy form that returns the statistic
 SLOPES = Reason("legacy-slopes", "legacy form that returns the random slopes too")
 BESIDE_LOSS = Reason("legacy-beside-loss", "legacy form that returns more than the loss, or of another meaning")
 OPTIONAL_TENSOR = Reason("legacy-optional", "legacy form with an optional tensor by position")
+BROKEN = Reason("legacy-broken", "legacy form whose own backward fails")
 ONE_STEP = Reason("legacy-step", "legacy form of one step of the function that is in the table")
 SEVERAL_IN_PLACE = Reason("several-in-place", "in-place form of an op with several results")
 SUM_OF_LIST = Reason("legacy-sum", "sum of a list of tensors: no torch reference for this op yet")

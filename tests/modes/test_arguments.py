@@ -169,7 +169,8 @@ def test_a_model_or_a_function_in_place_of_the_backend(door):
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("hsigmoid_loss", "no torch reference for this op yet"),
+        ("deformable_conv", "a step of object detection"),
+        ("sparse_add", "works on sparse tensors"),
         ("dropout", "random op"),
         ("adamw_", "optimizer update"),
         ("concat", "exact in both"),

@@ -15,6 +15,7 @@ import torch
 import padiff_shim
 from padiff_shim.catalogue import registry
 from padiff_shim.intercept import doors
+from padiff_shim.table.reasons import DETECTION
 
 ROOT = Path(__file__).resolve().parents[2]
 MODERN = not paddle.__version__.startswith("2.")
@@ -144,6 +145,12 @@ def test_devices_that_cannot_be_shared(monkeypatch, place, available, devices, n
 # ------------------------------------------------------------------------------------------------ strict
 
 
+def deformed(x):
+    """An op that computes with floats, of which Torch has none."""
+    image = x.reshape([1, 1, *x.shape])
+    return paddle.vision.ops.deform_conv2d(image, paddle.zeros([1, 2, *x.shape]), paddle.ones([1, 1, 1, 1]))
+
+
 @pytest.mark.compat
 def test_strict_names_the_op_that_stays_native():
     x = paddle.ones([4, 4])
@@ -151,10 +158,12 @@ def test_strict_names_the_op_that_stays_native():
         (x @ x).sum()
         paddle.arange(3) * 2  # integers are exact
         paddle.concat([x, x]).reshape([-1])  # moves are exact
-        with pytest.raises(padiff_shim.StayedNativeError, match=r"'cumsum' \(paddle\._C_ops\.cumsum\).*no torch reference"):
-            paddle.cumsum(x)
-    assert run.native["cumsum"] == {"no torch reference for this op yet": 1}
-    paddle.cumsum(x)
+        with pytest.raises(
+            padiff_shim.StayedNativeError, match=r"'deformable_conv' \(paddle\._C_ops\.deformable_conv\).*Torch itself"
+        ):
+            deformed(x)
+    assert run.native["deformable_conv"] == {DETECTION.text: 1}
+    deformed(x)
 
 
 @pytest.mark.compat
@@ -209,10 +218,10 @@ def test_what_a_run_shows():
     net = paddle.nn.Linear(4, 4)
     x = paddle.ones([2, 4])
     with padiff_shim.reference("torch", exclude="exp") as run:
-        paddle.cumsum(paddle.exp(net(net(x)))).sum().backward()
+        deformed(paddle.exp(net(net(x)))).sum().backward()
     assert repr(run) == "<padiff_shim.Run backend='torch' substituted=3 native=2>"
     text = str(run)
-    for part in ("linear", "sum", "cumsum", "no torch reference for this op yet", "filtered out", "Linear weights: contiguous"):
+    for part in ("linear", "sum", "deformable_conv", "object detection", "filtered out", "Linear weights: contiguous"):
         assert part in " ".join(text.replace("│", " ").split()), part
     data = json.loads(json.dumps(run.as_dict()))
     assert data["ops"]["linear"] == {"substituted": 2, "backward": 2, "native": {}}
