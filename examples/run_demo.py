@@ -228,8 +228,8 @@ def report(console: Console, traces: dict[str, Trace], run: padiff_shim.Run) -> 
     checks = {
         "Forward under the shim, first training step": first_difference(shim.logits[:1], twin.logits[:1]) is None,
         "Forward under the shim, every epoch's test images with equal weights": all(epoch.forward == 0 for epoch in shim.epochs),
-        "Backward under the shim, after every epoch, with equal weights and from the same gradient of the logits": all(
-            epoch.gradients is not None and epoch.gradients.given == epoch.gradients.of for epoch in shim.epochs
+        "Backward under the shim, after every epoch, with equal weights, from the loss down": all(
+            epoch.gradients is not None and epoch.gradients.whole == epoch.gradients.of for epoch in shim.epochs
         ),
     }
     for what, identical in checks.items():

@@ -42,7 +42,7 @@ def test_gradients_are_the_twins_at_every_step():
         watched_training(lambda model, twin: found.append(run_demo.same_gradients(model, twin, load_data(), SMALL)))
     assert len(found) == 6
     assert all(same.of > 30 for same in found)
-    assert [same.given for same in found] == [same.of for same in found]
+    assert [same.given for same in found] == [same.whole for same in found] == [same.of for same in found]
 
 
 @pytest.mark.bitexact
