@@ -41,7 +41,6 @@ LEGACY = {
     "affine_grid": NO_REFERENCE,
     "group_norm": reasons.STATISTICS,
     "instance_norm": reasons.STATISTICS,
-    "p_norm": NO_REFERENCE,
     "sum": reasons.SUM_OF_LIST,
     "rnn": reasons.CACHES,
     "swiglu": reasons.OPTIONAL_TENSOR,

@@ -83,6 +83,8 @@ def test_every_way_gives_the_bits_for_operands_that_want_gradients_or_not(op, en
             theirs, _ = formula(call, grad=grad)
         if sample.empty or theirs is None or outcome(Call(op, entry, sample, dtype, layout, grad).run)[1] is not None:
             continue  # nothing is substituted: see test_values
+        if grad and enabled and not any(one.requires_grad for one in flat(theirs)):
+            continue  # what Paddle has no gradient of stays native there: see test_norms_of_vectors
         with padiff_shim.reference("torch") as run, paddle.set_grad_enabled(enabled):
             short = call.run()
             with monkeypatch.context() as patch:

@@ -1,0 +1,75 @@
+"""Norms of vectors and tensors: gradients of gradients, and clipping by them."""
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from helpers import same
+
+import padiff_shim
+from padiff_shim.table.reasons import INDEPENDENT
+
+pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
+VALUES = np.random.default_rng(3).standard_normal((6, 7)).astype("float32")
+
+
+def penalty(framework, x, weight, norm):
+    """A gradient penalty, and its gradients: those of a function of a norm of gradients."""
+    critic = framework.tanh(framework.matmul(x, weight))
+    grad = torch.autograd.grad if framework is torch else paddle.grad
+    (slope,) = grad([critic.sum()], [x], create_graph=True)
+    length = norm(slope)
+    excess = length - 1.0
+    return [slope, length, *grad([(excess * excess).mean()], [x, weight])]
+
+
+def leaves():
+    return [VALUES, VALUES.T.copy()]
+
+
+@pytest.mark.parametrize("p", [2, 1, 3.0])
+def test_a_norm_twice_differentiated_has_torch_s_bits(p):
+    with padiff_shim.reference("torch") as run:
+        ours = penalty(
+            paddle, *[paddle.to_tensor(one, stop_gradient=False) for one in leaves()], lambda g: paddle.norm(g, p=p, axis=1)
+        )
+    theirs = penalty(torch, *[torch.from_numpy(one).requires_grad_() for one in leaves()], lambda g: torch.norm(g, p=p, dim=1))
+    assert run.substituted["p_norm"] == 1
+    assert "p_norm" not in run.native
+    assert all(same(one.detach(), other.detach()) for one, other in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (7,)])
+def test_of_no_length_there_is_no_gradient(shape):
+    with padiff_shim.reference("torch"):
+        x = paddle.zeros(shape)
+        x.stop_gradient = False
+        paddle.norm(x, p=2, axis=-1).sum().backward()
+    assert not x.grad.numpy().any()
+
+
+@pytest.mark.parametrize("limit", [0.5, 1e3])
+@pytest.mark.parametrize(("clip", "op"), [("ClipGradByNorm", "clip_by_norm"), ("ClipGradByGlobalNorm", "squared_l2_norm")])
+def test_clipping_the_gradients_of_a_network(clip, op, limit):
+    """The optimizer's own clipping reaches the table, and its values are Paddle's but for rounding."""
+
+    def stepped():
+        paddle.seed(0)
+        layer = paddle.nn.Linear(6, 3)
+        sgd = paddle.optimizer.SGD(1.0, parameters=layer.parameters(), grad_clip=getattr(paddle.nn, clip)(limit))
+        layer(paddle.to_tensor(VALUES.T.copy())).square().sum().backward()
+        sgd.step()
+        return [one.numpy() for one in layer.parameters()]
+
+    native = stepped()
+    with padiff_shim.reference("torch") as run:
+        ours = stepped()
+    assert run.substituted[op] == 2
+    assert all(np.allclose(one, other, rtol=1e-4, atol=1e-5) for one, other in zip(ours, native, strict=True))
+
+
+def test_clipping_has_no_gradient():
+    with padiff_shim.reference("torch") as run:
+        x = paddle.to_tensor(VALUES, stop_gradient=False)
+        assert paddle._C_ops.clip_by_norm(x, 1.0).stop_gradient
+    assert run.native == {"clip_by_norm": {INDEPENDENT.text: 1}}
