@@ -27,6 +27,7 @@ from ..gradients import clean
 from ..gradients.saved import flat
 from ..postponed import after_engine, engine_runs, postpone
 from ..records.log import LogError
+from ..table.signature import parse
 from . import aliases, posts, replayed
 from .gradients import judge_gradients
 from .results import each, nested, of_paddle
@@ -135,10 +136,15 @@ def _slots(subject: Subject, node: Any, shown: Mapping[int, Any]) -> dict[int, i
     return found if len(found) == len(owners) else None
 
 
-def _places(count: int, tensors: Sequence[int] | Mapping[int, int], operands: int) -> dict[int, int] | None:
+def _places(count: int, tensors: Sequence[int] | Mapping[int, int], subject: Subject) -> dict[int, int] | None:
     """Which of a node's ``count`` results belongs to which operand."""
     if isinstance(tensors, Mapping):
         return dict(tensors)
+    operands, door = len(subject.operands), subject.door
+    if count > operands and not door.python:  # optional tensors that the op does not have: as the door's parameters stand
+        seats = {name: seat for seat, (aliases, _) in enumerate(parse(door.entry.params)) for name in aliases}
+        known = all(door.names[index] in seats for index in tensors)
+        return {seats[door.names[index]]: index for index in tensors} if known else None
     if count == operands:  # numbers were made tensors, absent ones have a place
         return {index: index for index in tensors}
     return dict(enumerate(tensors)) if count == len(tensors) else None
@@ -195,7 +201,7 @@ def _seen(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tu
 def _observe(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tuple[Any, ...], *, over: bool) -> Sequence[Any]:
     """Judge what a node shows; the results that Paddle goes on with."""
     subject.incoming = {}
-    places = _places(len(results), tensors, len(subject.operands))
+    places = _places(len(results), tensors, subject)
     if places is None:
         subject.comparison.unseen(subject, f"Paddle's node has {len(results)} gradients, the op {len(subject.operands)} operands")
         return results
