@@ -28,7 +28,7 @@ def backward(op, entry, sample):
 
 
 def gradients(call):
-    """The gradients that a backward left, in the order of the operands: Paddle has none of a target, say, or of what a door omits."""
+    """The gradients that a backward left, in the order of the operands. Paddle has none of a target, or of what a door omits."""
     return [tensor.grad for tensor in call.tensors if isinstance(tensor, paddle.Tensor) and tensor.grad is not None]
 
 
@@ -46,7 +46,8 @@ def test_each_gradient_is_judged_as_the_one_of_its_operand(op, entry, sample, ca
     except (TypeError, ValueError):
         pytest.skip("Paddle refuses this sample")
     except RuntimeError as error:
-        assert "(NotFound)" in str(error)
+        if "(NotFound)" not in str(error):
+            raise
         pytest.skip("Paddle has no kernel for this door's backward")
     with padiff_shim.reference("torch"):
         expected, out = backward(op, entry, sample)
