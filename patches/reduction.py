@@ -1,13 +1,14 @@
-"""Reductions over axes."""
+"""Reductions over axes, and running ones along an axis."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from padiff_shim.numerics import models
-from padiff_shim.table.op import Sample, c_op
+from padiff_shim.table.op import Sample, c_op, each, function, op
 
 from ._spell import REDUCED, REDUCED_EMPTY, all_of, axes, reduction
 
@@ -46,3 +47,130 @@ def mean(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
 def logsumexp(x: torch.Tensor, axis: Any, keepdim: bool, reduce_all: bool) -> torch.Tensor:
     """``torch.logsumexp``."""
     return torch.logsumexp(x, dim=axes(None if reduce_all else axis, x.ndim), keepdim=keepdim)
+
+
+@reduction(
+    "x|input axis|dim=None keepdim=False reduce_all=False",
+    legacy="reduce_prod",
+    note="of several axes one after the other, the last one first; where an element is 0, Paddle's gradient is NaN",
+)
+def prod(x: torch.Tensor, axis: Any, keepdim: bool, reduce_all: bool) -> torch.Tensor:
+    """``torch.prod``, which takes one axis or all."""
+    over = axes(None if reduce_all else axis, x.ndim)
+    if all_of(over, x, keepdim=keepdim):
+        return torch.prod(x)
+    for one in reversed(over):
+        x = torch.prod(x, one, keepdim)
+    return x
+
+
+@reduction(
+    "x axis=None dtype=None keepdim=False",
+    doors=(function("paddle.nansum", "x axis=None dtype=None keepdim=False"),),
+    promote="none",
+    samples=REDUCED,
+)
+def nansum(x: torch.Tensor, axis: Any, dtype: torch.dtype | None, keepdim: bool) -> torch.Tensor:
+    """``torch.nansum``."""
+    return torch.nansum(x, dim=axes(axis, x.ndim), keepdim=keepdim, dtype=dtype)
+
+
+_SPREAD = "x|input axis|dim=None unbiased=True keepdim=False name=None correction=1"
+_SPREADS = (
+    *each((Sample((3, 4, 5)),), axis=(None, 0, -1, [0, 2]), keepdim=(False, True)),
+    *each((Sample((3, 4), axis=1),), unbiased=(False, True)),
+)
+
+
+def _freedom(x: torch.Tensor, axis: Any, unbiased: bool | None, correction: float) -> tuple[tuple[int, ...], float]:
+    """The axes and Torch's correction, where something is left to divide by."""
+    over = axes(axis, x.ndim)
+    less = float(correction) if unbiased is None else float(unbiased)
+    if math.prod(x.shape[one] for one in over) <= less:
+        raise NotImplementedError("no degree of freedom")
+    return over, less
+
+
+@op(_SPREAD, c=False, promote="same", doors=(function("paddle.var", _SPREAD),), samples=_SPREADS)
+def var(x: torch.Tensor, axis: Any, unbiased: bool | None, keepdim: bool, name: Any, correction: float) -> torch.Tensor:
+    """``torch.var``; Paddle's name is the last parameter by position, and stands for nothing."""
+    over, less = _freedom(x, axis, unbiased, correction)
+    return torch.var(x, over, correction=less, keepdim=keepdim)
+
+
+@op(
+    "x axis=None unbiased=True keepdim=False",
+    c=False,
+    promote="same",
+    doors=(function("paddle.std", "x axis=None unbiased=True keepdim=False"),),
+    samples=_SPREADS,
+)
+def std(x: torch.Tensor, axis: Any, unbiased: bool, keepdim: bool) -> torch.Tensor:
+    """``torch.std``."""
+    over, less = _freedom(x, axis, unbiased, 1.0)
+    return torch.std(x, over, correction=less, keepdim=keepdim)
+
+
+_RUNNING = "x|input axis=-1 flatten=False exclusive=False reverse=False"
+_ALONG = (
+    *each((Sample((3, 4)),), axis=(0, 1), reverse=(False, True)),
+    Sample((2, 3, 4), axis=-2),
+    Sample((2, 3), flatten=True),
+    Sample((5,)),
+)
+
+
+def _running(formula: Any, x: torch.Tensor, axis: int, flatten: bool, exclusive: bool, reverse: bool) -> torch.Tensor:
+    """A running reduction along an axis, of the flattened tensor, or from behind."""
+    if exclusive:
+        raise NotImplementedError("exclusive: the element itself left out")
+    if not x.ndim:
+        raise NotImplementedError("0-D")
+    x, axis = (x.flatten(), 0) if flatten else (x, axis)
+    if reverse:
+        return formula(x.flip(axis), axis).flip(axis)
+    return formula(x, axis)
+
+
+@op(_RUNNING, inplace=True, legacy=True, samples=_ALONG, refusals=(Sample((3, 4), axis=7),))
+def cumsum(x: torch.Tensor, axis: int, flatten: bool, exclusive: bool, reverse: bool) -> torch.Tensor:
+    """``torch.cumsum``."""
+    return _running(torch.cumsum, x, axis, flatten, exclusive, reverse)
+
+
+@op(_RUNNING, legacy=True, samples=_ALONG)
+def logcumsumexp(x: torch.Tensor, axis: int, flatten: bool, exclusive: bool, reverse: bool) -> torch.Tensor:
+    """``torch.logcumsumexp``."""
+    return _running(torch.logcumsumexp, x, axis, flatten, exclusive, reverse)
+
+
+@op(
+    "x|input dim exclusive=False reverse=False",
+    inplace=True,
+    legacy="cumprod: x * dim",
+    samples=(Sample((3, 4), dim=0), Sample((2, 3, 4), dim=-1), Sample((5,), dim=0)),
+)
+def cumprod(x: torch.Tensor, dim: int, exclusive: bool, reverse: bool) -> torch.Tensor:
+    """``torch.cumprod``."""
+    if reverse:
+        raise NotImplementedError("reverse, which Paddle 2 does not know")
+    return _running(torch.cumprod, x, dim, False, exclusive, reverse)
+
+
+@op(
+    "x|input offset=0 axis1=0 axis2=1",
+    legacy=True,
+    note="with an offset and axis1 behind axis2, Paddle 2 takes the diagonal on the other side",
+    samples=(
+        Sample((4, 4)),
+        Sample((3, 5), offset=1),
+        Sample((5, 3), offset=-1),
+        Sample((3, 5), axis1=1, axis2=0),
+        Sample((2, 3, 4), axis1=1, axis2=2),
+    ),
+)
+def trace(x: torch.Tensor, offset: int, axis1: int, axis2: int) -> torch.Tensor:
+    """``torch.trace``, or the sum of another diagonal."""
+    if x.ndim == 2 and not offset:
+        return torch.trace(x)
+    return x.diagonal(offset, axis1, axis2).sum(-1)

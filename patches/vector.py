@@ -1,17 +1,19 @@
-"""Norms of vectors and of whole tensors."""
+"""Norms of vectors and of whole tensors, distances, and products of vectors."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
-from padiff_shim.table.op import Sample, each, op
+from padiff_shim.table.op import Sample, each, function, op
 
 from ._spell import axes, reduction
 
 _MATRIX = (Sample((3, 4), axis=1), Sample((2, 3, 4), axis=0))
 _EXPONENT = "Paddle rounds the reciprocal of the order to float32"
+_ROOTS = {"float64": _EXPONENT, "gradient float64": _EXPONENT}
 _POWERS = (2.0, 1.0, 3.0, 0.0, float("inf"), float("-inf"))
 
 
@@ -19,7 +21,7 @@ _POWERS = (2.0, 1.0, 3.0, 0.0, float("inf"), float("-inf"))
     "x|input porder=2.0 axis=-1 epsilon=1e-12 keepdim=False asvector=False",
     legacy=True,
     note="of several largest (smallest) elements, torch shares the gradient of an infinite order among them; epsilon has no effect",
-    deviations={"float64": _EXPONENT, "gradient float64": _EXPONENT},
+    deviations=_ROOTS,
     samples=(
         *each(_MATRIX, porder=_POWERS, keepdim=(False, True)),
         *each(_MATRIX[:1], porder=_POWERS[:3], asvector=(True,), keepdim=(False, True)),
@@ -62,3 +64,105 @@ def clip_by_norm(x: torch.Tensor, max_norm: float) -> torch.Tensor:
     x = x.detach()
     norm = torch.linalg.vector_norm(x)
     return x * torch.where(norm <= max_norm, torch.ones_like(norm), max_norm / norm)
+
+
+_ADDED = "Torch adds 1e-7 to the norm by which it divides"
+_SMALL = {"float64": _ADDED, "gradient float64": _ADDED}
+
+
+@op("x", inplace=True, legacy=True, samples=(Sample((3, 4)), Sample(())))
+def l1_norm(x: torch.Tensor) -> torch.Tensor:
+    """``torch.linalg.vector_norm`` of order 1 of the whole tensor."""
+    return torch.linalg.vector_norm(x, 1)
+
+
+@op(
+    "x p axis max_norm",
+    inplace=True,
+    legacy=True,
+    note="of a row that is too long, torch adds 1e-7 to the norm by which it divides",
+    deviations=_SMALL,
+    samples=each((Sample((3, 4), axis=0), Sample((2, 3, 4), axis=1)), p=(2.0, 1.0), max_norm=(0.5, 100.0)),
+)
+def renorm(x: torch.Tensor, p: float, axis: int, max_norm: float) -> torch.Tensor:
+    """``torch.renorm``."""
+    return torch.renorm(x, p, axis, max_norm)
+
+
+@op(
+    "x y p=2.0",
+    tensors=2,
+    legacy=True,
+    note="of several largest elements, torch shares the gradient of an infinite order among them",
+    deviations={**_ROOTS, "gradient float64": "Paddle adds 1e-12 to the numbers by which it divides"},
+    samples=(*each((Sample((3, 4), (3, 4)),), p=_POWERS), Sample((3, 4), (4,))),
+)
+def dist(x: torch.Tensor, y: torch.Tensor, p: float) -> torch.Tensor:
+    """``torch.dist``, whose backward fails at order 0."""
+    if p == 0:
+        raise NotImplementedError("order 0, of which Torch has no gradient")
+    return torch.dist(x, y, p)
+
+
+@op(
+    "x|x1 y|x2 p=2.0 epsilon|eps=1e-6 keepdim=False",
+    tensors=2,
+    c=False,
+    promote="same",
+    deviations=_ROOTS,
+    doors=(function("paddle.nn.functional.pairwise_distance", "x|x1 y|x2 p=2.0 epsilon|eps=1e-6 keepdim=False"),),
+    samples=(*each((Sample((3, 4), (3, 4)),), p=_POWERS[:3], keepdim=(False, True)), Sample((3, 4), (4,)), Sample((4,), (4,))),
+)
+def pairwise_distance(x: torch.Tensor, y: torch.Tensor, p: float, epsilon: float, keepdim: bool) -> torch.Tensor:
+    """``torch.nn.functional.pairwise_distance``."""
+    return F.pairwise_distance(x, y, p, epsilon, keepdim)
+
+
+@op(
+    "x1 x2 axis|dim=1 eps=1e-8",
+    tensors=2,
+    c=False,
+    promote="same",
+    note="torch bounds each norm by eps from below, Paddle their product by its square",
+    doors=(function("paddle.nn.functional.cosine_similarity", "x1 x2 axis|dim=1 eps=1e-8"),),
+    samples=(Sample((3, 4), (3, 4)), Sample((2, 3, 4), (2, 3, 4), axis=-1), Sample((3, 4), (1, 4)), Sample((4,), (4,), axis=0)),
+)
+def cosine_similarity(x1: torch.Tensor, x2: torch.Tensor, axis: int, eps: float) -> torch.Tensor:
+    """``torch.nn.functional.cosine_similarity``."""
+    return F.cosine_similarity(x1, x2, axis, eps)
+
+
+_FIRST_OF_THREE = 9  # an axis that no tensor has: the first with three elements
+
+
+@op(
+    "x y axis=9",
+    tensors=2,
+    legacy=True,
+    samples=(Sample((2, 3), (2, 3)), Sample((3, 4), (3, 4), axis=0), Sample((2, 4, 3), (2, 4, 3), axis=-1)),
+    refusals=(Sample((2, 4), (2, 4)),),
+)
+def cross(x: torch.Tensor, y: torch.Tensor, axis: int) -> torch.Tensor:
+    """``torch.linalg.cross``; Paddle's does not broadcast, and looks for an axis itself."""
+    if x.shape != y.shape:
+        raise ValueError("operands of different shapes")
+    return torch.linalg.cross(x, y, dim=list(x.shape).index(3) if axis == _FIRST_OF_THREE else axis)
+
+
+@op("x y", tensors=2, legacy=True, samples=(Sample((2, 3), (3, 2)), Sample((3,), (2, 2)), Sample((2, 1, 3), (4,))))
+def kron(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """``torch.kron``."""
+    return torch.kron(x, y)
+
+
+@op(
+    "x y weight bias=None",
+    tensors=4,
+    amp="bilinear_tensor_product",
+    unread=("bias",),
+    samples=(Sample((4, 3), (4, 5), (2, 3, 5), (1, 2)), Sample((4, 3), (4, 5), (2, 3, 5), None)),
+    refusals=(Sample((4, 3), (4, 5), (2, 5, 5), None),),
+)
+def bilinear(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """``torch.nn.functional.bilinear``; Paddle's bias has an axis of one in front."""
+    return F.bilinear(x, y, weight, None if bias is None else bias.reshape(-1))
