@@ -64,51 +64,22 @@ def prod(x: torch.Tensor, axis: Any, keepdim: bool, reduce_all: bool) -> torch.T
     return x
 
 
-@reduction(
-    "x axis=None dtype=None keepdim=False",
-    doors=(function("paddle.nansum", "x axis=None dtype=None keepdim=False"),),
-    promote="none",
-    samples=REDUCED,
-)
-def nansum(x: torch.Tensor, axis: Any, dtype: torch.dtype | None, keepdim: bool) -> torch.Tensor:
-    """``torch.nansum``."""
-    return torch.nansum(x, dim=axes(axis, x.ndim), keepdim=keepdim, dtype=dtype)
-
-
-_SPREAD = "x|input axis|dim=None unbiased=True keepdim=False name=None correction=1"
-_SPREADS = (
-    *each((Sample((3, 4, 5)),), axis=(None, 0, -1, [0, 2]), keepdim=(False, True)),
-    *each((Sample((3, 4), axis=1),), unbiased=(False, True)),
-)
-
-
-def _freedom(x: torch.Tensor, axis: Any, unbiased: bool | None, correction: float) -> tuple[tuple[int, ...], float]:
-    """The axes and Torch's correction, where something is left to divide by."""
-    over = axes(axis, x.ndim)
-    less = float(correction) if unbiased is None else float(unbiased)
-    if math.prod(x.shape[one] for one in over) <= less:
-        raise NotImplementedError("no degree of freedom")
-    return over, less
-
-
-@op(_SPREAD, c=False, promote="same", doors=(function("paddle.var", _SPREAD),), samples=_SPREADS)
-def var(x: torch.Tensor, axis: Any, unbiased: bool | None, keepdim: bool, name: Any, correction: float) -> torch.Tensor:
-    """``torch.var``; Paddle's name is the last parameter by position, and stands for nothing."""
-    over, less = _freedom(x, axis, unbiased, correction)
-    return torch.var(x, over, correction=less, keepdim=keepdim)
-
-
 @op(
     "x axis=None unbiased=True keepdim=False",
     c=False,
     promote="same",
     doors=(function("paddle.std", "x axis=None unbiased=True keepdim=False"),),
-    samples=_SPREADS,
+    samples=(
+        *each((Sample((3, 4, 5)),), axis=(None, 0, -1, [0, 2]), keepdim=(False, True)),
+        *each((Sample((3, 4), axis=1),), unbiased=(False, True)),
+    ),
 )
 def std(x: torch.Tensor, axis: Any, unbiased: bool, keepdim: bool) -> torch.Tensor:
-    """``torch.std``."""
-    over, less = _freedom(x, axis, unbiased, 1.0)
-    return torch.std(x, over, correction=less, keepdim=keepdim)
+    """``torch.std``, where something is left to divide by."""
+    over = axes(axis, x.ndim)
+    if math.prod(x.shape[one] for one in over) <= unbiased:
+        raise NotImplementedError("no degree of freedom")
+    return torch.std(x, over, correction=int(unbiased), keepdim=keepdim)
 
 
 _RUNNING = "x|input axis=-1 flatten=False exclusive=False reverse=False"

@@ -70,7 +70,7 @@ _ADDED = "Torch adds 1e-7 to the norm by which it divides"
 _SMALL = {"float64": _ADDED, "gradient float64": _ADDED}
 
 
-@op("x", inplace=True, legacy=True, samples=(Sample((3, 4)), Sample(())))
+@op("x", inplace=True, legacy=True, copies_result=True, samples=(Sample((3, 4)), Sample(())))
 def l1_norm(x: torch.Tensor) -> torch.Tensor:
     """``torch.linalg.vector_norm`` of order 1 of the whole tensor."""
     return torch.linalg.vector_norm(x, 1)

@@ -16,6 +16,7 @@ LISTED = {
     ("conv1d", 1): "Paddle copies the filter",
     ("einsum", 0): "Paddle keeps permuted copies of some operands; Torch reads the operands",
     ("einsum", 1): "Paddle keeps permuted copies of some operands; Torch reads the operands",
+    ("std", 0): "Paddle keeps the differences from the mean; Torch reads the operand",
 }
 # Paddle's own gradient is wrong: tests/table/test_pools_and_norms.py.
 WRONG = {"group_norm", "spectral_norm"}
