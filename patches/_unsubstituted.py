@@ -51,6 +51,7 @@ LEGACY = {
     "label_smooth": reasons.OPTIONAL_TENSOR,
     "bilinear_tensor_product": reasons.OPTIONAL_TENSOR,
     "std": NO_REFERENCE,
+    "l1_norm_": NO_REFERENCE,
     "sigmoid_cross_entropy_with_logits": reasons.OPTIONAL_TENSOR,
     "sigmoid_cross_entropy_with_logits_": reasons.OPTIONAL_TENSOR,
     **dict.fromkeys(("huber_loss", "nll_loss", "cross_entropy", "softmax_with_cross_entropy_"), reasons.BESIDE_LOSS),
