@@ -112,7 +112,12 @@ def leaky_relu(x: torch.Tensor, negative_slope: float) -> torch.Tensor:
     return F.leaky_relu(x, negative_slope)
 
 
-@curve("x|input beta=1.0 threshold=20.0", (1.0, 20.0), (2.0, 1.5))
+@curve(
+    "x|input beta=1.0 threshold=20.0",
+    (1.0, 20.0),
+    (2.0, 1.5),
+    note="Paddle computes log(1 + exp(x)), so that small results have few digits, and none below 6e-8 in float32",
+)
 def softplus(x: torch.Tensor, beta: float, threshold: float) -> torch.Tensor:
     """``torch.nn.functional.softplus``."""
     return F.softplus(x, beta, threshold)

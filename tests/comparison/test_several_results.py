@@ -1,5 +1,7 @@
 """Ops with several results, with operands that they overwrite, and doors behind which there are many nodes."""
 
+import functools
+
 import numpy as np
 import paddle
 import paddle.nn.functional as F
@@ -20,6 +22,7 @@ pytestmark = pytest.mark.compat
 def door(original, reference, params, *, tensors=1, python=False, **more):
     """A door to an op that is in no table; what it calls inside is not seen a second time."""
 
+    @functools.wraps(original)
     def hidden(*args, **kwargs):
         with paused():
             return original(*args, **kwargs)
