@@ -12,7 +12,8 @@ from padiff_shim.table.op import Sample, function, op
 QKV = ((2, 5, 4, 8),) * 3
 _NOTE = (
     "[batch, length, heads, size] in Paddle, [batch, heads, length, size] in Torch, which gets views. "
-    "Fewer heads of keys and values than of queries (GQA) need no flag in Paddle."
+    "Fewer heads of keys and values than of queries (GQA) need no flag in Paddle. "
+    "The result lies contiguously in memory; Paddle 3 hands out a transposed view."
 )
 
 
@@ -44,6 +45,7 @@ def _no_dropout(dropout: float, training: bool) -> None:
             "query key value attn_mask=None dropout_p=0.0 is_causal=False training=True backend=None scale=None enable_gqa=True",
         ),
     ),
+    copies_result=True,
     samples=(
         Sample(*QKV),
         Sample(*QKV, is_causal=True),
@@ -79,6 +81,7 @@ def scaled_dot_product_attention(
     c=False,
     promote="same",
     results=("out", "softmax"),
+    copies_result=True,
     doors=(
         function(
             "paddle.nn.functional.flash_attention.flash_attention",

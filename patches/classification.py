@@ -86,7 +86,8 @@ def cross_entropy(
     axis %= x.ndim
     if label_smoothing > 0 and not soft_label and use_softmax and weight is None and ignore_index < 0 and label.ndim < x.ndim:
         at = x.movedim(axis, 1) if x.ndim > 1 else x
-        return F.cross_entropy(at, _target(label, x, axis), reduction=reduction, label_smoothing=label_smoothing)
+        found = F.cross_entropy(at, _target(label, x, axis), reduction=reduction, label_smoothing=label_smoothing)
+        return found.unsqueeze(axis) if reduction == "none" else found  # as Paddle, which makes shares of the labels
     if soft_label or label_smoothing > 0:
         if ignore_index >= 0 or axis != x.ndim - 1:
             raise NotImplementedError("shares of classes with ignore_index, or not on the last axis")

@@ -13,7 +13,7 @@ TALL, WIDE, SQUARE = Sample((2, 5, 3)), Sample((3, 5)), Sample((2, 4, 4))
 
 inverse = op("x|input", name="inverse", legacy=True, samples=(SQUARE, Sample((3, 3))))(torch.linalg.inv)
 det = op("x|input", name="det", legacy="determinant", samples=(SQUARE, Sample((3, 3))))(torch.linalg.det)
-svdvals = op("x|input", name="svdvals", legacy=True, samples=(TALL, WIDE))(torch.linalg.svdvals)
+svdvals = op("x|input", name="svdvals", legacy=True, samples=(TALL, WIDE), copies_result=True)(torch.linalg.svdvals)
 solve = op("x|input y|other", name="solve", tensors=2, legacy=True, samples=(Sample((2, 4, 4), (2, 4, 3)), Sample((3, 3), (3, 2))))(
     torch.linalg.solve
 )

@@ -75,14 +75,17 @@ if IS_3:
     TARGETS["banded"] = lambda y: (y.as_strided([SIZE, 8], [1, 1]), paddle.ones([SIZE, 8]) * 2.0)
 
 
-def in_place(op, entry, place, grad, last):
-    """What memory holds after the call, the gradient behind it, or the error; ``last``: only the last operand shares memory."""
+def in_place(op, entry, place, grad, last, *, apart=False):
+    """What memory holds after the call, the gradient behind it, or the error.
+
+    ``last``: only the last operand shares memory; ``apart``: none does.
+    """
     shape = [2, SIZE, SIZE] if op.name == "baddbmm" else [SIZE, SIZE]
     start = paddle.to_tensor(np.random.default_rng(0).uniform(0.5, 1.0, shape).astype("float32") / 8)
     start.stop_gradient = not grad
     y = start * 1.0
     target, alias = TARGETS[place](y)
-    alias = alias.detach()
+    alias = alias.detach().clone() if apart else alias.detach()
     # Paddle's own engine crashes on graphs of the legacy in-place ops, with and without a mode.
     backward = grad and op.elementwise and target is y and entry.pairs is None
     fresh = paddle.full(shape, 0.25)
@@ -102,6 +105,10 @@ def in_place(op, entry, place, grad, last):
     return "", y.numpy().tobytes(), start.grad.numpy().tobytes() if backward else None
 
 
+# Whose gradient in Torch does not depend on the second operand's values.
+UNREAD = {"copysign", "remainder"}
+# Whose results native Paddle computes less accurately than float32 allows.
+LESS_ACCURATE = {"erfinv"}
 CASES = [(place, grad, last) for place in sorted(TARGETS) for grad in (False, True) for last in (False, True)]
 
 
@@ -116,6 +123,7 @@ def close(ours, native):
 @pytest.mark.parametrize(("op", "entry"), SWEEP, ids=[entry.target.partition(".")[2] for _, entry in SWEEP])
 def test_every_in_place_entry_with_operands_that_share_memory(op, entry):
     native = {case: in_place(op, entry, *case) for case in CASES}
+    separate = {case: in_place(op, entry, *case, apart=True) for case in CASES if op.name in UNREAD}
     with padiff_shim.reference("torch") as run:
         for case in CASES:
             if not IS_3 and op.name == "divide" and case[1]:
@@ -123,13 +131,17 @@ def test_every_in_place_entry_with_operands_that_share_memory(op, entry):
             before = run.as_dict()["ops"].get(op.name, {"substituted": 0})["substituted"]
             ours = in_place(op, entry, *case)
             substituted = run.as_dict()["ops"].get(op.name, {"substituted": 0})["substituted"] > before
+            # Torch's backward reads less: of these not the other operand, which natively was overwritten.
+            apart = op.name in UNREAD and not ours[0] and native[case][0] == "RuntimeError"
+            expected = separate[case] if apart else native[case]
             # Substituted, it is torch's bits: only the verdict below can say whether Paddle computed the same.
-            assert ours == native[case] or (substituted and close(ours, native[case])), case
+            assert ours == expected or (substituted and close(ours, expected)), case
     with padiff_shim.compare("torch", progress=False) as run:
         for case in CASES:
             assert in_place(op, entry, *case) == native[case]
     results = [call for call in run.calls if call.phase == "forward"]
-    accused = [str(call) for call in results if call.verdict not in (Verdict.EQUAL, Verdict.ROUNDING)]
+    allowed = {Verdict.EQUAL, Verdict.ROUNDING} | ({Verdict.LOW_ACCURACY} if op.name in LESS_ACCURATE else set())
+    accused = [str(call) for call in results if call.verdict not in allowed]
     assert results
     assert not accused
 

@@ -16,10 +16,20 @@ LISTED = {
     ("conv1d", 1): "Paddle copies the filter",
     ("einsum", 0): "Paddle keeps permuted copies of some operands; Torch reads the operands",
     ("einsum", 1): "Paddle keeps permuted copies of some operands; Torch reads the operands",
+    **{(name, 0): "Paddle reads the result; Torch the operand" for name in ("relu6", "selu", "hardsigmoid", "erfinv")},
+    **{(name, 0): "Paddle composes it, and reads intermediates; Torch the operand" for name in ("glu", "nan_to_num", "sinc")},
+    **{
+        (name, which): "Paddle keeps the difference of the operands; Torch reads both"
+        for name in ("mse_loss", "smooth_l1_loss", "huber_loss")
+        for which in (0, 1)
+    },
+    ("soft_margin_loss", 1): "Paddle casts the labels to a tensor of its own; Torch reads the operand",
+    ("scaled_dot_product_attention", 0): "Paddle scales the query first, and keeps that; Torch reads the query",
+    ("cross_entropy", 0): "of probabilities Paddle keeps a copy; Torch reads the operand",
     ("std", 0): "Paddle keeps the differences from the mean; Torch reads the operand",
 }
-# Paddle's own gradient is wrong: tests/table/test_pools_and_norms.py.
-WRONG = {"group_norm", "spectral_norm"}
+# Paddle's own gradient is wrong: tests/table/test_pools_and_norms.py, and what the declarations say.
+WRONG = {"group_norm", "spectral_norm"} | {op.name for op, _ in CASES if "gradient" in op.deviations}
 
 
 def outcome(op, entry, sample, which, mode):
