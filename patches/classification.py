@@ -102,7 +102,7 @@ def cross_entropy(
         raise NotImplementedError(_ODD)
     at = x.movedim(axis, 1) if x.ndim > 1 else x
     if reduction == "mean" and not kept.any():
-        return _of_numbers(at, target, None, ignore_index, "sum", use_softmax)  # 0, where Torch divides by 0
+        reduction = "sum"  # 0, where Torch divides by 0
     if weight is not None and weight.requires_grad:
         values = _of_numbers(at, target, None, ignore_index, "none", use_softmax)
         weights = torch.where(kept, weight[torch.where(kept, target, 0)], 0)
