@@ -55,22 +55,29 @@ LEGACY = {
     "sigmoid_cross_entropy_with_logits": reasons.OPTIONAL_TENSOR,
     "sigmoid_cross_entropy_with_logits_": reasons.OPTIONAL_TENSOR,
     **dict.fromkeys(("huber_loss", "nll_loss", "cross_entropy", "softmax_with_cross_entropy_"), reasons.BESIDE_LOSS),
+    **dict.fromkeys(("index_add", "index_put", "put_along_axis", "scatter", "scatter_nd_add"), reasons.OLD_FORM),
 }
+# Those that move values: as exact as ``EXACT``.
+LEGACY_EXACT = frozenset(
+    """assign broadcast_tensors cast channel_shuffle concat diag_embed embedding expand flip gather gather_nd index_sample
+    index_select masked_fill masked_select meshgrid pad pad3d pixel_shuffle pixel_unshuffle repeat_interleave roll split stack
+    take_along_axis tile unstack where""".split()  # noqa: SIM905
+)
 
 _CREATE = """arange assign_value assign_value_ data empty empty_like eye full full_ full_batch_size_like full_int_array full_like
     full_with_tensor linspace logspace ones ones_like zeros zeros_like tril_indices triu_indices fill fill_ create_array
-    create_array_like range_v2 meshgrid one_hot sequence_mask numel shape shape64 is_empty"""
-_MOVE = """as_complex as_real as_strided assign assign_ assign_out_ broadcast_tensors builtin_combine builtin_split cast cast_
-    channel_shuffle coalesce_tensor coalesce_tensor_ complex concat conj copy_to crop diag diag_embed diagonal embedding expand
-    expand_as fill_diagonal fill_diagonal_ fill_diagonal_tensor fill_diagonal_tensor_ flatten flatten_ flip gather gather_nd
+    create_array_like range_v2 one_hot sequence_mask numel shape shape64 is_empty"""
+_MOVE = """as_complex as_real as_strided assign_ assign_out_ builtin_combine builtin_split cast_
+    coalesce_tensor coalesce_tensor_ complex conj copy_to crop diagonal
+    fill_diagonal fill_diagonal_ fill_diagonal_tensor fill_diagonal_tensor_ flatten flatten_
     get_tensor_from_selected_rows imag index_elementwise_get index_elementwise_put index_elementwise_put_
-    index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ index_put index_put_ index_sample index_select
-    index_select_strided masked_fill masked_fill_ masked_select memcpy memcpy_d2h memcpy_h2d multiplex pad pad3d
-    pixel_shuffle pixel_unshuffle put_along_axis put_along_axis_ real repeat_interleave repeat_interleave_with_tensor_index
-    reshape reshape_ reverse roll scatter scatter_ set set_ set_value set_value_ set_value_with_tensor set_value_with_tensor_
-    share_data share_data_ share_var slice slice_array slice_array_dense split split_with_num squeeze squeeze_ stack
-    strided_slice take_along_axis temporal_shift tensor_unfold tile trans_layout transpose transpose_ tril tril_ triu triu_
-    unbind unfold unsqueeze unsqueeze_ unstack view_dtype view_shape view_slice where where_ npu_identity depend nop nop_ increment
+    index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ index_put_
+    index_select_strided masked_fill_ memcpy memcpy_d2h memcpy_h2d multiplex
+    put_along_axis_ real
+    reshape reshape_ reverse scatter_ set set_ set_value set_value_ set_value_with_tensor set_value_with_tensor_
+    share_data share_data_ share_var slice slice_array slice_array_dense squeeze squeeze_
+    strided_slice temporal_shift tensor_unfold trans_layout transpose transpose_ tril_ triu_
+    unbind unfold unsqueeze unsqueeze_ view_dtype view_shape view_slice where_ npu_identity depend nop nop_ increment
     increment_ array_length array_pop array_read array_to_tensor array_write_ print"""
 _SELECT = """all allclose amax amin any argmax argmin argsort cummax cummin
     equal equal_ equal_all greater_equal greater_equal_ greater_than greater_than_ heaviside isclose

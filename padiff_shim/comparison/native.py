@@ -47,6 +47,8 @@ class NativeCalls:
 
     def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that the mode's filters leave out, or that does not fit the op's parameters."""
+        if door.op.exact:
+            return self.exact(door.op.name, door.original, args, kwargs)
         result = door.paddle(args, kwargs)
         if why.why is not STATIC and grad_tracer() is not None:
             frame.tally.native[door.op.name, why.reason] += 1

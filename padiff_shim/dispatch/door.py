@@ -33,12 +33,14 @@ class Door:
 
     def hook(self) -> Callable[..., Any]:
         """The redirected function: passes through unless a mode is open here, and else does what its plan says."""
-        original, name, bind = self.original, self.op.name, self.bind
+        original, name, bind, exact = self.original, self.op.name, self.bind, self.op.exact
 
         def hook(*args: Any, **kwargs: Any) -> Any:
             frame = top()
-            if frame is None or frame.idle:
+            if frame is None:
                 return original(*args, **kwargs)
+            if frame.idle:
+                return frame.plan.exact(name, original, args, kwargs) if exact else original(*args, **kwargs)
             try:
                 if frame.aside or frame.layers is not None or name not in frame.enabled:
                     self.gate(frame)

@@ -45,7 +45,7 @@ class DtypeRules:
         )
         if targets is not None:
             key = (*key, *targets)
-        rule = self._known.get(key)
+        rule, kinds = self._known.get(key), key
         if rule is None:
             dtypes = {side.dtype for side in inputs.torch if isinstance(side, torch.Tensor)}
             if len(dtypes) > 1:  # promotion may treat 0-D tensors otherwise
@@ -53,8 +53,8 @@ class DtypeRules:
                 rule = self._known.get(key)
             if rule is None:
                 rule = self._known[key] = self._learn(inputs, targets, args, kwargs)
-                if rule == Rule() and targets is None and len(dtypes) == 1:
-                    self.plain.add(key)
+                if rule == Rule() and targets is None and (len(dtypes) == 1 or self._op.exact):
+                    self.plain.add(kinds)
         if rule.refusal is not None:
             raise StayNative(rule.refusal)
         return rule.cast

@@ -34,6 +34,7 @@ __all__ = [
     "explain",
     "hand_over",
     "own",
+    "shares_memory",
     "stream_of",
     "to_paddle",
     "to_torch",
@@ -93,13 +94,15 @@ def _base(tensor: torch.Tensor) -> int:
     return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
 
 
+def shares_memory(result: torch.Tensor, inputs: Iterable[Any]) -> bool:
+    """Whether ``result`` lies in the storage of one of ``inputs``."""
+    storage = _base(result)
+    return any(isinstance(other, torch.Tensor) and _base(other) == storage for other in inputs)
+
+
 def own(result: torch.Tensor, inputs: Iterable[Any]) -> torch.Tensor:
     """``result``, or a contiguous copy if it shares storage with one of ``inputs``."""
-    storage = _base(result)
-    for other in inputs:
-        if isinstance(other, torch.Tensor) and _base(other) == storage:
-            return result.clone(memory_format=torch.contiguous_format)
-    return result
+    return result.clone(memory_format=torch.contiguous_format) if shares_memory(result, inputs) else result
 
 
 @functools.cache

@@ -115,7 +115,7 @@ def numbered(side: torch.Tensor) -> int:
 
 def _door(tensor: Any, key: int, dtype: torch.dtype) -> Any:
     door = clean.alias(tensor)
-    floats(dtype)[1].clone()._share_underline_tensor_to(door)
+    clean.assign(floats(dtype)[1])._share_underline_tensor_to(door)
     clean.register_grad_hook(door, functools.partial(_exchanged, key))
     return door
 

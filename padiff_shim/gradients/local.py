@@ -6,10 +6,9 @@ import threading
 import weakref
 from typing import Any
 
-import paddle
 import torch
 
-from ..frameworks.memory import dtype_of
+from ..frameworks.memory import to_paddle
 
 
 class _Local(threading.local):
@@ -28,8 +27,7 @@ def floats(dtype: torch.dtype) -> tuple[Any, Any]:
     """One float that wants a gradient, and one for hooks to return. Two, because the engine writes what a hook returns."""
     found = LOCAL.floats.get(dtype)
     if found is None:
-        tiny = paddle.zeros([1], dtype="float32").cpu().astype(dtype_of(dtype)).detach()
-        passed = tiny.clone().detach()
+        tiny, passed = (to_paddle(torch.zeros(1, dtype=dtype)) for _ in range(2))
         tiny.stop_gradient = False
         found = LOCAL.floats[dtype] = tiny, passed
         key = id(tiny)

@@ -25,5 +25,5 @@ def seat(tensor: Any, record: Taped) -> None:
 def exchange_node(tensor: Any, pair: tuple[Any, Any]) -> None:
     """A node of one float, in place of the tensor's own; its memory is that of one float, too. Autocast must be off."""
     tiny, small = pair
-    small.clone()._share_underline_tensor_to(tensor)
+    clean.assign(small)._share_underline_tensor_to(tensor)
     clean.assign_into(tiny, tensor)

@@ -41,12 +41,13 @@ def _squeeze(side: torch.Tensor, axis: Any) -> torch.Tensor:
     return side.squeeze(tuple(a for a in axes if side.shape[a] == 1)) if axes else side.squeeze()
 
 
-def _unsqueeze(side: torch.Tensor, axis: Any) -> torch.Tensor | None:
-    axes = _axes(axis)
-    return side.unsqueeze(axes[0]) if len(axes) == 1 else None
+def _unsqueeze(side: torch.Tensor, axis: Any) -> torch.Tensor:
+    for one in _axes(axis):
+        side = side.unsqueeze(one)
+    return side
 
 
-def _basic(item: Any) -> bool:
+def basic(item: Any) -> bool:
     """Whether a part of an index makes a view that torch has, too."""
     if type(item) is slice:
         step = item.step
@@ -56,7 +57,7 @@ def _basic(item: Any) -> bool:
 
 def _getitem(side: torch.Tensor, index: Any) -> torch.Tensor | None:
     for item in index if type(index) is tuple else (index,):
-        if not _basic(item):
+        if not basic(item):
             return None
     return side[index]
 
@@ -67,6 +68,13 @@ def _slice(side: torch.Tensor, axes: Any, starts: Any, ends: Any, flags: Any, de
         size = side.shape[axis]
         side = side.narrow(axis, *_range(start, end, size))
     return side.squeeze(tuple(decreased)) if decreased else side
+
+
+def _strided_slice(side: torch.Tensor, axes: Any, starts: Any, ends: Any, strides: Any) -> torch.Tensor:
+    """``_C_ops.strided_slice`` forwards; torch has no views backwards."""
+    for axis, *slices in zip(axes, _ints(starts), _ints(ends), _ints(strides)):
+        side = side[(*[slice(None)] * (axis % side.ndim), slice(*slices))]
+    return side
 
 
 def _range(start: int, end: int, size: int) -> tuple[int, int]:
@@ -87,6 +95,7 @@ VIEWS: dict[str, Callable[..., Any]] = {
     "unsqueeze": _unsqueeze,
     "flatten": lambda side, start, stop: side.flatten(start, stop) if side.ndim else None,
     "slice": _slice,
+    "strided_slice": _strided_slice,
     "unbind": _unbind,
     "diagonal": lambda side, offset=0, axis1=0, axis2=1: side.diagonal(offset, axis1, axis2),
     "tensor_unfold": lambda side, axis, size, step: side.unfold(axis, size, step),
@@ -103,10 +112,13 @@ def view(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
     if record is None and tensor.dtype not in FLOATS:
         return None  # integers may say that they want gradients: there are none
     base = twin(tensor) if record is None else record.twin
-    side = _of_torch(VIEWS[name], base, args[1:])
+    side = _of_torch(
+        VIEWS[name], base, args[1:]
+    )  # of values that torch laid out elsewhere it may be a copy, of which Paddle has a view
     several = type(side) is tuple
+    apart = record is not None and record.apart
     for one in side if several else (side,):
-        if one is None or not one.numel() or not _shares(one, base):
+        if one is None or not one.numel() or not (apart or _shares(one, base)):
             return None
     source = original(*args)
     if several:

@@ -101,10 +101,11 @@ def _others(taken: dict[str, Point]) -> list[Point]:
     """The remaining C functions: those that compute with floats are counted."""
     points: list[Point] = []
     # Not by __name__: that of paddle._C_ops says something else once paddle is imported.
-    for place, module in (("paddle._C_ops", paddle._C_ops), ("paddle._legacy_C_ops", paddle._legacy_C_ops)):
+    exact = _unsubstituted.EXACT, _unsubstituted.EXACT | _unsubstituted.LEGACY_EXACT
+    for place, module, silent in zip(("paddle._C_ops", "paddle._legacy_C_ops"), (paddle._C_ops, paddle._legacy_C_ops), exact):
         for name in dir(module):
             path = f"{place}.{name}"
-            if path in taken or name.endswith(_GRADS) or name in _unsubstituted.EXACT or c_function(module, name) is None:
+            if path in taken or name.endswith(_GRADS) or name in silent or c_function(module, name) is None:
                 continue
             found = point(path, lambda patch, name=name, path=path: _counting(name, path, patch.original))  # type: ignore[misc]
             if found is not None:
@@ -185,7 +186,7 @@ def _movement() -> list[Point]:
     names = sorted(_unsubstituted.EXACT & set(dir(paddle._C_ops)))
     names = [name for name in names if not name.endswith("_") and not name.startswith(asking)]
     targets = {f"paddle._C_ops.{name}": name for name in names if c_function(paddle._C_ops, name) is not None}
-    targets |= {f"paddle.Tensor.{name}": name for name in ("clone", "_getitem_dygraph")}
+    targets["paddle.Tensor._getitem_dygraph"] = "_getitem_dygraph"
     return present(*(point(target, lambda patch, name=name: _moving(name, patch.original)) for target, name in targets.items()))  # type: ignore[misc]
 
 

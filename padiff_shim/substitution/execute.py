@@ -5,6 +5,7 @@ quick (shortcut.py), or: prepare -> torch's kernel -> a new Paddle tensor, or on
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +25,7 @@ from ..gradients.twins import finish
 from ..table import reasons
 from ..table.reasons import StayNative
 from .leaves import with_gradient
-from .results import fits, handed, overwritten
+from .results import fits, handed, moved, on_tape, overwritten
 from .shortcut import shortcut
 
 
@@ -35,6 +36,7 @@ class Substitution:
         self.door, self.op, self.entry, self.transposed = door, door.op, door.entry, door.transposed
         self.writes = {position: door.names.index(name) for position, name in door.op.writes.items()}
         self.unread = frozenset(door.names.index(name) for name in door.op.unread)
+        self.handed = moved if door.op.exact else handed
         self.quick = shortcut(self) or (lambda frame, values: None)
 
     def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -49,7 +51,7 @@ class Substitution:
         with stream_of(first_tensor(inputs.torch)):
             if not inputs.needs:
                 out = without_gradient(run, inputs.paddle, inputs.torch)
-                return self.write(inputs, out) if self.entry.inplace else self.answer(inputs.paddle, inputs.torch, out, handed)
+                return self.write(inputs, out) if self.entry.inplace else self.answer(inputs.paddle, inputs.torch, out, self.handed)
             sides = list(inputs.torch)
             for index in inputs.needs:
                 sides[index] = with_gradient(frame, inputs.paddle[index], transposed=index == self.transposed)
@@ -60,6 +62,9 @@ class Substitution:
     def on_tape(self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], attributes: Any, run: Callable[..., Any]) -> Any:
         """The result with gradients wanted: torch's own graph goes on behind it."""
         call, read, out = self.recorded(frame, tensors, sides, attributes, run)
+
+        if self.op.exact:
+            return self.answer(tensors, sides, out, functools.partial(on_tape, call))
 
         def made(one: torch.Tensor, operands: Sequence[Any], position: int) -> Any:
             if not one.requires_grad:

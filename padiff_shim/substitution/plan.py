@@ -11,7 +11,8 @@ from ..dispatch.plan import Unlisted
 from ..errors import StayedNativeError
 from ..frameworks.memory import grad_tracer
 from ..gradients import islands, views
-from ..table.reasons import STATIC, StayNative
+from ..table.reasons import FORKED, STATIC, StayNative
+from . import moves
 from .execute import Substitution
 
 
@@ -35,13 +36,15 @@ class Substituting:
         """Paddle's kernel, on the tape as an island, counted with the reason."""
         if why.why is STATIC or grad_tracer() is None:
             return door.original(*args, **kwargs)  # a graph is being traced: nothing is computed here
+        if door.op.exact and (why.exact or why.why is FORKED):  # what moves values loses nothing on Paddle's kernel
+            return door.original(*args, **kwargs) if door.entry.inplace else self.exact(door.op.name, door.original, args, kwargs)
 
         def paddle(*given: Any, **named: Any) -> Any:
             return door.paddle(given, named)
 
         call = paddle if door.entry.inplace else islands.calling(door.op.name, paddle, args, kwargs)
         result = call(*args, **kwargs)
-        self._count(frame, door.op.name, door.entry.target, why.reason, exact=why.exact)
+        self._count(frame, door.op.name, door.entry.target, why.reason, exact=why.exact or door.op.exact)
         return result
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -60,9 +63,9 @@ class Substituting:
         """Never: only a comparison stands idle."""
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Native; on the tape a view on both sides or an island."""
-        if name in views.VIEWS and not kwargs and islands.recording():
-            found = views.view(name, original, args)
+        """Native, or by torch where Paddle would copy element by element; on the tape a view on both sides or an island."""
+        if name in views.VIEWS and not kwargs:
+            found = moves.moving(name, original, args)
             if found is not None:
                 return found
         return islands.calling(name, original, args, kwargs)(*args, **kwargs)

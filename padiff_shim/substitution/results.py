@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-from ..frameworks.memory import hand_over, own, to_torch
+from ..frameworks.memory import hand_over, own, shares_memory, to_torch
+from ..gradients.calls import Call
+from ..gradients.twins import born
 from ..table import reasons
 from ..table.reasons import StayNative
 from ..table.signature import REFUSALS, refused
@@ -36,3 +38,21 @@ def handed(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any
         if type(side) is torch.Tensor and side.data_ptr() == pointer:
             out = own(out, operands)
     return hand_over(out)
+
+
+def kept(side: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:
+    """What an op moved, in memory that it may share with an operand only if Paddle will get a copy: with Torch's strides."""
+    return side.clone() if side.is_contiguous() and shares_memory(side, operands) else side
+
+
+def on_tape(call: Call, one: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
+    """A result of an op that moves values. Torch may make a view where Paddle copies; its strides are kept."""
+    if not one.requires_grad:
+        return moved(one, operands, position)
+    call.behind(one)
+    return born(kept(one, operands))
+
+
+def moved(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
+    """A result without gradients of an op that moves values."""
+    return hand_over(kept(out.detach() if out.requires_grad else out, operands))

@@ -27,7 +27,6 @@ from ..table import reasons
 from ..table.reasons import StayNative
 from ..table.signature import REFUSALS, refused
 from .leaves import with_gradient
-from .results import handed
 
 if TYPE_CHECKING:
     from .execute import Substitution
@@ -136,7 +135,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
 
 def _without(substitution: Substitution) -> Callable[..., Any]:
     """The kernel and its result where no gradient is wanted."""
-    reference, answer = substitution.op.reference, substitution.answer
+    reference, answer, handed = substitution.op.reference, substitution.answer, substitution.handed
     single = not (substitution.writes or substitution.entry.returns_list)
 
     def without(values: Any, sides: Any, rest: Any, trainable: bool) -> Any:
@@ -182,7 +181,7 @@ def _on_tape(substitution: Substitution) -> Callable[..., Any]:
         return result
 
     def simple(result: Any, sides: Any, rest: Any) -> tuple[tuple[int, ...], bool] | None:
-        if not single or type(result) not in TENSOR_TYPES or attribute(result, TAPE) is None:
+        if op.exact or not single or type(result) not in TENSOR_TYPES or attribute(result, TAPE) is None:
             return None
         read = substitution.read(sides, rest)
         if op.copies_result and read.results:

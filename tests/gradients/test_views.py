@@ -24,6 +24,8 @@ BOTH = {  # a view as a Paddle program and as a Torch program make it
     "slice op": (lambda x: paddle.slice(x, [1, 2], [1, -3], [3, 9]), lambda x: x[:, 1:3, -3:]),
     "unbind": (lambda x: paddle.unbind(x, 1)[1], lambda x: x.unbind(1)[1]),
     "diagonal": (lambda x: paddle.diagonal(x, 1, 1, 2), lambda x: x.diagonal(1, 1, 2)),
+    "steps": (lambda x: paddle.strided_slice(x, [0, 2], [0, 1], [2, 4], [1, 2]), lambda x: x[:, :, 1:4:2]),
+    "new axes": (lambda x: x.unsqueeze([0, 2]), lambda x: x.unsqueeze(0).unsqueeze(2)),
     "unfold": (lambda x: x.unfold(2, 2, 1), lambda x: x.unfold(2, 2, 1)),
     "view": (lambda x: x.view([3, 8]), lambda x: x.view(3, 8)),
 }

@@ -1,0 +1,89 @@
+"""Views, and what looks like one: where Paddle and torch both make a view, each makes its own; where they copy, torch does.
+
+A reshape copies if the strides ask for it, an index of tensors, lists or masks always; Paddle's copies of strided tensors are many
+times slower than torch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..dispatch.operands import FLOATS
+from ..frameworks.memory import TENSOR_TYPES, as_operand, shares_memory, stream_of
+from ..gradients import islands, views
+from ..gradients.calls import Call
+from ..gradients.twins import twin
+from ..table.reasons import StayNative
+from .results import moved, on_tape
+
+_COPYING = frozenset({"reshape", "flatten"})
+
+
+def moving(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """The result of an op that makes views, or None where Paddle has to say what it does."""
+    tensor = args[0]
+    if type(tensor) not in TENSOR_TYPES:
+        return None
+    wanted = not tensor.stop_gradient and islands.recording()
+    if wanted:
+        found = views.view(name, original, args)
+        if found is not None:
+            return found
+    if name == "_getitem_dygraph":
+        return _read(tensor, args[1], wanted=wanted)
+    if name in _COPYING and not tensor.is_contiguous():
+        return _copied(name, tensor, args[1:], wanted=wanted)
+    return None
+
+
+def _copied(name: str, tensor: Any, rest: Sequence[Any], *, wanted: bool) -> Any:
+    """A strided tensor in another shape, if that takes a copy."""
+    return _made(name, tensor, (), lambda side: views.VIEWS[name](side, *rest), wanted=wanted)
+
+
+def _read(tensor: Any, index: Any, *, wanted: bool) -> Any:
+    """A tensor at indices of which some are tensors, lists or masks."""
+    parts = index if type(index) is tuple else (index,)
+    if all(views.basic(part) for part in parts):
+        return None
+    try:
+        sides = tuple([part if views.basic(part) else _index(part) for part in parts])
+    except (StayNative, ValueError, TypeError):
+        return None
+    return _made("getitem", tensor, [part for part in parts if type(part) in TENSOR_TYPES], lambda side: side[sides], wanted=wanted)
+
+
+def _index(part: Any) -> torch.Tensor:
+    """A tensor, list or array of indices or of truth values on torch's side."""
+    if type(part) in TENSOR_TYPES:
+        side = as_operand(part)
+    elif type(part) in (list, np.ndarray):
+        side = torch.from_numpy(np.array(part))
+    else:
+        raise TypeError(f"an index of type {type(part).__name__}")
+    if side.dtype is torch.bool:
+        return side
+    if side.is_floating_point() or not side.numel():
+        raise TypeError("indices are integers")
+    return side.long()
+
+
+def _made(name: str, tensor: Any, read: Sequence[Any], formula: Callable[[torch.Tensor], torch.Tensor], *, wanted: bool) -> Any:
+    """What torch copies; None where it makes a view or refuses. ``read``: tensors that the backward reads."""
+    if tensor.dtype not in FLOATS or not tensor._is_initialized() or not tensor.size:
+        return None
+    try:
+        side = twin(tensor) if wanted else as_operand(tensor)
+        with stream_of(side), torch.set_grad_enabled(wanted):
+            out = formula(side)
+    except Exception:
+        return None  # Paddle decides whether it is an error
+    if not out.numel() or shares_memory(out, (side,)):
+        return None
+    if not wanted:
+        return moved(out, (side,))
+    return on_tape(Call(name, None, [(one, one.inplace_version) for one in read]), out, (side,))

@@ -1,0 +1,234 @@
+"""Ops that move values: nothing is rounded, but the strides that Torch leaves behind decide the bits of what comes next.
+
+Views (``reshape``, ``transpose``, slices) are not here: see ``padiff_shim/gradients/views.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from padiff_shim.table.op import Bools, Sample, method, op
+from padiff_shim.table.reasons import INTEGER, StayNative
+
+MOVED: dict[str, Any] = {"exact": True}
+
+
+def integers(values: Any) -> list[int]:
+    """A shape, axes or counts: one number, a sequence of numbers or tensors, or a tensor."""
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    return [int(value) for value in values] if isinstance(values, (list, tuple)) else [int(values)]
+
+
+@op("x|input|tensors axis|dim=0", operands=True, samples=(Sample((2, 3), (4, 3)), Sample((2, 3), (2, 3), axis=-1)), **MOVED)
+def concat(x: Sequence[torch.Tensor], axis: Any) -> torch.Tensor:
+    """``torch.cat``."""
+    return torch.cat(x, int(axis))
+
+
+@op("x|input|tensors axis|dim=0", operands=True, samples=(Sample((2, 3), (2, 3)), Sample((3,), (3,), axis=-1)), **MOVED)
+def stack(x: Sequence[torch.Tensor], axis: int) -> torch.Tensor:
+    """``torch.stack``."""
+    return torch.stack(x, axis)
+
+
+@op("x sections axis=0", samples=(Sample((5, 4), sections=[2, -1]), Sample((2, 6), sections=[1, 2, 3], axis=1)), **MOVED)
+def split(x: torch.Tensor, sections: Any, axis: Any) -> list[torch.Tensor]:
+    """``torch.split``; one length may be -1."""
+    lengths, axis = integers(sections), int(axis)
+    if -1 in lengths:
+        lengths[lengths.index(-1)] = x.shape[axis] - sum(lengths) - 1
+    return list(torch.split(x, lengths, axis))
+
+
+@op("x num axis=0", samples=(Sample((6, 4), num=2), Sample((2, 6), num=3, axis=1)), **MOVED)
+def split_with_num(x: torch.Tensor, num: int, axis: Any) -> list[torch.Tensor]:
+    """``torch.chunk``, into equal parts."""
+    axis = int(axis)
+    if x.shape[axis] % num:
+        raise NotImplementedError("parts of several lengths: Paddle refuses")
+    return list(torch.chunk(x, num, axis))
+
+
+@op("x axis=0 num=None", samples=(Sample((3, 4), axis=1, num=4), Sample((2, 3, 4), axis=-2, num=3)), **MOVED)
+def unstack(x: torch.Tensor, axis: int, num: int | None) -> list[torch.Tensor]:
+    """``torch.unbind``; Paddle copies."""
+    return list(torch.unbind(x, axis))
+
+
+@op("x|input repeat_times|dims", samples=(Sample((2, 3), repeat_times=[2, 1]), Sample((3,), repeat_times=[2, 3])), **MOVED)
+def tile(x: torch.Tensor, repeat_times: Any) -> torch.Tensor:
+    """``torch.tile``."""
+    return torch.tile(x, integers(repeat_times))
+
+
+@op("x shape", samples=(Sample((1, 3), shape=[2, 4, 3]), Sample((3, 1), shape=[-1, 4])), **MOVED)
+def expand(x: torch.Tensor, shape: Any) -> torch.Tensor:
+    """``Tensor.expand``; Paddle copies."""
+    return x.expand(integers(shape))
+
+
+@op("x y=None target_shape=None", samples=(Sample((1, 3), target_shape=[4, 3]),), **MOVED)
+def expand_as(x: torch.Tensor, y: Any, target_shape: Any) -> torch.Tensor:
+    """``Tensor.expand_as``; Paddle copies. Of ``y`` the shape is what counts."""
+    return x.expand(list(y.shape) if y is not None else integers(target_shape))
+
+
+@op("input|inputs", operands=True, samples=(Sample((1, 3), (4, 1)),), **MOVED)
+def broadcast_tensors(input: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """``torch.broadcast_tensors``; Paddle copies."""
+    return list(torch.broadcast_tensors(*input))
+
+
+@op("inputs|input", operands=True, samples=(Sample((3,), (2,)),), **MOVED)
+def meshgrid(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """``torch.meshgrid``, rows first; Paddle copies."""
+    return list(torch.meshgrid(*inputs, indexing="ij"))
+
+
+@op("x axis", samples=(Sample((3, 4), axis=[0]), Sample((2, 3, 4), axis=[-1, 0])), **MOVED)
+def flip(x: torch.Tensor, axis: Any) -> torch.Tensor:
+    """``torch.flip``."""
+    return torch.flip(x, integers(axis))
+
+
+@op(
+    "x shifts axis=None",
+    samples=(Sample((3, 4), shifts=1), Sample((3, 4), shifts=[1, -2], axis=[0, 1]), Sample((5,), shifts=[7], axis=[0])),
+    **MOVED,
+)
+def roll(x: torch.Tensor, shifts: Any, axis: Any) -> torch.Tensor:
+    """``torch.roll``; without axes, of the flat tensor."""
+    over = [] if axis is None else integers(axis)
+    return torch.roll(x, integers(shifts), over) if over else torch.roll(x, integers(shifts))
+
+
+@op("x|input diagonal=0", samples=(Sample((3, 4)), Sample((2, 4, 4), diagonal=-1)), **MOVED)
+def tril(x: torch.Tensor, diagonal: int) -> torch.Tensor:
+    """``torch.tril``."""
+    return torch.tril(x, diagonal)
+
+
+@op("x|input diagonal=0", samples=(Sample((3, 4)), Sample((2, 4, 4), diagonal=1)), **MOVED)
+def triu(x: torch.Tensor, diagonal: int) -> torch.Tensor:
+    """``torch.triu``."""
+    return torch.triu(x, diagonal)
+
+
+@op("x|input offset|diagonal=0 padding_value=0", samples=(Sample((3,)), Sample((3,), offset=-1), Sample((3, 4), offset=1)), **MOVED)
+def diag(x: torch.Tensor, offset: int, padding_value: float) -> torch.Tensor:
+    """``torch.diag``."""
+    if x.ndim == 1 and padding_value:
+        raise NotImplementedError("diag that pads with another value than 0")
+    return torch.diag(x, offset)
+
+
+@op("x|input offset=0 dim1=-2 dim2=-1", samples=(Sample((2, 3)), Sample((3,), offset=1)), **MOVED)
+def diag_embed(x: torch.Tensor, offset: int, dim1: int, dim2: int) -> torch.Tensor:
+    """``torch.diag_embed``."""
+    return torch.diag_embed(x, offset, dim1, dim2)
+
+
+@op(
+    "condition x|input y|other",
+    tensors=3,
+    samples=(Sample(Bools((3, 4)), (3, 4), (3, 4)), Sample(Bools((2, 3)), (2, 3), (2, 3))),
+    **MOVED,
+)
+def where(condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """``torch.where``."""
+    return torch.where(condition, x, y)
+
+
+@op("x|input", doors=(method("clone", "x"),), samples=(Sample((3, 4)), Sample(())), **MOVED)
+def assign(x: torch.Tensor) -> torch.Tensor:
+    """``torch.clone``, which keeps the strides."""
+    return torch.clone(x)
+
+
+@op("x|input dtype", samples=(), **MOVED)
+def cast(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """``Tensor.to`` between float dtypes, which rounds to the nearest in both frameworks."""
+    if not dtype.is_floating_point:
+        raise StayNative(INTEGER)
+    return x.to(dtype)
+
+
+@op("x|input mask value", tensors=3, samples=(Sample((3, 4), Bools((3, 4)), ()), Sample((2, 3), Bools((2, 3)), ())), **MOVED)
+def masked_fill(x: torch.Tensor, mask: torch.Tensor, value: Any) -> torch.Tensor:
+    """``Tensor.masked_fill`` with one value."""
+    if isinstance(value, torch.Tensor) and value.ndim:
+        raise NotImplementedError("masked_fill with several values")
+    return x.masked_fill(mask, value)
+
+
+@op("x|input mask", tensors=2, samples=(Sample((3, 4), Bools((3, 4))),), **MOVED)
+def masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """``torch.masked_select``."""
+    return torch.masked_select(x, mask)
+
+
+@op(
+    "x paddings pad_value=0.0",
+    samples=(Sample((3, 4), paddings=[1, 0, 2, 1]), Sample((3,), paddings=[1, 2], pad_value=2.5)),
+    **MOVED,
+)
+def pad(x: torch.Tensor, paddings: Any, pad_value: Any) -> torch.Tensor:
+    """``F.pad`` with one value; Paddle counts the axes from the first one, Torch from the last."""
+    before = integers(paddings)
+    widths = [width for axis in reversed(range(len(before) // 2)) for width in before[2 * axis : 2 * axis + 2]]
+    return F.pad(x, widths, value=float(pad_value))
+
+
+@op(
+    "x paddings mode='constant' value|pad_value=0.0 data_format='NCDHW'",
+    samples=(
+        Sample((1, 2, 3, 4, 5), paddings=[1, 2, 0, 1, 1, 0]),
+        Sample((1, 2, 1, 4, 5), paddings=[1, 2, 0, 1, 0, 0], mode="reflect"),
+        Sample((1, 2, 3, 4, 5), paddings=[1, 2, 0, 1, 1, 0], mode="replicate"),
+        Sample((1, 2, 4, 1, 1), paddings=[0, 0, 0, 0, 2, 1], mode="circular"),
+        Sample((1, 3, 4, 5, 2), paddings=[1, 2, 0, 1, 1, 0], value=0.5, data_format="NDHWC"),
+    ),
+    **MOVED,
+)
+def pad3d(x: torch.Tensor, paddings: Any, mode: str, value: float, data_format: str) -> torch.Tensor:
+    """``F.pad`` of the axes that Paddle pads: what it made five-dimensional for its kernel has the rank again that it had."""
+    widths = integers(paddings)
+    last = data_format == "NDHWC"
+    inner = x.permute(0, 4, 1, 2, 3) if last else x
+    spare = [axis for axis in (4, 3, 2) if inner.shape[axis] == 1 and not any(widths[8 - 2 * axis : 10 - 2 * axis])]
+    if len(spare) == 3:
+        spare = spare[:-1]
+    kept = [width for axis in (4, 3, 2) if axis not in spare for width in widths[8 - 2 * axis : 10 - 2 * axis]]
+    inner = inner.squeeze(tuple(spare))
+    padded = F.pad(inner, kept, mode, value) if mode == "constant" else F.pad(inner, kept, mode)
+    for axis in sorted(spare):
+        padded = padded.unsqueeze(axis)
+    return padded.permute(0, 2, 3, 4, 1) if last else padded
+
+
+@op("x|input upscale_factor data_format='NCHW'", samples=(Sample((1, 8, 2, 3), upscale_factor=2),), **MOVED)
+def pixel_shuffle(x: torch.Tensor, upscale_factor: int, data_format: str) -> torch.Tensor:
+    """``F.pixel_shuffle``."""
+    return channels_first(x, data_format, lambda inner: F.pixel_shuffle(inner, upscale_factor))
+
+
+@op("x|input downscale_factor data_format='NCHW'", samples=(Sample((1, 2, 4, 6), downscale_factor=2),), **MOVED)
+def pixel_unshuffle(x: torch.Tensor, downscale_factor: int, data_format: str) -> torch.Tensor:
+    """``F.pixel_unshuffle``."""
+    return channels_first(x, data_format, lambda inner: F.pixel_unshuffle(inner, downscale_factor))
+
+
+@op("x|input groups data_format='NCHW'", samples=(Sample((1, 6, 2, 3), groups=2),), **MOVED)
+def channel_shuffle(x: torch.Tensor, groups: int, data_format: str) -> torch.Tensor:
+    """``F.channel_shuffle``."""
+    return channels_first(x, data_format, lambda inner: F.channel_shuffle(inner, groups))
+
+
+def channels_first(x: torch.Tensor, data_format: str, formula: Any) -> torch.Tensor:
+    """A formula of images with channels first, for either order."""
+    return formula(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1) if data_format == "NHWC" else formula(x)

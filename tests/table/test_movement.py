@@ -1,0 +1,134 @@
+"""Ops that move values: bits, gradients, and the strides with which Torch would go on."""
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from helpers import LAYOUTS, Call, entries, leaf, same, twin
+
+import padiff_shim
+from padiff_shim.catalogue.registry import families, ops
+from padiff_shim.frameworks.memory import as_operand
+from padiff_shim.frameworks.versions import IS_3
+from padiff_shim.gradients.twins import taped
+
+pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
+MOVING = {*families()["movement"], *families()["indexing"]}
+CASES = [
+    pytest.param(op, entry, sample, id=f"{entry.target.removeprefix('paddle.')}-{number}")
+    for op, entry in entries()
+    if op.name in MOVING
+    for number, sample in enumerate(op.samples)
+]
+
+
+def several(results):
+    return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+def meant(tensor):
+    """Strides, but of axes with one element, which say nothing."""
+    return [stride for stride, size in zip(tensor.stride(), tensor.shape) if size != 1]
+
+
+def overlapping(tensor):
+    return any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape))
+
+
+@pytest.mark.parametrize(("op", "entry", "sample"), CASES)
+def test_values_and_strides(op, entry, sample):
+    for layout in LAYOUTS:
+        call = Call(op, entry, sample, "float32", layout, False)
+        theirs = several(call.torch(False)[0])
+        native = several(Call(op, entry, sample, "float32", layout, False).run())
+        with padiff_shim.reference("torch") as run:
+            ours = several(call.run())
+        assert run.substituted == {op.name: 1}, run.native
+        for one, other, expected in zip(ours, theirs, native, strict=True):
+            assert same(one, other), layout
+            assert (one.shape, one.dtype, one.stop_gradient) == (expected.shape, expected.dtype, expected.stop_gradient)
+            assert one.is_contiguous()
+            assert overlapping(other) or meant(as_operand(one)) == meant(other), layout
+            if op.exact and (IS_3 or layout == "contiguous"):  # 2.6 reads strided indices as if they were not
+                assert np.array_equal(one.numpy(), expected.numpy())
+        operands = {tensor.data_ptr() for tensor in call.tensors if isinstance(tensor, paddle.Tensor)}
+        assert not operands & {one.data_ptr() for one in ours}  # Paddle copies
+
+
+@pytest.mark.parametrize(("op", "entry", "sample"), CASES)
+def test_gradients_and_strides(op, entry, sample):
+    for layout in LAYOUTS:
+        call = Call(op, entry, sample, "float32", layout, True)
+        theirs, leaves = call.torch(True)
+        theirs, rng = several(theirs), np.random.default_rng(1)
+        weights = [rng.standard_normal((*side.shape, 1))[..., 0].astype("float32") for side in theirs]
+        torch.autograd.backward(theirs, [torch.from_numpy(weight) for weight in weights])
+        with padiff_shim.reference("torch") as run:
+            ours = several(call.run())
+            for one, other in zip(ours, theirs, strict=True):
+                assert same(one.detach(), other), layout
+                assert meant(taped(one).twin) == meant(other), layout
+            paddle.autograd.backward(ours, [paddle.to_tensor(weight) for weight in weights])
+        assert run.substituted == {op.name: 1}, run.native
+        assert set(run.backward) == {op.name}
+        for tensor, side in zip(call.tensors, leaves, strict=True):
+            if isinstance(side, torch.Tensor) and side.is_floating_point():
+                assert same(tensor.grad, side.grad.contiguous()), layout
+
+
+def test_an_index_put_of_lists():
+    """Its indices are a list between tensors, which samples cannot say."""
+    assert "index_put" in ops()
+    x, index, value = np.ones((4, 3), "float32"), np.array([0, 2, 0]), np.random.rand(3, 3).astype("float32")
+    for accumulate in (True, False):
+        mine, theirs = leaf(x, "contiguous", True), torch.tensor(x, requires_grad=True)
+        given, put = leaf(value, "transposed", True), torch.tensor(value, requires_grad=True)
+        at = index if accumulate else index[:2]
+        with padiff_shim.reference("torch") as run:
+            result = paddle.index_put(mine, (paddle.to_tensor(at),), given[: len(at)], accumulate)
+            (result * result).sum().backward()
+        side = torch.index_put(theirs, (torch.tensor(at),), put[: len(at)], accumulate)
+        (side * side).sum().backward()
+        assert run.substituted["index_put"] == 1
+        assert same(result.detach(), side)
+        assert same(mine.grad, theirs.grad)
+        assert same(given.grad, put.grad)
+
+
+def test_integers_stay_native_and_are_not_counted():
+    x = paddle.arange(12).reshape([3, 4])
+    with padiff_shim.reference("torch", strict=True) as run:
+        paddle.concat([x, x])
+        paddle.gather(x, paddle.to_tensor([0, 2]))
+        paddle.flip(x, [0])
+    assert not run.substituted
+    assert not run.native
+
+
+def test_other_modes_pass_through():
+    x = leaf(np.random.rand(3, 4).astype("float32"), "transposed", True)
+    with padiff_shim.compare("torch") as run:
+        paddle.concat([x, paddle.flip(x, [0])]).sum().backward()
+    assert not {record.op for record in run.calls} & MOVING
+    with padiff_shim.reference("torch", ops="sum") as run:
+        paddle.concat([paddle.exp(x), x]).sum().backward()
+    assert not {op for op, _ in run.native.items()} & MOVING
+
+
+def test_what_a_copy_of_paddle_shares_with_nobody():
+    """Split and expanded tensors are views in Torch and copies in Paddle: writing into one changes nothing else."""
+    x = leaf(np.random.rand(4, 6).astype("float32"), "contiguous", True)
+    with padiff_shim.reference("torch"):
+        y = paddle.tanh(x)
+        before = y.numpy()
+        first, second = paddle.split(y, 2, 1)
+        wide = paddle.expand(y[:1], [3, 6])
+        for part in (first.detach(), second.detach(), wide.detach()):
+            part.fill_(7.0)
+        assert np.array_equal(y.numpy(), before)
+        assert np.array_equal((wide * 1.0).numpy(), np.full((3, 6), 7.0, "float32"))
+        assert np.array_equal((first * 2.0).numpy(), np.full((4, 3), 14.0, "float32"))
+
+
+def test_twins_are_alike():
+    assert twin(np.ones((2, 3), "float32"), "transposed", leaf(np.ones((2, 3), "float32"), "transposed", False)).stride() == (1, 2)
