@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..dispatch.operands import FLOATS
@@ -61,8 +60,8 @@ def _index(part: Any) -> torch.Tensor:
     """A tensor, list or array of indices or of truth values on torch's side."""
     if type(part) in TENSOR_TYPES:
         side = as_operand(part)
-    elif type(part) in (list, np.ndarray):
-        side = torch.from_numpy(np.array(part))
+    elif type(part) is list or hasattr(part, "tolist"):  # an array of NumPy's
+        side = torch.tensor(part)
     else:
         raise TypeError(f"an index of type {type(part).__name__}")
     if side.dtype is torch.bool:
