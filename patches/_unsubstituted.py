@@ -55,11 +55,11 @@ LEGACY = {
     "sigmoid_cross_entropy_with_logits": reasons.OPTIONAL_TENSOR,
     "sigmoid_cross_entropy_with_logits_": reasons.OPTIONAL_TENSOR,
     **dict.fromkeys(("huber_loss", "nll_loss", "cross_entropy", "softmax_with_cross_entropy_"), reasons.BESIDE_LOSS),
-    **dict.fromkeys(("index_add", "index_put", "put_along_axis", "scatter", "scatter_nd_add"), reasons.OLD_FORM),
+    **dict.fromkeys(("index_add", "index_add_", "index_put", "put_along_axis", "scatter", "scatter_nd_add"), reasons.OLD_FORM),
 }
 # Those that move values: as exact as ``EXACT``.
 LEGACY_EXACT = frozenset(
-    """assign broadcast_tensors cast channel_shuffle concat diag_embed embedding expand flip gather gather_nd index_sample
+    """assign broadcast_tensors cast channel_shuffle concat embedding expand flip gather gather_nd index_sample
     index_select masked_fill masked_select meshgrid pad pad3d pixel_shuffle pixel_unshuffle repeat_interleave roll split stack
     take_along_axis tile unstack where""".split()  # noqa: SIM905
 )

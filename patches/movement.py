@@ -127,12 +127,6 @@ def diag(x: torch.Tensor, offset: int, padding_value: float) -> torch.Tensor:
     return torch.diag(x, offset)
 
 
-@op("x|input offset=0 dim1=-2 dim2=-1", samples=(Sample((2, 3)), Sample((3,), offset=1)), **MOVED)
-def diag_embed(x: torch.Tensor, offset: int, dim1: int, dim2: int) -> torch.Tensor:
-    """``torch.diag_embed``."""
-    return torch.diag_embed(x, offset, dim1, dim2)
-
-
 @op(
     "condition x|input y|other",
     tensors=3,
