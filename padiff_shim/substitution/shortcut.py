@@ -26,6 +26,7 @@ from ..gradients.twins import TAPE, finish, twin
 from ..table import reasons
 from ..table.reasons import StayNative
 from ..table.signature import REFUSALS, refused
+from . import results
 from .leaves import with_gradient
 
 if TYPE_CHECKING:
@@ -169,7 +170,8 @@ def _on_tape(substitution: Substitution) -> Callable[..., Any]:
             raise StayNative(reasons.INDEPENDENT)
         saved = [(values[index], values[index].inplace_version) for index in found[0]]
         renew = None if transposed is None else weights.renewer(values[transposed], sides[transposed])
-        return finish(Call(op.name, frame.tally, saved, renew), out, sides, reads_result=found[1])
+        call = Call(op.name, frame.tally, saved, renew)
+        return results.on_tape(call, out, sides) if op.exact else finish(call, out, sides, reads_result=found[1])
 
     def fully(frame: Frame, values: Any, sides: Any, rest: Any, kind: Any) -> Any:
         try:
@@ -181,7 +183,7 @@ def _on_tape(substitution: Substitution) -> Callable[..., Any]:
         return result
 
     def simple(result: Any, sides: Any, rest: Any) -> tuple[tuple[int, ...], bool] | None:
-        if op.exact or not single or type(result) not in TENSOR_TYPES or attribute(result, TAPE) is None:
+        if not single or type(result) not in TENSOR_TYPES or attribute(result, TAPE) is None:
             return None
         read = substitution.read(sides, rest)
         if op.copies_result and read.results:

@@ -125,8 +125,8 @@ def test_samples_from_samples():
         Sample([3, 4])
 
 
-# Doors that arrange their arguments, running statistics, complex operands, and factors whose signs are nobody's: tests of their own
-# try these.
+# Doors that arrange their arguments, dtypes, running statistics, complex operands, and factors whose signs are nobody's: tests of
+# their own try these.
 TRIED_ELSEWHERE = {
     "batch_norm",
     "rnn",
@@ -146,6 +146,8 @@ TRIED_ELSEWHERE = {
     "istft",
     "segment_pool",
     "cross_entropy_with_softmax",
+    "cast",
+    "index_put",
 }
 
 

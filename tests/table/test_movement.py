@@ -95,6 +95,27 @@ def test_an_index_put_of_lists():
         assert same(given.grad, put.grad)
 
 
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("wanted", FLOATS)
+@pytest.mark.parametrize("given", FLOATS)
+def test_a_cast_between_floats(given, wanted, layout):
+    """Its dtype is one that each framework names otherwise, which samples cannot say."""
+    x = np.array([[1 / 3, -(2.0**-24), 65519.0], [1 + 2.0**-11, 7e-8, -0.0]], "float32")
+    mine, weight = leaf(x, layout, True, given), paddle.full([2, 3], 1 / 3).astype(wanted)
+    with padiff_shim.reference("torch") as run:
+        result = mine.astype(wanted)
+        paddle.autograd.backward([result], [weight])
+    theirs = twin(x, layout, leaf(x, layout, False)).detach().to(getattr(torch, given)).requires_grad_()
+    side = theirs.to(getattr(torch, wanted))
+    side.backward(torch.full((2, 3), 1 / 3).to(side.dtype))
+    assert run.substituted == ({"cast": 1} if given != wanted else {})
+    assert same(result.detach(), side)
+    assert same(mine.grad, theirs.grad.contiguous())
+
+
 def test_integers_stay_native_and_are_not_counted():
     x = paddle.arange(12).reshape([3, 4])
     with padiff_shim.reference("torch", strict=True) as run:
