@@ -35,7 +35,8 @@ WRONG = {"group_norm", "spectral_norm"} | {op.name for op, _ in CASES if "gradie
 def outcome(op, entry, sample, which, mode):
     """The gradients after a change of operand ``which`` (or "out"), or the type of the error."""
     call = Call(op, entry, sample, "float32", "contiguous", True)
-    operands = [None if leaf is None else leaf * 1.0 for leaf in call.tensors]  # leaves must not be changed
+    leaves = [None if leaf is None or leaf.stop_gradient else leaf for leaf in call.tensors]
+    operands = [leaf if own is None else own * 1.0 for own, leaf in zip(leaves, call.tensors)]  # leaves must not be changed
     exchange = {id(leaf): operand for leaf, operand in zip(call.tensors, operands) if leaf is not None}
 
     def exchanged(value):
