@@ -92,6 +92,7 @@ def put_along_axis(
 @op(
     "x index updates overwrite=True",
     tensors=3,
+    unread=("updates",),  # Torch keeps them for their shape
     promote="same",
     samples=(Sample((5, 3), Ints((4,), 0, 5), (4, 3), overwrite=False), Sample((4,), Ints((6,), 0, 4), (6,), overwrite=False)),
 )
