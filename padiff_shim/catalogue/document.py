@@ -138,6 +138,7 @@ def _legacy() -> Iterator[str]:
         groups.setdefault(reason.text, []).append(name)
     for why, names in groups.items():
         yield _listed(why, names)
+    yield _listed("exact in both", _unsubstituted.LEGACY_EXACT)
 
 
 def _listed(why: str, names: Iterable[str], last: Iterable[str] = ()) -> str:
