@@ -49,6 +49,8 @@ def on_tape(call: Call, one: torch.Tensor, operands: Sequence[Any], position: in
     """A result of an op that moves values. Torch may make a view where Paddle copies; its strides are kept."""
     if not one.requires_grad:
         return moved(one, operands, position)
+    if any(one is operand for operand in operands):  # a cast to the dtype that it has: no step of torch's graph
+        one = one.view_as(one)
     call.behind(one)
     return born(kept(one, operands))
 
