@@ -6,7 +6,7 @@ import ast
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..errors import PadiffShimError
@@ -45,15 +45,22 @@ def expression(function: Callable[..., Any], excerpt: Excerpt) -> str:
     """
     name = getattr(function, "__name__", "")
     for home in _HOMES:
-        if getattr(importlib.import_module(home), name, None) is function:
+        module = importlib.import_module(home)
+        public = name if getattr(module, name, None) is function else next(_public(module, function), "")
+        if public:
             excerpt.imports.add("import numpy as np" if home == "numpy" else f"import {home}")
-            return f"{'np' if home == 'numpy' else home}.{name}"
+            return f"{'np' if home == 'numpy' else home}.{public}"
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     held = getattr(module, name, None)
     if held is not function and getattr(held, "reference", None) is not function:  # an op is known by its formula's name
         raise PadiffShimError(f"the source of {function!r} cannot be written out: it is not defined by name in a module")
     _collect(module, name, excerpt)
     return excerpt.prefix + name
+
+
+def _public(module: Any, function: Callable[..., Any]) -> Iterator[str]:
+    """The names that a module gives a function which calls itself otherwise: ``torch.linalg.inv`` says ``linalg_inv``."""
+    return (name for name, value in vars(module).items() if value is function and not name.startswith("_"))
 
 
 def _collect(module: Any, start: str, excerpt: Excerpt) -> None:
