@@ -45,8 +45,8 @@ def expression(function: Callable[..., Any], excerpt: Excerpt) -> str:
     """
     name = getattr(function, "__name__", "")
     for home in _HOMES:
-        module = importlib.import_module(home)
-        public = name if getattr(module, name, None) is function else next(_public(module, function), "")
+        framework = importlib.import_module(home)
+        public = name if getattr(framework, name, None) is function else next(_public(framework, function), "")
         if public:
             excerpt.imports.add("import numpy as np" if home == "numpy" else f"import {home}")
             return f"{'np' if home == 'numpy' else home}.{public}"
