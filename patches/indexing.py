@@ -46,7 +46,7 @@ def gather_nd(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return x[whole(index).unbind(-1)] if index.shape[-1] else x.expand(*index.shape[:-1], *x.shape).clone()
 
 
-@op("x index", tensors=2, samples=(Sample((3, 5), Ints((3, 4), 0, 5)),), **READ)
+@op("x index", tensors=2, samples=(Sample((3, 5), Ints((3, 4), 0, 5)),), unread=("x",), **READ)
 def index_sample(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """``torch.gather`` from the rows of a matrix."""
     return torch.gather(x, 1, whole(index))
@@ -122,6 +122,7 @@ def scatter_nd_add(x: torch.Tensor, index: torch.Tensor, updates: torch.Tensor) 
     "x|input index add_value|source axis|dim",
     tensors=3,
     promote="same",
+    unread=("add_value",),
     samples=(Sample((5, 3), Ints((7,), 0, 5), (7, 3), axis=0), Sample((2, 4), Ints((3,), 0, 4), (2, 3), axis=-1)),
 )
 def index_add(x: torch.Tensor, index: torch.Tensor, add_value: torch.Tensor, axis: int) -> torch.Tensor:

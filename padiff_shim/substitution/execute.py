@@ -63,7 +63,7 @@ class Substitution:
         """The result with gradients wanted: torch's own graph goes on behind it."""
         call, read, out = self.recorded(frame, tensors, sides, attributes, run)
 
-        if self.op.exact:
+        if self.op.exact and not self.op.copies_result:
             return self.answer(tensors, sides, out, functools.partial(on_tape, call))
 
         def made(one: torch.Tensor, operands: Sequence[Any], position: int) -> Any:

@@ -171,7 +171,11 @@ def _on_tape(substitution: Substitution) -> Callable[..., Any]:
         saved = [(values[index], values[index].inplace_version) for index in found[0]]
         renew = None if transposed is None else weights.renewer(values[transposed], sides[transposed])
         call = Call(op.name, frame.tally, saved, renew)
-        return results.on_tape(call, out, sides) if op.exact else finish(call, out, sides, reads_result=found[1])
+        return (
+            results.on_tape(call, out, sides)
+            if op.exact and not op.copies_result
+            else finish(call, out, sides, reads_result=found[1])
+        )
 
     def fully(frame: Frame, values: Any, sides: Any, rest: Any, kind: Any) -> Any:
         try:

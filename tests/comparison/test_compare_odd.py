@@ -174,8 +174,9 @@ def twice(op, entry, grad):
         with contextlib.suppress(ValueError, TypeError, RuntimeError, SystemError):  # Paddle's backward of some legacy doors fails
             results = flat(call.run())
             found += results
-            if not results[0].stop_gradient:
-                results[0].sum().backward()
+            wanted = [one for one in results if not one.stop_gradient]
+            if wanted:  # through all of them: some of Paddle's backwards end the process otherwise
+                paddle.autograd.backward(wanted, [paddle.ones_like(one) for one in wanted])
                 found += [leaf.grad for leaf in call.tensors if isinstance(leaf, paddle.Tensor) and leaf.grad is not None]
     return [tensor.numpy() for tensor in found]
 

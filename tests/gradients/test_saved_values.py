@@ -25,6 +25,7 @@ LISTED = {
     },
     ("soft_margin_loss", 1): "Paddle casts the labels to a tensor of its own; Torch reads the operand",
     ("scaled_dot_product_attention", 0): "Paddle scales the query first, and keeps that; Torch reads the query",
+    ("cross_entropy", 1): "Torch reads the labels of the class weights; Paddle goes on",
     ("cross_entropy", 0): "of probabilities Paddle keeps a copy; Torch reads the operand",
     ("std", 0): "Paddle keeps the differences from the mean; Torch reads the operand",
 }
