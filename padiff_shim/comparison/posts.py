@@ -2,8 +2,8 @@
 
 A node dies wherever its last reference goes: in an in-place op that gives its tensor a new node, in an engine that clears up, in
 the destructor of another node. Paddle runs all this without the GIL, and a Python object that dies there ends the process. Each
-new hook therefore looks at a few of the oldest and lets those go that nobody else holds any more; so do the end of a backward and
-Python's own collections, for what outlives its mode.
+new hook therefore looks at a few of the oldest and lets those go that nobody else holds any more; so does the end of a backward,
+and for what outlives its mode Python's own collections. Not while a mode is open: a Ctrl-C that arrives in a collection is lost there.
 """
 
 from __future__ import annotations
@@ -21,11 +21,17 @@ _OURS = 2  # references to a hook that nobody else holds: the name below and the
 
 def hold(hook: Callable[..., Any]) -> Callable[..., Any]:
     """``hook``, to be registered with a node."""
-    if not _held and _collected not in gc.callbacks:
-        gc.callbacks.append(_collected)
+    if _collected in gc.callbacks:
+        gc.callbacks.remove(_collected)
     _looked_at(_LOOKS)
     _held.append(hook)
     return hook
+
+
+def mode_closed() -> None:
+    """From now on it is Python's collections that look, until there is a new hook."""
+    if _held and _collected not in gc.callbacks:
+        gc.callbacks.append(_collected)
 
 
 def let_go() -> None:

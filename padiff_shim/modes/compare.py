@@ -74,6 +74,9 @@ class CompareMode(Mode):
 
             self._say(doors.SHADOWS.release())
             self._watching = False
+        from ..comparison import posts
+
+        posts.mode_closed()
         self._plan.waiting.settle_all()
         sampling = self._plan.sampling
         sampling.end()

@@ -173,7 +173,7 @@ def test_a_model_or_a_function_in_place_of_the_backend(door):
         ("sparse_add", "works on sparse tensors"),
         ("dropout", "random op"),
         ("adamw_", "optimizer update"),
-        ("concat", "exact in both"),
+        ("full", "exact in both"),
     ],
 )
 def test_an_op_that_paddle_has_and_we_have_not(name, why):
