@@ -3,7 +3,7 @@
 A node dies wherever its last reference goes: in an in-place op that gives its tensor a new node, in an engine that clears up, in
 the destructor of another node. Paddle runs all this without the GIL, and a Python object that dies there ends the process. Each
 new hook therefore looks at a few of the oldest and lets those go that nobody else holds any more; so does the end of a backward,
-and for what outlives its mode Python's own collections. Not while a mode is open: a Ctrl-C that arrives in a collection is lost there.
+and for what outlives its mode Python's own collections. Not while a mode is open: a Ctrl-C that arrives in a collection is lost.
 """
 
 from __future__ import annotations
