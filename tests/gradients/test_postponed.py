@@ -175,6 +175,24 @@ def test_ctrl_c_in_a_substituted_backward_comes_when_the_engine_has_returned(mon
     assert (x.grad.numpy() == native).all()
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+def test_ctrl_c_between_two_lines_of_a_post_hook_leaves_recording_as_it_was(recorded, monkeypatch):
+    """Natively Paddle 3.3.1 keeps gradients switched off when an error leaves a node's post hook."""
+    from padiff_shim.comparison import watch
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    x = matrix()
+    with padiff_shim.compare("torch"):
+        loss = paddle.exp(paddle.tanh(x)).sum()
+        monkeypatch.setattr(watch, "_seen", interrupted)
+        with paddle.set_grad_enabled(recorded):
+            with pytest.raises(KeyboardInterrupt):
+                loss.backward()
+            assert paddle.is_grad_enabled() is recorded
+
+
 @pytest.mark.parametrize("mode", ["reference", "compare"])
 def test_a_real_ctrl_c_in_a_backward_is_a_keyboard_interrupt(mode):
     done = in_child(
