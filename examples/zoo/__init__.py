@@ -2,8 +2,10 @@
 
 A module gives `paddle_model()`, `torch_model()`, `batch(rng)` (NumPy arrays by name) and a step in either framework,
 `paddle_step(model, **tensors)` and `torch_step(model, **tensors)`: (outputs, loss). Parameters have the same names in both.
+The last one has trained weights, which are a package of their own (requirements/demo.txt).
 """
 
 PAIRS = (
-    "resnet", "mobilenet", "densenet", "unet", "gpt", "llama", "t5", "bert", "vit", "tagger", "vae", "wgan", "ppo",
+    "resnet", "mobilenet", "densenet", "unet", "gpt", "llama", "t5", "bert", "vit", "tagger", "vae",
+    "wgan", "ppo", "reformer", "minilm",
 )  # fmt: skip
