@@ -59,7 +59,8 @@ LEGACY = {
 }
 # Those that move values: as exact as ``EXACT``.
 LEGACY_EXACT = frozenset(
-    """assign broadcast_tensors cast channel_shuffle concat embedding expand flip gather gather_nd index_sample
+    """amax amin argsort kthvalue median mode nanmedian cummax cummin topk
+    assign broadcast_tensors cast channel_shuffle concat embedding expand flip gather gather_nd index_sample
     index_select masked_fill masked_select meshgrid pad pad3d pixel_shuffle pixel_unshuffle repeat_interleave roll split stack
     take_along_axis tile unstack where""".split()  # noqa: SIM905
 )
@@ -67,67 +68,61 @@ LEGACY_EXACT = frozenset(
 _CREATE = """arange assign_value assign_value_ data empty empty_like eye full full_ full_batch_size_like full_int_array full_like
     full_with_tensor linspace logspace ones ones_like zeros zeros_like tril_indices triu_indices fill fill_ create_array
     create_array_like range_v2 one_hot sequence_mask numel shape shape64 is_empty"""
-_MOVE = """as_complex as_real as_strided assign_ assign_out_ builtin_combine builtin_split cast_
-    coalesce_tensor coalesce_tensor_ complex conj copy_to crop diagonal
-    fill_diagonal fill_diagonal_ fill_diagonal_tensor fill_diagonal_tensor_ flatten flatten_
-    get_tensor_from_selected_rows imag index_elementwise_get index_elementwise_put index_elementwise_put_
-    index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ index_put_
-    index_select_strided masked_fill_ memcpy memcpy_d2h memcpy_h2d multiplex
-    put_along_axis_ real
-    reshape reshape_ reverse scatter_ set set_ set_value set_value_ set_value_with_tensor set_value_with_tensor_
-    share_data share_data_ share_var slice slice_array slice_array_dense squeeze squeeze_
-    strided_slice temporal_shift tensor_unfold trans_layout transpose transpose_ tril_ triu_
-    unbind unfold unsqueeze unsqueeze_ view_dtype view_shape view_slice where_ npu_identity depend nop nop_ increment
-    increment_ array_length array_pop array_read array_to_tensor array_write_ print"""
-_SELECT = """all allclose amax amin any argmax argmin argsort cummax cummin
-    equal equal_ equal_all greater_equal greater_equal_ greater_than greater_than_ heaviside isclose
-    isfinite isinf isnan kthvalue less_equal less_equal_ less_than less_than_ logical_and logical_and_ logical_not logical_not_
-    logical_or logical_or_ logical_xor logical_xor_ max max_with_index min min_with_index mode nonzero not_equal
-    not_equal_ restrict_nonzero searchsorted topk unique unique_consecutive nextafter
-    bitwise_and bitwise_and_ bitwise_left_shift bitwise_left_shift_ bitwise_not bitwise_not_ bitwise_or bitwise_or_
-    bitwise_right_shift bitwise_right_shift_ bitwise_xor bitwise_xor_ accuracy accuracy_check auc bincount check_numerics
-    histogram median nanmedian enable_check_model_nan_inf disable_check_model_nan_inf parameter set_parameter
-    set_persistable_value get_core_ops_args_info get_core_ops_args_type_info get_core_ops_returns_info
-    _run_python_op check_finite_and_unscale check_finite_and_unscale_ update_loss_scaling update_loss_scaling_"""
+_MOVE = """as_complex as_real as_strided assign_ assign_out_ builtin_combine builtin_split cast_ coalesce_tensor coalesce_tensor_
+    complex conj copy_to crop diagonal fill_diagonal fill_diagonal_ fill_diagonal_tensor fill_diagonal_tensor_ flatten
+    flatten_ get_tensor_from_selected_rows imag index_elementwise_get index_elementwise_put index_elementwise_put_
+    index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ index_put_ index_select_strided masked_fill_ memcpy
+    memcpy_d2h memcpy_h2d multiplex put_along_axis_ real reshape reshape_ reverse scatter_ set set_ set_value set_value_
+    set_value_with_tensor set_value_with_tensor_ share_data share_data_ share_var slice slice_array slice_array_dense squeeze
+    squeeze_ strided_slice temporal_shift tensor_unfold trans_layout transpose transpose_ tril_ triu_ unbind unfold unsqueeze
+    unsqueeze_ view_dtype view_shape view_slice where_ npu_identity depend nop nop_ increment increment_ array_length
+    array_pop array_read array_to_tensor array_write_ print"""
+_SELECT = """all allclose any argmax argmin equal equal_ equal_all greater_equal greater_equal_ greater_than greater_than_
+    heaviside isclose isfinite isinf isnan less_equal less_equal_ less_than less_than_ logical_and logical_and_ logical_not
+    logical_not_ logical_or logical_or_ logical_xor logical_xor_ max_with_index min_with_index nonzero not_equal not_equal_
+    restrict_nonzero searchsorted unique unique_consecutive nextafter bitwise_and bitwise_and_ bitwise_left_shift
+    bitwise_left_shift_ bitwise_not bitwise_not_ bitwise_or bitwise_or_ bitwise_right_shift bitwise_right_shift_ bitwise_xor
+    bitwise_xor_ accuracy accuracy_check auc bincount check_numerics histogram enable_check_model_nan_inf
+    disable_check_model_nan_inf parameter set_parameter set_persistable_value get_core_ops_args_info
+    get_core_ops_args_type_info get_core_ops_returns_info _run_python_op check_finite_and_unscale check_finite_and_unscale_
+    update_loss_scaling update_loss_scaling_"""
 
 _OLD_NAMES = """reshape2 reshape2_ transpose2 squeeze2 squeeze2_ unsqueeze2 unsqueeze2_ flatten2 flatten_contiguous_range
     flatten_contiguous_range_ expand_v2 expand_as_v2 fill_constant fill_any fill_any_like fill_zeros_like fill_zeros_like2
-    lookup_table lookup_table_v2 one_hot_v2 arg_max arg_min top_k top_k_v2 crop_tensor tril_triu where_index range size
-    shuffle_channel share_buffer diag_v2 reduce_max reduce_min
-    reduce_amax reduce_amin reduce_all reduce_any lod_reset im2sequence sequence_expand partial_concat
-    gather_tree isfinite_v2 isinf_v2 isnan_v2 elementwise_heaviside flatten2_ fill_any_ fill_constant_batch_size_like lod_reset_
-    unpool3d max_pool2d_v2"""
+    lookup_table lookup_table_v2 one_hot_v2 arg_max arg_min top_k crop_tensor top_k_v2 reduce_amax reduce_amin tril_triu
+    where_index range size shuffle_channel share_buffer diag_v2 reduce_all reduce_any lod_reset im2sequence sequence_expand
+    partial_concat gather_tree isfinite_v2 isinf_v2 isnan_v2 elementwise_heaviside flatten2_ fill_any_
+    fill_constant_batch_size_like lod_reset_ unpool3d max_pool2d_v2"""
 
 EXACT = frozenset(" ".join((_CREATE, _MOVE, _SELECT, _OLD_NAMES)).split())
 
 _REASONS = {
     OPTIMIZER: """adadelta_ adagrad_ adam_ adamax_ adamw_ asgd_ average_accumulates_ decayed_adagrad dgc dgc_momentum dpsgd ftrl
-        fused_adam_ lamb_ lars_momentum lars_momentum_ merged_adam_ merged_momentum_ momentum_ nadam_ radam_ rmsprop_ rprop_ sgd_
-        distributed_fused_lamb_init adam adamw sgd momentum adagrad adadelta adamax rmsprop lamb merged_adam merged_momentum
-        sparse_momentum proximal_gd distributed_fused_lamb rprop average_accumulates""",
-    RANDOM: """bernoulli binomial class_center_sample dirichlet dropout exponential_ fused_dropout_add gaussian
-        gaussian_inplace gaussian_inplace_ gumbel_softmax multinomial poisson randint random_ randperm shuffle_batch
-        standard_gamma top_p_sampling truncated_gaussian_random uniform uniform_inplace uniform_inplace_
-        uniform_random_batch_size_like gaussian_random uniform_random uniform_random_inplace uniform_random_inplace_ dropout_nd
-        sampling_id seed exponential""",
+        fused_adam_ lamb_ lars_momentum lars_momentum_ merged_adam_ merged_momentum_ momentum_ nadam_ radam_ rmsprop_ rprop_
+        sgd_ distributed_fused_lamb_init adam adamw sgd momentum adagrad adadelta adamax rmsprop lamb merged_adam
+        merged_momentum sparse_momentum proximal_gd distributed_fused_lamb rprop average_accumulates""",
+    RANDOM: """bernoulli binomial class_center_sample dirichlet dropout exponential_ fused_dropout_add gaussian gaussian_inplace
+        gaussian_inplace_ gumbel_softmax multinomial poisson randint random_ randperm shuffle_batch standard_gamma
+        top_p_sampling truncated_gaussian_random uniform uniform_inplace uniform_inplace_ uniform_random_batch_size_like
+        gaussian_random uniform_random uniform_random_inplace uniform_random_inplace_ dropout_nd sampling_id seed exponential""",
     FUSED: """add_group_norm_silu add_position_encoding affine_channel attention_lstm batch_fc batched_gemm blha_get_max_len
         block_multihead_attention block_multihead_attention_ block_multihead_attention_xpu_ calc_reduced_attn_scores
         conv2d_transpose_bias depthwise_conv2d_bias depthwise_conv3d_bias div_scale fast_ln fast_rms_norm fc
         fp8_fp8_half_gemm_fused fp8_gemm_blockwise gemm_epilogue masked_multihead_attention masked_multihead_attention_
-        memory_efficient_attention multihead_matmul qkv_unpack_mha resnet_basic_block resnet_unit self_dp_attention skip_layernorm
-        squeeze_excitation_block variable_length_memory_efficient_attention tensorrt_engine onednn_to_paddle_layout cudnn_lstm
-        embedding_grad_add_to embedding_grad_add_to_ embedding_grad_dense embedding_with_scaled_gradient
-        cross_entropy_with_softmax_bwd_w_downcast""",
+        memory_efficient_attention multihead_matmul qkv_unpack_mha resnet_basic_block resnet_unit self_dp_attention
+        skip_layernorm squeeze_excitation_block variable_length_memory_efficient_attention tensorrt_engine
+        onednn_to_paddle_layout cudnn_lstm embedding_grad_add_to embedding_grad_add_to_ embedding_grad_dense
+        embedding_with_scaled_gradient cross_entropy_with_softmax_bwd_w_downcast""",
     QUANTISED: """apply_per_channel_scale dequantize_abs_max dequantize_linear dequantize_log fake_channel_wise_dequantize_max_abs
         fake_channel_wise_quantize_abs_max fake_channel_wise_quantize_dequantize_abs_max fake_dequantize_max_abs
         fake_quantize_abs_max fake_quantize_dequantize_abs_max fake_quantize_dequantize_moving_average_abs_max
         fake_quantize_dequantize_moving_average_abs_max_ fake_quantize_moving_average_abs_max
         fake_quantize_moving_average_abs_max_ fake_quantize_range_abs_max fake_quantize_range_abs_max_ fp8_quant_blockwise
-        llm_int8_linear lookup_table_dequant moving_average_abs_max_scale quantize_linear weight_dequantize weight_only_linear
-        weight_quantize""",
+        llm_int8_linear lookup_table_dequant moving_average_abs_max_scale quantize_linear weight_dequantize
+        weight_only_linear weight_quantize""",
     DETECTION: """anchor_generator bipartite_match box_clip box_coder collect_fpn_proposals correlation deformable_conv
-        distribute_fpn_proposals generate_proposals matrix_nms multiclass_nms3 nms prior_box psroi_pool roi_align roi_pool yolo_box
-        yolo_box_head yolo_box_post yolo_loss""",
+        distribute_fpn_proposals generate_proposals matrix_nms multiclass_nms3 nms prior_box psroi_pool roi_align roi_pool
+        yolo_box yolo_box_head yolo_box_post yolo_loss""",
     EXPERTS: """assign_pos build_src_rank_and_local_expert_id cal_aux_loss expand_modality_expert_id limit_by_capacity moe_combine
         moe_combine_auto moe_combine_no_weight moe_gate_dispatch moe_gate_dispatch_and_quant moe_gate_dispatch_auto
         moe_gate_dispatch_partial_nosoftmaxtopk moe_gate_dispatch_permute moe_permute moe_unpermute number_count
@@ -138,17 +133,16 @@ _REASONS = {
         strings_lower strings_upper""",
     SAMPLING: "graph_khop_sampler graph_sample_neighbors reindex_graph weighted_sample_neighbors",
     MACHINERY: """ap_facade ap_trivial_fusion_begin ap_trivial_fusion_end ap_variadic decode_jpeg dist_reshape dtensor_from_local
-        dtensor_to_local fetch identity_loss moe_global_mesh_tensor moe_sub_mesh_tensors read_file shard_tensor sync_calc_stream
-        sync_calc_stream_ sync_comm_stream update_parameter add_n_array""",
+        dtensor_to_local fetch identity_loss moe_global_mesh_tensor moe_sub_mesh_tensors read_file shard_tensor
+        sync_calc_stream sync_calc_stream_ sync_comm_stream update_parameter add_n_array""",
     COMPILED: "run_program",
     CUSTOM: "_run_custom_op",
     COMMUNICATION: """c_embedding c_softmax_with_cross_entropy c_softmax_with_multi_label_cross_entropy margin_cross_entropy
-        dgc_clip_by_norm all_gather all_reduce all_reduce_ all_to_all barrier broadcast broadcast_ c_allreduce_sum c_allreduce_sum_
-        c_concat c_identity c_identity_ c_scatter c_split c_allgather c_allreduce_max c_allreduce_max_ c_broadcast c_broadcast_
-        c_reduce_sum c_reduce_sum_ c_allreduce_prod c_allreduce_min
-        c_reduce_min c_reduce_max c_reducescatter alltoall mp_allreduce_sum mp_allreduce_sum_
-        partial_allgather partial_allgather_ recv_v2 reduce reduce_
-        reduce_scatter reshard reshard_v2 send_v2 global_gather global_scatter""",
+        dgc_clip_by_norm all_gather all_reduce all_reduce_ all_to_all barrier broadcast broadcast_ c_allreduce_sum
+        c_allreduce_sum_ c_concat c_identity c_identity_ c_scatter c_split c_allgather c_allreduce_max c_allreduce_max_
+        c_broadcast c_broadcast_ c_reduce_sum c_reduce_sum_ c_allreduce_prod c_allreduce_min c_reduce_min c_reduce_max
+        c_reducescatter alltoall mp_allreduce_sum mp_allreduce_sum_ partial_allgather partial_allgather_ recv_v2 reduce
+        reduce_ reduce_scatter reshard reshard_v2 send_v2 global_gather global_scatter""",
 }
 
 NATIVE = {name: reason for reason, names in _REASONS.items() for name in names.split()}

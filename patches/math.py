@@ -1,7 +1,6 @@
 """Elementwise functions: logarithms, trigonometry, rounding, choices between two tensors, special functions.
 
-Where a function has a kink, Paddle's kernel decides what the gradient there is, not Torch's: at the limits of ``clip`` and, of two
-equal operands, in ``maximum``. The formulas say so; everywhere else their bits are those of the Torch function.
+Where a function has a kink, the gradient is Torch's; Paddle 3 has the same at the limits of ``clip`` and in ``maximum``.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import functools
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 
 from padiff_shim.table.op import Floats, Sample, each, function, op, operator, ranged
 
@@ -60,19 +58,9 @@ def round_(x: torch.Tensor, decimals: int) -> torch.Tensor:
     return torch.round(x) if decimals == 0 else torch.round(x, decimals=decimals)
 
 
-def larger(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """``torch.maximum``; of two equal elements y has the gradient."""
-    return torch.where((x > y) | torch.isnan(x), x, y)
-
-
-def smaller(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """``torch.minimum``; of two equal elements y has the gradient."""
-    return torch.where((x < y) | torch.isnan(x), x, y)
-
-
-_TIES = "of two equal elements y has the whole gradient; torch halves it"
-maximum = binary(larger, name="maximum", inplace=False, legacy="elementwise_max", exact=True, note=_TIES)
-minimum = binary(smaller, name="minimum", inplace=False, legacy="elementwise_min", exact=True, note=_TIES)
+_TIES = "of two equal elements y has the whole gradient in Paddle 2; as in torch, Paddle 3 halves it"
+maximum = binary(torch.maximum, inplace=False, legacy="elementwise_max", exact=True, note=_TIES)
+minimum = binary(torch.minimum, inplace=False, legacy="elementwise_min", exact=True, note=_TIES)
 fmax = binary(torch.fmax, inplace=False, legacy="elementwise_fmax", exact=True)
 fmin = binary(torch.fmin, inplace=False, legacy="elementwise_fmin", exact=True)
 copysign = binary(torch.copysign, legacy="copysign: x y", exact=True, copies_result=True)
@@ -126,12 +114,12 @@ def logit(x: torch.Tensor, eps: float) -> torch.Tensor:
     samples=each(UNARY, min=(-0.5,), max=(0.5, float("inf"))),
     elementwise=True,
     exact=True,
-    note="no gradient where x is a limit itself; torch.clamp passes it on",
+    note="where x is a limit itself Paddle 2 has no gradient; as in torch, Paddle 3 passes it on",
     deviations=ROUNDED,
 )
 def clip(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
-    """``torch.clamp``, without gradient where x is a limit itself."""
-    return F.hardtanh(x, low, high)
+    """``torch.clamp``."""
+    return torch.clamp(x, low, high)
 
 
 @op("x n", inplace=True, legacy=True, samples=ranged(each(UNARY[:3], n=(1, 3)), 0.5, 2), elementwise=True, deviations=ROUNDED)

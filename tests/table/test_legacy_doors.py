@@ -136,8 +136,8 @@ ONLY_IN_3 = """_run_custom_op _run_python_op accuracy_check add_group_norm_silu 
     embedding_with_scaled_gradient expand_modality_expert_id fake_quantize_dequantize_moving_average_abs_max_
     fake_quantize_moving_average_abs_max_ fake_quantize_range_abs_max_ fast_ln fast_rms_norm fp8_fp8_half_gemm_fused
     fp8_gemm_blockwise fp8_quant_blockwise gemm_epilogue index_elementwise_get index_elementwise_put index_elementwise_put_
-    index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ int_bincount lars_momentum_ masked_fill
-    masked_fill_ max_pool2d_v2 max_with_index median min_with_index moe_combine moe_combine_auto moe_combine_no_weight
+    index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ int_bincount lars_momentum_
+    masked_fill_ max_pool2d_v2 max_with_index min_with_index moe_combine moe_combine_auto moe_combine_no_weight
     moe_gate_dispatch moe_gate_dispatch_and_quant moe_gate_dispatch_auto moe_gate_dispatch_partial_nosoftmaxtopk
     moe_gate_dispatch_permute moe_global_mesh_tensor moe_permute moe_sub_mesh_tensors moe_unpermute nadam_ nop_
     onednn_to_paddle_layout qkv_unpack_mha radam_ random_ range_v2 reduce_ reshard reshard_v2 resnet_basic_block resnet_unit

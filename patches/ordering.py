@@ -1,0 +1,164 @@
+"""Choices of elements by their order: the largest, the smallest, the middle, the first k, all in a row.
+
+What is chosen is exact; gradients add up where one element is chosen for several places, and are shared where several are equal.
+Which of equal elements an index names is no rule of Paddle's: it is Torch's choice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from padiff_shim.table.op import Sample, each, function, op
+
+from ._spell import axes, reduction
+
+CHOSEN: dict[str, Any] = {"exact": True}
+_EQUAL = "of equal elements one has the gradient: the one that Torch chooses"
+_ROW = (Sample((3, 4)), Sample((2, 3, 4), axis=1), Sample((5,), axis=0))
+
+
+@reduction(legacy="reduce_max", note="equal elements share the gradient; in Paddle 2 each has the whole", **CHOSEN)
+def max_(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
+    """``torch.amax``."""
+    return torch.amax(x, axes(axis, x.ndim), keepdim)
+
+
+@reduction(legacy="reduce_min", note="equal elements share the gradient; in Paddle 2 each has the whole", **CHOSEN)
+def min_(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
+    """``torch.amin``."""
+    return torch.amin(x, axes(axis, x.ndim), keepdim)
+
+
+@reduction(**CHOSEN)
+def amax(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
+    """``torch.amax``."""
+    return torch.amax(x, axes(axis, x.ndim), keepdim)
+
+
+@reduction(**CHOSEN)
+def amin(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
+    """``torch.amin``."""
+    return torch.amin(x, axes(axis, x.ndim), keepdim)
+
+
+@op(
+    "x|input k axis|dim=-1 largest=True sorted=True",
+    results=("out", "indices"),
+    samples=(*each((Sample((3, 4), k=2), Sample((2, 5, 3), k=3, axis=1)), largest=(True, False)), Sample((2, 5), k=5)),
+    refusals=(Sample((3, 4), k=5),),
+    **CHOSEN,
+)
+def topk(x: torch.Tensor, k: Any, axis: int, largest: bool, sorted: bool) -> tuple[Any, ...]:
+    """``torch.topk``."""
+    return tuple(torch.topk(x, int(k), axis, largest, sorted))
+
+
+@op(
+    "x|input axis=-1 descending=False stable=False",
+    results=("out", "indices"),
+    samples=each(_ROW, descending=(False, True)),
+    **CHOSEN,
+)
+def argsort(x: torch.Tensor, axis: int, descending: bool, stable: bool) -> tuple[Any, ...]:
+    """``torch.sort``."""
+    return tuple(torch.sort(x, dim=axis, descending=descending, stable=stable))
+
+
+@op(
+    "x k=1 axis=-1 keepdim=False",
+    results=("out", "indices"),
+    note=_EQUAL,
+    samples=(Sample((3, 4), k=2), Sample((2, 5, 3), k=5, axis=1, keepdim=True), Sample((2, 5), k=1)),
+    refusals=(Sample((3, 4), k=5),),
+    **CHOSEN,
+)
+def kthvalue(x: torch.Tensor, k: int, axis: int, keepdim: bool) -> tuple[Any, ...]:
+    """``torch.kthvalue``."""
+    return tuple(torch.kthvalue(x, k, axis, keepdim))
+
+
+@op("x axis=-1 keepdim=False", results=("out", "indices"), note=_EQUAL, **CHOSEN)
+def mode(x: torch.Tensor, axis: int, keepdim: bool) -> tuple[Any, ...]:
+    """``torch.mode``."""
+    return tuple(torch.mode(x, axis, keepdim))
+
+
+def _middle(x: torch.Tensor, over: tuple[int, ...], keepdim: bool, ignore: bool) -> torch.Tensor:
+    """The mean of the two elements in the middle of a row, without its NaN or, with ``ignore=False``, NaN where it has one."""
+    rows = x.movedim(over, tuple(range(-len(over), 0))).flatten(x.ndim - len(over)) if over else x.reshape(1)
+    row = torch.sort(rows, -1).values  # NaN last
+    count = (~torch.isnan(rows)).sum(-1, keepdim=True)
+    last = rows.shape[-1] - 1
+    low, high = ((one // 2).clamp(0, last) for one in (count - 1, count))
+    if not ignore:
+        low, high = (torch.where(count > last, one, last) for one in (low, high))
+    found = (row.gather(-1, low) + row.gather(-1, high)).squeeze(-1) / 2
+    if keepdim:
+        found = found.reshape([1 if axis in over else size for axis, size in enumerate(x.shape)])
+    return found
+
+
+def _median(x: torch.Tensor, axis: Any, keepdim: bool, mode: str, ignore: bool) -> Any:
+    """``torch.median`` or ``torch.nanmedian``; Paddle's default is the mean of the two in the middle."""
+    if mode == "avg":
+        x = x if x.dtype == torch.float64 else x.float()
+        return _middle(x, axes(axis, x.ndim), keepdim, ignore)
+    whole = axis is None or (isinstance(axis, (list, tuple)) and len(axis) != 1)
+    if whole and axes(axis, x.ndim) != tuple(range(x.ndim)):
+        raise NotImplementedError("the lower median over some of several axes")
+    chosen = torch.nanmedian if ignore else torch.median
+    if not whole:
+        return tuple(chosen(x, axis if isinstance(axis, int) else axis[0], keepdim))
+    return chosen(x).reshape([1] * x.ndim) if keepdim else chosen(x)
+
+
+_MIDDLE = (
+    *each((Sample((3, 4)), Sample((3, 5)), Sample((2, 3, 4))), axis=(None, 0, -1), keepdim=(False, True)),
+    *each((Sample((3, 4), mode="min"), Sample((2, 5), mode="min")), axis=(1, -1), keepdim=(False, True)),
+)
+_MEAN = "with mode='avg', which is Paddle's default, the mean of the two in the middle; " + _EQUAL
+
+
+@op(
+    "x axis=None keepdim=False mode='avg'",
+    c=False,
+    promote="none",
+    doors=(function("paddle.median", "x axis=None keepdim=False mode='avg'"),),
+    note=_MEAN,
+    samples=_MIDDLE,
+)
+def median(x: torch.Tensor, axis: Any, keepdim: bool, mode: str) -> Any:
+    """The median along an axis, or of all."""
+    return _median(x, axis, keepdim, mode, False)
+
+
+@op(
+    "x axis=None keepdim=False mode='avg'",
+    c=False,
+    promote="none",
+    doors=(function("paddle.nanmedian", "x axis=None keepdim=False mode='avg'"),),
+    note=_MEAN,
+    samples=(*_MIDDLE, Sample((2, 3, 4), axis=[0, 2])),
+)
+def nanmedian(x: torch.Tensor, axis: Any, keepdim: bool, mode: str) -> Any:
+    """The same of what is not NaN."""
+    return _median(x, axis, keepdim, mode, True)
+
+
+_RUNNING = each(_ROW, dtype=("int64", "int32"))
+
+
+@op("x axis=-1 dtype='int64'", results=("out", "indices"), samples=_RUNNING, **CHOSEN)
+def cummax(x: torch.Tensor, axis: int, dtype: torch.dtype) -> tuple[Any, ...]:
+    """``torch.cummax``."""
+    out, indices = torch.cummax(x, axis)
+    return out, indices.to(dtype)
+
+
+@op("x axis=-1 dtype='int64'", results=("out", "indices"), samples=_RUNNING, **CHOSEN)
+def cummin(x: torch.Tensor, axis: int, dtype: torch.dtype) -> tuple[Any, ...]:
+    """``torch.cummin``."""
+    out, indices = torch.cummin(x, axis)
+    return out, indices.to(dtype)
