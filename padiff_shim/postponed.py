@@ -8,9 +8,9 @@ start another one (recompute, a user's hook): then the outermost one ends the wa
 from __future__ import annotations
 
 import collections
-import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 _INTERRUPTED = "(External) KeyboardInterrupt"  # what Paddle makes of Ctrl-C that falls into Python code inside of its engine
 
@@ -48,27 +48,32 @@ def raise_postponed() -> None:
         raise _taken()
 
 
-@contextlib.contextmanager
-def engine() -> Iterator[None]:
-    """Around a call into Paddle's engine. What waits is raised at its end; an error of its own takes the others along."""
-    _here.engines += 1
-    try:
-        yield
-    except BaseException as error:
-        _finish()
-        if isinstance(error, OSError) and str(error).startswith(_INTERRUPTED):
-            postpone(KeyboardInterrupt())
-        if _here.errors and _here.engines == 1:
-            waited = _taken()
-            if isinstance(error, Exception) and not isinstance(waited, Exception):
-                raise waited from error  # Ctrl-C comes before everything
-            _note(error, [waited])
-        raise
-    else:
-        _finish()
-    finally:
-        _here.engines -= 1
-    raise_postponed()
+class engine:
+    """Around a call into Paddle's engine, ``with engine():``. What waits is raised at its end; an error takes the others along."""
+
+    def __enter__(self) -> None:
+        _here.engines += 1
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        try:
+            _finish()
+            if error is not None:
+                _joined(error)
+        finally:
+            _here.engines -= 1
+        if error is None:
+            raise_postponed()
+
+
+def _joined(error: BaseException) -> None:
+    """What waits, beside an error with which the engine has ended."""
+    if isinstance(error, OSError) and str(error).startswith(_INTERRUPTED):
+        postpone(KeyboardInterrupt())
+    if _here.errors and _here.engines == 1:
+        waited = _taken()
+        if isinstance(error, Exception) and not isinstance(waited, Exception):
+            raise waited from error  # Ctrl-C comes before everything
+        _note(error, [waited])
 
 
 def _finish() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import paddle
 import torch
+from torch.autograd.graph import _engine_run_backward
 
 from ..dispatch import frames
 from ..frameworks.memory import confine_torch, stream_of, to_paddle, to_torch
@@ -31,9 +32,9 @@ from .twins import Taped, alive, taped, when_one_strays
 
 
 class Session:
-    """One backward in one thread."""
+    """One backward in one thread, which it is while it is open: ``with Session(retain=False) as session``."""
 
-    __slots__ = ("given", "keeps", "noted", "retain")
+    __slots__ = ("given", "keeps", "noted", "outer", "retain")
 
     def __init__(self, *, retain: bool) -> None:
         self.retain = retain
@@ -41,20 +42,18 @@ class Session:
         self.keeps = retain  # whether a later turn may come to torch's graph again
         self.noted: list[tuple[torch.Tensor, torch.Tensor]] = []  # (twin, its gradient)
 
+    def __enter__(self) -> Session:
+        if frames.forked:  # the graph may be the parent's: torch's kernels must not wait for threads that are not there
+            confine_torch()
+        self.outer, LOCAL.session = LOCAL.session, self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        LOCAL.session = self.outer
+
     def arrived(self, record: Taped, grad: Any) -> None:
         """Paddle's engine has come to a sentinel."""
         self.noted.append((record.twin, to_torch(grad).clone()))  # Paddle goes on to use the gradient's memory
-
-
-@contextmanager
-def session_of(*, retain: bool) -> Iterator[Session]:
-    if frames.forked:  # the graph may be the parent's: torch's kernels must not wait for threads that are not there
-        confine_torch()
-    outer, LOCAL.session = LOCAL.session, Session(retain=retain)
-    try:
-        yield LOCAL.session
-    finally:
-        LOCAL.session = outer
 
 
 @contextmanager
@@ -70,7 +69,7 @@ def native() -> Iterator[None]:
 def strayed(record: Taped, grad: Any) -> None:
     """A sentinel was reached by an engine call that did not come through our doors: torch's turn at once."""
     retain, _ = clean.backward_options(grad)
-    with session_of(retain=retain) as session:
+    with Session(retain=retain) as session:
         session.arrived(record, grad)
         _turns(session, [], [], clean.NO_PATH)
 
@@ -82,7 +81,7 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], retain_graph: boo
     """``core.eager.run_backward``."""
     if not alive():
         return clean.run_backward(tensors, grads, retain_graph, *path)
-    with session_of(retain=retain_graph) as session:
+    with Session(retain=retain_graph) as session:
         natives, given = [], []
         for index, tensor in enumerate(tensors):
             grad = grads[index] if grads else None
@@ -101,9 +100,10 @@ def incoming(side: torch.Tensor, grad: Any) -> torch.Tensor:
     """The gradient that a backward begins with; a copy, for torch may hand its memory on."""
     if grad is None:
         return torch.ones_like(side, memory_format=torch.contiguous_format)
-    if list(grad.shape) != list(side.shape):
+    given = to_torch(grad)
+    if given.shape != side.shape:
         raise ValueError(f"(InvalidArgument) the gradient has shape {list(grad.shape)}, the tensor {list(side.shape)}")
-    return to_torch(grad).to(side.dtype, copy=True)
+    return given.clone() if given.dtype is side.dtype else given.to(side.dtype)
 
 
 def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[Any, ...]) -> None:
@@ -155,7 +155,8 @@ def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]
     # Behind a frontier Paddle's engine may come to torch's graph again; that it was freed is kept by each call itself.
     session.keeps = session.retain or bool(frontiers())
     with stream_of(roots[0]):
-        found = torch.autograd.grad(roots, leaves, grads, retain_graph=session.keeps, allow_unused=True)
+        # torch.autograd.grad without its checks of what is made here: they take as long as the engine for a small call.
+        found = _engine_run_backward(tuple(roots), tuple(grads), session.keeps, False, tuple(leaves), True, accumulate_grad=False)
     calls.count(walk.calls, session)
     return [(side, grad) for side, grad in zip(leaves, found) if grad is not None and numbered(side) < 0]
 

@@ -16,7 +16,7 @@ import torch
 from ..frameworks.memory import stream_of, to_paddle
 from ..frameworks.versions import attribute
 from . import calls, clean
-from .backward import begin, incoming, session_of
+from .backward import Session, begin, incoming
 from .calls import between
 from .edges import edge, reached_without
 from .leaves import COPY, LEAF, deliver, frontiers
@@ -44,7 +44,7 @@ def run_partial_grad(
         probe = paddle.ones([1])
         probe.stop_gradient = False
         clean.run_partial_grad([clean.alias(probe)], [probe], [], *options)  # some of these Paddle refuses, too
-    with session_of(retain=True) as session, _cut(no_grad_vars):
+    with Session(retain=True) as session, _cut(no_grad_vars):
         natives, given = [], []
         for index, tensor in enumerate(outputs):
             grad = grads[index] if grads else None

@@ -5,9 +5,8 @@ They stay while a mode is open or a tensor is on the tape: a graph that was made
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..dispatch.frames import top
@@ -51,31 +50,26 @@ def _sharing(original: Callable[..., Any]) -> Callable[..., Any]:
     return hook
 
 
-@contextlib.contextmanager
-def _recording_kept() -> Iterator[None]:
-    """Paddle 3.3.1 leaves gradients switched off when an error leaves one of its engine's hooks: a Ctrl-C that falls between two
-    lines of ours, a user's own hook.
-    """
-    tracer = grad_tracer()
-    recorded = tracer._has_grad
-    try:
-        yield
-    except BaseException:
-        tracer._has_grad = recorded
-        raise
-
-
 def _settling(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A backward; when Paddle's engine has returned, what waited for that is raised, and what compare mode keeps is judged."""
+    """A backward; when Paddle's engine has returned, what waited for that is raised, and what compare mode keeps is judged.
+
+    Paddle 3.3.1 leaves gradients switched off when an error leaves one of its engine's hooks (a Ctrl-C that falls between two lines
+    of ours, a user's own hook): they are left as they were.
+    """
 
     def hook(*args: Any, **kwargs: Any) -> Any:
-        with engine(), _recording_kept():
-            frame = top()
+        tracer, frame = grad_tracer(), top()
+        recorded = tracer._has_grad
+        with engine():
             try:
-                return original(*args, **kwargs)
-            finally:
-                if frame is not None:
-                    frame.plan.backward_ends(frame)
+                try:
+                    return original(*args, **kwargs)
+                finally:
+                    if frame is not None:
+                        frame.plan.backward_ends(frame)
+            except BaseException:
+                tracer._has_grad = recorded
+                raise
 
     return hook
 
