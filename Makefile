@@ -48,7 +48,7 @@ demo: $(READY) ## train natively, under the shim and as the Torch twin; then fin
 demo-seeds: $(READY) ## the reported accuracy cases: native differences, and 0 under the shim
 	$(FROM_CHECKOUT) $(PY) examples/demo_seeds.py
 
-demo-models: $(READY_DEMO) ## one training step of fifteen models: native, under the shim, and the Torch twin
+demo-models: $(READY_DEMO) ## one training step of sixteen models: native, under the shim, and the Torch twin
 	$(FROM_CHECKOUT) $(PY) examples/demo_models.py
 
 test: $(READY_DEMO) ## run the whole test suite on Paddle 3.3.1

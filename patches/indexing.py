@@ -153,6 +153,7 @@ def index_put(tensors: Sequence[torch.Tensor], accumulate: bool) -> torch.Tensor
     tensors=2,
     promote="same",
     samples=(Sample(Ints((2, 4), 0, 5), (5, 3)), Sample(Ints((6,), 0, 5), (5, 3), padding_idx=2)),
+    note="at `padding_idx` Paddle answers zeros, whatever the weights are (Torch: those); neither gives them a gradient",
 )
 def embedding(x: torch.Tensor, weight: torch.Tensor, padding_idx: int, sparse: bool) -> torch.Tensor:
     """``F.embedding``; Paddle's result is zero where the padding is looked up, whatever the table says."""

@@ -9,6 +9,10 @@ import torch
 import torch.nn as tnn
 import torch.nn.functional as TF
 
+from .training import Recipe
+
+RECIPE = Recipe(rate=1e-3, schedule="warmup", decay=0.01)
+
 
 class Config(NamedTuple):
     """The sizes of an encoder, and the token whose embedding is not trained."""
@@ -30,15 +34,16 @@ class PaddleBlock(pnn.Layer):
         self.up = pnn.Linear(width, 4 * width)
         self.down = pnn.Linear(4 * width, width)
         self.norm2 = pnn.LayerNorm(width, epsilon=1e-12)
+        self.drop = pnn.Dropout(0.1)
 
     def forward(self, x, mask):
         batch, length, width = x.shape
         shape = [batch, length, self.heads, width // self.heads]
         q, k, v = (f(x).reshape(shape).transpose([0, 2, 1, 3]) for f in (self.q, self.k, self.v))
         scores = paddle.matmul(q, k.transpose([0, 1, 3, 2])) / (width // self.heads) ** 0.5 + mask
-        mixed = paddle.matmul(PF.softmax(scores, axis=-1), v).transpose([0, 2, 1, 3]).reshape([batch, length, width])
-        x = self.norm1(x + self.out(mixed))
-        return self.norm2(x + self.down(PF.gelu(self.up(x))))
+        mixed = paddle.matmul(self.drop(PF.softmax(scores, axis=-1)), v).transpose([0, 2, 1, 3]).reshape([batch, length, width])
+        x = self.norm1(x + self.drop(self.out(mixed)))
+        return self.norm2(x + self.drop(self.down(PF.gelu(self.up(x)))))
 
 
 class PaddleEncoder(pnn.Layer):
@@ -50,11 +55,12 @@ class PaddleEncoder(pnn.Layer):
         self.places = pnn.Embedding(config.places, config.width)
         self.kinds = pnn.Embedding(2, config.width)
         self.norm = pnn.LayerNorm(config.width, epsilon=1e-12)
+        self.drop = pnn.Dropout(0.1)
         self.blocks = pnn.LayerList([PaddleBlock(config.width, config.heads) for _ in range(config.layers)])
 
     def forward(self, tokens, kinds):
         mask = (1.0 - (tokens != 0).astype(self.norm.weight.dtype)).unsqueeze([1, 2]) * -1e4
-        hidden = [self.norm(self.words(tokens) + self.kinds(kinds) + self.places(paddle.arange(tokens.shape[1])))]
+        hidden = [self.drop(self.norm(self.words(tokens) + self.kinds(kinds) + self.places(paddle.arange(tokens.shape[1]))))]
         for block in self.blocks:
             hidden.append(block(hidden[-1], mask))
         return hidden
@@ -81,15 +87,16 @@ class TorchBlock(tnn.Module):
         self.up = tnn.Linear(width, 4 * width)
         self.down = tnn.Linear(4 * width, width)
         self.norm2 = tnn.LayerNorm(width, eps=1e-12)
+        self.drop = tnn.Dropout(0.1)
 
     def forward(self, x, mask):
         batch, length, width = x.shape
         shape = [batch, length, self.heads, width // self.heads]
         q, k, v = (f(x).reshape(shape).permute([0, 2, 1, 3]) for f in (self.q, self.k, self.v))
         scores = torch.matmul(q, k.permute([0, 1, 3, 2])) / (width // self.heads) ** 0.5 + mask
-        mixed = torch.matmul(TF.softmax(scores, dim=-1), v).permute([0, 2, 1, 3]).reshape([batch, length, width])
-        x = self.norm1(x + self.out(mixed))
-        return self.norm2(x + self.down(TF.gelu(self.up(x))))
+        mixed = torch.matmul(self.drop(TF.softmax(scores, dim=-1)), v).permute([0, 2, 1, 3]).reshape([batch, length, width])
+        x = self.norm1(x + self.drop(self.out(mixed)))
+        return self.norm2(x + self.drop(self.down(TF.gelu(self.up(x)))))
 
 
 class TorchEncoder(tnn.Module):
@@ -101,11 +108,12 @@ class TorchEncoder(tnn.Module):
         self.places = tnn.Embedding(config.places, config.width)
         self.kinds = tnn.Embedding(2, config.width)
         self.norm = tnn.LayerNorm(config.width, eps=1e-12)
+        self.drop = tnn.Dropout(0.1)
         self.blocks = tnn.ModuleList([TorchBlock(config.width, config.heads) for _ in range(config.layers)])
 
     def forward(self, tokens, kinds):
         mask = (1.0 - (tokens != 0).to(self.norm.weight.dtype))[:, None, None] * -1e4
-        hidden = [self.norm(self.words(tokens) + self.kinds(kinds) + self.places(torch.arange(tokens.shape[1])))]
+        hidden = [self.drop(self.norm(self.words(tokens) + self.kinds(kinds) + self.places(torch.arange(tokens.shape[1]))))]
         for block in self.blocks:
             hidden.append(block(hidden[-1], mask))
         return hidden

@@ -10,8 +10,10 @@ import torch.nn.functional as TF
 from .resnet import batch as batch
 from .resnet import paddle_step as paddle_step
 from .resnet import torch_step as torch_step
+from .training import Recipe
 
 GROWTH, LAYERS = 8, (3, 3)
+RECIPE = Recipe("Nesterov", rate=0.02, schedule="cosine", decay=1e-4, clip=None)
 
 
 class PaddleDense(pnn.Layer):

@@ -11,8 +11,10 @@ from .gpt import LENGTH, WORDS
 from .gpt import batch as batch
 from .gpt import paddle_step as paddle_step
 from .gpt import torch_step as torch_step
+from .training import Recipe
 
 D, HEADS, KEYS, LAYERS, HIDDEN = 32, 4, 2, 2, 80
+RECIPE = Recipe(rate=3e-3, schedule="cosine", decay=0.1)
 SIZE = D // HEADS
 
 

@@ -18,6 +18,9 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from .bert import Config, PaddleEncoder, TorchEncoder
+from .training import Recipe
+
+RECIPE = Recipe(rate=2e-5, schedule="warmup", decay=0.01)
 
 SENTENCES = (
     ("The train to the coast was cancelled because of the storm.", "Bad weather stopped the railway service to the seaside."),

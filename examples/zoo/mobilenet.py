@@ -10,7 +10,9 @@ import torch.nn.functional as TF
 from .resnet import batch as batch
 from .resnet import paddle_step as paddle_step
 from .resnet import torch_step as torch_step
+from .training import Recipe
 
+RECIPE = Recipe("RMSProp", rate=1e-3, schedule="cosine", decay=1e-5, clip=None)
 # channels, expanded, width, kernel, stride, squeeze, hardswish
 BLOCKS = (
     (8, 16, 8, 3, 1, True, False),
@@ -61,13 +63,14 @@ class PaddleMobileNet(pnn.Layer):
         self.last = pnn.Conv2D(24, 72, 1, bias_attr=False)
         self.bn_last = pnn.BatchNorm2D(72)
         self.hidden = pnn.Linear(72, 64)
+        self.drop = pnn.Dropout(0.2)
         self.head = pnn.Linear(64, 10)
 
     def forward(self, x):
         x = self.blocks(PF.hardswish(self.bn(self.stem(x))))
         x = PF.hardswish(self.bn_last(self.last(x)))
         x = paddle.flatten(PF.adaptive_avg_pool2d(x, 1), 1)
-        return self.head(PF.hardswish(self.hidden(x)))
+        return self.head(self.drop(PF.hardswish(self.hidden(x))))
 
 
 class TorchSqueeze(tnn.Module):
@@ -111,13 +114,14 @@ class TorchMobileNet(tnn.Module):
         self.last = tnn.Conv2d(24, 72, 1, bias=False)
         self.bn_last = tnn.BatchNorm2d(72)
         self.hidden = tnn.Linear(72, 64)
+        self.drop = tnn.Dropout(0.2)
         self.head = tnn.Linear(64, 10)
 
     def forward(self, x):
         x = self.blocks(TF.hardswish(self.bn(self.stem(x))))
         x = TF.hardswish(self.bn_last(self.last(x)))
         x = torch.flatten(TF.adaptive_avg_pool2d(x, 1), 1)
-        return self.head(TF.hardswish(self.hidden(x)))
+        return self.head(self.drop(TF.hardswish(self.hidden(x))))
 
 
 paddle_model, torch_model = PaddleMobileNet, TorchMobileNet

@@ -32,8 +32,8 @@ class Result(NamedTuple):
     gradients: dict[str, np.ndarray]
 
 
-def build(name: str, dtype: str, seed: int = 0) -> Pair:
-    """A pair of the zoo in a dtype, with random weights of Paddle's initializers."""
+def build(name: str, dtype: str, seed: int = 0, dropout: bool = False) -> Pair:
+    """A pair of the zoo in a dtype, with random weights of Paddle's initializers; with or without its dropout."""
     module = importlib.import_module(f"{__package__}.{name}")
     paddle.seed(seed)
     rng = np.random.default_rng(seed)
@@ -43,6 +43,9 @@ def build(name: str, dtype: str, seed: int = 0) -> Pair:
         ours, theirs = module.paddle_model(), module.torch_model().to(getattr(torch, dtype))
     finally:
         paddle.set_default_dtype(default)
+    if not dropout:
+        for model in (ours, theirs):
+            drop_nothing(model)
     turned = frozenset(f"{where}.weight" for where, layer in theirs.named_modules() if isinstance(layer, torch.nn.Linear))
     state = ours.state_dict()
     with torch.no_grad():
@@ -50,8 +53,24 @@ def build(name: str, dtype: str, seed: int = 0) -> Pair:
             if not name.endswith("num_batches_tracked"):
                 source = torch.from_numpy(state[paddle_name(name)].numpy())
                 target.copy_(source.t() if name in turned else source)
-    arrays = {key: array.astype(dtype) if array.dtype == np.float64 else array for key, array in module.batch(rng).items()}
-    return Pair(module, ours, theirs, turned, arrays)
+    return Pair(module, ours, theirs, turned, arrays_of(module, rng, dtype))
+
+
+def arrays_of(module: Any, rng: np.random.Generator, dtype: str) -> dict[str, np.ndarray]:
+    """A batch whose floats have the dtype."""
+    return {key: array.astype(dtype) if array.dtype == np.float64 else array for key, array in module.batch(rng).items()}
+
+
+def drop_nothing(model: Any) -> None:
+    """Take dropout out of a model of either framework."""
+    ours = isinstance(model, paddle.nn.Layer)
+    nn, layers = (paddle.nn, model.sublayers(include_self=True)) if ours else (torch.nn, list(model.modules()))
+    for layer in layers:
+        for name, child in list(layer.named_children()):
+            if type(child).__name__.startswith("Dropout"):
+                setattr(layer, name, nn.Identity())
+            elif isinstance(child, (paddle.nn.layer.rnn.RNNBase, torch.nn.RNNBase)):
+                child.dropout = 0.0
 
 
 def paddle_name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The clipped loss of proximal policy optimisation (Schulman et al., 2017), with a value loss and the entropy of the policy."""
+"""Proximal policy optimisation (Schulman et al., 2017): a clipped loss, a value loss with a backward of its own, an entropy."""
 
 import paddle
 import paddle.nn as pnn
@@ -7,7 +7,11 @@ import torch
 import torch.nn as tnn
 import torch.nn.functional as TF
 
-ACTIONS, CLIP = 4, 0.2
+from .training import Recipe, paddle_optimizer, torch_optimizer
+
+ACTIONS, CLIP, EPOCHS = 4, 0.2, 2
+RECIPE = Recipe("Adam", rate=3e-3, schedule="cosine", clip=0.5)
+DRAWN = ("actions", "before", "advantages", "returns")  # what the training finds by acting
 
 
 class PaddlePolicy(pnn.Layer):
@@ -59,6 +63,38 @@ def paddle_step(model, states, actions, before, advantages, returns):
     return [logits, values, ratio], policy - 0.01 * entropy
 
 
+@paddle.no_grad()
+def paddle_rollout(model, states):
+    """Act by the policy; the action that the state's signs ask for is worth 1."""
+    logits, values = model(states)
+    logs = PF.log_softmax(logits, axis=-1)
+    actions = paddle.multinomial(logs.exp(), 1)
+    wanted = 2 * (states[:, :1] > 0).astype("int64") + (states[:, 1:2] > 0).astype("int64")
+    returns = (actions == wanted).astype(states.dtype)
+    advantages = returns - values
+    advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    return {
+        "actions": actions,
+        "before": paddle.take_along_axis(logs, actions, axis=1),
+        "advantages": advantages,
+        "returns": returns,
+    }
+
+
+def paddle_train(model, batches, on_step):
+    optimizer, schedule = paddle_optimizer(model.parameters(), RECIPE, len(batches))
+    for place, states in enumerate(batches):
+        if place % EPOCHS == 0:
+            states = paddle.to_tensor(states["states"])
+            found = {"states": states, **paddle_rollout(model, states)}
+        _, loss = paddle_step(model, **found)
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        schedule.step()
+        on_step(loss)
+
+
 def torch_step(model, states, actions, before, advantages, returns):
     logits, values = model(states)
     logs = TF.log_softmax(logits, dim=-1)
@@ -69,3 +105,31 @@ def torch_step(model, states, actions, before, advantages, returns):
     entropy = -(logs.exp() * logs).sum(dim=-1).mean()
     value.backward(retain_graph=True)
     return [logits, values, ratio], policy - 0.01 * entropy
+
+
+@torch.no_grad()
+def torch_rollout(model, states):
+    """Act by the policy; the action that the state's signs ask for is worth 1."""
+    logits, values = model(states)
+    logs = TF.log_softmax(logits, dim=-1)
+    actions = torch.multinomial(logs.exp(), 1)
+    wanted = 2 * (states[:, :1] > 0).to(torch.int64) + (states[:, 1:2] > 0).to(torch.int64)
+    returns = (actions == wanted).to(states.dtype)
+    advantages = returns - values
+    advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    return {"actions": actions, "before": torch.gather(logs, 1, actions), "advantages": advantages, "returns": returns}
+
+
+def torch_train(model, batches, on_step):
+    optimizer, schedule = torch_optimizer(model.parameters(), RECIPE, len(batches))
+    for place, states in enumerate(batches):
+        if place % EPOCHS == 0:
+            states = torch.from_numpy(states["states"])
+            found = {"states": states, **torch_rollout(model, states)}
+        optimizer.zero_grad()
+        _, loss = torch_step(model, **found)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), RECIPE.clip)
+        optimizer.step()
+        schedule.step()
+        on_step(loss)

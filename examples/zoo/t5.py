@@ -8,8 +8,10 @@ import torch.nn as tnn
 import torch.nn.functional as TF
 
 from .llama import HEADS, D, PaddleRMSNorm, TorchRMSNorm
+from .training import Recipe
 
 WORDS, LENGTH, TARGET, BUCKETS, SIZE = 97, 12, 8, 8, 8
+RECIPE = Recipe("Adam", rate=3e-3, schedule="cosine", decay=1e-4)
 
 
 class PaddleAttention(pnn.Layer):
@@ -32,13 +34,14 @@ class PaddleBlock(pnn.Layer):
         self.norm3 = PaddleRMSNorm()
         self.up = pnn.Linear(D, 2 * D, bias_attr=False)
         self.down = pnn.Linear(2 * D, D, bias_attr=False)
+        self.drop = pnn.Dropout(0.1)
 
     def forward(self, x, bias, memory=None):
         y = self.norm1(x)
-        x = x + self.attention(y, y, bias)
+        x = x + self.drop(self.attention(y, y, bias))
         if self.cross is not None:
-            x = x + self.cross(self.norm2(x), memory, 0.0)
-        return x + self.down(PF.relu(self.up(self.norm3(x))))
+            x = x + self.drop(self.cross(self.norm2(x), memory, 0.0))
+        return x + self.drop(self.down(self.drop(PF.relu(self.up(self.norm3(x))))))
 
 
 class PaddleT5(pnn.Layer):
@@ -91,13 +94,14 @@ class TorchBlock(tnn.Module):
         self.norm3 = TorchRMSNorm()
         self.up = tnn.Linear(D, 2 * D, bias=False)
         self.down = tnn.Linear(2 * D, D, bias=False)
+        self.drop = tnn.Dropout(0.1)
 
     def forward(self, x, bias, memory=None):
         y = self.norm1(x)
-        x = x + self.attention(y, y, bias)
+        x = x + self.drop(self.attention(y, y, bias))
         if self.cross is not None:
-            x = x + self.cross(self.norm2(x), memory, 0.0)
-        return x + self.down(TF.relu(self.up(self.norm3(x))))
+            x = x + self.drop(self.cross(self.norm2(x), memory, 0.0))
+        return x + self.drop(self.down(self.drop(TF.relu(self.up(self.norm3(x))))))
 
 
 class TorchT5(tnn.Module):

@@ -7,6 +7,10 @@ import torch
 import torch.nn as tnn
 import torch.nn.functional as TF
 
+from .training import Recipe
+
+RECIPE = Recipe("Adam", rate=2e-3, schedule="halving")
+
 
 class PaddleDouble(pnn.Layer):
     def __init__(self, channels, width):
@@ -27,6 +31,7 @@ class PaddleUNet(pnn.Layer):
         self.down1 = PaddleDouble(1, 8)
         self.down2 = PaddleDouble(8, 16)
         self.middle = PaddleDouble(16, 32)
+        self.drop = pnn.Dropout2D(0.1)
         self.up2 = pnn.Conv2DTranspose(32, 16, 2, 2)
         self.merge2 = PaddleDouble(32, 16)
         self.narrow = pnn.Conv2D(16, 8, 1)
@@ -36,7 +41,7 @@ class PaddleUNet(pnn.Layer):
     def forward(self, x):
         first = self.down1(x)
         second = self.down2(PF.max_pool2d(first, 2))
-        x = self.middle(PF.avg_pool2d(second, 2))
+        x = self.drop(self.middle(PF.avg_pool2d(second, 2)))
         x = self.merge2(paddle.concat([second, self.up2(x)], axis=1))
         x = self.narrow(PF.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False))
         return self.head(self.merge1(paddle.concat([first, x], axis=1)))
@@ -61,6 +66,7 @@ class TorchUNet(tnn.Module):
         self.down1 = TorchDouble(1, 8)
         self.down2 = TorchDouble(8, 16)
         self.middle = TorchDouble(16, 32)
+        self.drop = tnn.Dropout2d(0.1)
         self.up2 = tnn.ConvTranspose2d(32, 16, 2, 2)
         self.merge2 = TorchDouble(32, 16)
         self.narrow = tnn.Conv2d(16, 8, 1)
@@ -70,7 +76,7 @@ class TorchUNet(tnn.Module):
     def forward(self, x):
         first = self.down1(x)
         second = self.down2(TF.max_pool2d(first, 2))
-        x = self.middle(TF.avg_pool2d(second, 2))
+        x = self.drop(self.middle(TF.avg_pool2d(second, 2)))
         x = self.merge2(torch.cat([second, self.up2(x)], dim=1))
         x = self.narrow(TF.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False))
         return self.head(self.merge1(torch.cat([first, x], dim=1)))

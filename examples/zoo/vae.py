@@ -1,4 +1,4 @@
-"""A variational autoencoder (Kingma and Welling, 2014); the noise is an input."""
+"""A variational autoencoder (Kingma and Welling, 2014); the noise is drawn, or an input."""
 
 import paddle
 import paddle.nn as pnn
@@ -6,6 +6,11 @@ import paddle.nn.functional as PF
 import torch
 import torch.nn as tnn
 import torch.nn.functional as TF
+
+from .training import Recipe
+
+RECIPE = Recipe("Adam", rate=1e-3, schedule="cosine", clip=None)
+DRAWN = ("noise",)  # by the training itself
 
 
 class PaddleVae(pnn.Layer):
@@ -17,9 +22,10 @@ class PaddleVae(pnn.Layer):
         self.decode1 = pnn.Linear(8, 48)
         self.decode2 = pnn.Linear(48, 64)
 
-    def forward(self, x, noise):
+    def forward(self, x, noise=None):
         hidden = PF.relu(self.hidden(x))
         mean, logvar = self.mean(hidden), self.logvar(hidden)
+        noise = paddle.randn(mean.shape, mean.dtype) if noise is None else noise
         z = mean + noise * paddle.exp(0.5 * logvar)
         return PF.sigmoid(self.decode2(PF.relu(self.decode1(z)))), mean, logvar
 
@@ -33,9 +39,10 @@ class TorchVae(tnn.Module):
         self.decode1 = tnn.Linear(8, 48)
         self.decode2 = tnn.Linear(48, 64)
 
-    def forward(self, x, noise):
+    def forward(self, x, noise=None):
         hidden = TF.relu(self.hidden(x))
         mean, logvar = self.mean(hidden), self.logvar(hidden)
+        noise = torch.randn_like(mean) if noise is None else noise
         z = mean + noise * torch.exp(0.5 * logvar)
         return torch.sigmoid(self.decode2(TF.relu(self.decode1(z)))), mean, logvar
 
@@ -47,14 +54,14 @@ def batch(rng):
     return {"images": rng.random((16, 64)), "noise": rng.standard_normal((16, 8))}
 
 
-def paddle_step(model, images, noise):
+def paddle_step(model, images, noise=None):
     found, mean, logvar = model(images, noise)
     reconstruction = PF.binary_cross_entropy(found, images, reduction="sum")
     divergence = -0.5 * paddle.sum(1 + logvar - mean.pow(2) - logvar.exp())
     return [found, mean, logvar], reconstruction + divergence
 
 
-def torch_step(model, images, noise):
+def torch_step(model, images, noise=None):
     found, mean, logvar = model(images, noise)
     reconstruction = TF.binary_cross_entropy(found, images, reduction="sum")
     divergence = -0.5 * torch.sum(1 + logvar - mean.pow(2) - logvar.exp())

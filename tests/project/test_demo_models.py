@@ -10,6 +10,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
 import demo_models
+import tables
 from zoo import PAIRS, pairs
 
 TRAINED = "minilm"
@@ -59,6 +60,6 @@ def test_a_difference_is_counted_and_measured():
 
 
 def test_what_a_model_needs_is_named(monkeypatch):
-    monkeypatch.setitem(demo_models.NEEDS, TRAINED, ("no_such_package_is_installed",))
-    assert demo_models.lacking(["gpt"]) is None
-    assert "requirements/demo.txt" in demo_models.lacking(["gpt", TRAINED])
+    monkeypatch.setitem(tables.NEEDS, TRAINED, ("no_such_package_is_installed",))
+    assert tables.lacking(["gpt"]) is None
+    assert "requirements/demo.txt" in tables.lacking(["gpt", TRAINED])
