@@ -54,6 +54,7 @@ LEGACY = {
     "l1_norm_": NO_REFERENCE,
     "sigmoid_cross_entropy_with_logits": reasons.OPTIONAL_TENSOR,
     "sigmoid_cross_entropy_with_logits_": reasons.OPTIONAL_TENSOR,
+    **dict.fromkeys(("dropout", "dropout_nd"), RANDOM),
     **dict.fromkeys(("huber_loss", "nll_loss", "cross_entropy", "softmax_with_cross_entropy_"), reasons.BESIDE_LOSS),
     **dict.fromkeys(("index_add", "index_add_", "index_put", "put_along_axis", "scatter", "scatter_nd_add"), reasons.OLD_FORM),
 }
@@ -101,10 +102,11 @@ _REASONS = {
         fused_adam_ lamb_ lars_momentum lars_momentum_ merged_adam_ merged_momentum_ momentum_ nadam_ radam_ rmsprop_ rprop_
         sgd_ distributed_fused_lamb_init adam adamw sgd momentum adagrad adadelta adamax rmsprop lamb merged_adam
         merged_momentum sparse_momentum proximal_gd distributed_fused_lamb rprop average_accumulates""",
-    RANDOM: """bernoulli binomial class_center_sample dirichlet dropout exponential_ fused_dropout_add gaussian gaussian_inplace
-        gaussian_inplace_ gumbel_softmax multinomial poisson randint random_ randperm shuffle_batch standard_gamma
-        top_p_sampling truncated_gaussian_random uniform uniform_inplace uniform_inplace_ uniform_random_batch_size_like
-        gaussian_random uniform_random uniform_random_inplace uniform_random_inplace_ dropout_nd sampling_id seed exponential""",
+    RANDOM: """bernoulli binomial class_center_sample dirichlet exponential_ fused_dropout_add
+        gaussian_inplace gaussian_inplace_ gumbel_softmax multinomial poisson random_ shuffle_batch
+        standard_gamma top_p_sampling truncated_gaussian_random uniform_inplace uniform_inplace_
+        uniform_random_batch_size_like gaussian_random uniform_random uniform_random_inplace uniform_random_inplace_
+        sampling_id seed exponential""",
     FUSED: """add_group_norm_silu add_position_encoding affine_channel attention_lstm batch_fc batched_gemm blha_get_max_len
         block_multihead_attention block_multihead_attention_ block_multihead_attention_xpu_ calc_reduced_attn_scores
         conv2d_transpose_bias depthwise_conv2d_bias depthwise_conv3d_bias div_scale fast_ln fast_rms_norm fc

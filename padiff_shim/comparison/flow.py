@@ -42,7 +42,7 @@ from .subject import Subject
 class Comparison(NativeCalls):
     """The plan of compare mode (:class:`padiff_shim.dispatch.plan.Plan`); shared by all threads of one mode."""
 
-    on_tape, tracks_layers = False, True
+    on_tape, tracks_layers, draws = False, True, False
 
     def __init__(
         self,

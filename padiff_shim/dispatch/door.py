@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..table.op import Entry, Op
-from ..table.reasons import FILTERED, OUTSIDE_LAYERS, StayNative
+from ..table.reasons import DRAWN, FILTERED, NOT_DRAWN, OUTSIDE_LAYERS, RANDOM, StayNative
 from ..table.signature import REFUSALS, binder, present, refused
 from . import site
 from .dtypes import DtypeRules
@@ -33,7 +33,7 @@ class Door:
 
     def hook(self) -> Callable[..., Any]:
         """The redirected function: passes through unless a mode is open here, and else does what its plan says."""
-        original, name, bind, exact = self.original, self.op.name, self.bind, self.op.exact
+        original, name, bind, exact, draws = self.original, self.op.name, self.bind, self.op.exact, self.op.random
 
         def hook(*args: Any, **kwargs: Any) -> Any:
             frame = top()
@@ -44,8 +44,13 @@ class Door:
             try:
                 if frame.aside or frame.layers is not None or name not in frame.enabled:
                     self.gate(frame)
-                return frame.plan.call(self, frame, bind(args, kwargs), args, kwargs)
+                values = bind(args, kwargs)
+                if draws is not None:
+                    self.permit(frame, draws(*values))
+                return frame.plan.call(self, frame, values, args, kwargs)
             except StayNative as why:
+                if self.entry.seen_below:
+                    return original(*args, **kwargs)
                 return frame.plan.native(self, frame, why, args, kwargs)
 
         return functools.wraps(original)(hook) if self.python else hook
@@ -58,6 +63,14 @@ class Door:
             raise StayNative(FILTERED)
         if frame.layers is not None and not frame.layers.accepts(site.layer_path()):
             raise StayNative(OUTSIDE_LAYERS)
+
+    def permit(self, frame: Frame, draws: bool) -> None:
+        """Of an op that may draw random numbers: whether it may run on Torch's kernel here, and draw from Torch's generator."""
+        if draws:
+            if not frame.plan.draws:
+                raise StayNative(RANDOM if self.op.tensors else DRAWN)
+        elif self.entry.seen_below:
+            raise StayNative(NOT_DRAWN)
 
     def paddle(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's own call."""

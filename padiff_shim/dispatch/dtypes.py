@@ -63,9 +63,9 @@ class DtypeRules:
         dtypes = {side.dtype for side in inputs.torch if isinstance(side, torch.Tensor)}
         if dtypes & _COMPLEX and not self._op.complex:
             return Rule(refusal=COMPLEX)
-        if self._op.promote == "same" or self._op.exact:
+        if self._op.promote == "same" or self._op.exact or self._op.random is not None:  # to ask would draw from Paddle's generator
             floats = {dtype for dtype in dtypes if dtype.is_floating_point or dtype.is_complex}
-            if len(floats) == 1:
+            if len(floats) == 1 or (self._op.random is not None and not floats):
                 return Rule()
             return Rule(refusal=INTEGER if self._op.exact and not floats else MIXED)
         try:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..frameworks.randomness import undrawn
+
 
 class Reads(NamedTuple):
     """Positions of operands and of results whose memory a backward reads."""
@@ -44,7 +46,7 @@ def reads(known: dict[Any, Reads], attributes: Sequence[Any], sides: Sequence[An
 
 def _learnt(sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
     kept: list[torch.Tensor] = []  # the tensors: of one that is freed, another could get the memory
-    with torch.autograd.graph.saved_tensors_hooks(kept.append, _never):
+    with undrawn(), torch.autograd.graph.saved_tensors_hooks(kept.append, _never):
         results = flat(run(*sides))
     memories = {_memory(tensor) for tensor in kept}
     return Reads(*(frozenset(_among(tensors, memories)) for tensors in (sides, results)))

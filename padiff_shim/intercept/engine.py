@@ -1,6 +1,7 @@
 """The doors of Paddle's engine, and of hooks on tensors: they lead to the tape.
 
-They stay while a mode is open or a tensor is on the tape: a graph that was made in a mode may be walked when it has closed.
+Those of Paddle's generators are with them. They stay while a mode is open or a tensor is on the tape: a graph that was made in a
+mode may be walked when it has closed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ..frameworks.memory import grad_tracer
 from ..gradients import backward, clean, partial, twins, watching
 from ..patching.patcher import Patcher, Point
 from ..postponed import engine
+from . import generators
 from .locate import clean_c_op, point, present
 
 
@@ -37,7 +39,7 @@ def _doors() -> list[Point]:
         "_tensor_use_gpudnn": _sharing,
     }
     targets |= {f"paddle.Tensor.{name}": lambda patch, make=make: make(patch.original) for name, make in watched.items()}  # type: ignore[misc]
-    return present(*(point(target, hook) for target, hook in targets.items()))
+    return [*present(*(point(target, hook) for target, hook in targets.items())), *generators.points()]
 
 
 def _sharing(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,7 +21,11 @@ from ..patching.patcher import ABSENT, AttributePatch, Awaited, Point, Redirecti
 from ..patching.pyfunction import PyFunctionPatch
 
 _PADDLE = os.path.dirname(os.path.abspath(paddle.__file__)) + os.sep
-_DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType)
+_DESCRIPTORS = (
+    MethodDescriptorType,
+    WrapperDescriptorType,
+    type(vars(core.Generator)["get_state"]),
+)  # the last: pybind11's methods
 # Where `paddle._C_ops` has its functions from.
 _C_OPS = tuple(ops for name in ("pir", "eager") if (ops := getattr(getattr(core, name, None), "ops", None)) is not None)
 

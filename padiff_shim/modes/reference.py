@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..arguments import flag
+from ..arguments import flag, one_of
 from ..errors import PadiffShimError
 from ..runs.run import Run
 from .environment import prepare
 from .mode import Mode
 from .selection import selection
+
+GENERATORS = ("paddle", "torch")  # what random= may be
 
 
 def reference(
@@ -22,6 +24,7 @@ def reference(
     linear_layout: str = "contiguous",
     all_threads: bool = False,
     compare: bool = False,
+    random: str = "paddle",
 ) -> Mode:
     """Run an unchanged Paddle program on another framework's kernels, op by op, forward and backward.
 
@@ -35,6 +38,9 @@ def reference(
         linear_layout: ``"contiguous"`` keeps a [out, in] copy of every Linear weight, which ``torch.nn.Linear``'s bits need;
             ``"view"`` hands torch a transposed view instead (zero-copy, other last bits).
         all_threads: the mode is also open in threads that have no mode of their own.
+        random: whose generator random numbers come from. ``"torch"``: dropout, initializers, ``randn`` and the others draw what a
+            Torch program would draw from Torch's global generator, which ``paddle.seed`` then seeds, too. ``"paddle"``: they stay
+            Paddle's, and the run lists them.
         compare: run Paddle's kernels beside the others and judge both: the same as :func:`padiff_shim.compare`.
 
     Returns:
@@ -45,17 +51,24 @@ def reference(
         BackendError: if torch or paddle is missing, or, on entry, they cannot share Paddle's current device.
     """
     flag("strict", strict)
+    one_of("random", random, GENERATORS)
     if flag("compare", compare):
         from .compare import compare as compare_mode
 
         if strict:
             raise PadiffShimError("strict= belongs to reference(): a compare run lists what it did not compare, run.coverage()")
+        if random != "paddle":
+            raise PadiffShimError(
+                "random= belongs to reference(): a comparison draws no numbers, both kernels would have to get the same"
+            )
         return compare_mode(backend, ops=ops, exclude=exclude, layers=layers, linear_layout=linear_layout, all_threads=all_threads)
     flag("all_threads", all_threads)
     enabled, chosen = selection(backend, ops, exclude, layers, linear_layout, door="reference")
     from ..substitution.plan import Substituting
 
-    return Mode(Run(backend, linear_layout), enabled, chosen, Substituting(), strict=strict, all_threads=all_threads)
+    return Mode(
+        Run(backend, linear_layout), enabled, chosen, Substituting(draws=random == "torch"), strict=strict, all_threads=all_threads
+    )
 
 
 _held = False

@@ -18,6 +18,7 @@ from ..dispatch.operands import Inputs, without_gradient
 from ..dispatch.prepare import first_tensor, prepare
 from ..frameworks import weights
 from ..frameworks.memory import stream_of
+from ..frameworks.versions import IS_3
 from ..gradients import inplace
 from ..gradients.calls import Call
 from ..gradients.saved import Reads, flat, reads
@@ -36,6 +37,7 @@ class Substitution:
         self.door, self.op, self.entry, self.transposed = door, door.op, door.entry, door.transposed
         self.writes = {position: door.names.index(name) for position, name in door.op.writes.items()}
         self.unread = frozenset(door.names.index(name) for name in door.op.unread)
+        self.with_mask = self.entry.with_mask and not IS_3
         self.handed = moved if door.op.exact else handed
         self.quick = shortcut(self) or (lambda frame, values: None)
 
@@ -108,6 +110,8 @@ class Substitution:
         """What Paddle's function returns: a tensor, or its several results in a tuple or list, as the formula gives them."""
         if isinstance(out, torch.Tensor):
             result = made(out, sides, 0)
+            if self.with_mask:
+                return result, None
             return [result] if self.entry.returns_list else result
         positions = itertools.count()
 

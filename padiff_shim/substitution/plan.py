@@ -13,6 +13,7 @@ from ..frameworks.memory import grad_tracer
 from ..gradients import islands, views
 from ..table.reasons import FORKED, STATIC, StayNative
 from . import moves
+from .draw import Drawing
 from .execute import Substitution
 
 
@@ -21,11 +22,14 @@ class Substituting:
 
     on_tape, tracks_layers = True, False
 
+    def __init__(self, *, draws: bool = False) -> None:
+        self.draws = draws
+
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Torch's kernel, counted."""
         substitution = door.substitution
         if substitution is None:
-            substitution = door.substitution = Substitution(door)
+            substitution = door.substitution = Substitution(door) if door.op.leading else Drawing(door)
         result = substitution.quick(frame, values)
         if result is None:
             result = substitution.execute(frame, values, args, kwargs)

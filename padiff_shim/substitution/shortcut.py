@@ -137,7 +137,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
 def _without(substitution: Substitution) -> Callable[..., Any]:
     """The kernel and its result where no gradient is wanted."""
     reference, answer, handed = substitution.op.reference, substitution.answer, substitution.handed
-    single = not (substitution.writes or substitution.entry.returns_list)
+    single = not (substitution.writes or substitution.entry.returns_list or substitution.with_mask)
 
     def without(values: Any, sides: Any, rest: Any, trainable: bool) -> Any:
         try:
@@ -155,7 +155,7 @@ def _without(substitution: Substitution) -> Callable[..., Any]:
 def _on_tape(substitution: Substitution) -> Callable[..., Any]:
     """The kernel and its result on the tape. What the backward reads is learnt at the first call of each kind, on the full way."""
     op, transposed, reference = substitution.op, substitution.transposed, substitution.op.reference
-    single = not (substitution.writes or substitution.entry.returns_list)
+    single = not (substitution.writes or substitution.entry.returns_list or substitution.with_mask)
     learnt: dict[Any, tuple[tuple[int, ...], bool] | None] = {}  # operands that are read, and whether the result is
 
     def on_tape(frame: Frame, values: Any, sides: Any, rest: Any, kind: Any) -> Any:

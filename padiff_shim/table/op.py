@@ -38,11 +38,14 @@ class Entry:
     ``=``, in positional order; parameters are matched with the op's by name, so a reflected operator is just ``"y x"``.
     ``inplace`` doors write the result into their first tensor.
     ``numbers`` are parameters that must be Python numbers at this door; a tensor there stays native.
-    ``returns_list`` doors hand back ``[result]`` (``_C_ops.einsum``).
+    ``returns_list`` doors hand back ``[result]`` (``_C_ops.einsum``); ``with_mask`` doors, on Paddle 2.6, the result and a mask
+    that its own functions drop (``_C_ops.dropout``).
     ``pairs`` doors take the first so many parameters by position, and after them pairs of an attribute's name and its value
     (``paddle._legacy_C_ops``): the last alias is the name there. A parameter that the op does not have may only be its default,
     but for ``reduce_all=True``, which stands for ``axis=None``.
     ``arrange`` turns the door's own arguments, complete and by position, into the op's (an RNN's lists of states and weights).
+    ``seen_below``: a Python function whose calls below lead to doors of their own: where the op stays native here, it runs as if
+    this door were none.
     ``when`` is one of its parameters and the values of it with which the door leads here: several ops may share such a door.
     A target that the installed Paddle does not have is skipped, except where no door of the op is left.
     """
@@ -52,9 +55,11 @@ class Entry:
     inplace: bool = False
     numbers: tuple[str, ...] = ()
     returns_list: bool = False
+    with_mask: bool = False
     pairs: int | None = None
     arrange: Callable[..., tuple[Any, ...]] | None = None
     when: tuple[str, tuple[Any, ...]] | None = None
+    seen_below: bool = False
 
     @property
     def name(self) -> str:
@@ -81,7 +86,7 @@ class Op:
     elementwise: bool = False
     exact: bool = False
     complex: bool = False
-    random: bool = False
+    random: Callable[..., bool] | None = None
     copies_result: bool = False
     unread: tuple[str, ...] = ()
     layouts: Mapping[str, str] = field(default_factory=dict)
@@ -149,7 +154,8 @@ def op(
     Further keywords are fields of :class:`Op`:
         samples: arguments to try the op with (:class:`.samples.Sample`).
         refusals: arguments that Paddle refuses; under the shim they raise the same type of error.
-        tensors: how many leading parameters are tensors (or numbers in a tensor's place); 1 if not given.
+        tensors: how many leading parameters are tensors (or numbers in a tensor's place); 1 if not given; 0 for an op that creates
+            its result from numbers, whose parameters ``shape``, ``dtype`` and ``place`` the formula gets as Torch's.
         operands: the first parameter is a sequence of tensors, and the only one with tensors.
         results: names of the results, ``("out",)`` if not given.
         writes: position of a result -> name of the operand in whose memory it is written (running statistics); where the formula
@@ -164,7 +170,9 @@ def op(
         exact: the op moves or selects values and rounds nothing: substituted in reference mode, so that Torch's graph goes on
             through it, and never judged in compare mode.
         complex: takes complex operands as well; otherwise such calls stay native.
-        random: reserved for ops that draw numbers.
+        random: asked with the op's arguments, as Paddle made the call, whether this call draws random numbers. Such calls are
+            substituted in a mode with ``random="torch"`` only. Nothing is asked of the native op: Paddle's generator stays where
+            it is.
         copies_result: Torch's backward reads the result where Paddle's does not, so that Paddle, whose program may change it, gets
             a copy.
         unread: operands that Torch's graph keeps although its backward does not read their values, so that they may change.

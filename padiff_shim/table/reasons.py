@@ -83,6 +83,8 @@ INDEPENDENT = Reason("independent", "Torch's result does not depend on what want
 NO_REFERENCE = Reason("no-reference", "no torch reference for this op yet")
 OPTIMIZER = Reason("optimizer", "optimizer update, runs on Paddle's kernel", exact=True)
 RANDOM = Reason("random", "random op: its values come from Paddle's generator")
+NOT_DRAWN = Reason("not-drawn", "draws nothing: the functions that it calls are seen by themselves", exact=True)
+DRAWN = Reason("drawn", "random numbers: they come from Paddle's generator", exact=True)  # of no operands: nothing is rounded
 COMPILED = Reason("compiled", "compiled program (to_static): its ops are not seen one by one")
 FUSED = Reason("fused", "fused op: no single torch kernel stands for it")
 SPARSE_OP = Reason("sparse-op", "works on sparse tensors, which do not cross into Torch")

@@ -148,6 +148,12 @@ TRIED_ELSEWHERE = {
     "cross_entropy_with_softmax",
     "cast",
     "index_put",
+    "dropout",
+    "dropout_nd",
+    "gaussian",
+    "uniform",
+    "randint",
+    "randperm",
 }
 
 

@@ -146,7 +146,7 @@ ONLY_IN_3 = """_run_custom_op _run_python_op accuracy_check add_group_norm_silu 
     view_slice yolo_box_head yolo_box_post"""
 ONLY_IN_2 = """
 alltoall c_allgather c_allreduce_max c_allreduce_max_ c_allreduce_min c_allreduce_prod c_broadcast c_broadcast_ c_reduce_max
-c_reduce_min c_reduce_sum c_reduce_sum_ c_reducescatter distributed_fused_lamb dropout_nd fill_zeros_like fill_zeros_like2
+c_reduce_min c_reduce_sum c_reduce_sum_ c_reducescatter distributed_fused_lamb fill_zeros_like fill_zeros_like2
 proximal_gd sampling_id
 """
 

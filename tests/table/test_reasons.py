@@ -48,7 +48,8 @@ def test_a_run_counts_by_the_text():
         ("ReLU", "it is called 'relu' here"),
         ("Softmax2D", "it is called 'softmax' here"),
         ("layernrom", "Did you mean 'layer_norm'"),
-        ("Dropout", "'Dropout', here 'dropout', runs on Paddle's kernel: random op"),
+        ("Dropout", "it is called 'dropout' here"),
+        ("RoiAlign", "'RoiAlign', here 'roi_align', runs on Paddle's kernel: a step of object detection"),
         ("reshape", "'reshape' runs on Paddle's kernel: it rounds nothing"),
     ],
 )

@@ -1,0 +1,117 @@
+"""The doors of Paddle's generators: in a mode that draws from Torch's, what a program does to them is done to Torch's as well.
+
+All of ``paddle.seed``, ``get_rng_state``, ``set_rng_state`` and their like, recompute and the tracker of tensor parallelism come
+down to the methods of the generators themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..dispatch.frames import top
+from ..frameworks import randomness
+from ..patching.patcher import Point
+from .locate import point, present
+
+_Method = Callable[..., Any]
+_OWNER = "paddle.base.core.Generator"
+_UNKNOWN = (
+    "a state of Paddle's generator was restored that was not saved in a mode with random='torch', or is a copy of such a one: "
+    "Torch's generator begins at its seed"
+)
+
+
+def points() -> list[Point]:
+    """One point per method that this Paddle has."""
+    hooks = {
+        "manual_seed": _seeding,
+        "seed": _renewing,
+        "get_state": _saving,
+        "set_state": _restoring,
+        "register_state_index": _registering,
+        "set_state_index": _switching,
+    }
+    return present(*(point(f"{_OWNER}.{name}", lambda patch, make=make: make(patch.original)) for name, make in hooks.items()))  # type: ignore[misc]
+
+
+def _source(generator: Any) -> Any:
+    """Torch's generator that stands for this one here and now."""
+    frame = top()
+    return None if frame is None or not frame.plan.draws or frame.aside else randomness.counterpart(generator)
+
+
+def _seeding(original: _Method) -> _Method:
+    def manual_seed(generator: Any, seed: int) -> Any:
+        result = original(generator, seed)
+        source = _source(generator)
+        if source is not None:
+            source.manual_seed(seed)
+        return result
+
+    return manual_seed
+
+
+def _renewing(original: _Method) -> _Method:
+    def seed(generator: Any) -> Any:
+        result = original(generator)
+        source = _source(generator)
+        if source is not None:
+            source.manual_seed(result)
+        return result
+
+    return seed
+
+
+def _saving(original: _Method) -> _Method:
+    def get_state(generator: Any) -> Any:
+        result = original(generator)
+        source = _source(generator)
+        if source is not None:
+            randomness.keep(result, source)
+        return result
+
+    return get_state
+
+
+def _restoring(original: _Method) -> _Method:
+    def set_state(generator: Any, state: Any) -> Any:
+        result = original(generator, state)
+        source = _source(generator)
+        if source is not None:
+            _follow(source, state)
+        return result
+
+    return set_state
+
+
+def _follow(source: Any, state: Any) -> None:
+    """Put Torch's generator where it was when Paddle handed out this state."""
+    frame = top()
+    if frame is not None and not randomness.kept(state):
+        frame.run.warn(_UNKNOWN)
+    randomness.restore(state, source)
+
+
+def _registering(original: _Method) -> _Method:
+    def register_state_index(generator: Any, state: Any) -> Any:
+        source, before = _source(generator), generator.get_state_index()
+        result = original(generator, state)
+        if source is not None:
+            randomness.leave(source, before)
+            _follow(source, state)
+        return result
+
+    return register_state_index
+
+
+def _switching(original: _Method) -> _Method:
+    def set_state_index(generator: Any, index: int) -> Any:
+        source, before = _source(generator), generator.get_state_index()
+        result = original(generator, index)
+        if source is not None and index != before:
+            randomness.leave(source, before)
+            randomness.enter(source, index, generator.initial_seed())
+        return result
+
+    return set_state_index

@@ -1,0 +1,37 @@
+"""One call that creates a tensor of random numbers, answered by Torch's generator.
+
+There is no operand: shape, dtype and place are the call's own, and are handed to the op's formula as Torch's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..dispatch.creation import READERS, number
+from ..dispatch.door import Door
+from ..dispatch.frames import Frame
+from ..frameworks.memory import grad_tracer, hand_over
+from ..table import reasons
+from ..table.reasons import StayNative
+from ..table.signature import REFUSALS, refused
+
+
+class Drawing:
+    """What stands behind the door of an op that creates random numbers."""
+
+    def __init__(self, door: Door) -> None:
+        self.reference = door.op.reference
+        self.readers = [READERS.get(name, number) for name in door.names]
+
+    def quick(self, frame: Frame, values: tuple[Any, ...]) -> Any:
+        """A new Paddle tensor of numbers from Torch's generator."""
+        if grad_tracer() is None:
+            raise StayNative(reasons.STATIC)
+        arguments = [read(value) for read, value in zip(self.readers, values)]
+        try:
+            with torch.no_grad():
+                return hand_over(self.reference(*arguments))
+        except REFUSALS as error:
+            raise refused(error) from None
