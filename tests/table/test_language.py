@@ -148,6 +148,7 @@ TRIED_ELSEWHERE = {
     "cross_entropy_with_softmax",
     "cast",
     "index_put",
+    "mode",
     "dropout",
     "dropout_nd",
     "gaussian",
