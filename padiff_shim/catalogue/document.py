@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .. import patches
+from ..optimizers.update import Update, updates
 from ..patches import _unsubstituted
 from ..patterns import named
 from ..table.op import Entry, Op
@@ -45,6 +46,11 @@ stand behind {doors} entry points of Paddle. All else [stays native](#what-stays
 - **Known differences**: in quotes, entries of [the shipped table](compare.md). The others are native Paddle's deviations from the
   formula on the op's own samples, by dtype, forward or in the *gradient*.
 """
+_OPTIMIZERS = """\
+## optimizers
+
+Updates of parameters, in place: see [optimizers.md](optimizers.md), also for clipping.
+"""
 _NATIVE = """\
 ## What stays native
 
@@ -59,7 +65,20 @@ def text() -> str:
     doors = {entry.target for op in table.values() for entry in op.entries}
     head = _HEAD.format(ops=len(table), families=len(families()), doors=len(doors))
     sections = [_family(name, [table[one] for one in names]) for name, names in families().items()]
-    return "\n".join((head, *sections, _NATIVE, *_native()))
+    return "\n".join((head, *sections, _optimizers(), _NATIVE, *_native()))
+
+
+def _optimizers() -> str:
+    """The section of optimizers: a row for each."""
+    rows = [("`paddle.optimizer`", "door", "Torch's", "where the definitions differ"), ("---",) * 4]
+    rows += [
+        (one.optimizer, f"`{_short('paddle._C_ops.' + one.door)}`", _counterpart(one), one.differs) for one in updates().values()
+    ]
+    return "\n".join((_OPTIMIZERS, *("| " + " | ".join(cells) + " |" for cells in rows), ""))
+
+
+def _counterpart(one: Update) -> str:
+    return f"`{one.twin}`" if one.twin else "none"
 
 
 def _family(name: str, members: Iterable[Op]) -> str:
@@ -123,6 +142,8 @@ def _native() -> Iterator[str]:
         prefixes.setdefault(reason.text, []).append(f"{prefix}*")
     groups: dict[str, list[str]] = {}
     for name, reason in _unsubstituted.NATIVE.items():
+        if name in updates():
+            continue
         groups.setdefault(reason.text, []).append(name)
     for why in dict.fromkeys((*groups, *prefixes)):
         yield _listed(why, groups.get(why, ()), prefixes.get(why, ()))

@@ -12,6 +12,8 @@ from typing import Any
 
 from ..arguments import names as listed
 from ..errors import UnknownNameError, unknown
+from ..optimizers.clipping import CLIPPERS
+from ..optimizers.update import updates
 from ..table.op import Op
 
 
@@ -42,6 +44,15 @@ def ops() -> dict[str, Op]:
     return found
 
 
+OPTIMIZERS = "optimizers"  # the family of what follows
+
+
+@functools.cache
+def optimizers() -> frozenset[str]:
+    """Names of the optimizers' updates and of the clippers, which ``ops=`` and ``exclude=`` take beside those of ops."""
+    return frozenset(CLIPPERS.values()) | {one.name for one in updates().values()}
+
+
 @functools.cache
 def _declared() -> dict[str, list[Op]]:
     """The ops of every family, in the order of their declarations."""
@@ -64,7 +75,7 @@ def gather(names: Mapping[str, Any], family: str) -> list[Op]:
 
 
 def resolve(names: str | Iterable[str], argument: str = "ops") -> frozenset[str]:
-    """Op and family names, one or several -> op names.
+    """Op and family names, one or several -> op names; also those of optimizers and clippers, and their family ``optimizers``.
 
     Raises:
         UnknownNameError: for a name that is neither, with the nearest accepted names, or why that op runs natively.
@@ -75,10 +86,12 @@ def resolve(names: str | Iterable[str], argument: str = "ops") -> frozenset[str]
     for name in listed(argument, names):
         if name in ops():
             selected.add(name)
+        elif name == OPTIMIZERS or name in optimizers():
+            selected.update(optimizers() if name == OPTIMIZERS else {name})
         elif name in groups:
             selected.update(groups[name])
         else:
-            raise _refused(name, argument, {*groups, *ops()})
+            raise _refused(name, argument, {*groups, *ops(), *optimizers(), OPTIMIZERS})
     return frozenset(selected)
 
 
@@ -105,7 +118,7 @@ def stays_native(name: str) -> str:
     """Why calls of Paddle's op ``name`` always run on Paddle's kernel; ``""`` if Paddle has no such op, or we have its formula."""
     from ..patches import _unsubstituted
 
-    if name in ops():
+    if name in ops() or name.rstrip("_") in optimizers():
         return ""
     if name in _unsubstituted.EXACT:
         return "it rounds nothing, so it is exact in both frameworks"

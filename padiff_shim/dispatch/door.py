@@ -15,6 +15,16 @@ from .dtypes import DtypeRules
 from .frames import Frame, paused, top
 
 
+def gate(frame: Frame, name: str) -> None:
+    """The filters of the mode: StayNative for what it leaves out."""
+    if frame.aside:
+        raise StayNative(frame.aside)
+    if name not in frame.enabled:
+        raise StayNative(FILTERED)
+    if frame.layers is not None and not frame.layers.accepts(site.layer_path()):
+        raise StayNative(OUTSIDE_LAYERS)
+
+
 class Door:
     """An entry point; :meth:`hook` is what it is redirected to."""
 
@@ -43,7 +53,7 @@ class Door:
                 return frame.plan.exact(name, original, args, kwargs) if exact else original(*args, **kwargs)
             try:
                 if frame.aside or frame.layers is not None or name not in frame.enabled:
-                    self.gate(frame)
+                    gate(frame, name)
                 values = bind(args, kwargs)
                 if draws is not None:
                     self.permit(frame, draws(*values))
@@ -54,15 +64,6 @@ class Door:
                 return frame.plan.native(self, frame, why, args, kwargs)
 
         return functools.wraps(original)(hook) if self.python else hook
-
-    def gate(self, frame: Frame) -> None:
-        """The filters of the mode."""
-        if frame.aside:
-            raise StayNative(frame.aside)
-        if self.op.name not in frame.enabled:
-            raise StayNative(FILTERED)
-        if frame.layers is not None and not frame.layers.accepts(site.layer_path()):
-            raise StayNative(OUTSIDE_LAYERS)
 
     def permit(self, frame: Frame, draws: bool) -> None:
         """Of an op that may draw random numbers: whether it may run on Torch's kernel here, and draw from Torch's generator."""

@@ -26,6 +26,11 @@ class Plan(Protocol):
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op that computes with floats and is not in the table."""
 
+    def optimizing(
+        self, part: str, original: Callable[..., Any], frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """A function in Python of Paddle's optimizers or clippers; ``part`` is its name, with its class."""
+
     def passed(self, other: Unlisted) -> None:
         """Such an op passed by while the frame stands idle."""
 

@@ -79,6 +79,12 @@ def weight_leaf(tensor: Any, copy: Callable[[], torch.Tensor]) -> torch.Tensor:
     return side
 
 
+def has_turned_copy(tensor: Any) -> bool:
+    """Whether torch's graph begins at an [out, in] copy of it: it is the weight of a Linear."""
+    held = attribute(tensor, COPY)
+    return held is not None and held.now[1] is not None
+
+
 _making = threading.Lock()
 
 

@@ -29,6 +29,7 @@ from ..patching.pyfunction import PyFunctionPatch
 from ..table.op import Entry, Op
 from ..table.reasons import OPTIMIZER
 from ..table.signature import parse
+from . import optimizers
 from .engine import WithEngine
 from .locate import awaiting, c_function, point, present, python_function
 
@@ -143,7 +144,7 @@ def _all() -> list[Point]:
     packages = (sys.modules[name] for name in ("torch", "numpy", "padiff_shim", "padiff_shim.patches"))
     hide_from_tracer(*(os.path.dirname(str(package.__file__)) + os.sep for package in packages))
     entries = _entries()
-    return [*entries.values(), *_others(entries), *_movement(), _py_layers()]
+    return [*entries.values(), *_others(entries), *_movement(), _py_layers(), *optimizers.points()]
 
 
 def _pulse() -> None:

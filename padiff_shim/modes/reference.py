@@ -12,6 +12,7 @@ from .mode import Mode
 from .selection import selection
 
 GENERATORS = ("paddle", "torch")  # what random= may be
+DEFINITIONS = ("paddle", "torch")  # what optimizer= may be
 
 
 def reference(
@@ -22,6 +23,7 @@ def reference(
     layers: str | Iterable[str] | None = None,
     strict: bool = False,
     linear_layout: str = "contiguous",
+    optimizer: str = "paddle",
     all_threads: bool = False,
     compare: bool = False,
     random: str = "paddle",
@@ -37,6 +39,8 @@ def reference(
         strict: raise :class:`StayedNativeError` on the first float op call that has to stay native.
         linear_layout: ``"contiguous"`` keeps a [out, in] copy of every Linear weight, which ``torch.nn.Linear``'s bits need;
             ``"view"`` hands torch a transposed view instead (zero-copy, other last bits).
+        optimizer: whose definition of an optimizer's step and of gradient clipping is computed, with Torch's kernels, where the two
+            differ: ``"paddle"``, or ``"torch"``, which makes a training equal its Torch twin (see ``docs/optimizers.md``).
         all_threads: the mode is also open in threads that have no mode of their own.
         random: whose generator random numbers come from. ``"torch"``: dropout, initializers, ``randn`` and the others draw what a
             Torch program would draw from Torch's global generator, which ``paddle.seed`` then seeds, too. ``"paddle"``: they stay
@@ -47,14 +51,17 @@ def reference(
         A :class:`Mode`: a context manager giving a :class:`Run`, a decorator, and ``start()`` / ``stop()``.
 
     Raises:
-        UnknownNameError: unknown backend, op, family or linear_layout; the message names the nearest ones.
+        UnknownNameError: unknown backend, op, family, linear_layout or optimizer; the message names the nearest ones.
         BackendError: if torch or paddle is missing, or, on entry, they cannot share Paddle's current device.
     """
     flag("strict", strict)
     one_of("random", random, GENERATORS)
+    one_of("optimizer", optimizer, DEFINITIONS)
     if flag("compare", compare):
         from .compare import compare as compare_mode
 
+        if optimizer != DEFINITIONS[0]:
+            raise PadiffShimError("optimizer= belongs to reference(): in a comparison Paddle's own optimizers run")
         if strict:
             raise PadiffShimError("strict= belongs to reference(): a compare run lists what it did not compare, run.coverage()")
         if random != "paddle":
@@ -66,9 +73,8 @@ def reference(
     enabled, chosen = selection(backend, ops, exclude, layers, linear_layout, door="reference")
     from ..substitution.plan import Substituting
 
-    return Mode(
-        Run(backend, linear_layout), enabled, chosen, Substituting(draws=random == "torch"), strict=strict, all_threads=all_threads
-    )
+    plan = Substituting(optimizer, draws=random == "torch")
+    return Mode(Run(backend, linear_layout), enabled, chosen, plan, strict=strict, all_threads=all_threads)
 
 
 _held = False

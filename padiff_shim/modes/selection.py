@@ -6,7 +6,7 @@ from typing import Any
 
 from ..arguments import one_of
 from ..catalogue.registry import ops as all_ops
-from ..catalogue.registry import resolve
+from ..catalogue.registry import optimizers, resolve
 from ..errors import ArgumentError, UnknownNameError, unknown
 from ..patterns import LayerFilter
 from .environment import frameworks
@@ -37,7 +37,7 @@ def selection(
     _check_backend(backend, door)
     one_of("linear_layout", linear_layout, LINEAR_LAYOUTS)
     frameworks()
-    enabled = frozenset(all_ops()) if ops is None else resolve(ops, "ops")
+    enabled = frozenset(all_ops()) | optimizers() if ops is None else resolve(ops, "ops")
     enabled -= resolve(exclude, "exclude")
     if not enabled:
         raise UnknownNameError("no op is left to substitute: ops= selects nothing, or exclude= takes away everything it selects")

@@ -11,12 +11,13 @@ from typing import Any, Protocol
 class Tally:
     """The counters of one run in one thread (so that no increment is ever lost to another thread)."""
 
-    __slots__ = ("backward", "native", "substituted")
+    __slots__ = ("backward", "definitions", "native", "substituted")
 
     def __init__(self) -> None:
         self.substituted: Counter[str] = Counter()
         self.backward: Counter[str] = Counter()
         self.native: Counter[tuple[str, str]] = Counter()
+        self.definitions: Counter[tuple[str, str]] = Counter()  # of updates and clippings: (name, whose formula)
 
 
 class Tallies:
@@ -30,7 +31,7 @@ class Tallies:
         return self._of.setdefault(threading.get_ident(), Tally())
 
     def total(self, kind: str) -> Counter[Any]:
-        """One counter (``"substituted"``, ``"backward"``, ``"native"``) over all threads."""
+        """One counter (``"substituted"``, ``"backward"``, ``"native"``, ``"definitions"``) over all threads."""
         found: Counter[Any] = Counter()
         for tally in list(self._of.values()):
             found.update(getattr(tally, kind))

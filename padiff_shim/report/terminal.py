@@ -41,6 +41,16 @@ def _layout_line(run: Substituted) -> str:
     )
 
 
+def _optimizer_line(run: Substituted) -> str:
+    """Whose definition each optimizer and clipper followed."""
+    told = [
+        f"{shown(name)} by {definition.capitalize()}'s definition ({calls})"
+        for name, definitions in sorted(run.as_dict()["optimizers"].items())
+        for definition, calls in sorted(definitions.items())
+    ]
+    return f"Optimizers on {run.backend} kernels: {', '.join(told)}."
+
+
 def run_table(run: Substituted, width: int | None = None) -> str:
     """The run as text, ``width`` columns wide (default: :func:`padiff_shim.text.columns`)."""
     buffer = io.StringIO()
@@ -48,6 +58,8 @@ def run_table(run: Substituted, width: int | None = None) -> str:
     console.print(_ops_table(run))
     if run.layout_cost.copies or run.layout_cost.reused or run.layout_cost.views:
         console.print(Text(_layout_line(run)), soft_wrap=True)
+    if run.as_dict()["optimizers"]:
+        console.print(Text(_optimizer_line(run)), soft_wrap=True)
     for warning in run.warnings:
         console.print(Text(f"warning: {shown(warning, SENTENCE)}"), soft_wrap=True)
     return buffer.getvalue().rstrip()

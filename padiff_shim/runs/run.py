@@ -50,11 +50,19 @@ class Run:
             grouped.setdefault(op, {})[reason] = calls
         return grouped
 
+    @property
+    def optimizers(self) -> dict[str, dict[str, int]]:
+        """Optimizer or clipper -> {whose definition was computed with Torch, ``"paddle"`` or ``"torch"``: updates}."""
+        grouped: dict[str, dict[str, int]] = {}
+        for (name, definition), calls in self._tallies.total("definitions").items():
+            grouped.setdefault(name, {})[definition] = calls
+        return grouped
+
     def as_dict(self) -> dict[str, Any]:
         """Everything counted, as JSON-ready data.
 
-        ``{"backend", "linear_layout", "environment", "layout_cost", "warnings", "ops": {op: {"substituted": calls,
-        "backward": calls, "native": {reason: calls}}}}``
+        ``{"backend", "linear_layout", "environment", "layout_cost", "warnings", "optimizers": {name: {definition: updates}},
+        "ops": {op: {"substituted": calls, "backward": calls, "native": {reason: calls}}}}``
         """
         substituted, backward, native = self.substituted, self.backward, self.native
         names = sorted({*substituted, *backward, *native})
@@ -64,6 +72,7 @@ class Run:
             "environment": dict(self.environment),
             "layout_cost": vars(self.layout_cost).copy(),
             "warnings": list(self.warnings),
+            "optimizers": self.optimizers,
             "ops": {
                 name: {
                     "substituted": substituted.get(name, 0),

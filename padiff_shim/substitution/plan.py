@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..dispatch.door import Door
+from ..dispatch.door import Door, gate
 from ..dispatch.frames import Frame
 from ..dispatch.plan import Unlisted
 from ..errors import StayedNativeError
 from ..frameworks.memory import grad_tracer
 from ..gradients import islands, views
+from ..optimizers.clipping import CLIPPERS
 from ..table.reasons import FORKED, STATIC, StayNative
-from . import moves
+from . import clipping, moves, passes, updating
 from .draw import Drawing
 from .execute import Substitution
 
@@ -22,8 +23,9 @@ class Substituting:
 
     on_tape, tracks_layers = True, False
 
-    def __init__(self, *, draws: bool = False) -> None:
+    def __init__(self, definition: str = "paddle", *, draws: bool = False) -> None:
         self.draws = draws
+        self.definition = definition  # of optimizers and clippers, where Paddle's and Torch's differ
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Torch's kernel, counted."""
@@ -52,11 +54,45 @@ class Substituting:
         return result
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same for an op without reference."""
+        """The same for an op without reference; an optimizer's update is Torch's where Torch has it."""
+        if other.updates and (declared := updating.named(other)) is not None:
+            return self._update(declared, other, frame, args, kwargs)
         call = other.original if other.name.endswith("_") else islands.calling(other.name, other.original, args, kwargs)
         result = call(*args, **kwargs)
         self._count(frame, other.name, other.path, other.reason.text, exact=other.reason.exact)
         return result
+
+    def _update(self, declared: Any, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            gate(frame, declared.name)
+            return updating.update(declared, frame, self.definition, args, kwargs)
+        except StayNative as why:
+            result = updating.native(declared, other.original, args, kwargs)
+            if why.why is not STATIC:
+                self._count(frame, declared.name, other.path, why.reason, exact=why.exact)
+            return result
+
+    def optimizing(
+        self, part: str, original: Callable[..., Any], frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """A step with its learning rate, its L2 decay, and clipping by Torch."""
+        if grad_tracer() is None:
+            return original(*args, **kwargs)
+        if part == "Optimizer._create_optimization_pass":
+            return passes.run(original, args, kwargs)
+        if part == "Optimizer.append_regularization_ops":
+            return passes.put_off(updating.coupled, original, args, kwargs)
+        clipper = part.partition(".")[0]
+        name = CLIPPERS[clipper]
+        try:
+            gate(frame, name)
+            pairs = clipping.WAYS[clipper](frame, self.definition, *args, **kwargs)
+        except StayNative as why:
+            self._count(frame, name, f"paddle.nn.{part}", why.reason, exact=True)
+            return original(*args, **kwargs)
+        frame.tally.substituted[name] += 1
+        frame.tally.definitions[name, self.definition] += 1
+        return pairs
 
     def _count(self, frame: Frame, name: str, target: str, reason: str, *, exact: bool) -> None:
         frame.tally.native[name, reason] += 1

@@ -106,3 +106,16 @@ BROKEN = Reason("legacy-broken", "legacy form whose own backward fails")
 ONE_STEP = Reason("legacy-step", "legacy form of one step of the function that is in the table")
 SEVERAL_IN_PLACE = Reason("several-in-place", "in-place form of an op with several results")
 SUM_OF_LIST = Reason("legacy-sum", "sum of a list of tensors: no torch reference for this op yet")
+
+# Optimizers.
+UPDATE_FORM = Reason("update-form", "an update with {count} arguments, a form of it that is not known")
+RESCALED = Reason("rescaled", "rescale_grad: Torch's optimizer has none")
+BETA_POWERS = Reason("beta-powers", "the powers of beta belong to no number of steps, from which Torch's bias correction is made")
+POWER_GONE = Reason(
+    "power-gone", "beta's power has underflowed, and with it the number of steps, which Torch's momentum schedule needs"
+)
+SKIPPED_BY_TENSOR = Reason("skip-update", "a tensor says whether the update is skipped (static programs)")
+SHARED_POWERS = Reason("shared-powers", "powers of beta that all parameters share")
+SKIPS_CLIP = Reason("skips-clip", "auto_skip_clip: Torch has no such clipping")
+STATE_DTYPE = Reason("state-dtype", "a {param} parameter with accumulators or a gradient of {other}, without a master weight")
+STATE_LAYOUT = Reason("state-layout", "a parameter, gradient or accumulator that is not laid out contiguously")

@@ -172,7 +172,7 @@ def test_a_model_or_a_function_in_place_of_the_backend(door):
         ("deformable_conv", "a step of object detection"),
         ("sparse_add", "works on sparse tensors"),
         ("top_p_sampling", "random op"),
-        ("adamw_", "optimizer update"),
+        ("asgd_", "optimizer update"),
         ("full", "exact in both"),
     ],
 )

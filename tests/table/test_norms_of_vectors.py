@@ -51,7 +51,7 @@ def test_of_no_length_there_is_no_gradient(shape):
 @pytest.mark.parametrize("limit", [0.5, 1e3])
 @pytest.mark.parametrize(("clip", "op"), [("ClipGradByNorm", "clip_by_norm"), ("ClipGradByGlobalNorm", "squared_l2_norm")])
 def test_clipping_the_gradients_of_a_network(clip, op, limit):
-    """The optimizer's own clipping reaches the table, and its values are Paddle's but for rounding."""
+    """Where clipping as a whole is left out, its ops reach the table, and its values are Paddle's but for rounding."""
 
     def stepped():
         paddle.seed(0)
@@ -62,7 +62,7 @@ def test_clipping_the_gradients_of_a_network(clip, op, limit):
         return [one.numpy() for one in layer.parameters()]
 
     native = stepped()
-    with padiff_shim.reference("torch") as run:
+    with padiff_shim.reference("torch", exclude="optimizers") as run:
         ours = stepped()
     assert run.substituted[op] == 2
     assert all(np.allclose(one, other, rtol=1e-4, atol=1e-5) for one, other in zip(ours, native, strict=True))

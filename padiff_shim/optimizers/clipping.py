@@ -1,0 +1,30 @@
+"""Clipping of gradients: Torch's ``clip_grad_norm_`` and ``clip_grad_value_``, and Paddle's definitions in Torch's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+CLIPPERS = {  # class in paddle.nn -> what a run counts it by
+    "ClipGradByGlobalNorm": "clip_grad_by_global_norm",
+    "ClipGradByNorm": "clip_grad_by_norm",
+}
+_BESIDE_ZERO = 1e-6  # what Torch adds to a norm that it divides by
+
+
+def factor(gradients: Iterable[torch.Tensor], limit: float, definition: str) -> torch.Tensor:
+    """What the gradients of one norm are multiplied by, a tensor without axes.
+
+    Args:
+        gradients: laid out as in a Torch program, for a norm's last bits depend on the order. They are taken one after the other,
+            and none is kept.
+        limit: the largest norm that is left alone.
+        definition: ``"torch"``: the norm of the gradients' norms, and ``limit / (norm + 1e-6)``, at most 1. ``"paddle"``: the root
+            of the sum of all squares, and ``limit / max(norm, limit)``.
+    """
+    if definition == "torch":
+        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients]))
+        return torch.clamp(limit / (norm + _BESIDE_ZERO), max=1.0)
+    norm = torch.stack([gradient.square().sum() for gradient in gradients]).sum().sqrt()
+    return limit / norm.clamp(min=limit)

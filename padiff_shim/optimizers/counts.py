@@ -1,0 +1,89 @@
+"""How many steps an optimizer has made, read off the powers of beta that Paddle keeps.
+
+Torch corrects the bias of its averages with ``1 - beta ** step``, Paddle with a power that it multiplies by beta at each step, in
+the accumulator's dtype. Those products are the same everywhere, one IEEE product a step, so the sequence is made again here and
+the step looked up in it. Where a power no longer falls (it is zero, or so small that the product rounds to itself), the correction
+is exactly 1 in Torch's arithmetic, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+_TYPES: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.float64}
+
+
+class Powers:
+    """The powers of one beta in one dtype: beta, beta * beta, ... each rounded."""
+
+    def __init__(self, beta: float, dtype: torch.dtype) -> None:
+        self._type = _TYPES[dtype]
+        self._factor = self._type(beta)
+        self._last = self._factor
+        self._steps = {float(self._last): 1}
+        self.end: int | None = None  # the first step at which the power does not fall any more
+
+    def step(self, power: float) -> int | None:
+        """The exponent that gives this power; None if no step leads to it."""
+        if power == 1.0:
+            return 0
+        while self.end is None and float(self._last) > power:
+            self._grow()
+        found = self._steps.get(power)
+        return self._near(power) if found is None else found
+
+    def ended(self, power: float) -> bool:
+        """Whether the power is the last one, which all later steps have, too."""
+        self.step(power)
+        return self.end is not None and self._steps.get(power) == self.end
+
+    def _grow(self) -> None:
+        with np.errstate(under="ignore"):
+            following = self._last * self._factor
+        count = len(self._steps)
+        if following >= self._last:
+            self.end = count
+        else:
+            self._last = following
+            self._steps[float(following)] = count + 1
+
+    def _near(self, power: float) -> int | None:
+        """The step of a power that another kernel rounded otherwise."""
+        if not 0 < power < 1 or not 0 < float(self._factor) < 1:
+            return None
+        step = round(math.log(power) / math.log(float(self._factor)))
+        exact = float(self._factor) ** step
+        unit = float(np.finfo(self._type).eps)
+        return step if step > 0 and abs(power - exact) <= 2 * step * unit * exact else None
+
+
+@functools.cache
+def powers(beta: float, dtype: torch.dtype) -> Powers:
+    """The powers of one beta, made once per process."""
+    return Powers(beta, dtype)
+
+
+class MuProducts:
+    """Torch's ``mu_product`` of NAdam before each step: products in float32, as Torch's state is."""
+
+    def __init__(self, beta1: float, decay: float) -> None:
+        self._beta1, self._decay = beta1, decay
+        self._products = [torch.ones(())]
+
+    def before(self, step: int) -> torch.Tensor:
+        """The product of the steps before ``step``, a tensor of its own."""
+        while len(self._products) < step:
+            mu = self._beta1 * (1.0 - 0.5 * (0.96 ** (len(self._products) * self._decay)))
+            self._products.append(self._products[-1] * mu)
+        return self._products[step - 1].clone()
+
+
+@functools.cache
+def mu_products(beta1: float, decay: float) -> MuProducts:
+    """NAdam's products, made once per process."""
+    return MuProducts(beta1, decay)

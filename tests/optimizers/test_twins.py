@@ -1,0 +1,81 @@
+"""With ``optimizer="torch"`` a training under the shim is its Torch twin's: losses, gradients, parameters, to the last bit."""
+
+import paddle
+import pytest
+import torch
+from helpers import same
+from trainings import AMSGRAD, KINDS, RATE, accumulator, backward, nets, unequal
+
+import padiff_shim
+
+pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
+PADDLE_2 = paddle.__version__.startswith("2.")
+STEPS = 10
+CLIPS = {
+    None: lambda net: None,
+    "ClipGradByGlobalNorm": lambda net: torch.nn.utils.clip_grad_norm_(net.parameters(), 0.3),
+    "ClipGradByNorm": lambda net: [torch.nn.utils.clip_grad_norm_([one], 0.3) for one in net.parameters()],
+    "ClipGradByValue": lambda net: torch.nn.utils.clip_grad_value_(net.parameters(), 0.05),
+}
+
+
+def served(name):
+    """What Paddle 2.6 calls through its old tracer runs natively."""
+    return not (PADDLE_2 and name == "adagrad")
+
+
+def check(name, dtype="float32", clip=None, steps=STEPS, ours_more=(), theirs_more=()):
+    kind, (ours, twin) = KINDS[name], nets(dtype)
+    limit = {} if clip is None else {"grad_clip": getattr(paddle.nn, clip)(0.05 if clip.endswith("Value") else 0.3)}
+    mine, theirs = kind.build(ours, **limit, **dict(ours_more)), kind.twin(twin, **dict(theirs_more))
+    with padiff_shim.reference("torch", optimizer="torch") as run:
+        for step in range(steps):
+            loss, twin_loss = backward(ours, twin, step, dtype)
+            assert same(loss, twin_loss), step
+            assert not unequal(ours, twin, grads=True), step
+            CLIPS[clip](twin)
+            mine.step()
+            theirs.step()
+            assert not unequal(ours, twin), step
+            mine.clear_grad()
+            theirs.zero_grad()
+    return run, mine, theirs, ours, twin
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", list(filter(served, KINDS)))
+def test_every_step(name, dtype, clip):
+    run, mine, theirs, ours, twin = check(name, dtype, clip)
+    update = mine.type
+    assert run.optimizers[update] == {"torch": STEPS * len(ours.parameters())} and not run.native
+    for key, state in KINDS[name].states.items():
+        for param, other in zip(ours.parameters(), twin.parameters(), strict=True):
+            assert same(accumulator(mine, key, param), theirs.state[other][state]), key
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", [name for name in KINDS if served(name) and name not in ("adamw", "no momentum")])
+def test_weight_decay_is_added_by_torch(name, dtype):
+    """A number, and the regularizer that Paddle makes of it."""
+    check(name, dtype, "ClipGradByGlobalNorm", 4, {"weight_decay": 0.05}, {"weight_decay": 0.05})
+    check(name, dtype, None, 4, {"weight_decay": paddle.regularizer.L2Decay(0.05)}, {"weight_decay": 0.05})
+
+
+@pytest.mark.parametrize("name", sorted(AMSGRAD))
+def test_amsgrad(name):
+    check(name, "float32", None, STEPS, {"amsgrad": True}, {"amsgrad": True})
+
+
+def test_a_learning_rate_is_not_rounded_to_float32():
+    run, mine, *_ = check("adamw", "float64")
+    assert float(mine._global_learning_rate()) != RATE or PADDLE_2 or mine._global_learning_rate().dtype == paddle.float64
+
+
+def test_named_in_the_run():
+    run, *_ = check("sgd", clip="ClipGradByGlobalNorm", steps=2)
+    assert run.as_dict()["optimizers"] == {"sgd": {"torch": 12}, "clip_grad_by_global_norm": {"torch": 2}}
+    assert (
+        "Optimizers on torch kernels: clip_grad_by_global_norm by Torch's definition (2), sgd by Torch's definition (12)."
+        in str(run)
+    )
