@@ -17,7 +17,7 @@ class Kind(NamedTuple):
     options: dict[str, Any]
     theirs: str
     twin_options: dict[str, Any]
-    states: dict[str, str] = {}  # accumulator -> Torch's state
+    states: dict[str, str] | None = None  # accumulator -> Torch's state
 
     @property
     def there(self):

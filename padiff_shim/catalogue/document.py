@@ -70,7 +70,7 @@ def text() -> str:
 
 def _optimizers() -> str:
     """The section of optimizers: a row for each."""
-    rows = [("`paddle.optimizer`", "door", "Torch's", "where the definitions differ"), ("---",) * 4]
+    rows = [("in `paddle.optimizer`", "door", "Torch's", "where the definitions differ"), ("---",) * 4]
     rows += [
         (one.optimizer, f"`{_short('paddle._C_ops.' + one.door)}`", _counterpart(one), one.differs) for one in updates().values()
     ]

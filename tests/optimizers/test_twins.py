@@ -4,7 +4,7 @@ import paddle
 import pytest
 import torch
 from helpers import same
-from trainings import AMSGRAD, KINDS, RATE, accumulator, backward, nets, unequal
+from trainings import AMSGRAD, KINDS, accumulator, backward, nets, unequal
 
 import padiff_shim
 
@@ -48,8 +48,9 @@ def check(name, dtype="float32", clip=None, steps=STEPS, ours_more=(), theirs_mo
 def test_every_step(name, dtype, clip):
     run, mine, theirs, ours, twin = check(name, dtype, clip)
     update = mine.type
-    assert run.optimizers[update] == {"torch": STEPS * len(ours.parameters())} and not run.native
-    for key, state in KINDS[name].states.items():
+    assert run.optimizers[update] == {"torch": STEPS * len(ours.parameters())}
+    assert not run.native
+    for key, state in (KINDS[name].states or {}).items():
         for param, other in zip(ours.parameters(), twin.parameters(), strict=True):
             assert same(accumulator(mine, key, param), theirs.state[other][state]), key
 
@@ -65,11 +66,6 @@ def test_weight_decay_is_added_by_torch(name, dtype):
 @pytest.mark.parametrize("name", sorted(AMSGRAD))
 def test_amsgrad(name):
     check(name, "float32", None, STEPS, {"amsgrad": True}, {"amsgrad": True})
-
-
-def test_a_learning_rate_is_not_rounded_to_float32():
-    run, mine, *_ = check("adamw", "float64")
-    assert float(mine._global_learning_rate()) != RATE or PADDLE_2 or mine._global_learning_rate().dtype == paddle.float64
 
 
 def test_named_in_the_run():
