@@ -142,8 +142,6 @@ def _native() -> Iterator[str]:
         prefixes.setdefault(reason.text, []).append(f"{prefix}*")
     groups: dict[str, list[str]] = {}
     for name, reason in _unsubstituted.NATIVE.items():
-        if name in updates():
-            continue
         groups.setdefault(reason.text, []).append(name)
     for why in dict.fromkeys((*groups, *prefixes)):
         yield _listed(why, groups.get(why, ()), prefixes.get(why, ()))

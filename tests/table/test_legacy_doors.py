@@ -139,8 +139,8 @@ ONLY_IN_3 = """_run_custom_op _run_python_op accuracy_check add_group_norm_silu 
     index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ int_bincount lars_momentum_
     masked_fill_ max_pool2d_v2 max_with_index min_with_index moe_combine moe_combine_auto moe_combine_no_weight
     moe_gate_dispatch moe_gate_dispatch_and_quant moe_gate_dispatch_auto moe_gate_dispatch_partial_nosoftmaxtopk
-    moe_gate_dispatch_permute moe_global_mesh_tensor moe_permute moe_sub_mesh_tensors moe_unpermute nadam_ nop_
-    onednn_to_paddle_layout qkv_unpack_mha radam_ random_ range_v2 reduce_ reshard reshard_v2 resnet_basic_block resnet_unit
+    moe_gate_dispatch_permute moe_global_mesh_tensor moe_permute moe_sub_mesh_tensors moe_unpermute nop_
+    onednn_to_paddle_layout qkv_unpack_mha random_ range_v2 reduce_ reshard reshard_v2 resnet_basic_block resnet_unit
     restrict_nonzero rprop rprop_ set set_ set_persistable_value shape64 shard_tensor share_data_ share_var slice_array
     slice_array_dense standard_gamma sync_calc_stream sync_calc_stream_ sync_comm_stream tensorrt_engine update_parameter
     view_slice yolo_box_head yolo_box_post"""
