@@ -12,8 +12,7 @@ from typing import Any
 
 from ..arguments import names as listed
 from ..errors import UnknownNameError, unknown
-from ..optimizers.clipping import CLIPPERS
-from ..optimizers.update import updates
+from ..optimizers.update import CLIPPERS, updates
 from ..table.op import Op
 
 

@@ -6,10 +6,6 @@ from collections.abc import Iterable
 
 import torch
 
-CLIPPERS = {  # class in paddle.nn -> what a run counts it by
-    "ClipGradByGlobalNorm": "clip_grad_by_global_norm",
-    "ClipGradByNorm": "clip_grad_by_norm",
-}
 _BESIDE_ZERO = 1e-6  # what Torch adds to a norm that it divides by
 
 

@@ -17,6 +17,10 @@ from ..table import reasons
 from ..table.reasons import StayNative
 
 _FAMILIES = ("adaptive", "descent", "scaled")  # modules of this room that declare updates
+CLIPPERS = {  # class in paddle.nn -> what a run counts it by; see clipping.py
+    "ClipGradByGlobalNorm": "clip_grad_by_global_norm",
+    "ClipGradByNorm": "clip_grad_by_norm",
+}
 
 
 class Step:

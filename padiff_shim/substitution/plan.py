@@ -11,7 +11,7 @@ from ..dispatch.plan import Unlisted
 from ..errors import StayedNativeError
 from ..frameworks.memory import grad_tracer
 from ..gradients import islands, views
-from ..optimizers.clipping import CLIPPERS
+from ..optimizers.update import CLIPPERS
 from ..table.reasons import FORKED, STATIC, StayNative
 from . import clipping, moves, passes, updating
 from .draw import Drawing
