@@ -150,3 +150,36 @@ def nll_loss(x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, 
         reduction = "sum"  # 0, where Torch divides by 0
     x = x.contiguous() if x.ndim > 2 else x  # of images Torch's backward takes no other
     return F.nll_loss(x, label.long(), weight, ignore_index=ignore_index, reduction=reduction)
+
+
+@loss(
+    'log_probs labels input_lengths label_lengths blank=0 reduction="mean" norm_by_times=False zero_infinity=False',
+    tensors=4,
+    amp="warpctc",
+    note="of logits; a row that no path fits is 0, without gradient; with norm_by_times a row's gradient is divided by its length",
+    samples=each(
+        (Sample((8, 2, 5), Ints((2, 3), 1, 5, "int32"), Ints((2,), 7, 9), Ints((2,), 1, 4)),),
+        reduction=REDUCTIONS,
+        norm_by_times=(False, True),
+    ),
+)
+def ctc_loss(
+    x: torch.Tensor,
+    labels: torch.Tensor,
+    input_lengths: torch.Tensor,
+    label_lengths: torch.Tensor,
+    blank: int,
+    reduction: str,
+    norm_by_times: bool,
+    zero_infinity: bool,
+) -> torch.Tensor:
+    """``torch.nn.functional.ctc_loss`` of the logits' ``log_softmax``."""
+    if reduction == "mean" and not label_lengths.all():
+        raise NotImplementedError("the mean over a label without classes, where Paddle divides by 0")
+    logarithms, lengths = torch.log_softmax(x, -1), (input_lengths.long(), label_lengths.long())
+    if not norm_by_times:
+        return F.ctc_loss(logarithms, labels.long(), *lengths, blank, reduction, zero_infinity=True)
+    values = F.ctc_loss(logarithms, labels.long(), *lengths, blank, "none", zero_infinity=True)
+    shares = values / lengths[0]
+    values = values.detach() + (shares - shares.detach())
+    return reduced(values / lengths[1] if reduction == "mean" else values, reduction)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from padiff_shim.table.op import Sample, each, op
+from padiff_shim.table.op import Floats, Ints, Sample, each, function, op
 
 TALL, WIDE, SQUARE = Sample((2, 5, 3)), Sample((3, 5)), Sample((2, 4, 4))
 
@@ -89,6 +89,12 @@ def slogdet(x: torch.Tensor) -> torch.Tensor:
     return torch.stack(tuple(torch.linalg.slogdet(x)))
 
 
+@op("x", legacy=True, results=("sign", "logarithm"), samples=(SQUARE, Sample((3, 3))))
+def slogdet_v2(x: torch.Tensor) -> tuple[Any, ...]:
+    """``torch.linalg.slogdet``."""
+    return tuple(torch.linalg.slogdet(x))
+
+
 @op("x pivot=True", legacy=True, results=("lu", "pivots", "info"))
 def lu(x: torch.Tensor, pivot: bool) -> tuple[Any, ...]:
     """``torch.linalg.lu_factor_ex``; pivots count from 1 in both."""
@@ -108,3 +114,31 @@ def eig(x: torch.Tensor) -> tuple[Any, ...]:
 
 
 eigvals = op("x", name="eigvals", legacy=True, promote="same")(torch.linalg.eigvals)
+
+
+@op(
+    "b lu pivots trans='N'",
+    tensors=3,
+    legacy=True,
+    promote="same",
+    samples=each((Sample((3, 2), Floats((3, 3), 0.5, 2), Ints((3,), 1, 4, "int32")),), trans=("N", "T")),
+    deviations={"gradient": "with trans='T' Paddle's gradient of the factors is wrong"},
+)
+def lu_solve(b: torch.Tensor, lu: torch.Tensor, pivots: torch.Tensor, trans: str) -> torch.Tensor:
+    """``torch.linalg.lu_solve``."""
+    return torch.linalg.lu_solve(lu, pivots, b, adjoint=trans != "N")
+
+
+@op(
+    "x y rcond=None driver=None",
+    tensors=2,
+    c=False,
+    promote="same",
+    doors=(function("paddle.linalg.lstsq", "x y rcond=None driver=None"),),
+    results=("solution", "residuals", "rank", "singular_values"),
+    note="Paddle has no gradient of it; with the driver gelsy Torch's last digits vary from call to call",
+)
+def lstsq(x: torch.Tensor, y: torch.Tensor, rcond: float | None, driver: str | None) -> tuple[Any, ...]:
+    """``torch.linalg.lstsq``; Paddle's rank is in int32."""
+    solution, residuals, rank, values = torch.linalg.lstsq(x.detach(), y.detach(), rcond, driver=driver or "gelsy")
+    return solution, residuals, rank.int() if rank.numel() else rank, values

@@ -121,6 +121,7 @@ def scatter_nd_add(x: torch.Tensor, index: torch.Tensor, updates: torch.Tensor) 
 @op(
     "x|input index add_value|source axis|dim",
     tensors=3,
+    inplace=True,
     promote="same",
     unread=("add_value",),
     samples=(Sample((5, 3), Ints((7,), 0, 5), (7, 3), axis=0), Sample((2, 4), Ints((3,), 0, 4), (2, 3), axis=-1)),

@@ -108,3 +108,17 @@ def einsum(operands: Sequence[torch.Tensor], equation: str) -> torch.Tensor:
 def multi_dot(operands: Sequence[torch.Tensor]) -> torch.Tensor:
     """Product of a chain of matrices, in torch's order of multiplication."""
     return torch.linalg.multi_dot(list(operands))
+
+
+@op(
+    "x y x_num_col_dims=1 y_num_col_dims=1",
+    tensors=2,
+    legacy="mul: x y * x_num_col_dims=1 y_num_col_dims=1",
+    samples=(Sample((2, 3, 4), (12, 5)), Sample((2, 3, 4), (2, 2, 3), x_num_col_dims=2, y_num_col_dims=2)),
+)
+def matmul_with_flatten(x: torch.Tensor, y: torch.Tensor, x_num_col_dims: int, y_num_col_dims: int) -> torch.Tensor:
+    """``torch.matmul`` of two tensors that count as matrices: so many leading axes are one, and so are the others."""
+    rows, columns = x.shape[:x_num_col_dims], y.shape[y_num_col_dims:]
+    return torch.matmul(x.flatten(0, x_num_col_dims - 1).flatten(1), y.flatten(0, y_num_col_dims - 1).flatten(1)).reshape(
+        *rows, *columns
+    )

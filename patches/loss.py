@@ -1,6 +1,6 @@
 """Loss functions, at the level of the functions of ``paddle.nn.functional``: where Torch has one function, that is called.
 
-Labels get no gradient where Paddle's kernels have none. Where a margin is met exactly, the gradient is Paddle's: 0.
+Labels get no gradient where Paddle's kernels have none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import Floats, Ints, Op, Sample, each, function, op
+from padiff_shim.table.op import Floats, Op, Sample, each, function, op
 
 from ._spell import ROUNDED
 
@@ -121,15 +121,15 @@ def bce_loss(x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     return F.binary_cross_entropy(x, label.detach(), reduction="none")
 
 
-_LOGITS = ((3, 4), Floats((3, 4), 0, 1))
-_WEIGHTS = Floats((4,), 0.5, 2.0)
+LOGITS = ((3, 4), Floats((3, 4), 0, 1))
+WEIGHTS = Floats((4,), 0.5, 2.0)
 
 
 @loss(
     'logit label weight=None pos_weight=None reduction="mean"',
     door='logit label weight=None reduction="mean" pos_weight=None',
     tensors=4,
-    samples=each((Sample(*_LOGITS), Sample(*_LOGITS, _WEIGHTS)), reduction=REDUCTIONS),
+    samples=each((Sample(*LOGITS), Sample(*LOGITS, WEIGHTS)), reduction=REDUCTIONS),
 )
 def binary_cross_entropy_with_logits(
     x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, pos_weight: torch.Tensor | None, reduction: str
@@ -149,7 +149,7 @@ def binary_cross_entropy_with_logits(
     "x label pos_weight=None normalize=False ignore_index=-100",
     inplace=True,
     tensors=3,
-    samples=(Sample(*_LOGITS), Sample((3, 4), Floats((3, 4), 0, 1), normalize=True)),
+    samples=(Sample(*LOGITS), Sample((3, 4), Floats((3, 4), 0, 1), normalize=True)),
 )
 def sigmoid_cross_entropy_with_logits(
     x: torch.Tensor, label: torch.Tensor, pos_weight: torch.Tensor | None, normalize: bool, ignore_index: int
@@ -173,99 +173,12 @@ def label_smooth(label: torch.Tensor, prior: torch.Tensor | None, epsilon: float
     return (1 - epsilon) * label + (epsilon / label.shape[-1] if prior is None else epsilon * prior.detach())
 
 
-@loss(
-    'input other label margin=0.0 reduction="mean"',
-    tensors=3,
-    samples=each((Sample((3, 4), (3, 4), (3, 4)),), margin=(0.0, 0.5), reduction=REDUCTIONS),
-)
-def margin_ranking_loss(x: torch.Tensor, other: torch.Tensor, label: torch.Tensor, margin: float, reduction: str) -> torch.Tensor:
-    """``torch.nn.functional.margin_ranking_loss``, step by step: at the margin its gradient is not 0."""
-    return reduced(torch.relu(-label * (x - other) + margin), reduction)
-
-
-@loss(
-    'input label margin=1.0 reduction="mean"',
-    tensors=2,
-    samples=each((Sample((3, 4), Ints((3, 4), 0, 2)), Sample((3, 4), Ints((3, 4), -1, 0))), reduction=REDUCTIONS),
-)
-def hinge_embedding_loss(x: torch.Tensor, label: torch.Tensor, margin: float, reduction: str) -> torch.Tensor:
-    """``torch.nn.functional.hinge_embedding_loss``, step by step: labels that are neither 1 nor -1 add nothing."""
+@op("input label epsilon=0.0001", tensors=2, legacy=True, samples=(Sample(Floats((5, 1), 0.1, 0.9), Floats((5, 1), 0, 1)),))
+def log_loss(x: torch.Tensor, label: torch.Tensor, epsilon: float) -> torch.Tensor:
+    """The cross entropy of two classes, step by step: epsilon is added to both probabilities."""
     alike(x, label)
-    zero = torch.zeros((), dtype=x.dtype, device=x.device)
-    return reduced(torch.where(label == -1, torch.relu(margin - x), zero) + torch.where(label == 1, x, zero), reduction)
-
-
-@loss(
-    'input1 input2 label margin=0.0 reduction="mean"',
-    tensors=3,
-    samples=each(
-        (Sample((3, 4), (3, 4), Ints((3,), 1, 2)), Sample((3, 4), (3, 4), Ints((3,), -1, 0))),
-        margin=(0.0, 0.3),
-        reduction=REDUCTIONS,
-    ),
-    deviations=ROUNDED,
-)
-def cosine_embedding_loss(x: torch.Tensor, y: torch.Tensor, label: torch.Tensor, margin: float, reduction: str) -> torch.Tensor:
-    """``torch.nn.functional.cosine_embedding_loss``, step by step: Paddle adds 1e-11 to the squares, Torch 1e-12."""
-    alike(x, y)
-    if x.ndim > 2 or label.ndim != 1:
-        raise ValueError("vectors or rows of a matrix, and their labels")
-    cosine = (x * y).sum(-1) / ((x * x).sum(-1).add(1e-11) * (y * y).sum(-1).add(1e-11)).sqrt()
-    zero = torch.zeros((), dtype=x.dtype, device=x.device)
-    return reduced(
-        torch.where(label == 1, 1 - cosine, zero) + torch.where(label == -1, torch.relu(cosine - margin), zero), reduction
-    )
-
-
-@loss(
-    'input positive negative margin=1.0 p=2.0 epsilon=1e-06 swap=False reduction="mean"',
-    tensors=3,
-    copies_result=True,
-    samples=each((Sample((3, 4), (3, 4), (3, 4)),), p=(2.0, 1.0), swap=(False, True), reduction=REDUCTIONS),
-)
-def triplet_margin_loss(
-    x: torch.Tensor,
-    positive: torch.Tensor,
-    negative: torch.Tensor,
-    margin: float,
-    p: float,
-    epsilon: float,
-    swap: bool,
-    reduction: str,
-) -> torch.Tensor:
-    """``torch.nn.functional.triplet_margin_loss``, step by step: at the margin its gradient is not 0."""
-    alike(x, positive, negative)
-    if margin < 0:
-        raise ValueError("margin is negative")
-    near, far = F.pairwise_distance(x, positive, p, epsilon), F.pairwise_distance(x, negative, p, epsilon)
-    if swap:
-        far = torch.minimum(far, F.pairwise_distance(positive, negative, p, epsilon))
-    return reduced(torch.relu(margin + near - far), reduction)
-
-
-@loss(
-    'input label reduction="mean"',
-    tensors=2,
-    samples=each((Sample((3, 4), Floats((3, 4), -1, 1)), Sample((3, 4), Ints((3, 4), -1, 0))), reduction=REDUCTIONS),
-)
-def soft_margin_loss(x: torch.Tensor, label: torch.Tensor, reduction: str) -> torch.Tensor:
-    """``torch.nn.functional.soft_margin_loss``, which has no gradient of the labels."""
-    alike(x, label)
-    label = label.to(x.dtype)
-    if label.requires_grad:
-        return reduced(torch.log(torch.exp(-label * x) + 1), reduction)
-    return F.soft_margin_loss(x, label, reduction=reduction)
-
-
-@loss(
-    'input label weight=None reduction="mean"',
-    tensors=3,
-    samples=each((Sample(*_LOGITS), Sample(*_LOGITS, _WEIGHTS)), reduction=REDUCTIONS),
-)
-def multi_label_soft_margin_loss(x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, reduction: str) -> torch.Tensor:
-    """``torch.nn.functional.multilabel_soft_margin_loss``."""
-    alike(x, label)
-    return F.multilabel_soft_margin_loss(x, label, weight, reduction=reduction)
+    label = label.detach()
+    return -label * torch.log(x + epsilon) - (1 - label) * torch.log(1 - x + epsilon)
 
 
 @loss(

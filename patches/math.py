@@ -6,7 +6,8 @@ Where a function has a kink, the gradient is Torch's; Paddle 3 has the same at t
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -65,6 +66,39 @@ fmax = binary(torch.fmax, inplace=False, legacy="elementwise_fmax", exact=True)
 fmin = binary(torch.fmin, inplace=False, legacy="elementwise_fmin", exact=True)
 copysign = binary(torch.copysign, legacy="copysign: x y", exact=True, copies_result=True)
 remainder = binary(torch.remainder, legacy="elementwise_mod", within=(0.5, 2), doors=(operator("mod"), operator("rmod", "y x")))
+
+
+def _whole(rounding: str) -> Callable[..., torch.Tensor]:
+    """``torch.div`` with a rounding mode, which Paddle has no gradient of."""
+
+    def quotient(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x, y = (one.detach() if isinstance(one, torch.Tensor) else one for one in (x, y))
+        return torch.div(x if isinstance(x, torch.Tensor) else torch.full_like(y, x), y, rounding_mode=rounding)
+
+    return quotient
+
+
+floor_divide = binary(_whole("floor"), name="floor_divide", legacy="elementwise_floordiv", symbols=("floordiv",), within=(0.5, 4))
+trunc_divide = binary(_whole("trunc"), name="trunc_divide", legacy="trunc_divide: x y", within=(0.5, 4))
+
+
+def _upper(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """``torch.special.gammaincc``: neither framework has a gradient of the first operand, and Paddle's does not broadcast."""
+    if x.shape != y.shape:
+        raise NotImplementedError("operands of different shapes")
+    return torch.special.gammaincc(x.detach(), y)
+
+
+def _lower(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """``torch.special.gammainc``."""
+    if x.shape != y.shape:
+        raise NotImplementedError("operands of different shapes")
+    return torch.special.gammainc(x.detach(), y)
+
+
+_ALIKE: dict[str, Any] = {"params": "x y", "samples": (Sample((3, 4), (3, 4)), Sample((5,), (5,))), "within": (0.5, 2)}
+gammaincc = binary(_upper, name="gammaincc", legacy="gammaincc: x y", **_ALIKE)
+gammainc = binary(_lower, name="gammainc", c=False, inplace=False, doors=(function("paddle.gammainc", "x y"),), **_ALIKE)
 logaddexp = binary(torch.logaddexp, c=False, inplace=False, doors=(function("paddle.logaddexp", "x y"),))
 hypot = binary(torch.hypot, c=False, inplace=False, doors=(function("paddle.hypot", "x y"),))
 

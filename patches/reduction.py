@@ -64,22 +64,60 @@ def prod(x: torch.Tensor, axis: Any, keepdim: bool, reduce_all: bool) -> torch.T
     return x
 
 
-@op(
-    "x axis=None unbiased=True keepdim=False",
-    c=False,
-    promote="same",
-    doors=(function("paddle.std", "x axis=None unbiased=True keepdim=False"),),
-    samples=(
-        *each((Sample((3, 4, 5)),), axis=(None, 0, -1, [0, 2]), keepdim=(False, True)),
-        *each((Sample((3, 4), axis=1),), unbiased=(False, True)),
-    ),
+_SPREAD = "x axis=None unbiased=None keepdim=False name=None correction=1"
+_SPREADS = (
+    *each((Sample((3, 4, 5), unbiased=True),), axis=(None, 0, -1, [0, 2]), keepdim=(False, True)),
+    Sample((3, 4), axis=1, unbiased=False),
 )
-def std(x: torch.Tensor, axis: Any, unbiased: bool, keepdim: bool) -> torch.Tensor:
-    """``torch.std``, where something is left to divide by."""
-    over = axes(axis, x.ndim)
-    if math.prod(x.shape[one] for one in over) <= unbiased:
+
+
+def _spread(formula: Any, x: torch.Tensor, axis: Any, unbiased: bool | None, keepdim: bool, correction: float) -> torch.Tensor:
+    """``torch.std`` or ``torch.var``, where something is left to divide by."""
+    over, less = axes(axis, x.ndim), correction if unbiased is None else int(unbiased)
+    if math.prod(x.shape[one] for one in over) <= less:
         raise NotImplementedError("no degree of freedom")
-    return torch.std(x, over, correction=int(unbiased), keepdim=keepdim)
+    return formula(x, over, correction=less, keepdim=keepdim)
+
+
+@op(_SPREAD, c=False, promote="same", doors=(function("paddle.std", _SPREAD),), samples=_SPREADS)
+def std(x: torch.Tensor, axis: Any, unbiased: bool | None, keepdim: bool, name: Any, correction: float) -> torch.Tensor:
+    """``torch.std``."""
+    return _spread(torch.std, x, axis, unbiased, keepdim, correction)
+
+
+@op(_SPREAD, c=False, promote="same", doors=(function("paddle.var", _SPREAD),), samples=_SPREADS)
+def var(x: torch.Tensor, axis: Any, unbiased: bool | None, keepdim: bool, name: Any, correction: float) -> torch.Tensor:
+    """``torch.var``."""
+    return _spread(torch.var, x, axis, unbiased, keepdim, correction)
+
+
+@op(
+    "x axis=None dtype=None keepdim=False",
+    c=False,
+    promote="none",
+    doors=(function("paddle.nansum", "x axis=None dtype=None keepdim=False"),),
+    samples=REDUCED,
+)
+def nansum(x: torch.Tensor, axis: Any, dtype: torch.dtype | None, keepdim: bool) -> torch.Tensor:
+    """``torch.nansum``."""
+    return torch.nansum(x, axes(axis, x.ndim), keepdim, dtype=dtype)
+
+
+@op(
+    "x axis=None keepdim=False",
+    c=False,
+    doors=(function("paddle.nanmean", "x axis=None keepdim=False"),),
+    samples=REDUCED,
+)
+def nanmean(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
+    """``torch.nanmean``."""
+    return torch.nanmean(x, axes(axis, x.ndim), keepdim)
+
+
+@op("x target", tensors=2, promote="same", legacy=True, unread=("target",), samples=(Sample((2, 3, 4), (3, 1)), Sample((3, 4), ())))
+def reduce_as(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """``Tensor.sum_to_size``."""
+    return x.sum_to_size(target.shape)
 
 
 _RUNNING = "x|input axis=-1 flatten=False exclusive=False reverse=False"

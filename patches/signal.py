@@ -64,6 +64,25 @@ def fold(
     return F.fold(x, tuple(output_sizes), tuple(kernel_sizes), tuple(dilations), (top, left), tuple(strides))
 
 
+@op(
+    "x kernel_sizes strides paddings dilations",
+    exact=True,
+    samples=(
+        Sample((2, 3, 5, 4), kernel_sizes=[2, 3], strides=[1, 1], paddings=[0, 0, 0, 0], dilations=[1, 1]),
+        Sample((1, 2, 5, 6), kernel_sizes=[2, 2], strides=[2, 1], paddings=[1, 0, 1, 0], dilations=[1, 2]),
+        Sample((1, 2, 5, 6), kernel_sizes=[2, 2], strides=[2, 2], paddings=[1, 0, 0, 2], dilations=[1, 1]),
+    ),
+)
+def unfold(
+    x: torch.Tensor, kernel_sizes: Sequence[int], strides: Sequence[int], paddings: Sequence[int], dilations: Sequence[int]
+) -> torch.Tensor:
+    """``F.unfold``, whose gradients add up where windows overlap."""
+    top, left, bottom, right = paddings
+    if (top, left) != (bottom, right):
+        x, top, left = F.pad(x, (left, right, top, bottom)), 0, 0
+    return F.unfold(x, tuple(kernel_sizes), tuple(dilations), (top, left), tuple(strides))
+
+
 def _window(
     x: torch.Tensor, n_fft: int, hop: int | None, length: int | None, window: torch.Tensor | None
 ) -> tuple[int, int, torch.Tensor]:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import Floats, Op, Sample, function, op
+from padiff_shim.table.op import Floats, Op, Sample, each, function, op
 
 from ._windows import to_first, to_last
 
@@ -32,23 +32,32 @@ def _interpolated(
     width: int,
     scale: Any,
     mode: str,
-    *how: Any,
+    corners: bool,
+    align_mode: int,
+    *,
+    antialias: bool = False,
 ) -> torch.Tensor:
-    """``torch.nn.functional.interpolate``; ``how``: align_corners, align_mode."""
-    corners, align_mode = how
+    """``torch.nn.functional.interpolate``."""
     if out_size is not None or sizes is not None or factors is not None:
         raise NotImplementedError("a size in tensors")
     if (mode == "nearest" and corners) or (mode not in ("nearest", "bicubic") and align_mode == 1 and not corners):
         raise NotImplementedError("align_mode=1, or nearest with align_corners: Torch has neither")
-    last, chosen = form[-1] == "C", None if mode == "nearest" else bool(corners)
+    last = form[-1] == "C"
+    how: dict[str, Any] = {"mode": mode, "align_corners": None if mode == "nearest" else bool(corners), "antialias": antialias}
     x = to_first(x, last)
     if not scale:
-        return to_last(F.interpolate(x, [depth, height, width][5 - x.ndim :], mode=mode, align_corners=chosen), last)
+        return to_last(F.interpolate(x, [depth, height, width][5 - x.ndim :], **how), last)
     scale = [float(one) for one in scale] * (x.ndim - 2 if len(scale) == 1 else 1)
-    out = F.interpolate(x, scale_factor=tuple(scale), mode=mode, align_corners=chosen)
+    out = F.interpolate(x, scale_factor=tuple(scale), **how)
     if list(out.shape[2:]) != _size(x, scale):
         raise NotImplementedError("a scale that gives another size in float32")
     return to_last(out, last)
+
+
+_CALL = (
+    "x out_size=None size_tensor=None scale_tensor=None data_format='NCHW' out_d=-1 out_h=-1 out_w=-1 scale=[] interp_method={!r} "
+    "align_corners=False align_mode=0"
+)
 
 
 def _interpolation(mode: str, *shape: int, **deviations: str) -> Op:
@@ -57,8 +66,7 @@ def _interpolation(mode: str, *shape: int, **deviations: str) -> Op:
     corners = (False,) if mode == "nearest" else (False, True)
     samples = [Sample(shape, **size, align_corners=one) for size in (sizes, {"scale": [2.0] * n}) for one in corners]
     return op(
-        "x out_size=None size_tensor=None scale_tensor=None data_format='NCHW' out_d=-1 out_h=-1 out_w=-1 scale=[] "
-        f"interp_method='{mode}' align_corners=False align_mode=0",
+        _CALL.format(mode),
         name=f"{mode}_interp",
         samples=tuple(samples),
         deviations={**_DOUBLE, **deviations},
@@ -71,6 +79,20 @@ linear_interp = _interpolation("linear", 2, 3, 5)
 bilinear_interp = _interpolation("bilinear", 2, 3, 5, 4)
 bicubic_interp = _interpolation("bicubic", 2, 3, 5, 4)
 trilinear_interp = _interpolation("trilinear", 1, 2, 4, 3, 3)
+
+
+@op(
+    _CALL.format("bilinear"),
+    deviations=_DOUBLE,
+    samples=each(
+        (Sample((1, 2, 9, 7), out_h=4, out_w=3), Sample((1, 2, 5, 4), out_h=7, out_w=9)),
+        interp_method=("bilinear", "bicubic"),
+        align_corners=(False, True),
+    ),
+)
+def interp_antialias(*arguments: Any) -> torch.Tensor:
+    """``torch.nn.functional.interpolate`` with ``antialias=True``."""
+    return _interpolated(*arguments, antialias=True)
 
 
 @op(

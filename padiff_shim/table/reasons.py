@@ -92,6 +92,9 @@ QUANTISED = Reason("quantised", "quantised arithmetic of Paddle's own: no Torch 
 DETECTION = Reason("detection", "a step of object detection: Torch itself has none of these")
 EXPERTS = Reason("experts", "routing among experts: no single torch kernel stands for it")
 TEXT = Reason("text", "works on sequences of Paddle's own layout (LoD), or on texts: Torch has no such function")
+NO_COUNTERPART = Reason("no-counterpart", "Torch has no such function")
+OTHER_DEVICE = Reason("other-device", "kernel for a device that Torch does not share (XPU)")
+COUNTED = Reason("counted", "an integer: how many singular values are above a tolerance", exact=True)
 SAMPLING = Reason("graph-sampling", "draws or renumbers nodes of a graph: nothing is rounded", exact=True)
 MACHINERY = Reason("machinery", "no op: asks or tells the framework something", exact=True)
 COMMUNICATION = Reason("communication", "communication op", exact=True)
@@ -103,7 +106,7 @@ SLOPES = Reason("legacy-slopes", "legacy form that returns the random slopes too
 BESIDE_LOSS = Reason("legacy-beside-loss", "legacy form that returns more than the loss, or of another meaning")
 OPTIONAL_TENSOR = Reason("legacy-optional", "legacy form with an optional tensor by position")
 BROKEN = Reason("legacy-broken", "legacy form whose own backward fails")
-ONE_STEP = Reason("legacy-step", "legacy form of one step of the function that is in the table")
+ONE_STEP = Reason("step", "one step of a function that is in the table")
 SEVERAL_IN_PLACE = Reason("several-in-place", "in-place form of an op with several results")
 SUM_OF_LIST = Reason("legacy-sum", "sum of a list of tensors: no torch reference for this op yet")
 

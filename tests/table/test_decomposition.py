@@ -77,3 +77,23 @@ def test_what_torch_refuses_keeps_paddles_error():
         paddle.linalg.cholesky(x)
     with padiff_shim.reference("torch"), pytest.raises(type(natively.value)):
         paddle.linalg.cholesky(x)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss", None])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 5, 3)], ids=str)
+def test_least_squares(shape, driver):
+    x, y = values(*shape), values(*shape[:-1], 2)
+    with padiff_shim.reference("torch", strict=True) as run:
+        ours = paddle.linalg.lstsq(paddle.to_tensor(x), paddle.to_tensor(y), driver=driver)
+    theirs = torch.linalg.lstsq(torch.from_numpy(x), torch.from_numpy(y), driver=driver or "gelsy")
+    assert run.substituted == {"lstsq": 1}
+    if driver in ("gelsy", None):  # of one and the same call Torch gives several solutions: its pivots are not initialised
+        np.testing.assert_allclose(ours[0].numpy(), theirs.solution.numpy(), rtol=1e-9)
+    else:
+        assert ours[0].numpy().tobytes() == np.ascontiguousarray(theirs.solution.numpy()).tobytes()
+    assert ours[1].numpy().tobytes() == theirs.residuals.numpy().tobytes()
+    assert ours[2].numpy().tolist() == theirs.rank.tolist()
+    assert ours[3].numpy().tobytes() == theirs.singular_values.numpy().tobytes()
+    native = paddle.linalg.lstsq(paddle.to_tensor(x), paddle.to_tensor(y), driver=driver)
+    np.testing.assert_allclose(ours[0].numpy(), native[0].numpy(), rtol=1e-9)

@@ -29,7 +29,8 @@ def test_every_legacy_twin_is_a_door_or_says_why_not():
     present = set(dir(paddle._legacy_C_ops))
     doors = {entry.target.removeprefix(LEGACY) for op in ops().values() for entry in op.entries if entry.pairs is not None}
     twins = {name + end for op in ops().values() for name in names(op) for end in ("", "_") if name + end in present}
-    assert twins - doors - _unsubstituted.EXACT == (set(_unsubstituted.LEGACY) | _unsubstituted.LEGACY_EXACT) & present
+    native = _unsubstituted.EXACT | set(_unsubstituted.NATIVE)
+    assert twins - doors - native == (set(_unsubstituted.LEGACY) | _unsubstituted.LEGACY_EXACT) & present
     assert not doors & set(_unsubstituted.LEGACY)
 
 
@@ -126,28 +127,39 @@ def test_the_binder_refuses_what_it_does_not_know():
 
 
 # Names of the tables that one of the supported versions lacks.
-ONLY_IN_3 = """_run_custom_op _run_python_op accuracy_check add_group_norm_silu add_n_array all_reduce_ ap_facade
-    ap_trivial_fusion_begin ap_trivial_fusion_end ap_variadic apply_per_channel_scale array_pop asgd_ batched_gemm binomial
-    bitwise_left_shift bitwise_left_shift_ bitwise_right_shift bitwise_right_shift_ blha_get_max_len
-    block_multihead_attention_xpu_ broadcast_ build_src_rank_and_local_expert_id builtin_combine builtin_split
-    c_softmax_with_multi_label_cross_entropy cal_aux_loss calc_reduced_attn_scores coalesce_tensor_ conv2d_transpose_bias
-    create_array_like cross_entropy_with_softmax_bwd_w_downcast depend depthwise_conv2d_bias depthwise_conv3d_bias dgc
-    dist_reshape div_scale dtensor_from_local dtensor_to_local embedding_grad_add_to embedding_grad_add_to_
-    embedding_with_scaled_gradient expand_modality_expert_id fake_quantize_dequantize_moving_average_abs_max_
-    fake_quantize_moving_average_abs_max_ fake_quantize_range_abs_max_ fast_ln fast_rms_norm fp8_fp8_half_gemm_fused
-    fp8_gemm_blockwise fp8_quant_blockwise gemm_epilogue index_elementwise_get index_elementwise_put index_elementwise_put_
-    index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ int_bincount lars_momentum_
-    masked_fill_ max_pool2d_v2 max_with_index min_with_index moe_combine moe_combine_auto moe_combine_no_weight
-    moe_gate_dispatch moe_gate_dispatch_and_quant moe_gate_dispatch_auto moe_gate_dispatch_partial_nosoftmaxtopk
-    moe_gate_dispatch_permute moe_global_mesh_tensor moe_permute moe_sub_mesh_tensors moe_unpermute nop_
-    onednn_to_paddle_layout qkv_unpack_mha random_ range_v2 reduce_ reshard reshard_v2 resnet_basic_block resnet_unit
-    restrict_nonzero rprop rprop_ set set_ set_persistable_value shape64 shard_tensor share_data_ share_var slice_array
-    slice_array_dense standard_gamma sync_calc_stream sync_calc_stream_ sync_comm_stream tensorrt_engine update_parameter
-    view_slice yolo_box_head yolo_box_post"""
+ONLY_IN_3 = """
+    _run_custom_op _run_python_op accuracy_check add_group_norm_silu add_n_array all_reduce_ ap_facade ap_trivial_fusion_begin
+    ap_trivial_fusion_end ap_variadic apply_per_channel_scale array_pop asgd asgd_ batched_gemm binomial bitwise_left_shift
+    bitwise_left_shift_ bitwise_right_shift bitwise_right_shift_ blha_get_max_len block_multihead_attention_xpu_ broadcast_
+    build_src_rank_and_local_expert_id builtin_combine builtin_split c_softmax_with_multi_label_cross_entropy cal_aux_loss
+    calc_reduced_attn_scores coalesce_tensor_ comm_init_all conv2d_transpose_bias create_array_like
+    cross_entropy_with_softmax_bwd_w_downcast depend depthwise_conv2d_bias depthwise_conv3d_bias dgc dist_reshape div_scale
+    dtensor_from_local dtensor_to_local embedding_grad_add_to embedding_grad_add_to_ embedding_with_scaled_gradient
+    expand_modality_expert_id fake_quantize_dequantize_moving_average_abs_max_ fake_quantize_moving_average_abs_max_
+    fake_quantize_range_abs_max_ fast_ln fast_rms_norm fetch_barrier fp8_fp8_half_gemm_fused fp8_gemm_blockwise
+    fp8_quant_blockwise fractional_max_pool2d fractional_max_pool3d gemm_epilogue index_elementwise_get index_elementwise_put
+    index_elementwise_put_ index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ int_bincount l1_norm_
+    lars_momentum_ masked_fill_ matrix_rank_atol_rtol max_pool2d_v2 max_with_index median min_with_index moe_combine
+    moe_combine_auto moe_combine_no_weight moe_gate_dispatch moe_gate_dispatch_and_quant moe_gate_dispatch_auto
+    moe_gate_dispatch_partial_nosoftmaxtopk moe_gate_dispatch_permute moe_global_mesh_tensor moe_permute moe_sub_mesh_tensors
+    moe_unpermute nadam nansum nop_ onednn_to_paddle_layout qkv_unpack_mha radam random random_ range_v2 reduce_ reshard
+    reshard_v2 resnet_basic_block resnet_unit restrict_nonzero rprop rprop_ set set_ set_persistable_value shape64
+    shard_tensor share_data_ share_var slice_array slice_array_dense standard_gamma std sync_calc_stream sync_calc_stream_
+    sync_comm_stream tensorrt_engine update_parameter var variance view_slice yolo_box_head yolo_box_post
+"""
 ONLY_IN_2 = """
-alltoall c_allgather c_allreduce_max c_allreduce_max_ c_allreduce_min c_allreduce_prod c_broadcast c_broadcast_ c_reduce_max
-c_reduce_min c_reduce_sum c_reduce_sum_ c_reducescatter distributed_fused_lamb fill_zeros_like fill_zeros_like2
-proximal_gd sampling_id
+    alloc_float_status alltoall bilateral_slice box_decoder_and_assign bpr_loss c_allgather c_allreduce_max c_allreduce_max_
+    c_allreduce_min c_allreduce_prod c_broadcast c_broadcast_ c_reduce_max c_reduce_min c_reduce_prod c_reduce_sum
+    c_reduce_sum_ c_reducescatter c_sync_comm_stream_ check_memory_continue clear_float_status data_norm
+    deformable_psroi_pooling density_prior_box detection_map distributed_fused_lamb distributed_lookup_table
+    distributed_push_sparse fill_zeros_like fill_zeros_like2 fsp generate_mask_labels generate_proposal_labels
+    get_float_status iou_similarity linear_chain_crf locality_aware_nms mine_hard_examples minus modified_huber_loss
+    multiclass_nms2 pir_run_program polygon_box_transform positive_negative_pair pow2_decay_with_linear_warmup
+    precision_recall proximal_gd pull_box_extended_sparse pull_box_sparse pull_gpups_sparse pull_sparse pull_sparse_v2
+    push_dense rank_loss retinanet_detection_output retinanet_target_assign rpn_target_assign sampling_id send_and_recv
+    sequence_concat sequence_enumerate sequence_erase sequence_expand_as sequence_pad sequence_reshape sequence_reverse
+    sequence_scatter sequence_slice sequence_unpad similarity_focus soft_relu soft_relu_ spp teacher_student_sigmoid_loss
+    transfer_dtype unique_with_counts unzip var_conv_2d
 """
 
 

@@ -112,3 +112,68 @@ def test_a_name_is_no_parameter_of_a_newer_version():
         named = F.kl_div(paddle.to_tensor(X), paddle.to_tensor(label), "sum", "the name")
         plain = F.kl_div(paddle.to_tensor(X), paddle.to_tensor(label), "sum")
     assert same(named, plain.numpy())
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("norm_by_times", [False, True])
+def test_a_text_that_does_not_fit_costs_nothing(reduction, norm_by_times):
+    """Three equal letters need five steps: natively such a row is 0 and has no gradient; in Torch that is zero_infinity."""
+    logits = RNG.standard_normal((6, 2, 5)).astype("float32")
+    labels, lengths, sizes = np.array([[1, 2, 3], [2, 2, 2]], "int32"), np.array([6, 4]), np.array([3, 3])
+
+    def loss():
+        x = leaf(logits)
+        found = F.ctc_loss(x, *map(paddle.to_tensor, (labels, lengths, sizes)), reduction=reduction, norm_by_times=norm_by_times)
+        found.sum().backward()
+        return found.detach(), x.grad
+
+    native = loss()
+    with padiff_shim.reference("torch", strict=True) as run:
+        ours = loss()
+    x = twin(logits)
+    given = (torch.from_numpy(labels).long(), torch.from_numpy(lengths), torch.from_numpy(sizes))
+    found = torch.nn.functional.ctc_loss(x.log_softmax(-1), *given, reduction=reduction, zero_infinity=True)
+    found.sum().backward()
+    assert run.substituted["ctc_loss"] == run.backward["ctc_loss"] == 1
+    if not (norm_by_times and reduction == "mean"):
+        assert same(ours[0], found.detach())
+    if not norm_by_times:
+        assert same(ours[1], x.grad)
+    for mine, expected in zip(ours, native, strict=True):
+        np.testing.assert_allclose(mine.numpy(), expected.numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_distance_of_one_s_own_is_made_of_ops_of_the_table():
+    def distance(a, b):
+        return (a - b).abs().sum(-1)
+
+    x, near, far = (paddle.to_tensor(X * factor) for factor in (1, 0.5, -1))
+    with padiff_shim.reference("torch", strict=True) as run:
+        F.triplet_margin_with_distance_loss(x, near, far, distance_function=distance)
+    assert "triplet_margin_with_distance_loss" not in run.substituted
+    assert run.substituted["abs"] == 2
+
+
+@pytest.mark.skipif(not IS_3, reason="2.6 multiplies every row's loss with every row's weight")
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+def test_weights_of_classes_with_a_margin(reduction):
+    weight = np.linspace(0.5, 2, 5).astype("float32")
+
+    def loss(weights):
+        x = leaf(X)
+        found = F.multi_margin_loss(x, paddle.to_tensor(LABELS), weight=weights, reduction=reduction)
+        found.sum().backward()
+        return found.detach(), x.grad
+
+    native, wanted = loss(paddle.to_tensor(weight)), leaf(weight)
+    with padiff_shim.reference("torch", strict=True):
+        ours, with_gradient = loss(paddle.to_tensor(weight)), loss(wanted)
+    x = twin(X)
+    found = torch.nn.functional.multi_margin_loss(x, torch.from_numpy(LABELS), weight=torch.from_numpy(weight), reduction=reduction)
+    found.sum().backward()
+    assert same(ours[0], found.detach())
+    assert same(ours[1], x.grad)
+    assert wanted.grad.shape == [5]
+    for one, other, third in zip(ours, native, with_gradient, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(one.numpy(), third.numpy(), rtol=1e-5, atol=1e-6)

@@ -7,6 +7,7 @@ import torch
 from helpers import same
 
 import padiff_shim
+from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.table.reasons import INDEPENDENT
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
@@ -73,3 +74,30 @@ def test_clipping_has_no_gradient():
         x = paddle.to_tensor(VALUES, stop_gradient=False)
         assert paddle._C_ops.clip_by_norm(x, 1.0).stop_gradient
     assert run.native == {"clip_by_norm": {INDEPENDENT.text: 1}}
+
+
+@pytest.mark.parametrize("name", ["nansum", "nanmean"])
+@pytest.mark.parametrize("axis", [None, 1])
+def test_sums_without_nan(name, axis):
+    x = np.array([[1.0, np.nan, 2.5], [np.nan, np.nan, 0.1]], "float32")
+    ours, theirs = paddle.to_tensor(x, stop_gradient=False), torch.tensor(x, requires_grad=True)
+    with padiff_shim.reference("torch", strict=True) as run:
+        found = getattr(paddle, name)(ours, axis=axis)
+        found.sum().backward()
+    expected = getattr(torch, name)(theirs, dim=axis)
+    expected.sum().backward()
+    assert run.substituted[name] == 1
+    assert same(found.detach(), expected.detach())
+    assert same(ours.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("name", ["std", "var"])
+def test_a_spread_is_unbiased_unless_told_otherwise(name):
+    ours, theirs = getattr(paddle, name), getattr(torch, name)
+    x, t = paddle.to_tensor(VALUES), torch.tensor(VALUES)
+    pairs = [(lambda: ours(x), theirs(t)), (lambda: ours(x, 1, False), theirs(t, 1, correction=0))]
+    if IS_3 and name == "var":
+        pairs.append((lambda: ours(x, axis=0, correction=2), theirs(t, 0, correction=2)))
+    for function, expected in pairs:
+        with padiff_shim.reference("torch", strict=True):
+            assert same(function(), expected)

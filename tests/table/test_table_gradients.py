@@ -137,6 +137,8 @@ def test_gradients_through_in_place_forms(op, entry):
         theirs, leaves = formula(calls[0], grad=True)
         if theirs is None or uninitialised(calls[0], theirs) or list(theirs.shape) != calls[0].before:
             continue
+        if not theirs.requires_grad:
+            continue  # what Paddle has no gradient of stays native
 
         def step(call):
             source = call.args[0]

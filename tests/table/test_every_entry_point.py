@@ -1,0 +1,50 @@
+"""No entry point of Paddle is forgotten: each is a door of the table, moves values, or stays native for a reason of its own."""
+
+import types
+
+import paddle
+import pytest
+from padiff_shim.patches import _unsubstituted
+
+from padiff_shim.catalogue.registry import ops
+from padiff_shim.table.reasons import NO_REFERENCE
+
+pytestmark = pytest.mark.compat
+DOORS = {entry.target for op in ops().values() for entry in op.entries}
+GRADIENTS = ("_grad", "_grad_")  # called by the engine, in C++
+
+
+def functions(module):
+    """The ops among a module's names: C functions, but for the kernels of gradients."""
+    return [
+        name
+        for name in dir(module)
+        if isinstance(getattr(module, name), types.BuiltinFunctionType) and not name.endswith(GRADIENTS)
+    ]
+
+
+def reason(place, name):
+    """Why a name stays native."""
+    legacy = _unsubstituted.LEGACY.get(name) if place == "_legacy_C_ops" else None
+    return legacy or _unsubstituted.NATIVE.get(name) or _unsubstituted.reason(name.rstrip("_"))
+
+
+@pytest.mark.parametrize("place", ["_C_ops", "_legacy_C_ops"])
+def test_every_c_function_is_known(place):
+    silent = _unsubstituted.EXACT | (_unsubstituted.LEGACY_EXACT if place == "_legacy_C_ops" else frozenset())
+    others = [name for name in functions(getattr(paddle, place)) if f"paddle.{place}.{name}" not in DOORS and name not in silent]
+    assert len(others) > 100
+    assert [name for name in others if reason(place, name) is NO_REFERENCE] == []
+
+
+def test_every_operator_of_a_tensor_is_known():
+    symbols = ("add", "sub", "mul", "truediv", "div", "floordiv", "mod", "pow", "matmul")
+    names = [f"__{prefix}{symbol}__" for symbol in symbols for prefix in ("", "r")]
+    built_in = (types.MethodDescriptorType, types.WrapperDescriptorType)
+    names = [name for name in names if isinstance(getattr(paddle.Tensor, name, None), built_in)]
+    assert [name for name in names if f"paddle.Tensor.{name}" not in DOORS] == []
+
+
+def test_an_unknown_op_is_told_by_its_name():
+    assert _unsubstituted.reason("an_op_of_a_newer_paddle") is NO_REFERENCE
+    assert _unsubstituted.reason("add_act_xpu") is not NO_REFERENCE
