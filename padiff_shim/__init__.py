@@ -27,6 +27,8 @@ _EXPORTS = {
     "LogError": "records.log",
     "do_no_harm": "alignment.harm",
     "HarmReport": "alignment.harm",
+    "transfer_weights": "weights.transfer",
+    "Mapping": "weights.mapping",
     "Verdict": "verdicts",
     "Side": "verdicts",
     "MismatchError": "errors",
@@ -42,6 +44,7 @@ _EXPORTS = {
     "UnknownNameError": "errors",
     "InterceptionError": "errors",
     "StayedNativeError": "errors",
+    "TransferError": "errors",
 }
 
 __all__ = [
@@ -55,6 +58,7 @@ __all__ = [
     "HarmReport",
     "InterceptionError",
     "LogError",
+    "Mapping",
     "MismatchError",
     "MissingFrameworkError",
     "Mode",
@@ -65,6 +69,7 @@ __all__ = [
     "Sample",
     "Side",
     "StayedNativeError",
+    "TransferError",
     "UnknownNameError",
     "Verdict",
     "__version__",
@@ -73,6 +78,7 @@ __all__ = [
     "install",
     "load",
     "reference",
+    "transfer_weights",
     "uninstall",
 ]
 
@@ -99,6 +105,8 @@ if TYPE_CHECKING:
     from .runs.run import Run
     from .table.op import Entry, Op, Sample
     from .verdicts import Side, Verdict
+    from .weights.mapping import Mapping
+    from .weights.transfer import transfer_weights
 
 
 def __getattr__(name: str) -> Any:

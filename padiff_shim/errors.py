@@ -6,6 +6,7 @@ Errors of the user's program are never wrapped: what Paddle raises natively is r
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,7 +20,7 @@ class BackendError(PadiffShimError, RuntimeError):
 
 
 class MissingFrameworkError(BackendError, ImportError):
-    """paddle or torch is not installed; the message holds the install line."""
+    """paddle, torch or a library that only some functions need is not installed; the message holds the install line."""
 
 
 class ArgumentError(PadiffShimError, ValueError, TypeError):
@@ -50,12 +51,32 @@ class StayedNativeError(PadiffShimError, RuntimeError):
     """Raised under ``strict=True`` by the first float op call that has to stay native."""
 
 
+class TransferError(PadiffShimError, ValueError):
+    """Weights cannot be taken from one model to the other; nothing was written. :attr:`mapping` holds what was found, or None."""
+
+    def __init__(self, message: str, mapping: Any = None) -> None:
+        super().__init__(message)
+        self.mapping = mapping
+
+
 class MismatchError(PadiffShimError, AssertionError):
     """Raised by compare mode with ``on_mismatch="raise"``; :attr:`record` holds the record of the call."""
 
     def __init__(self, message: str, record: dict[str, Any]) -> None:
         super().__init__(message)
         self.record = record
+
+
+def optional(name: str, install: str) -> Any:
+    """A library that only some functions need.
+
+    Raises:
+        MissingFrameworkError: it cannot be imported; the message holds ``install``.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingFrameworkError(f"{name} cannot be imported ({error}). Install it: {install}") from error
 
 
 def unreadable(what: str, path: object, error: OSError) -> FileError:

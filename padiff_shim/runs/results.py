@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import importlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import one_of, whole
-from ..errors import ArgumentError, MissingFrameworkError, PadiffShimError, UnknownNameError, unknown
+from ..errors import ArgumentError, PadiffShimError, UnknownNameError, optional, unknown
 from ..records import files, inputs, log
 from ..records.calls import Call, Calls
 from ..records.counts import KEPT, Counts, Finding, Group, listed
@@ -143,7 +142,7 @@ class Results(Run):
         Raises:
             MissingFrameworkError: pandas is not installed.
         """
-        pandas = _module("pandas", "pip install pandas")
+        pandas = optional("pandas", "pip install pandas")
         return pandas.DataFrame([_flat(call.as_dict()) for call in self.calls])
 
     def to_markdown(self) -> str:
@@ -242,13 +241,6 @@ def _no_records(name: str, logged: Iterable[str]) -> Exception | None:
     if why:
         return UnknownNameError(f"op {name!r} has no records: {why}")
     return None if name in declared else unknown("op", name, map(shown, declared.union(logged)))
-
-
-def _module(name: str, install: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingFrameworkError(f"{name} cannot be imported ({error}). Install it: {install}") from error
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

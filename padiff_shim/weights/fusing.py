@@ -1,0 +1,78 @@
+"""One projection on one side that holds what several hold on the other: q, k and v, or gate and up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from . import names
+from .pairing import SlotPair, fit
+from .tree import Node, Slot
+
+# The parts of a fused projection, in order, by the words that its name may have. Longer names first.
+_FUSED = (
+    (("q", "k", "v"), ("qkv", "attn", "in", "pack", "q")),
+    (("k", "v"), ("kv", "k")),
+    (("gate", "up"), ("gate",)),
+)
+
+
+def candidates(ts: list[Node], ps: list[Node]) -> Iterator[tuple[Node, list[Node], str]]:
+    """(whole, its parts on the other side, side of the whole): what shapes and names allow in one way only."""
+    for side, mine, other in (("torch", ts, ps), ("paddle", ps, ts)):
+        for letters, wanted in _FUSED:
+            wholes = [node for node in mine if _is_fused(node, letters, wanted)]
+            for whole in wholes:
+                parts = [_part(letter, [n for n in other if n.is_unit], whole) for letter in letters]
+                if all(len(part) == 1 for part in parts):
+                    chosen = [part[0] for part in parts]
+                    if _adds_up(whole, chosen) and sum(_adds_up(one, chosen) for one in wholes) == 1:
+                        yield whole, chosen, side
+
+
+def pairs(whole: Node, parts: list[Node], side: str) -> list[SlotPair]:
+    """The sections of the whole's weights, each with the part's."""
+    found, start = [], 0
+    slots = {slot.role: slot for slot in whole.slots}
+    for part in parts:
+        rows = next(slot for slot in part.slots if slot.role == "weight").shape[0]
+        for slot in part.slots:
+            section = _settled(slots[slot.role]).part(0, start, start + rows)
+            ours, theirs = (section, slot) if side == "torch" else (slot, section)
+            pair = fit(ours, theirs, "linear", "fused")
+            if pair is not None:
+                found.append(pair)
+        start += rows
+    return found
+
+
+def _settled(slot: Slot) -> Slot:
+    return replace(slot, settled=True)
+
+
+def _is_fused(node: Node, letters: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+    """Whether a layer's own name may be that of a fused projection."""
+    if not node.is_unit or not node.slots or not all(slot.settled and slot.section is None for slot in node.slots):
+        return False
+    words = names.words(names.leaf(node.path))
+    return any(word in wanted for word in words) and tuple(w for w in words if w in letters) in ((), letters, ("gate", "up"))
+
+
+def _part(letter: str, nodes: list[Node], whole: Node) -> list[Node]:
+    roles = {slot.role for slot in whole.slots}
+    return [
+        node
+        for node in nodes
+        if letter in names.words(names.leaf(node.path))
+        and {slot.role for slot in node.slots} == roles
+        and all(slot.settled for slot in node.slots)
+    ]
+
+
+def _adds_up(whole: Node, parts: list[Node]) -> bool:
+    """Whether the rows of the parts are those of the whole."""
+    for slot in whole.slots:
+        shapes = [other.shape for part in parts for other in part.slots if other.role == slot.role]
+        if len({shape[1:] for shape in shapes} | {slot.shape[1:]}) != 1 or sum(s[0] for s in shapes) != slot.shape[0]:
+            return False
+    return True

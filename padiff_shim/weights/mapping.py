@@ -1,0 +1,209 @@
+"""What belongs together: the answer of a match, as data and as a table."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..errors import ArgumentError
+from ..text import columns, shown
+from .checking import WeightCheck, check
+from .sides import sides_of
+from .tree import Shape, Slot, Weight
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A weight of the Torch module, or a section of it, and its partner in the Paddle layer.
+
+    Args:
+        torch_slot, paddle_slot: both sides.
+        note: what a reader should know.
+        rule: the caller's transform, if there is one.
+        undecided: whether nothing tells if a square matrix has to be transposed (two state dicts know no types).
+    """
+
+    torch_slot: Slot
+    paddle_slot: Slot
+    note: str = ""
+    rule: Any = None
+    undecided: bool = False
+
+    def slot(self, framework: str) -> Slot:
+        return self.torch_slot if framework == "torch" else self.paddle_slot
+
+    def name(self, framework: str) -> str:
+        """Its name on one side; "" if there is no such weight there."""
+        weight = self.slot(framework).weight
+        return weight.name if weight else ""
+
+    @property
+    def torch(self) -> str:
+        """The name in the Torch module's ``state_dict``."""
+        return self.name("torch")
+
+    @property
+    def paddle(self) -> str:
+        """The name in the Paddle layer's ``state_dict``."""
+        return self.name("paddle")
+
+    def shape(self, framework: str) -> Shape | None:
+        """The whole weight's shape on one side, as it is stored; None if there is none."""
+        weight = self.slot(framework).weight
+        return weight.shape if weight else None
+
+    @property
+    def transform(self) -> str:
+        """What happens on the way, in words; "" for a plain copy."""
+        if callable(self.rule):
+            return "by rule"
+        if self.torch_slot.weight is None or self.paddle_slot.weight is None:
+            return "absent"
+        found = []
+        for slot in (self.torch_slot, self.paddle_slot):
+            if slot.section is not None:
+                axis, start, stop = slot.section
+                found.append(f"{'rows' if axis == 0 else f'axis {axis}'} {start}:{stop}")
+        layouts = {self.torch_slot.layout, self.paddle_slot.layout}
+        if "transposed" in layouts and len(layouts) > 1:
+            found.append("transposed")
+        elif self.torch_slot.section == self.paddle_slot.section and self.shape("torch") != self.shape("paddle"):
+            found.append("reshaped")
+        return ", ".join(found)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The pair as plain data."""
+        shapes = {side: self.shape(side) for side in ("torch", "paddle")}
+        return {
+            "torch": self.torch or None,
+            "paddle": self.paddle or None,
+            **{f"{side}_shape": None if shape is None else list(shape) for side, shape in shapes.items()},
+            "transform": self.transform,
+            "note": self.note,
+        }
+
+    def noted(self, note: str) -> Pair:
+        """The pair with one more note."""
+        return replace(self, note="; ".join(filter(None, (self.note, note)))) if note not in self.note else self
+
+
+@dataclass
+class Mapping:
+    """Which weights and layers of a Torch module and a Paddle layer belong together; true if no weight is left over.
+
+    It holds names and shapes, no tensors, and so keeps no model alive.
+
+    Args:
+        src: ``"torch"`` or ``"paddle"``, the side from which weights are taken.
+        pairs: one for each weight, or section of a weight, in order of the source.
+        layers: names of the Torch module's layers -> names of the Paddle layer's, in order of construction. The models
+            themselves are ``""``. Layers without weights are there, too, where they could be told apart.
+        left: (weights without partner of the source, of the target).
+        notes: what concerns no single pair.
+    """
+
+    src: str
+    pairs: list[Pair]
+    layers: dict[str, str]
+    left: tuple[list[Weight], list[Weight]]
+    notes: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return not any(self.left)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __iter__(self) -> Iterator[Pair]:
+        return iter(self.pairs)
+
+    @property
+    def dst(self) -> str:
+        """The side into which weights are written."""
+        return "paddle" if self.src == "torch" else "torch"
+
+    @property
+    def unmatched_src(self) -> list[str]:
+        """Names of the source's weights that have no partner."""
+        return [weight.name for weight in self.left[0]]
+
+    @property
+    def unmatched_dst(self) -> list[str]:
+        """Names of the target's weights that have no partner."""
+        return [weight.name for weight in self.left[1]]
+
+    def partner(self, name: str) -> list[str]:
+        """The names on the other side of a weight of either side; several if it holds several.
+
+        Raises:
+            ArgumentError: there is no weight of that name in a pair.
+        """
+        found = [pair.paddle if pair.torch == name else pair.torch for pair in self.pairs if name in (pair.torch, pair.paddle)]
+        if not found:
+            raise ArgumentError(f"no pair has a weight named {name!r}")
+        return list(dict.fromkeys(found))
+
+    def check(self, src: Any, dst: Any) -> WeightCheck:
+        """Which pairs hold unequal values now, by how much, and whether they are transposed or swapped.
+
+        Args:
+            src, dst: the two models of the match (either order), or others with the same weights.
+
+        Raises:
+            ArgumentError: they are not such models.
+        """
+        return check(self, *sides_of(src, dst))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {
+            "src": self.src,
+            "weights": [pair.as_dict() for pair in self.pairs],
+            "layers": dict(self.layers),
+            "unmatched_src": self.unmatched_src,
+            "unmatched_dst": self.unmatched_dst,
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        return mapping_table(self)
+
+
+def mapping_table(mapping: Mapping, width: int | None = None) -> str:
+    """The pairs as text, ``width`` columns wide (default: :func:`padiff_shim.text.columns`)."""
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=width or columns())
+    table = Table(title=f"{mapping.src.title()} -> {mapping.dst.title()}: {_headline(mapping)}", title_justify="left")
+    table.add_column(mapping.src, overflow="fold")
+    table.add_column(mapping.dst, overflow="fold")
+    table.add_column("shapes", overflow="fold")
+    table.add_column("on the way", overflow="fold")
+    for pair in mapping.pairs:
+        names = [Text(shown(pair.name(side) or "-")) for side in (mapping.src, mapping.dst)]
+        way = "; ".join(filter(None, (pair.transform, pair.note)))
+        table.add_row(*names, _shapes(pair, mapping.src, mapping.dst), Text(way))
+    console.print(table)
+    for side, weights in zip((mapping.src, mapping.dst), mapping.left):
+        for weight in weights:
+            console.print(Text(f"no partner: {side} {shown(weight.name)} {list(weight.shape)}"))
+    for note in mapping.notes:
+        console.print(Text(shown(note)))
+    return buffer.getvalue().rstrip()
+
+
+def _headline(mapping: Mapping) -> str:
+    left = sum(map(len, mapping.left))
+    count = len({pair.name(mapping.src) for pair in mapping.pairs} - {""})
+    return f"{count} weights" + (f", {left} without partner" if left else "")
+
+
+def _shapes(pair: Pair, src: str, dst: str) -> str:
+    """One shape, or both where they differ."""
+    shapes = ["-" if shape is None else str(list(shape)) for shape in (pair.shape(src), pair.shape(dst))]
+    return " -> ".join(dict.fromkeys(shapes))
