@@ -41,6 +41,12 @@ def softmax(x: torch.Tensor, axis: int) -> torch.Tensor:
     return torch.softmax(x, axis)
 
 
+@op("x mask", tensors=2, legacy=True)
+def fused_softmax_mask(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """``torch.softmax`` of the sum."""
+    return torch.softmax(x + mask, -1)
+
+
 @op("x|input approximate=False", inplace=True, legacy=True, model=models.Gelu(), samples=each(UNARY, approximate=(False, True)))
 def gelu(x: torch.Tensor, approximate: bool | str) -> torch.Tensor:
     """``torch.nn.functional.gelu``, exact (erf) or by tanh."""

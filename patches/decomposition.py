@@ -142,3 +142,47 @@ def lstsq(x: torch.Tensor, y: torch.Tensor, rcond: float | None, driver: str | N
     """``torch.linalg.lstsq``; Paddle's rank is in int32."""
     solution, residuals, rank, values = torch.linalg.lstsq(x.detach(), y.detach(), rcond, driver=driver or "gelsy")
     return solution, residuals, rank.int() if rank.numel() else rank, values
+
+
+def _whole(name: str, params: str, **options: Any) -> Any:
+    """A decorator: a function of ``paddle.linalg`` that Paddle itself makes of several ops."""
+    return op(params, c=False, promote="same", doors=(function(f"paddle.linalg.{name}", params),), **options)
+
+
+@_whole("matrix_exp", "x", samples=(SQUARE, Sample((3, 3))))
+def matrix_exp(x: torch.Tensor) -> torch.Tensor:
+    """``torch.linalg.matrix_exp``."""
+    return torch.linalg.matrix_exp(x)
+
+
+@_whole("pinv", "x rcond=1e-15 hermitian=False", samples=(TALL, Sample((1, 3, 5))))
+def pinv(x: torch.Tensor, rcond: float, hermitian: bool) -> torch.Tensor:
+    """``torch.linalg.pinv``."""
+    return torch.linalg.pinv(x, rtol=rcond, hermitian=hermitian)
+
+
+@_whole("cholesky_inverse", "x upper=False")
+def cholesky_inverse(x: torch.Tensor, upper: bool) -> torch.Tensor:
+    """``torch.cholesky_inverse``, which reads a triangle alone."""
+    if not torch.equal(x, x.triu() if upper else x.tril()):
+        raise NotImplementedError("a factor that is not triangular")
+    return torch.cholesky_inverse(x, upper)
+
+
+@_whole("householder_product", "x tau", tensors=2, samples=(Sample((1, 5, 3), (1, 3)), Sample((2, 4, 4), (2, 3))))
+def householder_product(x: torch.Tensor, tau: torch.Tensor) -> torch.Tensor:
+    """``torch.linalg.householder_product``."""
+    return torch.linalg.householder_product(x, tau)
+
+
+@_whole(
+    "ormqr",
+    "x tau y left=True transpose=False",
+    tensors=3,
+    samples=each((Sample((1, 4, 4), (1, 4), (1, 4, 4)),), left=(True, False), transpose=(False, True)),
+)
+def ormqr(x: torch.Tensor, tau: torch.Tensor, y: torch.Tensor, left: bool, transpose: bool) -> torch.Tensor:
+    """``torch.ormqr``; of a matrix that is not square Paddle takes as many columns as it has."""
+    if x.shape[-2] != x.shape[-1]:
+        raise NotImplementedError("a product with some of the columns")
+    return torch.ormqr(x, tau, y, left, transpose)

@@ -189,3 +189,23 @@ def add_n(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
 def sinc(x: torch.Tensor) -> torch.Tensor:
     """``torch.sinc``."""
     return torch.sinc(x)
+
+
+@op(
+    "x p",
+    c=False,
+    promote="same",
+    doors=(function("paddle.multigammaln", "x p"),),
+    samples=ranged(each((Sample((3, 4)), Sample((2, 3, 4))), p=(1, 3)), 1.5, 3),
+    elementwise=True,
+    deviations=ROUNDED,
+)
+def multigammaln(x: torch.Tensor, p: int) -> torch.Tensor:
+    """``torch.special.multigammaln``."""
+    return torch.special.multigammaln(x, p)
+
+
+@op("abs angle", tensors=2, c=False, promote="same", complex=True, doors=(function("paddle.polar", "abs angle"),))
+def polar(abs: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
+    """``torch.polar``."""
+    return torch.polar(abs, angle)

@@ -210,3 +210,36 @@ def spectral_norm(weight: Any, u: Any, v: Any, dim: int, power_iters: int, eps: 
             u = torch.mv(matrix, v)
             u = u / (u.norm() + eps)
     return weight / torch.dot(u, torch.mv(matrix, v))
+
+
+@op(
+    "v g dim",
+    tensors=2,
+    c=False,
+    promote="same",
+    doors=(function("paddle.nn.utils.weight_norm_hook._weight_norm", "v g dim"),),
+    samples=(
+        Sample((4, 2, 3), (4,), dim=0),
+        Sample((4, 6), (6,), dim=1),
+        Sample((2, 4, 3), (4,), dim=1),
+        Sample((4, 3), (), dim=-1),
+    ),
+    deviations=dict.fromkeys(("float64", "gradient float64"), "Paddle adds 1e-12 to the norms by which it divides"),
+    note="lengths have no axes of size 1 in Paddle",
+)
+def weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int) -> torch.Tensor:
+    """What ``torch.nn.utils.weight_norm`` calls."""
+    lengths = g if dim == -1 else g.reshape([-1 if axis == dim else 1 for axis in range(v.ndim)])
+    return torch._weight_norm(v, lengths, dim)
+
+
+@op(
+    "p dim",
+    c=False,
+    promote="same",
+    doors=(function("paddle.nn.utils.weight_norm_hook.norm_except_dim", "p dim"),),
+)
+def norm_except_dim(p: torch.Tensor, dim: int) -> torch.Tensor:
+    """``torch.norm_except_dim``, without axes of size 1."""
+    found = torch.norm_except_dim(p, 2, dim)
+    return found if dim == -1 else found.reshape(-1)

@@ -39,6 +39,24 @@ def p_norm(x: torch.Tensor, porder: float, axis: int, epsilon: float, keepdim: b
     return torch.linalg.vector_norm(x, porder, None if asvector else axis, keepdim)
 
 
+_VECTOR = "x p=2.0 axis=None keepdim=False name=None dtype=None"
+
+
+@op(
+    _VECTOR,
+    c=False,
+    promote="none",
+    doors=(function("paddle.linalg.vector_norm", _VECTOR),),
+    deviations=_ROOTS,
+    samples=(*each((Sample((3, 4)), Sample((2, 3, 4), axis=[0, 2])), p=_POWERS[:3], keepdim=(False, True)), Sample((3, 4), axis=1)),
+)
+def vector_norm(x: torch.Tensor, p: float, axis: Any, keepdim: bool, name: Any, dtype: torch.dtype | None) -> torch.Tensor:
+    """``torch.linalg.vector_norm``."""
+    if p == 0:
+        raise NotImplementedError("order 0, a count: Torch has no gradient where Paddle's is zeros")
+    return torch.linalg.vector_norm(x, p, axis, keepdim, dtype=dtype)
+
+
 @reduction(
     "x|input axis|dim=None keepdim=False reduce_all=False",
     legacy="frobenius_norm",

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import padiff_shim
+from padiff_shim.frameworks.versions import IS_3
 
 pytestmark = pytest.mark.bitexact
 
@@ -97,3 +98,24 @@ def test_least_squares(shape, driver):
     assert ours[3].numpy().tobytes() == theirs.singular_values.numpy().tobytes()
     native = paddle.linalg.lstsq(paddle.to_tensor(x), paddle.to_tensor(y), driver=driver)
     np.testing.assert_allclose(ours[0].numpy(), native[0].numpy(), rtol=1e-9)
+
+
+@pytest.mark.skipif(not IS_3, reason="2.6 has no such function")
+@pytest.mark.parametrize("upper", [False, True])
+def test_the_inverse_behind_a_factor(upper):
+    factor = np.linalg.cholesky(values(4, 4, definite=True))
+    factor = np.ascontiguousarray(factor.T) if upper else factor
+    x, t = paddle.to_tensor(factor, stop_gradient=False), torch.tensor(factor, requires_grad=True)
+    with padiff_shim.reference("torch", strict=True) as run:
+        found = paddle.linalg.cholesky_inverse(x, upper=upper)
+        found.sum().backward()
+    expected = torch.cholesky_inverse(t, upper)
+    expected.sum().backward()
+    assert run.substituted["cholesky_inverse"] == run.backward["cholesky_inverse"] == 1
+    assert found.numpy().tobytes() == np.ascontiguousarray(expected.detach().numpy()).tobytes()
+    assert x.grad.numpy().tobytes() == np.ascontiguousarray(t.grad.numpy()).tobytes()
+    np.testing.assert_allclose(found.numpy(), paddle.linalg.cholesky_inverse(x, upper=upper).numpy(), rtol=1e-9)
+    whole = paddle.to_tensor(values(4, 4))
+    with padiff_shim.reference("torch") as run:
+        paddle.linalg.cholesky_inverse(whole)
+    assert run.native["cholesky_inverse"]  # Paddle reads all of it

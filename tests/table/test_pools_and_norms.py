@@ -224,3 +224,41 @@ def test_gradients_that_paddle_gets_wrong_are_right_under_the_shim(name):
         ours = gradient(function, *shape)
     assert np.abs(ours - expected).max() < 1e-6
     assert np.abs(gradient(function, *shape) - expected).max() > 1e-2
+
+
+@pytest.mark.parametrize(("dim", "whole"), [(0, False), (1, False), (None, True)])
+def test_weight_norm_of_a_layer_is_torch_s(dim, whole):
+    weight, given = array(5, 4, seed=1), array(3, 5, seed=2)
+    ours, theirs = paddle.nn.Linear(5, 4), torch.nn.Linear(5, 4)
+    ours.weight.set_value(paddle.to_tensor(weight))
+    with torch.no_grad():
+        theirs.weight.copy_(torch.tensor(weight).t())
+        theirs.bias.zero_()
+    ours.bias.set_value(paddle.zeros([4]))
+    with padiff_shim.reference("torch", strict=True) as run:
+        paddle.nn.utils.weight_norm(ours, dim=dim)
+        out = ours(paddle.to_tensor(given))
+        out.sum().backward()
+    assert run.substituted["norm_except_dim"] == 1
+    assert run.substituted["weight_norm"] == 2
+    axis = -1 if whole else 1 - dim
+    v, g = torch.tensor(weight.T.copy(), requires_grad=True), torch.norm_except_dim(torch.tensor(weight.T.copy()), 2, axis)
+    g.requires_grad_()
+    expected = torch.nn.functional.linear(torch.tensor(given), torch._weight_norm(v, g, axis), torch.zeros(4))
+    np.testing.assert_allclose(out.detach().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+    expected.sum().backward()
+    np.testing.assert_allclose(ours.weight_g.grad.numpy().ravel(), g.grad.numpy().ravel(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(ours.weight_v.grad.numpy(), v.grad.numpy().T, rtol=1e-4, atol=1e-6)
+
+
+def test_softmax_of_a_masked_score():
+    scores, mask = array(1, 2, 8, 32, seed=1), array(1, 1, 8, 32, seed=2)
+    x, t = paddle.to_tensor(scores, stop_gradient=False), torch.tensor(scores, requires_grad=True)
+    with padiff_shim.reference("torch", strict=True) as run:
+        out = paddle.incubate.softmax_mask_fuse(x, paddle.to_tensor(mask))
+        (out * out).sum().backward()
+    expected = torch.softmax(t + torch.tensor(mask), -1)
+    (expected * expected).sum().backward()
+    assert run.substituted["fused_softmax_mask"] == 1
+    assert same(out.detach(), expected.detach())
+    assert same(x.grad, t.grad)
