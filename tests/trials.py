@@ -76,7 +76,7 @@ def held(op, dtype, *, gradient=False):
     if not IS_3 and op.name == "scaled_dot_product_attention":
         return False  # Paddle 2.6 drops out in evaluation, too
     if gradient and not IS_3 and op.name in ("conv2d_transpose", "gather", "trapezoid", "cumulative_trapezoid"):
-        return False  # Paddle 2.6's gradients with channels last, and along another axis than the first, are other ones; so are those of areas
+        return False  # Paddle 2.6's gradients are other ones with channels last, along another axis than the first, and of areas
     told = {"gradient", f"gradient {dtype}"} if gradient else {dtype}
     return not told & set(op.deviations)
 
