@@ -26,6 +26,9 @@ class Plan(Protocol):
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op that computes with floats and is not in the table."""
 
+    def update(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An optimizer's update of a parameter, of a kind that is declared."""
+
     def optimizing(
         self, part: str, original: Callable[..., Any], frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:

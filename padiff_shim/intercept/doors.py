@@ -82,7 +82,7 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
     if path.startswith("paddle._legacy_C_ops."):
         reason = _unsubstituted.LEGACY.get(name, reason)
     if path.startswith("paddle._C_ops.") and name in updates():
-        reason = OPTIMIZER  # in a comparison; a substitution asks for the update itself
+        return _updating(name, path, original)
     other = Unlisted(name, path, reason, original, updates=reason is OPTIMIZER)
 
     def hook(*args: Any, **kwargs: Any) -> Any:
@@ -97,6 +97,22 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
         if name == "run_program":
             frame.run.warn("a compiled program (to_static) ran: the ops inside it are not seen")
         return result
+
+    return hook
+
+
+def _updating(name: str, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of an optimizer's update."""
+    other = Unlisted(name, path, OPTIMIZER, original, updates=True)
+
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        frame = top()
+        if frame is None:
+            return original(*args, **kwargs)
+        if frame.idle:
+            frame.plan.passed(other)
+            return original(*args, **kwargs)
+        return frame.plan.update(other, frame, args, kwargs)
 
     return hook
 

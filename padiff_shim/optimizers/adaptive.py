@@ -14,52 +14,49 @@ from torch.optim import radam as _radam
 
 from ..table import reasons
 from ..table.reasons import StayNative
-from .counts import mu_products, powers
-from .update import Step, update
-
-
-def _number(tensor: torch.Tensor) -> float:
-    """The number that a tensor is filled with: NAdam and RAdam keep their powers in the shape of the parameter."""
-    return float(tensor.view(-1)[0].item() if tensor.numel() > 1 else tensor.item())
+from .counts import mu_products, multiply, number, powers
+from .update import Batch, update
 
 
 def _exponent(beta: float, power: torch.Tensor) -> tuple[int, bool]:
     """The exponent that gave a power of beta, and whether it may be a greater one: the power does not fall any more."""
-    known = powers(beta, power.dtype)
-    value = _number(power)
-    step = known.step(value)
+    step, ended = powers(beta, power.dtype).exponent(number(power))
     if step is None:
         raise StayNative(reasons.BETA_POWERS)
-    return step, known.ended(value)
+    return step, ended
 
 
-def _steps(s: Step) -> int:
-    """Which update this is, counted from 0; both powers have to say the same."""
-    first, first_ended = _exponent(s.beta1, s.beta1_pow)
-    second, second_ended = _exponent(s.beta2, s.beta2_pow)
-    if first != second and not (first_ended and first < second) and not (second_ended and second < first):
+def _of_both(beta1: float, beta2: float, first: torch.Tensor, second: torch.Tensor) -> int:
+    """The exponent of both powers, which have to say the same."""
+    one, one_ended = _exponent(beta1, first)
+    other, other_ended = _exponent(beta2, second)
+    if one != other and not (one_ended and one < other) and not (other_ended and other < one):
         raise StayNative(reasons.BETA_POWERS)
-    return max(first, second)
+    return max(one, other)
 
 
-def _go_on(s: Step) -> None:
-    """Paddle's powers after the update."""
-    s.beta1_pow.mul_(s.beta1)
-    s.beta2_pow.mul_(s.beta2)
+def _counts(b: Batch, done: list[int]) -> list[torch.Tensor]:
+    """Torch's state before an update: how many there were, for each parameter."""
+    for item, steps in zip(b.items, done):
+        if item.count is None:
+            item.count = torch.tensor(float(steps))
+        elif item.count.item() != steps:
+            item.count.fill_(steps)
+    return [item.count for item in b.items]
 
 
-def _state(step: int) -> list[torch.Tensor]:
-    """Torch's state before an update: how many there were."""
-    return [torch.tensor(float(step))]
+def _done(b: Batch) -> list[int]:
+    return [_of_both(b.beta1, b.beta2, *pair) for pair in zip(b.beta1_pow, b.beta2_pow)]
 
 
-def _with_adam(s: Step, lr: float, decay: float, *, decoupled: bool) -> None:
+def _with_adam(b: Batch, lr: float, decay: float, *, decoupled: bool) -> None:
     _adam.adam(
-        [s.param], [s.grad], [s.moment1], [s.moment2], [s.moment2_max] if s.amsgrad else [], _state(_steps(s) - 1),
-        decoupled_weight_decay=decoupled, amsgrad=s.amsgrad, beta1=s.beta1, beta2=s.beta2, lr=lr, weight_decay=decay, eps=s.epsilon,
-        maximize=False,
+        b.param, b.grad, b.moment1, b.moment2, b.moment2_max if b.amsgrad else [], _counts(b, [power - 1 for power in _done(b)]),
+        decoupled_weight_decay=decoupled, amsgrad=bool(b.amsgrad), beta1=b.beta1, beta2=b.beta2, lr=lr, weight_decay=decay,
+        eps=b.epsilon, maximize=False,
     )  # fmt: skip
-    _go_on(s)
+    multiply(b.beta1_pow, b.beta1)
+    multiply(b.beta2_pow, b.beta2)
 
 
 @update(
@@ -68,11 +65,13 @@ def _with_adam(s: Step, lr: float, decay: float, *, decoupled: bool) -> None:
     "param grad lr moment1 moment2 moment2_max+ beta1_pow beta2_pow master skip beta1 beta2 epsilon lazy rows multi_precision "
     "global_powers amsgrad+",
     "param moment1 moment2 moment2_max+ beta1_pow beta2_pow master",
+    merged="param grad lr moment1 moment2 moment2_max+ beta1_pow beta2_pow master beta1 beta2 epsilon multi_precision "
+    "global_powers amsgrad+",
     twin="torch.optim.Adam",
 )
-def adam(s: Step) -> None:
+def adam(b: Batch) -> None:
     """Paddle's kernel moves the bias corrections into the learning rate and epsilon: the same, rounded otherwise."""
-    _with_adam(s, s.lr, s.decay, decoupled=False)
+    _with_adam(b, b.lr, b.decay, decoupled=False)
 
 
 @update(
@@ -84,18 +83,18 @@ def adam(s: Step) -> None:
     twin="torch.optim.AdamW",
     coupled=False,
 )
-def adamw(s: Step) -> None:
+def adamw(b: Batch) -> None:
     """``lr_ratio`` is the learning rate of a group to Torch."""
-    lr = s.lr if s.lr_ratio == 1.0 else s.lr * s.lr_ratio
-    _with_adam(s, lr, s.coefficient if s.with_decay else 0, decoupled=True)
+    lr = b.lr if b.lr_ratio == 1.0 else b.lr * b.lr_ratio
+    _with_adam(b, lr, b.coefficient if b.with_decay else 0, decoupled=True)
 
 
-def _adamax_of_paddle(s: Step) -> None:
+def _adamax_of_paddle(b: Batch) -> None:
     """Paddle adds epsilon to the decayed norm, not to the gradient."""
-    grad = s.decayed()
-    s.moment.lerp_(grad, 1 - s.beta1)
-    torch.maximum(s.norm.mul_(s.beta2).add_(s.epsilon), grad.abs(), out=s.norm)
-    s.param.addcdiv_(s.moment, s.norm, value=-s.lr / (1 - _number(s.beta1_pow)))
+    for param, grad, moment, norm, power in zip(b.param, b.decayed(), b.moment, b.norm, b.beta1_pow):
+        moment.lerp_(grad, 1 - b.beta1)
+        torch.maximum(norm.mul_(b.beta2).add_(b.epsilon), grad.abs(), out=norm)
+        param.addcdiv_(moment, norm, value=-b.lr / (1 - number(power)))
 
 
 @update(
@@ -106,17 +105,25 @@ def _adamax_of_paddle(s: Step) -> None:
     paddle=_adamax_of_paddle,
     twin="torch.optim.Adamax",
     differs="Paddle adds epsilon to the decayed norm at every step, Torch to the size of the gradient",
+    at_once=True,
 )
-def adamax(s: Step) -> None:
+def adamax(b: Batch) -> None:
     """Torch's definition; Paddle's optimizer takes its power on by itself."""
-    step, _ = _exponent(s.beta1, s.beta1_pow)
     _adamax.adamax(
-        [s.param], [s.grad], [s.moment], [s.norm], _state(step - 1),
-        eps=s.epsilon, beta1=s.beta1, beta2=s.beta2, lr=s.lr, weight_decay=s.decay,
+        b.param, b.grad, b.moment, b.norm, _counts(b, [_exponent(b.beta1, power)[0] - 1 for power in b.beta1_pow]),
+        eps=b.epsilon, beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay,
     )  # fmt: skip
 
 
 _MU_BASE = 0.96  # of NAdam's momentum schedule, in both frameworks
+
+
+def _steps_of_nadam(beta2: float, power: torch.Tensor) -> int:
+    """Torch's momentum schedule needs the count also when beta's power has gone: then there is none to be read."""
+    step, ended = _exponent(beta2, power)
+    if ended and beta2:
+        raise StayNative(reasons.POWER_GONE)
+    return step
 
 
 @update(
@@ -126,18 +133,18 @@ _MU_BASE = 0.96  # of NAdam's momentum schedule, in both frameworks
     "param decay_pow beta2_pow mu_product moment1 moment2 master",
     twin="torch.optim.NAdam",
 )
-def nadam(s: Step) -> None:
-    """Torch's momentum schedule needs the count also when beta's power has gone: then there is none to be read."""
-    step, ended = _exponent(s.beta2, s.beta2_pow)
-    if ended and s.beta2:
-        raise StayNative(reasons.POWER_GONE)
+def nadam(b: Batch) -> None:
+    """Torch's products are made again; Paddle's go on as its kernel would leave them."""
+    done = [_steps_of_nadam(b.beta2, power) for power in b.beta2_pow]
+    products = mu_products(b.beta1, b.momentum_decay)
     _nadam.nadam(
-        [s.param], [s.grad], [s.moment1], [s.moment2], [mu_products(s.beta1, s.momentum_decay).before(step + 1)], _state(step),
-        beta1=s.beta1, beta2=s.beta2, lr=s.lr, weight_decay=s.decay, momentum_decay=s.momentum_decay, eps=s.epsilon,
+        b.param, b.grad, b.moment1, b.moment2, [products.before(steps + 1) for steps in done], _counts(b, done),
+        beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, momentum_decay=b.momentum_decay, eps=b.epsilon,
     )  # fmt: skip
-    s.decay_pow.mul_(_MU_BASE)
-    s.beta2_pow.mul_(s.beta2)
-    s.mu_product.mul_(s.beta1 * (1.0 - 0.5 * _number(s.decay_pow) ** s.momentum_decay))
+    multiply(b.decay_pow, _MU_BASE)
+    multiply(b.beta2_pow, b.beta2)
+    for product, power in zip(b.mu_product, b.decay_pow):
+        product.mul_(b.beta1 * (1.0 - 0.5 * number(power) ** b.momentum_decay))
 
 
 @update(
@@ -147,12 +154,13 @@ def nadam(s: Step) -> None:
     "param beta1_pow beta2_pow rho moment1 moment2 master",
     twin="torch.optim.RAdam",
 )
-def radam(s: Step) -> None:
+def radam(b: Batch) -> None:
     """Paddle keeps ``step * beta2 ** step / (1 - beta2 ** step)`` by a recursion, which goes on as its kernel would leave it."""
     _radam.radam(
-        [s.param], [s.grad], [s.moment1], [s.moment2], _state(_steps(s)),
-        beta1=s.beta1, beta2=s.beta2, lr=s.lr, weight_decay=s.decay, eps=s.epsilon,
+        b.param, b.grad, b.moment1, b.moment2, _counts(b, _done(b)),
+        beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, eps=b.epsilon,
     )  # fmt: skip
-    _go_on(s)
-    power = s.beta2_pow
-    s.rho.copy_((s.rho * (s.beta2 - power) + power) / (1 - power))
+    multiply(b.beta1_pow, b.beta1)
+    multiply(b.beta2_pow, b.beta2)
+    for rho, power in zip(b.rho, b.beta2_pow):
+        rho.copy_((rho * (b.beta2 - power) + power) / (1 - power))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.optim import adadelta as _adadelta
 from torch.optim import adagrad as _adagrad
@@ -10,21 +12,28 @@ from torch.optim import sgd as _sgd
 
 from ..table import reasons
 from ..table.reasons import StayNative
-from .update import Step, Update, update
+from .update import Batch, update
 
 
-def _no_steps() -> list[torch.Tensor]:
-    """Torch's state of a step count where nothing is computed with it."""
-    return [torch.zeros(())]
+def _counts(b: Batch) -> list[torch.Tensor]:
+    """Torch's state of step counts where nothing is computed with them."""
+    for item in b.items:
+        if item.count is None:
+            item.count = torch.zeros(())
+    return [item.count for item in b.items]
+
+
+def _with_sgd(b: Batch, buffers: list[Any], decay: float, momentum: float, *, nesterov: bool) -> None:
+    _sgd.sgd(
+        b.param, b.grad, buffers,
+        weight_decay=decay, momentum=momentum, lr=b.lr, dampening=0, nesterov=nesterov, maximize=False,
+    )  # fmt: skip
 
 
 @update("sgd_", "SGD", "param lr grad master multi_precision", "param master", twin="torch.optim.SGD")
-def sgd(s: Step) -> None:
+def sgd(b: Batch) -> None:
     """``param -= lr * grad``."""
-    _sgd.sgd(
-        [s.param], [s.grad], [None],
-        weight_decay=s.decay, momentum=0, lr=s.lr, dampening=0, nesterov=False, maximize=False,
-    )  # fmt: skip
+    _with_sgd(b, [None] * len(b.items), b.decay, 0, nesterov=False)
 
 
 @update(
@@ -32,36 +41,35 @@ def sgd(s: Step) -> None:
     "Momentum",
     "param grad velocity lr master mu nesterov regularization coefficient multi_precision rescale",
     "param velocity master",
+    merged="param grad velocity lr master mu nesterov regularization coefficient multi_precision rescale",
     twin="torch.optim.SGD(momentum=...)",
     velocity="velocity",
 )
-def momentum(s: Step) -> None:
+def momentum(b: Batch) -> None:
     """The velocity begins with the first gradient; Paddle's kernel adds L2 decay to the gradient itself."""
-    if s.rescale != 1.0:
+    if b.rescale != 1.0:
         raise StayNative(reasons.RESCALED)
-    decay = s.coefficient if s.regularization == "l2_decay" else s.decay
-    if s.mu == 0:  # Torch keeps no buffer then
-        s.velocity.copy_(s.grad.add(s.param, alpha=decay) if decay else s.grad)
-        s.param.add_(s.velocity, alpha=-s.lr)
+    b.decay = b.coefficient if b.regularization == "l2_decay" else b.decay
+    if b.mu == 0:  # Torch keeps no buffer then
+        for velocity, grad in zip(b.velocity, b.decayed()):
+            velocity.copy_(grad)
+        _with_sgd(b, [None] * len(b.items), b.decay, 0, nesterov=False)
         return
-    buffers = [None if s.fresh else s.velocity]
-    _sgd.sgd(
-        [s.param], [s.grad], buffers,
-        weight_decay=decay, momentum=s.mu, lr=s.lr, dampening=0, nesterov=s.nesterov, maximize=False,
-    )  # fmt: skip
-    if s.fresh:
-        s.velocity.copy_(buffers[0])
+    buffers = [None if item.fresh else velocity for item, velocity in zip(b.items, b.velocity)]
+    _with_sgd(b, buffers, b.decay, b.mu, nesterov=b.nesterov)
+    for item, velocity, buffer in zip(b.items, b.velocity, buffers):
+        if item.fresh:
+            velocity.copy_(buffer)
 
 
 @update(
     "adagrad_", "Adagrad", "param grad moment lr master epsilon multi_precision", "param moment master", twin="torch.optim.Adagrad"
 )
-def adagrad(s: Step) -> None:
+def adagrad(b: Batch) -> None:
     """``param -= lr * grad / (sqrt(sum of squares) + epsilon)``."""
     _adagrad.adagrad(
-        [s.param], [s.grad], [s.moment], _no_steps(),
-        lr=s.lr, weight_decay=s.decay, lr_decay=0, eps=s.epsilon, maximize=False,
-    )  # fmt: skip
+        b.param, b.grad, b.moment, _counts(b), lr=b.lr, weight_decay=b.decay, lr_decay=0, eps=b.epsilon, maximize=False
+    )
 
 
 @update(
@@ -71,24 +79,24 @@ def adagrad(s: Step) -> None:
     "param squares updates master",
     twin="torch.optim.Adadelta",
 )
-def adadelta(s: Step) -> None:
+def adadelta(b: Batch) -> None:
     """Gradients scaled by the ratio of two averages, of squared updates and of squared gradients."""
     _adadelta.adadelta(
-        [s.param], [s.grad], [s.squares], [s.updates], _no_steps(),
-        lr=s.lr, rho=s.rho, eps=s.epsilon, weight_decay=s.decay, maximize=False,
-    )  # fmt: skip
+        b.param, b.grad, b.squares, b.updates, _counts(b), lr=b.lr, rho=b.rho, eps=b.epsilon, weight_decay=b.decay, maximize=False
+    )
 
 
-def _rmsprop_of_paddle(s: Step) -> None:
+def _rmsprop_of_paddle(b: Batch) -> None:
     """Paddle adds epsilon inside of the root, and the learning rate inside of the momentum."""
-    grad = s.decayed()
-    s.squares.mul_(s.rho).addcmul_(grad, grad, value=1 - s.rho)
-    inside = s.squares
-    if s.centered:
-        s.mean.lerp_(grad, 1 - s.rho)
-        inside = s.squares.addcmul(s.mean, s.mean, value=-1)
-    s.moment.mul_(s.momentum).addcdiv_(grad, inside.add(s.epsilon).sqrt_(), value=s.lr)
-    s.param.sub_(s.moment)
+    means = b.mean if b.centered else [None] * len(b.items)
+    for param, grad, squares, moment, mean in zip(b.param, b.decayed(), b.squares, b.moment, means):
+        squares.mul_(b.rho).addcmul_(grad, grad, value=1 - b.rho)
+        inside = squares
+        if mean is not None:
+            mean.lerp_(grad, 1 - b.rho)
+            inside = squares.addcmul(mean, mean, value=-1)
+        moment.mul_(b.momentum).addcdiv_(grad, inside.add(b.epsilon).sqrt_(), value=b.lr)
+        param.sub_(moment)
 
 
 @update(
@@ -101,12 +109,9 @@ def _rmsprop_of_paddle(s: Step) -> None:
     differs="Paddle adds epsilon inside of the root, Torch outside; Paddle's momentum sums steps, with their learning rates, and "
     "Torch's directions, without",
 )
-def rmsprop(s: Step) -> None:
+def rmsprop(b: Batch) -> None:
     """Torch's definition: its momentum stands in Paddle's accumulator."""
     _rmsprop.rmsprop(
-        [s.param], [s.grad], [s.squares], [s.mean], [s.moment], _no_steps(),
-        lr=s.lr, alpha=s.rho, eps=s.epsilon, weight_decay=s.decay, momentum=s.momentum, centered=s.centered,
+        b.param, b.grad, b.squares, b.mean, b.moment, _counts(b),
+        lr=b.lr, alpha=b.rho, eps=b.epsilon, weight_decay=b.decay, momentum=b.momentum, centered=b.centered,
     )  # fmt: skip
-
-
-__all__ = ["Update", "adadelta", "adagrad", "momentum", "rmsprop", "sgd"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from .update import Step, update
+from .counts import multiply, number
+from .update import Batch, update
 
 
 @update(
@@ -16,17 +17,20 @@ from .update import Step, update
     coupled=False,
     differs="Torch has no Lamb",
 )
-def lamb(s: Step) -> None:
+def lamb(b: Batch) -> None:
     """Paddle's formula."""
-    s.moment1.lerp_(s.grad, 1 - s.beta1)
-    s.moment2.mul_(s.beta2).addcmul_(s.grad, s.grad, value=1 - s.beta2)
-    first, second = 1 - s.beta1_pow.item(), 1 - s.beta2_pow.item()
-    direction = (s.moment1 / first).div_((s.moment2 / second).sqrt_().add_(s.epsilon))
-    direction.add_(s.param, alpha=s.coefficient)
-    ratio = 1.0
-    if s.coefficient > 0 or s.always_adapt:
-        weight, step = torch.linalg.vector_norm(s.param).item(), torch.linalg.vector_norm(direction).item()
-        ratio = weight / step if weight > 0 and step > 0 else 1.0
-    s.param.add_(direction, alpha=-s.lr * ratio)
-    s.beta1_pow.mul_(s.beta1)
-    s.beta2_pow.mul_(s.beta2)
+    adapts = b.coefficient > 0 or b.always_adapt
+    powers = [(number(first), number(second)) for first, second in zip(b.beta1_pow, b.beta2_pow)]
+    for param, grad, moment1, moment2, (first, second) in zip(b.param, b.grad, b.moment1, b.moment2, powers):
+        moment1.lerp_(grad, 1 - b.beta1)
+        moment2.mul_(b.beta2).addcmul_(grad, grad, value=1 - b.beta2)
+        direction = (moment1 / (1 - first)).div_((moment2 / (1 - second)).sqrt_().add_(b.epsilon))
+        direction.add_(param, alpha=b.coefficient)
+        param.add_(direction, alpha=-b.lr * (_ratio(param, direction) if adapts else 1.0))
+    multiply(b.beta1_pow, b.beta1)
+    multiply(b.beta2_pow, b.beta2)
+
+
+def _ratio(param: torch.Tensor, direction: torch.Tensor) -> float:
+    weight, step = torch.linalg.vector_norm(param).item(), torch.linalg.vector_norm(direction).item()
+    return weight / step if weight > 0 and step > 0 else 1.0

@@ -1,6 +1,6 @@
 """The words of an optimizer: one declaration says which C function of Paddle's makes its update, and what Torch has for it.
 
-A formula computes in place on the tensors of a :class:`Step`. ``torch`` is Torch's definition, its own functional optimizer.
+A formula computes in place on the tensors of a :class:`Batch`. ``torch`` is Torch's definition, its own functional optimizer.
 ``paddle`` is Paddle's where that is another one (an epsilon inside of a root); without it both define the same, up to rounding, and
 Torch's function serves for both.
 """
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,37 +22,55 @@ CLIPPERS = {  # class in paddle.nn -> what a run counts it by; see clipping.py
     "ClipGradByGlobalNorm": "clip_grad_by_global_norm",
     "ClipGradByNorm": "clip_grad_by_norm",
 }
+_ABSENT = frozenset({"amsgrad", "moment2_max"})  # from arguments that Paddle 2.6 does not have
 
 
-class Step:
-    """One update of one parameter: the arguments of Paddle's C function by name, its tensors as Torch's over the same memory.
+class Item:
+    """The tensors of one parameter's update on Torch's side, over Paddle's memory, by the names of the C function's parameters.
 
-    ``param`` is what is updated: the master weight if there is one. ``grad`` has its dtype. ``lr`` is the number that the program
-    wrote, not the float32 that Paddle makes of it. ``decay`` is the coefficient of L2 decay that belongs to the gradient, which
-    Paddle would have added to it before.
+    ``tensors["param"]`` is what is updated: the master weight if there is one. ``count`` is Torch's tensor that counts steps.
     """
 
-    param: Any
-    grad: Any
-    lr: float
-    decay: float
-    fresh: bool  # no update of ours was made with these accumulators, and they are zero
+    __slots__ = ("count", "fresh", "grad", "tensors")
 
-    def __init__(self, **given: Any) -> None:
-        self.__dict__.update(given)
+    def __init__(self, tensors: dict[str, Any]) -> None:
+        self.tensors = tensors
+        self.grad: Any = None  # with the dtype of what is updated
+        self.fresh = False  # no update was made with these accumulators yet
+        self.count: Any = None
+
+
+class Batch:
+    """Updates of several parameters by one optimizer with the same numbers: what a formula computes.
+
+    Tensors are lists, a tensor for each parameter, under the C function's names; numbers are numbers. ``lr`` is the number that the
+    program wrote, not the float32 that Paddle makes of it. ``decay`` is the coefficient of L2 decay that belongs to the gradients,
+    which Paddle would have added to them before.
+    """
+
+    def __init__(self, items: Sequence[Item], numbers: dict[str, Any], lr: float, decay: float) -> None:
+        self.items, self.lr, self.decay = items, lr, decay
+        self.grad = [item.grad for item in items]
+        self._numbers = numbers
 
     def __getattr__(self, name: str) -> Any:
-        raise StayNative(reasons.MISSING, name=name)
+        if name in self._numbers:
+            return self._numbers[name]
+        if name in _ABSENT and name not in self.items[0].tensors:
+            return None
+        return [item.tensors[name] for item in self.items]
 
-    def decayed(self) -> Any:
-        """The gradient with its L2 decay."""
-        return self.grad.add(self.param, alpha=self.decay) if self.decay else self.grad
+    def decayed(self) -> list[Any]:
+        """The gradients with their L2 decay."""
+        if not self.decay:
+            return self.grad
+        return [grad.add(param, alpha=self.decay) for grad, param in zip(self.grad, self.param)]
 
 
-Formula = Callable[[Step], None]
+Formula = Callable[[Batch], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Update:
     """One C function of ``paddle._C_ops`` that updates a parameter in place.
 
@@ -65,8 +84,10 @@ class Update:
         paddle: Paddle's definition, if it is another one.
         twin: Torch's optimizer in words.
         differs: how the definitions differ, in words.
-        coupled: whether ``torch`` adds L2 decay to the gradient, as Paddle's regularizers do.
+        coupled: whether the formulas add L2 decay to the gradient, as Paddle's regularizers do.
         velocity: the accumulator that Torch begins with the first gradient, and Paddle with zero.
+        at_once: Paddle's optimizer goes on to change what the update reads, so that updates cannot wait for one another.
+        merged: parameters of the C function ``merged_<door>``, which takes lists; empty if there is none.
     """
 
     name: str
@@ -80,38 +101,77 @@ class Update:
     differs: str = ""
     coupled: bool = True
     velocity: str = ""
+    at_once: bool = False
+    merged: str = ""
 
     def formula(self, definition: str) -> tuple[Formula, str]:
         """What computes the update, and whose definition it is; where Torch has none, Paddle's."""
         chosen = self.torch if definition == "torch" or self.paddle is None else self.paddle
-        if chosen is None:
-            chosen = self.paddle
+        chosen = chosen or self.paddle
         if chosen is None:
             raise ValueError(f"update {self.name!r} has no formula")
         return chosen, "torch" if chosen is self.torch else "paddle"
 
-    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments by name, in the spelling of the Paddle version that has so many. Raises StayNative for any other."""
-        for names in self._spellings:
-            if len(args) + len(kwargs) == len(names) and not set(kwargs) - set(names[len(args) :]):
-                return dict(zip(names, args), **kwargs)
-        raise StayNative(reasons.UPDATE_FORM, count=len(args) + len(kwargs))
+    def results_of(self, args: Sequence[Any]) -> Any:
+        """What the C function returns: parameters and accumulators among its arguments."""
+        return _picker(self.params, self.results, len(args))(args)
+
+    def results_of_merged(self, args: Sequence[Any]) -> Any:
+        """What ``merged_<door>`` returns."""
+        return _picker(self.merged, self.results, len(args))(args)
 
     @functools.cached_property
-    def _spellings(self) -> tuple[tuple[str, ...], ...]:
-        words = self.params.split()
-        return tuple(w.rstrip("+") for w in words), tuple(w for w in words if not w.endswith("+"))
+    def place_of_grad(self) -> int:
+        """Where the gradient stands; before the first parameter that a version lacks."""
+        return self.params.split().index("grad")
+
+    @functools.cached_property
+    def place_of_rate(self) -> int:
+        """Where the learning rate stands; before the first parameter that a version lacks."""
+        return self.params.split().index("lr")
+
+    def names(self, count: int) -> tuple[str, ...]:
+        """The parameters in the spelling of the Paddle version that has so many. Raises StayNative if none has."""
+        return _spelled(self.params, count)
+
+    def singly(self, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """The arguments of ``merged_<door>`` as those of one call for each parameter. Raises StayNative if lists do not fit."""
+        given = dict(zip(_spelled(self.merged, len(args)), args))
+        names = [word.rstrip("+") for word in self.params.split()]
+        if len({len(value) for value in given.values() if isinstance(value, list)}) != 1:
+            raise StayNative(reasons.UPDATE_FORM, count=len(args))
+        return [
+            tuple(value[i] if isinstance(value, list) else value for value in map(given.get, names))
+            for i in range(len(given["param"]))
+        ]
+
+
+@functools.cache
+def _spelled(params: str, count: int) -> tuple[str, ...]:
+    words = params.split()
+    for names in (tuple(word.rstrip("+") for word in words), tuple(word for word in words if not word.endswith("+"))):
+        if len(names) == count:
+            return names
+    raise StayNative(reasons.UPDATE_FORM, count=count)
+
+
+@functools.cache
+def _picker(params: str, results: str, count: int) -> Callable[[Sequence[Any]], Any]:
+    names = _spelled(params, count)
+    return operator.itemgetter(*(names.index(word.rstrip("+")) for word in results.split() if word.rstrip("+") in names))
 
 
 @functools.cache
 def updates() -> dict[str, Update]:
-    """All declared updates by the name of their C function."""
+    """All declared updates by the names of their C functions."""
     found: dict[str, Update] = {}
     for family in _FAMILIES:
         module = importlib.import_module(f"{__package__}.{family}")
         for one in vars(module).values():
             if isinstance(one, Update):
                 found[one.door] = one
+                if one.merged:
+                    found[f"merged_{one.door}"] = one
     return found
 
 

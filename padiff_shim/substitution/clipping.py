@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from ..dispatch.frames import Frame
 from ..frameworks.memory import as_it_lies, hand_over, stream_of
 from ..frameworks.versions import IS_3
 from ..gradients.leaves import has_turned_copy
@@ -18,42 +17,56 @@ from ..table.reasons import StayNative
 Pairs = list[tuple[Any, Any]]
 
 
-def by_global_norm(frame: Frame, definition: str, clip: Any, pairs: Pairs) -> Pairs:
+def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     """``ClipGradByGlobalNorm``: one norm over all gradients. Raises StayNative, with nothing written."""
     _check_global(clip)
-    clipped = [(param, grad, as_it_lies(grad)) for param, grad in pairs if _is_clipped(param, grad)]
+    given = [(param, grad) for param, grad in pairs if grad is not None]
+    clipped = [(param, grad, as_it_lies(grad)) for param, grad in given if _is_clipped(param)]
     if not clipped:
         return pairs
     if len({side.dtype for *_, side in clipped}) > 1:
         raise StayNative(reasons.MIXED)
-    with torch.no_grad(), stream_of(clipped[0][2]):
-        by = factor((turned(param, side) for param, _, side in clipped), clip.clip_norm, definition)
-        scaled = iter([_scaled(grad, side, by, in_place=IS_3) for _, grad, side in clipped])
-    return [(param, next(scaled) if _is_clipped(param, grad) else grad) for param, grad in pairs if grad is not None]
+    sides = [side for *_, side in clipped]
+    with torch.no_grad(), stream_of(sides[0]):
+        by = factor(_turned([param for param, *_ in clipped], sides), clip.clip_norm, definition).to(sides[0].dtype)
+        if IS_3:  # Paddle 3 writes into the gradients
+            torch._foreach_mul_(sides, by)
+            for _, grad, _ in clipped:
+                grad._bump_inplace_version()
+            return given
+        scaled = iter(torch._foreach_mul(sides, by))
+    return [(param, hand_over(next(scaled)) if _is_clipped(param) else grad) for param, grad in given]
 
 
-def by_norm(frame: Frame, definition: str, clip: Any, pairs: Pairs) -> Pairs:
+def by_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     """``ClipGradByNorm``: a norm for each gradient."""
-    return list(_each_by_norm(definition, clip, pairs))
+    given = [(param, grad) for param, grad in pairs if grad is not None]
+    sides = [as_it_lies(grad) if _is_clipped(param) else None for param, grad in given]
+    return [
+        (param, grad if side is None else _by_norm(definition, clip.clip_norm, param, side))
+        for (param, grad), side in zip(given, sides)
+    ]
 
 
-def _each_by_norm(definition: str, clip: Any, pairs: Pairs) -> Iterator[tuple[Any, Any]]:
-    sides = [as_it_lies(grad) if _is_clipped(param, grad) else None for param, grad in pairs]
-    for (param, grad), side in zip(pairs, sides):
-        if side is not None:
-            with torch.no_grad(), stream_of(side):
-                yield param, _scaled(grad, side, factor([turned(param, side)], clip.clip_norm, definition), in_place=False)
-        elif grad is not None:
-            yield param, grad
+def _by_norm(definition: str, limit: float, param: Any, side: torch.Tensor) -> Any:
+    with torch.no_grad(), stream_of(side):
+        return hand_over(side * factor(_turned([param], [side]), limit, definition).to(side.dtype))
 
 
-def turned(param: Any, side: torch.Tensor) -> torch.Tensor:
-    """A gradient as it lies in a Torch program: a Linear weight's as [out, in]."""
-    return side.t().contiguous() if has_turned_copy(param) else side
+def _turned(params: Sequence[Any], sides: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """Gradients as they lie in a Torch program: a Linear weight's as [out, in], valid until the next one is asked for."""
+    scratch: torch.Tensor | None = None
+    for param, side in zip(params, sides):
+        if has_turned_copy(param):
+            if scratch is None or scratch.numel() < side.numel():
+                scratch = side.new_empty(max(other.numel() for other in sides))
+            yield scratch[: side.numel()].view(side.shape[1], side.shape[0]).copy_(side.t())
+        else:
+            yield side
 
 
-def _is_clipped(param: Any, grad: Any) -> bool:
-    return grad is not None and getattr(param, "need_clip", True) is not False
+def _is_clipped(param: Any) -> bool:
+    return getattr(param, "need_clip", True) is not False
 
 
 def _check_global(clip: Any) -> None:
@@ -61,16 +74,6 @@ def _check_global(clip: Any) -> None:
         raise StayNative(reasons.SKIPS_CLIP)
     if getattr(clip, "should_comm_on_shard_dim", False):
         raise StayNative(reasons.DISTRIBUTED)
-
-
-def _scaled(grad: Any, side: torch.Tensor, by: torch.Tensor, *, in_place: bool) -> Any:
-    """A gradient times a factor: in its own memory where Paddle writes there."""
-    by = by.to(side.dtype)
-    if not in_place or not side.ndim:
-        return hand_over(side * by)
-    side.mul_(by)
-    grad._bump_inplace_version()
-    return grad
 
 
 WAYS: dict[str, Callable[..., Pairs]] = {"ClipGradByGlobalNorm": by_global_norm, "ClipGradByNorm": by_norm}

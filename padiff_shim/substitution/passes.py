@@ -1,4 +1,4 @@
-"""What is known of an optimizer's step while its updates run, one parameter after the other.
+"""An optimizer's step while it runs: its learning rate, the decay it puts off, and updates that wait to be made together.
 
 Paddle's C functions get a learning rate of float32, and gradients to which L2 decay was added in a rounding of its own. Torch's
 optimizers take the number that the program wrote, and add the decay themselves. Both are known to the optimizer alone.
@@ -14,30 +14,26 @@ from paddle.regularizer import L2Decay
 
 from ..frameworks.memory import as_it_lies
 
+_NONE: dict[str, Any] = {}
 _ROUNDED = 2.0**-22  # two roundings to float32, as a ratio
-
-
-class _Here(threading.local):
-    """The step that runs in one thread."""
-
-    now: Pass | None = None
-
-
-_here = _Here()
 
 
 class Pass:
     """One pass of an optimizer over (a group of) its parameters."""
 
-    def __init__(self, optimizer: Any) -> None:
-        self._optimizer = optimizer
+    def __init__(self, optimizer: Any, *, collects: bool) -> None:
+        self.optimizer = optimizer
+        self.collects = collects  # updates may wait: nothing reads in between what they write
+        self.waiting: dict[int, Any] = {}  # by the identity of the parameter
+        self.decays: dict[int, tuple[float, Callable[[], Any]]] = {}  # by the identity of the parameter
         self._base: float | None = None
         self._read: dict[int, tuple[Any, float]] = {}  # tensors of learning rates, and what they hold
+        self._rates: dict[tuple[int, Any], float] = {}
 
     def base(self) -> float:
         """The optimizer's learning rate as its program wrote it, or its schedule computed it."""
         if self._base is None:
-            given = self._optimizer._learning_rate
+            given = self.optimizer._learning_rate
             self._base = float(given() if callable(given) else given)
         return self._base
 
@@ -48,58 +44,74 @@ class Pass:
             known = self._read[id(tensor)] = tensor, as_it_lies(tensor).item()
         return known[1]
 
+    def learning_rate(self, tensor: Any, param: Any) -> float:
+        """The learning rate of an update: the unrounded number, if that is what the tensor was made of."""
+        factor = (getattr(param, "optimize_attr", None) or _NONE).get("learning_rate", 1.0)
+        key = id(tensor), factor
+        known = self._rates.get(key)
+        if known is None:
+            known = self._rates[key] = self._exact(self.read(tensor), factor)
+        return known
 
-def learning_rate(tensor: Any, param: Any) -> float:
-    """The learning rate of an update: in a step the unrounded number, if that is what the tensor was made of."""
-    now = _here.now
-    if now is None:
-        return float(as_it_lies(tensor).item())
-    held = now.read(tensor)
-    factor = (getattr(param, "optimize_attr", None) or {}).get("learning_rate", 1.0)
-    if not isinstance(factor, (int, float)):
-        return held
-    exact = now.base() if factor == 1.0 else now.base() * factor
-    return exact if abs(exact - held) <= _ROUNDED * abs(exact) else held
+    def _exact(self, held: float, factor: Any) -> float:
+        if not isinstance(factor, (int, float)):
+            return held
+        exact = self.base() if factor == 1.0 else self.base() * factor
+        return exact if abs(exact - held) <= _ROUNDED * abs(exact) else held
 
 
-def run(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``Optimizer._create_optimization_pass``."""
-    outer, _here.now = _here.now, Pass(args[0])
+class _Here(threading.local):
+    """The step that runs in one thread, and the decay that was put off for the next one."""
+
+    now: Pass | None = None
+    decays: tuple[Any, dict[int, tuple[float, Callable[[], Any]]]] | None = None
+
+
+_here = _Here()
+
+
+def now() -> Pass | None:
+    """The pass that runs in this thread."""
+    return _here.now
+
+
+def is_paddles(optimizer: Any) -> bool:
+    """Whether the optimizer makes its updates as Paddle's own classes do."""
+    return str(type(optimizer)._append_optimize_op.__module__).startswith("paddle.optimizer.")
+
+
+def run(flush: Callable[[Pass], None], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``Optimizer._create_optimization_pass``; ``flush`` makes the updates that wait at its end, also where it fails."""
+    outer, (owner, decays) = _here.now, _here.decays or (None, {})
+    here = _here.now = Pass(args[0], collects=is_paddles(args[0]))
+    _here.decays = None
+    if owner is args[0]:
+        here.decays = decays
     try:
-        return original(*args, **kwargs)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            flush(here)
     finally:
         _here.now = outer
-        _decays.by_param = {}
 
 
-class _Decays(threading.local):
-    """L2 decay that was not added to gradients yet, by the identity of the parameter."""
-
-    def __init__(self) -> None:
-        self.by_param: dict[int, tuple[float, Callable[[], Any]]] = {}
-
-
-_decays = _Decays()
-
-
-def put_off(coupled: Callable[[Any], bool], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``Optimizer.append_regularization_ops``: decay that Torch's optimizer adds by itself is left to it.
-
-    ``coupled`` says of an optimizer whether its updates take the decay of the gradient.
-    """
-    _decays.by_param = {}
+def put_off(coupled: bool, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``Optimizer.append_regularization_ops``: decay that Torch's optimizer adds by itself is left to it."""
+    _here.decays = None
     optimizer, pairs, regularization = _spelled(*args, **kwargs)
-    if not coupled(optimizer):
+    if not coupled or not is_paddles(optimizer):
         return original(*args, **kwargs)
-    found = []
+    found, decays = [], {}
     for param, grad in pairs:
         own = getattr(param, "regularizer", None)
         chosen = regularization if own is None else own
         if grad is None or type(chosen) is not L2Decay or param.dtype != grad.dtype:
             [(param, grad)] = original(optimizer, [(param, grad)], regularization)
         elif not _adds_it_in_its_kernel(optimizer, own):
-            _decays.by_param[id(param)] = chosen._coeff, _adding(original, optimizer, param, grad, regularization)
+            decays[id(param)] = chosen._coeff, _adding(original, optimizer, param, grad, regularization)
         found.append((param, grad))
+    _here.decays = optimizer, decays
     return found
 
 
@@ -115,14 +127,3 @@ def _spelled(optimizer: Any, parameters_and_grads: Any, regularization: Any = No
 def _adds_it_in_its_kernel(optimizer: Any, own: Any) -> bool:
     """Momentum's kernel adds the decay of a parameter itself."""
     return optimizer.type == "momentum" and type(own) is L2Decay
-
-
-def decay_of(param: Any) -> float:
-    """The coefficient of L2 decay that an update of ``param`` has to add."""
-    return 0.0 if _here.now is None else _decays.by_param.get(id(param), (0.0, None))[0]
-
-
-def gradient_with_decay(param: Any, grad: Any) -> Any:
-    """The gradient as Paddle's own kernel needs it: with the decay that was put off."""
-    _, add = _decays.by_param.get(id(param), (0.0, None))
-    return grad if add is None or _here.now is None else add()

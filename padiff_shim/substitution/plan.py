@@ -11,11 +11,12 @@ from ..dispatch.plan import Unlisted
 from ..errors import StayedNativeError
 from ..frameworks.memory import grad_tracer
 from ..gradients import islands, views
-from ..optimizers.update import CLIPPERS
+from ..optimizers.update import CLIPPERS, updates
 from ..table.reasons import FORKED, STATIC, StayNative
-from . import clipping, moves, passes, updating
+from . import clipping, moves, passes
 from .draw import Drawing
 from .execute import Substitution
+from .updating import Updating, coupled
 
 
 class Substituting:
@@ -26,6 +27,7 @@ class Substituting:
     def __init__(self, definition: str = "paddle", *, draws: bool = False) -> None:
         self.draws = draws
         self.definition = definition  # of optimizers and clippers, where Paddle's and Torch's differ
+        self.updating = Updating(definition, self._kept_native)
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Torch's kernel, counted."""
@@ -54,23 +56,22 @@ class Substituting:
         return result
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same for an op without reference; an optimizer's update is Torch's where Torch has it."""
-        if other.updates and (declared := updating.named(other)) is not None:
-            return self._update(declared, other, frame, args, kwargs)
+        """The same for an op without reference."""
         call = other.original if other.name.endswith("_") else islands.calling(other.name, other.original, args, kwargs)
         result = call(*args, **kwargs)
         self._count(frame, other.name, other.path, other.reason.text, exact=other.reason.exact)
         return result
 
-    def _update(self, declared: Any, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        try:
-            gate(frame, declared.name)
-            return updating.update(declared, frame, self.definition, args, kwargs)
-        except StayNative as why:
-            result = updating.native(declared, other.original, args, kwargs)
-            if why.why is not STATIC:
-                self._count(frame, declared.name, other.path, why.reason, exact=why.exact)
-            return result
+    def update(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Torch's optimizer, in place, where its form is known."""
+        if grad_tracer() is None or kwargs:
+            return other.original(*args, **kwargs) if grad_tracer() is None else self.unlisted(other, frame, args, kwargs)
+        declared = updates()[other.name]
+        make = self.updating.call if other.name == declared.door else self.updating.merged
+        return make(declared, other, frame, args)
+
+    def _kept_native(self, frame: Frame, name: str, target: str, why: StayNative) -> None:
+        self._count(frame, name, target, why.reason, exact=why.exact)
 
     def optimizing(
         self, part: str, original: Callable[..., Any], frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -79,14 +80,14 @@ class Substituting:
         if grad_tracer() is None:
             return original(*args, **kwargs)
         if part == "Optimizer._create_optimization_pass":
-            return passes.run(original, args, kwargs)
+            return passes.run(self.updating.flush, original, args, kwargs)
         if part == "Optimizer.append_regularization_ops":
-            return passes.put_off(updating.coupled, original, args, kwargs)
+            return passes.put_off(coupled(args[0]), original, args, kwargs)
         clipper = part.partition(".")[0]
         name = CLIPPERS[clipper]
         try:
             gate(frame, name)
-            pairs = clipping.WAYS[clipper](frame, self.definition, *args, **kwargs)
+            pairs = clipping.WAYS[clipper](self.definition, *args, **kwargs)
         except StayNative as why:
             self._count(frame, name, f"paddle.nn.{part}", why.reason, exact=True)
             return original(*args, **kwargs)

@@ -1,119 +1,136 @@
-"""An optimizer's update of a parameter, answered by Torch: in place, in the parameter's and the accumulators' own memory.
+"""Optimizers' updates, answered by Torch: in place, in the parameters' and the accumulators' own memory.
 
-Nothing announces the write, as natively: neither counts Paddle's version. What is computed with the parameter next compares or
-reads its memory (weight copies, leaf twins).
+Nothing announces the write, as natively: no version is counted. What is computed with the parameter next compares or reads its
+memory (weight copies, leaf twins). The updates of a step wait for one another, and are made in one call for all parameters that
+share their numbers, as Torch's optimizers do.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
+from ..dispatch.door import gate
 from ..dispatch.frames import Frame
 from ..dispatch.plan import Unlisted
-from ..frameworks.memory import TENSOR_TYPES, as_it_lies, grad_tracer, stream_of
-from ..frameworks.versions import attribute, set_attribute
-from ..optimizers.update import Step, Update, updates
-from ..table import reasons
+from ..frameworks.memory import as_it_lies, stream_of
+from ..optimizers.update import Batch, Update, updates
 from ..table.reasons import StayNative
-from ..table.signature import REFUSALS, refused
 from . import passes
+from .held import Held, held
+from .passes import Pass
 
-_SEEN = "_padiff_seen"  # attribute of accumulators that an update of ours has written
-_NUMBERS = frozenset({"beta1", "beta2", "epsilon", "momentum", "coefficient"})  # which Paddle also takes as tensors
-_UNUSED = frozenset({"lr", "master", "skip", "global_powers"})
+Count = Callable[[Frame, str, str, StayNative], None]
 
 
-def named(other: Unlisted) -> Update | None:
-    """What is declared for a C function."""
-    return updates().get(other.name)
+class Waiting(NamedTuple):
+    """One update of one parameter."""
+
+    declared: Update
+    other: Unlisted
+    frame: Frame
+    args: tuple[Any, ...]
 
 
 def coupled(optimizer: Any) -> bool:
-    """Whether an optimizer is Paddle's own, and its update is declared to take L2 decay."""
+    """Whether an optimizer's update is declared to take L2 decay."""
     declared = updates().get(f"{getattr(optimizer, 'type', '')}_")
-    append = type(optimizer)._append_optimize_op
-    return declared is not None and declared.coupled and append.__module__.startswith("paddle.optimizer.")
+    return declared is not None and declared.coupled
 
 
-def update(declared: Update, frame: Frame, definition: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Compute one update with Torch; what Paddle's function would return. Raises StayNative, with nothing written."""
-    given = declared.bind(args, kwargs)
-    step = _step(declared, given)
-    formula, of = declared.formula(definition)
-    with torch.no_grad(), stream_of(step.param):
+class Updating:
+    """The updates of one mode: by whose definition, and how those that stay native are counted."""
+
+    def __init__(self, definition: str, count: Count) -> None:
+        self.definition, self._count = definition, count
+
+    def call(self, declared: Update, other: Unlisted, frame: Frame, args: tuple[Any, ...]) -> Any:
+        """One call of a C function; what Paddle's would return."""
         try:
-            formula(step)
-        except REFUSALS as error:
-            raise refused(error) from None
-        if step.param is not step.written:
-            step.written.copy_(step.param)
-    if declared.velocity:
-        set_attribute(given[declared.velocity], _SEEN, True)
-    frame.tally.substituted[declared.name] += 1
-    frame.tally.definitions[declared.name, of] += 1
-    return tuple(given[name.rstrip("+")] for name in declared.results.split() if name.rstrip("+") in given)
+            gate(frame, declared.name)
+            declared.names(len(args))
+        except StayNative as why:
+            return self._native(Waiting(declared, other, frame, args), why)
+        here = passes.now()
+        self._add(here, Waiting(declared, other, frame, args))
+        return declared.results_of(args)
+
+    def merged(self, declared: Update, other: Unlisted, frame: Frame, args: tuple[Any, ...]) -> Any:
+        """One call of a C function that takes lists."""
+        try:
+            gate(frame, declared.name)
+            single = declared.singly(args)
+        except StayNative as why:
+            self._count(frame, declared.name, other.path, why)
+            return other.original(*args)
+        self.make(passes.now(), [Waiting(declared, other, frame, one) for one in single])
+        return declared.results_of_merged(args)
+
+    def _add(self, here: Pass | None, one: Waiting) -> None:
+        if here is None or not here.collects or one.declared.at_once:
+            self.make(here, [one])
+            return
+        key = id(one.args[0])
+        if key in here.waiting:
+            self.flush(here)
+        here.waiting[key] = one
+
+    def flush(self, here: Pass) -> None:
+        """Make all updates that wait."""
+        waiting, here.waiting = here.waiting, {}
+        self.make(here, list(waiting.values()))
+
+    def make(self, here: Pass | None, waiting: Sequence[Waiting]) -> None:
+        """Make updates: those that share their numbers in one call."""
+        groups: dict[Any, list[tuple[Waiting, Held]]] = {}
+        for one in waiting:
+            try:
+                kept = held(here and here.optimizer, one.declared, one.args)
+                kept.take(one.args[one.declared.place_of_grad])
+            except StayNative as why:
+                self._native(one, why)
+                continue
+            groups.setdefault((kept.key, *_rates(here, one)), []).append((one, kept))
+        with torch.no_grad():
+            for (_, lr, decay), group in groups.items():
+                self._together(group, lr, decay)
+
+    def _together(self, group: Sequence[tuple[Waiting, Held]], lr: float, decay: float) -> None:
+        first, kept = group[0]
+        formula, of = first.declared.formula(self.definition)
+        try:
+            with stream_of(kept.written):
+                formula(Batch([kept.item for _, kept in group], kept.numbers, lr, decay))
+                for _, kept in group:
+                    kept.done()
+        except StayNative as why:  # before anything was written
+            for one in group:
+                if len(group) > 1:
+                    self._together([one], lr, decay)
+                else:
+                    self._native(one[0], why)
+            return
+        tally = first.frame.tally
+        tally.substituted[first.declared.name] += len(group)
+        tally.definitions[first.declared.name, of] += len(group)
+
+    def _native(self, one: Waiting, why: StayNative) -> Any:
+        """Paddle's own update, with the decay that was left to Torch."""
+        args, here = one.args, passes.now()
+        put_off = None if here is None else here.decays.get(id(args[0]))
+        if put_off is not None:
+            place = one.declared.place_of_grad
+            args = (*args[:place], put_off[1](), *args[place + 1 :])
+        result = one.other.original(*args)
+        self._count(one.frame, one.declared.name, one.other.path, why)
+        return result
 
 
-def native(declared: Update, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Paddle's own update, with the decay that was left to Torch."""
-    try:
-        given = declared.bind(args, kwargs)
-    except StayNative:
-        return original(*args, **kwargs)
-    given["grad"] = passes.gradient_with_decay(given["param"], given["grad"])
-    return original(*given.values())
-
-
-def _step(declared: Update, given: dict[str, Any]) -> Step:
-    """The arguments on Torch's side, checked: nothing may fail once something is written."""
-    if grad_tracer() is None:
-        raise StayNative(reasons.STATIC)
-    if given.get("skip") is not None:
-        raise StayNative(reasons.SKIPPED_BY_TENSOR)
-    if given.get("global_powers"):
-        raise StayNative(reasons.SHARED_POWERS)
-    sides = {name: _side(name, value) for name, value in given.items() if name not in _UNUSED}
-    written = sides["param"]
-    master = given.get("master") if given.get("multi_precision") else None
-    sides["param"] = written if master is None else as_it_lies(master)
-    _check(sides, written)
-    sides["grad"] = sides["grad"].to(sides["param"].dtype)
-    missing = {word.rstrip("+"): None for word in declared.params.split() if word.endswith("+")}
-    return Step(
-        **{**missing, **sides},
-        written=written,
-        lr=passes.learning_rate(given["lr"], given["param"]),
-        decay=passes.decay_of(given["param"]),
-        fresh=bool(declared.velocity) and _fresh(given[declared.velocity], sides[declared.velocity]),
-    )
-
-
-def _side(name: str, value: Any) -> Any:
-    if type(value) not in TENSOR_TYPES:
-        return value
-    side = as_it_lies(value)
-    return side.item() if name in _NUMBERS else side
-
-
-def _fresh(accumulator: Any, side: torch.Tensor) -> bool:
-    """Whether no update was made with an accumulator: then Torch has none yet."""
-    return attribute(accumulator, _SEEN) is None and not bool(side.any())
-
-
-def _check(sides: dict[str, Any], written: torch.Tensor) -> None:
-    param, grad = sides["param"], sides["grad"]
-    for name, side in sides.items():
-        if not isinstance(side, torch.Tensor):
-            continue
-        if not side.is_contiguous():
-            raise StayNative(reasons.STATE_LAYOUT)
-        if side.shape == param.shape and name != "grad" and side.dtype is not param.dtype:
-            raise StayNative(reasons.STATE_DTYPE, param=str(param.dtype)[6:], other=str(side.dtype)[6:])
-    if not param.numel():
-        raise StayNative(reasons.EMPTY)
-    if grad.shape != param.shape or grad.device != param.device:
-        raise StayNative(reasons.STATE_LAYOUT)
-    if grad.dtype is not param.dtype and param is written:
-        raise StayNative(reasons.STATE_DTYPE, param=str(param.dtype)[6:], other=str(grad.dtype)[6:])
+def _rates(here: Pass | None, one: Waiting) -> tuple[float, float]:
+    """Learning rate, and coefficient of the L2 decay that was put off."""
+    param, tensor = one.args[0], one.args[one.declared.place_of_rate]
+    if here is None:
+        return float(as_it_lies(tensor).item()), 0.0
+    return here.learning_rate(tensor, param), here.decays.get(id(param), (0.0, None))[0]

@@ -1,0 +1,130 @@
+"""The tensors of a parameter's update on Torch's side, kept from one step to the next.
+
+Crossing takes a microsecond a tensor, and an update has six. So the crossed tensors are kept with the optimizer, and checked at
+each step: the same Paddle tensors, over the same memory, not written in a way that Paddle counts (such as a change of shape).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..frameworks.memory import TENSOR_TYPES, as_it_lies
+from ..frameworks.versions import attribute, set_attribute
+from ..optimizers.update import Item, Update
+from ..table import reasons
+from ..table.reasons import StayNative
+
+_SEEN = "_padiff_seen"  # attribute of accumulators that an update of ours has written
+_NUMBERS = frozenset({"beta1", "beta2", "epsilon", "momentum", "coefficient"})  # which Paddle also takes as tensors
+_APART = frozenset({"param", "grad", "lr", "master"})  # crossed in a way of their own, or not at all
+FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+
+
+class Held:
+    """One parameter's update: what was crossed, and what says that it still is right."""
+
+    __slots__ = ("_guard", "_numbers", "_places", "_seen", "_velocity", "declared", "item", "key", "numbers", "written")
+
+    def __init__(self, declared: Update, names: Sequence[str], args: Sequence[Any]) -> None:
+        given = dict(zip(names, args))
+        if given.get("skip") is not None:
+            raise StayNative(reasons.SKIPPED_BY_TENSOR)
+        if given.get("global_powers"):
+            raise StayNative(reasons.SHARED_POWERS)
+        self._guard = [_mark(i, value) for i, value in enumerate(args) if _is_kept(names[i], value)]
+        self._places = [i for i, value in enumerate(args) if names[i] not in ("grad", "lr") and not _is_kept(names[i], value)]
+        self._numbers = tuple([args[i] for i in self._places])
+        self.numbers = {names[i]: _number(args[i]) for i in self._places}
+        self.declared, self.key = declared, _short((declared, names, tuple(self.numbers.values())))
+        tensors = {name: as_it_lies(value) for name, value in given.items() if _is_kept(name, value) and name not in _APART}
+        self.written = as_it_lies(given["param"])
+        master = given.get("master") if given.get("multi_precision") else None
+        tensors["param"] = self.written if master is None else as_it_lies(master)
+        _check(tensors)
+        self.item = Item(tensors)
+        self._velocity = given[declared.velocity] if declared.velocity else None
+        self._seen = self._velocity is None or attribute(self._velocity, _SEEN) is not None
+
+    def fits(self, args: Sequence[Any]) -> bool:
+        """Whether what is held is what these arguments are."""
+        for i, tensor, pointer, version in self._guard:
+            if args[i] is not tensor or tensor.data_ptr() != pointer or tensor.inplace_version != version:
+                return False
+        return tuple([args[i] for i in self._places]) == self._numbers
+
+    def take(self, grad: Any) -> None:
+        """The gradient of this step, crossed and checked."""
+        side, item = as_it_lies(grad), self.item
+        param = item.tensors["param"]
+        if side.shape != param.shape or side.device != param.device or not side.is_contiguous():
+            raise StayNative(reasons.STATE_LAYOUT)
+        if side.dtype is not param.dtype:
+            if self.written is param:
+                raise StayNative(reasons.STATE_DTYPE, param=_word(param), other=_word(side))
+            side = side.to(param.dtype)
+        item.grad = side
+        item.fresh = not self._seen and not bool(item.tensors[self.declared.velocity].any())
+
+    def done(self) -> None:
+        """The update was made: the parameter takes over its master weight's values."""
+        if self._velocity is not None and not self._seen:
+            set_attribute(self._velocity, _SEEN, True)
+            self._seen = True
+        if self.written is not self.item.tensors["param"]:
+            self.written.copy_(self.item.tensors["param"])
+
+
+_keys: dict[Any, int] = {}
+
+
+def _short(key: Any) -> int:
+    """A number for each combination of an update and its numbers: hashed once, and not at each step."""
+    return _keys.setdefault(key, len(_keys))
+
+
+def _mark(place: int, tensor: Any) -> tuple[int, Any, int, int]:
+    return place, tensor, tensor.data_ptr(), tensor.inplace_version
+
+
+def _is_kept(name: str, value: Any) -> bool:
+    return type(value) in TENSOR_TYPES and name not in _NUMBERS and name not in ("grad", "lr")
+
+
+def _number(value: Any) -> Any:
+    return as_it_lies(value).item() if type(value) in TENSOR_TYPES else value
+
+
+def _check(tensors: dict[str, torch.Tensor]) -> None:
+    """Nothing may fail once something is written."""
+    param = tensors["param"]
+    if not param.numel():
+        raise StayNative(reasons.EMPTY)
+    for side in tensors.values():
+        if side.dtype not in FLOATS:
+            raise StayNative(reasons.COMPLEX if side.is_complex() else reasons.MIXED)
+        if not side.is_contiguous():
+            raise StayNative(reasons.STATE_LAYOUT)
+        if side.shape == param.shape and side.dtype is not param.dtype:
+            raise StayNative(reasons.STATE_DTYPE, param=_word(param), other=_word(side))
+
+
+def _word(side: torch.Tensor) -> str:
+    return str(side.dtype).rpartition(".")[2]
+
+
+_of: weakref.WeakKeyDictionary[Any, dict[int, Held]] = weakref.WeakKeyDictionary()
+
+
+def held(optimizer: Any, declared: Update, args: Sequence[Any]) -> Held:
+    """The bridged update of one parameter by an optimizer (None: by nobody that is known). Raises StayNative."""
+    if optimizer is None:
+        return Held(declared, declared.names(len(args)), args)
+    known = _of.setdefault(optimizer, {})
+    found = known.get(id(args[0]))
+    if found is None or found.declared is not declared or not found.fits(args):
+        found = known[id(args[0])] = Held(declared, declared.names(len(args)), args)
+    return found

@@ -1,0 +1,62 @@
+"""The number of steps is read off Paddle's powers of beta, for as long as they fall, and known to be lost when they do not."""
+
+import numpy as np
+import pytest
+import torch
+
+from padiff_shim.optimizers.counts import Powers, mu_products, multiply, powers
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("beta", [0.9, 0.999, 0.5, 0.98])
+def test_every_step_is_found_again(beta, dtype):
+    known, power = powers(beta, dtype), torch.tensor([beta], dtype=dtype)
+    for step in range(1, 2000):
+        found, ended = known.exponent(power.item())
+        if ended:
+            break
+        assert found == step
+        multiply([power], beta)
+
+
+def test_a_power_that_does_not_fall_any_more_says_so():
+    known, power = Powers(0.9, torch.float32), torch.tensor([0.9])
+    for _ in range(2000):
+        multiply([power], 0.9)
+    found, ended = known.exponent(power.item())
+    assert ended
+    assert 0.9**found < 1e-17  # so that 1 - beta ** step is 1 for it and for all later ones
+
+
+@pytest.mark.parametrize("beta", [0.0])
+def test_a_beta_of_zero(beta):
+    assert Powers(beta, torch.float32).exponent(0.0) == (1, True)
+    assert Powers(beta, torch.float32).exponent(1.0) == (0, False)
+
+
+def test_powers_that_another_kernel_rounded_otherwise():
+    power = np.float32(0.9) ** 7
+    near = float(np.nextafter(np.float32(power), np.float32(1)))
+    assert Powers(0.9, torch.float32).exponent(near) == (7, False)
+
+
+@pytest.mark.parametrize("power", [0.91, 0.5, -1.0, 2.0, float("nan")])
+def test_what_belongs_to_no_step(power):
+    assert Powers(0.9, torch.float32).exponent(power)[0] is None
+
+
+def test_powers_go_on_in_their_dtype():
+    ours = [torch.tensor([0.9], dtype=dtype) for dtype in (torch.float32, torch.float64)]
+    theirs = [one.clone() for one in ours]
+    multiply(ours, 0.7)
+    assert [one.item() for one in ours] == [one.mul_(0.7).item() for one in theirs]
+
+
+def test_torchs_products_of_nadam():
+    param = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.NAdam([param], lr=0.1)
+    for step in range(1, 30):
+        param.grad = torch.ones(2)
+        if step > 1:
+            assert torch.equal(mu_products(0.9, 4e-3).before(step), optimizer.state[param]["mu_product"])
+        optimizer.step()
