@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import collections
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from ..errors import ArgumentError, FileError, MissingFileError, optional, unreadable
+from ..errors import ArgumentError, FileError, MissingFileError, MissingFrameworkError, optional, unreadable
 
 SUFFIXES = (".pdparams", ".pt", ".pth", ".bin", ".safetensors")
 # What a state dict of Paddle is pickled with. Anything else in such a file is refused before it is called.
@@ -38,12 +39,13 @@ def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
         if path.suffix == ".pdparams":
             return _checked(_pdparams(path), path), "paddle"
         return _checked(torch.load(path, map_location="cpu", weights_only=True), path), "torch"
+    except (ArgumentError, FileError, MissingFrameworkError):
+        raise
     except OSError as error:
-        raise error if isinstance(error, FileError) else unreadable("state dict", path, error) from error
-    except (pickle.UnpicklingError, EOFError, RuntimeError, AttributeError, ValueError) as error:
-        if isinstance(error, ArgumentError):
-            raise
-        raise FileError(f"{path} is no state dict that can be read safely: {str(error).splitlines()[0][:200]}") from error
+        raise unreadable("state dict", path, error) from error
+    except Exception as error:  # whatever a parser says to bytes that are no state dict
+        reason = (str(error).splitlines() or [""])[0][:200]
+        raise FileError(f"{path} is no state dict that can be read safely: {type(error).__name__} {reason}") from error
 
 
 def _checked(found: Any, path: Path) -> dict[str, Any]:
@@ -65,9 +67,15 @@ def _safetensors(path: Path) -> tuple[dict[str, Any], str | None]:
     try:
         with library.safe_open(path, framework="pt", device="cpu") as file:
             written = (file.metadata() or {}).get("format")
-            return {name: file.get_tensor(name) for name in file}, {"pt": "torch", "pd": "paddle"}.get(written or "")
+            tensors = {name: file.get_tensor(name) for name in sorted(file.keys(), key=_natural)}
+            return tensors, {"pt": "torch", "pd": "paddle"}.get(written or "")
     except library.SafetensorError as error:
         raise FileError(f"{path} is no safetensors file: {error}") from None
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """The order of names in which layer 10 comes after layer 9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 class _Unpickler(pickle.Unpickler):

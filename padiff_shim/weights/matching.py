@@ -34,9 +34,14 @@ Keys = Callable[[Node], Iterable[Hashable]]
 
 
 class Matcher:
-    """Collects the pairs of one match."""
+    """Collects the pairs of one match.
 
-    def __init__(self) -> None:
+    Args:
+        ordered: whether the order of construction is known on both sides; a safetensors file is sorted by name.
+    """
+
+    def __init__(self, ordered: bool = True) -> None:
+        self.ordered = ordered
         self.units: list[UnitPair] = []
         self.scopes: list[tuple[Node, Node]] = []  # layers with layers below, paired as wholes
         self.slots: list[SlotPair] = []
@@ -49,13 +54,15 @@ class Matcher:
         ours, theirs = self.settle(ours, theirs, torch.path, paddle.path, last=True)
         self.left[0].extend(ours)
         self.left[1].extend(theirs)
+        pool = _Pool(ours, theirs, torch.path, paddle.path, self.ordered)
+        self.scopes += [(mine, yours) for mine, yours, _ in _equal_names(ours, theirs, pool) if _agree(mine, yours)]
 
     def settle(self, ts: list[Node], ps: list[Node], tscope: str, pscope: str, last: bool = False) -> tuple[list[Node], list[Node]]:
         """Pair the layers of two scopes as far as possible; returns the units that are left on either side."""
-        pool = _Pool(list(ts), list(ps), tscope, pscope)
+        pool = _Pool(list(ts), list(ps), tscope, pscope, self.ordered)
         steps: list[Callable[[_Pool], bool]] = [self.by_shape, self.fused, self.by_name, self.by_rank, self.taken_apart]
         if last:
-            steps += [self.singly, self.incomplete]
+            steps += [self.of_one_kind, self.singly, self.incomplete]
         while pool.ts and pool.ps and any(step(pool) for step in steps):
             pass
         return [unit for node in pool.ts for unit in _units(node)], [unit for node in pool.ps for unit in _units(node)]
@@ -74,12 +81,11 @@ class Matcher:
             found |= bool(ts and ps) and self.take(pool, assign(ts, ps, pool), wholly)
         return found
 
-    @staticmethod
-    def fits(torch: Node, paddle: Node, wholly: bool) -> bool:
+    def fits(self, torch: Node, paddle: Node, wholly: bool) -> bool:
         """Whether the weights of two units have partners in each other: all of them, or some."""
         if not torch.is_unit or not paddle.is_unit:
             return True
-        found = len(pair_slots(torch, paddle))
+        found = len(pair_slots(torch, paddle, self.ordered))
         return found == len(torch.slots) == len(paddle.slots) if wholly else found > 0
 
     def take(self, pool: _Pool, pairs: Pairs, wholly: bool = True) -> bool:
@@ -100,7 +106,7 @@ class Matcher:
         """Pair two layers; returns the units inside them that found no partner there."""
         if torch.is_unit and paddle.is_unit:
             self.units.append(UnitPair(torch, paddle, note))
-            self.slots += pair_slots(torch, paddle, note)
+            self.slots += pair_slots(torch, paddle, self.ordered, note)
             return [], []
         if not torch.is_unit and not paddle.is_unit:
             self.scopes.append((torch, paddle))
@@ -150,9 +156,13 @@ class Matcher:
         pool.ts, pool.ps = ts, ps
         return True
 
+    def of_one_kind(self, pool: _Pool) -> bool:
+        """Layers of the frameworks' own of which the main weight fits: a bias is missing."""
+        return self.grouped(pool, _main, wholly=False)
+
     def incomplete(self, pool: _Pool) -> bool:
-        """Layers of which the main weight fits (a bias is missing), then those of one name, to say what does not fit."""
-        return self.grouped(pool, _main, wholly=False) or self.take(pool, _equal_names(pool.ts, pool.ps, pool), wholly=False)
+        """Layers of one name of which any weight fits."""
+        return self.take(pool, _equal_names(pool.ts, pool.ps, pool), wholly=False)
 
 
 @dataclass(eq=False)
@@ -163,6 +173,7 @@ class _Pool:
     ps: list[Node]
     tscope: str
     pscope: str
+    ordered: bool
 
     def name(self, node: Node) -> str:
         """A layer's name in the scope."""
@@ -227,7 +238,7 @@ def _common(one: Node, other: Node) -> float:
 
 def _main(node: Node) -> list[Hashable]:
     """The largest weight of a unit."""
-    if not node.is_unit:
+    if not node.is_unit or not node.slots:
         return []
     slot = max(node.slots, key=lambda one: one.size)
     return [("main", shape) for shape in dict.fromkeys(reading.shape for reading in slot.readings())]
@@ -270,5 +281,13 @@ def _by_telling_words(ts: list[Node], ps: list[Node], pool: _Pool) -> Pairs:
             found += [(torch, paddle, "") for torch, paddle in zip(mine, yours)]
             left_t = [n for n in left_t if n not in mine]
             left_p = [n for n in left_p if n not in yours]
-    note = ORDER if len(left_t) > 1 else ""
-    return found + [(torch, paddle, note) for torch, paddle in zip(left_t, left_p)]
+    for torch, paddle in zip(left_t, left_p):
+        doubted = len(left_t) > 1 and _own_words(torch, pool) != _own_words(paddle, pool)
+        if pool.ordered or not doubted:
+            found.append((torch, paddle, ORDER if doubted else ""))
+    return found
+
+
+def _own_words(node: Node, pool: _Pool) -> frozenset[str]:
+    """The telling words of a layer's own name, without those of the layers around it."""
+    return names.telling(names.leaf(pool.name(node)))

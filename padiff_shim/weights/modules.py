@@ -89,7 +89,9 @@ class _Reader:
             for name, tensor, _ in self.own(cell):
                 known = names.get(id(tensor)) or joined(inner, name)
                 weight = self.weight(joined(node.path, known), tensor)
-                node.slots.append(_recurrent_slot(weight, name, suffix))
+                # The zeros that stand for a bias that was switched off are the cell's only.
+                constant = name.startswith("bias") and bool(names) and id(tensor) not in names
+                node.slots.append(_recurrent_slot(weight, name, suffix, 0.0 if constant else None))
             if self.framework == "torch":
                 node.slots.extend(_absent_biases(node, layer))
         return True
@@ -182,12 +184,12 @@ def _cells(layer: Any) -> Iterator[tuple[str, Any, str]]:
             yield joined(name, "cell"), getattr(inner, "cell", None), f"_l{place}"
 
 
-def _recurrent_slot(weight: Weight, name: str, suffix: str) -> Slot:
+def _recurrent_slot(weight: Weight, name: str, suffix: str, neutral: float | None) -> Slot:
     """The slot of a cell's weight; a cell alone is a layer of one."""
     if name == "weight_ho":  # Paddle's projection of the hidden state is [hidden, projected]
         return Slot(f"weight_hr{suffix}", weight, weight.shape[::-1], TRANSPOSED)
     what = name if suffix or "_l" in name else f"{name}_l0"
-    return Slot(what + suffix, weight, weight.shape, AS_IS)
+    return Slot(what + suffix, weight, weight.shape, AS_IS, neutral=neutral)
 
 
 def _absent_biases(node: Node, layer: Any) -> Iterator[Slot]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from .tree import AS_IS, FLAT, TRANSPOSED, Node, Slot
 
-OPEN = "square, of unknown type: taken"
-
 
 @dataclass(frozen=True)
 class SlotPair:
@@ -25,19 +23,23 @@ class SlotPair:
     undecided: bool = False
 
 
-def pair_slots(torch: Node, paddle: Node, note: str = "") -> list[SlotPair]:
-    """The weights of two units: by role, and the rest by shape in order of construction."""
+def pair_slots(torch: Node, paddle: Node, ordered: bool = True, note: str = "") -> list[SlotPair]:
+    """The weights of two units: by role, and the rest by shape in order of construction, if that is known or there is no choice."""
     ts, ps, found = list(torch.slots), list(paddle.slots), []
     for by_role in (True, False):
         for mine in list(ts):
-            for yours in list(ps):
+            fitting = []
+            for yours in ps:
                 pair = fit(mine, yours, torch.kind or paddle.kind, note) if _may(mine, yours, by_role) else None
                 if pair is not None:
-                    found.append(pair)
-                    ts.remove(mine)
-                    ps.remove(yours)
-                    break
-    return found
+                    fitting.append((yours, pair))
+            if len(fitting) == 1 or (fitting and (by_role or ordered)):
+                found.append(fitting[0][1])
+                ts.remove(mine)
+                ps.remove(fitting[0][0])
+    # What only stands for an absent weight needs no partner.
+    absent = [SlotPair(Slot(one.role, None, one.shape, fill=one.neutral), one) for one in ps if one.neutral is not None]
+    return found + absent
 
 
 _NAMED = re.compile(r"weight|bias|running_(mean|var)|(weight|bias)_(ih|hh|hr)_l\d+(_reverse)?|magnitude of axis \d|spectral [uv]")
@@ -55,21 +57,33 @@ def fit(torch: Slot, paddle: Slot, kind: str, note: str = "") -> SlotPair | None
 
     Where a layout is open, the usual one of the partner's kind of layer is tried first.
     """
-    ways = [(mine, yours) for mine in torch.readings() for yours in paddle.readings() if mine.shape == yours.shape]
+    ways = [
+        (mine, yours)
+        for mine in torch.readings()
+        for yours in paddle.readings()
+        if mine.shape == yours.shape and _plausible(torch, mine, yours) and _plausible(paddle, yours, mine)
+    ]
     if not ways:
         return None
     usual = (AS_IS, TRANSPOSED) if kind == "linear" else (AS_IS, AS_IS)
     if torch.settled != paddle.settled:
         ways.sort(key=lambda way: _unusual(torch, way[0], usual[0]) + _unusual(paddle, way[1], usual[1]))
     else:
-        ways.sort(key=lambda way: (way[0].layout != way[1].layout, FLAT in (way[0].layout, way[1].layout)))
+        ways.sort(key=lambda way: (FLAT in (way[0].layout, way[1].layout), way[0].layout != way[1].layout))
     mine, yours = ways[0]
-    square = len(mine.shape) == 2 and mine.shape[0] == mine.shape[1]
-    open_both = not torch.settled and not paddle.settled
-    if square and open_both:
-        undecided = not torch.typed and not paddle.typed
-        return SlotPair(mine, yours, _both(note, f"{OPEN} as it is"), undecided)
-    return SlotPair(mine, yours, _both(note, _said(torch, paddle, mine, yours)))
+    undecided = _is_square(mine) and not (torch.settled or paddle.settled or torch.typed or paddle.typed)
+    return SlotPair(mine, yours, "; ".join(filter(None, (note, _said(torch, paddle, mine, yours)))), undecided)
+
+
+def _plausible(slot: Slot, reading: Slot, other: Slot) -> bool:
+    """A matrix of unknown layout is no vector, unless its partner is known to be one."""
+    if slot.settled or reading.layout != FLAT:
+        return True
+    return max(slot.shape, default=1) == slot.size or (other.settled and len(other.shape) == 1)
+
+
+def _is_square(slot: Slot) -> bool:
+    return len(slot.shape) == 2 and slot.shape[0] == slot.shape[1]
 
 
 def _unusual(slot: Slot, reading: Slot, usual: str) -> int:
@@ -77,11 +91,9 @@ def _unusual(slot: Slot, reading: Slot, usual: str) -> int:
 
 
 def _said(torch: Slot, paddle: Slot, mine: Slot, yours: Slot) -> str:
-    """What a reader should know of layouts that were found by the shapes alone."""
-    if (torch.settled and paddle.settled) or mine.layout == yours.layout == AS_IS or not (torch.typed and paddle.typed):
+    """What a reader should know of matrices whose layout no type tells; the layers of a state dict are taken for ordinary ones."""
+    if (torch.settled and paddle.settled) or len(mine.shape) != 2 or not (torch.typed and paddle.typed):
         return ""
-    return "layout found by the shapes" if TRANSPOSED in (mine.layout, yours.layout) else ""
-
-
-def _both(*notes: str) -> str:
-    return "; ".join(filter(None, notes))
+    if not _is_square(mine):
+        return "layout found by the shapes" if TRANSPOSED in (mine.layout, yours.layout) else ""
+    return f"square, of unknown type: taken as {'it is' if mine.layout == yours.layout else 'a Linear holds it'}"

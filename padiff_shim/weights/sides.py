@@ -70,6 +70,7 @@ def _side(argument: str, model: Any, other: str | None, writes: bool = False) ->
         state, told = read_file(checked_path(argument, model))
         side = read_state(state, told or hint)
         side.framework = told or side.framework
+        side.ordered = not str(model).endswith(".safetensors")
         return side
     raise ArgumentError(
         f"{argument}= is a torch.nn.Module, a paddle.nn.Layer, a state dict or the path of one, got {described(model)}"

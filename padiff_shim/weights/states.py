@@ -13,7 +13,8 @@ from .names import joined, leaf, parent, role
 from .tensors import framework_of, weight_of
 from .tree import AS_IS, Node, Side
 
-_CELL = re.compile(r"(?:(?P<layer>.*)\.)?(?P<place>\d+)\.cell(?P<way>_fw|_bw)?\.(?P<what>(weight|bias)_[ih][ho])")
+_CELL = re.compile(r"(?:(?P<layer>.*)\.)?cell(?P<way>_fw|_bw)?\.(?P<what>(weight|bias)_[ih][ho])")
+_OF_A_CELL = re.compile(r"(weight|bias)_[ih]h")
 _PARAMETRIZED = re.compile(r"(?:(?P<layer>.*)\.)?parametrizations\.(?P<name>\w+)\.(?P<what>original[01]?|0\._[uv])")
 _ROLES = {
     "original0": "magnitude", "original1": "direction", "original": "original", "0._u": "spectral u", "0._v": "spectral v",
@@ -49,9 +50,9 @@ def read_state(state: Dict[str, Any], hint: str | None = None) -> Side:
     framework = framework_of_state(state, hint)
     nodes = {"": Node("")}
     roles: dict[str, set[str]] = {}
-    for name, tensor in state.items():
+    for name in state:
         if leaf(name) not in IGNORED:
-            _add(nodes, roles, framework, name, tensor)
+            _add(nodes, roles, state, name, framework)
     for node in nodes.values():
         if any(slot.role.startswith("in_proj_") or slot.role == "q_proj_weight" for slot in node.slots):
             node.kind = "attention"
@@ -59,9 +60,10 @@ def read_state(state: Dict[str, Any], hint: str | None = None) -> Side:
     return Side(framework, nodes[""], dict(state))
 
 
-def _add(nodes: dict[str, Node], roles: dict[str, set[str]], framework: str, name: str, tensor: Any) -> None:
+def _add(nodes: dict[str, Node], roles: dict[str, set[str]], state: Dict[str, Any], name: str, framework: str) -> None:
     """Put one entry into its place in the tree."""
-    path, what = _place(name)
+    tensor = state[name]
+    path, what = _place(name, state)
     node = _node(nodes, path)
     if what in roles.setdefault(path, set()):
         return  # Paddle lists a cell's weights under the layer's names and again under the cell's
@@ -77,11 +79,16 @@ def _is_floating(tensor: Any) -> bool:
     return "float" in name or "complex" in name or name == "uint16"
 
 
-def _place(name: str) -> tuple[str, str]:
+def _place(name: str, state: Dict[str, Any]) -> tuple[str, str]:
     """(path of the layer, role) of an entry: those of cells and parametrizations belong to the layer around them."""
     if cell := _CELL.fullmatch(name):
-        suffix = f"_l{cell['place']}" + ("_reverse" if cell["way"] == "_bw" else "")
-        return cell["layer"] or "", cell["what"].replace("_ho", "_hr") + suffix
+        layer, place = cell["layer"] or "", 0
+        if leaf(layer).isdigit() and joined(parent(layer), f"weight_ih_l{leaf(layer)}") in state:
+            layer, place = parent(layer), int(leaf(layer))  # a level of a stack, whose weights have names of their own as well
+        suffix = f"_l{place}" + ("_reverse" if cell["way"] == "_bw" else "")
+        return layer, cell["what"].replace("_ho", "_hr") + suffix
+    if _OF_A_CELL.fullmatch(leaf(name)):
+        return parent(name), f"{leaf(name)}_l0"
     if found := _PARAMETRIZED.fullmatch(name):
         return found["layer"] or "", _ROLES[found["what"]]
     return parent(name), _ROLES.get(leaf(name), leaf(name) if "proj" in leaf(name) else role(leaf(name)))

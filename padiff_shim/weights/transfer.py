@@ -44,7 +44,7 @@ def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = 
     sides = read_both(src, dst, writes=True)
     mapping = _match(*sides, layer_map, rules)
     if not mapping:
-        raise TransferError(explain.incomplete(mapping, (sides[0].weights.values(), sides[1].weights.values())), mapping)
+        raise TransferError(explain.incomplete(mapping, *sides), mapping)
     undecided = [pair for pair in mapping.pairs if pair.undecided]
     if undecided:
         raise TransferError(explain.undecided(undecided), mapping)
@@ -71,7 +71,7 @@ def _match(src: Side, dst: Side, layer_map: Any, given: Any) -> Mapping:
     out = {name for side in (src, dst) for name in side.weights if rules.left_out(name)}
     for side in (src, dst):
         take(side, lambda slot: slot.weight is not None and slot.weight.name in out)
-    matcher = Matcher()
+    matcher = Matcher(src.ordered and dst.ordered)
     matcher.slots += by_parts(rules, torch_side, paddle_side)
     pinned(matcher, layer_map, torch_side, paddle_side)
     matcher.match(torch_side.root, paddle_side.root)

@@ -50,6 +50,7 @@ class Slot:
         section: (axis, start, stop) of the canonical layout, for a part of a weight that holds several.
         fill: of an absent weight, the number that it would hold; None if nothing stands in its place.
         shape: the canonical shape, of the section.
+        neutral: of a weight that only stands for an absent one, the number that it has to hold.
         settled: whether the layout is known from the type of the layer; else the partner decides.
         typed: whether the layer's type is known at all (a state dict knows none).
     """
@@ -60,6 +61,7 @@ class Slot:
     layout: str = AS_IS
     section: tuple[int, int, int] | None = None
     fill: float | None = None
+    neutral: float | None = None
     settled: bool = True
     typed: bool = True
 
@@ -147,6 +149,7 @@ class Side:
     root: Node
     tensors: dict[str, Any]
     objects: dict[str, Any] = field(default_factory=dict)  # layers by name
+    ordered: bool = True  # whether the order is that of construction
 
     @functools.cached_property
     def weights(self) -> dict[str, Weight]:
@@ -157,6 +160,12 @@ class Side:
                 if slot.weight is not None:
                     found.setdefault(slot.weight.name, slot.weight)
         return found
+
+    @functools.cached_property
+    def canonical(self) -> dict[str, Shape]:
+        """The canonical shapes of whole weights, by name."""
+        slots = [slot for node in self.root.walk() for slot in node.slots]
+        return {slot.weight.name: slot.shape for slot in slots if slot.weight and slot.section is None}
 
     @functools.cached_property
     def nodes(self) -> dict[str, Node]:

@@ -19,6 +19,7 @@ WAYS = ("torch to paddle", "paddle to torch")
 # Paddle writes these in other steps than Torch, which round differently: compared in float64, to its rounding.
 OTHER_STEPS = {"encoder", "decoder", "transformer", "cells both ways", *(name for name in LAYERS if " norm" in name)}
 OTHER_STEPS -= {"batch norm", "layer norm", "group norm", "instance norm"}
+MODELS = [name for name in PAIRS if name != "minilm"]  # whose trained weights not every environment has
 CRASHES = {"lstm without bias"}  # Paddle's own forward ends the process
 
 
@@ -95,7 +96,7 @@ def test_biases_that_torch_has_no_place_for_are_refused():
 @pytest.mark.compat
 @pytest.mark.bitexact
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", MODELS)
 def test_zoo(name, way):
     pair = pairs.build(name, "float32")
     ours, theirs = pair.paddle, pair.torch

@@ -1,0 +1,176 @@
+"""State dicts and files in place of models, both ways."""
+
+import os
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+import torch
+import torch.nn as tnn
+from layer_pairs import LAYERS, scrambled, scrambled_paddle
+from trees import ours, plinear, theirs, tlinear
+
+import padiff_shim
+from padiff_shim.weights import as_is, match, transpose
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+from zoo import pairs
+
+NAMES = ["resnet", "gpt", "t5", "tagger", "vae", *(name for name in LAYERS if name != "lstm without bias")]
+
+
+def models(name):
+    if name in LAYERS:
+        return LAYERS[name].paddle_layer(), LAYERS[name].torch_module()
+    pair = pairs.build(name, "float32")
+    return pair.paddle, pair.torch
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("name", NAMES)
+def test_dicts_and_files_give_what_models_give(name, tmp_path):
+    b, a = models(name)
+    wanted = match(a, b)
+    torch.save(scrambled(a, 1).state_dict(), tmp_path / "torch.pt")
+    padiff_shim.transfer_weights(tmp_path / "torch.pt", b)
+    assert wanted.check(a, b)
+    padiff_shim.transfer_weights({key: tensor.numpy() for key, tensor in scrambled(a, 2).state_dict().items()}, b)
+    assert wanted.check(a, b)
+    paddle.save(scrambled_paddle(b, 3).state_dict(), str(tmp_path / "paddle.pdparams"))
+    padiff_shim.transfer_weights(str(tmp_path / "paddle.pdparams"), a)
+    assert wanted.check(a, b)
+    padiff_shim.transfer_weights(scrambled_paddle(b, 4).state_dict(), a)
+    assert wanted.check(a, b)
+    padiff_shim.transfer_weights(scrambled(a, 5), b.state_dict())
+    assert wanted.check(a, b)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_safetensors(name, tmp_path):
+    torch_format = pytest.importorskip("safetensors.torch")
+    b, a = models(name)
+    state = {key: tensor.contiguous().clone() for key, tensor in scrambled(a, 1).state_dict().items()}
+    torch_format.save_file(state, tmp_path / "model.safetensors", {"format": "pt"})
+    padiff_shim.transfer_weights(tmp_path / "model.safetensors", b)
+    assert match(a, b).check(a, b)
+
+
+def test_safetensors_of_paddle(tmp_path):
+    numpy_format = pytest.importorskip("safetensors.numpy")
+    b, a = scrambled_paddle(ours(fc=plinear(4, 4))), theirs(fc=tlinear(4, 4))
+    numpy_format.save_file({key: np.array(tensor.numpy()) for key, tensor in b.state_dict().items()},
+                           tmp_path / "model.safetensors", {"format": "pd"})  # fmt: skip
+    padiff_shim.transfer_weights(tmp_path / "model.safetensors", a)
+    assert np.array_equal(a.fc.weight.detach().numpy(), b.fc.weight.numpy().T)
+    with pytest.raises(padiff_shim.ArgumentError, match="both Paddle's"):
+        padiff_shim.transfer_weights(tmp_path / "model.safetensors", b)
+
+
+def test_the_order_of_a_safetensors_file_says_nothing(tmp_path):
+    torch_format = pytest.importorskip("safetensors.torch")
+    a = theirs(zeta=tlinear(4, 4), alpha=tlinear(4, 4))
+    torch_format.save_file(a.state_dict(), tmp_path / "model.safetensors")
+    b = ours(one=plinear(4, 4), two=plinear(4, 4))
+    with pytest.raises(padiff_shim.TransferError, match=r"zeta.weight \[4, 4\]: of this shape and free"):
+        padiff_shim.transfer_weights(tmp_path / "model.safetensors", b)
+    padiff_shim.transfer_weights(tmp_path / "model.safetensors", b, layer_map={"zeta": "one"})
+    assert match(a, b).check(a, b)
+
+
+@pytest.mark.compat
+def test_many_numbered_layers():
+    """Layer 10 comes after layer 9 also where names are sorted as text."""
+    a, b = tnn.Sequential(*(tlinear(4, 4) for _ in range(12))), paddle.nn.Sequential(*(plinear(4, 4) for _ in range(12)))
+    state = dict(sorted(scrambled(a).state_dict().items()))
+    padiff_shim.transfer_weights(state, b)
+    assert match(a, b).check(a, b)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_dtypes_in_files(dtype, tmp_path):
+    a, b = scrambled(tlinear(4, 3)).to(getattr(torch, dtype)), plinear(4, 3)
+    b.to(dtype=dtype)
+    torch.save(a.state_dict(), tmp_path / "torch.pth")
+    padiff_shim.transfer_weights(tmp_path / "torch.pth", b)
+    assert match(a, b).check(a, b)
+    paddle.save(b.state_dict(), str(tmp_path / "paddle.pdparams"))
+    c = tlinear(4, 3).to(getattr(torch, dtype))
+    padiff_shim.transfer_weights(tmp_path / "paddle.pdparams", c)
+    assert torch.equal(a.weight, c.weight)
+
+
+@pytest.mark.compat
+def test_tensors_outside_of_a_layer_and_large_ones_in_pieces(tmp_path):
+    weight = paddle.ones([3, 4])
+    paddle.save({"weight": weight, "bias": paddle.zeros([4])}, str(tmp_path / "plain.pdparams"))
+    a = tlinear(3, 4)
+    padiff_shim.transfer_weights(tmp_path / "plain.pdparams", a)
+    assert bool((a.weight == 1).all())
+    halves = np.split(np.arange(12, dtype="float32"), 2)
+    told = {"weight": {"OriginShape": (3, 4), "slices": ["weight@@.0", "weight@@.1"]}}
+    pieces = {"bias": np.ones(4, "float32"), **dict(zip(told["weight"]["slices"], halves)), "UnpackBigParamInfor@@": told}
+    (tmp_path / "pieces.pdparams").write_bytes(pickle.dumps(pieces, protocol=2))
+    padiff_shim.transfer_weights(tmp_path / "pieces.pdparams", a)
+    assert np.array_equal(a.weight.detach().numpy(), np.arange(12, dtype="float32").reshape(3, 4).T)
+
+
+class Malicious:
+    def __reduce__(self):
+        return os.system, ("touch pickled",)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("name", ["bad.pdparams", "bad.pt"])
+def test_nothing_in_a_file_is_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if name.endswith("pt"):
+        torch.save({"weight": Malicious()}, name)
+    else:
+        Path(name).write_bytes(pickle.dumps({"weight": Malicious()}))
+    with pytest.raises(padiff_shim.FileError, match=r"can(not)? be read safely"):
+        padiff_shim.transfer_weights(name, plinear(2, 2))
+    assert not Path("pickled").exists()
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("name", ["empty.pdparams", "empty.pt", "empty.safetensors", "none.pt", "folder.pt"])
+def test_files_that_are_none(name, tmp_path):
+    if name.endswith("safetensors"):
+        pytest.importorskip("safetensors")
+    if name.startswith("empty"):
+        (tmp_path / name).write_bytes(b"")
+    elif name.startswith("folder"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(padiff_shim.FileError, match=name):
+        padiff_shim.transfer_weights(tmp_path / name, plinear(2, 2))
+
+
+@pytest.mark.compat
+def test_files_with_something_else(tmp_path):
+    torch.save({"model": tlinear(2, 2).state_dict(), "epoch": 3}, tmp_path / "checkpoint.pt")
+    with pytest.raises(padiff_shim.ArgumentError, match=r"holds dicts \(model\)"):
+        padiff_shim.transfer_weights(tmp_path / "checkpoint.pt", plinear(2, 2))
+    with pytest.raises(padiff_shim.ArgumentError, match=r"accepted: \.pdparams, \.pt"):
+        padiff_shim.transfer_weights(tmp_path / "weights.npz", plinear(2, 2))
+
+
+@pytest.mark.compat
+def test_two_state_dicts():
+    a, b = scrambled(theirs(fc=tlinear(4, 3), norm=tnn.LayerNorm(3))), ours(fc=plinear(4, 3), norm=paddle.nn.LayerNorm(3))
+    padiff_shim.transfer_weights(a.state_dict(), b.state_dict())
+    assert match(a, b).check(a, b)
+
+
+@pytest.mark.compat
+def test_two_state_dicts_cannot_tell_how_a_square_matrix_lies():
+    a, b = scrambled(theirs(fc=tlinear(4, 4))), ours(fc=plinear(4, 4))
+    with pytest.raises(padiff_shim.TransferError, match=r"have to be transposed: fc.weight \[4, 4\]"):
+        padiff_shim.transfer_weights(a.state_dict(), b.state_dict())
+    padiff_shim.transfer_weights(a.state_dict(), b.state_dict(), rules=[("fc.weight", transpose)])
+    assert match(a, b).check(a, b)
+    padiff_shim.transfer_weights(a.state_dict(), b.state_dict(), rules=[("fc.weight", as_is)])
+    assert not match(a, b).check(a, b)
