@@ -44,6 +44,7 @@ class Door:
     def hook(self) -> Callable[..., Any]:
         """The redirected function: passes through unless a mode is open here, and else does what its plan says."""
         original, name, bind, exact, draws = self.original, self.op.name, self.bind, self.op.exact, self.op.random
+        rests = getattr(bind, "rests", {})
 
         def hook(*args: Any, **kwargs: Any) -> Any:
             frame = top()
@@ -52,9 +53,15 @@ class Door:
             if frame.idle:
                 return frame.plan.exact(name, original, args, kwargs) if exact else original(*args, **kwargs)
             try:
-                if frame.aside or frame.layers is not None or name not in frame.enabled:
+                quick = frame.quick.get(self)
+                if quick is None or frame.layers is not None:
                     gate(frame, name)
-                values = bind(args, kwargs)
+                rest = None if kwargs else rests.get(len(args))  # the hot case: positional arguments, as the op has them
+                values = bind(args, kwargs) if rest is None else args + rest
+                if quick is not None:
+                    result = quick(frame, values)
+                    if result is not None:
+                        return result
                 if draws is not None:
                     self.permit(frame, draws(*values))
                 return frame.plan.call(self, frame, values, args, kwargs)

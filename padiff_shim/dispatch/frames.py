@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -31,6 +31,7 @@ class Frame:
         "linear_layout",
         "open",
         "plan",
+        "quick",
         "run",
         "sole",
         "strict",
@@ -49,6 +50,7 @@ class Frame:
     ) -> None:
         self.run = run
         self.plan = plan  # what is done with calls: a plan.Plan
+        self.quick: dict[Any, Callable[[Frame, tuple[Any, ...]], Any]] = {}  # doors -> what is tried first: see door.Door.hook
         self.enabled = enabled
         self.strict = strict
         self.linear_layout = linear_layout
@@ -146,6 +148,7 @@ def _step_aside_in_child() -> None:
     forked = True
     for frame in tuple(_frames):
         frame.aside = FORKED
+        frame.quick = {}
     _shared.clear()
 
 

@@ -35,21 +35,18 @@ def takes_numpy(tensor: torch.Tensor) -> bool:
 
 
 def put_numpy(tensor: torch.Tensor, into: Any) -> None:
-    """Have a Paddle tensor lie over the memory of a contiguous CPU tensor without a graph; its node stays."""
+    """Have a Paddle tensor lie over the memory of a contiguous CPU tensor, whose graph is left out; its own node stays."""
     if tensor.dtype is torch.bfloat16:
-        tensor = tensor.view(torch.uint16)  # which is Paddle's bfloat16 in NumPy
-    try:
-        array = tensor.numpy()
-    except RuntimeError:  # a conjugate or negative of other memory that torch has not written out yet
-        array = tensor.resolve_conj().resolve_neg().numpy()
-    into.get_tensor().set(array, _CPU, True)
+        tensor = tensor.detach().view(torch.uint16)  # which is Paddle's bfloat16 in NumPy
+    # ``force``: without its graph, and a conjugate or negative of other memory written out.
+    into.get_tensor().set(tensor.numpy(force=True), _CPU, True)
 
 
 def lend_numpy(tensor: torch.Tensor) -> Any:
     """A Paddle tensor over the memory of a contiguous CPU tensor."""
     lent = _new(_Tensor)
     _init(lent)
-    put_numpy(tensor.detach() if tensor.requires_grad else tensor, lent)
+    put_numpy(tensor, lent)
     return lent
 
 

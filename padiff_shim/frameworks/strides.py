@@ -38,7 +38,7 @@ class Layout(NamedTuple):
     blocks: tuple[Block, ...]  # from the outermost
 
 
-_layouts: dict[int, Layout] = {}  # by the address of the memory
+layouts: dict[int, Layout] = {}  # by the address of the memory
 _room = 64  # how many layouts may be kept before the dead ones are dropped
 
 
@@ -56,26 +56,26 @@ def hand_over(result: torch.Tensor) -> Any:
 
 def _remember(dense: torch.Tensor, result: torch.Tensor) -> None:
     global _room
-    if len(_layouts) >= _room:
-        for address in [address for address, layout in list(_layouts.items()) if layout.storage.expired()]:
-            _layouts.pop(address, None)
-        _room = 64 + 2 * len(_layouts)
+    if len(layouts) >= _room:
+        for address in [address for address, layout in list(layouts.items()) if layout.storage.expired()]:
+            layouts.pop(address, None)
+        _room = 64 + 2 * len(layouts)
     shape, strides = result.shape, result.stride()
     reference = StorageWeakRef(dense.untyped_storage())
-    _layouts[dense.data_ptr()] = Layout(reference, dense.element_size(), shape, strides, _blocks(shape, strides))
+    layouts[dense.data_ptr()] = Layout(reference, dense.element_size(), shape, strides, _blocks(shape, strides))
 
 
 def as_operand(tensor: Any) -> torch.Tensor:
     """Torch's side of a Paddle tensor with the strides it has in a Torch program: shares memory unless they were remembered."""
     side = to_torch(tensor)
-    if not _layouts or not side.numel():
+    if not layouts or not side.numel():
         return side
     address = tensor.data_ptr() - tensor.offset
-    layout = _layouts.get(address)
+    layout = layouts.get(address)
     if layout is None:
         return side
     if layout.storage.expired():  # somebody else's memory by now
-        _layouts.pop(address, None)
+        layouts.pop(address, None)
         return side
     strides = _strides_of(layout, tensor, side)
     if strides is None or strides == side.stride():

@@ -42,13 +42,14 @@ def write(call: Call, tensor: Any, side: torch.Tensor, *, reads_result: bool) ->
     memory, was_leaf = tensor.detach(), tensor.is_leaf
     with torch.enable_grad():
         written = _Into.apply(to_torch(memory), side)
+    pair = floats(side.dtype)
     with autocast_off():
-        exchange_node(tensor, floats(side.dtype))
+        exchange_node(tensor, pair)
     memory._share_underline_tensor_to(tensor)
     tensor._bump_inplace_version()
     if reads_result:
         call.saved = [*call.saved, (memory, memory.inplace_version)]
-    attach(tensor, written)
+    attach(tensor, written, pair[0])
     if was_leaf:
         watching.retain(tensor)  # as Paddle does
     return tensor

@@ -14,12 +14,12 @@ def seat(tensor: Any, record: Taped) -> None:
     """Make a tensor's node a sentinel, where it is not: hooks see what Paddle's engine brings to one."""
     if record.seated:
         return
-    memory = tensor.detach()
+    memory, pair = tensor.detach(), floats(record.twin.dtype)
     with autocast_off():
-        exchange_node(tensor, floats(record.twin.dtype))
+        exchange_node(tensor, pair)
     memory._share_underline_tensor_to(tensor)
     clean.register_grad_hook(tensor, record.arrive)
-    record.made_of, record.seated = floats(record.twin.dtype)[0], True
+    record.made_of = pair[0]
 
 
 def exchange_node(tensor: Any, pair: tuple[Any, Any]) -> None:

@@ -9,13 +9,15 @@ Where torch's graph begins stand leaf twins: see :mod:`.leaves`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..frameworks.lend import put_numpy, takes_numpy
-from ..frameworks.memory import hand_over, own, to_torch
+from ..frameworks.memory import hand_over, to_torch
 from ..frameworks.versions import attribute, set_attribute
 from . import clean
 from .calls import Call
@@ -25,8 +27,31 @@ from .local import LOCAL, floats
 TAPE = "_padiff_tape"  # attribute of Paddle tensors
 
 
-_alive: dict[int, None] = {}  # tape tensors that live: while there are any, the engine's doors stay
+class _Presence:
+    """Held by every tape tensor: it dies with the last of them, so that nothing has to be counted as they come and go."""
+
+    __slots__ = ("__weakref__",)
+
+
+_present = weakref.ref(_Presence())  # what the tape tensors hold
+_arriving = threading.RLock()
 _last_died: list[Callable[[], None]] = []  # told when the last of them has died
+
+
+def _presence() -> _Presence:
+    """For a tape tensor where none lives."""
+    global _present
+    with _arriving:
+        presence = _present()
+        if presence is None:
+            presence = _Presence()
+            _present = weakref.ref(presence, _gone)
+        return presence
+
+
+def _gone(_: Any) -> None:
+    for told in _last_died:
+        told()
 
 
 _strays: list[Callable[[Taped, Any], None]] = []  # what is done where an engine that no backward of ours began reaches a sentinel
@@ -43,31 +68,29 @@ def when_last_dies(told: Callable[[], None]) -> None:
 
 
 def alive() -> bool:
-    """Whether any Paddle tensor is on the tape."""
-    return bool(_alive)
+    """Whether any Paddle tensor is on the tape: while one is, the engine's doors stay."""
+    return _present() is not None
 
 
 class Taped:
     """What hangs on a Paddle tensor that is on the tape. Copies of the tensor are not on it."""
 
-    __slots__ = ("__weakref__", "apart", "deaf", "hooks", "made_of", "pointer", "retained", "seated", "twin", "version")
+    __slots__ = ("_presence", "apart", "deaf", "hooks", "made_of", "pointer", "retained", "twin", "version")
 
-    def __init__(self, twin: torch.Tensor, tensor: Any, *, seated: bool = True) -> None:
+    def __init__(self, twin: torch.Tensor, tensor: Any, made_of: Any) -> None:
         self.twin = twin
-        self.seated = seated  # whether the tensor's node is a sentinel; that of a view is Paddle's own: see :mod:`.seats`
-        self.made_of = floats(twin.dtype)[0] if seated else None  # also when its thread has ended
+        self.made_of = made_of  # of which float a sentinel's node is, also when its thread has ended; None: see :attr:`seated`
         self.hooks: dict[int, Any] | None = None
         self.retained = False
         self.deaf = False  # the result of a PyLayer: Paddle calls hooks on it, and ignores what they return
-        self.version, self.pointer = tensor.inplace_version, tensor.data_ptr()
+        self.version, self.pointer = tensor._inplace_version(), tensor.data_ptr()
         self.apart = self.pointer != twin.data_ptr()  # laid out by torch with strides, for Paddle in other memory
-        _alive[id(self)] = None
+        self._presence = _present() or _presence()
 
-    def __del__(self) -> None:
-        _alive.pop(id(self), None)
-        if not _alive:
-            for told in _last_died:
-                told()
+    @property
+    def seated(self) -> bool:
+        """Whether the tensor's node is a sentinel; that of a view is Paddle's own: see :mod:`.seats`."""
+        return self.made_of is not None
 
     def __deepcopy__(self, memo: Any) -> None:
         return None
@@ -77,7 +100,7 @@ class Taped:
 
     def current(self, tensor: Any) -> bool:
         """Whether the twin is still the tensor: what wrote into it since is in Paddle's graph, and not in torch's."""
-        if self.version != tensor.inplace_version or self.pointer != tensor.data_ptr():
+        if self.version != tensor._inplace_version() or self.pointer != tensor.data_ptr():
             return False
         return not self.apart or torch.equal(self.twin.detach(), to_torch(tensor))
 
@@ -119,14 +142,15 @@ def share(tensor: Any, other: Any) -> Any:
 
 def sentinel(source: Any, side: torch.Tensor) -> Any:
     """A Paddle tensor with the memory of ``source``, on the tape with the twin ``side``. Gradients must be on."""
-    result = clean.assign(floats(side.dtype)[0])  # a node that saves nothing: it cannot be freed
+    tiny = floats(side.dtype)[0]
+    result = clean.assign(tiny)  # a node that saves nothing: it cannot be freed
     source._share_underline_tensor_to(result)
-    return attach(result, side)
+    return attach(result, side, tiny)
 
 
-def attach(tensor: Any, side: torch.Tensor) -> Any:
-    """Put a tensor with a node of its own, one float wide, on the tape."""
-    record = Taped(side, tensor)
+def attach(tensor: Any, side: torch.Tensor, tiny: Any) -> Any:
+    """Put a tensor with a node of its own, that of the float ``tiny``, on the tape."""
+    record = Taped(side, tensor, tiny)
     clean.register_grad_hook(tensor, record.arrive)
     set_attribute(tensor, TAPE, record)
     return tensor
@@ -134,12 +158,12 @@ def attach(tensor: Any, side: torch.Tensor) -> Any:
 
 def born(side: torch.Tensor) -> Any:
     """A Paddle tensor over the memory of ``side``, on the tape with it as twin. Gradients must be on."""
-    plain = side.detach()
-    if not takes_numpy(plain):
-        return sentinel(hand_over(plain), side)
-    result = clean.assign(floats(side.dtype)[0])  # a node that saves nothing: it cannot be freed
-    put_numpy(plain, result)
-    return attach(result, side)
+    if not takes_numpy(side):
+        return sentinel(hand_over(side.detach()), side)
+    tiny = floats(side.dtype)[0]
+    result = clean.assign(tiny)  # a node that saves nothing: it cannot be freed
+    put_numpy(side, result)
+    return attach(result, side, tiny)
 
 
 def wrap(side: torch.Tensor) -> Any:
@@ -149,13 +173,10 @@ def wrap(side: torch.Tensor) -> Any:
     return born(side)
 
 
-def finish(call: Call, side: torch.Tensor, operands: Sequence[Any], *, reads_result: bool) -> Any:
-    """The result of a substituted call: a Paddle tensor on the tape. Never over the memory of an operand."""
-    pointer = side.data_ptr()
-    if side._is_view() or any(type(operand) is torch.Tensor and operand.data_ptr() == pointer for operand in operands):
-        side = own(side, operands)
+def finish(call: Call, side: torch.Tensor, reads_result: bool) -> Any:
+    """The result of a substituted call, which shares no memory with an operand: a Paddle tensor on the tape."""
     call.behind(side)
     result = born(side)
     if reads_result:  # not the result itself: it leads to the call
-        call.saved = [*call.saved, (result.detach(), result.inplace_version)]
+        call.saved = [*call.saved, (result.detach(), result._inplace_version())]
     return result

@@ -112,9 +112,7 @@ def view(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
     if record is None and tensor.dtype not in FLOATS:
         return None  # integers may say that they want gradients: there are none
     base = twin(tensor) if record is None else record.twin
-    side = _of_torch(
-        VIEWS[name], base, args[1:]
-    )  # of values that torch laid out elsewhere it may be a copy, of which Paddle has a view
+    side = _of_torch(VIEWS[name], base, args[1:])  # where torch laid out the values elsewhere: a copy, of what Paddle views
     several = type(side) is tuple
     apart = record is not None and record.apart
     for one in side if several else (side,):
@@ -126,7 +124,7 @@ def view(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
             return None
         _counted(name, side[0], record)  # one node for all of them
         for one, of in zip(source, side):
-            set_attribute(one, TAPE, Taped(of, one, seated=False))
+            set_attribute(one, TAPE, Taped(of, one, None))
         return source
     if source is tensor:
         return source
@@ -137,7 +135,7 @@ def view(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
     if side is base:
         side = side.view_as(side)
     _counted(name, side, record)
-    set_attribute(source, TAPE, Taped(side, source, seated=False))
+    set_attribute(source, TAPE, Taped(side, source, None))
     return source
 
 

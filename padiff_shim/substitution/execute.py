@@ -17,7 +17,7 @@ from ..dispatch.frames import Frame
 from ..dispatch.operands import Inputs, without_gradient
 from ..dispatch.prepare import first_tensor, prepare
 from ..frameworks import weights
-from ..frameworks.memory import stream_of
+from ..frameworks.memory import own, stream_of
 from ..frameworks.versions import IS_3
 from ..gradients import inplace
 from ..gradients.calls import Call
@@ -39,7 +39,9 @@ class Substitution:
         self.unread = frozenset(door.names.index(name) for name in door.op.unread)
         self.with_mask = self.entry.with_mask and not IS_3
         self.handed = moved if door.op.exact else handed
-        self.quick = shortcut(self) or (lambda frame, values: None)
+        self.moves = door.op.exact and not door.op.copies_result  # what comes out may be a view of Torch's, where Paddle copies
+        self.single = not (self.writes or self.entry.returns_list or self.with_mask)  # one tensor comes out, and nothing is written
+        self.quick = shortcut(self)
 
     def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Bridge and compute one bound call; with gradients wanted, on the tape."""
@@ -65,15 +67,15 @@ class Substitution:
         """The result with gradients wanted: torch's own graph goes on behind it."""
         call, read, out = self.recorded(frame, tensors, sides, attributes, run)
 
-        if self.op.exact and not self.op.copies_result:
+        if self.moves:
             return self.answer(tensors, sides, out, functools.partial(on_tape, call))
 
         def made(one: torch.Tensor, operands: Sequence[Any], position: int) -> Any:
             if not one.requires_grad:
                 return handed(one, operands, position)
             if position in read.results and self.op.copies_result:
-                return finish(call, one.clone(), operands, reads_result=False)  # torch's graph keeps the other one
-            return finish(call, one, operands, reads_result=position in read.results)
+                return finish(call, one.clone(), False)  # torch's graph keeps the other one
+            return finish(call, own(one, operands), position in read.results)
 
         return self.answer(tensors, sides, out, made)
 

@@ -34,9 +34,14 @@ class Substituting:
         substitution = door.substitution
         if substitution is None:
             substitution = door.substitution = Substitution(door) if door.op.leading else Drawing(door)
-        result = substitution.quick(frame, values)
-        if result is None:
-            result = substitution.execute(frame, values, args, kwargs)
+        quick = substitution.quick
+        if quick is not None and door not in frame.quick:  # else the door has tried it
+            if door.op.random is None:
+                frame.quick[door] = quick
+            result = quick(frame, values)
+            if result is not None:
+                return result
+        result = substitution.execute(frame, values, args, kwargs)
         frame.tally.substituted[door.op.name] += 1
         return result
 

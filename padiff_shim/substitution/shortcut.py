@@ -3,24 +3,26 @@
 No autocast, CPU tensors of dtypes whose rule is known and asks for no cast: then a call is bridge, kernel, bridge; with a gradient
 wanted, on the tape. Anything else answers None and takes the full way. Tests run every sample with and without this shortcut.
 
-What is asked of each operand is written out per number of operands (:func:`_written`): a loop over two operands costs as much as
-Torch's kernel for a small tensor.
+It is written out for each number of operands and attributes (:data:`_CALL`): a loop over two operands, lists of them and a function
+for each step would cost more than Torch's kernel of a small tensor.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from ..dispatch.frames import Frame
 from ..dispatch.operands import FLOATS, weight, without_gradient
-from ..frameworks import weights
-from ..frameworks.memory import CPU_ALONE, TENSOR_TYPES, as_operand, grad_tracer, torch_dtype
-from ..frameworks.versions import attribute
+from ..frameworks import strides, weights
+from ..frameworks.lend import lend_numpy
+from ..frameworks.memory import CPU_ALONE, TENSOR_TYPES, as_operand, grad_tracer, own
+from ..frameworks.versions import EMPTY_WORKS, IS_3, attribute
 from ..gradients.calls import Call
 from ..gradients.twins import TAPE, finish, twin
 from ..table import reasons
@@ -33,70 +35,150 @@ if TYPE_CHECKING:
     from .execute import Substitution
 
 Quick = Callable[[Frame, tuple[Any, ...]], Any]
-_PLAIN = frozenset({int, float, type(None)})
+_PLAIN = frozenset({int, float, type(None)})  # operands that are no tensors
+_MANY = 4096  # kinds of calls of one door, which attributes that change with each call may not exceed
+_TORCH_FLOATS = frozenset(FLOATS.values())
 
-_OPERAND = """
-    k{i} = type(v{i})
-    t{i} = n{i} = False
-    if k{i} in TENSOR_TYPES:
-        if not v{i}._is_initialized(){elsewhere}:
-            return None
-        t{i}, k{i}, n{i} = True, v{i}.dtype, not v{i}.stop_gradient"""
-
+# Of each operand: v as Paddle gave it, t whether it is a tensor, w whether its gradient is wanted, s its torch side. Attributes: a.
 _CALL = """
 def quick(frame, values):
+    {names}, = values
     tracer = grad_tracer()
-    if tracer is None or tracer._amp_dtype != "float32"{dtype}:
+    if tracer is None or tracer._amp_dtype != "float32"{unfit}:
         return None
-    {names}, *rest = values{operands}
-    key = ({kinds},)
-    whole = plain.get(key)
-    if whole is None and (whole := known(key)) is None:
+    {tensors}
+    if {absent}:
         return None
-    if not whole and ({integers}):
+    trainable = {trainable}
+    if trainable and tracer._has_grad:
+        return taped(frame, values)
+    try:
+        {plain}
+    except Exception:
+        return None  # the full way finds the reason
+    if ({kinds},) not in rules and not known(({kinds},)){empty_refused}:
         return None
-    taped = ({wanted}) and tracer._has_grad
-{sides}
-    if {empty}:
+    {weight}
+    try:
+        out = untaped(values, ({sides},)) if trainable else formula({given})
+    except REFUSALS as error:
+        raise refused(error) from None
+    {result}
+    frame.tally.substituted[name] += 1
+    return result
+
+
+def taped(frame, values):
+    {names}, = values
+    {tensors}
+    {wants}
+    try:
+        {twins}
+    except Exception:
         return None
-    if taped:
-        return on_tape(frame, values, ({given},), rest, (key, {needs}, {ranks}, repr(rest) if rest else None))
-    return without(values, ({given},), rest, {wanted})
+    kind = ({kinds}, {wanting}, {ranks}, {attributes})
+    try:
+        found = learnt.get(kind)
+    except TypeError:  # a list among the attributes
+        kind = (*kind[:{many}], repr(values[{count}:]))
+        found = learnt.get(kind)
+    if {empty} or (found is None and not ready(kind)):
+        return None
+    {weight_leaf}
+    if {empty_weight}:
+        return None
+    if found is None or not is_grad_enabled():
+        return unknown(frame, values, ({sides},), kind)
+    try:
+        out = formula({given})
+    except REFUSALS as error:
+        raise refused(error) from None
+    if not out.requires_grad:
+        raise StayNative(INDEPENDENT)
+    read, reads_result = found
+    call = Call(name, frame.tally, [(values[i], values[i]._inplace_version()) for i in read] if read else (), {renew})
+    result = {made}
+    frame.tally.substituted[name] += 1
+    return result
 """
 
-_SIDE = """
-    s{i} = v{i}
-    if t{i}:
-        s{i} = {twin} if taped and n{i} else {plain}"""
+_CONTIGUOUS = """if type(out) is Tensor and out.is_contiguous() and (pointer := out.data_ptr()) {elsewhere}:
+        result = lend(out)
+    else:
+        result = answer(values, ({sides},), out, handed)"""
+
+# Paddle 3 keeps the record of a tensor on the tape in its ``__dict__``: as twins.twin, and versions.to_torch.
+_TWIN = "(r.twin if (r := v.__dict__.get(TAPE)) is not None and r.version == v._inplace_version() and r.pointer == v.data_ptr() "
+_TWIN += "and not r.apart else twin(v))"
+_SIDE = "(from_dlpack(v.get_tensor()._to_dlpack()) if not layouts and v.is_contiguous() else as_operand(v))"
+
+
+class _Form(NamedTuple):
+    """What the text of a shortcut depends on."""
+
+    operands: int  # how many
+    attributes: int
+    transposed: int | None  # which operand is a Linear weight
+    dtype_at: int | None  # which attribute is a dtype
+    single: bool  # one tensor comes out, and nothing is written
+    moves: bool  # what comes out may be a view of Torch's where Paddle copies
 
 
 @functools.cache
-def _written(count: int, transposed: int | None, dtype_at: int | None) -> CodeType:
-    """The code of a shortcut for ``count`` operands, of which ``transposed`` is a Linear weight."""
+def _written(form: _Form) -> CodeType:
+    """The code of a shortcut."""
+    operands, attributes = range(form.operands), [f"a{i}" for i in range(form.operands, form.operands + form.attributes)]
 
-    def each(text: str, between: str) -> str:
-        return between.join(text.format(i=i) for i in range(count))
+    def each(text: str, between: str = ", ") -> str:
+        """``text`` for each operand, where v, t, w and s stand alone for the operand's own."""
+        return between.join(_own(text, i) for i in operands)
 
-    def side(i: int) -> str:
-        if i == transposed:
-            return _SIDE.format(i=i, twin=f"with_gradient(frame, v{i}, transposed=True)", plain=f"weight(frame, v{i})")
-        return _SIDE.format(i=i, twin=f"twin(v{i})", plain=f"as_operand(v{i})")
+    def side(i: int, plain: str, twinned: str = "") -> str:
+        return _own(f"s = {twinned} if w else {plain} if t else v" if twinned else f"s = {plain} if t else v", i)
 
-    elsewhere = "" if CPU_ALONE else " or not v{i}.place.is_cpu_place()"
+    at = form.transposed  # comes last, when it is known that the call is for the shortcut: its copies are counted
+    others = [i for i in operands if i != at]
+    of_weight = "weight(frame, v)", "with_gradient(frame, v, transposed=True)"
+    of_other = (_SIDE, _TWIN) if IS_3 else ("as_operand(v)", "twin(v)")
+    kinds = ", ".join(_own(f"{'FLOATS.get(v.dtype)' if i == at else 's.dtype'} if t else type(v)", i) for i in operands)
+    empty = " or ".join(_own("t and not s.numel()", i) for i in others)
+    absent = "t and not v._is_initialized()" if CPU_ALONE else "t and not (v._is_initialized() and v.place.is_cpu_place())"
+    # With its graph on, Torch says of every alias that it is a view; only the operand itself is none.
+    indented, sides = "\n        ", each("s")
+    contiguous = _CONTIGUOUS.format(elsewhere=each("and not (t and pointer == s.data_ptr())", " "), sides=sides)
+    made = "on_tape(call, out, ({sides},))" if form.moves else "finish(call, own(out, ({sides},)) if {view} else out, reads_result)"
     source = _CALL.format(
-        dtype="" if dtype_at is None else f" or values[{dtype_at}] is not None",
-        names=each("v{i}", ", "),
-        operands=each(_OPERAND.replace("{elsewhere}", elsewhere), ""),
-        kinds=each("k{i}", ", "),
-        integers=each("n{i} and k{i} not in FLOATS", " or "),
-        wanted=each("n{i}", " or "),
-        sides="".join(side(i) for i in range(count)),
-        empty=each("t{i} and not s{i}.numel()", " or "),
-        given=each("s{i}", ", "),
-        needs=each("n{i}", ", "),
-        ranks=each("s{i}.ndim if t{i} else None", ", "),
+        names=", ".join([each("v"), *attributes]),
+        unfit="" if form.dtype_at is None else f" or values[{form.dtype_at}] is not None",
+        tensors=each("t = type(v) in TENSOR_TYPES", "\n    "),
+        absent=each(absent, " or "),
+        trainable=each("t and not v.stop_gradient", " or "),
+        plain=indented.join(side(i, of_other[0]) for i in others),
+        weight="pass" if at is None else side(at, of_weight[0]),
+        weight_leaf="pass" if at is None else side(at, *of_weight),
+        kinds=kinds,
+        sides=sides,
+        given=", ".join([sides, *attributes]),
+        result=contiguous if form.single and not form.moves else f"result = answer(values, ({sides},), out, handed)",
+        wants=each("w = t and not v.stop_gradient", "\n    "),
+        twins=indented.join(side(i, *of_other) for i in others),
+        wanting=each("w"),
+        ranks=", ".join(_own("s.ndim if t else None", i) for i in others),
+        attributes=", ".join(attributes),
+        many=2 * form.operands + len(others),
+        count=form.operands,
+        empty=empty,
+        empty_refused="" if EMPTY_WORKS else f" or {empty}",
+        empty_weight="False" if at is None else _own("t and not s.numel()", at),
+        renew="None" if at is None else _own("renewer(v, s)", at),
+        made=made.format(sides=sides, view="out._is_view() or " + each("out is s", " or ")),
     )
-    return compile(source, f"<shortcut for {count} operands>", "exec")
+    return compile(source, f"<shortcut for {form.operands} operands>", "exec")
+
+
+def _own(text: str, i: int) -> str:
+    """``text`` with the names of one operand."""
+    return re.sub(r"\b([vtws])\b", rf"\g<1>{i}", text)
 
 
 def shortcut(substitution: Substitution) -> Quick | None:
@@ -104,94 +186,96 @@ def shortcut(substitution: Substitution) -> Quick | None:
     door, op = substitution.door, substitution.op
     if op.operands or door.entry.inplace or not op.tensors:
         return None
-    plain: dict[tuple[Any, ...], bool] = {}  # kinds of operands that need no cast -> whether no tensor is one of integers
+    form = _Form(
+        op.tensors, len(door.names) - op.tensors, door.transposed, door.dtype_at, substitution.single, moves=substitution.moves
+    )
+    rules: set[tuple[Any, ...]] = set()  # kinds of operands that need no cast
 
-    def known(key: tuple[Any, ...]) -> bool | None:
-        if any(isinstance(kind, type) and kind not in _PLAIN for kind in key):
-            return None
-        if (
-            tuple([kind if isinstance(kind, type) else FLOATS.get(kind) or torch_dtype(kind) for kind in key])
-            not in door.rules.plain
-        ):
-            return None
-        return plain.setdefault(key, all(isinstance(kind, type) or kind in FLOATS for kind in key))
+    def known(kinds: tuple[Any, ...]) -> bool:
+        if kinds not in door.rules.plain or any(isinstance(kind, type) and kind not in _PLAIN for kind in kinds):
+            return False
+        rules.add(kinds)
+        return True
 
+    def ready(kind: tuple[Any, ...]) -> bool:
+        kinds, wanting = kind[: op.tensors], kind[op.tensors : 2 * op.tensors]
+        floats = all(dtype in _TORCH_FLOATS for dtype, wanted in zip(kinds, wanting) if wanted)
+        return floats and (kinds in rules or known(kinds))
+
+    learnt: dict[Any, tuple[tuple[int, ...], bool]] = {}  # kinds of calls -> operands that a backward reads, and whether the result
     names: dict[str, Any] = {
-        "grad_tracer": grad_tracer,
-        "TENSOR_TYPES": TENSOR_TYPES,
         "FLOATS": FLOATS,
-        "plain": plain,
-        "known": known,
-        "twin": twin,
-        "with_gradient": with_gradient,
-        "weight": weight,
+        "INDEPENDENT": reasons.INDEPENDENT,
+        "REFUSALS": REFUSALS,
+        "StayNative": StayNative,
+        "TAPE": TAPE,
+        "TENSOR_TYPES": TENSOR_TYPES,
+        "Call": Call,
+        "Tensor": torch.Tensor,
+        "answer": substitution.answer,
         "as_operand": as_operand,
-        "on_tape": _on_tape(substitution),
-        "without": _without(substitution),
+        "finish": finish,
+        "formula": op.reference,
+        "from_dlpack": torch._C._from_dlpack,
+        "grad_tracer": grad_tracer,
+        "handed": substitution.handed,
+        "is_grad_enabled": torch.is_grad_enabled,
+        "known": known,
+        "layouts": strides.layouts,
+        "learnt": learnt,
+        "lend": lend_numpy,
+        "name": op.name,
+        "on_tape": results.on_tape,
+        "own": own,
+        "refused": refused,
+        "renewer": weights.renewer,
+        "rules": rules,
+        "twin": twin,
+        "ready": ready,
+        "unknown": _learning(substitution, learnt),
+        "untaped": _untaped(substitution),
+        "weight": weight,
+        "with_gradient": with_gradient,
     }
-    exec(_written(op.tensors, door.transposed, door.dtype_at), names)
+    exec(_written(form), names)
     quick: Quick = names["quick"]
     return quick
 
 
-def _without(substitution: Substitution) -> Callable[..., Any]:
-    """The kernel and its result where no gradient is wanted."""
-    reference, answer, handed = substitution.op.reference, substitution.answer, substitution.handed
-    single = not (substitution.writes or substitution.entry.returns_list or substitution.with_mask)
+def _untaped(substitution: Substitution) -> Callable[..., Any]:
+    """The kernel where gradients are wanted, but not now."""
+    reference, count = substitution.op.reference, substitution.op.tensors
 
-    def without(values: Any, sides: Any, rest: Any, trainable: bool) -> Any:
-        try:
-            if trainable:
-                out = without_gradient(lambda *tensors: reference(*tensors, *rest), values, sides)
-            else:
-                out = reference(*sides, *rest)
-        except REFUSALS as error:
-            raise refused(error) from None
-        return handed(out, sides) if single and type(out) is torch.Tensor else answer(values, sides, out, handed)
+    def untaped(values: Sequence[Any], sides: Sequence[Any]) -> Any:
+        rest = values[count:]
+        return without_gradient(lambda *tensors: reference(*tensors, *rest), values[:count], sides)
 
-    return without
+    return untaped
 
 
-def _on_tape(substitution: Substitution) -> Callable[..., Any]:
-    """The kernel and its result on the tape. What the backward reads is learnt at the first call of each kind, on the full way."""
-    op, transposed, reference = substitution.op, substitution.transposed, substitution.op.reference
-    single = not (substitution.writes or substitution.entry.returns_list or substitution.with_mask)
-    learnt: dict[Any, tuple[tuple[int, ...], bool] | None] = {}  # operands that are read, and whether the result is
+def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..., Any]:
+    """The full way on the tape, where what the backward reads is not known yet, or is not all there is to know."""
+    op, reference = substitution.op, substitution.op.reference
+    count = op.tensors
 
-    def on_tape(frame: Frame, values: Any, sides: Any, rest: Any, kind: Any) -> Any:
-        found = learnt.get(kind)
-        if found is None or not torch.is_grad_enabled():
-            return fully(frame, values, sides, rest, kind)
-        try:
-            out = reference(*sides, *rest)
-        except REFUSALS as error:
-            raise refused(error) from None
-        if not out.requires_grad:
-            raise StayNative(reasons.INDEPENDENT)
-        saved = [(values[index], values[index].inplace_version) for index in found[0]]
-        renew = None if transposed is None else weights.renewer(values[transposed], sides[transposed])
-        call = Call(op.name, frame.tally, saved, renew)
-        return (
-            results.on_tape(call, out, sides)
-            if op.exact and not op.copies_result
-            else finish(call, out, sides, reads_result=found[1])
-        )
-
-    def fully(frame: Frame, values: Any, sides: Any, rest: Any, kind: Any) -> Any:
+    def unknown(frame: Frame, values: tuple[Any, ...], sides: Sequence[Any], kind: tuple[Any, ...]) -> Any:
+        rest = values[count:]
         try:
             result = substitution.on_tape(frame, values, sides, rest, lambda *tensors: reference(*tensors, *rest))
         except REFUSALS as error:
             raise refused(error) from None
-        if kind not in learnt:
-            learnt[kind] = simple(result, sides, rest)
+        found = simple(result, sides, rest)
+        if found is not None and len(learnt) < _MANY:
+            learnt[kind] = found
+        frame.tally.substituted[op.name] += 1
         return result
 
-    def simple(result: Any, sides: Any, rest: Any) -> tuple[tuple[int, ...], bool] | None:
-        if not single or type(result) not in TENSOR_TYPES or attribute(result, TAPE) is None:
+    def simple(result: Any, sides: Sequence[Any], rest: Sequence[Any]) -> tuple[tuple[int, ...], bool] | None:
+        if not substitution.single or type(result) not in TENSOR_TYPES or attribute(result, TAPE) is None:
             return None
         read = substitution.read(sides, rest)
         if op.copies_result and read.results:
             return None
         return tuple(sorted(read.operands - substitution.unread)), bool(read.results)
 
-    return on_tape
+    return unknown

@@ -66,6 +66,8 @@ class Binder:
         rests = {given: self._defaults[given:] for given in range(len(entry) + 1)}
         self._rest = {given: rest for given, rest in rests.items() if not any(default is REQUIRED for default in rest)}
         self._direct = [source for source, _ in self._order] == list(range(len(entry)))
+        # Where the entry's parameters are the op's: number of positional arguments -> what follows them, for who is in a hurry.
+        self.rests = self._rest if self._direct else {}
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         rest = None if kwargs else self._rest.get(len(args))  # the hot case: positional arguments
