@@ -59,8 +59,9 @@ def _frontier(side: torch.Tensor) -> None:
 
 def leaf(tensor: Any) -> torch.Tensor:
     """The leaf twin of a tensor that is not on the tape; made once per value of it."""
-    held = held_by(tensor, LEAF)
-    key = (tensor.data_ptr(), tensor.inplace_version, tensor.is_leaf)
+    held = attribute(tensor, LEAF) or held_by(tensor, LEAF)
+    # With its shape and strides: ``tensor.data = tensor.data.t()`` changes neither memory nor version.
+    key = (tensor.data_ptr(), tensor._inplace_version(), tensor.is_leaf, tensor.shape, tensor.strides)
     known, side = held.now
     if known != key:
         side = _begin(tensor, as_operand(tensor), held, transposed=False)

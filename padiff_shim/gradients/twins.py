@@ -75,7 +75,7 @@ def alive() -> bool:
 class Taped:
     """What hangs on a Paddle tensor that is on the tape. Copies of the tensor are not on it."""
 
-    __slots__ = ("_presence", "apart", "deaf", "hooks", "made_of", "pointer", "retained", "twin", "version")
+    __slots__ = ("_presence", "apart", "deaf", "hooks", "made_of", "pointer", "retained", "shape", "strides", "twin", "version")
 
     def __init__(self, twin: torch.Tensor, tensor: Any, made_of: Any) -> None:
         self.twin = twin
@@ -84,6 +84,7 @@ class Taped:
         self.retained = False
         self.deaf = False  # the result of a PyLayer: Paddle calls hooks on it, and ignores what they return
         self.version, self.pointer = tensor._inplace_version(), tensor.data_ptr()
+        self.shape, self.strides = tensor.shape, tensor.strides
         self.apart = self.pointer != twin.data_ptr()  # laid out by torch with strides, for Paddle in other memory
         self._presence = _present() or _presence()
 
@@ -100,7 +101,10 @@ class Taped:
 
     def current(self, tensor: Any) -> bool:
         """Whether the twin is still the tensor: what wrote into it since is in Paddle's graph, and not in torch's."""
+        # Its shape and strides, too: ``tensor.data = tensor.data.t()`` changes neither memory nor version.
         if self.version != tensor._inplace_version() or self.pointer != tensor.data_ptr():
+            return False
+        if self.strides != tensor.strides or self.shape != tensor.shape:
             return False
         return not self.apart or torch.equal(self.twin.detach(), to_torch(tensor))
 

@@ -24,6 +24,7 @@ from ..frameworks.lend import lend_numpy
 from ..frameworks.memory import CPU_ALONE, TENSOR_TYPES, as_operand, grad_tracer, own
 from ..frameworks.versions import EMPTY_WORKS, IS_3, attribute
 from ..gradients.calls import Call
+from ..gradients.leaves import leaf
 from ..gradients.twins import TAPE, finish, twin
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -39,7 +40,8 @@ _PLAIN = frozenset({int, float, type(None)})  # operands that are no tensors
 _MANY = 4096  # kinds of calls of one door, which attributes that change with each call may not exceed
 _TORCH_FLOATS = frozenset(FLOATS.values())
 
-# Of each operand: v as Paddle gave it, t whether it is a tensor, w whether its gradient is wanted, s its torch side. Attributes: a.
+# Of each operand: v as Paddle gave it, t whether it is a tensor, w whether its gradient is wanted, s its torch side, r whether the
+# backward reads it. Attributes: a.
 _CALL = """
 def quick(frame, values):
     {names}, = values
@@ -95,8 +97,10 @@ def taped(frame, values):
         raise refused(error) from None
     if not out.requires_grad:
         raise StayNative(INDEPENDENT)
-    read, reads_result = found
-    call = Call(name, frame.tally, [(values[i], values[i]._inplace_version()) for i in read] if read else (), {renew})
+    {reads}, reads_result = found
+    saved = []
+    {saves}
+    call = Call(name, frame.tally, saved, {renew})
     result = {made}
     frame.tally.substituted[name] += 1
     return result
@@ -108,8 +112,7 @@ _CONTIGUOUS = """if type(out) is Tensor and out.is_contiguous() and (pointer := 
         result = answer(values, ({sides},), out, handed)"""
 
 # Paddle 3 keeps the record of a tensor on the tape in its ``__dict__``: as twins.twin, and versions.to_torch.
-_TWIN = "(r.twin if (r := v.__dict__.get(TAPE)) is not None and r.version == v._inplace_version() and r.pointer == v.data_ptr() "
-_TWIN += "and not r.apart else twin(v))"
+_TWIN = "(leaf(v) if (tape := v.__dict__.get(TAPE)) is None else tape.twin if tape.current(v) else twin(v))"
 _SIDE = "(from_dlpack(v.get_tensor()._to_dlpack()) if not layouts and v.is_contiguous() else as_operand(v))"
 
 
@@ -130,7 +133,7 @@ def _written(form: _Form) -> CodeType:
     operands, attributes = range(form.operands), [f"a{i}" for i in range(form.operands, form.operands + form.attributes)]
 
     def each(text: str, between: str = ", ") -> str:
-        """``text`` for each operand, where v, t, w and s stand alone for the operand's own."""
+        """``text`` for each operand, where v, t, w, s and r stand alone for the operand's own."""
         return between.join(_own(text, i) for i in operands)
 
     def side(i: int, plain: str, twinned: str = "") -> str:
@@ -170,6 +173,8 @@ def _written(form: _Form) -> CodeType:
         empty=empty,
         empty_refused="" if EMPTY_WORKS else f" or {empty}",
         empty_weight="False" if at is None else _own("t and not s.numel()", at),
+        reads=each("r"),
+        saves=each("if r:\n        saved.append((v, v._inplace_version()))", "\n    "),
         renew="None" if at is None else _own("renewer(v, s)", at),
         made=made.format(sides=sides, view="out._is_view() or " + each("out is s", " or ")),
     )
@@ -178,7 +183,7 @@ def _written(form: _Form) -> CodeType:
 
 def _own(text: str, i: int) -> str:
     """``text`` with the names of one operand."""
-    return re.sub(r"\b([vtws])\b", rf"\g<1>{i}", text)
+    return re.sub(r"\b([vtwsr])\b", rf"\g<1>{i}", text)
 
 
 def shortcut(substitution: Substitution) -> Quick | None:
@@ -202,7 +207,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
         floats = all(dtype in _TORCH_FLOATS for dtype, wanted in zip(kinds, wanting) if wanted)
         return floats and (kinds in rules or known(kinds))
 
-    learnt: dict[Any, tuple[tuple[int, ...], bool]] = {}  # kinds of calls -> operands that a backward reads, and whether the result
+    learnt: dict[Any, tuple[bool, ...]] = {}  # kinds of calls -> whether a backward reads each operand, and the result
     names: dict[str, Any] = {
         "FLOATS": FLOATS,
         "INDEPENDENT": reasons.INDEPENDENT,
@@ -222,6 +227,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
         "is_grad_enabled": torch.is_grad_enabled,
         "known": known,
         "layouts": strides.layouts,
+        "leaf": leaf,
         "learnt": learnt,
         "lend": lend_numpy,
         "name": op.name,
@@ -270,12 +276,12 @@ def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..
         frame.tally.substituted[op.name] += 1
         return result
 
-    def simple(result: Any, sides: Sequence[Any], rest: Sequence[Any]) -> tuple[tuple[int, ...], bool] | None:
+    def simple(result: Any, sides: Sequence[Any], rest: Sequence[Any]) -> tuple[bool, ...] | None:
         if not substitution.single or type(result) not in TENSOR_TYPES or attribute(result, TAPE) is None:
             return None
         read = substitution.read(sides, rest)
         if op.copies_result and read.results:
             return None
-        return tuple(sorted(read.operands - substitution.unread)), bool(read.results)
+        return (*[index in read.operands - substitution.unread for index in range(count)], bool(read.results))
 
     return unknown

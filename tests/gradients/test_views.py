@@ -5,6 +5,7 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
+from helpers import same
 
 import padiff_shim
 from padiff_shim.frameworks.versions import IS_3
@@ -173,3 +174,18 @@ def test_a_view_of_integers_that_say_they_want_gradients():
     with padiff_shim.reference("torch"):
         assert numbers[0].tolist() == [0, 1, 2]
         assert numbers.transpose([1, 0]).shape == [3, 2]
+
+
+@pytest.mark.parametrize("made", [lambda w: w, lambda w: w * 1.0], ids=["leaf", "on the tape"])
+@pytest.mark.parametrize("view", [lambda w: w.t(), lambda w: w[:2]], ids=["transposed", "rows"])
+def test_data_exchanged_for_a_view_of_itself(made, view):
+    """``tensor.data = tensor.data.t()`` leaves the memory and its version as they were: what is computed next reads the view."""
+    values = np.random.default_rng(0).standard_normal((4, 4)).astype("float32")
+    leaf = paddle.to_tensor(values, stop_gradient=False)
+    with padiff_shim.reference("torch") as run:
+        tensor = made(leaf)
+        paddle.tanh(tensor)
+        tensor.data = view(tensor.detach())
+        ours = paddle.tanh(tensor)
+    assert run.substituted["tanh"] == 2
+    assert same(ours, torch.tanh(view(torch.tensor(values))))
