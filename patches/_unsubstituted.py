@@ -48,7 +48,11 @@ LEGACY = {
     "bilinear_tensor_product": reasons.OPTIONAL_TENSOR,
     "sigmoid_cross_entropy_with_logits": reasons.OPTIONAL_TENSOR,
     "sigmoid_cross_entropy_with_logits_": reasons.OPTIONAL_TENSOR,
-    **dict.fromkeys(("dropout", "dropout_nd"), RANDOM),
+    **dict.fromkeys(
+        """dropout dropout_nd bernoulli binomial dirichlet exponential exponential_ gaussian_inplace gaussian_inplace_
+        gumbel_softmax multinomial poisson random random_ standard_gamma truncated_gaussian_random""".split(),  # noqa: SIM905
+        RANDOM,
+    ),
     **dict.fromkeys(
         """affine_grid bicubic_interp bilinear_interp linear_interp nearest_interp trilinear_interp interp_antialias""".split(),  # noqa: SIM905
         reasons.OLD_FORM,
@@ -99,10 +103,9 @@ _REASONS = {
         merged_adam_ merged_momentum_ rprop_ distributed_fused_lamb_init adam adamw sgd momentum adagrad adadelta adamax
         rmsprop lamb merged_adam merged_momentum sparse_momentum proximal_gd distributed_fused_lamb rprop average_accumulates
         asgd nadam radam""",
-    RANDOM: """bernoulli binomial class_center_sample dirichlet exponential_ fused_dropout_add gaussian_inplace gaussian_inplace_
-        gumbel_softmax multinomial poisson random_ shuffle_batch standard_gamma top_p_sampling truncated_gaussian_random
-        uniform_inplace uniform_inplace_ uniform_random_batch_size_like gaussian_random uniform_random uniform_random_inplace
-        uniform_random_inplace_ sampling_id seed exponential random fractional_max_pool2d fractional_max_pool3d nce""",
+    RANDOM: """class_center_sample fused_dropout_add shuffle_batch top_p_sampling uniform_random_batch_size_like gaussian_random
+        uniform_random uniform_random_inplace uniform_random_inplace_ sampling_id seed fractional_max_pool2d
+        fractional_max_pool3d nce""",
     FUSED: """add_group_norm_silu add_position_encoding affine_channel attention_lstm batch_fc batched_gemm blha_get_max_len
         block_multihead_attention block_multihead_attention_ block_multihead_attention_xpu_ calc_reduced_attn_scores
         conv2d_transpose_bias depthwise_conv2d_bias depthwise_conv3d_bias div_scale fast_ln fast_rms_norm fc

@@ -159,13 +159,12 @@ def stanh(x: torch.Tensor, inner: float, outer: float) -> torch.Tensor:
     "x lower=0.125 upper=0.3333333333333333 is_test=False",
     samples=each(UNARY, is_test=(True,)),
     elementwise=True,
+    random=lambda x, lower, upper, is_test: not is_test,
     deviations=ROUNDED,
 )
 def rrelu(x: torch.Tensor, lower: float, upper: float, is_test: bool) -> torch.Tensor:
-    """``torch.nn.functional.rrelu`` in evaluation."""
-    if not is_test:
-        raise NotImplementedError("random slopes: they come from Paddle's generator")
-    return F.rrelu(x, lower, upper)
+    """``torch.nn.functional.rrelu``, whose slopes are random in training."""
+    return F.rrelu(x, lower, upper, not is_test)
 
 
 @op("x|input axis|dim=-1", legacy=True, samples=_ROWS)

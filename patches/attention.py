@@ -18,20 +18,21 @@ _NOTE = (
 
 
 def _attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float | None
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
 ) -> torch.Tensor:
     """``F.scaled_dot_product_attention`` of operands [batch, length, heads, size]; Paddle ignores a mask beside ``causal``."""
     single = query.ndim == 3
     q, k, v = ((one.unsqueeze(0) if single else one).transpose(1, 2) for one in (query, key, value))
     grouped = q.shape[1] != k.shape[1]
-    out = F.scaled_dot_product_attention(q, k, v, None if causal else mask, 0.0, causal, scale=scale, enable_gqa=grouped)
+    out = F.scaled_dot_product_attention(q, k, v, None if causal else mask, dropout, causal, scale=scale, enable_gqa=grouped)
     out = out.transpose(1, 2)
     return out[0] if single else out
-
-
-def _no_dropout(dropout: float, training: bool) -> None:
-    if dropout and training:
-        raise NotImplementedError("dropout draws random numbers")
 
 
 @op(
@@ -39,6 +40,7 @@ def _no_dropout(dropout: float, training: bool) -> None:
     tensors=4,
     c=False,
     promote="same",
+    random=lambda query, key, value, mask, dropout, causal, training, *rest: bool(dropout and training),
     doors=(
         function(
             "paddle.nn.functional.scaled_dot_product_attention",
@@ -68,10 +70,9 @@ def scaled_dot_product_attention(
     enable_gqa: bool,
 ) -> torch.Tensor:
     """Attention with a mask to add, or of booleans that say what takes part."""
-    _no_dropout(dropout_p, training)
     if backend is not None:
         raise NotImplementedError(f"backend={backend!r}")
-    return _attention(query, key, value, attn_mask, is_causal, scale)
+    return _attention(query, key, value, attn_mask, dropout_p if training else 0.0, is_causal, scale)
 
 
 @op(
@@ -80,6 +81,7 @@ def scaled_dot_product_attention(
     tensors=3,
     c=False,
     promote="same",
+    random=lambda query, key, value, dropout, causal, softmax, offset, name, training, scale: bool(dropout and training),
     results=("out", "softmax"),
     copies_result=True,
     doors=(
@@ -105,7 +107,8 @@ def flash_attention(
     softmax_scale: float | None,
 ) -> tuple[Any, ...]:
     """The same without a mask; the second result, which Paddle leaves empty, is None."""
-    _no_dropout(dropout, training)
+    if training and dropout and (fixed_seed_offset is not None or rng_name):
+        raise NotImplementedError("dropout by a generator of its own")
     if return_softmax:
         raise NotImplementedError("return_softmax=True")
-    return _attention(query, key, value, None, causal, softmax_scale), None
+    return _attention(query, key, value, None, dropout if training else 0.0, causal, softmax_scale), None

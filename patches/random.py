@@ -5,102 +5,14 @@ Each formula is what a Torch author calls. Without that option the draws stay Pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import c_op, function, op
+from padiff_shim.table.op import Entry, c_op, function, op
 
-
-def always(*_: Any) -> bool:
-    """Every call draws."""
-    return True
-
-
-def generator(seed: int, device: torch.device | None = None) -> torch.Generator | None:
-    """Torch's global generator (None), or where the call has a seed of its own one that begins with it."""
-    return torch.Generator("cpu" if device is None else device).manual_seed(int(seed)) if seed else None
-
-
-def _dropping(x: Any, p: Any, *rest: Any) -> bool:
-    """In training, and with something to drop."""
-    return bool(rest[-1]) and not (isinstance(p, (int, float)) and p == 0)
-
-
-def _noise(x: torch.Tensor, kept: Sequence[int], p: float, source: torch.Generator | None) -> torch.Tensor:
-    """0 with probability p, else 1, of one number for each place along the axes in ``kept``: ``feature_dropout`` draws so."""
-    sizes = [size if axis in kept else 1 for axis, size in enumerate(x.shape)]
-    return torch.empty(sizes, dtype=x.dtype, device=x.device).bernoulli_(1 - p, generator=source)
-
-
-def _arranged(x: Any, seed_tensor: Any, p: Any, is_test: bool, mode: str, seed: int, fix_seed: bool) -> tuple[Any, ...]:
-    """The arguments of Paddle's C function as the op's."""
-    if seed_tensor is not None:
-        seed, fix_seed = seed_tensor, True
-    return x, p, mode == "upscale_in_train", seed if fix_seed else None, not is_test
-
-
-@op(
-    "x p=0.5 upscale=True seed=None training=True",
-    c=False,
-    random=_dropping,
-    promote="same",
-    doors=(
-        c_op(
-            "dropout",
-            "x seed_tensor=None p=0.5 is_test=False mode='downgrade_in_infer' seed=0 fix_seed=False",
-            arrange=_arranged,
-            with_mask=True,
-        ),
-        c_op(
-            "dropout_",
-            "x seed_tensor=None p=0.5 is_test=False mode='downgrade_in_infer' seed=0 fix_seed=False",
-            arrange=_arranged,
-            inplace=True,
-        ),
-    ),
-    note="`mode='downscale_in_infer'` is Paddle's own: nothing is scaled in training, and by 1 - p in evaluation.",
-)
-def dropout(x: torch.Tensor, p: float, upscale: bool, seed: Any, training: bool) -> torch.Tensor:
-    """``torch.nn.functional.dropout``."""
-    p = float(p)
-    if not training:
-        return x.clone() if upscale else x * (1 - p)
-    if upscale and seed is None:
-        return F.dropout(x, p, True)
-    noise = torch.empty_like(x).bernoulli_(1 - p, generator=None if seed is None else generator(int(seed) or 1, x.device))
-    return x * (noise.div_(1 - p) if upscale and p < 1 else noise)
-
-
-def _dropping_along(x: Any, p: Any, axis: Any, training: bool, inplace: bool, mode: str) -> bool:
-    return axis is not None and _dropping(x, p, training)
-
-
-@op(
-    "x p=0.5 axis=None training=True inplace=False mode='upscale_in_train'",
-    c=False,
-    random=_dropping_along,
-    promote="same",
-    doors=(
-        function(
-            "paddle.nn.functional.dropout", "x p=0.5 axis=None training=True inplace=False mode='upscale_in_train'", seen_below=True
-        ),
-    ),
-    note="With `axis`: what lies along the other axes is dropped together. `axis=[0, 1]` (`dropout2d`, `dropout3d`) is Torch's "
-    "feature dropout; `dropout1d` is Paddle's `axis=1`, one mask for the whole batch, where Torch draws one for each example.",
-)
-def dropout_nd(x: torch.Tensor, p: float, axis: Any, training: bool, inplace: bool, mode: str) -> torch.Tensor:
-    """``torch.nn.functional.dropout2d`` for any axes."""
-    kept = [axis] if isinstance(axis, int) else list(axis)
-    if inplace or mode not in ("upscale_in_train", "downscale_in_infer") or not all(0 <= one < x.ndim for one in kept):
-        raise NotImplementedError("no such dropout: Paddle refuses it")
-    p = float(p)
-    if not 0 <= p <= 1:
-        raise NotImplementedError("p is no probability: Paddle refuses it")
-    noise = _noise(x, kept, p, None)
-    return x * (noise.div_(1 - p) if mode == "upscale_in_train" and p < 1 else noise)
+from ._draws import always, generator
 
 
 @op("shape mean=0.0 std=1.0 seed=0 dtype=None place=None", tensors=0, random=always)
@@ -119,6 +31,35 @@ def uniform(shape: tuple[int, ...], dtype: torch.dtype, low: float, high: float,
     return torch.empty(shape, dtype=dtype, device=device).uniform_(low, high, generator=generator(seed, device))
 
 
+def _truncated(shape: Any, mean: float, std: float, seed: int, low: Any, high: Any, dtype: Any, place: Any) -> tuple[Any, ...]:
+    """Paddle 2.6 names no limits: they are two deviations from the mean."""
+    if dtype is None:
+        low, high, dtype, place = mean - 2 * std, mean + 2 * std, low, high
+    return shape, mean, std, seed, low, high, dtype, place
+
+
+@op(
+    "shape mean std seed low high dtype place",
+    c=False,
+    tensors=0,
+    random=always,
+    doors=(c_op("truncated_gaussian_random", "shape mean std seed low high=None dtype=None place=None", arrange=_truncated),),
+)
+def truncated_gaussian_random(
+    shape: tuple[int, ...],
+    mean: float,
+    std: float,
+    seed: int,
+    low: float,
+    high: float,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> torch.Tensor:
+    """``torch.nn.init.trunc_normal_``."""
+    new = torch.empty(shape, dtype=dtype, device=device)
+    return torch.nn.init.trunc_normal_(new, mean, std, low, high, generator=generator(seed, device))
+
+
 @op("low high shape dtype=None place=None", tensors=0, random=always, legacy="randint: * shape low high seed=0 dtype")
 def randint(low: int, high: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.randint``."""
@@ -129,3 +70,139 @@ def randint(low: int, high: int, shape: tuple[int, ...], dtype: torch.dtype, dev
 def randperm(n: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.randperm``."""
     return torch.randperm(n, dtype=dtype, device=device)
+
+
+def _fresh(x: torch.Tensor) -> torch.Tensor:
+    """Somewhere to draw into, with the operand's strides, by which Torch chooses the order of its numbers.
+
+    What overwrites an operand that wants a gradient gives it zeros: that one stays in the graph.
+    """
+    new = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+    return new.copy_(x) if x.requires_grad else new
+
+
+@op("x mean=0.0 std=1.0 seed=0", inplace=True, random=always)
+def gaussian_inplace(x: torch.Tensor, mean: float, std: float, seed: int) -> torch.Tensor:
+    """``torch.Tensor.normal_``."""
+    return _fresh(x).normal_(mean, std, generator=generator(seed, x.device))
+
+
+@op("x min=-1.0 max=1.0 seed=0 diag_num=0 diag_step=0 diag_val=1.0", inplace=True, random=always)
+def uniform_inplace(
+    x: torch.Tensor, low: float, high: float, seed: int, diag_num: int, diag_step: int, diag_val: float
+) -> torch.Tensor:
+    """``torch.Tensor.uniform_``."""
+    if diag_num:
+        raise NotImplementedError("a diagonal of its own")
+    return _fresh(x).uniform_(low, high, generator=generator(seed, x.device))
+
+
+@op("x lam=1.0", c=False, random=always, doors=(c_op("exponential_", "x lam=1.0", inplace=True),))
+def exponential(x: torch.Tensor, lam: float) -> torch.Tensor:
+    """``torch.Tensor.exponential_``."""
+    return _fresh(x).exponential_(lam)
+
+
+@op("x low high", c=False, random=always, doors=(c_op("random", "x low high"), c_op("random_", "x low high", inplace=True)))
+def random_inplace(x: torch.Tensor, low: int, high: int) -> torch.Tensor:
+    """``torch.Tensor.random_``."""
+    return _fresh(x).random_(low, high)
+
+
+def _overwriting(name: str, params: str) -> Entry:
+    """The door of a Python function of Paddle that overwrites its tensor by several steps."""
+    return function(f"paddle.tensor.{name}", params, inplace=True, seen_below=True)
+
+
+@op(
+    "x p=None",
+    c=False,
+    random=always,
+    gradient=False,
+    doors=(
+        c_op("bernoulli", "x"),
+        function("paddle.tensor.random.bernoulli", "x p=None", seen_below=True),
+        _overwriting("random.bernoulli_", "x p=0.5"),
+    ),
+)
+def bernoulli(x: torch.Tensor, p: Any) -> torch.Tensor:
+    """``torch.bernoulli`` of a tensor of probabilities, or with one for all."""
+    return torch.bernoulli(x) if p is None else _fresh(x).bernoulli_(float(p))
+
+
+@op(
+    "x loc=0 scale=1",
+    c=False,
+    random=always,
+    doors=(_overwriting("creation.cauchy_", "x loc=0 scale=1"),),
+    note="Torch's meaning, Cauchy's distribution; Paddle takes the tangent of normally distributed numbers.",
+)
+def cauchy(x: torch.Tensor, loc: Any, scale: Any) -> torch.Tensor:
+    """``torch.Tensor.cauchy_``."""
+    return _fresh(x).cauchy_(float(loc), float(scale))
+
+
+@op(
+    "x probs",
+    c=False,
+    random=always,
+    doors=(_overwriting("creation.geometric_", "x probs"),),
+    note="Torch's meaning, whole numbers from 1 on; Paddle's are not rounded up to whole ones.",
+)
+def geometric(x: torch.Tensor, probs: Any) -> torch.Tensor:
+    """``torch.Tensor.geometric_``."""
+    return _fresh(x).geometric_(float(probs))
+
+
+@op(
+    "mean=1.0 std=2.0 shape=None dtype=None place=None",
+    c=False,
+    tensors=0,
+    random=always,
+    doors=(function("paddle.tensor.random.log_normal", "mean=1.0 std=2.0 shape=None", seen_below=True),),
+)
+def log_normal(mean: float, std: float, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """``torch.Tensor.log_normal_``."""
+    return torch.empty(shape, dtype=dtype, device=device).log_normal_(mean, std)
+
+
+@op("x mean=1.0 std=2.0", c=False, random=always, doors=(_overwriting("random.log_normal_", "x mean=1.0 std=2.0"),))
+def log_normal_inplace(x: torch.Tensor, mean: float, std: float) -> torch.Tensor:
+    """``torch.Tensor.log_normal_``."""
+    return _fresh(x).log_normal_(mean, std)
+
+
+@op("x num_samples=1 replacement=False", random=always, gradient=False)
+def multinomial(x: torch.Tensor, num_samples: Any, replacement: bool) -> torch.Tensor:
+    """``torch.multinomial``."""
+    return torch.multinomial(x, int(num_samples), replacement)
+
+
+@op("x", random=always)
+def poisson(x: torch.Tensor) -> torch.Tensor:
+    """``torch.poisson``."""
+    return torch.poisson(x)
+
+
+@op("count prob", tensors=2, random=always, gradient=False)
+def binomial(count: torch.Tensor, prob: torch.Tensor) -> torch.Tensor:
+    """``torch.binomial``, which counts in the dtype of the probabilities."""
+    return torch.binomial(count.to(prob.dtype), prob).long()
+
+
+@op("x", random=always, gradient=False)
+def standard_gamma(x: torch.Tensor) -> torch.Tensor:
+    """What ``torch.distributions.Gamma`` draws."""
+    return torch._standard_gamma(x)
+
+
+@op("x|alpha", random=always, gradient=False)
+def dirichlet(x: torch.Tensor) -> torch.Tensor:
+    """What ``torch.distributions.Dirichlet`` draws."""
+    return torch._sample_dirichlet(x)
+
+
+@op("x temperature=1.0 hard=False axis=-1", random=always)
+def gumbel_softmax(x: torch.Tensor, temperature: float, hard: bool, axis: int) -> torch.Tensor:
+    """``torch.nn.functional.gumbel_softmax``."""
+    return F.gumbel_softmax(x, temperature, hard, dim=axis)

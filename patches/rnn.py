@@ -34,11 +34,19 @@ def _arranged(
     return operands, len(lengths), len(pre_state), dropout, bidirectional, layers, mode, is_test
 
 
+def _dropping(
+    operands: Any, lengths: int, states: int, dropout: float, bidirectional: bool, layers: int, mode: str, is_test: bool
+) -> bool:
+    """Whether a part of what one layer hands to the next is dropped."""
+    return bool(dropout) and layers > 1 and not is_test
+
+
 @op(
     "operands lengths states dropout bidirectional layers mode is_test",
     c=False,
     operands=True,
     promote="same",
+    random=_dropping,
     results=("out", "dropout_state", "state", "cell"),
     doors=(
         c_op(
@@ -64,12 +72,10 @@ def rnn(
     """``torch.lstm`` and its like over operands x [time, batch, features], lengths [batch], states, weights, biases."""
     x, state, weights = operands[0], operands[1 + lengths : 1 + lengths + states], operands[1 + lengths + states :]
     count = layers * (2 if bidirectional else 1)
-    if dropout and layers > 1 and not is_test:
-        raise NotImplementedError("dropout between layers draws random numbers")
     if len(weights) != 4 * count:
         raise NotImplementedError("an RNN without biases")
     flat = [one for i in range(count) for one in (*weights[2 * i : 2 * i + 2], *weights[2 * (count + i) : 2 * (count + i) + 2])]
-    options = (flat, True, layers, 0.0, not is_test, bidirectional)
+    options = (flat, True, layers, float(dropout), not is_test, bidirectional)
     if not lengths:
         out, *after = KERNELS[mode](x, _state(state), *options, False)
         return out, None, after

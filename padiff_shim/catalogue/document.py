@@ -40,7 +40,8 @@ stand behind {doors} entry points of Paddle. All else [stays native](#what-stays
   `paddle.nn.functional`, `_C_ops` is `paddle._C_ops`, `legacy x` is `paddle._legacy_C_ops.x`. Those that the installed Paddle does
   not have are left out.
 - **Level**: *function* where the meaning is known at the Python function only, *C op* where it is that of one C function.
-- **Gradient**: *floats* where the op computes integers and booleans too, which have none.
+- **Gradient**: *floats* where the op computes integers and booleans too, which have none;
+  *none* where Paddle gives the result no gradient.
 - **Judge**: what a comparison holds a difference against. A name is the op's own rounding model (`numerics/models/`), *generic* a
   bound that is measured; an op that is *not judged* moves or selects values and rounds nothing.
 - **Known differences**: in quotes, entries of [the shipped table](compare.md). The others are native Paddle's deviations from the
@@ -95,7 +96,7 @@ def _row(op: Op) -> tuple[str, ...]:
         _spelled(entry for entry in op.entries if not entry.inplace),
         _level(op),
         _spelled(entry for entry in op.entries if entry.inplace),
-        "floats" if op.integer else "yes",
+        "floats" if op.integer else "yes" if op.gradient else "none",
         "not judged" if op.exact else f"`{type(op.model).__name__}`" if op.model else "generic",
         _cell("; ".join(_differences(op))),
         _cell(op.note),

@@ -26,7 +26,8 @@ def _shape(shape: Any) -> tuple[int, ...]:
 
 
 def _dtype(dtype: Any) -> torch.dtype:
-    found = torch_dtype(dtype)
+    """A dtype; Paddle's default where the call names none."""
+    found = torch_dtype(paddle.get_default_dtype() if dtype is None else dtype)
     if found is None:
         raise StayNative(reasons.NO_TWIN, dtype=dtype)
     return found
@@ -43,4 +44,14 @@ def _device(place: Any) -> torch.device:
 
 
 _PLACE = re.compile(r"Place\((cpu|gpu)(?::(\d+))?\)")
-READERS: dict[str, Callable[[Any], Any]] = {"shape": _shape, "dtype": _dtype, "place": _device}
+
+
+def _parameter(var: Any) -> torch.Tensor:
+    """Somewhere to draw a parameter's values, which has no memory yet."""
+    if getattr(var, "is_dist", bool)():
+        raise StayNative(reasons.DISTRIBUTED)
+    return torch.empty(_shape(var.shape), dtype=_dtype(var.dtype), device=_device(None))
+
+
+# By the names of parameters.
+READERS: dict[str, Callable[[Any], Any]] = {"shape": _shape, "dtype": _dtype, "place": _device, "var": _parameter}

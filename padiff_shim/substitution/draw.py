@@ -12,6 +12,7 @@ import torch
 from ..dispatch.creation import READERS, number
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame
+from ..frameworks.lend import copied
 from ..frameworks.memory import grad_tracer, hand_over
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -25,15 +26,19 @@ class Drawing:
 
     def __init__(self, door: Door) -> None:
         self.reference = door.op.reference
+        self.fills = door.entry.fills
         self.readers = [READERS.get(name, number) for name in door.names]
 
     def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A new Paddle tensor of numbers from Torch's generator."""
+        """A new Paddle tensor of numbers from Torch's generator; None if they are in a parameter now."""
         if grad_tracer() is None:
             raise StayNative(reasons.STATIC)
-        arguments = [read(value) for read, value in zip(self.readers, values)]
         try:
             with torch.no_grad():
-                return hand_over(self.reference(*arguments))
+                out = self.reference(*[read(value) for read, value in zip(self.readers, values)])
         except REFUSALS as error:
             raise refused(error) from None
+        if not self.fills:
+            return hand_over(out)
+        copied(out)._share_underline_tensor_to(values[0])  # memory of Paddle's own: a parameter lives long
+        return None

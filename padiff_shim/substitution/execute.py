@@ -37,6 +37,7 @@ class Substitution:
         self.door, self.op, self.entry, self.transposed = door, door.op, door.entry, door.transposed
         self.writes = {position: door.names.index(name) for position, name in door.op.writes.items()}
         self.unread = frozenset(door.names.index(name) for name in door.op.unread)
+        self.apart = not (self.op.gradient or self.entry.inplace)
         self.with_mask = self.entry.with_mask and not IS_3
         self.handed = moved if door.op.exact else handed
         self.moves = door.op.exact and not door.op.copies_result  # what comes out may be a view of Torch's, where Paddle copies
@@ -53,7 +54,7 @@ class Substitution:
             return self.door.torch(tensors if casts.none else casts.apply(tensors), attributes)
 
         with stream_of(first_tensor(inputs.torch)):
-            if not inputs.needs:
+            if not inputs.needs or self.apart:
                 out = without_gradient(run, inputs.paddle, inputs.torch)
                 return self.write(inputs, out) if self.entry.inplace else self.answer(inputs.paddle, inputs.torch, out, self.handed)
             sides = list(inputs.torch)

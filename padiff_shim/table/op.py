@@ -46,6 +46,7 @@ class Entry:
     ``arrange`` turns the door's own arguments, complete and by position, into the op's (an RNN's lists of states and weights).
     ``seen_below``: a Python function whose calls below lead to doors of their own: where the op stays native here, it runs as if
     this door were none.
+    ``fills``: what is drawn becomes the first parameter's memory, and the door hands back None (initializers).
     ``when`` is one of its parameters and the values of it with which the door leads here: several ops may share such a door.
     A target that the installed Paddle does not have is skipped, except where no door of the op is left.
     """
@@ -60,6 +61,7 @@ class Entry:
     arrange: Callable[..., tuple[Any, ...]] | None = None
     when: tuple[str, tuple[Any, ...]] | None = None
     seen_below: bool = False
+    fills: bool = False
 
     @property
     def name(self) -> str:
@@ -87,6 +89,7 @@ class Op:
     exact: bool = False
     complex: bool = False
     random: Callable[..., bool] | None = None
+    gradient: bool = True
     copies_result: bool = False
     unread: tuple[str, ...] = ()
     layouts: Mapping[str, str] = field(default_factory=dict)
@@ -155,7 +158,7 @@ def op(
         samples: arguments to try the op with (:class:`.samples.Sample`).
         refusals: arguments that Paddle refuses; under the shim they raise the same type of error.
         tensors: how many leading parameters are tensors (or numbers in a tensor's place); 1 if not given; 0 for an op that creates
-            its result from numbers, whose parameters ``shape``, ``dtype`` and ``place`` the formula gets as Torch's.
+            its result from numbers: ``shape``, ``dtype`` and ``place`` are Torch's for the formula, and ``var``, what it fills.
         operands: the first parameter is a sequence of tensors, and the only one with tensors.
         results: names of the results, ``("out",)`` if not given.
         writes: position of a result -> name of the operand in whose memory it is written (running statistics); where the formula
@@ -173,6 +176,7 @@ def op(
         random: asked with the op's arguments, as Paddle made the call, whether this call draws random numbers. Such calls are
             substituted in a mode with ``random="torch"`` only. Nothing is asked of the native op: Paddle's generator stays where
             it is.
+        gradient: False where Paddle gives the results no gradient, whatever Torch would.
         copies_result: Torch's backward reads the result where Paddle's does not, so that Paddle, whose program may change it, gets
             a copy.
         unread: operands that Torch's graph keeps although its backward does not read their values, so that they may change.

@@ -129,7 +129,7 @@ def test_the_binder_refuses_what_it_does_not_know():
 # Names of the tables that one of the supported versions lacks.
 ONLY_IN_3 = """
     _run_custom_op _run_python_op accuracy_check add_group_norm_silu add_n_array all_reduce_ ap_facade ap_trivial_fusion_begin
-    ap_trivial_fusion_end ap_variadic apply_per_channel_scale array_pop asgd asgd_ batched_gemm binomial bitwise_left_shift
+    ap_trivial_fusion_end ap_variadic apply_per_channel_scale array_pop asgd asgd_ batched_gemm bitwise_left_shift
     bitwise_left_shift_ bitwise_right_shift bitwise_right_shift_ blha_get_max_len block_multihead_attention_xpu_ broadcast_
     build_src_rank_and_local_expert_id builtin_combine builtin_split c_softmax_with_multi_label_cross_entropy cal_aux_loss
     calc_reduced_attn_scores coalesce_tensor_ comm_init_all conv2d_transpose_bias create_array_like
@@ -142,9 +142,9 @@ ONLY_IN_3 = """
     lars_momentum_ masked_fill_ matrix_rank_atol_rtol max_pool2d_v2 max_with_index median min_with_index moe_combine
     moe_combine_auto moe_combine_no_weight moe_gate_dispatch moe_gate_dispatch_and_quant moe_gate_dispatch_auto
     moe_gate_dispatch_partial_nosoftmaxtopk moe_gate_dispatch_permute moe_global_mesh_tensor moe_permute moe_sub_mesh_tensors
-    moe_unpermute nadam nansum nop_ onednn_to_paddle_layout qkv_unpack_mha radam random random_ range_v2 reduce_ reshard
+    moe_unpermute nadam nansum nop_ onednn_to_paddle_layout qkv_unpack_mha radam range_v2 reduce_ reshard
     reshard_v2 resnet_basic_block resnet_unit restrict_nonzero rprop rprop_ set set_ set_persistable_value shape64
-    shard_tensor share_data_ share_var slice_array slice_array_dense standard_gamma std sync_calc_stream sync_calc_stream_
+    shard_tensor share_data_ share_var slice_array slice_array_dense std sync_calc_stream sync_calc_stream_
     sync_comm_stream tensorrt_engine update_parameter var variance view_slice yolo_box_head yolo_box_post
 """
 ONLY_IN_2 = """
