@@ -43,7 +43,8 @@ stand behind {doors} entry points of Paddle. All else [stays native](#what-stays
 - **Gradient**: *floats* where the op computes integers and booleans too, which have none;
   *none* where Paddle gives the result no gradient.
 - **Judge**: what a comparison holds a difference against. A name is the op's own rounding model (`numerics/models/`), *generic* a
-  bound that is measured; an op that is *not judged* moves or selects values and rounds nothing.
+  bound that is measured; an op that is *not judged* moves or selects values and rounds nothing. A call that draws random numbers
+  is not compared.
 - **Known differences**: in quotes, entries of [the shipped table](compare.md). The others are native Paddle's deviations from the
   formula on the op's own samples, by dtype, forward or in the *gradient*.
 """
@@ -96,7 +97,7 @@ def _row(op: Op) -> tuple[str, ...]:
         _spelled(entry for entry in op.entries if not entry.inplace),
         _level(op),
         _spelled(entry for entry in op.entries if entry.inplace),
-        "floats" if op.integer else "yes" if op.gradient else "none",
+        "floats" if op.integer else "yes" if op.gradient and op.leading else "none",
         "not judged" if op.exact else f"`{type(op.model).__name__}`" if op.model else "generic",
         _cell("; ".join(_differences(op))),
         _cell(op.note),

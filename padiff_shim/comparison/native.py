@@ -13,7 +13,7 @@ from ..dispatch.frames import Frame
 from ..dispatch.plan import Unlisted
 from ..frameworks.memory import grad_tracer
 from ..runs.compare_run import CompareRun
-from ..table.reasons import NO_REFERENCE, STATIC, StayNative
+from ..table.reasons import DRAWN, NO_REFERENCE, RANDOM, STATIC, StayNative
 from .sampling import Sampling
 from .shadow import Shadow
 
@@ -49,8 +49,13 @@ class NativeCalls:
         """A call that the mode's filters leave out, or that does not fit the op's parameters."""
         if door.op.exact:
             return self.exact(door.op.name, door.original, args, kwargs)
+        if why.why is RANDOM:  # a draw is to a comparison what an op without reference is
+            drawn = Unlisted(
+                door.op.name, door.entry.target, RANDOM, lambda *given, **named: door.paddle(given, named), updates=False
+            )
+            return self.unlisted(drawn, frame, args, kwargs)
         result = door.paddle(args, kwargs)
-        if why.why is not STATIC and grad_tracer() is not None:
+        if why.why not in (STATIC, DRAWN) and grad_tracer() is not None:
             frame.tally.native[door.op.name, why.reason] += 1
         return result
 

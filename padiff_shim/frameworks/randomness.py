@@ -58,6 +58,11 @@ def kept(state: Any) -> bool:
     return state in _saved
 
 
+def drawn_since(state: Any, source: torch.Generator) -> bool:
+    """Whether Torch's generator has moved since this state, of which its own is known, was handed out."""
+    return not torch.equal(_saved[state], source.get_state())
+
+
 def restore(state: Any, source: torch.Generator) -> None:
     """Put Torch's generator where it was when Paddle handed out this state; at the state's seed where that is not known."""
     found = _saved.get(state)

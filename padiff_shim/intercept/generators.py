@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dispatch.frames import top
+from ..errors import ModeError
 from ..frameworks import randomness
 from ..patching.patcher import Point
+from ..postponed import engine_runs
 from .locate import point, present
 
 _Method = Callable[..., Any]
@@ -19,6 +21,10 @@ _OWNER = "paddle.base.core.Generator"
 _UNKNOWN = (
     "a state of Paddle's generator was restored that was not saved in a mode with random='torch', or is a copy of such a one: "
     "Torch's generator begins at its seed"
+)
+_REPLAYED = (
+    "this backward runs a forward again (recompute) that drew {} numbers, where it would draw {} numbers now: open the mode with "
+    "random='torch' around both, or around neither"
 )
 
 
@@ -76,13 +82,31 @@ def _saving(original: _Method) -> _Method:
 
 def _restoring(original: _Method) -> _Method:
     def set_state(generator: Any, state: Any) -> Any:
-        result = original(generator, state)
         source = _source(generator)
+        if engine_runs():
+            _refuse_other_numbers(generator, source, state)
+        result = original(generator, state)
         if source is not None:
             _follow(source, state)
         return result
 
     return set_state
+
+
+def _refuse_other_numbers(generator: Any, source: Any, state: Any) -> None:
+    """Raise where a replay would draw other numbers than its forward, and give wrong gradients."""
+    stands = randomness.counterpart(generator)
+    if stands is None or randomness.kept(state) is (source is not None):
+        return
+    if source is None and randomness.drawn_since(state, stands):
+        raise ModeError(_REPLAYED.format("Torch's", "Paddle's"))
+    if source is not None and _words(state) != _words(generator.get_state()):
+        raise ModeError(_REPLAYED.format("Paddle's", "Torch's"))
+
+
+def _words(state: Any) -> list[str]:
+    """A state of Paddle's as it shows itself, without addresses: 2.6 pickles a part of it only."""
+    return [word for word in str(state).split() if not word.startswith("0x")]
 
 
 def _follow(source: Any, state: Any) -> None:

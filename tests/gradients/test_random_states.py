@@ -111,6 +111,36 @@ def test_recompute_draws_the_same_numbers_again(form):
     assert all(np.array_equal(one, other) for one, other in zip(plain, again))
 
 
+@pytest.mark.parametrize("before", [False, True], ids=["forward outside", "forward inside"])
+def test_a_replay_that_would_draw_other_numbers_is_refused(before):
+    """Of a forward that was made in the mode when that has closed, or the other way round: gradients would be wrong silently."""
+    net = Net()
+    modes = [padiff_shim.reference("torch", random="torch"), padiff_shim.reference("torch")]
+    with modes[not before]:
+        x = paddle.to_tensor(data()[0], stop_gradient=False)
+        out = recompute(net, x)
+    with modes[before], pytest.raises(OSError, match=r"ModeError: .*around both, or around neither"):
+        out.sum().backward()
+    assert paddle.is_grad_enabled()
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["forward outside", "forward inside"])
+def test_a_replay_that_draws_nothing_minds_no_mode(before):
+    net = Net()
+    net.eval()
+    modes = [padiff_shim.reference("torch", random="torch"), padiff_shim.reference("torch")]
+    x = paddle.to_tensor(data()[0], stop_gradient=False)
+    with modes[not before]:
+        out = recompute(net, x)
+    with modes[before]:
+        out.sum().backward()
+    found = x.grad.numpy()
+    x.clear_gradient()
+    with modes[1]:
+        net(x).sum().backward()
+    assert np.array_equal(x.grad.numpy(), found)
+
+
 def test_a_state_that_was_saved_is_restored():
     with padiff_shim.reference("torch", random="torch") as run:
         paddle.seed(2)
