@@ -149,6 +149,12 @@ TRIED_ELSEWHERE = {
     "cast",
     "index_put",
     "mode",
+    "lstsq",
+    "norm_except_dim",
+    "polar",
+    "cholesky_inverse",
+    "pdist",
+    "fused_softmax_mask",
 }
 
 
