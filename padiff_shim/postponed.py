@@ -55,12 +55,16 @@ class engine:
         _here.engines += 1
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        here = _here
+        if error is None and not here.tasks and not here.errors:  # nothing waits
+            here.engines -= 1
+            return
         try:
             _finish()
             if error is not None:
                 _joined(error)
         finally:
-            _here.engines -= 1
+            here.engines -= 1
         if error is None:
             raise_postponed()
 

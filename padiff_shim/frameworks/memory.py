@@ -110,6 +110,9 @@ def _external_stream(pointer: int, device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.ExternalStream(pointer, device=device)
 
 
+_NOWHERE = contextlib.nullcontext()
+
+
 def stream_of(tensor: torch.Tensor) -> contextlib.AbstractContextManager[Any]:
     """A context in which torch launches on Paddle's current stream of the tensor's device.
 
@@ -117,7 +120,7 @@ def stream_of(tensor: torch.Tensor) -> contextlib.AbstractContextManager[Any]:
     the work queued before on that stream: both allocators are stream-ordered.
     """
     if not tensor.is_cuda:
-        return contextlib.nullcontext()
+        return _NOWHERE
     stream = paddle.device.cuda.current_stream(tensor.device.index)
     raw = stream if hasattr(stream, "cuda_stream") else stream.stream_base
     return torch.cuda.stream(_external_stream(raw.cuda_stream, tensor.device))

@@ -18,7 +18,6 @@ from typing import Any
 
 import paddle
 import torch
-from torch.autograd.graph import _engine_run_backward
 
 from ..dispatch import frames
 from ..frameworks.memory import confine_torch, stream_of, to_paddle, to_torch
@@ -26,7 +25,7 @@ from ..frameworks.versions import attribute
 from ..postponed import engine_runs, postpone
 from . import calls, clean
 from .calls import Call, Walk
-from .leaves import LEAF, deliver, frontiers, numbered
+from .leaves import LEAF, Place, deliver, frontiers, numbered
 from .local import LOCAL
 from .twins import Taped, alive, taped, when_one_strays
 
@@ -121,26 +120,25 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
             reached = _torch_turn(session, noted)
             while reached:  # a gradient that is laid out anew is not kept beside its copy
                 side, grad = reached.pop()
-                _once(side, session)
-                deliver(side, to_paddle(_laid_out(grad, side._transposed)), natives, given)
+                if side._place.frontier:
+                    _once(side._place, session)
+                deliver(side, to_paddle(_laid_out(grad, side._place.transposed)), natives, given)
 
 
-def _once(side: torch.Tensor, session: Session) -> None:
+def _once(place: Place, session: Session) -> None:
     """A frontier is freed by a backward without ``retain_graph``, as Paddle's own node behind it would be."""
-    if not side._frontier:
-        return
-    if side._freed is not None and side._freed is not session:
-        raise calls.freed(side._door.name)
+    if place.freed is not None and place.freed is not session:
+        raise calls.freed(place.door.name)
     if not session.retain:
-        side._freed = session
+        place.freed = session
 
 
 def _check_freed(tensor: Any, session: Session) -> None:
     held = attribute(tensor, LEAF)
     for reference in () if held is None else list(held.all):
         side = reference()
-        if side is not None:
-            _once(side, session)
+        if side is not None and side._place.frontier:
+            _once(side._place, session)
 
 
 def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]) -> list[tuple[Any, torch.Tensor]]:
@@ -148,17 +146,20 @@ def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]
 
     Taken from the end they are in Torch's own order.
     """
-    roots, grads = [side for side, _ in noted], [grad for _, grad in noted]
+    roots, grads = zip(*noted)
     walk = Walk(roots)
     begin(walk.calls, session)
-    leaves = sorted(walk.leaves, key=numbered, reverse=True)
+    leaves = tuple(sorted(walk.leaves, key=numbered))
     # Behind a frontier Paddle's engine may come to torch's graph again; that it was freed is kept by each call itself.
     session.keeps = session.retain or bool(frontiers())
     with stream_of(roots[0]):
         # torch.autograd.grad without its checks of what is made here: they take as long as the engine for a small call.
-        found = _engine_run_backward(tuple(roots), tuple(grads), session.keeps, False, tuple(leaves), True, accumulate_grad=False)
+        found = _run_engine(roots, grads, session.keeps, False, leaves, True, accumulate_grad=False)
     calls.count(walk.calls, session)
-    return [(side, grad) for side, grad in zip(leaves, found) if grad is not None and numbered(side) < 0]
+    return [(side, grad) for side, grad in zip(leaves, found) if grad is not None and hasattr(side, "_place")]
+
+
+_run_engine: Callable[..., Any] = torch.autograd.Variable._execution_engine.run_backward
 
 
 def begin(reached: Sequence[Call], session: Session) -> None:

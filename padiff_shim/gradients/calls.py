@@ -54,7 +54,7 @@ class Call:
         if self.freed is not None and self.freed is not session:
             raise freed(self.op)
         for tensor, version in self.saved:
-            if tensor.inplace_version != version:
+            if tensor._inplace_version() != version:
                 raise RuntimeError(_MODIFIED.format(name=tensor.name, op=self.op, now=tensor.inplace_version, then=version))
 
 

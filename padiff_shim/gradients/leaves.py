@@ -104,11 +104,21 @@ def held_by(tensor: Any, name: str) -> Leaf:
 _numbers = itertools.count(1)
 
 
+class Place:
+    """Where the gradient of a leaf twin goes (its attribute ``_place``)."""
+
+    __slots__ = ("door", "freed", "frontier", "number", "transposed")
+
+    def __init__(self, door: Any, *, frontier: bool, transposed: bool) -> None:
+        self.door, self.frontier, self.transposed = door, frontier, transposed
+        self.number = next(_numbers)  # the higher the later it was made
+        self.freed: Any = None  # a frontier's: the backward without ``retain_graph`` that was here
+
+
 def _begin(tensor: Any, side: torch.Tensor, held: Leaf, *, transposed: bool) -> torch.Tensor:
     """Make ``side`` a leaf of torch's graph whose gradient goes to ``tensor``."""
     side = side.requires_grad_()
-    side._transposed, side._frontier, side._freed = transposed, not tensor.is_leaf, None
-    side._number, side._door = next(_numbers), _door(tensor, id(side), side.dtype)
+    side._place = Place(_door(tensor, id(side), side.dtype), frontier=not tensor.is_leaf, transposed=transposed)
     if not tensor.is_leaf:
         _frontier(side)
     held.all.append(weakref.ref(side, held.all.remove))
@@ -116,8 +126,9 @@ def _begin(tensor: Any, side: torch.Tensor, held: Leaf, *, transposed: bool) -> 
 
 
 def numbered(side: torch.Tensor) -> int:
-    """Negative, and the lower the later it was made; 1 where a leaf of torch's graph stands for no tensor of Paddle's."""
-    return -side._number if hasattr(side, "_number") else 1
+    """The higher the later it was made; 0 where a leaf of torch's graph stands for no tensor of Paddle's."""
+    place = getattr(side, "_place", None)
+    return 0 if place is None else place.number
 
 
 def _door(tensor: Any, key: int, dtype: torch.dtype) -> Any:
@@ -138,5 +149,5 @@ def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -
     ``grad``: a Paddle tensor whose memory nobody else holds; the leaf's ``grad`` becomes that very memory.
     """
     LOCAL.session.given[id(side)] = grad
-    roots.append(side._door)
+    roots.append(side._place.door)
     grads.append(floats(side.dtype)[1])
