@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import padiff_shim
@@ -22,11 +22,11 @@ def seconds(function: Callable[[], Any], calls: int) -> float:
     return (time.process_time() - start) / calls
 
 
-def timed(way: str, function: Callable[[], Any], calls: int) -> float:
+def timed(way: str, function: Callable[[], Any], calls: int, exclude: Sequence[str] = ()) -> float:
     """`seconds`, inside a mode where the way wants one; opening it and the first calls after it are not timed."""
     if way != SHIM:
         return seconds(function, calls)
-    with padiff_shim.reference("torch"):
+    with padiff_shim.reference("torch", exclude=exclude):
         seconds(function, min(calls, 20))  # opening a mode outdates weight copies, and the interpreter's method caches
         return seconds(function, calls)
 
@@ -47,19 +47,19 @@ class Timing(NamedTuple):
         return statistics.median(a / b for a, b in zip(self.rounds[way], self.rounds[to], strict=True))
 
 
-def in_turns(functions: Ways, rounds: int, budget: float) -> Timing:
-    """Time all ways in turns, ``budget`` seconds for each in a round."""
+def in_turns(functions: Ways, rounds: int, budget: float, exclude: Sequence[str] = ()) -> Timing:
+    """Time all ways in turns, ``budget`` seconds for each in a round; the mode leaves the ops in ``exclude`` native."""
     found: dict[str, list[float]] = {way: [] for way in functions}
     calls = {}
     for way, function in functions.items():
-        once = min(timed(way, function, 1), timed(way, function, 1))
-        calls[way] = max(1, int(budget / (once if once > budget / 20 else timed(way, function, 20))))
+        once = min(timed(way, function, 1, exclude) for _ in range(2))
+        calls[way] = max(1, int(budget / (once if once > budget / 20 else timed(way, function, 20, exclude))))
     order = list(functions)
     gc.disable()
     try:
         for turn in range(rounds):
             for way in order[turn % len(order) :] + order[: turn % len(order)]:
-                found[way].append(timed(way, functions[way], calls[way]))
+                found[way].append(timed(way, functions[way], calls[way], exclude))
     finally:
         gc.enable()
     return Timing(found)

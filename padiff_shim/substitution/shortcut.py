@@ -51,29 +51,24 @@ def quick(frame, values):
     {tensors}
     if {absent}:
         return None
-    trainable = {trainable}
-    if trainable and tracer._has_grad:
-        return taped(frame, values)
-    try:
-        {plain}
-    except Exception:
-        return None  # the full way finds the reason
-    if ({kinds},) not in rules and not known(({kinds},)){empty_refused}:
-        return None
-    {weight}
-    try:
-        out = untaped(values, ({sides},)) if trainable else formula({given})
-    except REFUSALS as error:
-        raise refused(error) from None
-    {result}
-    frame.tally.substituted[name] += 1
-    return result
-
-
-def taped(frame, values):
-    {names}, = values
-    {tensors}
     {wants}
+    trainable = {wanted}
+    if not (trainable and tracer._has_grad):
+        try:
+            {plain}
+        except Exception:
+            return None  # the full way finds the reason
+        if ({kinds},) not in rules and not known(({kinds},)){empty_refused}:
+            return None
+        {weight}
+        try:
+            out = untaped(values, ({sides},)) if trainable else formula({given})
+        except REFUSALS as error:
+            raise refused(error) from None
+        {result}
+        frame.tally.substituted[name] += 1
+        return result
+
     try:
         {twins}
     except Exception:
@@ -107,9 +102,9 @@ def taped(frame, values):
 """
 
 _CONTIGUOUS = """if type(out) is Tensor and out.is_contiguous() and (pointer := out.data_ptr()) {elsewhere}:
-        result = lend(out)
-    else:
-        result = answer(values, ({sides},), out, handed)"""
+            result = lend(out)
+        else:
+            result = answer(values, ({sides},), out, handed)"""
 
 # Paddle 3 keeps the record of a tensor on the tape in its ``__dict__``: as twins.twin, and versions.to_torch.
 _TWIN = "(leaf(v) if (tape := v.__dict__.get(TAPE)) is None else tape.twin if tape.current(v) else twin(v))"
@@ -155,8 +150,8 @@ def _written(form: _Form) -> CodeType:
         unfit="" if form.dtype_at is None else f" or values[{form.dtype_at}] is not None",
         tensors=each("t = type(v) in TENSOR_TYPES", "\n    "),
         absent=each(absent, " or "),
-        trainable=each("t and not v.stop_gradient", " or "),
-        plain=indented.join(side(i, of_other[0]) for i in others),
+        wanted=each("w", " or "),
+        plain=(indented + "    ").join(side(i, of_other[0]) for i in others),
         weight="pass" if at is None else side(at, of_weight[0]),
         weight_leaf="pass" if at is None else side(at, *of_weight),
         kinds=kinds,
