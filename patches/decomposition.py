@@ -155,7 +155,7 @@ def matrix_exp(x: torch.Tensor) -> torch.Tensor:
     return torch.linalg.matrix_exp(x)
 
 
-@_whole("pinv", "x rcond=1e-15 hermitian=False", samples=(TALL, Sample((1, 3, 5))))
+@_whole("pinv", "x rcond=1e-15 hermitian=False", samples=(TALL, Sample((1, 3, 5))), copies_result=True)
 def pinv(x: torch.Tensor, rcond: float, hermitian: bool) -> torch.Tensor:
     """``torch.linalg.pinv``."""
     return torch.linalg.pinv(x, rtol=rcond, hermitian=hermitian)

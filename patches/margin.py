@@ -16,7 +16,7 @@ from ._spell import ROUNDED
 from .loss import LOGITS, REDUCTIONS, WEIGHTS, alike, loss, reduced
 
 
-@op("logits labels", tensors=2, legacy=True, samples=(Sample((5, 1), Floats((5, 1), 0, 1)),))
+@op("logits labels", tensors=2, legacy=True, copies_result=True, samples=(Sample((5, 1), Floats((5, 1), 0, 1)),))
 def hinge_loss(x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     """Of labels 0 and 1: what the logit lacks to 1, on its label's side."""
     alike(x, label)

@@ -19,25 +19,34 @@ _EQUAL = "of equal elements one has the gradient: the one that Torch chooses"
 _ROW = (Sample((3, 4)), Sample((2, 3, 4), axis=1), Sample((5,), axis=0))
 
 
-@reduction(legacy="reduce_max", note="equal elements share the gradient; in Paddle 2 each has the whole", **CHOSEN)
+def _placed(found: Any, dtype: torch.dtype = torch.int64) -> tuple[torch.Tensor, torch.Tensor]:
+    """What was chosen, and a copy of its indices: Torch's backward reads them, and the program may change them."""
+    return found[0], found[1].to(dtype, copy=True)
+
+
+@reduction(
+    legacy="reduce_max", copies_result=True, note="equal elements share the gradient; in Paddle 2 each has the whole", **CHOSEN
+)
 def max_(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     """``torch.amax``."""
     return torch.amax(x, axes(axis, x.ndim), keepdim)
 
 
-@reduction(legacy="reduce_min", note="equal elements share the gradient; in Paddle 2 each has the whole", **CHOSEN)
+@reduction(
+    legacy="reduce_min", copies_result=True, note="equal elements share the gradient; in Paddle 2 each has the whole", **CHOSEN
+)
 def min_(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     """``torch.amin``."""
     return torch.amin(x, axes(axis, x.ndim), keepdim)
 
 
-@reduction(**CHOSEN)
+@reduction(copies_result=True, **CHOSEN)
 def amax(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     """``torch.amax``."""
     return torch.amax(x, axes(axis, x.ndim), keepdim)
 
 
-@reduction(**CHOSEN)
+@reduction(copies_result=True, **CHOSEN)
 def amin(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     """``torch.amin``."""
     return torch.amin(x, axes(axis, x.ndim), keepdim)
@@ -52,7 +61,7 @@ def amin(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
 )
 def topk(x: torch.Tensor, k: Any, axis: int, largest: bool, sorted: bool) -> tuple[Any, ...]:
     """``torch.topk``."""
-    return tuple(torch.topk(x, int(k), axis, largest, sorted))
+    return _placed(torch.topk(x, int(k), axis, largest, sorted))
 
 
 @op(
@@ -63,7 +72,7 @@ def topk(x: torch.Tensor, k: Any, axis: int, largest: bool, sorted: bool) -> tup
 )
 def argsort(x: torch.Tensor, axis: int, descending: bool, stable: bool) -> tuple[Any, ...]:
     """``torch.sort``."""
-    return tuple(torch.sort(x, dim=axis, descending=descending, stable=stable))
+    return _placed(torch.sort(x, dim=axis, descending=descending, stable=stable))
 
 
 @op(
@@ -76,13 +85,13 @@ def argsort(x: torch.Tensor, axis: int, descending: bool, stable: bool) -> tuple
 )
 def kthvalue(x: torch.Tensor, k: int, axis: int, keepdim: bool) -> tuple[Any, ...]:
     """``torch.kthvalue``."""
-    return tuple(torch.kthvalue(x, k, axis, keepdim))
+    return _placed(torch.kthvalue(x, k, axis, keepdim))
 
 
 @op("x axis=-1 keepdim=False", results=("out", "indices"), note=_EQUAL, **CHOSEN)
 def mode(x: torch.Tensor, axis: int, keepdim: bool) -> tuple[Any, ...]:
     """``torch.mode``."""
-    return tuple(torch.mode(x, axis, keepdim))
+    return _placed(torch.mode(x, axis, keepdim))
 
 
 def _middle(x: torch.Tensor, over: tuple[int, ...], keepdim: bool, ignore: bool) -> torch.Tensor:
@@ -110,7 +119,7 @@ def _median(x: torch.Tensor, axis: Any, keepdim: bool, mode: str, ignore: bool) 
         raise NotImplementedError("the lower median over some of several axes")
     chosen = torch.nanmedian if ignore else torch.median
     if not whole:
-        return tuple(chosen(x, axis if isinstance(axis, int) else axis[0], keepdim))
+        return _placed(chosen(x, axis if isinstance(axis, int) else axis[0], keepdim))
     return chosen(x).reshape([1] * x.ndim) if keepdim else chosen(x)
 
 
@@ -153,12 +162,10 @@ _RUNNING = each(_ROW, dtype=("int64", "int32"))
 @op("x axis=-1 dtype='int64'", results=("out", "indices"), samples=_RUNNING, **CHOSEN)
 def cummax(x: torch.Tensor, axis: int, dtype: torch.dtype) -> tuple[Any, ...]:
     """``torch.cummax``."""
-    out, indices = torch.cummax(x, axis)
-    return out, indices.to(dtype)
+    return _placed(torch.cummax(x, axis), dtype)
 
 
 @op("x axis=-1 dtype='int64'", results=("out", "indices"), samples=_RUNNING, **CHOSEN)
 def cummin(x: torch.Tensor, axis: int, dtype: torch.dtype) -> tuple[Any, ...]:
     """``torch.cummin``."""
-    out, indices = torch.cummin(x, axis)
-    return out, indices.to(dtype)
+    return _placed(torch.cummin(x, axis), dtype)

@@ -11,13 +11,25 @@ from helpers import Call, entries, located, takes
 import padiff_shim
 
 CASES = [(op, entry) for op, entry in entries() if not entry.inplace]
+COMPOSED = (
+    "glu",
+    "nan_to_num",
+    "sinc",
+    "multi_margin_loss",
+    "multi_label_margin_loss",
+    "multigammaln",
+    "nansum",
+    "nanmean",
+    "cov",
+    "cdist",
+)
 # Where the two differ: op, what is changed, and why.
 LISTED = {
     ("conv1d", 1): "Paddle copies the filter",
     ("einsum", 0): "Paddle keeps permuted copies of some operands; Torch reads the operands",
     ("einsum", 1): "Paddle keeps permuted copies of some operands; Torch reads the operands",
     **{(name, 0): "Paddle reads the result; Torch the operand" for name in ("relu6", "selu", "hardsigmoid", "erfinv")},
-    **{(name, 0): "Paddle composes it, and reads intermediates; Torch the operand" for name in ("glu", "nan_to_num", "sinc")},
+    **{(name, which): "Paddle composes it, and reads intermediates; Torch the operand" for name in COMPOSED for which in range(3)},
     **{
         (name, which): "Paddle keeps the difference of the operands; Torch reads both"
         for name in ("mse_loss", "smooth_l1_loss", "huber_loss")
