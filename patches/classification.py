@@ -177,11 +177,11 @@ def ctc_loss(
     if reduction == "mean" and not label_lengths.all():
         raise NotImplementedError("the mean over a label without classes, where Paddle divides by 0")
     # In tensors of their own: Torch's backward reads them, and the program may change its own.
-    labels, *lengths = (one.to(torch.int64, copy=True) for one in (labels, input_lengths, label_lengths))
+    labels, steps, sizes = (one.to(torch.int64, copy=True) for one in (labels, input_lengths, label_lengths))
     logarithms = torch.log_softmax(x, -1)
     if not norm_by_times:
-        return F.ctc_loss(logarithms, labels, *lengths, blank, reduction, zero_infinity=True)
-    values = F.ctc_loss(logarithms, labels, *lengths, blank, "none", zero_infinity=True)
-    shares = values / lengths[0]
+        return F.ctc_loss(logarithms, labels, steps, sizes, blank, reduction, zero_infinity=True)
+    values = F.ctc_loss(logarithms, labels, steps, sizes, blank, "none", zero_infinity=True)
+    shares = values / steps
     values = values.detach() + (shares - shares.detach())
-    return reduced(values / lengths[1] if reduction == "mean" else values, reduction)
+    return reduced(values / sizes if reduction == "mean" else values, reduction)
