@@ -18,15 +18,15 @@ from .screening import PLACES, Screening, Size, as_before
 class Judge:
     """Judges the cases of one mode.
 
-    ``audit``: one in so many equal results of a place is held against the oracle as well. ``screening``: differences as before at
-    their place are not judged again.
+    ``audit``: one in so many results of a place that are equal, or nearly so, is held against the oracle as well.
+    ``screening``: differences as before at their place are not judged again.
     """
 
     def __init__(self, run: CompareRun, *, audit: int, screening: bool, seed: int) -> None:
         self.run, self.audit = run, audit
         self._random = np.random.default_rng(seed)
         self._screening = Screening() if screening else None
-        self._equals: dict[Any, int] = {}  # equal results of a place until the next audit
+        self._until: dict[Any, int] = {}  # results of a place until the next audit
         self._turns = itertools.count(1)
 
     def __call__(self, case: Case) -> Judgement:
@@ -46,31 +46,31 @@ class Judge:
             return Judgement(Verdict.UNVERIFIED, reason=f"the verdict failed: {text}")
 
     def _judged(self, case: Case, mine: torch.Tensor, theirs: torch.Tensor) -> Judgement:
-        if torch.equal(mine, theirs):
-            return self._weighed(case, audit=True) if self._audited(case.written()) else numerics.equal(mine)
+        if numerics.same(mine, theirs):
+            return self._weighed(case, same=True, audit=True) if self._audited(case.written()) else numerics.equal(mine)
         if self._screening is None or not mine.is_floating_point():
-            return self._weighed(case)
+            return self._weighed(case, audit=self._audited(case.written()))
         key, size = case.written(), Size.of(mine, theirs)
         if self._screening.passes(key, size):
             return as_before(mine, size)
-        judgement = self._weighed(case)
+        judgement = self._weighed(case, audit=self._audited(key))
         self._screening.judged(key, size, judgement)
         return judgement
 
-    def _weighed(self, case: Case, *, audit: bool = False) -> Judgement:
+    def _weighed(self, case: Case, *, audit: bool, same: bool = False) -> Judgement:
         quantity = case.quantity()
         if quantity is None:
             return numerics.fallback(case.mine, case.theirs, rng=self._random, audit=audit, **case.kernels())
-        return numerics.judge(quantity, case.mine, case.theirs, rng=self._random, audit=audit, same=audit)
+        return numerics.judge(quantity, case.mine, case.theirs, rng=self._random, audit=audit, same=same)
 
     def _audited(self, key: Any) -> bool:
-        """One in :attr:`audit` equal results of each place; where each one begins to count goes round."""
+        """One in :attr:`audit` results of each place; where each one begins to count goes round."""
         if not self.audit:
             return False
-        left = self._equals.get(key)
+        left = self._until.get(key)
         if left is None:
-            if len(self._equals) >= PLACES:
-                self._equals.clear()
+            if len(self._until) >= PLACES:
+                self._until.clear()
             left = next(self._turns) % self.audit
-        self._equals[key] = left - 1 if left else self.audit - 1
+        self._until[key] = left - 1 if left else self.audit - 1
         return not left

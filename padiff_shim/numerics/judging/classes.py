@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...verdicts import Verdict
+from ..oracle.apriori import FAR_INSIDE
 from ..oracle.precision import Array
 from ..oracle.precision import rms as rms_of
 from ..oracle.staging import Evaluation
@@ -17,10 +18,10 @@ from .trial import Errors, Trial
 TYPICAL = 0.5
 WORSE = 8.0  # this many times the other side's rms is no longer the same kind of rounding
 FEW = 6  # fewer different errors than this say nothing about the two sides' rms, twice as many say enough
-# Below this part of the probabilistic bound an error is nobody's fault, however small the other side's is: for sums of terms, for
-# functions of rows, whose outputs share the errors of the row's statistics, and for functions of single elements, where outputs of
-# one kernel differ by as much as two kernels do.
-FAR_INSIDE, FAR_INSIDE_ROWS, FAR_INSIDE_SINGLE = 0.02, 0.1, 0.5
+# Below this part of the probabilistic bound an error is nobody's fault, however small the other side's is: for functions of rows,
+# whose outputs share the errors of the row's statistics, and for functions of single elements, where outputs of one kernel differ
+# by as much as two kernels do; of sums see FAR_INSIDE.
+FAR_INSIDE_ROWS, FAR_INSIDE_SINGLE = 0.1, 0.5
 ALONE = 8.0  # this many times the rest's 99 % quantile is a single element standing out
 
 

@@ -18,7 +18,7 @@ from ...verdicts import Judgement, Side, Verdict
 from ..oracle.measured import Formula, narrow
 from ..oracle.precision import KINDS, norm
 from ..oracle.staging import Hypothesis
-from . import exact, passes, slices
+from . import equality, exact, passes, slices
 from .narrow import NARROWER
 from .verdict import judge
 
@@ -52,7 +52,7 @@ def fallback(
         parts = {"torch_kernel": _real(torch_kernel), "paddle_kernel": paddle_kernel and _real(paddle_kernel)}
         results = torch.view_as_real(paddle.resolve_conj()), torch.view_as_real(torch_.resolve_conj())
         return fallback(*results, **parts, operands=operands, rng=rng, audit=audit)  # type: ignore[arg-type]
-    same = torch.equal(paddle, torch_)
+    same = equality.same(paddle, torch_)
     if paddle.numel() == 0 or (same and not audit):
         return Judgement(Verdict.EQUAL, reason="bit for bit equal", stats=passes.equal_stats(max(paddle.numel(), 1)))
     seed = int(rng.integers(2**31))

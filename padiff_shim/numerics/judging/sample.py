@@ -10,7 +10,7 @@ import torch
 
 from ..oracle.precision import Array
 from ..oracle.staging import Quantity
-from .passes import Difference, block_length, block_peaks, readable
+from .passes import Difference, Peaks, block_length, readable, scaled
 
 # Scales that vary less than this change no ranking that matters.
 LEVEL = 4.0
@@ -22,18 +22,17 @@ def guided(difference: Difference, quantity: Quantity, scales: list[torch.Tensor
     ``scales``: see :meth:`Quantity.scale`; None for relative errors.
     """
     half = max(count // 2, 1)
-    if scales is None:
-        first = _units(_peaks(difference.ratio, difference.peaks, half), quantity, half)
-        return np.unique(np.concatenate([first, _units(_peaks(difference.distance, None, half), quantity, half)]))
+    if scales is None and (difference.ratios is not None or difference.ratio is not None):
+        first = _units(_peaks(difference.ratio, difference.ratios, half), quantity, half)
+        return np.unique(np.concatenate([first, _units(_peaks(difference.distance, difference.tops, half), quantity, half)]))
     values = difference.distance
     found = values
-    for scale in scales:
+    for scale in scales or ():
         found = _divided(found, scale)
-    plain = difference.peaks
     if found is values:
-        return _units(_peaks(values, plain, count), quantity, count)
+        return _units(_peaks(values, difference.tops, count), quantity, count)
     first = _units(_peaks(found, None, half), quantity, half)
-    return np.unique(np.concatenate([first, _units(_peaks(values, plain, half), quantity, half)]))
+    return np.unique(np.concatenate([first, _units(_peaks(values, difference.tops, half), quantity, half)]))
 
 
 def _divided(values: Any, scale: torch.Tensor) -> Any:
@@ -43,20 +42,19 @@ def _divided(values: Any, scale: torch.Tensor) -> Any:
         low, high = float(size.min()), float(size.max())
         if high <= LEVEL * low or not math.isfinite(high):
             return values
-        return np.divide(values, np.maximum(size, high * 1e-30))
+        return scaled(values, np.maximum(size, high * 1e-30))
     size = size.abs()
     return values / size.clamp_min(size.amax() * 1e-30)
 
 
-def _peaks(values: Any, peaks: Array | None, count: int) -> Array:
+def _peaks(values: Any, peaks: Peaks | None, count: int) -> Array:
     """Candidates, the largest first."""
-    flat = values.reshape(-1)
-    if not isinstance(flat, np.ndarray):
-        return flat.topk(min(4 * count, flat.numel())).indices.cpu().numpy()
     if peaks is None:
-        peaks = block_peaks(flat, block_length(flat.size))
-    order = np.argsort(flat[peaks])
-    return peaks[order[::-1]]
+        flat = values.reshape(-1)
+        if not isinstance(flat, np.ndarray):
+            return flat.topk(min(4 * count, flat.numel())).indices.cpu().numpy()
+        peaks = Peaks.of(flat, block_length(flat.size))
+    return peaks.largest_first()
 
 
 def _units(places: Array, quantity: Quantity, count: int) -> Array:

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from ...verdicts import NEGLIGIBLE, PARTLY, Judgement, Side, Verdict
-from ..oracle.precision import WIDE, norm
+from ..oracle.precision import WIDE
 from ..oracle.staging import Quantity
-from . import nonfinite, passes, sample, trial
-from .classes import classify, explained_whole, negligible, small, sound
+from . import equality, nonfinite, passes, sample, telling, trial
+from .classes import classify, explained_whole, small, sound
 from .confirm import Confirmation
 from .hypotheses import Explained, explain
 from .passes import Difference
@@ -41,17 +41,17 @@ def judge(
     """Judge both kernels' results for ``quantity``.
 
     ``paddle``, ``torch_``: torch tensors of the judged shape and dtype. ``rng``: draws the random part of the sample. ``audit``:
-    equal results are held against the oracle as well. ``hypotheses``: look for the cause of what is not rounding. ``same``: whether
-    they are bit for bit equal, if that is known.
+    results that are equal, or nearly so, are held against the oracle as well. ``hypotheses``: look for the cause of what is not
+    rounding. ``same``: whether they are bit for bit equal, if that is known.
     """
     if paddle.shape != torch_.shape or paddle.dtype != torch_.dtype or tuple(torch_.shape) != quantity.shape:
         return _shapes(quantity, paddle, torch_)
     if same is None:
-        same = torch.equal(paddle, torch_)
+        same = equality.same(paddle, torch_)
     if paddle.numel() == 0 or (same and not audit):
         return equal(paddle)
     with np.errstate(all="ignore"):
-        return _compare(quantity, paddle, torch_, same, hypotheses, rng)
+        return _compare(quantity, paddle, torch_, same, audit, hypotheses, rng)
 
 
 def equal(tensor: torch.Tensor) -> Judgement:
@@ -60,10 +60,24 @@ def equal(tensor: torch.Tensor) -> Judgement:
 
 
 def _compare(
-    quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor, same: bool, hypotheses: bool, rng: np.random.Generator
+    quantity: Quantity,
+    paddle: torch.Tensor,
+    torch_: torch.Tensor,
+    same: bool,
+    audit: bool,
+    hypotheses: bool,
+    rng: np.random.Generator,
 ) -> Judgement:
-    scales = quantity.scale(torch_)
-    difference = passes.differ(paddle, torch_, relative=scales is None)
+    blind = same or _whole_grid(quantity, FIRST)  # there is no place to look at first, or every one is looked at
+    if same:
+        difference = passes.alike(torch_)
+    else:
+        harmless = None if audit else quantity.harmless(torch_)
+        difference = passes.differ(paddle, torch_, relative=quantity.relatively and not blind, harmless=harmless)
+        if difference.finite and difference.beyond <= 1.0:
+            reason = f"nowhere further apart than {difference.beyond:.2g} of what needs no oracle"
+            return Judgement(Verdict.ROUNDING, reason=reason, stats=difference.stats)
+    scales = [] if blind else quantity.scale(torch_)
     if quantity.kind.oracle is np.longdouble and not WIDE:
         reason = "long double is no wider than double on this platform: nothing to judge float64 by"
         return Judgement(Verdict.UNVERIFIED, reason=reason, stats=difference.stats)
@@ -78,6 +92,8 @@ def _compare(
     if hypotheses and _small(first):
         return _weigh(first, difference, (paddle, torch_), same, hypotheses)
     full = _sampled(*look, SECOND)
+    if _far_inside(full):
+        return _rounding(full, difference, same)
     return _weigh(full, difference, (paddle, torch_), same, hypotheses)
 
 
@@ -119,6 +135,14 @@ def _sampled(
     rng: np.random.Generator,
     size: tuple[int, int, int],
 ) -> Trial:
+    count, blind = _count(quantity, size), _whole_grid(quantity, size) or not difference.stats["different"]
+    first = np.empty(0, np.int64) if blind else sample.guided(difference, quantity, scales, count)
+    where, lead = sample.positions(first, quantity, count, rng)
+    return trial.run(quantity, where, lead, paddle, torch_)
+
+
+def _count(quantity: Quantity, size: tuple[int, int, int]) -> int:
+    """How many samples of each sort are taken."""
     budget, fewest, most = size
     if 4 * quantity.per_sample >= budget:
         fewest = 2
@@ -128,11 +152,12 @@ def _sampled(
         fewest, most = fewest // 4, most // 2  # a sample is a whole row here
     elif quantity.per_sample == 1:
         most *= 4
-    count = min(max(budget // (2 * quantity.per_sample), fewest), most)
-    small = math.prod(quantity.grid) <= 2 * count
-    first = np.empty(0, np.int64) if small else sample.guided(difference, quantity, scales, count)
-    where, lead = sample.positions(first, quantity, count, rng)
-    return trial.run(quantity, where, lead, paddle, torch_)
+    return min(max(budget // (2 * quantity.per_sample), fewest), most)
+
+
+def _whole_grid(quantity: Quantity, size: tuple[int, int, int]) -> bool:
+    """Whether every output is looked at."""
+    return math.prod(quantity.grid) <= 2 * _count(quantity, size)
 
 
 def _plain(found: Trial) -> bool:
@@ -158,43 +183,12 @@ def _small(found: Trial) -> bool:
     return small(found.paddle) and small(found.torch)
 
 
-def _stats(found: Trial, difference: Difference) -> dict[str, Any]:
-    quantity, worst = found.quantity, found.worst()
-    kappa = np.asarray(found.unit / (quantity.kind.format.unit * np.abs(found.value)), np.float64)
-    kappa = kappa[np.isfinite(kappa)] if not math.isfinite(float(kappa.sum())) else kappa
-    middle = kappa.size // 2
-    return {
-        **difference.stats,
-        "first_bad": None,
-        "k": quantity.k,
-        "lambda": trial.factors(quantity)[0],
-        "oracle": "longdouble" if quantity.kind.oracle is np.longdouble else "float64",
-        "sampled": int(found.value.size),
-        "kappa": float(np.partition(kappa, middle)[middle]) if kappa.size else math.inf,
-        "bound": float(found.probable[worst]),
-        "error": float(max(abs(e.signed[worst]) for e in (found.paddle, found.torch)) * found.unit[worst]),
-        "paddle": found.paddle.stats(),
-        "torch": found.torch.stats(),
-    }
-
-
-def _modifiers(found: Trial, difference: Difference, verdict: Verdict) -> tuple[str, ...]:
-    """See :class:`padiff_shim.verdicts.Judgement`."""
-    names = []
-    bound, value = found.probable[found.random], found.value[found.random]
-    length = norm(np.where(np.isfinite(value), value, 0.0))
-    if norm(bound) > 0.1 * length:
-        names.append("ill_conditioned")
-    if verdict not in (Verdict.EQUAL, Verdict.ROUNDING) and negligible(found, difference.rms):
-        names.append(NEGLIGIBLE)
-    return tuple(names)
-
-
 def _rounding(found: Trial, difference: Difference, same: bool) -> Judgement:
     p, t = found.paddle, found.torch
     reason = f"largest errors {p.rho_max:.2g} (paddle) and {t.rho_max:.2g} (torch) rounding units"
     verdict = Verdict.EQUAL if same else Verdict.ROUNDING
-    return Judgement(verdict, modifiers=_modifiers(found, difference, verdict), reason=reason, stats=_stats(found, difference))
+    modifiers = telling.modifiers(found, difference, verdict)
+    return Judgement(verdict, modifiers=modifiers, reason=reason, stats=telling.stats(found, difference))
 
 
 def _weigh(
@@ -214,10 +208,10 @@ def _weigh(
     causes = {name: cause for name, (_, cause) in sides.items() if cause is not None}
     explained = causes[guilty[0]] if all(name in causes for name in guilty) else None
     worst = max((found.side(name) for name in guilty), key=lambda e: e.prob)
-    stats = _stats(found, difference)
+    stats = telling.stats(found, difference)
     excess = np.abs(worst.signed) * found.unit > found.probable
     stats["first_bad"] = found.index(int(np.argmax(excess if excess.any() else np.abs(worst.signed))))
-    modifiers = _modifiers(found, difference, verdict)
+    modifiers = telling.modifiers(found, difference, verdict)
     confirm: Callable[[], bool] | None = None
     if explained is not None:
         if not _whole(found, sides, verdict):
@@ -230,7 +224,7 @@ def _weigh(
         explained.name if explained else None,
         explained.alternatives if explained else (),
         modifiers,
-        _reason(verdict, guilty, worst, explained.name if explained else "") + _beside(sides, verdict),
+        telling.reason(verdict, guilty, worst, explained.name if explained else "") + telling.beside(sides, verdict),
         stats,
         confirm,
     )
@@ -251,14 +245,6 @@ def _whole(found: Trial, sides: dict[str, tuple[Verdict, Explained | None]], ver
     return True
 
 
-def _beside(sides: dict[str, tuple[Verdict, Any]], verdict: Verdict) -> str:
-    """What is to be said of the other side, where that is not rounding either but less serious."""
-    for name, (other, explained) in sides.items():
-        if other not in (verdict, Verdict.ROUNDING):
-            return f"; beside it {name}: {other}" + (f" ({explained.name})" if explained else "")
-    return ""
-
-
 def _one(found: Trial, own: Errors, other: Errors, hypotheses: bool) -> tuple[Verdict, Explained | None]:
     if own.strange:
         return Verdict.NONFINITE, None
@@ -273,19 +259,3 @@ def _one(found: Trial, own: Errors, other: Errors, hypotheses: bool) -> tuple[Ve
     if hypotheses and verdict is not Verdict.ROUNDING and own.det <= 1 and (ordered := order(found, own)) is not None:
         return min(verdict, Verdict.LOW_ACCURACY, key=lambda v: v.severity), ordered
     return verdict, None
-
-
-def _reason(verdict: Verdict, guilty: list[str], worst: Errors, name: str) -> str:
-    who = " and ".join(guilty)
-    bounds = f"{worst.prob:.2g} of the probabilistic and {worst.det:.2g} of the any-order bound"
-    size = f"error {worst.rho_max:.3g} rounding units, {bounds}"
-    if name:
-        return f"{who}: explained by {name}; {size}"
-    said = {
-        Verdict.NONFINITE: "NaN or Inf where the oracle has none, or the other way round",
-        Verdict.WRONG: "no order of summation explains it",
-        Verdict.LOCAL_WRONG: "single elements that rounding does not explain",
-        Verdict.LOW_ACCURACY: "possible rounding, but far worse than the other side or the sqrt(k) model",
-        Verdict.LOCAL_SUSPECT: "within the bounds, but single elements stand far out",
-    }
-    return f"{who}: {said[verdict]}; {size}"

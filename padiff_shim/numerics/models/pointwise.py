@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from ..judging.hypotheses import dropped, numbers, precision, setting
+from ..oracle import apriori
 from ..oracle import formulas as terms
 from ..oracle.precision import KINDS, Array, represented
 from ..oracle.staging import Hypothesis, Quantity
@@ -113,6 +114,7 @@ class Add(Binary):
         found = pointwise(target.shape, target.dtype, terms.COPY, [setting("sign", sign=-sign)], x=grad, sign=sign)
         if found.sums:
             found.term, found.stored, found.orders = terms.SUM, 0.0, sequential
+            found.harmless = apriori.of_sum(lambda: grad.detach().abs().sum_to_size(target.shape), found.k, 0.0)
         return found
 
 
@@ -229,7 +231,10 @@ class Gelu(Model):
         x, form = values[0], self._form(values[1])
         if not floating(x):
             return None
-        return pointwise(x.shape, x.dtype, terms.GELU, self._others(form), x=x, form=form, guide=lambda reference: [x])
+        found = pointwise(x.shape, x.dtype, terms.GELU, self._others(form), x=x, form=form, guide=lambda reference: [x])
+        size = lambda result: x.detach().abs().mul_(0.5).add_(result.abs())  # noqa: E731
+        found.harmless = apriori.relative(terms.GELU.rounds, size)
+        return found
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """g (gate + x gate')."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..judging.hypotheses import dropped, missing, numbers, precision, setting
+from ..oracle import apriori
 from ..oracle import formulas as terms
 from ..oracle.staging import Hypothesis, Quantity, Staged
 from ..oracle.sums import build, sequential
@@ -120,6 +121,7 @@ def _scalars(dtype: torch.dtype, found: Labelled) -> list[Hypothesis]:
 def _sum_of_gradient(target: torch.Tensor, labels: Labels, grad: torch.Tensor, out: Labels, beta: float) -> Quantity:
     """beta times the gradient, summed over the axes along which an addend (a bias) was broadcast."""
     listed = Labelled({}, out, beta=beta)
+    count = grad.numel() // max(target.numel(), 1)
     return build(
         (target.shape, labels),
         target.dtype,
@@ -130,6 +132,7 @@ def _sum_of_gradient(target: torch.Tensor, labels: Labels, grad: torch.Tensor, o
         named=lambda: _scalars(target.dtype, listed) + precision(target.dtype, ("x",)) + dropped(("x",)),
         orders=sequential,
         sums=1,
+        harmless=apriori.of_sum(lambda: grad.detach().abs().sum_to_size(target.shape), count, 0.0, beta),
     )
 
 

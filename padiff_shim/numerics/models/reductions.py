@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,10 +12,10 @@ import numpy as np
 import torch
 
 from ..judging.hypotheses import dropped, epsilons, missing, precision, setting
+from ..oracle import apriori, rows
 from ..oracle import formulas as terms
-from ..oracle import rows
-from ..oracle.precision import KINDS, span
-from ..oracle.staging import Hypothesis, Operand, Quantity
+from ..oracle.precision import KINDS, Array, span
+from ..oracle.staging import Hypothesis, Later, Quantity
 from ..oracle.sums import build, sequential
 from .base import Model, floating, reciprocal, reduced
 
@@ -49,6 +50,15 @@ def _swallowed() -> list[Hypothesis]:
     return [setting("clip=-64", clip=-64.0), *(setting("nan-clipped", clip=-64.0, swallow=some) for some in ("entries", "rows"))]
 
 
+def _statistics(x: torch.Tensor) -> dict[str, Array]:
+    """Of each row, in the oracle's precision: mean, variance and mean magnitude."""
+    wide = (x.cpu().double() if x.is_cuda or x.dtype == torch.bfloat16 else x).numpy().astype(KINDS[x.dtype].oracle)
+    mean = wide.mean(1)
+    size = np.abs(wide).mean(1)
+    wide -= mean[:, None]
+    return {"mean": mean, "variance": np.square(wide, out=wide).mean(1), "size": size}
+
+
 class Sum(Model):
     """Sum over axes, with Paddle's optional dtype."""
 
@@ -76,7 +86,9 @@ class Sum(Model):
             return precision(dtype, ("x",)) + dropped(("x",)) + listed + other
 
         return build(_targets(x.shape, over, keep), dtype, {"x": (x, tuple(range(x.ndim)))}, terms.SUM,
-                     attrs=attrs, named=hypotheses, orders=sequential, sums=1)  # fmt: skip
+                     attrs=attrs, named=hypotheses, orders=sequential, sums=1,
+                     harmless=apriori.of_sum(lambda: x.detach().abs().sum(over), count, 0.0, float(attrs.get("alpha", 1.0))),
+                     )  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """The incoming gradient, repeated (and divided)."""
@@ -158,7 +170,8 @@ class Softmax(Model):
 
         operand = rows.row(x, over)
         return rows.Rows(tuple(x.shape), x.dtype, operand.inner[0], {"x": operand}, {}, hypotheses,
-                         axes=over, formula=rows.softmax, relative=True, special=_swallowed)  # fmt: skip
+                         axes=over, formula=rows.softmax, relative=True, special=_swallowed,
+                         harmless=apriori.softmax(x, axis))  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """y (g - sum g y)."""
@@ -173,7 +186,8 @@ class Softmax(Model):
             return precision(x.dtype, ("x", "grad")) + dropped(("x",), -math.inf) + named
 
         return rows.Rows(tuple(x.shape), x.dtype, operands["x"].inner[0], operands, {}, hypotheses,
-                         axes=over, formula=rows.softmax_gradient, special=_swallowed)  # fmt: skip
+                         axes=over, formula=rows.softmax_gradient, special=_swallowed,
+                         harmless=apriori.softmax_gradient(x, axis, grad))  # fmt: skip
 
 
 class LayerNorm(Model):
@@ -204,7 +218,8 @@ class LayerNorm(Model):
             return precision(x.dtype, ("x",), ("weight", "bias")) + self._variants(x.dtype, epsilon, count) + [*named, more]
 
         return rows.Rows(tuple(x.shape), x.dtype, count, operands, {"epsilon": float(epsilon)}, hypotheses,
-                         axes=axes, formula=rows.layer_norm)  # fmt: skip
+                         axes=axes, formula=rows.layer_norm,
+                         harmless=apriori.layer_norm(x, scale, bias, float(epsilon), axes))  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """Of ``"x"`` by rows; of ``"scale"`` and ``"bias"`` as sums over all rows."""
@@ -221,7 +236,7 @@ class LayerNorm(Model):
         if name == "bias":
             return build(((count,), ("d",)), target.dtype, {"x": (flat, ("n", "d"))}, terms.SUM,
                          named=lambda: precision(target.dtype, ("x",)) + dropped(("x",)), orders=sequential, sums=1,
-                         coarse=True)  # fmt: skip
+                         coarse=True, harmless=apriori.of_sum(lambda: flat.abs().sum(0), flat.shape[0], 0.0))  # fmt: skip
         return self._weight(x.detach().reshape(-1, count), target.dtype, float(epsilon), flat)
 
     def _input(
@@ -240,20 +255,18 @@ class LayerNorm(Model):
             return precision(x.dtype, ("x", "grad"), ("weight",)) + self._variants(x.dtype, epsilon, count) + named
 
         return rows.Rows(tuple(x.shape), x.dtype, count, operands, {"epsilon": epsilon}, hypotheses,
-                         axes=axes, formula=rows.layer_norm_gradient)  # fmt: skip
+                         axes=axes, formula=rows.layer_norm_gradient,
+                         harmless=apriori.layer_norm_gradient(x, scale, epsilon, axes, grad))  # fmt: skip
 
     def _weight(self, x: torch.Tensor, dtype: torch.dtype, epsilon: float, grad: torch.Tensor) -> Quantity:
         labels = ("n", "d")
         found = build(((x.shape[1],), ("d",)), dtype, {"grad": (grad, labels), "x": (x, labels)}, terms.NORMALISED,
                       attrs={"epsilon": epsilon, "count": x.shape[1], "largest": span(KINDS[x.dtype].unit)[1]},
                       sums=1, coarse=True)  # fmt: skip
-        oracle = KINDS[x.dtype].oracle
-        wide = (x.cpu().double() if x.is_cuda or x.dtype == torch.bfloat16 else x).numpy().astype(oracle)
-        mean = wide.mean(1)
-        size = np.abs(wide).mean(1)
-        wide -= mean[:, None]
-        statistics = {"mean": mean, "variance": np.square(wide, out=wide).mean(1), "size": size}
-        found.operands |= {name: Operand(array, (), (len(array),)) for name, array in statistics.items()}
+        statistics = functools.cache(partial(_statistics, x))
+        names = ("mean", "variance", "size")
+        found.operands |= {name: Later(lambda name=name: statistics()[name], (x.shape[0],)) for name in names}  # type: ignore[misc]
+        found.harmless = apriori.of_sum(lambda: apriori.normalised(x, grad, epsilon), x.shape[0], terms.NORMALISED.rounds)
         found.k += x.shape[1]  # the rounding of the rows' own mean and variance comes on top
         found.named = lambda: (
             precision(dtype, ("grad", "x")) + dropped(("grad",)) + self._variants(x.dtype, epsilon, x.shape[1])

@@ -86,6 +86,11 @@ class Formula(Quantity):
         """One value a sample."""
         return Operand(tensor.detach(), tuple(range(tensor.ndim)), ())
 
+    @property
+    def relatively(self) -> bool:
+        """The unit bound says where to look."""
+        return False
+
     def scale(self, reference: torch.Tensor) -> list[torch.Tensor] | None:
         """The unit bound itself."""
         unit = self._moved("step").nan_to_num(math.inf)

@@ -36,6 +36,11 @@ class Rows(Quantity):
         """Samples are rows."""
         return tuple(n for axis, n in enumerate(self.shape) if axis not in self.axes) if self.whole else self.shape
 
+    @property
+    def relatively(self) -> bool:
+        """As :attr:`relative` says."""
+        return self.relative
+
     def result(self, tensor: torch.Tensor) -> Operand:
         """One row a sample, or one value where the row was reduced."""
         return row(tensor, self.axes) if self.whole else Operand(tensor.detach(), tuple(range(tensor.ndim)), ())

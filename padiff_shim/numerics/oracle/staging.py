@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .apriori import Harmless, unknown
 from .precision import KINDS, Array, Kind
 
 
@@ -40,6 +41,23 @@ class Operand:
         index = tuple(torch.from_numpy(where[a]).to(view.device, non_blocking=True) for a in self.grid)
         taken = view[index]
         return taken.reshape(taken.shape[0], *self.inner)
+
+
+class Later(Operand):
+    """The same values for every output (see :class:`Operand`), computed when they are first read."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Array], inner: tuple[int, ...]):
+        self.grid, self.inner, self._make = (), inner, make
+        self._made: Array | None = None
+
+    @property
+    def view(self) -> Any:
+        """What was made."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
 
 
 def to_host(taken: Iterable[Any], dtype: Any) -> list[Array]:
@@ -125,6 +143,7 @@ class Quantity(ABC):
     ``axes``: those of the judged tensor that one sample takes whole (rows). ``named``: gives the hypotheses; asked only when an
     error needs explaining. ``special``: ways to treat NaN, infinities and denormals, which concern single outputs
     (:mod:`padiff_shim.numerics.judging.special`). ``orders``: orders of summation, which explain a low accuracy and no other class.
+    ``harmless``: gives differences that need no oracle, or None; see :mod:`.apriori`.
     """
 
     shape: tuple[int, ...]
@@ -136,6 +155,7 @@ class Quantity(ABC):
     axes: tuple[int, ...] = ()
     special: Callable[[], list[Hypothesis]] = list
     orders: Callable[[], list[Hypothesis]] = list
+    harmless: Harmless = unknown
 
     @property
     def kind(self) -> Kind:
@@ -156,6 +176,11 @@ class Quantity(ABC):
     def plain(self) -> bool:
         """A sum of many terms, nothing else: each named cause moves it by far more than its probabilistic bound."""
         return False
+
+    @property
+    def relatively(self) -> bool:
+        """Whether errors relative to the result are looked at first (:meth:`scale` gives None)."""
+        return True
 
     @property
     def impartial(self) -> bool:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from . import apriori
 from .precision import KINDS, Array, Kind, gamma, span
 from .staging import Evaluation, Hypothesis, Operand, Quantity, Staged
 
@@ -65,6 +66,11 @@ class Terms(Quantity):
     def averages(self) -> bool:
         """Sums of at least 8 terms."""
         return self.sums > 0 and self.k >= 8
+
+    @property
+    def relatively(self) -> bool:
+        """Functions of single elements whose bound follows the result."""
+        return self.guide is None and not self.sums
 
     @property
     def plain(self) -> bool:
@@ -205,6 +211,8 @@ def build(
     found = {name: _operand(tensor, labels, place, summed) for name, (tensor, labels) in operands.items()}
     k = math.prod(sizes[label] for label in summed)
     sums = options.pop("sums", len(summed))
+    if not sums:
+        options.setdefault("harmless", apriori.relative(term.rounds))
     return Terms(tuple(shape), dtype, k, found, term=term, sums=sums, **options)
 
 

@@ -1,0 +1,112 @@
+"""What needs no oracle: never more than the part of the bound that it claims to be, and enough to save most of them."""
+
+import numpy as np
+import pytest
+import torch
+
+from padiff_shim import numerics
+from padiff_shim.catalogue.registry import ops
+from padiff_shim.numerics.judging import trial
+from padiff_shim.numerics.oracle import apriori
+from padiff_shim.verdicts import Verdict
+
+
+def judge(*given, **options):
+    return numerics.judge(*given, rng=np.random.default_rng(0), **options)
+
+
+def normal(*shape, seed=0, scale=1.0, shift=0.0):
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape) * scale + shift)
+
+
+def values(kind, dtype):
+    """A batch, a weight and an incoming gradient: ordinary, far from 0, cancelling, tiny and large."""
+    scale, shift = {"plain": (1.0, 0.0), "far": (1.0, 1000.0), "tiny": (1e-12, 0.0), "large": (1e6, 0.0), "zeros": (0.0, 0.0)}[kind]
+    x, grad = normal(6, 5, 40, scale=scale, shift=shift).to(dtype), normal(6, 5, 40, seed=1, scale=scale).to(dtype)
+    return x, grad, normal(40, seed=2).to(dtype), normal(40, seed=3).to(dtype)
+
+
+def quantities(kind, dtype):
+    """(name, quantity, one kernel's result) of every model that says what needs no oracle."""
+    x, grad, weight, bias = values(kind, dtype)
+    table = ops()
+
+    def out(name, *given):
+        return name, table[name].model.forward(given), table[name].reference(*given)
+
+    def back(name, operand, given, at):
+        leaf = given[at].clone().requires_grad_()
+        result = table[name].reference(*[leaf if i == at else one for i, one in enumerate(given)])
+        (found,) = torch.autograd.grad(result, leaf, grad.expand(result.shape) if result.shape == grad.shape else result.detach())
+        incoming = grad if result.shape == grad.shape else result.detach()
+        return f"{name} {operand}", table[name].model.gradient(operand, given, result.detach(), incoming), found
+
+    norm = (x, weight, bias, 1e-5, 2)
+    yield out("softmax", x, -1)
+    yield back("softmax", "x", (x, -1), 0)
+    yield out("layer_norm", *norm)
+    yield out("layer_norm", x, None, None, 1e-5, 1)
+    for operand, at in (("x", 0), ("scale", 1), ("bias", 2)):
+        yield back("layer_norm", operand, norm, at)
+    yield out("gelu", x, False)
+    yield out("exp", x.clamp(max=10.0))
+    yield out("sum", x, [0, 1], None, False)
+    yield out("mean", x, None, False)
+    yield back("linear", "bias", (x, normal(40, 40, seed=4).to(dtype), bias, False), 2)
+    yield back("add", "y", (x, weight), 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("kind", ["plain", "far", "tiny", "large", "zeros"])
+def test_it_is_a_part_of_the_bound(kind, dtype):
+    for name, quantity, result in quantities(kind, dtype):
+        limit = quantity.harmless(result)
+        assert limit is not None, name
+        limit = limit.expand(result.shape).double().numpy()
+        grid = quantity.grid
+        where = np.unravel_index(np.arange(int(np.prod(grid))), grid) if grid else ()
+        found = quantity.solve(quantity.stage(where))
+        _, probable, _ = trial.factors(quantity)
+        unit, likely = (quantity_order(quantity, found.bound(factor)) for factor in (1.0, probable))
+        room = np.maximum(apriori.CLOSE * unit, apriori.FAR_INSIDE * likely if quantity.k > 1 and not quantity.axes else 0.0)
+        assert (limit <= room * (1 + 1e-5)).all(), (name, float((limit / room).max()))
+
+
+def quantity_order(quantity, bound):
+    """A bound by samples, in the order of the judged tensor's elements (rows are over trailing axes here)."""
+    return np.asarray(bound, np.float64).reshape(quantity.shape)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_results_a_last_bit_apart_need_no_oracle_unless_audited(dtype):
+    x = values("plain", dtype)[0]
+    y = torch.softmax(x, -1)
+    near = torch.nextafter(y, torch.zeros_like(y))
+    found, audited = (judge(ops()["softmax"].model.forward((x, -1)), near, y, audit=audit) for audit in (False, True))
+    assert found.verdict is audited.verdict is Verdict.ROUNDING
+    assert "paddle" not in found.stats
+    assert "needs no oracle" in found.reason
+    assert audited.stats["paddle"]["rho_max"] > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_fault_of_a_few_units_is_judged(dtype):
+    """Whatever moves an element out of its unit bound is held against the oracle."""
+    for name, quantity, result in quantities("plain", dtype):
+        where = np.unravel_index(np.arange(int(np.prod(quantity.grid))), quantity.grid) if quantity.grid else ()
+        unit = quantity_order(quantity, quantity.solve(quantity.stage(where)).bound(trial.factors(quantity)[1]))
+        wrong = result.clone().reshape(-1)
+        wrong[wrong.numel() // 2] += 2 * float(unit.reshape(-1)[wrong.numel() // 2])
+        found = judge(quantity, wrong.reshape(result.shape), result)
+        assert "paddle" in found.stats or found.verdict.severity > Verdict.ROUNDING.severity, name
+
+
+def test_sixteen_bits_and_what_cancels_are_held_against_the_oracle():
+    x = values("plain", torch.float32)[0]
+    half = torch.softmax(x, -1).half()
+    assert ops()["softmax"].model.forward((x.half(), -1)).harmless(half) is None
+    cancelling = torch.tensor([[1e8, 1.0, -1e8, 1.0]] * 40)
+    out = cancelling.sum(1)
+    found = judge(ops()["sum"].model.forward((cancelling, 1, None, False)), out + 1.0, out)
+    assert "ill_conditioned" in found.modifiers
+    assert "paddle" in found.stats
