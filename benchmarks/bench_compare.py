@@ -47,7 +47,7 @@ class Size(NamedTuple):
 
 SIZES = {
     "Encoder: 4 layers, d=256, 4 heads, batch 8x64": Size(256, 4, 4, 8, 64, 1),
-    "Small model: 2 layers, d=32, 2 heads, batch 2x8": Size(32, 2, 2, 2, 8, 10),
+    "Small model: 2 layers, d=32, 2 heads, batch 2x8": Size(32, 2, 2, 2, 8, 40),
 }
 LEARNING = 5  # passes before the first round: caches, dtype rules, what screening learns
 

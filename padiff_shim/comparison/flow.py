@@ -17,6 +17,7 @@ import paddle
 import torch
 
 from .. import testing
+from ..dispatch import site
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame, paused
 from ..dispatch.prepare import first_tensor, prepare
@@ -66,7 +67,7 @@ class Comparison(NativeCalls):
         self.step = 0
         self.defer = defer  # None: on CUDA
         self.waiting = Waiting(lambda case: self.outcome.act_later(self.settle(case)))
-        self.unfinished = False  # a graph whose gradients are to be compared waits for its backward
+        self.layers = 0  # calls of layers when the account was looked at last
         tell_of_forks(self)
 
     def forked(self) -> None:
@@ -143,7 +144,6 @@ class Comparison(NativeCalls):
             if isinstance(one, paddle.Tensor) and one._is_initialized() and isinstance(other, torch.Tensor)
         ]
         if subject.inputs.needs:
-            self.unfinished = True
             watch.after(subject, result, args, kwargs)
         return [record for record in records if record is not None]
 
@@ -220,21 +220,42 @@ class Comparison(NativeCalls):
 
     def backward_ended(self, frame: Frame) -> None:
         """Paddle's engine has returned."""
+        began = self.sampling.clock() if self.sampling.accounts else 0.0
         posts.let_go()
         self.waiting.settle()
-        self.unfinished = False
+        if self.sampling.accounts:
+            self.sampling.charge(self.sampling.clock() - began)
         self.layer_begins(frame)
 
     def layer_begins(self, frame: Frame) -> None:
         """Where the program takes breath: with a budget, the hooks of ``frame`` may stand idle until the next pulse.
 
-        Not where several threads share the mode, nor while gradients are awaited or a shadow stream has to be kept.
+        Not where several threads share the mode, nor where a shadow stream has to be kept. Gradients that are awaited are compared
+        all the same: the hooks on their nodes stay.
         """
-        if not self.sampling.accounts or self.aside or self.shadow is not None or self.unfinished or not frame.sole:
+        if not self.sampling.accounts or self.aside or self.shadow is not None or not frame.sole:
             return
+        sampling = self.sampling
         if self.updated:
             self.next_step()
-        frame.idle = self.sampling.pulse(frame.idle)
+        if frame.idle and sampling.sleeps():
+            return
+        began = sampling.clock()
+        layers, self.layers = site.layer_calls() - self.layers, site.layer_calls()
+        idle = sampling.pulse(frame.idle, away=frame.doors is not None and frame.doors.resting, layers=layers)
+        if frame.doors is not None and idle:
+            frame.doors.rest()
+        elif frame.doors is not None and frame.idle:
+            frame.doors.wake()
+        frame.idle = idle
+        sampling.charge(sampling.clock() - began)
+
+    def opened(self, frame: Frame, doors: Any) -> None:
+        """A mode with a budget is open again: its hooks, which ``doors`` takes away and brings back, may stand idle at once."""
+        frame.doors = doors
+        frame.idle = frame.sole and self.sampling.stretches > 0
+        if frame.idle:
+            self.layer_begins(frame)
 
     def next_step(self) -> None:
         """A new step of the program begins."""

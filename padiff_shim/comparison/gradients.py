@@ -46,5 +46,5 @@ def judge_gradients(subject: Subject, incoming: Mapping[int, Any], found: Mappin
     except BaseException as stop:  # Ctrl-C: raised when the backward has ended
         postpone(stop)
     finally:
-        comparison.sampling.spent(subject.key, comparison.sampling.clock() - began)
+        comparison.sampling.spent(subject.key, comparison.sampling.clock() - began, backward=True)
     return carried

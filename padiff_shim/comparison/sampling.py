@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import threading
 import time
 from collections.abc import Callable, Container
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 
 from ..errors import PadiffShimError
 
+COLD = 1.35  # what a comparison costs over what its clock shows: after it the program finds cold caches (measured)
 OTHER_STEP = "not compared: outside steps="
 THINNED = "not compared: every="
 RESERVOIR = "not compared: beyond first=, not drawn for the reservoir"
@@ -71,7 +73,13 @@ class _Kind:
 
     calls: int = 0
     compared: int = 0
-    cost: float = 0.0  # seconds that comparing one of them took beyond its native kernel, backward included
+    forward: float = 0.0  # seconds that comparing one of them took beyond its native kernel: the larger ones count, and are
+    backward: float = 0.0  # forgotten slowly
+
+    @property
+    def cost(self) -> float:
+        """Of one call and its gradients."""
+        return self.forward + self.backward
 
 
 class Sampling:
@@ -83,11 +91,12 @@ class Sampling:
         first: compare the first ones of a kind; later call number n is compared with probability first / n (a reservoir).
         budget: share of the native time that comparing may take (``"10%"``); kinds not compared yet come first.
         seed: of the reservoir's own generator; the program's random state is never touched.
-        clock: gives seconds.
+        clock: gives seconds; see :func:`padiff_shim.comparison.overhead.measure`.
 
-    The account of ``budget`` holds all that the mode costs: besides the comparisons the way into each hook, keys, counters and
-    gradient hooks (*plumbing*). Where plumbing alone exceeds the budget, the hooks stand idle from one *pulse* of the program to
-    the next (the start of an outermost layer, the end of a backward) until the account can bear a stretch of calls again.
+    The account of ``budget`` holds all that the mode costs: besides the comparisons the way into each hook, keys, counters,
+    gradient hooks (*plumbing*), and later openings of the mode. Where plumbing alone exceeds the budget, the hooks stand
+    idle, and most of them are taken away, from one *pulse* of the program to the next (the start of an outermost layer, the end of
+    a backward) until the account can bear a stretch of calls again.
     """
 
     def __init__(
@@ -102,7 +111,8 @@ class Sampling:
     ) -> None:
         self._in_steps = _steps(steps)
         self._every, self._first = _positive("every", every), _positive("first", first)
-        self._budget = fraction(budget)
+        share = fraction(budget)
+        self._budget = None if share is None else share / COLD
         self._random = random.Random(seed)
         self._kinds: dict[Any, _Kind] = {}
         self._opened: float | None = None
@@ -111,27 +121,43 @@ class Sampling:
         self.everything = steps is None and every is None and first is None and budget is None
         self.accounts = budget is not None
         self.clock = clock
-        self.entry = 0.0  # seconds that the way into a hook and out of it takes
+        self.entry = self.layer = 0.0  # seconds that the way into a hook and out of it takes, and that noting a layer takes
+        self._thread = 0  # whose clock runs
+        self._seen = 0.0  # native seconds, when that thread looked last
+        self._asleep_until = 0.0  # by the clock: the account cannot bear a stretch of calls before
+        self._due = 0.0  # what the gradients of calls compared are going to cost
         self.idle = self.stretches = 0  # stretches between two pulses in which the hooks stood idle; all stretches
         self._calls = self._usual_calls = 0  # hooked calls in this stretch; in the latest one that was watched
         self._plumbing = self._usual_plumbing = 0.0  # the same of seconds
         self._inside = 0.0  # seconds of native kernels that were called inside of hooks
         self._skip = 0  # calls of this stretch that are passed over, so that the budget does not always go to the first ones
 
-    def begin(self) -> None:
-        """The mode is open: the clock of the budget runs."""
+    def begin(self, began: float | None = None) -> None:
+        """The mode is open: the clock of the budget runs. ``began``: when opening it began, to be in the account."""
         if self._opened is None:
-            self._opened = self.clock()
+            now = self.clock()
+            self._opened, self._thread = now if began is None else began, threading.get_ident()
+            self.extra += now - self._opened
+            self._asleep_until = 0.0  # another thread may have another clock
 
-    def end(self) -> None:
-        """The mode is closed."""
-        if self._opened is not None:
-            self._before, self._opened = self._before + self.clock() - self._opened, None
+    def end(self, began: float | None = None) -> None:
+        """The mode is closed. ``began``: when closing it began, to be in the account."""
+        if self._opened is not None and threading.get_ident() == self._thread:
+            now = self.clock()
+            self._before, self._opened = self._before + now - self._opened, None
+            self.extra += now - (now if began is None else began)
 
     def _native_seconds(self) -> float:
-        """Time in the mode that was not spent on comparing."""
-        running = self.clock() - self._opened if self._opened is not None else 0.0
-        return self._before + running - self.extra
+        """Time in the mode that was not spent on comparing. In another thread than that which opened it: when it looked last."""
+        if self._opened is None:
+            self._seen = self._before - self.extra
+        elif threading.get_ident() == self._thread:
+            self._seen = self._before + self.clock() - self._opened - self.extra
+        return self._seen
+
+    def charge(self, seconds: float) -> None:
+        """What the mode took outside of all hooks."""
+        self.extra += seconds
 
     def refusal(self, key: Any, step: int) -> str | None:
         """Why the call of this kind is not compared, or None: compare it."""
@@ -150,6 +176,7 @@ class Sampling:
         if self._budget is not None and not self._affordable(kind):
             return OVER_BUDGET
         kind.compared += 1
+        self._due += kind.backward
         return None
 
     def _affordable(self, kind: _Kind) -> bool:
@@ -158,7 +185,7 @@ class Sampling:
         if kind.compared and self._skip > 0:
             self._skip -= 1
             return False
-        return self.extra <= allowed if not kind.compared else self.extra + kind.cost <= allowed
+        return self.extra <= allowed if not kind.compared else self.extra + self._due + kind.cost <= allowed
 
     def enter(self) -> float:
         """A hook begins; gives what :meth:`leave` is to be told."""
@@ -175,27 +202,49 @@ class Sampling:
         self._plumbing += seconds
         self.extra += seconds
 
-    def pulse(self, idle: bool) -> bool:
-        """A stretch of the program ends: whether the hooks stand idle in the next one; ``idle``: whether they did in this one."""
+    def pulse(self, idle: bool, *, away: bool = False, layers: int = 0) -> bool:
+        """A stretch of the program ends: whether the hooks stand idle in the next one.
+
+        ``idle``: whether they did in this one, and ``away``, whether they were even taken away; ``layers``: how many calls of
+        layers it held.
+        """
         self.stretches += 1
+        self._due = 0.0
+        self.extra += layers * self.layer
         if idle:
             self.idle += 1
-            self.extra += self._usual_calls * self.entry  # a hook that stands idle is entered all the same
-        else:
+            self.extra += 0.0 if away else self._usual_calls * self.entry  # a hook that stands idle is entered all the same
+        elif self._calls:
             self._usual_calls, self._usual_plumbing = self._calls, self._plumbing
         self._calls, self._plumbing = 0, 0.0
         allowed = self._budget * self._native_seconds()  # type: ignore[operator]
-        reserve = self._usual_plumbing + max((kind.cost for kind in self._kinds.values()), default=0.0) if idle else 0.0
-        rest = self.extra + reserve > allowed
+        ahead = self._usual_plumbing + max((kind.cost for kind in self._kinds.values()), default=0.0)
+        rest = self.extra + (ahead if idle else 0.0) > allowed
+        if rest:
+            self._asleep_until = self.clock() + (self.extra + ahead - allowed) / self._budget  # type: ignore[operator]
         self._skip = self._random.randrange(self._usual_calls + 1) if idle and not rest else 0
         return rest
 
-    def spent(self, key: Any, seconds: float) -> None:
-        """Comparing a call of this kind (or its gradients) took ``seconds`` beyond the native kernel."""
+    def sleeps(self) -> bool:
+        """Whether a stretch that begins after an idle one is idle for certain, which is counted."""
+        if self.clock() >= self._asleep_until:
+            return False
+        self.stretches += 1
+        self.idle += 1
+        self.extra += 2 * self.entry  # about what this takes
+        return True
+
+    def spent(self, key: Any, seconds: float, *, backward: bool = False) -> None:
+        """Comparing a call of this kind (or its gradients: ``backward``) took ``seconds`` beyond the native kernel."""
         self.extra += seconds
         kind = self._kinds.get(key)
-        if kind is not None:
-            kind.cost = max(seconds, 0.75 * kind.cost)  # the larger of forward and backward; forgets slowly
+        if kind is None:
+            return
+        if backward:
+            self._due = max(0.0, self._due - kind.backward)
+            kind.backward = max(seconds, 0.75 * kind.backward)
+        else:
+            kind.forward = max(seconds, 0.75 * kind.forward)
 
 
 def kind_of(op: str, operands: Any) -> tuple[Any, ...]:

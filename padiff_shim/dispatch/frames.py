@@ -25,6 +25,7 @@ class Frame:
     __slots__ = (
         "__weakref__",
         "aside",
+        "doors",
         "enabled",
         "idle",
         "layers",
@@ -58,6 +59,7 @@ class Frame:
         self.open = True
         self.sole = False  # whether this is the only opening of its mode, in one thread
         self.idle = False  # calls pass by, uncounted: the budget of a comparison is used up
+        self.doors: Any = None  # what takes the hooks away meanwhile (rest, wake), if anything
         self.aside: Reason | None = FORKED if forked else None  # every call runs natively, for this reason
         self.tally: Tally = run.tally()
         _frames.add(self)

@@ -18,6 +18,7 @@ class _Stack(threading.local):
     def __init__(self) -> None:
         self.layers: list[Any] = []
         self.paths: list[str] = []
+        self.calls = 0  # of layers
 
 
 _stack = _Stack()
@@ -34,6 +35,11 @@ def layer_path() -> str:
         name, above = _name_in(layers[index - 1], layers[index]), paths[index - 1]
         paths.append(f"{above}.{name}" if above else name)
     return paths[-1] if paths else ""
+
+
+def layer_calls() -> int:
+    """How many calls of layers began in this thread so far."""
+    return _stack.calls
 
 
 def in_training() -> bool | None:
@@ -111,6 +117,7 @@ def tracking(call: Callable[..., Any], outermost: Callable[[], None]) -> Callabl
 
     def hook(layer: Any, *args: Any, **kwargs: Any) -> Any:
         layers = _stack.layers
+        _stack.calls += 1
         if not layers:
             outermost()
         layers.append(layer)

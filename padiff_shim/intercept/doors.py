@@ -28,7 +28,7 @@ from ..patches import _unsubstituted
 from ..patching.patcher import InheritedPatch, Patcher, Point
 from ..patching.pyfunction import PyFunctionPatch
 from ..table.op import Entry, Op
-from ..table.reasons import OPTIMIZER
+from ..table.reasons import OPTIMIZER, Reason
 from ..table.signature import parse
 from . import optimizers
 from .engine import WithEngine
@@ -76,11 +76,15 @@ def _is_float(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return False
 
 
+def _reason(name: str, path: str) -> Reason:
+    """Why a C function without reference has none."""
+    reason = _unsubstituted.reason(name.rstrip("_")) if name not in _unsubstituted.NATIVE else _unsubstituted.NATIVE[name]
+    return _unsubstituted.LEGACY.get(name, reason) if path.startswith("paddle._legacy_C_ops.") else reason
+
+
 def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """The hook of a C function without reference."""
-    reason = _unsubstituted.reason(name.rstrip("_")) if name not in _unsubstituted.NATIVE else _unsubstituted.NATIVE[name]
-    if path.startswith("paddle._legacy_C_ops."):
-        reason = _unsubstituted.LEGACY.get(name, reason)
+    reason = _reason(name, path)
     if path.startswith("paddle._C_ops.") and name in updates():
         return _updating(name, path, original)
     other = Unlisted(name, path, reason, original, updates=reason is OPTIMIZER)
@@ -129,6 +133,7 @@ def _others(taken: dict[str, Point]) -> list[Point]:
                 continue
             found = point(path, lambda patch, name=name, path=path: _counting(name, path, patch.original))  # type: ignore[misc]
             if found is not None:
+                found.rests = _reason(name, path) is not OPTIMIZER and name not in updates()  # which count the steps
                 points.append(found)
     return points
 

@@ -40,32 +40,38 @@ class CompareMode(Mode):
 
     def start(self) -> CompareRun:
         """Open the mode here; the first opening writes the header."""
+        sampling = self._plan.sampling
+        began = sampling.clock() if sampling.entry else None  # what a process pays once is in no account
         super().start()
         try:
-            self._open()
+            self._open(began)
         except BaseException:
             self.stop()
             raise
         return self.run
 
-    def _open(self) -> None:
-        from ..comparison.overhead import seconds_of_entry, warm_up
+    def _open(self, began: float | None) -> None:
+        from ..comparison import overhead
         from ..frameworks import settings
         from ..intercept import doors
 
         if self._plan.shadow is not None and not self._watching:
             self._say(doors.SHADOWS.acquire())
             self._watching = True
-        switches = settings.flags()
-        self.run.begin(settings.environment(), switches, settings.concerns(switches))
+        if self.run.recorder.log is None:
+            switches = settings.flags()
+            self.run.begin(settings.environment(), switches, settings.concerns(switches))
         sampling = self._plan.sampling
         if sampling.accounts and not sampling.entry:
-            warm_up()
-            sampling.entry = seconds_of_entry(self._frames[-1], sampling.clock)
-        sampling.begin()
+            overhead.measure(sampling, self._frames[-1])
+        sampling.begin(began)
+        if sampling.accounts:
+            self._plan.opened(self._frames[-1], doors.OPS)
 
     def stop(self) -> None:
         """Close the latest opening; after the last one the log is complete."""
+        sampling = self._plan.sampling
+        began = sampling.clock()
         super().stop()
         if self._frames:
             return
@@ -78,14 +84,13 @@ class CompareMode(Mode):
 
         posts.mode_closed()
         self._plan.waiting.settle_all()
-        sampling = self._plan.sampling
-        sampling.end()
         if sampling.idle:
             self.run.warn(
                 f"budget=: the hooks stood idle in {sampling.idle} of {sampling.stretches} stretches of the program (from the "
                 "start of an outermost layer, or the end of a backward, to the next); calls made there are in no count"
             )
         self.run.recorder.close()
+        sampling.end(began)
         raise_postponed()
         self._plan.outcome.conclude()
 

@@ -7,6 +7,7 @@ user or another tool put there is called, stays, and is reported.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ class Point(Protocol):
 
     path: str
     cheap: bool  # few enough, and likely enough to be changed, that each opening and closing looks at it
+    rests: bool  # may be taken away for a while between two calls: see Patcher.rest
 
     def install(self) -> bool:
         """Redirect it; False if somebody else's is there, which is left."""
@@ -37,7 +39,7 @@ class Redirection:
     """A place whose state can be read and written: what :class:`Point` asks for, on top of that."""
 
     path: str
-    cheap = True
+    cheap = rests = True
     native: Any  # the state that Paddle made
     hooked: Any = ABSENT  # ours
 
@@ -104,6 +106,8 @@ def describe(value: Any) -> str:
 class AttributePatch(Redirection):
     """An attribute of a class (an operator descriptor, a method), exchanged and put back as the very object."""
 
+    rests = sys.version_info < (3, 13)  # from there on each change uses up one of a class's version tags
+
     def __init__(self, owner: type, name: str, path: str = "") -> None:
         self.owner, self.name, self.path = owner, name, path or f"{owner.__qualname__}.{name}"
         self.native = owner.__dict__[name]
@@ -143,7 +147,7 @@ class InheritedPatch(AttributePatch):
 class Awaited:
     """A place where somebody else's function was found before Paddle's own was ever seen: it is looked at again at each opening."""
 
-    cheap = True
+    cheap = rests = True
 
     def __init__(self, path: str, look: Callable[[], Redirection | None], found: Callable[[], str]) -> None:
         self.path, self._look, self._found = path, look, found
@@ -176,11 +180,17 @@ class Patcher:
         self._users = 0
         self._looked_at: Sequence[Point] = ()  # the cheap ones, and those that were somebody else's at the opening
         self._lock = threading.Lock()
+        self._resting = False  # what may rest is away, though there is a user
 
     @property
     def installed(self) -> bool:
         """Whether the redirections are in place."""
         return self._users > 0
+
+    @property
+    def resting(self) -> bool:
+        """See :meth:`rest`."""
+        return self._resting
 
     def acquire(self) -> list[str]:
         """Install for one more user.
@@ -193,6 +203,7 @@ class Patcher:
                 self._points = self._build()
             if self._users == 0:
                 self._install(self._points)
+            self._wake()
             self._users += 1
             return self._remarks()
 
@@ -215,7 +226,35 @@ class Patcher:
             self._lock.release()
         return True
 
+    def rest(self) -> None:
+        """The only user needs nothing for a while: calls go to Paddle's own functions until :meth:`wake`, or the next user.
+
+        With several users nothing happens.
+        """
+        with self._lock:
+            if self._users == 1 and not self._resting:
+                self._resting = True
+                for point in reversed(self._points or ()):
+                    if point.rests:
+                        point.uninstall()
+
+    def wake(self) -> None:
+        """Calls come to our hooks again."""
+        with self._lock:
+            self._wake()
+
+    def _wake(self, points: Sequence[Point] | None = None) -> None:
+        """Install what rests, or what of these rests; what somebody else did there meanwhile is looked at as ever."""
+        if self._resting:
+            points = self._points or () if points is None else points
+            others = [point for point in points if point.rests and not point.install()]
+            self._looked_at = [*self._looked_at, *(point for point in others if point not in self._looked_at)]
+            self._resting = False
+
     def _release(self) -> list[str]:
+        if self._resting and self._users == 1:  # the others are away already
+            self._wake(self._looked_at)
+        self._wake()
         self._users -= 1
         remarks = self._remarks()
         if self._users == 0:

@@ -1,5 +1,7 @@
 """The account of ``budget=``: all that comparing costs is in it, by a clock that the test winds itself."""
 
+import threading
+
 import paddle
 import pytest
 from encoder import model, randn
@@ -7,6 +9,7 @@ from encoder import model, randn
 import padiff_shim
 from padiff_shim.comparison import flow
 from padiff_shim.comparison.sampling import Sampling
+from padiff_shim.intercept import doors
 
 pytestmark = [pytest.mark.usefixtures("undone"), pytest.mark.compat]
 
@@ -79,7 +82,7 @@ def test_all_that_a_call_does_is_between_enter_and_leave(monkeypatch):
     monkeypatch.setattr(Sampling, "enter", lambda self: seen.append("enter") or 0.0)
     monkeypatch.setattr(Sampling, "leave", lambda self, entered: seen.append("leave"))
     monkeypatch.setattr(Sampling, "native", lambda self, seconds: seen.append("native"))
-    monkeypatch.setattr(Sampling, "pulse", lambda self, idle: False)
+    monkeypatch.setattr(Sampling, "pulse", lambda self, idle, **more: False)
     x = randn(4, 4)
     with padiff_shim.compare("torch", budget=1e9):
         paddle.exp(x)
@@ -104,7 +107,7 @@ def test_idle_hooks_let_calls_pass_and_the_run_says_so(monkeypatch):
         flow.Comparison, "bound", lambda self, sub, *rest: touched.append(sub.op.name) or original(self, sub, *rest)
     )
 
-    def pulse(self, was):
+    def pulse(self, was, **more):
         self.stretches += 1
         self.idle += was
         return next(idle, False)
@@ -122,7 +125,7 @@ def test_idle_hooks_let_calls_pass_and_the_run_says_so(monkeypatch):
 
 
 def test_hooks_are_never_idle_where_several_openings_share_a_mode_or_a_shadow_is_kept(monkeypatch):
-    monkeypatch.setattr(Sampling, "pulse", lambda self, idle: True)
+    monkeypatch.setattr(Sampling, "pulse", lambda self, idle, **more: True)
     net, x = model(1), randn(5, 16)
     shared, shadow = padiff_shim.compare("torch", budget=1e9), padiff_shim.compare("torch", budget=1e9, shadow=True)
     everywhere = padiff_shim.compare("torch", budget=1e9, all_threads=True)
@@ -133,3 +136,104 @@ def test_hooks_are_never_idle_where_several_openings_share_a_mode_or_a_shadow_is
         with mode as run:
             net(x)
         assert len(run.calls) > 0
+
+
+def taken_away():
+    """Whether Paddle's own functions stand where the hooks of calls were; an optimizer's door counts steps and stays."""
+    points = {point.path: point for point in doors.OPS._points}
+    assert points["paddle._C_ops.adamw_"].ours()
+    return not points["paddle._C_ops.exp"].ours() and not points["paddle.nn.functional.linear"].ours()
+
+
+def test_the_hooks_are_taken_away_while_they_stand_idle_and_come_back(monkeypatch):
+    idle = iter([True, True, False, True, True])
+    net, x = model(1), randn(5, 16)
+    monkeypatch.setattr(Sampling, "pulse", lambda self, was, **more: next(idle))
+    with padiff_shim.compare("torch", budget=1e9) as run:
+        assert not taken_away()
+        net(x)
+        assert taken_away()
+        net(x).sum().backward()  # idle from the start of the layer, on again from the end of the backward
+        assert not taken_away()
+        assert len(run.calls) == 0
+        awaited = paddle.exp(x)
+        assert [call.op for call in run.calls] == ["exp"]
+        net(x)
+        assert taken_away()
+        awaited.sum().backward()
+        assert [call.tensor for call in run.calls] == ["out", "grad:x"], "the hooks on nodes stay"
+    assert not doors.OPS.resting
+
+
+@pytest.mark.parametrize("kind", ["reference", "compare"])
+def test_a_mode_that_opens_meanwhile_in_another_thread_has_its_hooks(monkeypatch, kind):
+    monkeypatch.setattr(Sampling, "pulse", lambda self, idle, **more: True)
+    net, x = model(1), randn(5, 16)
+    found = []
+
+    def other():
+        with getattr(padiff_shim, kind)("torch") as run:
+            found.append(taken_away())
+            net(x)
+            found.append(run)
+        found.append(taken_away())
+
+    with padiff_shim.compare("torch", budget=1e9) as run:
+        net(x)
+        assert taken_away()
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        assert found[0] is False
+        assert found[2] is False, "the idle mode takes the hooks away at its next pulse, not before"
+        net(x)
+        assert taken_away()
+        assert len(run.calls) == 0
+    other_run = found[1]
+    assert other_run.as_dict()["ops"]["linear"]["substituted"] > 0 if kind == "reference" else len(other_run.calls) > 0
+
+
+def test_what_somebody_changes_meanwhile_stays_theirs(monkeypatch):
+    monkeypatch.setattr(Sampling, "pulse", lambda self, idle, **more: True)
+    net, x = model(1), randn(5, 16)
+    native = paddle.Tensor.__add__
+
+    def mine(self, other):
+        return native(self, other)
+
+    try:
+        with padiff_shim.compare("torch", budget=1e9) as run:
+            net(x)
+            paddle.Tensor.__add__ = mine
+        assert paddle.Tensor.__add__ is mine
+        assert [warning for warning in run.warnings if "paddle.Tensor.__add__ was changed by somebody else" in warning]
+    finally:
+        paddle.Tensor.__add__ = native
+
+
+def test_a_mode_opened_again_is_idle_at_once_and_pays_for_its_opening():
+    net, x = model(1), randn(5, 16)
+    mode = padiff_shim.compare("torch", budget=1e-9)
+    for _ in range(3):
+        with mode:
+            net(x)
+    paid = mode._plan.sampling.extra
+    with mode:
+        assert taken_away()
+    assert mode._plan.sampling.extra > paid
+
+
+def test_gradients_that_are_awaited_are_in_the_account(account):
+    sampling, _ = account
+    assert sampling.refusal("kind", 0) is None
+    sampling.spent("kind", 1.0)
+    sampling.spent("kind", 4.0, backward=True)
+    kind = sampling._kinds["kind"]
+    assert kind.cost == 5.0
+    sampling._before = 10.0 * 100
+    assert sampling.refusal("kind", 0) is None
+    assert sampling._due == 4.0
+    sampling.spent("kind", 1.0)
+    sampling.spent("kind", 2.0, backward=True)
+    assert sampling._due == 0.0
+    assert kind.backward == 3.0
