@@ -18,16 +18,24 @@ _FUSED = (
 
 
 def candidates(ts: list[Node], ps: list[Node]) -> Iterator[tuple[Node, list[Node], str]]:
-    """(whole, its parts on the other side, side of the whole): what shapes and names allow in one way only."""
+    """(whole, its parts on the other side, side of the whole): what shapes and names allow in one way only, or in order."""
     for side, mine, other in (("torch", ts, ps), ("paddle", ps, ts)):
         for letters, wanted in _FUSED:
             wholes = [node for node in mine if _is_fused(node, letters, wanted)]
-            for whole in wholes:
-                parts = [_part(letter, [n for n in other if n.is_unit], whole) for letter in letters]
-                if all(len(part) == 1 for part in parts):
-                    chosen = [part[0] for part in parts]
-                    if _adds_up(whole, chosen) and sum(_adds_up(one, chosen) for one in wholes) == 1:
-                        yield whole, chosen, side
+            sets = list(_siblings([node for node in other if node.is_unit], letters)) if wholes else []
+            fitting = [one for one in wholes if any(_adds_up(one, parts) for parts in sets)]
+            sets = [parts for parts in sets if any(_adds_up(one, parts) for one in wholes)]
+            if len(fitting) == len(sets) and all(map(_adds_up, fitting, sets)):
+                yield from ((whole, parts, side) for whole, parts in zip(fitting, sets))
+
+
+def _siblings(nodes: list[Node], letters: tuple[str, ...]) -> Iterator[list[Node]]:
+    """One layer for each letter, of one parent."""
+    for parent in dict.fromkeys(names.parent(node.path) for node in nodes):
+        inside = [node for node in nodes if names.parent(node.path) == parent and all(slot.settled for slot in node.slots)]
+        found = [[node for node in inside if letter in names.words(names.leaf(node.path))] for letter in letters]
+        if all(len(one) == 1 for one in found) and len({id(one[0]) for one in found}) == len(letters):
+            yield [one[0] for one in found]
 
 
 def pairs(whole: Node, parts: list[Node], side: str) -> list[SlotPair]:
@@ -58,19 +66,10 @@ def _is_fused(node: Node, letters: tuple[str, ...], wanted: tuple[str, ...]) -> 
     return any(word in wanted for word in words) and tuple(w for w in words if w in letters) in ((), letters, ("gate", "up"))
 
 
-def _part(letter: str, nodes: list[Node], whole: Node) -> list[Node]:
-    roles = {slot.role for slot in whole.slots}
-    return [
-        node
-        for node in nodes
-        if letter in names.words(names.leaf(node.path))
-        and {slot.role for slot in node.slots} == roles
-        and all(slot.settled for slot in node.slots)
-    ]
-
-
 def _adds_up(whole: Node, parts: list[Node]) -> bool:
     """Whether the rows of the parts are those of the whole."""
+    if any({slot.role for slot in part.slots} != {slot.role for slot in whole.slots} for part in parts):
+        return False
     for slot in whole.slots:
         shapes = [other.shape for part in parts for other in part.slots if other.role == slot.role]
         if len({shape[1:] for shape in shapes} | {slot.shape[1:]}) != 1 or sum(s[0] for s in shapes) != slot.shape[0]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from . import fusing, names
 from .pairing import SlotPair, pair_slots
-from .tree import Node
+from .tree import Node, Slot
 
 ORDER = "paired by order"
 NAMES = "paired by name, declared in another order"
@@ -60,7 +60,7 @@ class Matcher:
     def settle(self, ts: list[Node], ps: list[Node], tscope: str, pscope: str, last: bool = False) -> tuple[list[Node], list[Node]]:
         """Pair the layers of two scopes as far as possible; returns the units that are left on either side."""
         pool = _Pool(list(ts), list(ps), tscope, pscope, self.ordered)
-        steps: list[Callable[[_Pool], bool]] = [self.by_shape, self.fused, self.by_name, self.by_rank, self.taken_apart]
+        steps: list[Callable[[_Pool], bool]] = [self.by_shape, self.fused, self.by_name, self.by_content, self.taken_apart]
         if last:
             steps += [self.of_one_kind, self.singly, self.incomplete]
         while pool.ts and pool.ps and any(step(pool) for step in steps):
@@ -98,8 +98,7 @@ class Matcher:
             pool.ts.remove(torch)
             pool.ps.remove(paddle)
             ours, theirs = self.pair(torch, paddle, note)
-            pool.ts += ours
-            pool.ps += theirs
+            pool.put_back(ours, theirs)
         return found
 
     def pair(self, torch: Node, paddle: Node, note: str = "") -> tuple[list[Node], list[Node]]:
@@ -114,39 +113,40 @@ class Matcher:
 
     def fused(self, pool: _Pool) -> bool:
         """One projection that does the work of several on the other side."""
-        for whole, parts, side in fusing.candidates(pool.ts, pool.ps):
+        found = False
+        for whole, parts, side in list(fusing.candidates(pool.ts, pool.ps)):
             mine, other = (pool.ts, pool.ps) if side == "torch" else (pool.ps, pool.ts)
-            mine.remove(whole)
-            for part in parts:
-                other.remove(part)
-            self.slots += fusing.pairs(whole, parts, side)
-            return True
-        return False
+            if whole in mine and all(part in other for part in parts):
+                mine.remove(whole)
+                for part in parts:
+                    other.remove(part)
+                self.slots += fusing.pairs(whole, parts, side)
+                found = True
+        return found
 
     def by_name(self, pool: _Pool) -> bool:
         """Layers with layers below and one name; what they hold may differ."""
         return self.take(pool, _equal_names([n for n in pool.ts if not n.is_unit], [n for n in pool.ps if not n.is_unit], pool))
 
-    def by_rank(self, pool: _Pool) -> bool:
-        """As many layers with layers below on one side as on the other: those that have most in common, in order."""
+    def by_content(self, pool: _Pool) -> bool:
+        """Layers with layers below that have most of their weights in common, in order."""
         ts, ps = [n for n in pool.ts if not n.is_unit], [n for n in pool.ps if not n.is_unit]
-        if not ts or len(ts) != len(ps):
-            return False
         found: Pairs = []
         for torch in ts:
-            paddle = max(ps, key=lambda one: _common(torch, one))
-            if _common(torch, paddle) > 0.5:
+            paddle = max(ps, key=lambda one: _common(torch, one), default=None)
+            if paddle is not None and _common(torch, paddle) > 0.5:
                 found.append((torch, paddle, ""))
                 ps.remove(paddle)
         return self.take(pool, found)
 
     def taken_apart(self, pool: _Pool) -> bool:
-        """Every layer with layers below gives way to its parts."""
-        before = len(pool.ts), len(pool.ps)
-        whole = any(not node.is_unit for node in (*pool.ts, *pool.ps))
-        pool.ts = [part for node in pool.ts for part in node.parts()]
-        pool.ps = [part for node in pool.ps for part in node.parts()]
-        return whole or before != (len(pool.ts), len(pool.ps))
+        """The largest layers with layers below give way to their parts."""
+        whole = [node for node in (*pool.ts, *pool.ps) if not node.is_unit]
+        most = max((_counted(node).total() for node in whole), default=0)
+        large = [node for node in whole if _counted(node).total() == most]
+        pool.ts = [part for node in pool.ts for part in (node.parts() if node in large else [node])]
+        pool.ps = [part for node in pool.ps for part in (node.parts() if node in large else [node])]
+        return bool(large)
 
     def singly(self, pool: _Pool) -> bool:
         """Weights of layers of the user's own, one by one."""
@@ -175,6 +175,11 @@ class _Pool:
     pscope: str
     ordered: bool
 
+    def put_back(self, ts: list[Node], ps: list[Node]) -> None:
+        """Take up again what found no partner in a pair of layers, at its place in the order of construction."""
+        self.ts = sorted(self.ts + ts, key=lambda node: node.place)
+        self.ps = sorted(self.ps + ps, key=lambda node: node.place)
+
     def name(self, node: Node) -> str:
         """A layer's name in the scope."""
         scope = self.tscope if any(node is one for one in self.ts) else self.pscope
@@ -189,7 +194,7 @@ def _units(node: Node) -> list[Node]:
 def _singles(node: Node) -> list[Node]:
     if node.kind or len(node.slots) < 2 or not node.is_unit:
         return [node]
-    return [Node(node.path, node.type, "", [slot], virtual=True) for slot in node.slots]
+    return [Node(node.path, node.type, "", [slot], virtual=True, place=node.place) for slot in node.slots]
 
 
 def _agree(torch: Node, paddle: Node) -> bool:
@@ -231,17 +236,22 @@ def _multiset(node: Node) -> tuple:
 
 
 def _common(one: Node, other: Node) -> float:
-    """Share of the weights that two layers have in common, by their shapes."""
-    mine, yours = _counted(one), _counted(other)
+    """Share of the units that two layers have in common, by the shapes of their largest weights, whichever way matrices lie."""
+    mine, yours = (
+        Counter(tuple(sorted(size for size in _largest(unit).shape if size != 1)) for unit in _units(node)) for node in (one, other)
+    )
     return sum((mine & yours).values()) / max(mine.total(), yours.total())
+
+
+def _largest(unit: Node) -> Slot:
+    return max(unit.slots, key=lambda slot: slot.size)
 
 
 def _main(node: Node) -> list[Hashable]:
     """The largest weight of a unit."""
     if not node.is_unit or not node.slots:
         return []
-    slot = max(node.slots, key=lambda one: one.size)
-    return [("main", shape) for shape in dict.fromkeys(reading.shape for reading in slot.readings())]
+    return [("main", shape) for shape in dict.fromkeys(reading.shape for reading in _largest(node).readings())]
 
 
 def _equal_names(ts: list[Node], ps: list[Node], pool: _Pool) -> Pairs:

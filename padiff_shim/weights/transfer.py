@@ -66,6 +66,8 @@ def _match(src: Side, dst: Side, layer_map: Any, given: Any) -> Mapping:
     torch_side, paddle_side = (src, dst) if src.framework == "torch" else (dst, src)
     rules = Rules(given)
     rules.check([*torch_side.weights, *paddle_side.weights])
+    for side in (src, dst):
+        side.root.number()
     growing = Correspondence(torch_side, paddle_side)
     weights = {side.framework: side.weights for side in (src, dst)}
     out = {name for side in (src, dst) for name in side.weights if rules.left_out(name)}

@@ -99,6 +99,7 @@ class Node:
         again: whether the layer stands in the tree before under another name.
         extras: buffers that may lack a partner.
         taken: whether it has been matched already, at the caller's word.
+        place: its number in order of construction, once the tree is complete.
     """
 
     path: str
@@ -110,6 +111,12 @@ class Node:
     again: bool = False
     extras: list[Slot] = field(default_factory=list)
     taken: bool = False
+    place: int = 0
+
+    def number(self) -> None:
+        """Number all layers in order of construction."""
+        for place, node in enumerate(self.walk()):
+            node.place = place
 
     def walk(self) -> Iterator[Node]:
         """Itself and all layers below, in order of construction."""
@@ -137,7 +144,7 @@ class Node:
         """What it is made of: its own weights as one unit, and the layers below that hold weights."""
         if self.is_unit:
             return [self]
-        own = [Node(self.path, self.type, "", self.slots, virtual=True)] if self.slots else []
+        own = [Node(self.path, self.type, "", self.slots, virtual=True, place=self.place)] if self.slots else []
         return own + [child for child in self.children if child.has_weights]
 
 

@@ -1,0 +1,199 @@
+"""Trees as well-known pairs of models have them: other names, other nesting, fused projections, one class per framework."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import paddle
+import paddle.nn as pnn
+import pytest
+import torch
+import torch.nn as tnn
+from layer_pairs import scrambled
+from trees import ours, theirs
+
+import padiff_shim
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+from zoo import PAIRS, pairs
+
+pytestmark = pytest.mark.compat
+
+D, WIDE, WORDS, LAYERS = 8, 16, 11, 2
+
+
+def tnorm():
+    return tnn.LayerNorm(D)
+
+
+def torch_bert():
+    def layer():
+        attention = theirs(
+            self=theirs(query=tnn.Linear(D, D), key=tnn.Linear(D, D), value=tnn.Linear(D, D)),
+            output=theirs(dense=tnn.Linear(D, D), LayerNorm=tnorm()),
+        )
+        output = theirs(dense=tnn.Linear(WIDE, D), LayerNorm=tnorm())
+        return theirs(attention=attention, intermediate=theirs(dense=tnn.Linear(D, WIDE)), output=output)
+
+    embeddings = theirs(
+        word_embeddings=tnn.Embedding(WORDS, D), position_embeddings=tnn.Embedding(WORDS, D),
+        token_type_embeddings=tnn.Embedding(2, D), LayerNorm=tnorm(),
+    )  # fmt: skip
+    embeddings.register_buffer("position_ids", torch.arange(WORDS))
+    bert = theirs(embeddings=embeddings, encoder=theirs(layer=tnn.ModuleList(layer() for _ in range(LAYERS))),
+                  pooler=theirs(dense=tnn.Linear(D, D)))  # fmt: skip
+    return theirs(bert=bert, classifier=tnn.Linear(D, 2))
+
+
+def paddle_bert():
+    embeddings = ours(
+        word_embeddings=pnn.Embedding(WORDS, D), position_embeddings=pnn.Embedding(WORDS, D),
+        token_type_embeddings=pnn.Embedding(2, D), layer_norm=pnn.LayerNorm(D),
+    )  # fmt: skip
+    encoder = pnn.TransformerEncoder(pnn.TransformerEncoderLayer(D, 2, WIDE), LAYERS)
+    return ours(bert=ours(embeddings=embeddings, encoder=encoder, pooler=ours(dense=pnn.Linear(D, D))), classifier=pnn.Linear(D, 2))
+
+
+def test_bert():
+    a, b = torch_bert(), paddle_bert()
+    mapping = padiff_shim.transfer_weights(scrambled(a), b)
+    assert {
+        f"bert.encoder.layer.1.{torch_name}": f"bert.encoder.layers.1.{paddle_name}"
+        for torch_name, paddle_name in {
+            "attention.self.query": "self_attn.q_proj", "attention.self.key": "self_attn.k_proj",
+            "attention.self.value": "self_attn.v_proj", "attention.output.dense": "self_attn.out_proj",
+            "attention.output.LayerNorm": "norm1", "intermediate.dense": "linear1", "output.dense": "linear2",
+            "output.LayerNorm": "norm2",
+        }.items()
+    }.items() <= mapping.layers.items()  # fmt: skip
+    assert mapping.layers["bert.encoder.layer.1"] == "bert.encoder.layers.1"
+    assert mapping.layers["bert.embeddings.position_embeddings"] == "bert.embeddings.position_embeddings"
+    assert mapping.layers["bert.pooler.dense"] == "bert.pooler.dense"
+    assert mapping.check(a, b)
+
+
+class Conv1D(tnn.Module):
+    def __init__(self, nf, nx):
+        super().__init__()
+        self.weight, self.bias = tnn.Parameter(torch.empty(nx, nf)), tnn.Parameter(torch.zeros(nf))
+
+
+def torch_gpt2():
+    def block():
+        attn = theirs(c_attn=Conv1D(3 * D, D), c_proj=Conv1D(D, D), drop=tnn.Dropout())
+        return theirs(ln_1=tnorm(), attn=attn, ln_2=tnorm(), mlp=theirs(c_fc=Conv1D(WIDE, D), c_proj=Conv1D(D, WIDE)))
+
+    transformer = theirs(wte=tnn.Embedding(WORDS, D), wpe=tnn.Embedding(WORDS, D),
+                         h=tnn.ModuleList(block() for _ in range(LAYERS)), ln_f=tnorm())  # fmt: skip
+    model = theirs(transformer=transformer, lm_head=tnn.Linear(D, WORDS, bias=False))
+    model.lm_head.weight = model.transformer.wte.weight
+    return model
+
+
+def paddle_gpt2():
+    embeddings = ours(word_embeddings=pnn.Embedding(WORDS, D), position_embeddings=pnn.Embedding(WORDS, D))
+    layers = pnn.LayerList([pnn.TransformerEncoderLayer(D, 2, WIDE) for _ in range(LAYERS)])
+    return ours(gpt=ours(embeddings=embeddings, decoder=ours(layers=layers, norm=pnn.LayerNorm(D))))
+
+
+def test_gpt2():
+    a, b = torch_gpt2(), paddle_gpt2()
+    mapping = padiff_shim.transfer_weights(scrambled(a), b)
+    fused = a.transformer.h[1].attn.c_attn.weight.detach().numpy()
+    attention = b.gpt.decoder.layers[1].self_attn
+    for place, projection in enumerate((attention.q_proj, attention.k_proj, attention.v_proj)):
+        assert np.array_equal(projection.weight.numpy(), fused[:, place * D : place * D + D])
+    assert {
+        "transformer.wte": "gpt.embeddings.word_embeddings", "transformer.wpe": "gpt.embeddings.position_embeddings",
+        "transformer.h.0.ln_2": "gpt.decoder.layers.0.norm2", "transformer.h.0.attn": "gpt.decoder.layers.0.self_attn",
+        "transformer.h.0.attn.c_proj": "gpt.decoder.layers.0.self_attn.out_proj",
+        "transformer.h.0.mlp.c_proj": "gpt.decoder.layers.0.linear2", "transformer.ln_f": "gpt.decoder.norm",
+    }.items() <= mapping.layers.items()  # fmt: skip
+    padiff_shim.transfer_weights(b, scrambled(a, 1))
+    assert mapping.check(a, b)
+
+
+def llama(base, linear, embedding, norm, listed, fused):
+    def bare(*sizes):
+        return linear(*sizes, **({"bias": False} if base is theirs else {"bias_attr": False}))
+
+    def block():
+        attention = base(**{f"{letter}_proj": bare(D, D) for letter in "qkvo"})
+        if fused:
+            mlp = base(gate_up_fused_proj=bare(D, 2 * WIDE), down_proj=bare(WIDE, D))
+        else:
+            mlp = base(gate_proj=bare(D, WIDE), up_proj=bare(D, WIDE), down_proj=bare(WIDE, D))
+        return base(self_attn=attention, mlp=mlp, input_layernorm=norm(D), post_attention_layernorm=norm(D))
+
+    model = base(embed_tokens=embedding(WORDS, D), layers=listed([block() for _ in range(LAYERS)]), norm=norm(D))
+    return base(model=model, lm_head=bare(D, WORDS))
+
+
+def test_llama_with_gate_and_up_in_one():
+    a = llama(theirs, tnn.Linear, tnn.Embedding, tnn.LayerNorm, tnn.ModuleList, fused=False)
+    b = llama(ours, pnn.Linear, pnn.Embedding, pnn.LayerNorm, pnn.LayerList, fused=True)
+    mapping = padiff_shim.transfer_weights(scrambled(a), b)
+    whole, mlp = b.model.layers[1].mlp.gate_up_fused_proj.weight.numpy(), a.model.layers[1].mlp
+    assert np.array_equal(whole[:, :WIDE], mlp.gate_proj.weight.detach().numpy().T)
+    assert np.array_equal(whole[:, WIDE:], mlp.up_proj.weight.detach().numpy().T)
+    assert mapping.layers["model.layers.0.mlp"] == "model.layers.0.mlp"
+    assert mapping.check(a, b)
+
+
+class TorchBasicBlock(tnn.Module):
+    def __init__(self, channels, width, stride):
+        super().__init__()
+        self.conv1 = tnn.Conv2d(channels, width, 3, stride, 1, bias=False)
+        self.bn1 = tnn.BatchNorm2d(width)
+        self.relu = tnn.ReLU()
+        self.conv2 = tnn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = tnn.BatchNorm2d(width)
+        self.downsample = None
+        if stride > 1:
+            self.downsample = tnn.Sequential(tnn.Conv2d(channels, width, 1, stride, bias=False), tnn.BatchNorm2d(width))
+
+
+def test_resnet18_of_paddles_own_models():
+    widths = (64, 64, 128, 256, 512)
+    stages = {
+        f"layer{place}": tnn.Sequential(
+            TorchBasicBlock(widths[place - 1], widths[place], 2 if place > 1 else 1),
+            TorchBasicBlock(widths[place], widths[place], 1),
+        )
+        for place in (1, 2, 3, 4)
+    }
+    a = theirs(
+        conv1=tnn.Conv2d(3, 64, 7, 2, 3, bias=False), bn1=tnn.BatchNorm2d(64), relu=tnn.ReLU(), maxpool=tnn.MaxPool2d(3, 2, 1),
+        **stages, avgpool=tnn.AdaptiveAvgPool2d(1), fc=tnn.Linear(512, 1000),
+    )  # fmt: skip
+    b = paddle.vision.models.resnet18()
+    mapping = padiff_shim.transfer_weights(a, b)
+    assert mapping.layers == {name: name for name, _ in a.named_modules()}
+    assert mapping.check(a, b)
+
+
+def renamed(layer, number):
+    """Give every layer and parameter of the user's own a name that says nothing; {old name: new name} of all weights."""
+    own = type(layer).__module__.startswith("zoo")
+    found = {}
+    for name, weight in (*layer._parameters.items(), *layer._buffers.items()):
+        found[name] = f"z{next(number)}" if own and weight is not None else name
+    if own:
+        for name in list(layer._parameters):
+            layer._parameters[found[name]] = layer._parameters.pop(name)
+    for name, child in list(layer._sub_layers.items()):
+        del layer._sub_layers[name]
+        new = f"z{next(number)}" if own else name
+        layer._sub_layers[new] = child
+        found |= {f"{name}.{old}": f"{new}.{other}" for old, other in renamed(child, number).items()}
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in PAIRS if name != "minilm"])
+def test_names_that_say_nothing(name):
+    pair = pairs.build(name, "float32")
+    wanted = {one.torch: one.paddle for one in padiff_shim.weights.match(pair.torch, pair.paddle)}
+    table = renamed(pair.paddle, iter(range(10_000)))
+    mapping = padiff_shim.weights.match(pair.torch, pair.paddle)
+    assert mapping
+    assert {one.torch: one.paddle for one in mapping} == {torch_name: table[old] for torch_name, old in wanted.items()}
