@@ -82,7 +82,7 @@ def pinned(matcher: Matcher, layer_map: Any, torch_side: Side, paddle_side: Side
     for mine, yours in pins:
         if mine in tnodes and yours in pnodes:
             torch_node, paddle_node = tnodes[mine], pnodes[yours]
-            ours, theirs = matcher.pair(torch_node, paddle_node, "by layer_map")
+            ours, theirs = matcher.pair(torch_node, paddle_node, "by layer_map", trusted=True)
             matcher.left[0].extend(ours)
             matcher.left[1].extend(theirs)
             torch_node.taken = paddle_node.taken = True

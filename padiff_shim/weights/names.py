@@ -21,6 +21,8 @@ _SYNONYMS = (
     "cross crossattn multihead",
     "downsample shortcut",
     "head classifier cls",
+    "encoder enc",
+    "decoder dec",
 )
 _SAME = {word: line.split()[0] for line in _SYNONYMS for word in line.split()}
 # Words that any layer may have.

@@ -1,5 +1,6 @@
 """Trees as well-known pairs of models have them: other names, other nesting, fused projections, one class per framework."""
 
+import random
 import sys
 from pathlib import Path
 
@@ -197,3 +198,39 @@ def test_names_that_say_nothing(name):
     mapping = padiff_shim.weights.match(pair.torch, pair.paddle)
     assert mapping
     assert {one.torch: one.paddle for one in mapping} == {torch_name: table[old] for torch_name, old in wanted.items()}
+
+
+def leaves(layer, path=""):
+    """(path, layer) of all layers that are no containers of the user's own, in order of construction."""
+    children = [(name, child) for name, child in layer._sub_layers.items() if child is not None]
+    if not children or not (type(layer).__module__.startswith("zoo") or type(layer).__name__ in ("LayerList", "Sequential")):
+        return [(path, layer)]
+    return [leaf for name, child in children for leaf in leaves(child, f"{path}.{name}" if path else name)]
+
+
+def nested(found, rng, table, prefix=""):
+    """The same layers in the same order in a tree of its own; the table says where each of them is now."""
+    layer, place = pnn.Layer(), 0
+    while place < len(found):
+        size = 1 if prefix.count(".") > 3 or rng.random() < 0.4 else rng.randint(2, max(2, len(found) // 2))
+        name, group = f"z{len(layer._sub_layers)}", found[place : place + size]
+        place += size
+        if len(group) == 1:
+            layer.add_sublayer(name, group[0][1])
+            table[group[0][0]] = prefix + name
+        else:
+            layer.add_sublayer(name, nested(group, rng, table, f"{prefix}{name}."))
+    return layer
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["resnet", "unet", "gpt", "bert", "gan"])
+def test_any_nesting_in_the_same_order(name, seed):
+    pair, table = pairs.build(name, "float32"), {}
+    wanted = {one.torch: one.paddle for one in padiff_shim.weights.match(pair.torch, pair.paddle)}
+    other = nested(leaves(pair.paddle), random.Random(seed), table)
+    mapping = padiff_shim.weights.match(pair.torch, other)
+    assert mapping
+    for one in mapping:
+        path, _, last = wanted[one.torch].rpartition(".")
+        assert one.paddle == f"{table[path]}.{last}"
