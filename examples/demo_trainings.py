@@ -1,0 +1,145 @@
+"""Whole trainings, natively and under `padiff_shim.reference("torch", optimizer="torch", random="torch")`, against Torch twins.
+
+With dropout, weight decay, clipping and schedules; the Paddle code is the same in both runs. Exit status 1: under the shim a
+training was not its Torch twin's bit for bit at every step, or a float call stayed native.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from tables import explain, lacking, new_progress, new_table, size, stayed
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
+    import torch
+    import trained
+    from trainings import Row, measure
+
+
+class Kind(NamedTuple):
+    """What a training draws, and for how many steps it runs; None: not in that dtype."""
+
+    draws: str
+    float32: int | None = 50
+    float64: int | None = 20
+
+
+TRAININGS = {
+    "transformer": Kind("dropout"),
+    "gpt": Kind("dropout"),
+    "llama": Kind("nothing"),
+    "t5": Kind("dropout"),
+    "resnet": Kind("nothing"),
+    "mobilenet": Kind("dropout"),
+    "unet": Kind("dropout"),
+    "tagger": Kind("dropout"),
+    "vae": Kind("noise"),
+    "gan": Kind("noise"),
+    "wgan": Kind("noise"),
+    "vit": Kind("dropout"),
+    "ppo": Kind("actions"),
+    "minilm": Kind("dropout", float32=3, float64=None),
+}
+COLUMNS = {
+    "draws": "the training's random numbers; natively they are Paddle's own, and native differences more than rounding",
+    "native": "difference of Paddle's last loss and largest one of a trained parameter to Torch's",
+    "differs": "the first step whose loss, or whose parameters afterwards, differ in a bit under the shim",
+    "covered": "float calls that ran on Torch's kernels",
+    "s": "seconds of the training: Paddle, Paddle under the shim, Torch",
+}
+
+
+def shown(rows: list[Row]) -> Table:
+    """All trainings as one table."""
+    table = new_table("training", "", "steps", "draws", "native", "", "differs", "covered", "s", "", "")
+    table.add_row("", "", "", "", "loss", "params", "at step", "", "native", "shim", "torch", style="bold")
+    for row in rows:
+        apart = "none" if row.apart is None else f"[red]{row.apart}[/]"
+        good = row.covered[0] == row.covered[1]
+        share = "100%" if good else f"[red]{min(99.9, 100 * row.covered[0] / row.covered[1]):.1f}%[/]"
+        times = (f"{value:.1f}" for value in row.seconds)
+        what = (row.name, row.dtype.replace("float", "f"), str(row.steps), TRAININGS[row.name].draws)
+        table.add_row(*what, *map(size, row.native), apart, share, *times)
+    return table
+
+
+def lines_table(lines: list[trained.Line]) -> Table:
+    """What was done with the trained models."""
+    table = new_table("largest difference to the Torch twin", "native", "shim")
+    for line in lines:
+        table.add_row(line.what, size(line.native), size(line.shim) if line.good else f"[red]{size(line.shim)}[/]")
+    return table
+
+
+def work_of(names: list[str], dtypes: list[str], steps: int | None) -> list[tuple[str, str, int]]:
+    """Every training with its dtype and number of steps."""
+    found = []
+    for name in names:
+        for dtype in dtypes:
+            usual = getattr(TRAININGS[name], dtype)
+            if usual is not None:
+                found.append((name, dtype, usual if steps is None else min(steps, usual)))
+    return found
+
+
+def run_all(work: list[tuple[str, str, int]], progress: Progress) -> tuple[list[Row], list[trained.Line]]:
+    """Train everything, and use what was trained."""
+    after = {"gpt": (trained.generation, lambda _: trained.checkpoints()), "resnet": (trained.evaluation,)}
+    rows, lines = [], []
+    bar = progress.add_task("", total=3 * sum(steps for _, _, steps in work))
+    for name, dtype, steps in work:
+        progress.update(bar, description=f"{name}, {dtype}")
+        models = measure(name, dtype, steps, lambda: progress.advance(bar))
+        rows.append(models.row)
+        if dtype == "float32":
+            for check in after.get(name, ()):
+                lines += check(models)
+    return rows, lines
+
+
+def report(console: Console, rows: list[Row], lines: list[trained.Line]) -> bool:
+    """Print all that was measured; True if nothing differs that should be equal."""
+    console.print(shown(rows))
+    explain(console, COLUMNS)
+    stayed(console, rows)
+    for row in rows:
+        if row.apart is not None:
+            loss, parameter = map(size, row.shim)
+            console.print(f"{row.name}, {row.dtype}: under the shim the loss ends {loss}, a parameter {parameter} away.")
+    good = sum(row.perfect for row in rows)
+    console.print(f"{good} of {len(rows)} trainings identical bit for bit at all steps with every float call covered.")
+    if lines:
+        console.print()
+        console.print(lines_table(lines))
+    return good == len(rows) and all(line.good for line in lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", help=f"of {', '.join(TRAININGS)} (default: all)")
+    parser.add_argument("--dtypes", nargs="+", choices=["float32", "float64"], default=["float32", "float64"])
+    parser.add_argument("--steps", type=int, help="at most so many of each training")
+    options = parser.parse_args()
+    for name in options.models:
+        if name not in TRAININGS:
+            parser.error(f"there is no training {name!r}; there are {', '.join(TRAININGS)}")
+    names = options.models or list(TRAININGS)
+    if missing := lacking(names):
+        parser.error(missing)
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", message="When training, we now always track")  # Paddle's BatchNorm says so at every call
+    console = Console(highlight=False)
+    with new_progress(console, transient=True) as progress:
+        rows, lines = run_all(work_of(names, options.dtypes, options.steps), progress)
+    return 0 if report(console, rows, lines) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
