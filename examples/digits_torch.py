@@ -118,16 +118,6 @@ def build_optimizer(model: Classifier, config: Config, total_steps: int):
 
 
 @torch.no_grad()
-def clip_gradients(model: Classifier, clip_norm: float) -> None:
-    """Clip by the global norm with Paddle's formula; Torch's own adds 1e-6 to the norm, which is another number."""
-    gradients = [parameter.grad for parameter in model.parameters()]
-    norm = torch.stack([gradient.square().sum() for gradient in gradients]).sum().sqrt()
-    factor = clip_norm / norm.clamp(min=clip_norm)
-    for gradient in gradients:
-        gradient.mul_(factor)
-
-
-@torch.no_grad()
 def evaluate(model: Classifier, data: Data) -> Metrics:
     """Loss and accuracy on the test images."""
     model.eval()
@@ -167,7 +157,7 @@ def train(model: Classifier, data: Data, config: Config, on_step=None, on_epoch=
             optimizer.zero_grad()
             loss.backward()
             if config.clip_norm is not None:
-                clip_gradients(model, config.clip_norm)
+                torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
             optimizer.step()
             schedule.step()
             if on_step:

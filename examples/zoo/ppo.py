@@ -72,7 +72,7 @@ def paddle_rollout(model, states):
     wanted = 2 * (states[:, :1] > 0).astype("int64") + (states[:, 1:2] > 0).astype("int64")
     returns = (actions == wanted).astype(states.dtype)
     advantages = returns - values
-    advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    advantages = (advantages - advantages.mean()) / (advantages.square().mean().sqrt() + 1e-8)
     return {
         "actions": actions,
         "before": paddle.take_along_axis(logs, actions, axis=1),
@@ -116,7 +116,7 @@ def torch_rollout(model, states):
     wanted = 2 * (states[:, :1] > 0).to(torch.int64) + (states[:, 1:2] > 0).to(torch.int64)
     returns = (actions == wanted).to(states.dtype)
     advantages = returns - values
-    advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    advantages = (advantages - advantages.mean()) / (advantages.square().mean().sqrt() + 1e-8)
     return {"actions": actions, "before": torch.gather(logs, 1, actions), "advantages": advantages, "returns": returns}
 
 

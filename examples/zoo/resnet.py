@@ -10,7 +10,7 @@ import torch.nn.functional as TF
 from .training import Recipe
 
 WIDTHS, CLASSES = (16, 32, 64, 128), 10
-RECIPE = Recipe("Momentum", rate=0.02, schedule="milestones", decay=5e-4, clip=None)
+RECIPE = Recipe("Momentum", rate=0.005, schedule="milestone", decay=5e-4, clip=None)
 
 
 class PaddleBlock(pnn.Layer):

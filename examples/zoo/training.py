@@ -32,7 +32,7 @@ def paddle_optimizer(parameters: Any, recipe: Recipe, steps: int) -> tuple[Any, 
         "warmup": lambda: paddle.optimizer.lr.LambdaDecay(recipe.rate, warmup(steps)),
         "cosine": lambda: paddle.optimizer.lr.CosineAnnealingDecay(recipe.rate, T_max=steps),
         "halving": lambda: paddle.optimizer.lr.StepDecay(recipe.rate, step_size=max(1, steps // 4), gamma=0.5),
-        "milestones": lambda: paddle.optimizer.lr.MultiStepDecay(recipe.rate, [steps // 2, steps * 3 // 4], gamma=0.1),
+        "milestone": lambda: paddle.optimizer.lr.MultiStepDecay(recipe.rate, [steps * 2 // 3], gamma=0.1),
     }
     rules = paddle.optimizer
     optimizers = {
@@ -56,7 +56,7 @@ def torch_optimizer(parameters: Any, recipe: Recipe, steps: int) -> tuple[Any, A
         "warmup": lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, warmup(steps)),
         "cosine": lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps),
         "halving": lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, step_size=max(1, steps // 4), gamma=0.5),
-        "milestones": lambda optimizer: torch.optim.lr_scheduler.MultiStepLR(optimizer, [steps // 2, steps * 3 // 4], gamma=0.1),
+        "milestone": lambda optimizer: torch.optim.lr_scheduler.MultiStepLR(optimizer, [steps * 2 // 3], gamma=0.1),
     }
     rules = torch.optim
     optimizers = {

@@ -90,7 +90,7 @@ def paddle_train(model, batches, on_step):
         loss.backward()
         judging.step()
         judging.clear_grad()
-        if place % 2:
+        if place % 2 == 0:
             (-model.critic(model(real.dtype)).mean()).backward()
             making.step()
             making.clear_grad()
@@ -122,7 +122,7 @@ def torch_train(model, batches, on_step):
         judging.zero_grad()
         loss.backward()
         judging.step()
-        if place % 2:
+        if place % 2 == 0:
             making.zero_grad()
             (-model.critic(model(real.dtype)).mean()).backward()
             making.step()
