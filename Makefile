@@ -48,8 +48,9 @@ demo: $(READY) ## train natively, under the shim and as the Torch twin; then fin
 demo-seeds: $(READY) ## the reported accuracy cases: native differences, and 0 under the shim
 	$(FROM_CHECKOUT) $(PY) examples/demo_seeds.py
 
-demo-models: $(READY_DEMO) ## one training step of sixteen models: native, under the shim, and the Torch twin
+demo-models: $(READY_DEMO) ## a step of sixteen models and fourteen whole trainings: native, under the shim, and the Torch twin
 	$(FROM_CHECKOUT) $(PY) examples/demo_models.py
+	$(FROM_CHECKOUT) $(PY) examples/demo_trainings.py
 
 test: $(READY_DEMO) ## run the whole test suite on Paddle 3.3.1
 	$(PY) -m pytest $(PYTEST_ARGS)

