@@ -137,9 +137,10 @@ def train_torch(pair: pairs.Pair, batches: list, advance: Callable[[], None], se
 
 
 def measure(name: str, dtype: str, steps: int, draws: bool, advance: Callable[[], None] = lambda: None) -> Trained:
-    """Train one model four times: the twin, natively for the time that it takes, and with Torch's random numbers, and under the shim.
+    """Train one model: the twin, natively, natively with Torch's random numbers if it draws any, and under the shim.
 
     Natively dropout drops other places; what kernels and optimizers do to a training is seen where the numbers are the same.
+    The first native run is for the time that it takes.
     """
 
     def new() -> pairs.Pair:

@@ -54,7 +54,7 @@ def test_trained_models_are_used():
 
 @pytest.mark.bitexact
 def test_checkpoints_cross_both_ways():
-    """What was saved under the shim goes on there as if nothing had been; natively it loads and goes on, and the other way round."""
+    """What was saved under the shim goes on there as if nothing had been; natively it goes on, and the other way round."""
     native, shim = trained.checkpoints("gpt", "float32", 8)
     assert (native.exact, shim.exact) == (False, True)
     assert shim.shim == 0
