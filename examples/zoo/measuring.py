@@ -11,9 +11,10 @@ import numpy as np
 import paddle
 import torch
 from tables import covered
-from zoo import pairs, training
 
 import padiff_shim
+
+from . import pairs, training
 
 State = dict[str, np.ndarray]
 SHIM = {"optimizer": "torch", "random": "torch"}

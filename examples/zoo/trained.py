@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 import torch
-from trainings import BATCHES, NUMBERS, SHIM, Trace, Trained, inputs, paddle_state, torch_state
-from zoo import gpt, pairs, training
 
 import padiff_shim
+
+from . import gpt, pairs, training
+from .measuring import BATCHES, NUMBERS, SHIM, Trace, Trained, inputs, paddle_state, torch_state
 
 Arrays = list[np.ndarray]
 TINY = float(np.finfo(np.float64).tiny)
