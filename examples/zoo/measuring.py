@@ -18,7 +18,7 @@ from . import pairs, training
 
 State = dict[str, np.ndarray]
 SHIM = {"optimizer": "torch", "random": "torch"}
-NUMBERS = {"ops": ["random"], "random": "torch"}  # Paddle's kernels and optimizers, with Torch's random numbers
+NUMBERS = {"ops": ["random", "dropouts"], "random": "torch"}  # Paddle's kernels and optimizers, with Torch's random numbers
 BATCHES = 10  # that are read again and again
 
 
