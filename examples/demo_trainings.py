@@ -19,6 +19,7 @@ from tables import explain, lacking, new_progress, new_table, size, stayed
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
     import torch
+    import torch._dynamo  # else the first step of Torch's optimizers imports it: seconds that are no training's
     from zoo import trained
     from zoo.measuring import Row, measure
 
