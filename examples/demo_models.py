@@ -83,8 +83,9 @@ def measure(name: str, dtype: str, rounds: int) -> Row:
     """Compare and time one model in one dtype."""
     expected = pairs.torch_step(pairs.build(name, dtype))
     native = pairs.paddle_step(pairs.build(name, dtype))
+    pair = pairs.build(name, dtype)
     with padiff_shim.reference("torch") as run:
-        ours = pairs.paddle_step(pairs.build(name, dtype))
+        ours = pairs.paddle_step(pair)
     count, left = covered(run)
     pair = pairs.build(name, dtype)
     with padiff_shim.reference("torch"):
