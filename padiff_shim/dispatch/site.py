@@ -75,7 +75,7 @@ def _folders() -> tuple[str, ...]:
 
 def _is_library(code: CodeType) -> bool:
     name = code.co_filename
-    if name.startswith("<frozen "):
+    if name.startswith(("<frozen ", "<shortcut ")):  # the latter are made by substitution/shortcut.py
         return True
     path = os.path.abspath(name)
     packages = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)

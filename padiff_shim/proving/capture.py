@@ -1,0 +1,220 @@
+"""Writing down which of Torch's kernels a program calls, on what, and where: one level below both frameworks' functions."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..dispatch.site import Site, call_site
+from .trace import Key, Node, Operand, Step, Trace, Value, described
+
+# The same elements in another shape, memory or object: no call of its own, whatever a framework needs of these.
+_SAME = frozenset(
+    "view _unsafe_view _reshape_alias reshape permute t transpose unsqueeze squeeze expand detach alias clone contiguous lift_fresh"
+    " lift_fresh_copy view_as_real view_as_complex _conj resolve_conj resolve_neg flatten unflatten swapaxes movedim numpy_T".split()
+)
+_ARRANGING = frozenset("view _unsafe_view reshape permute t transpose".split())
+# Elements of the operands, none computed.
+_MOVES = frozenset(
+    "slice select split split_with_sizes chunk unbind cat stack index index_select gather embedding constant_pad_nd flip roll repeat"
+    " narrow diagonal unfold as_strided masked_select take triu tril where scatter index_put select_scatter slice_scatter copy"
+    " _to_copy to repeat_interleave masked_fill tile pad reflection_pad1d reflection_pad2d replication_pad2d".split()
+)
+# Questions about values, and memory without values.
+_NOTHING = frozenset(
+    "equal is_nonzero _local_scalar_dense item empty empty_like empty_strided new_empty new_empty_strided set_ is_pinned"
+    " is_same_size size stride storage_offset sym_size prim_device device record_stream".split()
+)
+# Numbers of nothing, in the shape of an operand at most.
+_CREATES = frozenset("zeros_like ones_like full_like new_zeros new_ones new_full".split())
+_NO_ATTRIBUTES = frozenset("dtype layout device pin_memory memory_format non_blocking copy implicit requires_grad".split())
+
+
+class _Shape:
+    """The words of one overload of an operator."""
+
+    def __init__(self, function: Any) -> None:
+        schema = function._schema
+        self.name = schema.name.partition("::")[2]
+        self.base = self.name[:-1] if self.name.endswith("_") and not self.name.startswith("__") else self.name
+        self.parameters = [(argument.name, argument.default_value) for argument in schema.arguments]
+        self.written = [argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments]
+
+
+_shape = functools.cache(_Shape)
+Forced = Mapping[Key, Sequence[torch.Tensor]]  # what the results of a call shall hold
+
+
+class Capture(TorchDispatchMode):
+    """Within it every call of Torch's kernels is written into :attr:`trace`.
+
+    Args:
+        names: labels of tensors that are there before, by the address of their memory.
+        layer: tells the path of the layer that is running.
+        forced: results to exchange, so that what follows goes on with another program's values.
+        touch: called with each node's first result; may change it (to measure how far rounding errors travel).
+    """
+
+    def __init__(
+        self,
+        names: Mapping[int, str],
+        layer: Callable[[], str],
+        forced: Forced | None = None,
+        touch: Callable[[torch.Tensor], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self.trace = Trace()
+        self._names, self._layer, self._forced, self._touch = names, layer, forced or {}, touch
+        self._count: collections.Counter[Any] = collections.Counter()
+        self._places: dict[int, tuple[Site, str]] = {}  # by the number that Torch gives the node of a call in its graph
+        self._known: dict[int, Value] = {}  # by the tensor's identity
+        self._ways: dict[int, tuple[Step, ...]] = {}  # by the tensor's identity: how it came from its value's own tensor
+        self._memory: dict[int, list[Value]] = {}  # by the address of the storage: what lies there
+        self._objects: dict[int, list[torch.Tensor]] = {}  # by address; held, so that no identity or address is given out twice
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        shape = _shape(function)
+        given = _named(shape, args, kwargs or {})
+        if shape.base in _NOTHING:
+            return function(*args, **(kwargs or {}))
+        operands = [
+            Operand(name, self._value(tensor), tensor, self._ways.get(id(tensor), ()))
+            for name, value, _ in given
+            for tensor in _tensors(value)
+        ]
+        written = [tensor for _, value, writes in given if writes for tensor in _tensors(value)]
+        for tensor in written:
+            self._keep(tensor)
+        result = function(*args, **(kwargs or {}))
+        results = _tensors(result)
+        if shape.base in _SAME and not written and len(results) == 1:
+            self._is(results[0], operands[0].value)
+            if shape.base in _ARRANGING:
+                step = Step(shape.base, tuple(results[0].shape), self._where()[0])
+                self._ways[id(results[0])] = (*operands[0].way, step)
+            else:
+                self._ways[id(results[0])] = operands[0].way
+        elif results or written:
+            self._note(shape, given, operands, results or written)
+        return result
+
+    def _note(self, shape: _Shape, given: list[Any], operands: list[Operand], results: list[torch.Tensor]) -> None:
+        if shape.base in ("_to_copy", "copy") and _widens(operands[-1].tensor, results[0]):
+            self._is(results[0], operands[-1].value, fresh=shape.base == "copy")
+            return
+        attributes = {
+            name: value for name, value, _ in given if not _tensors(value) and value is not None and name not in _NO_ATTRIBUTES
+        }
+        numbers = [one for one in operands if one.value.node is None and one.tensor.numel() == 1 and not one.value.label]
+        if len(numbers) < len(operands):  # a number, however it was handed over
+            attributes.update({one.name: one.tensor.item() for one in numbers})
+            operands = [one for one in operands if one not in numbers]
+        moves = shape.base in _MOVES
+        if shape.base in _CREATES or _is_constant(operands, results):
+            for tensor in results:
+                self._constant(tensor, described(shape.base, attributes))
+            return
+        site, layer, backward = self._where()
+        shared = {_address(operand.tensor) for operand in operands}
+        view = any(_address(tensor) in shared for tensor in results)
+        key = Key(shape.base, site, layer, self._count[shape.base, site, layer])
+        self._count[key[:3]] += 1
+        node = Node(len(self.trace.nodes), key, shape.base, attributes, operands, site, layer, moves, view, backward)
+        forced = self._forced.get(key)
+        if forced is not None:
+            for tensor, wanted in zip(results, forced):
+                tensor.copy_(wanted)
+        elif self._touch is not None and not moves and results[0].is_floating_point():
+            self._touch(results[0])
+        self.trace.nodes.append(node)
+        for operand in operands:
+            if node not in operand.value.readers:
+                operand.value.readers.append(node)
+        for tensor in results:
+            node.results.append(self._new(tensor, Value(tensor, node)))
+
+    def _where(self) -> tuple[Site, str, bool]:
+        """The line and layer of a call; one of a backward has those of the call that it goes back through."""
+        behind = torch._C._current_autograd_node()
+        if behind is None:
+            place = call_site(), self._layer()
+            self._places[torch._C._autograd._get_sequence_nr() - 1] = place
+            return (*place, False)
+        return (*(self._places.get(behind._sequence_nr()) or (call_site(), "")), True)
+
+    def _value(self, tensor: torch.Tensor) -> Value:
+        """What a tensor holds: by its identity, else by its place in memory."""
+        known = self._known.get(id(tensor))
+        if known is not None:
+            return known
+        for value in reversed(self._memory.get(_address(tensor), ())):
+            if _place(value.tensor) == _place(tensor):
+                return self._is(tensor, value)
+        return self._constant(tensor, self._names.get(tensor.data_ptr(), ""))
+
+    def _constant(self, tensor: torch.Tensor, label: str) -> Value:
+        value = self._new(tensor, Value(tensor, None, label))
+        self.trace.constants.append(value)
+        return value
+
+    def _new(self, tensor: torch.Tensor, value: Value) -> Value:
+        self._memory.setdefault(_address(tensor), []).append(value)
+        return self._is(tensor, value)
+
+    def _is(self, tensor: torch.Tensor, value: Value, *, fresh: bool = False) -> Value:
+        if fresh:  # other memory, which may be written
+            self._memory.setdefault(_address(tensor), []).append(value)
+        self._known[id(tensor)] = value
+        self._objects.setdefault(_address(tensor), []).append(tensor)
+        return value
+
+    def _keep(self, tensor: torch.Tensor) -> None:
+        """``tensor`` will be written: values that lie in its memory are kept as they are now."""
+        address = _address(tensor)
+        values = self._memory.pop(address, [])
+        values += [self._known.pop(id(other)) for other in self._objects.get(address, ()) if id(other) in self._known]
+        for value in values:
+            if _address(value.tensor) == address:
+                value.tensor = value.tensor.clone()
+
+
+def _is_constant(operands: list[Operand], results: list[torch.Tensor]) -> bool:
+    """Whether a call makes numbers of nothing (``full``, ``arange``), or indices and masks of such: a framework may do that natively."""
+    if operands and any(tensor.is_floating_point() or tensor.is_complex() for tensor in results):
+        return False
+    return all(one.value.node is None for one in operands)
+
+
+def _named(shape: _Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, Any, bool]]:
+    """(name, value, whether it is written) of all arguments."""
+    found = []
+    for place, (name, default) in enumerate(shape.parameters):
+        value = args[place] if place < len(args) else kwargs.get(name, default)
+        found.append((name, value, shape.written[place]))
+    return found
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for item in value for tensor in _tensors(item)] if isinstance(value, (list, tuple)) else []
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _widens(source: torch.Tensor, target: torch.Tensor) -> bool:
+    """Whether a cast keeps every value, or a copy every element."""
+    if source.shape != target.shape:
+        return False
+    return source.dtype == target.dtype or torch.promote_types(source.dtype, target.dtype) == target.dtype

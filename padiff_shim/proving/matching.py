@@ -1,0 +1,122 @@
+"""Which values of two traces are the same, up to rounding, whatever their layout."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import torch
+
+from .trace import Node, Trace, Value
+
+Tolerance = Callable[[Value], float]  # how far the elements of the first trace's value may lie from the second's
+
+
+class Matching:
+    """The values of two traces that agree; ``tolerance`` is asked for values of the first."""
+
+    def __init__(self, first: Trace, second: Trace, tolerance: Tolerance) -> None:
+        self._tolerance = tolerance
+        self._same: dict[tuple[Value, Value], bool] = {}
+        self.of_first: dict[Value, Value] = {}
+        self.of_second: dict[Value, Value] = {}
+        groups: dict[int, list[Value]] = defaultdict(list)
+        for value in first.values():
+            groups[value.sorted.numel()].append(value)
+        sizes = {size: _Group(values, tolerance) for size, values in groups.items()}
+        for value in second.values():
+            group = sizes.get(value.sorted.numel())
+            partner = self._partner(value, group.near(value)) if group else None
+            if partner is not None:
+                self.of_second[value] = partner
+                self.of_first.setdefault(partner, value)
+
+    def _partner(self, value: Value, candidates: Iterable[Value]) -> Value | None:
+        """The candidate with the same elements; among several one of the same op, then the nearest in order."""
+        found = [candidate for candidate in candidates if self.same(candidate, value)]
+        if not found:
+            return None
+        place, name = _place(value)
+        return min(found, key=lambda one: (_place(one)[1] != name, one in self.of_first, abs(_place(one)[0] - place)))
+
+    def same(self, one: Value, other: Value) -> bool:
+        """Whether a value of the first trace has the elements of one of the second."""
+        known = self._same.get((one, other))
+        if known is None:
+            known = self._same[one, other] = self._compare(one, other)
+        return known
+
+    def _compare(self, one: Value, other: Value) -> bool:
+        if one.sorted.numel() != other.sorted.numel():
+            return False
+        tolerance = self._tolerance(one)
+        if not _close(_ends(one), _ends(other), tolerance) or not _close(one.sorted, other.sorted, tolerance):
+            return False
+        # Of one shape they must agree in their places, too: else a flipped or shifted sequence would pass. What was there before may
+        # lie transposed, as a Linear's square weight does.
+        apart = one.node is other.node is None or one.tensor.shape != other.tensor.shape
+        return apart or _close(_flat(one.tensor), _flat(other.tensor), tolerance)
+
+    def in_order(self, value: Value, mine: torch.Tensor, yours: torch.Tensor) -> bool:
+        """Whether two tensors of one shape, the first with a value's elements, agree in every place."""
+        return _close(_flat(mine), _flat(yours), self._tolerance(value))
+
+    def good(self, value: Value) -> bool:
+        """Whether a value of the second trace is one of the first."""
+        return value in self.of_second
+
+
+class _Group:
+    """Values of one size; which of them end like another is asked of all at once."""
+
+    def __init__(self, values: list[Value], tolerance: Tolerance) -> None:
+        self._values = values
+        self._ends = torch.stack([_ends(value) for value in values])
+        self._tolerances = torch.tensor([tolerance(value) for value in values], dtype=torch.float64)[:, None]
+
+    def near(self, value: Value) -> list[Value]:
+        """Those whose least and greatest element are the value's, up to rounding."""
+        ends = _ends(value)
+        equal = (self._ends == ends) | ((self._ends - ends).abs() <= self._tolerances) | (self._ends.isnan() & ends.isnan())
+        return [self._values[place] for place in equal.all(1).nonzero().flatten().tolist()]
+
+
+def _ends(value: Value) -> torch.Tensor:
+    return value.sorted[[0, -1]] if value.sorted.numel() else torch.zeros(2, dtype=torch.float64)
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach().resolve_conj()
+    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).to(torch.float64).reshape(-1)
+
+
+def _place(value: Value) -> tuple[int, str]:
+    return (-1, value.label) if value.node is None else (value.node.index, value.node.name)
+
+
+def _close(mine: torch.Tensor, yours: torch.Tensor, tolerance: float) -> bool:
+    equal = mine == yours
+    if bool(equal.all()):
+        return True
+    return bool((equal | ((mine - yours).abs() <= tolerance) | (mine.isnan() & yours.isnan())).all())
+
+
+def guilty(ends: Iterable[Value], good: Callable[[Value], bool]) -> list[Node]:
+    """The calls behind wrong values ``ends`` that turn good operands into wrong results, in order; and what leads from them to the ends.
+
+    The first of the returned nodes are those whose operands are all good, or were there before.
+    """
+    region: dict[int, Node] = {}
+    waiting = [value.node for value in ends if value.node is not None and not good(value)]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node.index in region:
+            continue
+        region[node.index] = node
+        waiting += [one.value.node for one in node.operands if one.value.node is not None and not good(one.value)]
+    return [region[index] for index in sorted(region)]
+
+
+def roots(region: Iterable[Node], good: Callable[[Value], bool]) -> list[Node]:
+    """The nodes of a region whose operands are good, or no call's results."""
+    return [node for node in region if all(good(one.value) or one.value.node is None for one in node.operands)]

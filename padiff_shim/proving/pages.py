@@ -1,0 +1,134 @@
+"""A proof as text, Markdown and a page."""
+
+from __future__ import annotations
+
+import html as escaping
+import io
+import os
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..text import columns, shown
+from .proof import LayerRow, Mistake, Place, Proof, Stage
+
+SHOWN = 12  # layers in text and Markdown
+_MARKS = {True: "✓", False: "✗", None: "–"}
+_STYLE = """body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color-scheme:light dark}
+h1{font-size:1.3em}table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.25em .6em;border-bottom:1px solid #8884}
+td.number{text-align:right;font-variant-numeric:tabular-nums}.wrong{background:#d0302022}.right{background:#20903022}
+code,pre{font-family:ui-monospace,monospace;white-space:pre-wrap}.mistake{border-left:4px solid #d03020;padding:.2em 1em;margin:1em 0}
+.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(20em,1fr));gap:1em}"""
+
+
+def text(proof: Proof) -> str:
+    """For a terminal, in its width."""
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=columns())
+    console.print(Text(shown(proof.headline, 2000)), soft_wrap=True)
+    for stage in proof.stages:
+        console.print(Text(f"  {_MARKS[stage.right]} {stage.name}: {shown(stage.text)}"), soft_wrap=True)
+    for number, mistake in enumerate(proof.mistakes, 1):
+        console.print(Text(f"{number}. {shown(str(mistake), 1000)}"), soft_wrap=True)
+        for side, place in (("torch ", mistake.torch), ("paddle", mistake.paddle)):
+            console.print(Text(f"     {side} {_where(place)}"), soft_wrap=True)
+            if place is not None and place.source:
+                console.print(Text(f"            {shown(place.source)}"), soft_wrap=True)
+    if proof.layers:
+        console.print(_layers(proof))
+    for note in proof.notes:
+        console.print(Text(f"note: {shown(note, 1000)}"), soft_wrap=True)
+    return buffer.getvalue().rstrip()
+
+
+def _layers(proof: Proof) -> Table:
+    rows = _chosen(proof.layers)
+    same = sum(row.identical for row in proof.layers)
+    title = f"{same} of {len(proof.layers)} layers identical on the same kernels"
+    table = Table(title=title + (f"; {len(rows)} shown" if len(rows) < len(proof.layers) else ""), title_justify="left")
+    table.add_column("paddle layer", overflow="fold")
+    table.add_column("torch layer", overflow="fold")
+    for heading in ("calls", "on Torch's kernels", "native"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            Text(shown(row.paddle or "(the model)")), Text(shown(row.torch or "(the model)")), str(row.calls), *_numbers(row)
+        )
+    return table
+
+
+def _numbers(row: LayerRow) -> tuple[str, str]:
+    return "identical" if row.identical else f"{row.shim:.3g}", f"{row.native:.3g}"
+
+
+def _chosen(rows: list[LayerRow]) -> list[LayerRow]:
+    """The first layers that differ, else those whose native difference is largest; in the order of the model."""
+    if len(rows) <= SHOWN:
+        return rows
+    wanted = sorted(range(len(rows)), key=lambda place: (rows[place].identical, place if not rows[place].identical else -rows[place].native))
+    return [rows[place] for place in sorted(wanted[:SHOWN])]
+
+
+def _where(place: Place | None) -> str:
+    if place is None:
+        return "no counterpart"
+    file = os.path.relpath(place.file) if place.file.startswith(os.getcwd() + os.sep) else place.file
+    return shown(f"{file}:{place.line}" + (f"  layer {place.layer}" if place.layer else "") + f"  {place.call}")
+
+
+def markdown(proof: Proof) -> str:
+    """Headline, stages, mistakes, and the layers folded away."""
+    lines = [f"**{_cell(proof.headline)}**", ""]
+    lines += [f"- {_MARKS[stage.right]} {stage.name}: {_cell(stage.text)}" for stage in proof.stages]
+    for number, mistake in enumerate(proof.mistakes, 1):
+        lines += ["", f"{number}. {_cell(str(mistake))}", ""]
+        for side, place in (("torch", mistake.torch), ("paddle", mistake.paddle)):
+            source = f": `{place.source}`" if place is not None and place.source else ""
+            lines.append(f"   - {side}: {_cell(_where(place))}{source}")
+    if proof.layers:
+        lines += ["", "<details><summary>layers</summary>", "", "| paddle layer | torch layer | calls | on Torch's kernels | native |"]
+        lines.append("| --- | --- | ---: | ---: | ---: |")
+        for row in proof.layers:
+            lines.append(f"| {_cell(row.paddle)} | {_cell(row.torch)} | {row.calls} | {' | '.join(_numbers(row))} |")
+        lines += ["", "</details>"]
+    lines += [f"\n{_cell(note)}" for note in proof.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: str) -> str:
+    return shown(value, 2000).replace("|", "\\|").replace("<", "&lt;")
+
+
+def html(proof: Proof) -> str:
+    """The guilty lines on top, then the stages, then all layers side by side."""
+    title = _html(proof.headline)
+    body = [f"<h1>{title}</h1>", *map(_html_mistake, proof.mistakes), _html_stages(proof.stages)]
+    if proof.layers:
+        rows = "".join(
+            f'<tr class="{"right" if row.identical else "wrong"}"><td>{_html(row.paddle)}</td><td>{_html(row.torch)}</td>'
+            f'<td class="number">{row.calls}</td>' + "".join(f'<td class="number">{number}</td>' for number in _numbers(row)) + "</tr>"
+            for row in proof.layers
+        )
+        heads = "<th>paddle layer<th>torch layer<th>calls<th>on Torch's kernels: largest difference<th>natively: largest difference"
+        body.append(f"<h2>Layers</h2><table><thead><tr>{heads}</thead><tbody>{rows}</tbody></table>")
+    body += [f"<p>{_html(note)}</p>" for note in proof.notes]
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title><style>{_STYLE}</style>'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'
+
+
+def _html_mistake(mistake: Mistake) -> str:
+    sides = "".join(
+        f"<div><b>{side}</b> {_html(_where(place))}<pre>{_html(place.source if place else '')}</pre></div>"
+        for side, place in (("torch", mistake.torch), ("paddle", mistake.paddle))
+    )
+    return f'<div class="mistake"><p><b>{_html(str(mistake))}</b></p><div class="pair">{sides}</div></div>'
+
+
+def _html_stages(stages: Iterable[Stage]) -> str:
+    return "<ul>" + "".join(f"<li>{_MARKS[one.right]} {_html(one.name)}: {_html(one.text)}</li>" for one in stages) + "</ul>"
+
+
+def _html(value: str) -> str:
+    return escaping.escape(shown(value, 2000))

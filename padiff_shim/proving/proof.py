@@ -1,0 +1,161 @@
+"""What a proof says: the verdict, the stages, the mistakes with both source lines, and the layers."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from .causes import Cause, Difference
+from .trace import Node
+
+
+class Judgement(str, Enum):
+    """What is said of a port; true in a condition if the code is right."""
+
+    CODE_CORRECT = "CODE_CORRECT"  # on the same kernels both programs give the same bits
+    CODE_CORRECT_WITHIN_ROUNDING = "CODE_CORRECT_WITHIN_ROUNDING"  # the same mathematics, rounded in another order
+    CODE_DIFFERS = "CODE_DIFFERS"
+    WEIGHTS_DIFFER = "WEIGHTS_DIFFER"
+    INPUTS_DIFFER = "INPUTS_DIFFER"
+    NOT_COMPARABLE = "NOT_COMPARABLE"
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __bool__(self) -> bool:
+        return self in (Judgement.CODE_CORRECT, Judgement.CODE_CORRECT_WITHIN_ROUNDING)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A call of one of the programs: its layer, file and line, that line's text, and the call with its attributes."""
+
+    layer: str
+    file: str
+    line: int
+    source: str
+    call: str
+
+    @classmethod
+    def of(cls, node: Node | None) -> Place | None:
+        """The place of a traced call."""
+        if node is None:
+            return None
+        site = node.site
+        call = f"the gradient of a call: {node}" if node.backward else str(node)
+        return cls(node.layer, site.file, site.line, linecache.getline(site.file, site.line).strip(), call)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A place where the port does otherwise than the original; ``layers`` of the port in which these lines run so."""
+
+    cause: Cause
+    text: str
+    torch: Place | None
+    paddle: Place | None
+    layers: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.text}" + (f" (in {len(self.layers)} layers)" if len(self.layers) > 1 else "")
+
+
+def merged(differences: Sequence[Difference]) -> list[Mistake]:
+    """One mistake for each line, however many layers run it; a gradient of a call that is a mistake itself is none of its own."""
+    found: dict[Any, Mistake] = {}
+    wrong: set[Any] = set()
+    for difference in differences:
+        theirs, ours = Place.of(difference.theirs), Place.of(difference.ours)
+        lines = [one and (one.file, one.line) for one in (theirs, ours)]
+        if difference.backward and (lines[0] in wrong or lines[1] in wrong):
+            continue
+        wrong.update(line for line in lines if line)
+        key = (difference.cause, *lines)
+        layers = (ours or theirs).layer if ours or theirs else ""  # type: ignore[union-attr]
+        known = found.get(key)
+        kept = (*known.layers, layers) if known else (layers,)
+        found[key] = replace(known, layers=kept) if known else Mistake(difference.cause, difference.text, theirs, ours, kept)
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of the way in which ports are aligned; ``right`` is None where it was not looked at."""
+
+    name: str
+    right: bool | None
+    text: str
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """Outputs of one layer: largest differences from the original's, on the same kernels and natively."""
+
+    torch: str
+    paddle: str
+    calls: int
+    identical: bool
+    shim: float
+    native: float
+
+
+@dataclass
+class Proof:
+    """Whether a port is right, and if not, where. True in a condition if the code is right.
+
+    ``complete``: the mistakes explain all that differs. ``differences``: the largest absolute difference of outputs (and gradients)
+    from the original's: ``native``, ``shim`` (the port on Torch's kernels) and ``float64`` (both in float64, the port on Torch's
+    kernels; None where it was not needed).
+    """
+
+    judgement: Judgement
+    reason: str
+    stages: list[Stage] = field(default_factory=list)
+    mistakes: list[Mistake] = field(default_factory=list)
+    layers: list[LayerRow] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    differences: dict[str, float | None] = field(default_factory=dict)
+    complete: bool = True
+    seconds: float = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self.judgement)
+
+    @property
+    def headline(self) -> str:
+        """The answer in one line."""
+        if not self.mistakes:
+            return f"{self.judgement}: {self.reason}"
+        first = self.mistakes[0]
+        place = first.paddle or first.torch
+        where = f" at {place.file}:{place.line}" + (f" (layer {place.layer})" if place.layer else "") if place else ""
+        more = f", and {len(self.mistakes) - 1} more" if len(self.mistakes) > 1 else ""
+        return f"{self.judgement}: {first}{where}{more}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it in plain types (JSON)."""
+        data = asdict(self)
+        data["judgement"] = str(self.judgement)
+        for mistake, told in zip(self.mistakes, data["mistakes"]):
+            told["cause"] = str(mistake.cause)
+        return {**data, "headline": self.headline, "right": bool(self)}
+
+    def to_markdown(self) -> str:
+        """For a pull request."""
+        from .pages import markdown
+
+        return markdown(self)
+
+    def to_html(self) -> str:
+        """One page that needs nothing beside it."""
+        from .pages import html
+
+        return html(self)
+
+    def __str__(self) -> str:
+        from .pages import text
+
+        return text(self)

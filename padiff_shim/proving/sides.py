@@ -1,0 +1,258 @@
+"""The two models as programs that can be run again and again: with equal seeds, in float64, natively or on Torch's kernels."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import paddle
+import torch
+
+from ..errors import PadiffShimError
+from ..modes.reference import reference
+from .capture import Capture
+from .values import Inputs, as_array, leaves
+
+Capturing = Callable[[dict[int, str], Callable[[], str]], Capture]  # makes a capture from labels and the running layer's path
+
+
+@dataclass
+class Outcome:
+    """What one run gave, as arrays: outputs and loss by path, outputs of layers and gradients by name."""
+
+    outputs: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    layers: dict[str, list[np.ndarray[Any, Any]]] = field(default_factory=dict)
+    gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    capture: Capture | None = None
+
+
+class Side:
+    """A model of one framework and what it is called with."""
+
+    framework: str
+
+    def __init__(self, model: Any, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
+        self.model, self._inputs, self._loss, self._seed, self._backward = model, inputs, loss, seed, backward
+        self._stack: list[str] = []
+        self._double: Any = None
+        self._buffers: dict[int, list[tuple[Any, Any]]] = {}  # by model: its buffers, and what they held before the first run
+
+    def run(self, *, double: bool = False, capturing: Capturing | None = None) -> Outcome:
+        """One forward and, if asked for, backward. ``double``: of a float64 copy of the model."""
+        model = self._in_double() if double else self.model
+        self._restore_buffers(model)
+        positional, keywords = self._inputs.of(self.framework, self._dtype(), double=double)
+        labels = {**self._labels(model), **self._input_labels((positional, keywords))}
+        capture = capturing(labels, lambda: self._stack[-1] if self._stack else "") if capturing else None
+        outcome = Outcome(capture=capture)
+        self._stack.clear()
+        with self._listening(model, outcome), _seeded(self._seed), self._mode(), capture or contextlib.nullcontext():
+            result = model(*positional, **keywords)
+            if self._loss is not None:
+                result = {"output": result, "loss": self._loss(result)}
+            named = leaves(result)
+            if self._backward:
+                self._go_back([tensor for path, tensor in named if self._loss is None or path == "loss"])
+        outcome.outputs = {path: as_array(tensor) for path, tensor in named}
+        if self._backward:
+            outcome.gradients = self._gradients(model)
+        return outcome
+
+    def _in_double(self) -> Any:
+        if self._double is None:
+            self._restore_buffers(self.model)
+            self._double = self._converted(duplicate(self.model))
+        return self._double
+
+    def _restore_buffers(self, model: Any) -> None:
+        """Running statistics and the like are what they were: each run begins alike."""
+        known = self._buffers.get(id(model))
+        if known is None:
+            self._buffers[id(model)] = [(buffer, buffer.detach().clone()) for _, buffer in model.named_buffers()]
+            return
+        for buffer, value in known:
+            self._write(buffer, value)
+
+    @contextlib.contextmanager
+    def _listening(self, model: Any, outcome: Outcome) -> Iterator[None]:
+        """Keep the path of the running layer, and what each layer returns."""
+        removers = []
+
+        def listen(name: str, layer: Any) -> None:
+            def leave(_: Any, __: Any, output: Any) -> None:
+                if self._stack:
+                    self._stack.pop()
+                found = leaves(output)
+                if found:
+                    outcome.layers.setdefault(name, []).append(as_array(found[0][1]))
+
+            removers.extend(self._hooks(layer, lambda *_: self._stack.append(name), leave))
+
+        for name, layer in self._named_layers(model):
+            listen(name, layer)
+        try:
+            yield
+        finally:
+            for hook in removers:
+                hook.remove()
+
+    def _mode(self) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
+
+    def _cotangent(self, place: int, tensor: Any) -> np.ndarray[Any, Any]:
+        """What a backward without a loss begins with: the same numbers on both sides."""
+        shape = tuple(tensor.shape)
+        return np.random.default_rng([self._seed, place]).standard_normal(shape).astype(as_array(tensor).dtype)
+
+    def _write(self, buffer: Any, value: Any) -> None:
+        raise NotImplementedError
+
+    def _dtype(self) -> np.dtype[Any]:
+        raise NotImplementedError
+
+    def _labels(self, model: Any) -> dict[int, str]:
+        raise NotImplementedError
+
+    def _input_labels(self, arguments: Any) -> dict[int, str]:
+        return {tensor.data_ptr(): f"input {path}" for path, tensor in leaves(arguments)}
+
+    def _go_back(self, tensors: list[Any]) -> None:
+        raise NotImplementedError
+
+    def _gradients(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
+        raise NotImplementedError
+
+    def _converted(self, model: Any) -> Any:
+        raise NotImplementedError
+
+    def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
+        raise NotImplementedError
+
+    def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
+        raise NotImplementedError
+
+
+class TorchSide(Side):
+    """The original."""
+
+    framework = "torch"
+
+    def _write(self, buffer: Any, value: Any) -> None:
+        with torch.no_grad():
+            buffer.copy_(value)
+
+    def _dtype(self) -> np.dtype[Any]:
+        floats = [p for p in self.model.parameters() if p.is_floating_point()]
+        name = str(floats[0].dtype).rpartition(".")[2] if floats else "float32"
+        return np.dtype("float32" if name == "bfloat16" else name)
+
+    def _labels(self, model: Any) -> dict[int, str]:
+        return {tensor.data_ptr(): name for name, tensor in [*model.named_buffers(), *model.named_parameters()]}
+
+    def _go_back(self, tensors: list[Any]) -> None:
+        wanted = [tensor for tensor in tensors if tensor.requires_grad]
+        if not wanted:
+            return
+        starts = None if self._loss else [torch.from_numpy(self._cotangent(i, t)).to(t.dtype) for i, t in enumerate(wanted)]
+        self._clear()
+        torch.autograd.backward(wanted, starts)
+
+    def _clear(self) -> None:
+        for model in (self.model, self._double):
+            if model is not None:
+                model.zero_grad(set_to_none=True)
+
+    def _gradients(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
+        found = {name: as_array(p.grad).copy() for name, p in model.named_parameters() if p.grad is not None}
+        self._clear()
+        return found
+
+    def _converted(self, model: Any) -> Any:
+        return model.double()
+
+    def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
+        return list(model.named_modules())
+
+    def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
+        return [layer.register_forward_pre_hook(enter), layer.register_forward_hook(leave)]
+
+
+class PaddleSide(Side):
+    """The port; natively or, with ``shim``, on Torch's kernels."""
+
+    framework = "paddle"
+    shim = True
+
+    def _write(self, buffer: Any, value: Any) -> None:
+        if buffer._is_initialized():
+            buffer.set_value(value)
+
+    def _mode(self) -> contextlib.AbstractContextManager[Any]:
+        return reference("torch") if self.shim else contextlib.nullcontext()
+
+    def _dtype(self) -> np.dtype[Any]:
+        floats = [str(p.dtype).rpartition(".")[2] for p in self.model.parameters() if "float" in str(p.dtype)]
+        name = floats[0] if floats else "float32"
+        return np.dtype("float32" if name == "bfloat16" else name)
+
+    def _labels(self, model: Any) -> dict[int, str]:
+        named = [*model.named_buffers(), *model.named_parameters()]
+        return {tensor.data_ptr(): name for name, tensor in named if tensor._is_initialized()}
+
+    def _go_back(self, tensors: list[Any]) -> None:
+        wanted = [tensor for tensor in tensors if not tensor.stop_gradient]
+        if not wanted:
+            return
+        starts = [None if self._loss else paddle.to_tensor(self._cotangent(i, t)).astype(t.dtype) for i, t in enumerate(wanted)]
+        self._clear()
+        paddle.autograd.backward(wanted, starts)
+
+    def _clear(self) -> None:
+        for model in (self.model, self._double):
+            if model is not None:
+                for parameter in model.parameters():
+                    parameter.clear_gradient(False)
+
+    def _gradients(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
+        found = {name: as_array(p.grad) for name, p in model.named_parameters() if p.grad is not None}
+        self._clear()
+        return found
+
+    def _converted(self, model: Any) -> Any:
+        return model.to(dtype="float64")
+
+    def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
+        return [("", model), *model.named_sublayers()]
+
+    def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
+        return [layer.register_forward_pre_hook(enter), layer.register_forward_post_hook(leave)]
+
+
+def duplicate(model: Any) -> Any:
+    """A deep copy of a model, so that the caller's own stays as it is."""
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:
+        raise PadiffShimError(f"{type(model).__name__} cannot be copied (copy.deepcopy: {type(error).__name__}: {error})") from error
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """All random generators begin with ``seed``, and are put back where they stood."""
+    states = paddle.get_rng_state(), np.random.get_state(), random.getstate(), torch.get_rng_state()
+    paddle.seed(seed)
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        paddle.set_rng_state(states[0])
+        np.random.set_state(states[1])
+        random.setstate(states[2])
+        torch.set_rng_state(states[3])

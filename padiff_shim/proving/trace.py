@@ -1,0 +1,109 @@
+"""What a program computed in Torch: its calls, the values between them, and where each came from.
+
+A Paddle program under ``reference("torch")`` and a Torch program leave traces of one kind, for both call the same kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from ..dispatch.site import Site
+
+
+class Value:
+    """A tensor that a program made or was given.
+
+    ``node`` is the call that made it (None for what was there before: a parameter, an input, a constant), ``label`` says what it is
+    then. ``tensor`` keeps the values it had; its shape may differ between two programs that lay out the same values otherwise.
+    """
+
+    __slots__ = ("_sorted", "label", "node", "readers", "tensor")
+
+    def __init__(self, tensor: torch.Tensor, node: Node | None = None, label: str = "") -> None:
+        self.tensor, self.node, self.label = tensor, node, label
+        self.readers: list[Node] = []  # the calls that are given it
+        self._sorted: torch.Tensor | None = None
+
+    @property
+    def sorted(self) -> torch.Tensor:
+        """All elements in ascending order, float64: the same for any layout of the same values."""
+        if self._sorted is None:
+            flat = self.tensor.detach().resolve_conj().reshape(-1)
+            flat = torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
+            self._sorted = flat.to(torch.float64).sort().values
+        return self._sorted
+
+
+class Step(NamedTuple):
+    """A call that arranges a value's elements otherwise: a view, a transpose, a copy."""
+
+    name: str
+    shape: tuple[int, ...]
+    site: Site
+
+    def __str__(self) -> str:
+        return f"{self.name} to {list(self.shape)}"
+
+
+class Operand(NamedTuple):
+    """What a call is given under one of its parameters' names: a value, the tensor in which its elements are arranged, and how."""
+
+    name: str
+    value: Value
+    tensor: torch.Tensor
+    way: tuple[Step, ...]
+
+
+def described(name: str, attributes: dict[str, Any]) -> str:
+    """A call with its attributes in one line."""
+    shown = ", ".join(f"{key}={value!r}" for key, value in attributes.items())
+    return f"{name}({shown})" if shown else name
+
+
+class Key(NamedTuple):
+    """Tells a call from all others of its run, and finds it in the next: the how-maniest of its name in its line and layer."""
+
+    name: str
+    site: Site
+    layer: str
+    occurrence: int
+
+
+@dataclass(eq=False)
+class Node:
+    """A call of one of Torch's kernels."""
+
+    index: int
+    key: Key
+    name: str  # of Torch's operator without its overload: "addmm", "native_layer_norm"
+    attributes: dict[str, Any]  # arguments that are no tensors, defaults filled in
+    operands: list[Operand]
+    site: Site
+    layer: str
+    moves: bool  # takes elements of its operands and computes none
+    view: bool  # its results lie in its operands' memory
+    backward: bool  # site and layer are then those of the call whose gradient it computes
+    results: list[Value] = field(default_factory=list)
+
+    @property
+    def result(self) -> Value:
+        """The first result."""
+        return self.results[0]
+
+    def __str__(self) -> str:
+        return described(self.name, self.attributes)
+
+
+@dataclass
+class Trace:
+    """The calls of one run in order, and what the run began with."""
+
+    nodes: list[Node] = field(default_factory=list)
+    constants: list[Value] = field(default_factory=list)
+
+    def values(self) -> list[Value]:
+        """Everything that was there or was made, in order."""
+        return [*self.constants, *(value for node in self.nodes for value in node.results)]

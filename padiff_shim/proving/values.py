@@ -1,0 +1,90 @@
+"""Inputs and results of both frameworks as arrays, and arrays as tensors of either."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import paddle
+import torch
+
+from ..errors import ArgumentError, described
+
+Tree = Any  # tensors or arrays in tuples, lists and dicts
+
+
+def mapped(tree: Tree, change: Callable[[Any], Any]) -> Tree:
+    """``tree`` with each tensor and array changed; other values stand as they are."""
+    if isinstance(tree, (paddle.Tensor, torch.Tensor, np.ndarray, np.generic)):
+        return change(tree)
+    if isinstance(tree, Mapping):
+        return {key: mapped(value, change) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        changed = [mapped(value, change) for value in tree]
+        return type(tree)(*changed) if hasattr(tree, "_fields") else type(tree)(changed)
+    return tree
+
+
+def leaves(tree: Tree, path: str = "") -> list[tuple[str, Any]]:
+    """(path, tensor or array) of everything in ``tree``, in its order; a model's own output class by its items or fields."""
+    if isinstance(tree, (paddle.Tensor, torch.Tensor, np.ndarray, np.generic)):
+        return [(path, tree)]
+    if isinstance(tree, Mapping) or hasattr(tree, "items"):
+        items = [(f"{path}.{key}" if path else str(key), value) for key, value in tree.items()]
+    elif isinstance(tree, (list, tuple)):
+        items = [(f"{path}[{place}]", value) for place, value in enumerate(tree)]
+    elif hasattr(tree, "__dataclass_fields__"):
+        items = [(f"{path}.{name}" if path else name, getattr(tree, name)) for name in tree.__dataclass_fields__]
+    else:
+        return []
+    return [leaf for where, value in items for leaf in leaves(value, where)]
+
+
+def as_array(tensor: Any) -> np.ndarray[Any, Any]:
+    """The values of a tensor of either framework; bfloat16 as float32, exactly."""
+    if isinstance(tensor, torch.Tensor):
+        tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
+        return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy()
+    if isinstance(tensor, paddle.Tensor):
+        tensor = tensor.detach().cpu()
+        return (tensor.astype("float32") if str(tensor.dtype).endswith("bfloat16") else tensor).numpy()
+    return np.asarray(tensor)
+
+
+class Inputs:
+    """What a model is called with: positional and keyword arguments, made anew for each run.
+
+    Args:
+        given: an array or tensor; a tuple or list of arguments; a dict of keyword arguments; or a function of ``"paddle"`` or
+            ``"torch"`` that returns one of these. Plain arrays of floats get the models' dtype, tensors keep theirs.
+    """
+
+    def __init__(self, given: Any) -> None:
+        if not callable(given) and not leaves(given):
+            raise ArgumentError(
+                "inputs= is an array or tensor, a tuple or dict of them, or a function of 'paddle' or 'torch' that returns one; "
+                f"got {described(given)}"
+            )
+        self._given = given
+
+    def of(self, framework: str, dtype: np.dtype[Any], *, double: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments for one call; ``dtype`` of the model, ``double``: all floats as float64."""
+
+        def change(value: Any) -> Any:
+            plain = isinstance(value, (np.ndarray, np.generic))
+            array = as_array(value)
+            if np.issubdtype(array.dtype, np.floating) and (plain or double):
+                array = array.astype(np.float64 if double else dtype)
+            if framework == "torch":
+                tensor = torch.from_numpy(np.array(array))
+                return tensor.to(value.dtype) if isinstance(value, torch.Tensor) and not double else tensor
+            bfloat = not plain and not double and str(value.dtype).endswith("bfloat16")
+            tensor = paddle.to_tensor(array)
+            return tensor.astype("bfloat16") if bfloat else tensor
+
+        given = self._given(framework) if callable(self._given) else self._given
+        changed = mapped(given, change)
+        if isinstance(changed, Mapping):
+            return (), dict(changed)
+        return (tuple(changed) if isinstance(changed, (list, tuple)) else (changed,)), {}
