@@ -28,6 +28,9 @@ _EXPORTS = {
     "do_no_harm": "alignment.harm",
     "HarmReport": "alignment.harm",
     "transfer_weights": "weights.transfer",
+    "prove": "proving.prove",
+    "Proof": "proving.proof",
+    "ProofVerdict": "proving.proof",
     "Mapping": "weights.mapping",
     "Verdict": "verdicts",
     "Side": "verdicts",
@@ -65,6 +68,8 @@ __all__ = [
     "ModeError",
     "Op",
     "PadiffShimError",
+    "Proof",
+    "ProofVerdict",
     "Run",
     "Sample",
     "Side",
@@ -77,6 +82,7 @@ __all__ = [
     "do_no_harm",
     "install",
     "load",
+    "prove",
     "reference",
     "transfer_weights",
     "uninstall",
@@ -99,6 +105,8 @@ if TYPE_CHECKING:
     from .modes.compare import CompareMode, compare
     from .modes.mode import Mode
     from .modes.reference import install, reference, uninstall
+    from .proving.proof import Proof, ProofVerdict
+    from .proving.prove import prove
     from .records.calls import Call
     from .records.log import LogError
     from .runs.compare_run import CompareRun, load

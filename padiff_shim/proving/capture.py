@@ -14,25 +14,34 @@ from ..dispatch.site import Site, call_site
 from .trace import Key, Node, Operand, Step, Trace, Value, described
 
 # The same elements in another shape, memory or object: no call of its own, whatever a framework needs of these.
-_SAME = frozenset(
-    "view _unsafe_view _reshape_alias reshape permute t transpose unsqueeze squeeze expand detach alias clone contiguous lift_fresh"
-    " lift_fresh_copy view_as_real view_as_complex _conj resolve_conj resolve_neg flatten unflatten swapaxes movedim numpy_T".split()
-)
-_ARRANGING = frozenset("view _unsafe_view reshape permute t transpose".split())
+_SAME = frozenset({
+    "view", "_unsafe_view", "_reshape_alias", "reshape", "permute", "t", "transpose", "unsqueeze", "squeeze", "expand", "detach",
+    "alias", "clone", "contiguous", "lift_fresh", "lift_fresh_copy", "view_as_real", "view_as_complex", "_conj", "resolve_conj",
+    "resolve_neg", "flatten", "unflatten", "swapaxes", "movedim", "numpy_T",
+})  # fmt: skip
+_ARRANGING = frozenset({
+    "view", "_unsafe_view", "reshape", "permute", "t", "transpose",
+})  # fmt: skip
 # Elements of the operands, none computed.
-_MOVES = frozenset(
-    "slice select split split_with_sizes chunk unbind cat stack index index_select gather embedding constant_pad_nd flip roll repeat"
-    " narrow diagonal unfold as_strided masked_select take triu tril where scatter index_put select_scatter slice_scatter copy"
-    " _to_copy to repeat_interleave masked_fill tile pad reflection_pad1d reflection_pad2d replication_pad2d".split()
-)
+_MOVES = frozenset({
+    "slice", "select", "split", "split_with_sizes", "chunk", "unbind", "cat", "stack", "index", "index_select", "gather",
+    "embedding", "constant_pad_nd", "flip", "roll", "repeat", "narrow", "diagonal", "unfold", "as_strided", "masked_select",
+    "take", "triu", "tril", "where", "scatter", "index_put", "select_scatter", "slice_scatter", "copy", "_to_copy", "to",
+    "repeat_interleave", "masked_fill", "tile", "pad", "reflection_pad1d", "reflection_pad2d", "replication_pad2d",
+})  # fmt: skip
 # Questions about values, and memory without values.
-_NOTHING = frozenset(
-    "equal is_nonzero _local_scalar_dense item empty empty_like empty_strided new_empty new_empty_strided set_ is_pinned"
-    " is_same_size size stride storage_offset sym_size prim_device device record_stream".split()
-)
+_NOTHING = frozenset({
+    "equal", "is_nonzero", "_local_scalar_dense", "item", "empty", "empty_like", "empty_strided", "new_empty",
+    "new_empty_strided", "set_", "is_pinned", "is_same_size", "size", "stride", "storage_offset", "sym_size", "prim_device",
+    "device", "record_stream",
+})  # fmt: skip
 # Numbers of nothing, in the shape of an operand at most.
-_CREATES = frozenset("zeros_like ones_like full_like new_zeros new_ones new_full".split())
-_NO_ATTRIBUTES = frozenset("dtype layout device pin_memory memory_format non_blocking copy implicit requires_grad".split())
+_CREATES = frozenset({
+    "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full",
+})  # fmt: skip
+_NO_ATTRIBUTES = frozenset({
+    "dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit", "requires_grad",
+})  # fmt: skip
 
 
 class _Shape:
@@ -88,6 +97,8 @@ class Capture(TorchDispatchMode):
             for tensor in _tensors(value)
         ]
         written = [tensor for _, value, writes in given if writes for tensor in _tensors(value)]
+        wholes = [whole for whole in map(self._whole, written) if whole is not None]
+        operands += [Operand("into", self._value(whole), whole, ()) for whole in wholes]
         for tensor in written:
             self._keep(tensor)
         result = function(*args, **(kwargs or {}))
@@ -100,11 +111,18 @@ class Capture(TorchDispatchMode):
             else:
                 self._ways[id(results[0])] = operands[0].way
         elif results or written:
-            self._note(shape, given, operands, results or written)
+            self._note(shape, given, operands, [*(results or written), *wholes])
         return result
 
+    def _whole(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The tensor of which one that will be written is a part."""
+        held = self._objects.get(_address(tensor), ())
+        whole = max(held, key=torch.Tensor.numel, default=tensor)
+        return whole if whole.numel() > tensor.numel() else None
+
     def _note(self, shape: _Shape, given: list[Any], operands: list[Operand], results: list[torch.Tensor]) -> None:
-        if shape.base in ("_to_copy", "copy") and _widens(operands[-1].tensor, results[0]):
+        partly = any(operand.name == "into" for operand in operands)
+        if shape.base in ("_to_copy", "copy") and not partly and _widens(operands[-1].tensor, results[0]):
             self._is(results[0], operands[-1].value, fresh=shape.base == "copy")
             return
         attributes = {
@@ -184,7 +202,7 @@ class Capture(TorchDispatchMode):
 
 
 def _is_constant(operands: list[Operand], results: list[torch.Tensor]) -> bool:
-    """Whether a call makes numbers of nothing (``full``, ``arange``), or indices and masks of such: a framework may do that natively."""
+    """Whether a call makes numbers of nothing (``full``, ``arange``), or indices and masks of such: what may run natively."""
     if operands and any(tensor.is_floating_point() or tensor.is_complex() for tensor in results):
         return False
     return all(one.value.node is None for one in operands)

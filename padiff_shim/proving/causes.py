@@ -1,14 +1,16 @@
-"""What a port does otherwise: two regions of calls, both behind wrong values, are laid side by side, and the first difference named."""
+"""What a port does otherwise: two regions of calls behind wrong values are laid side by side, and the first difference named."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import torch
 
+from ..dispatch.site import Site
 from .matching import Matching, roots
 from .trace import Node, Operand, Value
 
@@ -47,6 +49,7 @@ class Difference:
     theirs: Node | None
     ours: Node | None
     mend: tuple[Node, Sequence[torch.Tensor]] | None
+    sites: tuple[Site, Site] | None = None  # where the elements are arranged, if that is what differs
 
     @property
     def backward(self) -> bool:
@@ -66,11 +69,23 @@ def explain(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node]) ->
     pairs = align(matching, theirs[:WINDOW], ours[:WINDOW])
     pairs = pairs[_first(matching, pairs, theirs, ours) :]
     cause, text, pair = _cause(matching, pairs)
-    return Difference(cause, text, pair.theirs, pair.ours, _mend(matching, pairs))
+    return Difference(cause, text, pair.theirs, pair.ours, _mend(matching, pairs), _sites(matching, cause, pair))
+
+
+def _sites(matching: Matching, cause: Cause, pair: _Pair) -> tuple[Site, Site] | None:
+    """The first steps on which both arrange an operand otherwise."""
+    if cause is not Cause.ORDER or pair.theirs is None or pair.ours is None:
+        return None
+    for one, other in zip(pair.theirs.operands, pair.ours.operands):
+        if one.tensor.shape != other.tensor.shape or not matching.in_order(one.value, one.tensor, other.tensor):
+            steps = zip_longest(one.way, other.way)
+            step, our = next(((a, b) for a, b in steps if not (a and b and a[:2] == b[:2])), (None, None))
+            return (step.site if step else pair.theirs.site), (our.site if our else pair.ours.site)
+    return None
 
 
 def _mend(matching: Matching, pairs: Sequence[_Pair]) -> tuple[Node, Sequence[torch.Tensor]] | None:
-    """Whose results to exchange: those of what is given to the calls behind a missing one, of one too many, or of the first pair."""
+    """Whose results to exchange: of the call that feeds a missing one, of one too many, or of the first pair."""
     first = pairs[0]
     following = next((pair for pair in pairs if pair.theirs and pair.ours and _exchangeable(pair.theirs, pair.ours)), None)
     if first.ours is None and first.theirs is not None and following is not None:
@@ -78,12 +93,17 @@ def _mend(matching: Matching, pairs: Sequence[_Pair]) -> tuple[Node, Sequence[to
         skipped = [one.value for one in first.theirs.operands if one.value in matching.of_first and len(one.value.readers) == 1]
         for one in following.ours.operands if following.ours else ():
             node = one.value.node
-            if node is not None and not node.view and matching.of_second.get(one.value) in skipped and _fits(one.value, first.theirs.result):
+            if (
+                node is not None
+                and not node.view
+                and matching.of_second.get(one.value) in skipped
+                and _fits(one.value, first.theirs.result)
+            ):
                 return node, [first.theirs.result.tensor]
     if first.theirs is None and first.ours is not None:
         for one in first.ours.operands:
-            if not first.ours.view and matching.good(one.value) and _fits(one.value, first.ours.result):
-                return first.ours, [one.value.tensor]
+            if not first.ours.view and matching.good(one.value) and one.tensor.shape == first.ours.result.tensor.shape:
+                return first.ours, [one.tensor]
     if following is None or following.ours is None or following.theirs is None:
         return None
     return following.ours, [value.tensor for value in following.theirs.results]
@@ -104,7 +124,7 @@ def _first(matching: Matching, pairs: list[_Pair], theirs: Sequence[Node], ours:
 
 
 def align(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node]) -> list[_Pair]:
-    """Both sequences in order, partners side by side: global alignment (Needleman and Wunsch, 1970) by names, sizes and operands."""
+    """Both sequences in order, partners side by side: global alignment (Needleman and Wunsch, 1970) by names and operands."""
     rows, columns = len(theirs), len(ours)
     best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
     for row in range(rows - 1, -1, -1):
@@ -155,23 +175,36 @@ def _cause(matching: Matching, pairs: Sequence[_Pair]) -> tuple[Cause, str, _Pai
     following = next((other for other in pairs if other.theirs and other.ours), pair)
     both = _Pair(pair.theirs or following.theirs, pair.ours or following.ours)
     if elsewhere is not None:
-        return Cause.PLACE, f"{alone.name} stands in another place", _Pair(pair.theirs or elsewhere.theirs, pair.ours or elsewhere.ours)
+        return (
+            Cause.PLACE,
+            f"{alone.name} stands in another place",
+            _Pair(pair.theirs or elsewhere.theirs, pair.ours or elsewhere.ours),
+        )
     if pair.ours is None:
         return Cause.MISSING, f"{alone} is missing", both
     return Cause.EXTRA, f"{alone} is too much", both
 
 
 def _counterpart(pair: _Pair, other: _Pair) -> bool:
-    """Whether ``other`` is the same op that stands alone on the other side."""
-    if pair.theirs is not None:
-        return other.theirs is None and other.ours is not None and _kind(other.ours) == _kind(pair.theirs)
-    return other.ours is None and other.theirs is not None and pair.ours is not None and _kind(other.theirs) == _kind(pair.ours)
+    """Whether ``other`` is the same call that stands alone on the other side: op, attributes, shape and weights."""
+    alone, candidate = (pair.theirs, other.ours) if pair.ours is None else (pair.ours, other.theirs)
+    if alone is None or candidate is None or (other.theirs and other.ours):
+        return False
+    same = _kind(alone) == _kind(candidate) and alone.attributes == candidate.attributes and _alike(alone, candidate)
+    return same and _weights(alone) == _weights(candidate)
+
+
+def _weights(node: Node) -> list[tuple[int, ...]]:
+    return [tuple(one.tensor.shape) for one in node.operands if one.value.node is None]
 
 
 def _between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
     """What differs between two calls that stand for each other."""
     if _kind(theirs) != _kind(ours):
         return Cause.OTHER_OP, f"{ours} in place of {theirs}"
+    for one, other in zip(theirs.operands, ours.operands):
+        if one.value.node is None and other.value.node is None and not matching.same(one.value, other.value):
+            return _constant(one, other)
     others = [
         f"{name}={_shown(ours.attributes.get(name))} against {_shown(theirs.attributes.get(name))}"
         for name in sorted({*theirs.attributes, *ours.attributes})
@@ -224,12 +257,17 @@ def _constant(one: Operand, other: Operand) -> tuple[Cause, str]:
     first = tuple(apart[0].tolist()) if len(apart) else ()
     mine, yours = (f"{operand.tensor[first].item():g}" for operand in (one, other))
     place = f"[{', '.join(map(str, first))}]"
-    return kind, f"{_role(other)}{where} holds {yours} at {place} against {mine} ({len(apart)} of {one.tensor.numel()} elements differ)"
+    return (
+        kind,
+        f"{_role(other)}{where} holds {yours} at {place} against {mine} ({len(apart)} of {one.tensor.numel()} elements differ)",
+    )
 
 
 def _range(value: Value) -> str:
     elements = value.sorted
-    return f"{list(value.tensor.shape)}" + (f" from {elements[0].item():.4g} to {elements[-1].item():.4g}" if elements.numel() else "")
+    return f"{list(value.tensor.shape)}" + (
+        f" from {elements[0].item():.4g} to {elements[-1].item():.4g}" if elements.numel() else ""
+    )
 
 
 def _whence(value: Value) -> str:
@@ -244,4 +282,3 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):
         return abs(one - other) <= 1e-7 * max(abs(one), abs(other)) or one == other
     return bool(one == other)
-

@@ -1,7 +1,8 @@
-"""Where a port parts from its original: one mistake after the other, each mended by the original's values before the next is sought."""
+"""Where a port parts from its original: each mistake is mended by the original's values before the next one is sought."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from .capture import Capture, Forced
+from ..weights.mapping import Mapping
+from . import outcomes
+from .capture import Capture
 from .causes import Difference, explain
 from .matching import Matching, guilty
 from .sides import Outcome, Side
 from .trace import Key, Trace, Value
 
+Array = np.ndarray[Any, Any]
+Pairs = list[tuple[Array, Array]]
 MOST = 24  # mistakes that are looked for
 _SLACK = 64.0  # how many times the effect of one rounding error per call counts as rounding
 
@@ -24,11 +29,13 @@ class Located:
     """What was found: the differences in the order of the port's calls.
 
     ``over``: they explain all that is wrong. ``apart``: how far outputs and gradients were apart in float64 before any was mended.
+    ``unexplained``: what differs though no call does.
     """
 
     differences: list[Difference]
     over: bool
     apart: float
+    unexplained: str = ""
 
 
 class Tolerances:
@@ -80,41 +87,61 @@ def rounded(generator: torch.Generator) -> Any:
     return touch
 
 
-Names = Sequence[tuple[str, str]]
-Array = np.ndarray[Any, Any]
-
-
-def locate(theirs: Side, ours: Side, gradients: Names = ()) -> Located:
+def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     """Run both in float64 and find what the port does otherwise. See the module's docstring.
 
-    ``gradients``: parameters whose gradients must agree, as (name in the original, name in the port). They are looked at if the
-    outputs agree: behind a wrong forward every gradient is wrong.
+    Gradients (of the weights in ``mapping``) are looked at only if the outputs agree: behind a wrong forward all of them are wrong.
     """
     original = theirs.run(double=True, capturing=Capture)
-    generator = torch.Generator().manual_seed(0)
-    touched = theirs.run(double=True, capturing=lambda *known: Capture(*known, touch=rounded(generator)))
-    assert original.capture is not None and touched.capture is not None
-    tolerance = _cached(Tolerances(original.capture.trace, touched.capture.trace))
+    touched = theirs.run(double=True, capturing=functools.partial(Capture, touch=rounded(torch.Generator().manual_seed(0))))
+    tolerance = _cached(Tolerances(trace_of(original), trace_of(touched)))
     _settle(ours)
     forced: dict[Key, Sequence[torch.Tensor]] = {}
     found: list[Difference] = []
     apart = None
     while len(found) < MOST:
-        port = ours.run(double=True, capturing=lambda *known: Capture(*known, forced=forced))
-        assert port.capture is not None
-        apart = _apart(original, port, gradients) if apart is None else apart
-        matching = Matching(original.capture.trace, port.capture.trace, tolerance)
-        difference = _first_difference(matching, original, port, [])
+        port = ours.run(double=True, capturing=functools.partial(Capture, forced=forced))
+        apart = outcomes.worst(mapping, original, port) if apart is None else apart
+        matching = Matching(trace_of(original), trace_of(port), tolerance)
+        difference = _first_difference(matching, original, port, _outputs(original, port))
         if difference is None and all(one.backward for one in found):
-            difference = _first_difference(matching, original, port, gradients)
+            difference = _first_difference(matching, original, port, _gradients(mapping, original, port))
         if difference is None:
-            return Located(found, over=True, apart=apart)
+            return Located(found, True, apart, "" if found else _unexplained(mapping, original, port, touched))
         found.append(difference)
         if difference.mend is None or difference.mend[0].key in forced:
             break
         node, wanted = difference.mend
         forced[node.key] = [tensor.detach().clone() for tensor in wanted]
-    return Located(found, over=False, apart=apart or 0.0)
+    return Located(found, False, apart or 0.0)
+
+
+def trace_of(outcome: Outcome) -> Trace:
+    """What a run with a capture wrote down."""
+    assert outcome.capture is not None
+    return outcome.capture.trace
+
+
+def _unexplained(mapping: Mapping, original: Outcome, port: Outcome, touched: Outcome) -> str:
+    """What is further apart than rounding errors travel, or not the same where nothing rounds; "" if nothing is."""
+    moved = {name: other for name, _, other in [*outcomes.outputs(original, touched), *_own_gradients(mapping, original, touched)]}
+    for name, one, other in [*outcomes.outputs(original, port), *outcomes.gradients(mapping, original, port)]:
+        if one is None or other is None or one.shape != other.shape or not one.size:
+            continue
+        allowed = 0.0
+        if np.issubdtype(one.dtype, np.inexact):
+            twin = moved.get(name)
+            travelled = outcomes.largest(one, twin) if twin is not None and twin.shape == one.shape else 0.0
+            allowed = _SLACK * travelled + 1e-13 * float(np.nan_to_num(np.abs(one)).max())
+        if outcomes.largest(one, other) > allowed:
+            return f"{name or 'output'} differs in float64 ({outcomes.apart(one, other)}, of which rounding explains {allowed:.2g})"
+    return ""
+
+
+def _own_gradients(mapping: Mapping, original: Outcome, touched: Outcome) -> list[tuple[str, Array | None, Array | None]]:
+    """Gradients of two runs of the original, under the names that :func:`.outcomes.gradients` gives them."""
+    mine = {name: one for name, one, _ in outcomes.gradients(mapping, original, touched)}
+    return [(name, mine[name], other) for name, other, _ in outcomes.gradients(mapping, touched, touched)]
 
 
 def _settle(side: Side) -> None:
@@ -141,10 +168,9 @@ def _cached(tolerance: Tolerances) -> Any:
     return cached
 
 
-def _first_difference(matching: Matching, original: Outcome, port: Outcome, gradients: Names) -> Difference | None:
-    assert original.capture is not None and port.capture is not None
-    arrays = _paired(original, port, gradients)
-    ends = [(_end(original.capture.trace, theirs), _end(port.capture.trace, ours)) for theirs, ours in arrays]
+def _first_difference(matching: Matching, original: Outcome, port: Outcome, arrays: Pairs) -> Difference | None:
+    """The first difference of the calls that lead to unequal arrays."""
+    ends = [(_end(trace_of(original), theirs), _end(trace_of(port), ours)) for theirs, ours in arrays]
     wrong = [(mine, yours) for mine, yours in ends if mine is None or yours is None or not matching.same(mine, yours)]
     if not wrong:
         return None
@@ -153,27 +179,15 @@ def _first_difference(matching: Matching, original: Outcome, port: Outcome, grad
     return explain(matching, theirs, ours)
 
 
-def _paired(original: Outcome, port: Outcome, gradients: Names) -> list[tuple[Array, Array]]:
-    """Outputs and gradients of both."""
-    known = [(their, our) for their, our in gradients if their in original.gradients and our in port.gradients]
-    return [
-        *zip(_floats(original.outputs), _floats(port.outputs)),
-        *((original.gradients[their], port.gradients[our]) for their, our in known),
-    ]
+def _outputs(original: Outcome, port: Outcome) -> Pairs:
+    return [(one, other) for _, one, other in outcomes.outputs(original, port) if np.issubdtype(one.dtype, np.inexact)]
 
 
-def _apart(original: Outcome, port: Outcome, gradients: Names) -> float:
-    """The largest difference, whatever the layout."""
-    found = [0.0]
-    for one, other in _paired(original, port, gradients):
-        if one.size == other.size and one.size:
-            mine, yours = (one, other) if one.shape == other.shape else (np.sort(one, None), np.sort(other, None))
-            found.append(float(np.nan_to_num(np.abs(mine - yours), nan=0.0).max()))
-    return max(found)
-
-
-def _floats(outputs: dict[str, Array]) -> list[Array]:
-    return [array for array in outputs.values() if np.issubdtype(array.dtype, np.inexact)]
+def _gradients(mapping: Mapping, original: Outcome, port: Outcome) -> Pairs:
+    """Of weights that are one whole on both sides: a part of a gradient is no call's result."""
+    whole = [pair for pair in mapping if pair.torch_slot.section is None and pair.paddle_slot.section is None]
+    known = [pair for pair in whole if pair.torch in original.gradients and pair.paddle in port.gradients]
+    return [(original.gradients[pair.torch], port.gradients[pair.paddle]) for pair in known]
 
 
 def _end(trace: Trace, array: Array) -> Value | None:

@@ -18,6 +18,7 @@ class Matching:
     def __init__(self, first: Trace, second: Trace, tolerance: Tolerance) -> None:
         self._tolerance = tolerance
         self._same: dict[tuple[Value, Value], bool] = {}
+        self._shuffled: set[Value] = set()  # values of the second trace with the elements of one of the first in another order
         self.of_first: dict[Value, Value] = {}
         self.of_second: dict[Value, Value] = {}
         groups: dict[int, list[Value]] = defaultdict(list)
@@ -25,8 +26,13 @@ class Matching:
             groups[value.sorted.numel()].append(value)
         sizes = {size: _Group(values, tolerance) for size, values in groups.items()}
         for value in second.values():
+            if value.node is not None and value.node.moves and any(one.value in self._shuffled for one in value.node.operands):
+                self._shuffled.add(value)  # a part of what lies in another order is not right, though it is found elsewhere
+                continue
             group = sizes.get(value.sorted.numel())
             partner = self._partner(value, group.near(value)) if group else None
+            if partner is not None:
+                self._shuffled.discard(value)
             if partner is not None:
                 self.of_second[value] = partner
                 self.of_first.setdefault(partner, value)
@@ -52,10 +58,13 @@ class Matching:
         tolerance = self._tolerance(one)
         if not _close(_ends(one), _ends(other), tolerance) or not _close(one.sorted, other.sorted, tolerance):
             return False
-        # Of one shape they must agree in their places, too: else a flipped or shifted sequence would pass. What was there before may
-        # lie transposed, as a Linear's square weight does.
+        # Of one shape they must agree in their places, too: else a flipped or shifted sequence would pass. What was there before
+        # may lie transposed, as a Linear's square weight does.
         apart = one.node is other.node is None or one.tensor.shape != other.tensor.shape
-        return apart or _close(_flat(one.tensor), _flat(other.tensor), tolerance)
+        if apart or _close(_flat(one.tensor), _flat(other.tensor), tolerance):
+            return True
+        self._shuffled.add(other)
+        return False
 
     def in_order(self, value: Value, mine: torch.Tensor, yours: torch.Tensor) -> bool:
         """Whether two tensors of one shape, the first with a value's elements, agree in every place."""
@@ -102,10 +111,7 @@ def _close(mine: torch.Tensor, yours: torch.Tensor, tolerance: float) -> bool:
 
 
 def guilty(ends: Iterable[Value], good: Callable[[Value], bool]) -> list[Node]:
-    """The calls behind wrong values ``ends`` that turn good operands into wrong results, in order; and what leads from them to the ends.
-
-    The first of the returned nodes are those whose operands are all good, or were there before.
-    """
+    """The calls between good values and wrong ones ``ends``, in order."""
     region: dict[int, Node] = {}
     waiting = [value.node for value in ends if value.node is not None and not good(value)]
     while waiting:

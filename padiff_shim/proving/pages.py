@@ -19,7 +19,7 @@ _MARKS = {True: "✓", False: "✗", None: "–"}
 _STYLE = """body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color-scheme:light dark}
 h1{font-size:1.3em}table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.25em .6em;border-bottom:1px solid #8884}
 td.number{text-align:right;font-variant-numeric:tabular-nums}.wrong{background:#d0302022}.right{background:#20903022}
-code,pre{font-family:ui-monospace,monospace;white-space:pre-wrap}.mistake{border-left:4px solid #d03020;padding:.2em 1em;margin:1em 0}
+pre{font-family:ui-monospace,monospace;white-space:pre-wrap}.mistake{border-left:4px solid #d03020;padding:.2em 1em;margin:1em 0}
 .pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(20em,1fr));gap:1em}"""
 
 
@@ -67,7 +67,9 @@ def _chosen(rows: list[LayerRow]) -> list[LayerRow]:
     """The first layers that differ, else those whose native difference is largest; in the order of the model."""
     if len(rows) <= SHOWN:
         return rows
-    wanted = sorted(range(len(rows)), key=lambda place: (rows[place].identical, place if not rows[place].identical else -rows[place].native))
+    wanted = sorted(
+        range(len(rows)), key=lambda place: (rows[place].identical, place if not rows[place].identical else -rows[place].native)
+    )
     return [rows[place] for place in sorted(wanted[:SHOWN])]
 
 
@@ -88,7 +90,12 @@ def markdown(proof: Proof) -> str:
             source = f": `{place.source}`" if place is not None and place.source else ""
             lines.append(f"   - {side}: {_cell(_where(place))}{source}")
     if proof.layers:
-        lines += ["", "<details><summary>layers</summary>", "", "| paddle layer | torch layer | calls | on Torch's kernels | native |"]
+        lines += [
+            "",
+            "<details><summary>layers</summary>",
+            "",
+            "| paddle layer | torch layer | calls | on Torch's kernels | native |",
+        ]
         lines.append("| --- | --- | ---: | ---: | ---: |")
         for row in proof.layers:
             lines.append(f"| {_cell(row.paddle)} | {_cell(row.torch)} | {row.calls} | {' | '.join(_numbers(row))} |")
@@ -108,7 +115,9 @@ def html(proof: Proof) -> str:
     if proof.layers:
         rows = "".join(
             f'<tr class="{"right" if row.identical else "wrong"}"><td>{_html(row.paddle)}</td><td>{_html(row.torch)}</td>'
-            f'<td class="number">{row.calls}</td>' + "".join(f'<td class="number">{number}</td>' for number in _numbers(row)) + "</tr>"
+            f'<td class="number">{row.calls}</td>'
+            + "".join(f'<td class="number">{number}</td>' for number in _numbers(row))
+            + "</tr>"
             for row in proof.layers
         )
         heads = "<th>paddle layer<th>torch layer<th>calls<th>on Torch's kernels: largest difference<th>natively: largest difference"

@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from ..dispatch.site import Site
 from .causes import Cause, Difference
 from .trace import Node
 
 
-class Judgement(str, Enum):
+class ProofVerdict(str, Enum):
     """What is said of a port; true in a condition if the code is right."""
 
     CODE_CORRECT = "CODE_CORRECT"  # on the same kernels both programs give the same bits
@@ -26,7 +27,7 @@ class Judgement(str, Enum):
         return self.value
 
     def __bool__(self) -> bool:
-        return self in (Judgement.CODE_CORRECT, Judgement.CODE_CORRECT_WITHIN_ROUNDING)
+        return self in (ProofVerdict.CODE_CORRECT, ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING)
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,11 @@ class Place:
     call: str
 
     @classmethod
-    def of(cls, node: Node | None) -> Place | None:
-        """The place of a traced call."""
+    def of(cls, node: Node | None, site: Site | None) -> Place | None:
+        """The place of a traced call; ``site``: another line than its own."""
         if node is None:
             return None
-        site = node.site
+        site = site or node.site
         call = f"the gradient of a call: {node}" if node.backward else str(node)
         return cls(node.layer, site.file, site.line, linecache.getline(site.file, site.line).strip(), call)
 
@@ -68,7 +69,8 @@ def merged(differences: Sequence[Difference]) -> list[Mistake]:
     found: dict[Any, Mistake] = {}
     wrong: set[Any] = set()
     for difference in differences:
-        theirs, ours = Place.of(difference.theirs), Place.of(difference.ours)
+        sites = difference.sites or (None, None)
+        theirs, ours = Place.of(difference.theirs, sites[0]), Place.of(difference.ours, sites[1])
         lines = [one and (one.file, one.line) for one in (theirs, ours)]
         if difference.backward and (lines[0] in wrong or lines[1] in wrong):
             continue
@@ -111,7 +113,7 @@ class Proof:
     kernels; None where it was not needed).
     """
 
-    judgement: Judgement
+    verdict: ProofVerdict
     reason: str
     stages: list[Stage] = field(default_factory=list)
     mistakes: list[Mistake] = field(default_factory=list)
@@ -122,23 +124,23 @@ class Proof:
     seconds: float = 0.0
 
     def __bool__(self) -> bool:
-        return bool(self.judgement)
+        return bool(self.verdict)
 
     @property
     def headline(self) -> str:
         """The answer in one line."""
         if not self.mistakes:
-            return f"{self.judgement}: {self.reason}"
+            return f"{self.verdict}: {self.reason}"
         first = self.mistakes[0]
         place = first.paddle or first.torch
         where = f" at {place.file}:{place.line}" + (f" (layer {place.layer})" if place.layer else "") if place else ""
         more = f", and {len(self.mistakes) - 1} more" if len(self.mistakes) > 1 else ""
-        return f"{self.judgement}: {first}{where}{more}"
+        return f"{self.verdict}: {first}{where}{more}"
 
     def as_dict(self) -> dict[str, Any]:
         """All of it in plain types (JSON)."""
         data = asdict(self)
-        data["judgement"] = str(self.judgement)
+        data["verdict"] = str(self.verdict)
         for mistake, told in zip(self.mistakes, data["mistakes"]):
             told["cause"] = str(mistake.cause)
         return {**data, "headline": self.headline, "right": bool(self)}

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import paddle
 import torch
 
-from ..alignment.weights.mapping import Mapping as Weights
-from ..alignment.weights.transfer import match, transfer_weights
-from ..alignment.weights.layouts import canonical
 from ..arguments import one_of
 from ..errors import ArgumentError, described
+from ..weights.mapping import Mapping as Weights
+from ..weights.transfer import match, transfer_weights
+from . import outcomes
 from .locate import Located, locate
-from .proof import Judgement, LayerRow, Proof, Stage, merged
+from .proof import Proof, ProofVerdict, Stage, merged
 from .sides import Outcome, PaddleSide, TorchSide, duplicate
 from .values import Inputs, as_array, leaves
 
 WEIGHTS = ("torch->paddle", "paddle->torch", "as-is", "random")
 PHASES = ("forward", "both")
+IDENTICAL = "identical bit for bit"
 
 
 def prove(
@@ -39,19 +40,19 @@ def prove(
 
     Both run with equal weights, the Paddle layer on Torch's own kernels (:func:`padiff_shim.reference`). What is left of a
     difference then cannot come from a kernel: equal bits prove the code, without a tolerance. Where the bits differ, both run once
-    more in float64: what is rounding shrinks with the unit roundoff, what is a mistake stays. Mistakes are found one after the other:
-    behind each the port goes on with the original's values. The caller's models are not changed.
+    more in float64: what is rounding shrinks with the unit roundoff, what is a mistake stays. Mistakes are found one after the
+    other: behind each the port goes on with the original's values. The caller's models are not changed.
 
     Args:
         paddle_layer: the port, a :class:`paddle.nn.Layer`.
         torch_module: the original, a :class:`torch.nn.Module`.
-        inputs: an array or tensor of either framework, a tuple or list of positional or a dict of keyword arguments, or a function of
-            ``"paddle"`` or ``"torch"`` that returns one of these. Arrays of floats become the model's dtype, tensors keep theirs.
-        weights: whose are used for both: ``"torch->paddle"``, ``"paddle->torch"``, ``"random"`` (the Torch module's shapes filled with
-            seeded normal numbers of its own spread), or ``"as-is"``: each model keeps its own, and they must agree.
+        inputs: an array or tensor of either framework, a tuple or list of positional or a dict of keyword arguments, or a function
+            of ``"paddle"`` or ``"torch"`` that returns one of these. Arrays of floats get the model's dtype, tensors keep theirs.
+        weights: whose are used for both: ``"torch->paddle"``, ``"paddle->torch"``, ``"random"`` (the Torch module's shapes filled
+            with seeded normal numbers of its own spread), or ``"as-is"``: each model keeps its own, and they must agree.
         phase: ``"forward"``, or ``"both"``: outputs and the gradients of all parameters.
-        loss: a function of the model's output that returns a scalar, or two of them (Paddle's, Torch's). Without it a backward begins
-            with the same fixed random numbers on both sides.
+        loss: a function of the model's output that returns a scalar, or two of them (Paddle's, Torch's). Without it a backward
+            begins with the same fixed random numbers on both sides.
         layer_map: names of Torch layers -> names of Paddle layers, where :func:`padiff_shim.transfer_weights` should be overruled.
         seed: all random generators begin with it in each run, and are put back.
 
@@ -119,13 +120,15 @@ def _preconditions(
     """What must hold before outputs say anything; a proof if it does not."""
     if theirs.model.training != ours.model.training:
         words = {True: "training", False: "evaluation"}
-        reason = f"the Torch module is in {words[theirs.model.training]} mode, the Paddle layer in {words[ours.model.training]} mode"
+        reason = (
+            f"the Torch module is in {words[theirs.model.training]} mode, the Paddle layer in {words[ours.model.training]} mode"
+        )
         stages.append(Stage("mode", False, reason))
-        return Proof(Judgement.NOT_COMPARABLE, reason)
+        return Proof(ProofVerdict.NOT_COMPARABLE, reason)
     different = _inputs_differ(theirs, ours, given)
     stages.append(Stage("inputs", not different, different or "equal on both sides"))
     if different:
-        return Proof(Judgement.INPUTS_DIFFER, different)
+        return Proof(ProofVerdict.INPUTS_DIFFER, different)
     return _weights(theirs, ours, mapping, weights, layer_map, stages)
 
 
@@ -137,22 +140,20 @@ def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
     for (path, mine), (_, yours) in zip(*found):
         one, other = as_array(mine), as_array(yours)
         if one.shape != other.shape or not np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"):
-            return f"input {path or '0'}: {_apart(one, other)}"
+            return f"input {path or '0'}: {outcomes.apart(one, other)}"
     return ""
 
 
-def _apart(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> str:
-    if one.shape != other.shape:
-        return f"shapes {list(one.shape)} and {list(other.shape)}"
-    return f"largest difference {_largest(one, other):.3g}"
-
-
-def _weights(theirs: TorchSide, ours: PaddleSide, mapping: Weights, weights: str, layer_map: Any, stages: list[Stage]) -> Proof | None:
-    left = [f"{side} {name}" for side, names in (("torch", mapping.unmatched_src), ("paddle", mapping.unmatched_dst)) for name in names]
+def _weights(
+    theirs: TorchSide, ours: PaddleSide, mapping: Weights, weights: str, layer_map: Any, stages: list[Stage]
+) -> Proof | None:
+    left = [
+        f"{side} {name}" for side, names in (("torch", mapping.unmatched_src), ("paddle", mapping.unmatched_dst)) for name in names
+    ]
     if left:
         reason = f"weights without partner: {', '.join(left[:6])}" + (f" and {len(left) - 6} more" if len(left) > 6 else "")
         stages.append(Stage("weights", False, reason))
-        return Proof(Judgement.NOT_COMPARABLE, reason, notes=["layer_map= tells which layers belong together"])
+        return Proof(ProofVerdict.NOT_COMPARABLE, reason, notes=["layer_map= tells which layers belong together"])
     if weights == "paddle->torch":
         transfer_weights(ours.model, theirs.model, layer_map=_reversed(layer_map))
     elif weights != "as-is":
@@ -162,7 +163,7 @@ def _weights(theirs: TorchSide, ours: PaddleSide, mapping: Weights, weights: str
         if unequal:
             reason = "; ".join(map(str, unequal[:3])) + (f"; and {len(unequal) - 3} more" if len(unequal) > 3 else "")
             stages.append(Stage("weights", False, reason))
-            return Proof(Judgement.WEIGHTS_DIFFER, reason)
+            return Proof(ProofVerdict.WEIGHTS_DIFFER, reason)
     stages.append(Stage("weights", True, f"{len(mapping)} pairs hold equal values ({weights})"))
     return None
 
@@ -177,134 +178,52 @@ def _compared(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: lis
     ours.shim = False
     native = ours.run()
     ours.shim = True
-    layers = _layer_rows(mapping, original, port, native)
+    layers = outcomes.layers(mapping, original, port, native)
     differences: dict[str, float | None] = {
-        "native": _worst(mapping, original, native),
-        "shim": _worst(mapping, original, port),
+        "native": outcomes.worst(mapping, original, native),
+        "shim": outcomes.worst(mapping, original, port),
         "float64": None,
     }
-    forward, backward = _same_outputs(original, port), _unequal_gradients(mapping, original, port)
-    shapes = _shapes_differ(original, port)
-    if not forward and not backward:
-        _stages(stages, original, "identical bit for bit", "identical bit for bit")
+    forward, backward = outcomes.outputs_differ(original, port), outcomes.gradients_differ(mapping, original, port)
+    missing = outcomes.without_gradient(mapping, original, port)
+    wrong = outcomes.shapes_differ(original, port)
+    if not forward and not backward and not missing:
+        _stages(stages, original)
         reason = f"bit for bit on Torch's kernels (natively {differences['native']:.3g} apart)"
-        return Proof(Judgement.CODE_CORRECT, reason, layers=layers, differences=differences)
-    if shapes:
-        stages.append(Stage("forward", False, shapes))
-    pairs = [(pair.torch, pair.paddle) for pair in mapping if pair.torch and pair.paddle]
-    located = locate(theirs, ours, pairs)
-    return _judged(located, forward, backward, shapes, stages, Proof(Judgement.CODE_DIFFERS, "", layers=layers, differences=differences))
-
-
-def _judged(located: Located, forward: str, backward: str, shapes: str, stages: list[Stage], proof: Proof) -> Proof:
-    proof.differences["float64"] = located.apart
-    if not located.differences and located.over and not shapes:
-        proof.judgement = Judgement.CODE_CORRECT_WITHIN_ROUNDING
+        return Proof(ProofVerdict.CODE_CORRECT, reason, layers=layers, differences=differences)
+    located = locate(theirs, ours, mapping) if forward or backward else Located([], True, 0.0)
+    differences["float64"] = located.apart
+    proof = Proof(ProofVerdict.CODE_DIFFERS, "", layers=layers, differences=differences, complete=located.over)
+    proof.mistakes = merged(located.differences)
+    if not proof.mistakes and located.over and not (wrong or missing or located.unexplained):
+        proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
         proof.reason = (
-            f"both programs agree in float64 to {located.apart:.2g}, as far as its rounding errors travel; at the models' dtype they "
+            f"both agree in float64 to {located.apart:.2g}, which is as far as rounding errors travel; at the models' dtype they "
             f"round in another order ({forward or backward})"
         )
-        rounding = "equal up to rounding"
-        stages += [Stage("forward", True, rounding if forward else "identical bit for bit"), Stage("backward", True, rounding)]
+        stages.append(Stage("forward", True, "equal up to rounding" if forward else IDENTICAL))
+        stages.append(Stage("backward", True, "equal up to rounding" if backward else IDENTICAL))
         return proof
-    proof.mistakes = merged(located.differences)
-    proof.complete = located.over
-    proof.reason = shapes or forward or backward
-    in_forward = any(not difference.backward for difference in located.differences)
-    if not shapes:
-        stages.append(Stage("forward", not (forward and in_forward), forward or "identical bit for bit"))
-    stages.append(Stage("backward", None if in_forward else False, "after the forward" if in_forward else backward))
-    if not located.over:
-        proof.notes.append("what differs behind the last mistake could not be told apart: mend these, and prove again")
+    _differing(proof, located, forward, backward, wrong or missing or located.unexplained, stages)
     return proof
 
 
-def _stages(stages: list[Stage], original: Outcome, forward: str, backward: str) -> None:
-    stages.append(Stage("forward", True, forward))
+def _differing(proof: Proof, located: Located, forward: str, backward: str, plain: str, stages: list[Stage]) -> None:
+    """Which stage breaks, and why; ``plain``: what is wrong without any call being found."""
+    in_forward = any(not difference.backward for difference in located.differences)
+    proof.reason = plain or forward or backward
+    broken = bool(in_forward or (plain and forward))
+    stages.append(Stage("forward", not broken, forward or IDENTICAL))
+    stages.append(Stage("backward", None if broken else False, "behind the forward" if broken else plain or backward))
+    if plain and proof.mistakes:
+        proof.notes.append(plain)
+    if not located.over:
+        proof.notes.append("what differs behind the last mistake could not be told apart: mend these, and prove again")
+
+
+def _stages(stages: list[Stage], original: Outcome) -> None:
+    stages.append(Stage("forward", True, IDENTICAL))
     if "loss" in original.outputs:
-        stages.append(Stage("loss", True, forward))
+        stages.append(Stage("loss", True, IDENTICAL))
     if original.gradients:
-        stages.append(Stage("backward", True, f"{len(original.gradients)} gradients {backward}"))
-
-
-Arrays = Mapping[str, np.ndarray[Any, Any]]
-
-
-def _outputs(original: Outcome, port: Outcome) -> list[tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-    """Outputs side by side: by path if the paths are the same, else by their order."""
-    if set(original.outputs) == set(port.outputs):
-        return [(path, array, port.outputs[path]) for path, array in original.outputs.items()]
-    return [(path, one, other) for (path, one), other in zip(original.outputs.items(), port.outputs.values())]
-
-
-def _shapes_differ(original: Outcome, port: Outcome) -> str:
-    if len(original.outputs) != len(port.outputs):
-        return f"{len(port.outputs)} outputs against {len(original.outputs)}"
-    for path, one, other in _outputs(original, port):
-        if one.shape != other.shape:
-            return f"output {path or '0'} has shape {list(other.shape)} against {list(one.shape)}"
-    return ""
-
-
-def _same_outputs(original: Outcome, port: Outcome) -> str:
-    """What differs between the outputs' bits; "" if nothing does."""
-    if len(original.outputs) != len(port.outputs):
-        return _shapes_differ(original, port)
-    for path, one, other in _outputs(original, port):
-        if not _same_bits(one, other):
-            return f"output {path or '0'}: {_apart(one, other)}"
-    return ""
-
-
-def _gradient_pairs(mapping: Weights, original: Outcome, port: Outcome) -> list[tuple[str, np.ndarray[Any, Any] | None, Any]]:
-    """(name, Torch's gradient, Paddle's) of all pairs, in one layout; None where there is none."""
-    found = []
-    for pair in mapping:
-        sides = []
-        for slot, gradients, name in ((pair.torch_slot, original.gradients, pair.torch), (pair.paddle_slot, port.gradients, pair.paddle)):
-            gradient = gradients.get(name)
-            sides.append(None if gradient is None else canonical(slot, torch.from_numpy(gradient)).numpy())
-        found.append((pair.paddle or pair.torch, *sides))
-    return found
-
-
-def _unequal_gradients(mapping: Weights, original: Outcome, port: Outcome) -> str:
-    wrong = []
-    for name, one, other in _gradient_pairs(mapping, original, port):
-        if (one is None) != (other is None):
-            wrong.append(f"gradient of {name}: none in {'torch' if one is None else 'paddle'}")
-        elif one is not None and not _same_bits(one, other):
-            wrong.append(f"gradient of {name}: {_apart(one, other)}")
-    return wrong[0] + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "") if wrong else ""
-
-
-def _same_bits(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
-    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
-
-
-def _largest(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> float:
-    """The largest difference of two arrays of one shape; infinite where only one is finite."""
-    if not one.size:
-        return 0.0
-    wide = np.complex128 if np.iscomplexobj(one) else np.float64
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(one.astype(wide) - other.astype(wide))
-    apart = np.where((one == other) | ((one != one) & (other != other)), 0.0, apart)
-    return float(np.nan_to_num(apart, nan=np.inf).max())
-
-
-def _worst(mapping: Weights, original: Outcome, port: Outcome) -> float:
-    arrays: Sequence[tuple[str, Any, Any]] = [*_outputs(original, port), *_gradient_pairs(mapping, original, port)]
-    found = [_largest(one, other) for _, one, other in arrays if one is not None and other is not None and one.shape == other.shape]
-    return max(found, default=0.0)
-
-
-def _layer_rows(mapping: Weights, original: Outcome, port: Outcome, native: Outcome) -> list[LayerRow]:
-    rows = []
-    for theirs, ours in mapping.layers.items():
-        mine, shim, own = original.layers.get(theirs, []), port.layers.get(ours, []), native.layers.get(ours, [])
-        if not mine or not len(mine) == len(shim) == len(own) or any(a.shape != b.shape for a, b in zip(mine, shim)):
-            continue
-        identical = all(map(_same_bits, mine, shim))
-        rows.append(LayerRow(theirs, ours, len(mine), identical, max(map(_largest, mine, shim)), max(map(_largest, mine, own))))
-    return rows
+        stages.append(Stage("backward", True, f"{len(original.gradients)} gradients {IDENTICAL}"))

@@ -193,7 +193,7 @@ class PaddleSide(Side):
             buffer.set_value(value)
 
     def _mode(self) -> contextlib.AbstractContextManager[Any]:
-        return reference("torch") if self.shim else contextlib.nullcontext()
+        return reference("torch", random="torch") if self.shim else contextlib.nullcontext()
 
     def _dtype(self) -> np.dtype[Any]:
         floats = [str(p.dtype).rpartition(".")[2] for p in self.model.parameters() if "float" in str(p.dtype)]
@@ -238,7 +238,9 @@ def duplicate(model: Any) -> Any:
     try:
         return copy.deepcopy(model)
     except Exception as error:
-        raise PadiffShimError(f"{type(model).__name__} cannot be copied (copy.deepcopy: {type(error).__name__}: {error})") from error
+        raise PadiffShimError(
+            f"{type(model).__name__} cannot be copied (copy.deepcopy: {type(error).__name__}: {error})"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -1,0 +1,122 @@
+"""What two runs gave, bit by bit: outputs, gradients and the results of layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..weights.layouts import canonical
+from ..weights.mapping import Mapping
+from .proof import LayerRow
+from .sides import Outcome
+
+Array = np.ndarray[Any, Any]
+
+
+def outputs(original: Outcome, port: Outcome) -> list[tuple[str, Array, Array]]:
+    """Outputs side by side: by path if the paths are the same, else by their order."""
+    if set(original.outputs) == set(port.outputs):
+        return [(path, array, port.outputs[path]) for path, array in original.outputs.items()]
+    return [(path, one, other) for (path, one), other in zip(original.outputs.items(), port.outputs.values())]
+
+
+def shapes_differ(original: Outcome, port: Outcome) -> str:
+    """What differs between the outputs' number, shapes and dtypes; "" if nothing does."""
+    if len(original.outputs) != len(port.outputs):
+        return f"{len(port.outputs)} outputs against {len(original.outputs)}"
+    for path, one, other in outputs(original, port):
+        if one.shape != other.shape:
+            return f"output {path or '0'} has shape {list(other.shape)} against {list(one.shape)}"
+        if one.dtype != other.dtype:
+            return f"output {path or '0'} has dtype {other.dtype} against {one.dtype}"
+    return ""
+
+
+def without_gradient(mapping: Mapping, original: Outcome, port: Outcome) -> str:
+    """Parameters that get a gradient on one side alone; "" if none."""
+    found = [
+        f"{name} gets {'a gradient' if one is None else 'no gradient'} in the port"
+        for name, one, other in gradients(mapping, original, port)
+        if (one is None) is not (other is None)
+    ]
+    return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+
+
+def outputs_differ(original: Outcome, port: Outcome) -> str:
+    """What differs between the outputs' bits; "" if nothing does."""
+    if len(original.outputs) != len(port.outputs):
+        return shapes_differ(original, port)
+    for path, one, other in outputs(original, port):
+        if not same_bits(one, other):
+            return f"output {path or '0'}: {apart(one, other)}"
+    return ""
+
+
+def gradients(mapping: Mapping, original: Outcome, port: Outcome) -> list[tuple[str, Array | None, Array | None]]:
+    """(name, Torch's gradient, Paddle's) of all pairs, in one layout; None where there is none."""
+
+    def laid_out(slot: Any, gradient: Array | None) -> Array | None:
+        return None if gradient is None else canonical(slot, torch.from_numpy(gradient)).numpy()
+
+    return [
+        (
+            pair.paddle or pair.torch,
+            laid_out(pair.torch_slot, original.gradients.get(pair.torch)),
+            laid_out(pair.paddle_slot, port.gradients.get(pair.paddle)),
+        )
+        for pair in mapping
+    ]
+
+
+def gradients_differ(mapping: Mapping, original: Outcome, port: Outcome) -> str:
+    """What differs between the bits of gradients that both have; "" if nothing does."""
+    wrong = [
+        f"gradient of {name}: {apart(one, other)}"
+        for name, one, other in gradients(mapping, original, port)
+        if one is not None and other is not None and not same_bits(one, other)
+    ]
+    return wrong[0] + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "") if wrong else ""
+
+
+def layers(mapping: Mapping, original: Outcome, port: Outcome, native: Outcome) -> list[LayerRow]:
+    """The results of each pair of layers, where they have one shape."""
+    rows = []
+    for theirs, ours in mapping.layers.items():
+        mine, shim, own = original.layers.get(theirs, []), port.layers.get(ours, []), native.layers.get(ours, [])
+        if not mine or not len(mine) == len(shim) == len(own) or any(a.shape != b.shape for a, b in zip(mine, shim)):
+            continue
+        identical = all(map(same_bits, mine, shim))
+        rows.append(LayerRow(theirs, ours, len(mine), identical, max(map(largest, mine, shim)), max(map(largest, mine, own))))
+    return rows
+
+
+def worst(mapping: Mapping, original: Outcome, port: Outcome) -> float:
+    """The largest difference of all outputs and gradients that have one shape."""
+    pairs = [*outputs(original, port), *gradients(mapping, original, port)]
+    found = [largest(one, other) for _, one, other in pairs if one is not None and other is not None and one.shape == other.shape]
+    return max(found, default=0.0)
+
+
+def same_bits(one: Array, other: Array) -> bool:
+    """Whether two arrays are one: shape, dtype and bytes."""
+    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+
+
+def apart(one: Array, other: Array) -> str:
+    """How two arrays differ, in words."""
+    if one.shape != other.shape:
+        return f"shapes {list(one.shape)} and {list(other.shape)}"
+    return f"largest difference {largest(one, other):.3g}"
+
+
+def largest(one: Array, other: Array) -> float:
+    """The largest difference of two arrays of one shape; infinite where only one is finite."""
+    if not one.size:
+        return 0.0
+    wide = np.complex128 if np.iscomplexobj(one) else np.float64
+    with np.errstate(invalid="ignore"):
+        between = np.abs(one.astype(wide) - other.astype(wide))
+    between = np.where((one == other) | ((one != one) & (other != other)), 0.0, between)
+    return float(np.nan_to_num(between, nan=np.inf).max())
