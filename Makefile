@@ -34,7 +34,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models test test-compat test-isa $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-prove test test-compat test-isa $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -51,6 +51,9 @@ demo-seeds: $(READY) ## the reported accuracy cases: native differences, and 0 u
 demo-models: $(READY_DEMO) ## a step of sixteen models and fourteen whole trainings: native, under the shim, and the Torch twin
 	$(FROM_CHECKOUT) $(PY) examples/demo_models.py
 	$(FROM_CHECKOUT) $(PY) examples/demo_trainings.py
+
+demo-prove: $(READY) ## mistakes planted into four ports, each found at its line and named; right ports proven
+	$(FROM_CHECKOUT) $(PY) examples/demo_prove.py
 
 test: $(READY_DEMO) ## run the whole test suite on Paddle 3.3.1
 	$(PY) -m pytest $(PYTEST_ARGS)
