@@ -85,7 +85,7 @@ format: $(READY) ## let ruff mend and format the sources
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-docs: $(READY) ## write docs/ops.md from the declarations of the ops
+docs: $(READY) ## write docs/ops.md and docs/defects.md from the declarations
 	$(FROM_CHECKOUT) $(PY) -m padiff_shim.catalogue.document
 
 bench: $(READY) ## cost of a call: native, substituted, through numpy; cost of comparing

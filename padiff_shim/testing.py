@@ -1,4 +1,5 @@
-"""Planted faults: a kernel made wrong on purpose, to see that a comparison finds it (and to try one's own alarms).
+"""Planted faults: a kernel made wrong on purpose, to see that a comparison finds it (and to try one's own alarms);
+and programs that show the defects found in both frameworks (``reproducer``, docs/defects.md).
 
 with padiff_shim.testing.planted("linear", lambda out, *values: out * 1.001, layer="encoder.layers.1.*"):
     with padiff_shim.compare("torch") as run:
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .arguments import flag, function, one_of
+from .catalogue.defects import reproducer as reproducer
 from .catalogue.registry import ops
 from .patterns import LayerFilter
 from .verdicts import Side

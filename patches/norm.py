@@ -109,6 +109,25 @@ def batch_norm(x: Any, mean: Any, variance: Any, scale: Any, bias: Any, *flags: 
     return to_last(out, last), *others
 
 
+class _Asked(torch.autograd.Function):
+    """``x`` itself; a backward that wants a gradient of one of ``others`` comes by here, and so computes that of ``x``, too."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+        ctx.others = len(others)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        return grad, *[None] * ctx.others
+
+
+def _asked(x: torch.Tensor, *parameters: torch.Tensor | None) -> torch.Tensor:
+    """``x`` for a group norm: Torch's backward with channels last writes x's gradient, asked for or not, and if not, to nowhere."""
+    wanting = [p for p in parameters if p is not None and p.requires_grad]
+    return x if x.is_contiguous() or not wanting or not torch.is_grad_enabled() else _Asked.apply(x, *wanting)
+
+
 @op(
     "x scale|weight=None bias=None epsilon=1e-5 groups=-1 data_format|data_layout='NCHW'",
     tensors=3,
@@ -127,7 +146,7 @@ def group_norm(x: Any, scale: Any, bias: Any, epsilon: float, groups: int, data_
     """``torch.nn.functional.group_norm``; its backward cannot do without a weight beside a bias, so there it is ones."""
     last = data_format[-1] == "C" and x.ndim > 2
     weight = torch.ones_like(bias) if scale is None and bias is not None else scale
-    return to_last(F.group_norm(to_first(x, last), groups, weight, bias, epsilon), last)
+    return to_last(F.group_norm(_asked(to_first(x, last), weight, bias), groups, weight, bias, epsilon), last)
 
 
 @op(

@@ -1,4 +1,4 @@
-"""docs/ops.md, written from the declarations: ``python -m padiff_shim.catalogue.document``, and ``--check`` in tests.
+"""docs/ops.md and docs/defects.md, written from the declarations: ``python -m padiff_shim.catalogue.document``; tests ``--check``.
 
 Nothing is asked of a kernel, and Paddle is not imported: the page is the same wherever it is written.
 """
@@ -18,6 +18,7 @@ from ..patches import _unsubstituted
 from ..patterns import named
 from ..table.op import Entry, Op
 from ..table.reasons import NO_REFERENCE
+from . import defects_page
 from .known_differences import shipped
 from .registry import families, ops
 
@@ -176,20 +177,28 @@ def _wrapped(words: Iterable[str]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes the page, or with ``--check`` says whether it is as it would be written: exit status 0, else 1."""
-    parser = argparse.ArgumentParser(prog="python -m padiff_shim.catalogue.document", description="Write docs/ops.md.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is out of date")
+    """Writes the pages, or with ``--check`` says whether they are as they would be written: exit status 0, else 1."""
+    parser = argparse.ArgumentParser(
+        prog="python -m padiff_shim.catalogue.document", description="Write docs/ops.md, docs/defects.md."
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is out of date")
     check = parser.parse_args(arguments).check
     if not PAGE.parent.is_dir():
-        print(f"{PAGE.parent} is no folder: the page is written in a checkout of the sources", file=sys.stderr)
+        print(f"{PAGE.parent} is no folder: the pages are written in a checkout of the sources", file=sys.stderr)
         return 1
-    new = text()
-    if not check:
-        PAGE.write_text(new, encoding="utf-8")
-    elif not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != new:
-        print(f"{PAGE} is out of date: run `make docs`", file=sys.stderr)
-        return 1
+    stale = [page for page, new in _pages() if not page.is_file() or page.read_text(encoding="utf-8") != new]
+    if check:
+        for page in stale:
+            print(f"{page} is out of date: run `make docs`", file=sys.stderr)
+        return int(bool(stale))
+    for page, new in _pages():
+        page.write_text(new, encoding="utf-8")
     return 0
+
+
+def _pages() -> Iterator[tuple[Path, str]]:
+    yield PAGE, text()
+    yield PAGE.with_name("defects.md"), defects_page.text()
 
 
 if __name__ == "__main__":

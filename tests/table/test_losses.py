@@ -69,6 +69,24 @@ def test_ignored_labels_count_as_natively(labels, ignored, weight):
         np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weight", [None, [0.5, 1.0, 2.0, 3.0, 4.0]], ids=["plain", "weighted"])
+def test_ignored_labels_of_likelihoods(weight, reduction):
+    """In float32: Paddle's float64 kernel would write outside of its memory, so that the table's samples ignore no label."""
+    x, theirs, weights = leaf(X), twin(X), None if weight is None else np.array(weight, "float32")
+    labels = np.array([0, 2, 2, 3, 1, 4])
+    with padiff_shim.reference("torch") as run:
+        given = None if weights is None else paddle.to_tensor(weights)
+        loss = F.nll_loss(x, paddle.to_tensor(labels), given, ignore_index=2, reduction=reduction)
+        loss.sum().backward()
+    given = None if weights is None else torch.from_numpy(weights)
+    expected = torch.nn.functional.nll_loss(theirs, torch.from_numpy(labels), given, ignore_index=2, reduction=reduction)
+    expected.sum().backward()
+    assert run.substituted["nll_loss"] == 1
+    assert same(loss.detach(), expected.detach())
+    assert same(x.grad, theirs.grad)
+
+
 LAYERS = {
     "CrossEntropyLoss": ((), LABELS, "cross_entropy"),
     "NLLLoss": ((), LABELS, "nll_loss"),

@@ -1,0 +1,170 @@
+"""Defects that end the process, corrupt its memory, wait for ever, or leave something switched off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+BOTH = ("2.6.2", "3.3.1")
+SIGSEGV = "SIGSEGV"
+KILLED = "killed or hangs"
+
+DEFECTS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "ignored labels in float64",
+        "op": "nll_loss",
+        "what": "The float64 kernel writes outside of its memory where a label is ignored: the process ends, or waits, later.",
+        "size": "the process ends within some hundred calls",
+        "paddle": BOTH,
+        "shows": KILLED,
+        "shim": "Torch's kernel. Compared, the call runs on Paddle's kernel, too.",
+        "program": """\
+import paddle
+x, label = paddle.ones([5, 4], "float64"), paddle.to_tensor([0, 1, 2, 3, 1])
+for _ in range(3000):
+    paddle.nn.functional.nll_loss(x, label, ignore_index=1)
+""",
+    },
+    {
+        "name": "missing arguments",
+        "op": "p_norm, cumprod",
+        "what": "C functions that are called with too few arguments read what lies behind them in memory.",
+        "size": "the process ends, or an error speaks of values that nobody gave",
+        "paddle": BOTH,
+        "shows": "anything but a TypeError",
+        "shim": "Binds the arguments first; a call with too few of them is Paddle's.",
+        "program": """\
+import paddle
+paddle._C_ops.p_norm(paddle.ones([3]))
+""",
+    },
+    {
+        "name": "a PyLayer's second backward",
+        "op": "PyLayer",
+        "what": "A second backward without retain_graph reads what the first one freed; other nodes raise.",
+        "size": "the process ends",
+        "paddle": BOTH,
+        "shows": SIGSEGV,
+        "shim": "On the tape Paddle's own error is raised before the backward starts.",
+        "program": """\
+import paddle
+class Twice(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2 + 0 * ctx.saved_tensor()[0]
+x = paddle.ones([3])
+x.stop_gradient = False
+y = Twice.apply(x)
+y.sum().backward()
+y.sum().backward()
+""",
+    },
+    {
+        "name": "None for a gradient that is wanted",
+        "op": "PyLayer",
+        "what": "A PyLayer that returns None for an operand behind which another op stands.",
+        "size": "the process ends",
+        "paddle": BOTH,
+        "shows": SIGSEGV,
+        "shim": "What stands behind on the tape gets no gradient.",
+        "program": """\
+import paddle
+class First(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * y
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+x, y = paddle.ones([3]), paddle.ones([3])
+x.stop_gradient = y.stop_gradient = False
+First.apply(x * 1, y * 1).sum().backward()
+""",
+    },
+    {
+        "name": "a chain of DLPack aliases",
+        "op": "from_dlpack",
+        "what": "Torch's memory, seen by Paddle, seen by Torch, seen by Paddle: freeing it takes a lock that is already held.",
+        "size": "waits for ever",
+        "paddle": ("3.3.1",),
+        "shows": "hangs",
+        "shim": "Nothing that aliases Paddle's memory is handed back to Paddle.",
+        "program": """\
+import paddle, torch
+x = paddle.utils.dlpack.from_dlpack(torch.ones(4))
+y = paddle.utils.dlpack.from_dlpack(torch.from_dlpack(x))
+del x
+del y
+""",
+    },
+    {
+        "name": "an error in a node's post hook",
+        "op": "backward",
+        "what": "It leaves the backward as an OSError, and gradients are switched off from there on.",
+        "size": "nothing records a gradient any more",
+        "paddle": ("3.3.1",),
+        "alone": True,
+        "shim": "No error leaves a hook of ours; they are raised when the backward has ended.",
+        "program": """\
+import paddle
+x = paddle.ones([3])
+x.stop_gradient = False
+y = (x * 2).sum()
+y.grad_fn._register_post_hook(lambda inputs, outputs: 1 / 0)
+try:
+    y.backward()
+except OSError:
+    assert paddle.is_grad_enabled()
+""",
+    },
+    {
+        "name": "reading grad_fn",
+        "op": "Tensor.grad_fn",
+        "what": "Each reading leaves a reference to the node behind, and with it all that the node holds.",
+        "size": "one node for each tensor that was asked",
+        "paddle": BOTH,
+        "shim": "Gives its own references back.",
+        "program": """\
+import sys, paddle
+x = paddle.ones([3])
+x.stop_gradient = False
+y = x * 2
+node = y.grad_fn
+before = sys.getrefcount(node)
+y.grad_fn
+assert sys.getrefcount(node) == before
+""",
+    },
+    {
+        "name": "torch's group norm, channels last",
+        "op": "group_norm",
+        "what": "With channels last, a backward in which the gradient of x is not asked for writes it all the same, to nowhere.",
+        "size": "the process ends",
+        "torch": ("2.13.0",),
+        "shows": SIGSEGV,
+        "shim": "x's gradient is always asked for there.",
+        "program": """\
+import torch
+x = torch.randn(2, 6, 3, 4).contiguous(memory_format=torch.channels_last)
+weight, bias = torch.ones(6, requires_grad=True), torch.zeros(6, requires_grad=True)
+torch.nn.functional.group_norm(x, 2, weight, bias).sum().backward()
+""",
+    },
+    {
+        "name": "torch's group norm with a bias alone",
+        "op": "group_norm",
+        "what": "Without a weight, but with a bias, the backward fails inside of Torch.",
+        "size": "RuntimeError",
+        "torch": ("2.13.0",),
+        "shows": "RuntimeError",
+        "shim": "Torch gets a weight of ones.",
+        "program": """\
+import torch
+x, bias = torch.randn(2, 6, 5, requires_grad=True), torch.zeros(6, requires_grad=True)
+torch.nn.functional.group_norm(x, 6, None, bias).sum().backward()
+""",
+    },
+)

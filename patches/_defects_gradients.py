@@ -1,0 +1,225 @@
+"""Defects found in gradients, and what ends the process in a backward: data in the keys of ``catalogue.defects.Defect``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+BOTH = ("2.6.2", "3.3.1")
+SIGSEGV = "SIGSEGV"
+
+DEFECTS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "group norm without a weight",
+        "op": "group_norm",
+        "what": "Without a weight Paddle's CPU kernel gives another gradient of x than with a weight of ones.",
+        "size": "38 % of a gradient's element",
+        "paddle": ("3.3.1",),
+        "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
+        "program": """\
+import numpy as np, paddle
+import paddle.nn.functional as F
+grads = []
+for weight in (None, paddle.ones([4], "float64")):
+    x = paddle.to_tensor(np.arange(12.0).reshape(1, 4, 3) ** 2, stop_gradient=False)
+    F.group_norm(x, 2, weight=weight).backward(paddle.to_tensor(np.sin(np.arange(12.0)).reshape(1, 4, 3)))
+    grads.append(x.grad.numpy())
+np.testing.assert_allclose(grads[0], grads[1], rtol=1e-9)
+""",
+    },
+    {
+        "name": "frozen layer norm",
+        "op": "layer_norm",
+        "known": "scale lost in the gradient",
+        "what": "Where the weight's own gradient is not asked for, Paddle's CPU kernel leaves the weight out of x's gradient.",
+        "size": "74 % of a gradient's element",
+        "paddle": BOTH,
+        "shim": "Torch's gradient; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+import paddle.nn.functional as F
+grads = []
+for frozen in (True, False):
+    x = paddle.to_tensor(np.arange(6.0).reshape(2, 3) ** 2, stop_gradient=False)
+    weight = paddle.to_tensor(np.array([1.0, 2.0, 3.0]), stop_gradient=frozen)
+    (F.layer_norm(x, [3], weight=weight) ** 2).sum().backward()
+    grads.append(x.grad.numpy())
+np.testing.assert_allclose(grads[0], grads[1], rtol=1e-9)
+""",
+    },
+    {
+        "name": "gradient of spectral norm",
+        "op": "spectral_norm",
+        "what": "Paddle's gradient is not the slope of the function, u and v held.",
+        "size": "9 % of a gradient's element",
+        "paddle": BOTH,
+        "shim": "Torch's gradient of the function with u and v as constants.",
+        "program": """\
+import numpy as np, paddle
+u, v = paddle.to_tensor([1.0, 2.0], "float64"), paddle.to_tensor([3.0, -1.0, 2.0], "float64")
+def loss(w):
+    return (paddle._C_ops.spectral_norm(w, u, v, 0, 0, 0.0) ** 2).sum()
+w = paddle.to_tensor([[1.0, 2.0, -1.0], [0.5, 1.5, 3.0]], "float64", stop_gradient=False)
+loss(w).backward()
+step = paddle.to_tensor([[0.0, 1e-6, 0.0], [0.0, 0.0, 0.0]], "float64")
+slope = (loss(w.detach() + step) - loss(w.detach() - step)).item() / 2e-6
+np.testing.assert_allclose(w.grad.numpy()[0, 1], slope, rtol=1e-5)
+""",
+    },
+    {
+        "name": "gradient of a product with a zero",
+        "op": "prod",
+        "what": "Paddle divides the product by the element: 0 / 0.",
+        "size": "NaN for 6",
+        "paddle": BOTH,
+        "shim": "Torch's gradient.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([2.0, 0.0, 3.0], stop_gradient=False)
+x.prod().backward()
+np.testing.assert_array_equal(x.grad.numpy(), [0.0, 6.0, 0.0])
+""",
+    },
+    {
+        "name": "gradient of a unit triangular matrix",
+        "op": "triangular_solve",
+        "what": "Paddle's gradient has a diagonal although the function does not read it.",
+        "size": "4 for 0",
+        "paddle": BOTH,
+        "shim": "Torch's gradient.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([[1.0, 2.0], [0.0, 1.0]], stop_gradient=False)
+y = paddle.to_tensor([[3.0], [4.0]])
+paddle.linalg.triangular_solve(x, y, upper=True, unitriangular=True).sum().backward()
+np.testing.assert_array_equal(x.grad.numpy(), [[0.0, -4.0], [0.0, 0.0]])
+""",
+    },
+    {
+        "name": "gradient of a Cholesky factor",
+        "op": "cholesky_solve",
+        "what": "What lies outside of the factor's triangle is not read in the forward, and changes the gradient inside of it.",
+        "size": "a factor of 5",
+        "paddle": BOTH,
+        "shim": "Torch's gradient.",
+        "program": """\
+import numpy as np, paddle
+grads = []
+for outside in (0.0, 5.0):
+    b = paddle.to_tensor([[3.0], [4.0]], stop_gradient=False)
+    factor = paddle.to_tensor([[2.0, outside], [1.0, 3.0]], stop_gradient=False)
+    paddle.linalg.cholesky_solve(b, factor, upper=False).sum().backward()
+    grads.append(factor.grad.numpy()[[0, 1, 1], [0, 0, 1]])
+np.testing.assert_allclose(grads[1], grads[0], rtol=1e-5)
+""",
+    },
+    {
+        "name": "gradient of a Cholesky factor alone",
+        "op": "cholesky_solve",
+        "what": "Where the gradient of the right side is not asked for, Paddle's kernel writes it all the same, to nowhere.",
+        "size": "the process ends",
+        "paddle": BOTH,
+        "shows": SIGSEGV,
+        "shim": "Torch's gradient. Compared, the call runs on Paddle's kernel and ends the process.",
+        "program": """\
+import paddle
+b, factor = paddle.ones([2, 1]), paddle.eye(2)
+factor.stop_gradient = False
+paddle.linalg.cholesky_solve(b, factor).sum().backward()
+""",
+    },
+    {
+        "name": "gradient of shares that do not sum to one",
+        "op": "cross_entropy",
+        "what": "Of soft labels that sum to s, the gradient is s * softmax(x) - label; Paddle's is softmax(x) - label.",
+        "size": "0.3 for 0",
+        "paddle": BOTH,
+        "shim": "Torch's gradient.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([[0.0, 0.0]], stop_gradient=False)
+label = paddle.to_tensor([[0.2, 0.2]])
+paddle.nn.functional.cross_entropy(x, label, soft_label=True).backward()
+np.testing.assert_allclose(x.grad.numpy(), [[0.0, 0.0]], atol=1e-6)
+""",
+    },
+    {
+        "name": "numbers added to norms",
+        "op": "p_norm, frobenius_norm, dist",
+        "what": "Paddle's gradients divide by the norm plus a constant (1e-12), which is felt where the norm is small.",
+        "size": "2e-8 of a norm of 5e-5, in float64",
+        "paddle": BOTH,
+        "shim": "Torch's gradient.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([3e-5, 4e-5], "float64", stop_gradient=False)
+paddle.linalg.norm(x, p=2, axis=0).backward()
+np.testing.assert_allclose(x.grad.numpy(), [0.6, 0.8], rtol=1e-9)
+""",
+    },
+    {
+        "name": "gradient of gather along another axis",
+        "op": "gather",
+        "what": "Along another axis than the first, Paddle 2.6's gradient of indices that repeat is wrong.",
+        "size": "6 for 0",
+        "paddle": ("2.6.2",),
+        "shim": "Torch's gradient.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.zeros([2, 3])
+x.stop_gradient = False
+y = paddle.gather(x, paddle.to_tensor([0, 2, 2]), axis=1)
+y.backward(paddle.to_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+np.testing.assert_array_equal(x.grad.numpy(), [[1.0, 0.0, 5.0], [4.0, 0.0, 11.0]])
+""",
+    },
+    {
+        "name": "backward through one of several results",
+        "op": "unstack, qr, meshgrid, broadcast_tensors, topk",
+        "what": "A backward that begins at one of the results, or at topk's indices, meets no gradient for the others.",
+        "size": "the process ends",
+        "paddle": BOTH,
+        "shows": SIGSEGV,
+        "shim": "Torch's backward, but for topk's indices. Compared, the backward is Paddle's, and ends the process.",
+        "program": """\
+import paddle
+x = paddle.to_tensor([[2.0, 1.0], [1.0, 3.0]], stop_gradient=False)
+paddle.unstack(x)[0].sum().backward()
+""",
+        "others": {
+            "qr": "paddle.linalg.qr(x)[0].sum().backward()",
+            "meshgrid": "paddle.meshgrid(x[0], x[1])[0].sum().backward()",
+            "broadcast_tensors": "paddle.broadcast_tensors([x, x[0]])[0].sum().backward()",
+            "topk": "paddle.topk(x, 1)[1].sum().backward()",
+        },
+    },
+    {
+        "name": "legacy sign without backward",
+        "op": "sign",
+        "what": "The backward of the legacy entry point fails inside of Paddle.",
+        "size": "SystemError",
+        "paddle": BOTH,
+        "shows": "SystemError",
+        "shim": "The legacy entry point stays native; the other one is Torch's.",
+        "program": """\
+import paddle
+x = paddle.ones([3])
+x.stop_gradient = False
+paddle._legacy_C_ops.sign(x).sum().backward()
+""",
+    },
+    {
+        "name": "legacy remainder without backward",
+        "op": "remainder",
+        "what": "The legacy entry point records a gradient node that has no kernel.",
+        "size": "RuntimeError",
+        "paddle": ("3.3.1",),
+        "shows": "RuntimeError",
+        "shim": "Torch's backward.",
+        "program": """\
+import paddle
+x = paddle.ones([3])
+x.stop_gradient = False
+paddle._legacy_C_ops.elementwise_mod(x, paddle.full([3], 2.0), "axis", -1).sum().backward()
+""",
+    },
+)

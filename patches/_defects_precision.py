@@ -1,0 +1,160 @@
+"""Defects found in precision: numbers and sums that a kernel holds to fewer digits than its operands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+BOTH = ("2.6.2", "3.3.1")
+_NUMBERS = """\
+import numpy as np, paddle
+import paddle.nn.functional as F
+x, one, zero = (paddle.to_tensor([number], "float64") for number in (-1.0, 1.0, 0.0))
+row = paddle.to_tensor([[-1.0, 1.0]], "float64")
+def near(found, right):
+    np.testing.assert_allclose(found.item(), right, rtol=1e-12)
+"""
+
+DEFECTS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "numbers held in float32",
+        "op": "elu, celu, selu, softshrink, hardtanh, hardsigmoid, stanh, rrelu, pow, addmm, smooth_l1_loss, label_smooth, "
+        "cross_entropy, batch_norm, instance_norm, layer_norm, local_response_norm, p_norm, dist",
+        "known": "number in float32",
+        "what": "A Python number (or a constant) beside float64 tensors goes through float32, in the forward and in the backward.",
+        "size": "1e-8 of the result for most; of x ** 8.94 at x = 10 the relative error is 9.7e-7, the absolute one 842",
+        "paddle": BOTH,
+        "shim": "Torch's kernels hold it in float64. A comparison names it for pow, addmm, baddbmm and layer_norm.",
+        "program": _NUMBERS + "near(F.elu(x, 0.3), 0.3 * np.expm1(-1.0))\n",
+        "others": {
+            "celu": "near(F.celu(x, 0.3), 0.3 * np.expm1(-1.0 / 0.3))",
+            "selu": "near(F.selu(one), 1.0507009873554804934)",
+            "softshrink": "near(F.softshrink(one, 0.3), 0.7)",
+            "hardtanh": "near(F.hardtanh(x, -0.3, 0.3), -0.3)",
+            "hardsigmoid": "near(F.hardsigmoid(x, 1 / 6, 0.5), 1 / 3)",
+            "stanh": "near(paddle.stanh(one, 0.67, 1.7159), 1.7159 * np.tanh(0.67))",
+            "rrelu": "near(F.rrelu(x, 0.1, 0.3, training=False), -0.2)",
+            "pow": "near((one * 10) ** 8.94, 10**8.94)",
+            "addmm": "near(paddle.addmm(*[one.reshape([1, 1])] * 3, 0.3, 0.4), 0.7)",
+            "smooth_l1_loss": "near(F.smooth_l1_loss(one, zero, delta=0.3), 0.255)",
+            "label_smooth": "near(F.label_smooth(paddle.eye(2, dtype='float64'), epsilon=0.1)[0, 1], 0.05)",
+            "cross_entropy": "near(F.cross_entropy(row, paddle.to_tensor([1]), label_smoothing=0.1), np.log1p(np.exp(-2)) + 0.1)",
+            "batch_norm": "near(F.batch_norm(row.t() * 1e-3, zero, one, training=True)[0], -1e-3 / np.sqrt(1.1e-5))",
+            "instance_norm": "near(F.instance_norm(row.reshape([1, 1, 2]) * 1e-3)[0, 0, 0], -1e-3 / np.sqrt(1.1e-5))",
+            "layer_norm": "near(F.layer_norm(row * 1e-3, [2])[0, 0], -1e-3 / np.sqrt(1.1e-5))",
+            "local_response_norm": "near(F.local_response_norm(one.reshape([1, 1, 1]), 1, alpha=0.3, beta=0.7), 1.3**-0.7)",
+            "p_norm": "near(paddle.linalg.norm(one.expand([2]), p=3.3, axis=0), 2 ** (1 / 3.3))",
+            "dist": "near(paddle.dist(one.expand([2]), zero, 3.0), 2 ** (1 / 3))",
+        },
+    },
+    {
+        "name": "numbers held in float32 by Paddle 2.6",
+        "op": "add, subtract, remainder, leaky_relu, logit, softplus",
+        "what": "As above, on 2.6.2 alone; adding, subtracting and the remainder of a number, too.",
+        "size": "1e-8 of the number",
+        "paddle": ("2.6.2",),
+        "shim": "Torch's kernels hold it in float64.",
+        "program": _NUMBERS + "near(zero + 0.1, 0.1)\n",
+        "others": {
+            "subtract": "near(0.1 - zero, 0.1)",
+            "remainder": "near(one % 0.3, 1.0 % 0.3)",
+            "leaky_relu": "near(F.leaky_relu(x, 0.3), -0.3)",
+            "logit": "near(paddle.logit(zero, 0.3), np.log(0.3 / 0.7))",
+            "softplus": "near(F.softplus(one, 0.3), np.log1p(np.exp(0.3)) / 0.3)",
+        },
+    },
+    {
+        "name": "weights of interpolation in float32",
+        "op": "linear_interp, bilinear_interp, trilinear_interp, bicubic_interp",
+        "what": "Positions and weights are computed in float32 for float64 images, too.",
+        "size": "4e-8 of the result",
+        "paddle": BOTH,
+        "shim": "Torch computes them in float64.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor(np.arange(3.0).reshape(1, 1, 3))
+found = paddle.nn.functional.interpolate(x, size=[7], mode="linear", align_corners=False, data_format="NCW").numpy()
+where = np.clip((np.arange(7) + 0.5) * 3 / 7 - 0.5, 0, 2)
+np.testing.assert_allclose(found[0, 0], where, rtol=1e-12)
+""",
+    },
+    {
+        "name": "power means in float32",
+        "op": "lp_pool2d",
+        "what": "The kernel for float64 adds powers in float32.",
+        "size": "3e-8 of the result",
+        "paddle": ("3.3.1",),
+        "shim": "Torch adds in float64.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor(np.array([0.1, 0.2, 0.3, 0.7]).reshape(1, 1, 2, 2))
+np.testing.assert_allclose(paddle.nn.functional.lp_pool2d(x, 2.0, 2).item(), np.sqrt(0.63), rtol=1e-12)
+""",
+    },
+    {
+        "name": "softplus of negative numbers",
+        "op": "softplus",
+        "what": "Paddle computes log(1 + exp(x)): where exp(x) is small its digits are lost in the sum.",
+        "size": "0 for 2e-9 at x = -20, in float32",
+        "paddle": BOTH,
+        "shim": "Torch's log1p(exp(x)); a comparison says LOCAL_WRONG, `negligible` beside larger results.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([-20.0], "float32")
+np.testing.assert_allclose(paddle.nn.functional.softplus(x).item(), np.log1p(np.exp(-20.0)), rtol=1e-5)
+""",
+    },
+    {
+        "name": "sums of one term after the other",
+        "op": "sum, mean",
+        "known": "sequential sum",
+        "what": "Sums over an axis, and gradients of what was broadcast, are added one term after the other.",
+        "size": "1 % of the sum of 2**20 equal numbers, in float32",
+        "paddle": BOTH,
+        "shim": "Torch adds in a tree; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+x = np.full([2, 2**20], 0.1, "float32")
+np.testing.assert_allclose(paddle.to_tensor(x).sum(1).numpy(), x.astype("float64").sum(1), rtol=1e-5)
+""",
+    },
+    {
+        "name": "torch's gradient of hardsigmoid",
+        "op": "hardsigmoid",
+        "what": "Torch's backward for float64 multiplies by 1/6 in float32.",
+        "size": "3e-8 of the gradient",
+        "torch": ("2.13.0",),
+        "shim": "Torch's gradient, as in a Torch program; a comparison accuses both sides, for Paddle spells 1/6 as 0.1666667.",
+        "program": """\
+import numpy as np, torch
+x = torch.zeros(8, dtype=torch.float64, requires_grad=True)
+torch.nn.functional.hardsigmoid(x).sum().backward()
+np.testing.assert_allclose(x.grad.numpy(), 1 / 6, rtol=1e-12)
+""",
+    },
+    {
+        "name": "torch's trigamma",
+        "op": "polygamma, digamma",
+        "what": "torch.polygamma(1, x), and with it the gradient of digamma, is good to nine digits.",
+        "size": "4.8e-10 of the result, in float64",
+        "torch": ("2.13.0",),
+        "shim": "Torch's result, as in a Torch program; a comparison names no side.",
+        "program": """\
+import numpy as np, torch
+x = torch.ones(1, dtype=torch.float64)
+np.testing.assert_allclose(torch.polygamma(1, x).numpy(), np.pi**2 / 6, rtol=1e-12)
+""",
+    },
+    {
+        "name": "torch's renorm",
+        "op": "renorm",
+        "what": "Torch adds 1e-7 to the norm by which it divides, in float64, too.",
+        "size": "2e-8 of the result",
+        "torch": ("2.13.0",),
+        "shim": "Torch's result, as in a Torch program.",
+        "program": """\
+import numpy as np, torch
+x = torch.tensor([[3.0, 4.0]], dtype=torch.float64)
+np.testing.assert_allclose(torch.renorm(x, 2, 0, 1.0).numpy(), [[0.6, 0.8]], rtol=1e-9)
+""",
+    },
+)

@@ -1,0 +1,163 @@
+"""Defects found in values: infinities, masks, ignored labels, strides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+BOTH = ("2.6.2", "3.3.1")
+
+DEFECTS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "cross entropy saturates",
+        "op": "cross_entropy",
+        "what": "Paddle's CPU kernel computes exp(max(x - max, -64)): no loss is larger than 64 and the logarithm of the classes.",
+        "size": "64 for 300",
+        "paddle": BOTH,
+        "shim": "Torch's loss; a comparison says WRONG, side paddle.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([[0.0, 300.0]])
+np.testing.assert_allclose(paddle.nn.functional.cross_entropy(x, paddle.to_tensor([0])).item(), 300.0, rtol=1e-5)
+""",
+    },
+    {
+        "name": "masked entries of softmax",
+        "op": "softmax",
+        "known": "softmax clipped at -64",
+        "what": "The same: what a mask takes out of a softmax comes out as 1.6e-28 and not as 0.",
+        "size": "1e-29 for 0",
+        "paddle": BOTH,
+        "shim": "Torch's softmax; a comparison names it.",
+        "program": """\
+import paddle
+x = paddle.to_tensor([[0.0, -1e9] * 16])
+assert (paddle.nn.functional.softmax(x).numpy()[0, 1::2] == 0).all()
+""",
+    },
+    {
+        "name": "negative label to ignore",
+        "op": "cross_entropy",
+        "what": "The mean with a negative ignore_index divides by all samples, ignored ones included.",
+        "size": "half of the loss, if half of the labels are ignored",
+        "paddle": ("3.3.1",),
+        "shim": "Such a call stays native, with this reason: Torch's mean is another one.",
+        "program": """\
+import numpy as np, paddle
+x, label = paddle.zeros([2, 4]), paddle.to_tensor([1, -1])
+found = paddle.nn.functional.cross_entropy(x, label, ignore_index=-1).item()
+np.testing.assert_allclose(found, np.log(4.0), rtol=1e-5)
+""",
+    },
+    {
+        "name": "softmax of a row with NaN",
+        "op": "softmax",
+        "known": "softmax of NaN",
+        "what": "The vectorised kernel takes a NaN in x - max for -64.",
+        "size": "a finite row for NaN",
+        "paddle": BOTH,
+        "by_processor": True,
+        "shim": "Torch's softmax; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([[1.0] * 8 + [float("nan")] + [1.0] * 7])
+assert np.isnan(paddle.nn.functional.softmax(x).numpy()).all()
+""",
+    },
+    {
+        "name": "logsumexp of infinite rows",
+        "op": "logsumexp",
+        "known": "logsumexp of infinities",
+        "what": "An infinite maximum is subtracted.",
+        "size": "NaN for -inf and +inf",
+        "paddle": BOTH,
+        "shim": "Torch's result; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([[float("-inf")] * 2, [float("inf"), 0.0]])
+np.testing.assert_array_equal(paddle.logsumexp(x, axis=1).numpy(), [-np.inf, np.inf])
+""",
+    },
+    {
+        "name": "relu hides NaN",
+        "op": "relu",
+        "known": "relu of NaN",
+        "what": "Paddle's CPU kernel turns NaN into 0.",
+        "size": "0 for NaN",
+        "paddle": BOTH,
+        "by_processor": True,
+        "shim": "Torch's relu; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+assert np.isnan(paddle.nn.functional.relu(paddle.full([32], float("nan"))).numpy()).all()
+""",
+    },
+    {
+        "name": "square root of infinity",
+        "op": "sqrt",
+        "known": "sqrt of infinity and of denormals",
+        "what": "The vectorised float32 kernel gives NaN; as rsqrt does, it takes denormal numbers for 0.",
+        "size": "NaN for +inf",
+        "paddle": BOTH,
+        "by_processor": True,
+        "shim": "Torch's kernel; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+np.testing.assert_array_equal(paddle.sqrt(paddle.full([32], float("inf"))).numpy(), np.inf)
+""",
+    },
+    {
+        "name": "exp of float16",
+        "op": "exp",
+        "known": "float16 exp wraps around",
+        "what": "Below -53.37 the result is 2**64 times too large.",
+        "size": "2.4e-5 for 0",
+        "paddle": ("3.3.1",),
+        "by_processor": True,
+        "shim": "Torch's kernel; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+np.testing.assert_array_equal(paddle.exp(paddle.full([16], -55.0, "float16")).numpy(), 0.0)
+""",
+    },
+    {
+        "name": "trace with its axes exchanged",
+        "op": "trace",
+        "what": "With an offset and axis1 behind axis2, Paddle 2.6 takes the diagonal on the other side.",
+        "size": "another diagonal",
+        "paddle": ("2.6.2",),
+        "shim": "Torch's trace.",
+        "program": """\
+import numpy as np, paddle
+x = np.arange(9.0).reshape(3, 3)
+assert paddle.trace(paddle.to_tensor(x), offset=1, axis1=1, axis2=0).item() == np.trace(x, 1, 1, 0)
+""",
+    },
+    {
+        "name": "DLPack drops strides",
+        "op": "to_dlpack",
+        "what": "A transposed or sliced view of a Paddle 2.6 tensor arrives in Torch as if it were contiguous.",
+        "size": "wrong values, no error",
+        "paddle": ("2.6.2",),
+        "shim": "Does not use that door on 2.6.",
+        "program": """\
+import numpy as np, paddle, torch
+x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]]).t()
+y = torch.utils.dlpack.from_dlpack(paddle.utils.dlpack.to_dlpack(x))
+np.testing.assert_array_equal(y.numpy(), [[1.0, 3.0], [2.0, 4.0]])
+""",
+    },
+    {
+        "name": "torch's root of minus infinity",
+        "op": "pow",
+        "known": "torch's sqrt for pow",
+        "what": "Torch computes x ** 0.5 as sqrt(x), which is NaN at -inf; C's pow(-inf, 0.5) is +inf.",
+        "size": "NaN for +inf",
+        "torch": ("2.13.0",),
+        "shim": "Torch's result, as in a Torch program; a comparison names it.",
+        "program": """\
+import torch
+x = torch.full([8], -torch.inf, dtype=torch.float64)
+assert (x**0.5 == torch.inf).all()
+""",
+    },
+)

@@ -1,0 +1,124 @@
+"""Each defect's program shows it on the versions that it is claimed for; what ends a process runs in one of its own."""
+
+import json
+import re
+import subprocess
+import sys
+import textwrap
+
+import paddle
+import pytest
+import torch
+
+import padiff_shim
+from padiff_shim.catalogue import known_differences
+from padiff_shim.catalogue.defects import SHOWN, defects, reproducer
+
+pytestmark = pytest.mark.compat
+
+INSTALLED = {"paddle": paddle.__version__, "torch": torch.__version__.partition("+")[0]}
+CASES = [pytest.param(one, program, id=title) for one in defects().values() for title, program in one.programs()]
+QUIET = [case for case in CASES if not case.values[0].ends_process]
+FATAL = [case for case in CASES if case.values[0].ends_process]
+SECONDS = 20
+
+# Imports both frameworks once and forks for each program, so that a crash costs nothing; a hang is ended by the alarm.
+SERVER = """
+import json, os, signal, sys, warnings
+import numpy, paddle, torch
+warnings.simplefilter("ignore")
+programs, seconds = json.load(sys.stdin)
+ended = {}
+for title, program in programs.items():
+    child = os.fork()
+    if not child:
+        signal.alarm(seconds)
+        status = 0
+        try:
+            exec(compile(program, title, "exec"), {"__name__": "__main__"})
+        except BaseException as error:
+            print(title, type(error).__name__, sep="\\t", flush=True)
+            status = 1
+        os._exit(status)
+    status = os.waitpid(child, 0)[1]
+    ended[title] = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else ""
+print(json.dumps(ended))
+"""
+
+
+def claimed(one):
+    """Whether it was seen on the versions that are installed."""
+    return INSTALLED["paddle"] in one.paddle or INSTALLED["torch"] in one.torch
+
+
+@pytest.fixture(scope="module")
+def ended():
+    """Title -> how the program ended: the name of a signal or of an error's type, "" without either."""
+    programs = {
+        title: program for one in defects().values() if claimed(one) and one.ends_process for title, program in one.programs()
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SERVER)],
+        input=json.dumps([programs, SECONDS]), capture_output=True, text=True, timeout=280, check=True,
+    )  # fmt: skip
+    *errors, last = run.stdout.splitlines()
+    return {**json.loads(last), **dict(line.split("\t") for line in errors if line.count("\t") == 1)}
+
+
+@pytest.mark.parametrize(("one", "program"), QUIET)
+def test_it_shows(one, program):
+    try:
+        exec(compile(program, one.name, "exec"), {"__name__": "__main__"})
+        shown = False
+    except AssertionError:
+        shown = True
+    except (AttributeError, TypeError) as error:  # another version's functions
+        assert not claimed(one)
+        pytest.skip(f"not in {INSTALLED}: {error}")
+    if claimed(one) and one.by_processor and not shown:
+        pytest.skip("this processor's kernels have it not")
+    assert shown == claimed(one)
+
+
+@pytest.mark.parametrize(("one", "program"), FATAL)
+def test_it_ends_so(one, program, ended, request):
+    if not claimed(one):
+        pytest.skip(f"not seen on {INSTALLED}")
+    how = ended[request.node.callspec.id]
+    accepted = {
+        "hangs": how == "SIGALRM",
+        "killed or hangs": how.startswith("SIG"),
+        "anything but a TypeError": how != "TypeError",
+    }
+    assert accepted.get(one.shows, how == one.shows), how
+
+
+@pytest.mark.parametrize(("one", "program"), CASES)
+def test_a_program_can_be_sent_as_it_is(one, program):
+    assert "padiff" not in program
+    assert len(program.splitlines()) <= 15
+    assert set(re.findall(r"^import (.*)$", program, re.M)) <= {
+        "paddle", "torch", "numpy as np, paddle", "numpy as np, torch", "paddle, torch", "sys, paddle",
+        "numpy as np, paddle, torch", "paddle.nn.functional as F",
+    }  # fmt: skip
+
+
+def test_entries():
+    names = {quirk.name for quirk in known_differences.shipped()}
+    assert {one.known for one in defects().values()} - {""} <= names
+    for one in defects().values():
+        assert one.paddle or one.torch
+        assert one.shows in (SHOWN, "SIGSEGV", "RuntimeError", "SystemError") or " " in one.shows or one.shows == "hangs"
+        assert all(text.strip() == text for text in (one.name, one.op, one.what, one.size, one.shim))
+
+
+def test_every_known_difference_has_a_program():
+    shown = {one.known for one in defects().values()} | {"epsilon in float32"}  # among the numbers held in float32
+    assert shown >= {quirk.name for quirk in known_differences.shipped()}
+
+
+def test_the_text_of_a_program():
+    assert padiff_shim.testing.reproducer("frozen layer norm") == defects()["frozen layer norm"].program
+    assert "F.celu" in reproducer("numbers held in float32: celu")
+    with pytest.raises(padiff_shim.UnknownNameError, match="'frozen layer norm'"):
+        reproducer("frozen layernorm")
