@@ -30,7 +30,7 @@ _EXPORTS = {
     "transfer_weights": "weights.transfer",
     "prove": "proving.prove",
     "Proof": "proving.proof",
-    "ProofVerdict": "proving.proof",
+    "ProofVerdict": "proving.findings",
     "Mapping": "weights.mapping",
     "Verdict": "verdicts",
     "Side": "verdicts",
@@ -105,7 +105,8 @@ if TYPE_CHECKING:
     from .modes.compare import CompareMode, compare
     from .modes.mode import Mode
     from .modes.reference import install, reference, uninstall
-    from .proving.proof import Proof, ProofVerdict
+    from .proving.findings import ProofVerdict
+    from .proving.proof import Proof
     from .proving.prove import prove
     from .records.calls import Call
     from .records.log import LogError

@@ -9,7 +9,7 @@ import torch
 
 from ..weights.layouts import canonical
 from ..weights.mapping import Mapping
-from .proof import LayerRow
+from .findings import LayerRow
 from .sides import Outcome
 
 Array = np.ndarray[Any, Any]

@@ -6,13 +6,14 @@ import html as escaping
 import io
 import os
 from collections.abc import Iterable
+from typing import Protocol
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ..text import columns, shown
-from .proof import LayerRow, Mistake, Place, Proof, Stage
+from .findings import LayerRow, Mistake, Place, Stage
 
 SHOWN = 12  # layers in text and Markdown
 _MARKS = {True: "✓", False: "✗", None: "–"}
@@ -23,7 +24,19 @@ pre{font-family:ui-monospace,monospace;white-space:pre-wrap}.mistake{border-left
 .pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(20em,1fr));gap:1em}"""
 
 
-def text(proof: Proof) -> str:
+class Proven(Protocol):
+    """What a page is made of."""
+
+    @property
+    def headline(self) -> str: ...
+
+    stages: list[Stage]
+    mistakes: list[Mistake]
+    layers: list[LayerRow]
+    notes: list[str]
+
+
+def text(proof: Proven) -> str:
     """For a terminal, in its width."""
     buffer = io.StringIO()
     console = Console(file=buffer, width=columns())
@@ -43,7 +56,7 @@ def text(proof: Proof) -> str:
     return buffer.getvalue().rstrip()
 
 
-def _layers(proof: Proof) -> Table:
+def _layers(proof: Proven) -> Table:
     rows = _chosen(proof.layers)
     same = sum(row.identical for row in proof.layers)
     title = f"{same} of {len(proof.layers)} layers identical on the same kernels"
@@ -80,7 +93,7 @@ def _where(place: Place | None) -> str:
     return shown(f"{file}:{place.line}" + (f"  layer {place.layer}" if place.layer else "") + f"  {place.call}")
 
 
-def markdown(proof: Proof) -> str:
+def markdown(proof: Proven) -> str:
     """Headline, stages, mistakes, and the layers folded away."""
     lines = [f"**{_cell(proof.headline)}**", ""]
     lines += [f"- {_MARKS[stage.right]} {stage.name}: {_cell(stage.text)}" for stage in proof.stages]
@@ -108,7 +121,7 @@ def _cell(value: str) -> str:
     return shown(value, 2000).replace("|", "\\|").replace("<", "&lt;")
 
 
-def html(proof: Proof) -> str:
+def html(proof: Proven) -> str:
     """The guilty lines on top, then the stages, then all layers side by side."""
     title = _html(proof.headline)
     body = [f"<h1>{title}</h1>", *map(_html_mistake, proof.mistakes), _html_stages(proof.stages)]

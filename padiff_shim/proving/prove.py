@@ -15,8 +15,9 @@ from ..errors import ArgumentError, described
 from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import match, transfer_weights
 from . import outcomes
+from .findings import ProofVerdict, Stage, merged
 from .locate import Located, locate
-from .proof import Proof, ProofVerdict, Stage, merged
+from .proof import Proof
 from .sides import Outcome, PaddleSide, TorchSide, duplicate
 from .values import Inputs, as_array, leaves
 
