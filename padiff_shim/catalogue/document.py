@@ -99,7 +99,7 @@ def _row(op: Op) -> tuple[str, ...]:
         _level(op),
         _spelled(entry for entry in op.entries if entry.inplace),
         "floats" if op.integer else "yes" if op.gradient and op.leading else "none",
-        "not judged" if op.exact else f"`{type(op.model).__name__}`" if op.model else "generic",
+        "not judged" if op.exact or not op.leading else f"`{type(op.model).__name__}`" if op.model else "generic",
         _cell("; ".join(_differences(op))),
         _cell(op.note),
     )
