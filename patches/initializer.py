@@ -24,7 +24,7 @@ def _initializer(place: str, arrange: Callable[..., tuple[Any, ...]], params: st
         seed = getattr(initializer, "_seed", 0) or initializer._check_block(block).program.random_seed
         return (var, seed, *arrange(initializer, var))
 
-    door = function(f"paddle.nn.initializer.{place}", "initializer var block=None", arrange=arranged, fills=True, seen_below=True)
+    door = function(f"paddle.nn.initializer.{place}", "self var block=None", arrange=arranged, fills=True, seen_below=True)
     return op(f"var seed {params}", c=False, tensors=0, random=always, doors=(door,))
 
 

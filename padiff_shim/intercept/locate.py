@@ -72,9 +72,9 @@ def attribute(owner: type, name: str, path: str) -> AttributePatch | None:
 
 
 def _locate(owner: Any, name: str, path: str) -> Redirection | None:
-    if isinstance(owner, type):
+    if isinstance(owner, type) and (owner is paddle.Tensor or not _is_native(vars(owner).get(name), name)):
         return attribute(owner, name, path)
-    built_in = c_function(owner, name)
+    built_in = None if isinstance(owner, type) else c_function(owner, name)
     if built_in is not None:
         return CFunctionPatch(built_in, path)
     function = python_function(owner, name)

@@ -53,8 +53,9 @@ def test_a_function_compiled_inside_a_mode(mode, full):
 @pytest.mark.parametrize("mode", MODES)
 def test_a_model_saved_inside_a_mode(mode, tmp_path):
     spec = [paddle.static.InputSpec([None, 1, 4, 4], "float32")]
+    model = net()
     with MODES[mode]() as run:
-        paddle.jit.save(net(), str(tmp_path / "net"), input_spec=spec)
+        paddle.jit.save(model, str(tmp_path / "net"), input_spec=spec)
         assert run.native == {}, "nothing was computed"
         loaded = paddle.jit.load(str(tmp_path / "net"))(paddle.to_tensor(X))
     np.testing.assert_allclose(loaded.numpy(), net()(paddle.to_tensor(X)).numpy(), rtol=1e-4)

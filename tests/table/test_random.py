@@ -9,6 +9,7 @@ from helpers import same
 
 import padiff_shim
 from padiff_shim.errors import PadiffShimError, UnknownNameError
+from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.table.reasons import DRAWN, RANDOM
 
 pytestmark = [pytest.mark.compat, pytest.mark.bitexact]
@@ -100,6 +101,15 @@ DROPPED = {
         lambda x: x * empty(1, 1, 1, x.shape[3], dtype=x.dtype).bernoulli_(0.6),
     ),
 }  # fmt: skip
+
+if IS_3:  # 2.6 copies where 3.x makes a view
+    DROPPED |= {
+        "of transposed memory": (
+            lambda x: F.dropout(x.transpose([0, 1, 3, 2]), 0.3),
+            lambda x: torch.dropout(x.transpose(2, 3), 0.3, True),
+        ),
+        "of a part": (lambda x: F.dropout(x[:, ::2], 0.3), lambda x: torch.dropout(x[:, ::2], 0.3, True)),
+    }
 
 
 def _evaluated(layer):
