@@ -6,7 +6,7 @@ Where a function has a kink, the gradient is Torch's; Paddle 3 has the same at t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -68,18 +68,24 @@ copysign = binary(torch.copysign, legacy="copysign: x y", exact=True, copies_res
 remainder = binary(torch.remainder, legacy="elementwise_mod", within=(0.5, 2), doors=(operator("mod"), operator("rmod", "y x")))
 
 
-def _whole(rounding: str) -> Callable[..., torch.Tensor]:
+def _quotient(x: torch.Tensor, y: torch.Tensor, rounding: str) -> torch.Tensor:
     """``torch.div`` with a rounding mode, which Paddle has no gradient of."""
-
-    def quotient(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        x, y = (one.detach() if isinstance(one, torch.Tensor) else one for one in (x, y))
-        return torch.div(x if isinstance(x, torch.Tensor) else torch.full_like(y, x), y, rounding_mode=rounding)
-
-    return quotient
+    x, y = (one.detach() if isinstance(one, torch.Tensor) else one for one in (x, y))
+    return torch.div(x if isinstance(x, torch.Tensor) else torch.full_like(y, x), y, rounding_mode=rounding)
 
 
-floor_divide = binary(_whole("floor"), name="floor_divide", legacy="elementwise_floordiv", symbols=("floordiv",), within=(0.5, 4))
-trunc_divide = binary(_whole("trunc"), name="trunc_divide", legacy="trunc_divide: x y", within=(0.5, 4))
+def _floor(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """``torch.floor_divide``."""
+    return _quotient(x, y, "floor")
+
+
+def _trunc(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """``torch.div`` towards 0."""
+    return _quotient(x, y, "trunc")
+
+
+floor_divide = binary(_floor, name="floor_divide", legacy="elementwise_floordiv", symbols=("floordiv",), within=(0.5, 4))
+trunc_divide = binary(_trunc, name="trunc_divide", legacy="trunc_divide: x y", within=(0.5, 4))
 
 
 def _upper(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -96,7 +102,12 @@ def _lower(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.special.gammainc(x.detach(), y)
 
 
-_ALIKE: dict[str, Any] = {"params": "x y", "samples": (Sample((3, 4), (3, 4)), Sample((5,), (5,))), "within": (0.5, 2)}
+_ALIKE: dict[str, Any] = {
+    "params": "x y",
+    "samples": (Sample((3, 4), (3, 4)), Sample((5,), (5,))),
+    "within": (0.5, 2),
+    "elementwise": False,
+}
 gammaincc = binary(_upper, name="gammaincc", legacy="gammaincc: x y", **_ALIKE)
 gammainc = binary(_lower, name="gammainc", c=False, inplace=False, doors=(function("paddle.gammainc", "x y"),), **_ALIKE)
 logaddexp = binary(torch.logaddexp, c=False, inplace=False, doors=(function("paddle.logaddexp", "x y"),))
@@ -205,7 +216,7 @@ def multigammaln(x: torch.Tensor, p: int) -> torch.Tensor:
     return torch.special.multigammaln(x, p)
 
 
-@op("abs angle", tensors=2, c=False, promote="same", complex=True, doors=(function("paddle.polar", "abs angle"),))
-def polar(abs: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
+@op("x|abs y|angle", tensors=2, c=False, promote="same", complex=True, doors=(function("paddle.polar", "x|abs y|angle"),))
+def polar(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """``torch.polar``."""
-    return torch.polar(abs, angle)
+    return torch.polar(x, y)

@@ -119,3 +119,26 @@ def test_the_inverse_behind_a_factor(upper):
     with padiff_shim.reference("torch") as run:
         paddle.linalg.cholesky_inverse(whole)
     assert run.native["cholesky_inverse"]  # Paddle reads all of it
+
+
+def reflections(framework, x, tau, y):
+    return [framework.linalg.householder_product(x, tau), (framework if framework is torch else paddle.linalg).ormqr(x, tau, y)]
+
+
+@pytest.mark.skipif(not IS_3, reason="2.6 has no ormqr")
+def test_products_of_reflections():
+    given = [values(4, 4), values(4), values(4, 3)]
+    ours = [paddle.to_tensor(one, stop_gradient=False) for one in given]
+    theirs = [torch.tensor(one, requires_grad=True) for one in given]
+    with padiff_shim.reference("torch", strict=True) as run:
+        found = reflections(paddle, *ours)
+        sum(one.sum() for one in found).backward()
+    expected = reflections(torch, *theirs)
+    sum(one.sum() for one in expected).backward()
+    assert run.substituted["householder_product"] == run.substituted["ormqr"] == 1
+    native = reflections(paddle, *map(paddle.to_tensor, given))
+    for mine, other, third in zip(found, expected, native, strict=True):
+        assert mine.numpy().tobytes() == np.ascontiguousarray(other.detach().numpy()).tobytes()
+        np.testing.assert_allclose(mine.numpy(), third.numpy(), rtol=1e-9)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.grad.numpy().tobytes() == np.ascontiguousarray(other.grad.numpy()).tobytes()
