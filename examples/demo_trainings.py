@@ -14,10 +14,11 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from tables import explain, lacking, new_progress, new_table, size, stayed
+from tables import explain, lacking, new_progress, new_table, notes, size, stayed
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
+    import demo_models
     import torch
     import torch._dynamo  # else the first step of Torch's optimizers imports it: seconds that are no training's
     from zoo import trained
@@ -48,6 +49,7 @@ TRAININGS = {
     "ppo": Kind("actions"),
     "minilm": Kind("dropout", float32=3, float64=None),
 }
+NOTES = {**demo_models.NOTES, "mobilenet": "RMSProp is defined otherwise: epsilon in the root, momentum of steps with their rates"}
 COLUMNS = {
     "draws": "the training's random numbers: Torch's in all of the compared runs, but for dropout in the tagger's native LSTM",
     "native": "Paddle's kernels and optimizers: difference of the last loss and largest one of a trained parameter to Torch's",
@@ -110,6 +112,7 @@ def report(console: Console, rows: list[Row], lines: list[trained.Line]) -> bool
     console.print(shown(rows))
     explain(console, COLUMNS)
     stayed(console, rows)
+    notes(console, rows, NOTES)
     for row in rows:
         if row.apart is not None:
             loss, parameter = map(size, row.shim)

@@ -59,6 +59,13 @@ def stayed(console: Console, rows: list[Any]) -> None:
         console.print(f"{op} stayed native in {', '.join(sorted(names))}: {why}", markup=False)
 
 
+def notes(console: Console, rows: list[Any], said: dict[str, str]) -> None:
+    """Why some rows' native differences are more than rounding."""
+    for name in dict.fromkeys(row.name for row in rows):
+        if name in said:
+            console.print(f"{name}: {said[name]}.", markup=False, highlight=False)
+
+
 def lacking(names: list[str]) -> str | None:
     """What to install for one of these models, if it is not."""
     for name in names:
