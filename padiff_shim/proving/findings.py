@@ -1,0 +1,104 @@
+"""What a proof is made of: verdicts, stages, mistakes with both source lines, layers."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from ..dispatch.site import Site
+from .causes import Cause, Difference
+from .trace import Node
+
+
+class ProofVerdict(str, Enum):
+    """What is said of a port; true in a condition if the code is right."""
+
+    CODE_CORRECT = "CODE_CORRECT"  # on the same kernels both programs give the same bits
+    CODE_CORRECT_WITHIN_ROUNDING = "CODE_CORRECT_WITHIN_ROUNDING"  # the same mathematics, rounded in another order
+    CODE_DIFFERS = "CODE_DIFFERS"
+    WEIGHTS_DIFFER = "WEIGHTS_DIFFER"
+    INPUTS_DIFFER = "INPUTS_DIFFER"
+    NOT_COMPARABLE = "NOT_COMPARABLE"
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __bool__(self) -> bool:
+        return self in (ProofVerdict.CODE_CORRECT, ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A call of one of the programs: its layer, file and line, that line's text, and the call with its attributes."""
+
+    layer: str
+    file: str
+    line: int
+    source: str
+    call: str
+
+    @classmethod
+    def of(cls, node: Node | None, site: Site | None) -> Place | None:
+        """The place of a traced call; ``site``: another line than its own."""
+        if node is None:
+            return None
+        site = site or node.site
+        call = f"the gradient of a call: {node}" if node.backward else str(node)
+        return cls(node.layer, site.file, site.line, linecache.getline(site.file, site.line).strip(), call)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A place where the port does otherwise than the original; ``layers`` of the port in which these lines run so."""
+
+    cause: Cause
+    text: str
+    torch: Place | None
+    paddle: Place | None
+    layers: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.text}" + (f" (in {len(self.layers)} layers)" if len(self.layers) > 1 else "")
+
+
+def merged(differences: Sequence[Difference]) -> list[Mistake]:
+    """One mistake for each line, however many layers run it; a gradient of a call that is a mistake itself is none of its own."""
+    found: dict[Any, Mistake] = {}
+    wrong: set[Any] = set()
+    for difference in differences:
+        sites = difference.sites or (None, None)
+        theirs, ours = Place.of(difference.theirs, sites[0]), Place.of(difference.ours, sites[1])
+        lines = [one and (one.file, one.line) for one in (theirs, ours)]
+        if difference.backward and (lines[0] in wrong or lines[1] in wrong):
+            continue
+        wrong.update(line for line in lines if line)
+        key = (difference.cause, *lines)
+        layers = (ours or theirs).layer if ours or theirs else ""  # type: ignore[union-attr]
+        known = found.get(key)
+        kept = (*known.layers, layers) if known else (layers,)
+        found[key] = replace(known, layers=kept) if known else Mistake(difference.cause, difference.text, theirs, ours, kept)
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of the way in which ports are aligned; ``right`` is None where it was not looked at."""
+
+    name: str
+    right: bool | None
+    text: str
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """Outputs of one layer: largest differences from the original's, on the same kernels and natively."""
+
+    torch: str
+    paddle: str
+    calls: int
+    identical: bool
+    shim: float
+    native: float
