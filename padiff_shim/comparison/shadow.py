@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
+from ..dispatch.containers import flat
 from ..dispatch.dtypes import apart
 from ..frameworks.memory import TENSOR_TYPES, as_operand, hand_over
-from ..gradients.saved import flat
 from .subject import Subject
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..dispatch.containers import flat
 from ..dispatch.door import Door
 from ..dispatch.dtypes import apart
 from ..dispatch.operands import wanting, without_gradient
@@ -14,7 +15,7 @@ from ..dispatch.prepare import Prepared
 from ..frameworks import weights
 from ..frameworks.memory import to_paddle, to_torch
 from ..gradients.formula import gradients
-from ..gradients.saved import flat, reads
+from ..gradients.saved import reads
 from . import describe
 from .results import of_paddle
 

@@ -20,17 +20,17 @@ from typing import Any
 import paddle
 import torch
 
+from ..dispatch.containers import each, flat, nested
 from ..dispatch.door import Door
 from ..frameworks.memory import autocast_off, hand_over, own, to_torch
 from ..frameworks.versions import NODE_HOOKS, grad_node
 from ..gradients import clean
-from ..gradients.saved import flat
 from ..postponed import after_engine, engine_runs, postpone
 from ..records.log import LogError
 from ..table.signature import parse
 from . import aliases, posts, replayed
 from .gradients import judge_gradients
-from .results import each, nested, of_paddle
+from .results import of_paddle
 from .subject import Subject
 
 

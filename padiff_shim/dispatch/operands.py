@@ -13,6 +13,7 @@ from ..frameworks import weights
 from ..frameworks.memory import TENSOR_TYPES, as_operand, explain, to_torch
 from ..table import reasons
 from ..table.reasons import StayNative
+from .containers import each
 from .frames import Frame
 
 NUMBERS = (int, float, bool)
@@ -89,14 +90,7 @@ def without_gradient(run: Callable[..., Any], paddle_side: Sequence[Any], torch_
     for index in trainable:
         sides[index] = sides[index].detach().requires_grad_()
     with torch.no_grad():
-        return _detached(run(*sides))
-
-
-def _detached(out: Any) -> Any:
-    """One result or several, without their graph."""
-    if isinstance(out, (list, tuple)):
-        return type(out)([_detached(one) for one in out])
-    return out.detach() if isinstance(out, torch.Tensor) else out
+        return each(run(*sides), lambda _, one: one.detach() if isinstance(one, torch.Tensor) else one)
 
 
 def weight(frame: Frame, value: Any) -> torch.Tensor:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..dispatch.containers import flat
 from ..frameworks.randomness import undrawn
 
 
@@ -25,13 +26,6 @@ class Reads(NamedTuple):
 
 def _memory(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
-
-
-def flat(out: Any) -> list[Any]:
-    """A formula's results, one or several; some may be lists (the states of an RNN)."""
-    if isinstance(out, torch.Tensor):
-        return [out]
-    return [one for item in out for one in (item if isinstance(item, (list, tuple)) else (item,))]
 
 
 def reads(known: dict[Any, Reads], attributes: Sequence[Any], sides: Sequence[Any], run: Callable[..., Any]) -> Reads:

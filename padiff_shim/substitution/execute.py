@@ -6,12 +6,12 @@ quick (shortcut.py), or: prepare -> torch's kernel -> a new Paddle tensor, or on
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from ..dispatch.containers import each, flat
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame
 from ..dispatch.operands import Inputs, without_gradient
@@ -21,7 +21,7 @@ from ..frameworks.memory import own, stream_of
 from ..frameworks.versions import IS_3
 from ..gradients import inplace
 from ..gradients.calls import Call
-from ..gradients.saved import Reads, flat, reads
+from ..gradients.saved import Reads, reads
 from ..gradients.twins import finish
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -116,18 +116,14 @@ class Substitution:
             if self.with_mask:
                 return result, None
             return [result] if self.entry.returns_list else result
-        positions = itertools.count()
 
-        def built(one: Any) -> Any:
-            if isinstance(one, (list, tuple)):
-                return type(one)([built(item) for item in one])
-            position = next(positions)
+        def built(position: int, one: Any) -> Any:
             place = self.writes.get(position)
             if place is not None and tensors[place] is not None:
                 return tensors[place] if one is None else overwritten(tensors[place], one)
             return made(one, sides, position) if isinstance(one, torch.Tensor) else one
 
-        return built(out)
+        return each(out, built)
 
     def write(self, inputs: Inputs, out: torch.Tensor) -> Any:
         """The result of an in-place op, without gradients, in the memory of the first operand."""

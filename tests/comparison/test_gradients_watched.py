@@ -173,3 +173,26 @@ def test_layer_norm_without_its_weight_in_the_gradient_of_x_is_named():
         paddle.grad((y * y).sum(), x, retain_graph=True)
     wrong = [call for call in run.calls.filter(op="layer_norm", phase="backward") if call.tensor == "grad:x"]
     assert [(call.verdict, call.hypothesis, str(call.side)) for call in wrong] == [(Verdict.SEMANTICS, "no-weight", "paddle")]
+
+
+ABSENT = {
+    "layer_norm": (lambda x, b: F.layer_norm(x.transpose([0, 2, 3, 1]), [4], None, b), False),
+    "group_norm": (lambda x, b: F.group_norm(x, 2, weight=None, bias=b), False),
+    "batch_norm": (lambda x, b: F.batch_norm(x, paddle.zeros([4]), paddle.ones([4]), None, b, training=True), True),
+    "instance_norm": (lambda x, b: F.instance_norm(x, weight=None, bias=b), True),
+}
+
+
+@pytest.mark.parametrize("op", ABSENT)
+def test_gradients_beside_an_absent_operand_are_their_own(op):
+    """Bias without weight: no gradient takes another's place (Paddle leaves some out altogether)."""
+    function, may_lack = ABSENT[op]
+    x, bias = randn(3, 4, 5, 5), randn(4, seed=1)
+    with padiff_shim.compare("torch", audit=1) as run:
+        function(x, bias).square().sum().backward()
+    found = {call.tensor: call for call in run.calls if call.op == op and call.phase == "backward"}
+    assert len(found["grad:x"].shape) == 4
+    assert may_lack or "grad:bias" in found
+    if "grad:bias" in found:
+        assert found["grad:bias"].shape == [4]
+        assert found["grad:bias"].verdict in (Verdict.EQUAL, Verdict.ROUNDING)
