@@ -3,13 +3,15 @@
 A node dies wherever its last reference goes: in an in-place op that gives its tensor a new node, in an engine that clears up, in
 the destructor of another node. Paddle runs all this without the GIL, and a Python object that dies there ends the process. Each
 new hook therefore looks at a few of the oldest and lets those go that nobody else holds any more; so does the end of a backward,
-and for what outlives its mode Python's own collections. Not while a mode is open: a Ctrl-C that arrives in a collection is lost.
+and for what outlives its mode Python's own collections (not while a mode is open).
 """
 
 from __future__ import annotations
 
+import _thread
 import gc
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -56,7 +58,15 @@ def _looked_at(count: int) -> bool:
 
 
 def _collected(phase: str, about: dict[str, int]) -> None:
-    """Python's collector begins, and has run; one that looks at everything is seldom."""
-    _looked_at(64) if about["generation"] < 2 else let_go()
-    if phase == "stop" and not _held:
-        gc.callbacks.remove(_collected)
+    """Python's collector begins, and has run; one that looks at everything is seldom.
+
+    Python prints what leaves this, and goes on. So a Ctrl-C that falls in here comes again, a moment later.
+    """
+    try:
+        _looked_at(64) if about["generation"] < 2 else let_go()
+        if phase == "stop" and not _held:
+            gc.callbacks.remove(_collected)
+    except KeyboardInterrupt:
+        later = threading.Timer(0.001, _thread.interrupt_main)
+        later.daemon = True
+        later.start()

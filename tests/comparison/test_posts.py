@@ -3,6 +3,7 @@
 import gc
 import subprocess
 import sys
+import time
 
 import paddle
 import pytest
@@ -69,3 +70,29 @@ def test_hooks_go_with_their_nodes():
     del kept
     gc.collect()
     assert len(posts._held) == before
+
+
+def test_a_ctrl_c_that_falls_into_a_collection_arrives(monkeypatch):
+    """Python prints what leaves its collector's callbacks, and goes on."""
+    fell = []
+
+    def looked_at(count):
+        if not fell:
+            fell.append(count)
+            raise KeyboardInterrupt
+
+    def waited():
+        gc.collect(0)
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            time.sleep(0.001)
+
+    monkeypatch.setattr(posts, "_looked_at", looked_at)
+    monkeypatch.setattr(posts, "_held", [None])
+    posts.mode_closed()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            waited()
+        assert fell == [64]
+    finally:
+        gc.callbacks.remove(posts._collected)
