@@ -74,9 +74,10 @@ def text() -> str:
 def _optimizers() -> str:
     """The section of optimizers: a row for each."""
     rows = [("in `paddle.optimizer`", "door", "Torch's", "where the definitions differ"), ("---",) * 4]
-    rows += [
-        (one.optimizer, f"`{_short('paddle._C_ops.' + one.door)}`", _counterpart(one), one.differs) for one in updates().values()
-    ]
+    doors: dict[Update, list[str]] = {}
+    for door, one in updates().items():
+        doors.setdefault(one, []).append(f"`{_short('paddle._C_ops.' + door)}`")
+    rows += [(one.optimizer, ", ".join(names), _counterpart(one), one.differs) for one, names in doors.items()]
     return "\n".join((_OPTIMIZERS, *("| " + " | ".join(cells) + " |" for cells in rows), ""))
 
 

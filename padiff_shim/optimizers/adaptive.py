@@ -6,6 +6,8 @@ Paddle keeps powers of the betas; Torch counts steps, and takes the powers of th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch.optim import adam as _adam
 from torch.optim import adamax as _adamax
@@ -126,12 +128,42 @@ def _steps_of_nadam(beta2: float, power: torch.Tensor) -> int:
     return step
 
 
+def _nadam_of_paddle(b: Batch) -> None:
+    """Paddle keeps the product of the momenta in the parameter's dtype."""
+    root = _MU_BASE**b.momentum_decay
+    powers_now = [(number(one) * _MU_BASE, number(two) * b.beta2, number(mu)) for one, two, mu in _powers_of_nadam(b)]
+    for (fall, power, product), param, grad, first, second in zip(powers_now, b.param, b.grad, b.moment1, b.moment2):
+        grad = grad.add(param, alpha=b.decay) if b.decay else grad
+        mu = b.beta1 * (1.0 - 0.5 * fall**b.momentum_decay)
+        following = b.beta1 * (1.0 - 0.5 * fall**b.momentum_decay * root)
+        first.lerp_(grad, 1 - b.beta1)
+        second.mul_(b.beta2).addcmul_(grad, grad, value=1 - b.beta2)
+        bottom = second.div(1 - power).sqrt_().add_(b.epsilon)
+        param.addcdiv_(grad, bottom, value=-b.lr * (1.0 - mu) / (1.0 - product * mu))
+        param.addcdiv_(first, bottom, value=-b.lr * following / (1.0 - product * mu * following))
+    _go_on_as_nadam(b)
+
+
+def _powers_of_nadam(b: Batch) -> Iterable[tuple[torch.Tensor, ...]]:
+    return zip(b.decay_pow, b.beta2_pow, b.mu_product)
+
+
+def _go_on_as_nadam(b: Batch) -> None:
+    """Paddle's powers and products after the update."""
+    multiply(b.decay_pow, _MU_BASE)
+    multiply(b.beta2_pow, b.beta2)
+    for product, power in zip(b.mu_product, b.decay_pow):
+        product.mul_(b.beta1 * (1.0 - 0.5 * number(power) ** b.momentum_decay))
+
+
 @update(
     "nadam_",
     "NAdam",
     "param grad lr decay_pow beta2_pow mu_product moment1 moment2 master beta1 beta2 epsilon momentum_decay multi_precision",
     "param decay_pow beta2_pow mu_product moment1 moment2 master",
+    paddle=_nadam_of_paddle,
     twin="torch.optim.NAdam",
+    differs="Torch rounds the product of its momenta to float32, for parameters of float64, too",
 )
 def nadam(b: Batch) -> None:
     """Torch's products are made again; Paddle's go on as its kernel would leave them."""
@@ -141,10 +173,7 @@ def nadam(b: Batch) -> None:
         b.param, b.grad, b.moment1, b.moment2, [products.before(steps + 1) for steps in done], _counts(b, done),
         beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, momentum_decay=b.momentum_decay, eps=b.epsilon,
     )  # fmt: skip
-    multiply(b.decay_pow, _MU_BASE)
-    multiply(b.beta2_pow, b.beta2)
-    for product, power in zip(b.mu_product, b.decay_pow):
-        product.mul_(b.beta1 * (1.0 - 0.5 * number(power) ** b.momentum_decay))
+    _go_on_as_nadam(b)
 
 
 @update(
