@@ -1,0 +1,416 @@
+"""What a program may ask of its optimizer: groups, schedules, factors, scaling, skipped steps; and what stays native."""
+
+import types
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from helpers import in_child, same
+from trainings import KINDS, RATE, backward, batch, nets, turned, unequal
+
+import padiff_shim
+from padiff_shim.errors import PadiffShimError, StayedNativeError, UnknownNameError
+from padiff_shim.table import reasons
+
+pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
+PADDLE_2 = paddle.__version__.startswith("2.")
+
+
+def shim(**options):
+    return padiff_shim.reference("torch", optimizer="torch", **options)
+
+
+def steps(ours, twin, mine, theirs, count=5, after=lambda step: None, dtype="float32"):
+    for step in range(count):
+        backward(ours, twin, step, dtype)
+        mine.step()
+        theirs.step()
+        assert not unequal(ours, twin), step
+        mine.clear_grad()
+        theirs.zero_grad()
+        after(step)
+
+
+def two_groups(ours, twin):
+    return (
+        [{"params": ours[0].parameters()}, {"params": ours[3].parameters(), "learning_rate": 0.5, "weight_decay": 0.1}],
+        [{"params": twin[0].parameters()}, {"params": twin[3].parameters(), "lr": RATE * 0.5, "weight_decay": 0.1}],
+    )
+
+
+@pytest.mark.parametrize("name", ["momentum", "adam", "adamw"])
+def test_groups(name):
+    ours, twin = nets()
+    mine, theirs = two_groups(ours, twin)
+    kind = KINDS[name]
+    optimizer = kind.build(mine, weight_decay=0.01)
+    twins = getattr(torch.optim, kind.theirs)(theirs, lr=RATE, **{**kind.twin_options, "weight_decay": 0.01})
+    for param in [*ours[2].parameters()]:
+        param.stop_gradient = True
+    with shim() as run:
+        steps(ours, twin, optimizer, twins)
+    assert not run.native
+
+
+def test_schedules():
+    ours, twin = nets()
+    schedule = paddle.optimizer.lr.LambdaDecay(RATE, lambda step: 0.9**step)
+    mine = KINDS["adamw"].build(ours, schedule)
+    theirs = KINDS["adamw"].twin(twin)
+    other = torch.optim.lr_scheduler.LambdaLR(theirs, lambda step: 0.9**step)
+
+    def after(step):
+        schedule.step()
+        other.step()
+
+    with shim():
+        steps(ours, twin, mine, theirs, after=after)
+
+
+def test_a_rate_that_is_set_between_steps():
+    ours, twin = nets()
+    mine, theirs = KINDS["adam"].build(ours), KINDS["adam"].twin(twin)
+
+    def after(step):
+        mine.set_lr(0.1 / (step + 3))
+        theirs.param_groups[0]["lr"] = 0.1 / (step + 3)
+
+    with shim():
+        steps(ours, twin, mine, theirs, after=after)
+
+
+def test_a_parameters_own_factor_and_regularizer():
+    paddle.seed(0)
+    own = paddle.ParamAttr(learning_rate=0.25, regularizer=paddle.regularizer.L2Decay(0.3))
+    ours, twin = paddle.nn.Sequential(paddle.nn.Linear(7, 5, weight_attr=own)), torch.nn.Sequential(torch.nn.Linear(7, 5))
+    with torch.no_grad():
+        for one, other in zip(ours.parameters(), twin.parameters(), strict=True):
+            other.copy_(torch.tensor(turned(one.numpy())))
+    mine = paddle.optimizer.SGD(RATE, parameters=ours.parameters(), weight_decay=0.1)
+    groups = [
+        {"params": [twin[0].weight], "lr": RATE * 0.25, "weight_decay": 0.3},
+        {"params": [twin[0].bias], "weight_decay": 0.1},
+    ]
+    with shim():
+        steps(ours, twin, mine, torch.optim.SGD(groups, lr=RATE))
+
+
+def test_decay_and_rates_that_a_function_chooses():
+    ours, twin = nets()
+    chosen = {ours[0].weight.name, ours[3].weight.name}
+    mine = KINDS["adamw"].build(ours, apply_decay_param_fun=lambda name: name in chosen)
+    mine._lr_ratio = lambda param: 0.5 if param.name == ours[3].weight.name else 1.0  # as an argument not on a CPU
+    groups = [
+        {"params": [twin[0].weight]},
+        {"params": [twin[3].weight], "lr": RATE * 0.5},
+        {"params": [twin[0].bias, *twin[2].parameters(), twin[3].bias], "weight_decay": 0.0},
+    ]
+    with shim():
+        steps(ours, twin, mine, torch.optim.AdamW(groups, lr=RATE, weight_decay=0.02))
+
+
+def test_gradients_that_are_not_clipped():
+    ours, twin = nets()
+    ours[3].weight.need_clip = False
+    mine = KINDS["sgd"].build(ours, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.1))
+    theirs = KINDS["sgd"].twin(twin)
+    clipped = [param for param in twin.parameters() if param is not twin[3].weight]
+    with shim():
+        for step in range(4):
+            backward(ours, twin, step)
+            torch.nn.utils.clip_grad_norm_(clipped, 0.1)
+            mine.step()
+            theirs.step()
+            assert not unequal(ours, twin), step
+            mine.clear_grad()
+            theirs.zero_grad()
+
+
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+def test_all_parameters_in_one_call(name):
+    ours, twin = nets()
+    mine, theirs = KINDS[name].build(ours, use_multi_tensor=True), KINDS[name].twin(twin)
+    with shim() as run:
+        steps(ours, twin, mine, theirs)
+    assert run.optimizers == {mine.type: {"torch": 30}}
+
+
+@pytest.mark.parametrize("to_zero", [True, False])
+def test_minimize_and_clear_grad(to_zero):
+    ours, twin = nets()
+    mine, theirs = KINDS["adamw"].build(ours, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.2)), KINDS["adamw"].twin(twin)
+    with shim() as run:
+        for step in range(4):
+            loss, _ = backward(ours, twin, step)
+            torch.nn.utils.clip_grad_norm_(twin.parameters(), 0.2)
+            mine.minimize(loss)
+            theirs.step()
+            assert not unequal(ours, twin), step
+            mine.clear_grad(set_to_zero=to_zero)
+            theirs.zero_grad(set_to_none=not to_zero)
+    assert not run.native
+
+
+def test_gradients_of_several_backwards_are_added():
+    ours, twin = nets()
+    mine, theirs = KINDS["sgd"].build(ours, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.2)), KINDS["sgd"].twin(twin)
+    with shim():
+        for step in range(3):
+            for part in range(3):
+                backward(ours, twin, 10 * step + part)
+            torch.nn.utils.clip_grad_norm_(twin.parameters(), 0.2)
+            mine.step()
+            theirs.step()
+            assert not unequal(ours, twin), step
+            mine.clear_grad()
+            theirs.zero_grad()
+
+
+def test_parameters_without_a_gradient_are_left():
+    ours, twin = nets()
+    mine, theirs = KINDS["adam"].build(ours, weight_decay=0.1), KINDS["adam"].twin(twin, weight_decay=0.1)
+    with shim():
+        for step in range(3):
+            x = batch(step)
+            ours[0](paddle.to_tensor(x)).mean().backward()
+            twin[0](torch.tensor(x)).mean().backward()
+            mine.step()
+            theirs.step()
+            assert not unequal(ours, twin), step
+            mine.clear_grad(set_to_zero=False)
+            theirs.zero_grad()
+
+
+@pytest.fixture
+def scaling(monkeypatch):
+    """Paddle's scaler does nothing on a CPU: tell it of another place."""
+    place = types.SimpleNamespace(_expected_place=types.SimpleNamespace(is_gpu_place=lambda: True))
+    monkeypatch.setattr("paddle.amp.grad_scaler._dygraph_tracer", lambda: place)
+
+
+@pytest.mark.parametrize("scale", [2.0**10, 1000.0])
+def test_scaled_gradients(scale, scaling):
+    """``paddle.amp.GradScaler``, a step of which is skipped, and ``torch.amp.GradScaler``."""
+    ours, twin = nets()
+    mine, theirs = KINDS["adamw"].build(ours), KINDS["adamw"].twin(twin)
+    scaler = paddle.amp.GradScaler(init_loss_scaling=scale, use_dynamic_loss_scaling=False)
+    other = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=1000)
+    with shim() as run:
+        for step in range(5):
+            x = batch(step)
+            x[0, 0] = np.inf if step == 2 else x[0, 0]
+            scaler.scale((ours(paddle.to_tensor(x)) ** 2).mean()).backward()
+            other.scale((twin(torch.tensor(x)) ** 2).mean()).backward()
+            if step % 2:
+                scaler.unscale_(mine)
+                other.unscale_(theirs)
+            scaler.step(mine)
+            other.step(theirs)
+            scaler.update()
+            other.update(new_scale=scale)
+            assert not unequal(ours, twin), step
+            mine.clear_grad()
+            theirs.zero_grad()
+    assert run.optimizers == {"adamw": {"torch": 4 * 6}}
+
+
+def test_a_scale_that_grows(scaling, monkeypatch):
+    monkeypatch.setattr(
+        "paddle.amp.grad_scaler.amp_global_state", lambda: types.SimpleNamespace(amp_dtype="float16"), raising=False
+    )
+    ours, twin = nets()
+    mine, theirs = KINDS["sgd"].build(ours), KINDS["sgd"].twin(twin)
+    scaler = paddle.amp.GradScaler(init_loss_scaling=4.0, incr_every_n_steps=2)
+    other = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=2)
+    with shim():
+        for step in range(6):
+            x = batch(step)
+            loss = scaler.scale((ours(paddle.to_tensor(x)) ** 2).mean())
+            loss.backward()
+            other.scale((twin(torch.tensor(x)) ** 2).mean()).backward()
+            scaler.minimize(mine, loss)
+            other.step(theirs)
+            other.update()
+            assert not unequal(ours, twin), step
+            assert scaler._scale.item() == other.get_scale()
+            mine.clear_grad()
+            theirs.zero_grad()
+
+
+@pytest.mark.skipif(PADDLE_2, reason="2.6 keeps its states otherwise")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(("kind", "theirs"), [("AdamW", "AdamW"), ("Momentum", "SGD")])
+def test_master_weights(kind, theirs, dtype):
+    """Torch's optimizer on the master weights, of which the parameters are the rounded values."""
+    draw = np.random.default_rng(0)
+    begun = draw.standard_normal((5, 3)).astype("float32")
+    param = paddle.create_parameter([5, 3], "float32", default_initializer=paddle.nn.initializer.Assign(begun)).astype(dtype)
+    param = paddle.base.framework.EagerParamBase.from_tensor(param.detach(), trainable=True)
+    master = torch.nn.Parameter(torch.tensor(begun).to(getattr(torch, dtype)).float())
+    options = {"momentum": 0.9} if theirs == "SGD" else {}
+    mine = getattr(paddle.optimizer, kind)(RATE, parameters=[param], multi_precision=True)
+    twins = getattr(torch.optim, theirs)([master], lr=RATE, **options)
+    with shim() as run:
+        for _ in range(4):
+            grad = torch.tensor(draw.standard_normal((5, 3)).astype("float32")).to(getattr(torch, dtype))
+            param.grad = paddle.to_tensor(grad.float().numpy()).astype(dtype)
+            master.grad = grad.float()
+            mine.step()
+            twins.step()
+            assert same(mine._master_weights[param.name], master)
+            assert same(param.astype("float32"), master.to(grad.dtype).float())
+    assert not run.native
+
+
+def test_sparse_gradients_stay_native():
+    embedding = paddle.nn.Embedding(9, 4, sparse=True)
+    optimizer = paddle.optimizer.SGD(0.1, parameters=embedding.parameters())
+    with shim() as run:
+        embedding(paddle.to_tensor([1, 3])).sum().backward()
+        optimizer.step()
+    assert run.native["sgd"] == {reasons.SPARSE.text: 1}
+
+
+def one_parameter(**state):
+    param = paddle.create_parameter([2, 3], "float32")
+    param.grad = paddle.ones([2, 3])
+    optimizer = paddle.optimizer.Adam(0.1, parameters=[param], weight_decay=0.5, **state)
+    return param, optimizer
+
+
+def test_powers_that_belong_to_no_step_stay_native_with_their_decay():
+    """The decay that was left to Torch is added natively then."""
+    results = []
+    for mode in (True, False):
+        paddle.seed(0)
+        param, optimizer = one_parameter()
+        optimizer.step()
+        power = optimizer._accumulators["beta2_pow_acc"][param.name]
+        power.set_value(paddle.full([1], 0.77))
+        if mode:
+            with shim() as run:
+                optimizer.step()
+            assert run.native["adam"] == {reasons.BETA_POWERS.text: 1}
+            assert not run.optimizers
+        else:
+            optimizer.step()
+        results.append(param.numpy())
+    assert np.allclose(*results, rtol=1e-6, atol=1e-7)
+
+
+def test_strict_raises_where_an_update_stays_native():
+    param, optimizer = one_parameter()
+    optimizer.step()
+    optimizer._accumulators["beta2_pow_acc"][param.name].set_value(paddle.full([1], 0.77))
+    with pytest.raises(StayedNativeError, match="adam"), shim(strict=True):
+        optimizer.step()
+
+
+@pytest.mark.parametrize("left_out", [{"exclude": "optimizers"}, {"exclude": ["adam"]}, {"ops": "matmul"}])
+def test_left_out_of_a_mode(left_out):
+    _, optimizer = one_parameter()
+    with shim(**left_out) as run:
+        optimizer.step()
+    assert run.native["adam"] == {reasons.FILTERED.text: 1}
+    assert not run.optimizers
+
+
+def test_chosen_alone():
+    ours, _ = nets()
+    optimizer = KINDS["sgd"].build(ours)
+    with shim(ops="sgd") as run:
+        (ours(paddle.ones([2, 7])) ** 2).mean().backward()
+        optimizer.step()
+    assert run.substituted == {"sgd": 6}
+
+
+def test_an_optimizer_of_ones_own():
+    """A subclass that adds to what Paddle's does is not made to wait, and one that computes by itself is left alone."""
+    seen = []
+
+    class Watching(paddle.optimizer.SGD):
+        def _append_optimize_op(self, block, param_and_grad):
+            super()._append_optimize_op(block, param_and_grad)
+            seen.append(param_and_grad[0].numpy().copy())
+
+    param = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+    param.grad = paddle.ones([2])
+    with shim() as run:
+        Watching(0.5, parameters=[param], weight_decay=1.0).step()
+    assert run.optimizers == {"sgd": {"torch": 1}}
+    assert seen[0].tolist() == [0.0, 0.0] == param.numpy().tolist()
+
+
+def test_an_error_in_the_middle_of_a_step_leaves_what_natively_is_left():
+    class Failing(paddle.optimizer.SGD):
+        def _create_param_lr(self, param_and_grad):
+            if param_and_grad[0] is params[1]:
+                raise RuntimeError("no rate")
+            return super()._create_param_lr(param_and_grad)
+
+    params = [paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0)) for _ in range(3)]
+    for param in params:
+        param.grad = paddle.ones([2])
+    with pytest.raises(RuntimeError, match="no rate"), shim():
+        Failing(0.5, parameters=params).step()
+    assert [param.numpy().tolist() for param in params] == [[0.5, 0.5], [1.0, 1.0], [1.0, 1.0]]
+
+
+def test_undone_after_a_mode(undone):
+    names = [paddle.optimizer.Optimizer, paddle.nn.ClipGradByGlobalNorm, paddle.nn.ClipGradByNorm]
+    before = [dict(vars(owner)) for owner in names]
+    codes = paddle.optimizer.Optimizer._create_optimization_pass.__code__
+    _, optimizer = one_parameter()
+
+    def failing():
+        with shim():
+            optimizer.step()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        failing()
+    assert [dict(vars(owner)) for owner in names] == before
+    assert paddle.optimizer.Optimizer._create_optimization_pass.__code__ is codes
+
+
+@pytest.mark.parametrize("value", ["pytorch", "", None, 1, True])
+def test_a_definition_that_is_none(value):
+    with pytest.raises(UnknownNameError, match=r"unknown optimizer .*Accepted: paddle, torch"):
+        padiff_shim.reference("torch", optimizer=value)
+
+
+def test_a_comparison_runs_paddles_optimizers():
+    with pytest.raises(PadiffShimError, match="optimizer= belongs to reference"):
+        padiff_shim.reference("torch", optimizer="torch", compare=True)
+    ours, _ = nets()
+    optimizer = KINDS["adam"].build(ours, weight_decay=0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.1))
+    with padiff_shim.compare("torch", progress=False) as run:
+        (ours(paddle.ones([2, 7])) ** 2).mean().backward()
+        optimizer.step()
+    assert run.native["adam_"] == {reasons.OPTIMIZER.text: 6}
+
+
+def test_threads_have_steps_of_their_own():
+    result = in_child(
+        """
+        import threading
+        import numpy as np
+        def stepped(results, key):
+            w = paddle.create_parameter([30, 20], "float32", default_initializer=paddle.nn.initializer.Constant(0.5))
+            o = paddle.optimizer.AdamW(0.01 * (key + 1), parameters=[w], grad_clip=paddle.nn.ClipGradByGlobalNorm(0.1))
+            with padiff_shim.reference("torch", optimizer="torch"):
+                for step in range(20):
+                    w.grad = paddle.full([30, 20], 0.3 + step * key)
+                    o.step()
+            results[key] = w.numpy().tobytes()
+        alone, together = {}, {}
+        for key in range(4):
+            stepped(alone, key)
+        threads = [threading.Thread(target=stepped, args=(together, key)) for key in range(4)]
+        [one.start() for one in threads]
+        [one.join() for one in threads]
+        assert alone == together
+        """
+    )
+    assert result.returncode == 0, result.stderr

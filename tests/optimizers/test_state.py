@@ -1,0 +1,178 @@
+"""Paddle's own state: readable, savable, loadable on either side of a mode, and what is computed next sees the new weights."""
+
+import contextlib
+import gc
+import weakref
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from helpers import same
+from trainings import KINDS, accumulator, backward, batch, copy, nets, unequal
+
+import padiff_shim
+from padiff_shim.substitution import held
+
+pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
+PADDLE_2 = paddle.__version__.startswith("2.")
+NAMES = [name for name in KINDS if not (PADDLE_2 and name == "adagrad")]
+BEFORE, AFTER = 3, 3
+
+
+def shim():
+    return padiff_shim.reference("torch", optimizer="torch")
+
+
+def train(net, optimizer, steps):
+    with paddle.utils.unique_name.guard("a"):  # accumulators get their names at the first step
+        for step in steps:
+            (net(paddle.to_tensor(batch(step))) ** 2).mean().backward()
+            optimizer.step()
+            optimizer.clear_grad()
+
+
+def built(name):
+    """A net and its optimizer, with the same generated names each time."""
+    with paddle.utils.unique_name.guard("a"):
+        ours, _ = nets()
+        return ours, KINDS[name].build(ours, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.5))
+
+
+def crossing(name, path, before, after):
+    """Values after a checkpoint that was saved in one mode and is continued in another."""
+    ours, optimizer = built(name)
+    with before():
+        train(ours, optimizer, range(BEFORE))
+    paddle.save({"net": ours.state_dict(), "optimizer": optimizer.state_dict()}, str(path))
+    resumed, other = built(name)
+    saved = paddle.load(str(path))
+    resumed.set_state_dict(saved["net"])
+    other.set_state_dict(saved["optimizer"])
+    with after() as run:
+        train(resumed, other, range(BEFORE, BEFORE + AFTER))
+        train(ours, optimizer, range(BEFORE, BEFORE + AFTER))
+    return resumed, ours, other, optimizer, run
+
+
+@pytest.mark.parametrize(("before", "after"), [(shim, shim), (shim, contextlib.nullcontext), (contextlib.nullcontext, shim)])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_checkpoint_goes_on_as_if_nothing_had_been_saved(name, before, after, tmp_path):
+    """On either side of a mode, and from one side to the other."""
+    resumed, ours, other, optimizer, run = crossing(name, tmp_path / "state", before, after)
+    assert all(same(one.numpy(), two.numpy()) for one, two in zip(resumed.parameters(), ours.parameters(), strict=True))
+    state, expected = other.state_dict(), optimizer.state_dict()
+    assert state.keys() == expected.keys()
+    assert all(same(state[key].numpy(), expected[key].numpy()) for key in state)
+    if run is not None:
+        assert not run.native
+        assert set(run.optimizers[optimizer.type]) == {"torch"}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("adamax", "rmsprop", "centered", "nadam")])
+def test_the_state_is_native_paddles_but_for_rounding(name):
+    """Where the definitions are the same: also the powers of beta, exactly."""
+    states = []
+    for mode in (contextlib.nullcontext, shim):
+        net, optimizer = built(name)
+        draw = np.random.default_rng(5)
+        with mode(), paddle.utils.unique_name.guard("a"):
+            for _ in range(6):
+                for param in net.parameters():
+                    param.grad = paddle.to_tensor(draw.standard_normal(param.shape).astype("float32"))
+                optimizer.step()
+        states.append({key: value.numpy() for key, value in optimizer.state_dict().items()})
+    native, ours = states
+    assert native.keys() == ours.keys()
+    for key, value in native.items():
+        if "pow" in key:
+            assert same(value, ours[key]), key
+        assert np.allclose(value, ours[key], rtol=1e-4, atol=1e-5), key
+
+
+def test_the_twins_state_can_be_begun_from_a_native_checkpoint():
+    """Native steps, then Torch's optimizer with that state: the shim goes on as it does."""
+    ours, twin = nets()
+    optimizer = paddle.optimizer.Adam(0.01, parameters=ours.parameters())
+    train(ours, optimizer, range(4))
+    copy(ours, twin)
+    theirs = torch.optim.Adam(twin.parameters(), lr=0.01)
+    for mine, other in zip(ours.parameters(), twin.parameters(), strict=True):
+        moments = [torch.tensor(accumulator(optimizer, name, mine)) for name in ("moment1", "moment2")]
+        theirs.state[other] = {"step": torch.tensor(4.0), "exp_avg": moments[0], "exp_avg_sq": moments[1]}
+    with shim():
+        for step in range(4, 8):
+            backward(ours, twin, step)
+            optimizer.step()
+            theirs.step()
+            assert not unequal(ours, twin), step
+            optimizer.clear_grad()
+            theirs.zero_grad()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_next_forward_reads_the_new_weights(name):
+    """The [out, in] copy and the leaf twins notice the write, in a graph that was made before it, too, as natively."""
+    ours, twin = nets()
+    optimizer, theirs = KINDS[name].build(ours), KINDS[name].twin(twin)
+    x = batch(0)
+    with shim():
+        versions = [param.inplace_version for param in ours.parameters()]
+        for step in range(3):
+            backward(ours, twin, step)
+            optimizer.step()
+            theirs.step()
+            assert same(ours(paddle.to_tensor(x)), twin(torch.tensor(x)))
+            optimizer.clear_grad()
+            theirs.zero_grad()
+        assert [param.inplace_version for param in ours.parameters()] == versions
+
+
+def test_state_that_is_set_in_place_is_read_anew():
+    """What is kept from step to step are views of memory, and no values."""
+    ours, optimizer = built("adam")
+    with shim():
+        train(ours, optimizer, range(1))
+        begun = {key: value.clone() for key, value in optimizer.state_dict().items()}
+        weights = [param.clone() for param in ours.parameters()]
+        after = []
+        for _ in range(2):
+            optimizer.set_state_dict(begun)
+            for param, value in zip(ours.parameters(), weights, strict=True):
+                param.set_value(value)
+            optimizer.clear_grad()
+            train(ours, optimizer, range(1, 4))
+            after.append([param.numpy() for param in ours.parameters()])
+    assert all(same(one, other) for one, other in zip(*after, strict=True))
+
+
+def test_parameters_of_other_memory_are_crossed_anew():
+    """A net that was moved to another dtype and back lies somewhere else."""
+    ours, twin = nets()
+    optimizer, theirs = KINDS["sgd"].build(ours), KINDS["sgd"].twin(twin)
+    with shim() as run:
+        for step in range(4):
+            backward(ours, twin, step)
+            optimizer.step()
+            theirs.step()
+            optimizer.clear_grad(set_to_zero=False)
+            theirs.zero_grad()
+            ours.to(dtype="float64")
+            ours.to(dtype="float32")
+            assert not unequal(ours, twin), step
+    assert not run.native
+
+
+def test_what_is_kept_dies_with_the_optimizer():
+    gc.collect()
+    before = len(held._of)
+    ours, _ = nets()
+    optimizer = KINDS["adam"].build(ours)
+    with shim():
+        train(ours, optimizer, range(2))
+    assert len(held._of) == before + 1
+    gone = [weakref.ref(optimizer), *map(weakref.ref, ours.parameters())]
+    del optimizer, ours, _
+    gc.collect()
+    assert [one() for one in gone] == [None] * len(gone)
+    assert len(held._of) == before
