@@ -155,6 +155,8 @@ TRIED_ELSEWHERE = {
     "cholesky_inverse",
     "pdist",
     "fused_softmax_mask",
+    "householder_product",
+    "ormqr",
 }
 
 
