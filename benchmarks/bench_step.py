@@ -222,14 +222,15 @@ def main() -> int:
     """Measure, print, and write Markdown if asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="the two small models and few rounds: some seconds")
+    parser.add_argument("--small", action="store_true", help="the table of small ops alone, printed")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables there, between their marks")
     args = parser.parse_args()
+    if args.small and args.markdown:
+        parser.error("--markdown writes both tables: leave out --small")
     torch.set_num_threads(1)
     rounds, budget = (5, 0.02) if args.quick else (11, 0.1)
-    tables = [
-        ("Cost of a step", STEPS, step_rows(SIZES[:2] if args.quick else SIZES, rounds, budget)),
-        ("Cost of small ops", LONE, lone_rows(rounds, budget / 2)),
-    ]
+    tables = [] if args.small else [("Cost of a step", STEPS, step_rows(SIZES[:2] if args.quick else SIZES, rounds, budget))]
+    tables.append(("Cost of small ops", LONE, lone_rows(rounds, budget / 2)))
     console = Console(width=None if sys.stdout.isatty() else 160)
     for table in tables:
         console.print(shown(*table), "")

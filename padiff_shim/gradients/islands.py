@@ -75,7 +75,7 @@ class _Cell:
 
     def gradients(self, outs: Sequence[Any], grads: Sequence[torch.Tensor], *, retain: bool) -> list[torch.Tensor | None]:
         """Paddle's backward of the call. What comes back is torch's own memory."""
-        given = [to_paddle(grad.clone(memory_format=torch.contiguous_format)) for grad in grads]
+        given = [to_paddle(grad.contiguous()) for grad in grads]  # the engine copies what it is started with
         outer, LOCAL.session = LOCAL.session, None  # what the engine reaches is no part of the backward around it
         try:
             # Not run_partial_grad: its state is one per process, and two threads at once corrupt memory.
@@ -96,7 +96,7 @@ class _Island(torch.autograd.Function):
     def forward(ctx: Any, cell: _Cell, *sides: torch.Tensor) -> Any:
         ctx.cell = cell
         ctx.set_materialize_grads(False)
-        return tuple(to_torch(out.detach()) for out in cell.outs)
+        return tuple([to_torch(out) for out in cell.outs])
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -163,7 +163,7 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
     else:
         with torch.enable_grad():
             ends = _apply(cell, *sides)
-    results = [sentinel(out.detach(), end) for out, end in zip(shown, ends)]
+    results = [sentinel(out, end) for out, end in zip(shown, ends)]
     if once:
         for result in results:
             attribute(result, TAPE).deaf = True
