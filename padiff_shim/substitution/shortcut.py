@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from ..dispatch.frames import Frame
-from ..dispatch.operands import FLOATS, weight, without_gradient
+from ..dispatch.operands import FLOATS, weight
 from ..frameworks import strides, weights
 from ..frameworks.lend import lend_numpy
 from ..frameworks.memory import CPU_ALONE, TENSOR_TYPES, as_operand, grad_tracer, own
@@ -61,10 +61,17 @@ def quick(frame, values):
         if ({kinds},) not in rules and not known(({kinds},)){empty_refused}:
             return None
         {weight}
+        enabled = is_grad_enabled()
         try:
-            out = untaped(values, ({sides},)) if trainable else formula({given})
+            if trainable:  # as operands.without_gradient
+                {requiring}
+                set_grad_enabled(False)
+            out = formula({given})
         except REFUSALS as error:
             raise refused(error) from None
+        finally:
+            if trainable:
+                set_grad_enabled(enabled)
         {result}
         frame.tally.substituted[name] += 1
         return result
@@ -169,6 +176,7 @@ def _written(form: _Form) -> CodeType:
         empty_refused="" if EMPTY_WORKS else f" or {empty}",
         empty_weight="False" if at is None else _own("t and not s.numel()", at),
         reads=each("r"),
+        requiring=each("s = s.detach().requires_grad_() if w and s.is_floating_point() else s", "\n                "),
         saves=each("if r:\n        saved.append((v, v._inplace_version()))", "\n    "),
         renew="None" if at is None else _own("renewer(v, s)", at),
         made=made.format(sides=sides, view="out._is_view() or " + each("out is s", " or ")),
@@ -220,6 +228,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
         "grad_tracer": grad_tracer,
         "handed": substitution.handed,
         "is_grad_enabled": torch.is_grad_enabled,
+        "set_grad_enabled": torch._C._set_grad_enabled,
         "known": known,
         "layouts": strides.layouts,
         "leaf": leaf,
@@ -234,24 +243,12 @@ def shortcut(substitution: Substitution) -> Quick | None:
         "twin": twin,
         "ready": ready,
         "unknown": _learning(substitution, learnt),
-        "untaped": _untaped(substitution),
         "weight": weight,
         "with_gradient": with_gradient,
     }
     exec(_written(form), names)
     quick: Quick = names["quick"]
     return quick
-
-
-def _untaped(substitution: Substitution) -> Callable[..., Any]:
-    """The kernel where gradients are wanted, but not now."""
-    reference, count = substitution.op.reference, substitution.op.tensors
-
-    def untaped(values: Sequence[Any], sides: Sequence[Any]) -> Any:
-        rest = values[count:]
-        return without_gradient(lambda *tensors: reference(*tensors, *rest), values[:count], sides)
-
-    return untaped
 
 
 def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..., Any]:
