@@ -179,7 +179,7 @@ np.testing.assert_array_equal(x.grad.numpy(), [[1.0, 0.0, 5.0], [4.0, 0.0, 11.0]
         "size": "the process ends",
         "paddle": BOTH,
         "shows": SIGSEGV,
-        "shim": "Torch's backward, but for topk's indices. Compared, the backward is Paddle's, and ends the process.",
+        "shim": "Torch's backward; topk's indices have no gradient. Compared, the backward is Paddle's, and ends the process.",
         "program": """\
 import paddle
 x = paddle.to_tensor([[2.0, 1.0], [1.0, 3.0]], stop_gradient=False)
