@@ -102,3 +102,25 @@ def test_a_spread_is_unbiased_unless_told_otherwise(name):
     for function, expected in pairs:
         with padiff_shim.reference("torch", strict=True):
             assert same(function(), expected)
+
+
+@pytest.mark.skipif(not IS_3, reason="2.6 has no pdist")
+@pytest.mark.parametrize("p", [2.0, 1.0, 3.0])
+def test_distances_within_a_set(p):
+    x, t = paddle.to_tensor(VALUES, stop_gradient=False), torch.tensor(VALUES, requires_grad=True)
+    with padiff_shim.reference("torch", strict=True) as run:
+        found = paddle.pdist(x, p)
+        found.sum().backward()
+    expected = torch.pdist(t, p)
+    expected.sum().backward()
+    assert run.substituted["pdist"] == 1
+    assert same(found.detach(), expected.detach())
+    assert same(x.grad, t.grad)
+
+
+def test_polar_coordinates():
+    sizes, angles = np.abs(VALUES) + 0.5, VALUES.copy()
+    with padiff_shim.reference("torch", strict=True) as run:
+        found = paddle.polar(paddle.to_tensor(sizes), paddle.to_tensor(angles))
+    assert run.substituted == {"polar": 1}
+    assert same(found, torch.polar(torch.tensor(sizes), torch.tensor(angles)))
