@@ -31,7 +31,7 @@ TOGETHER = {
     "gpt": ("gelu by erf", "no last norm", "positions"),
     "bert": ("epsilon 1e-5", "no kinds", "no tanh"),
     "resnet": ("no relu in the block", "average pool", "input scaled"),
-    "tagger": ("scaled embedding", "sigmoid behind", "tanh behind"),
+    "tagger": ("scaled embedding", "sigmoid behind", "shifted tokens"),
 }
 RIGHT = ("gpt", "bert", "densenet", "llama", "mobilenet", "resnet", "t5", "tagger", "unet", "vae", "vit")
 
@@ -50,15 +50,16 @@ class Row(NamedTuple):
 
 def planted_port(name: str, planted: list[Planted], folder: Path) -> Any:
     """The module of the zoo with mistakes in its source, imported from a file of its own."""
-    source = Path(importlib.import_module(f"zoo.{name}").__file__ or "").read_text()
+    source, original, rest = Path(importlib.import_module(f"zoo.{name}").__file__ or "").read_text().partition("class Torch")
     for one in planted:
         if one.old:
             if one.old not in source:
                 raise SystemExit(f"{name} has no {one.old!r}")
             source = source.replace(one.old, one.new, 1)
-    path = folder / f"port_of_{name}.py"
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(f"zoo.port_of_{name}", path)
+    port = f"{name}_{len(list(folder.iterdir()))}"  # each its own file: Python keeps the lines of one that it has read
+    path = folder / f"{port}.py"
+    path.write_text(source + original + rest)
+    spec = importlib.util.spec_from_file_location(f"zoo.{port}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

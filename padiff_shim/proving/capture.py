@@ -44,6 +44,9 @@ _NO_ATTRIBUTES = frozenset({
 })  # fmt: skip
 
 
+_RUNNING = ("running_mean", "running_var")  # written in training, though no schema says so
+
+
 class _Shape:
     """The words of one overload of an operator."""
 
@@ -52,7 +55,10 @@ class _Shape:
         self.name = schema.name.partition("::")[2]
         self.base = self.name[:-1] if self.name.endswith("_") and not self.name.startswith("__") else self.name
         self.parameters = [(argument.name, argument.default_value) for argument in schema.arguments]
-        self.written = [argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments]
+        self.written = [
+            argument.name in _RUNNING or (argument.alias_info is not None and argument.alias_info.is_write)
+            for argument in schema.arguments
+        ]
 
 
 _shape = functools.cache(_Shape)
@@ -91,11 +97,7 @@ class Capture(TorchDispatchMode):
         given = _named(shape, args, kwargs or {})
         if shape.base in _NOTHING:
             return function(*args, **(kwargs or {}))
-        operands = [
-            Operand(name, self._value(tensor), tensor, self._ways.get(id(tensor), ()))
-            for name, value, _ in given
-            for tensor in _tensors(value)
-        ]
+        operands = [self._operand(name, tensor) for name, value, _ in given for tensor in _tensors(value)]
         written = [tensor for _, value, writes in given if writes for tensor in _tensors(value)]
         wholes = [whole for whole in map(self._whole, written) if whole is not None]
         operands += [Operand("into", self._value(whole), whole, ()) for whole in wholes]
@@ -113,6 +115,12 @@ class Capture(TorchDispatchMode):
         elif results or written:
             self._note(shape, given, operands, [*(results or written), *wholes])
         return result
+
+    def _operand(self, name: str, tensor: torch.Tensor) -> Operand:
+        value = self._value(tensor)
+        # What was there before may be written behind our back: Paddle's running statistics.
+        held = tensor.detach().clone() if value.node is None else tensor
+        return Operand(name, value, held, self._ways.get(id(tensor), ()))
 
     def _whole(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """The tensor of which one that will be written is a part."""
@@ -138,7 +146,7 @@ class Capture(TorchDispatchMode):
                 self._constant(tensor, described(shape.base, attributes))
             return
         site, layer, backward = self._where()
-        shared = {_address(operand.tensor) for operand in operands}
+        shared = {_address(tensor) for _, value, _ in given for tensor in _tensors(value)}
         view = any(_address(tensor) in shared for tensor in results)
         key = Key(shape.base, site, layer, self._count[shape.base, site, layer])
         self._count[key[:3]] += 1
@@ -176,7 +184,7 @@ class Capture(TorchDispatchMode):
         return self._constant(tensor, self._names.get(tensor.data_ptr(), ""))
 
     def _constant(self, tensor: torch.Tensor, label: str) -> Value:
-        value = self._new(tensor, Value(tensor, None, label))
+        value = self._new(tensor, Value(tensor.detach().clone(), None, label))
         self.trace.constants.append(value)
         return value
 

@@ -73,7 +73,7 @@ class Side:
         """Running statistics and the like are what they were: each run begins alike."""
         known = self._buffers.get(id(model))
         if known is None:
-            self._buffers[id(model)] = [(buffer, buffer.detach().clone()) for _, buffer in model.named_buffers()]
+            self._buffers[id(model)] = [(buffer, buffer.detach().clone()) for buffer in self._state(model)]
             return
         for buffer, value in known:
             self._write(buffer, value)
@@ -111,6 +111,10 @@ class Side:
 
     def _write(self, buffer: Any, value: Any) -> None:
         raise NotImplementedError
+
+    def _state(self, model: Any) -> list[Any]:
+        """What a forward may write."""
+        return [buffer for _, buffer in model.named_buffers()]
 
     def _dtype(self) -> np.dtype[Any]:
         raise NotImplementedError
@@ -189,8 +193,12 @@ class PaddleSide(Side):
     shim = True
 
     def _write(self, buffer: Any, value: Any) -> None:
-        if buffer._is_initialized():
-            buffer.set_value(value)
+        buffer.set_value(value)
+
+    def _state(self, model: Any) -> list[Any]:
+        """Running statistics are parameters that want no gradient."""
+        held = [*super()._state(model), *(parameter for parameter in model.parameters() if parameter.stop_gradient)]
+        return [tensor for tensor in held if tensor._is_initialized()]
 
     def _mode(self) -> contextlib.AbstractContextManager[Any]:
         return reference("torch", random="torch") if self.shim else contextlib.nullcontext()
