@@ -203,7 +203,7 @@ def _between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
     if _kind(theirs) != _kind(ours):
         return Cause.OTHER_OP, f"{ours} in place of {theirs}"
     for one, other in zip(theirs.operands, ours.operands):
-        if one.value.node is None and other.value.node is None and not matching.same(one.value, other.value):
+        if _is_index(one) and _is_index(other) and not matching.same(one.value, other.value):
             return _constant(one, other)
     others = [
         f"{name}={_shown(ours.attributes.get(name))} against {_shown(theirs.attributes.get(name))}"
@@ -230,6 +230,11 @@ def _between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
         if one.tensor.shape != other.tensor.shape or not matching.in_order(one.value, one.tensor, other.tensor):
             return _arranged(one, other)
     return Cause.UNKNOWN, f"{ours} gives other values than {theirs}"
+
+
+def _is_index(operand: Operand) -> bool:
+    """Indices, lengths, masks: what is wrong in them explains more than an attribute."""
+    return operand.value.node is None and not operand.tensor.is_floating_point()
 
 
 _ROLES = {"self": "the first operand", "other": "the second operand", "mat2": "the second operand", "mat1": "the first operand"}
