@@ -75,7 +75,7 @@ def merged(differences: Sequence[Difference]) -> list[Mistake]:
         if difference.backward and (lines[0] in wrong or lines[1] in wrong):
             continue
         wrong.update(line for line in lines if line)
-        key = (difference.cause, *lines)
+        key = (difference.cause, *lines, *(node and node.name for node in (difference.theirs, difference.ours)))
         layers = (ours or theirs).layer if ours or theirs else ""  # type: ignore[union-attr]
         known = found.get(key)
         kept = (*known.layers, layers) if known else (layers,)
