@@ -119,6 +119,19 @@ def equal_names(ts: list[Node], ps: list[Node], pool: Pool) -> Pairs:
     ]
 
 
+def own_names(pool: Pool) -> Pairs:
+    """Those whose own names have the same telling words, which no other layer of their side has."""
+    found: tuple[dict[frozenset[str], list[Node]], dict[frozenset[str], list[Node]]] = ({}, {})
+    for nodes, groups in zip((pool.ts, pool.ps), found):
+        for node in nodes:
+            groups.setdefault(_own_words(node, pool), []).append(node)
+    return [
+        (nodes[0], found[1][words][0], "")
+        for words, nodes in found[0].items()
+        if words and len(nodes) == len(found[1].get(words, ())) == 1
+    ]
+
+
 def assign(ts: list[Node], ps: list[Node], pool: Pool, ranks: Ranks) -> Pairs:
     """Pair layers that could each be the other's partner."""
     if len(ts) != len(ps):

@@ -25,6 +25,7 @@ from .evidence import (
     exact,
     loose,
     main,
+    own_names,
     same_name,
     shapes,
     singles,
@@ -85,7 +86,7 @@ class Matcher:
         pool = Pool(list(ts), list(ps), tscope, pscope, self.ordered, trusted)
         steps: list[Callable[[Pool], bool]] = [self.by_shape, self.fused, self.by_name, self.by_content, self.taken_apart]
         if last:
-            steps += [self.out_of_order, self.of_one_kind, self.singly, self.incomplete]
+            steps += [self.out_of_order, self.by_own_words, self.of_one_kind, self.singly, self.incomplete]
         while pool.ts and pool.ps and any(step(pool) for step in steps):
             pass
         return [unit for node in pool.ts for unit in units_of(node)], [unit for node in pool.ps for unit in units_of(node)]
@@ -178,6 +179,10 @@ class Matcher:
         """From now on by shapes and names alone: what order would have asked for is not there."""
         before, pool.trusted = pool.trusted, True
         return not before
+
+    def by_own_words(self, pool: Pool) -> bool:
+        """Layers of which the own names say the same, whatever the layers around them are called."""
+        return self.take(pool, own_names(pool))
 
     def singly(self, pool: Pool) -> bool:
         """Weights of layers of the user's own, one by one."""

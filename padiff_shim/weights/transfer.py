@@ -87,6 +87,7 @@ def _match(src: Side, dst: Side, layer_map: Any, given: Any) -> Mapping:
     left = {side.framework: _left(weights[side.framework], pairs, side.framework, out) for side in (src, dst)}
     mapping = Mapping(src.framework, pairs, layers, (left[src.framework], left[dst.framework]))
     _say_ties(mapping, weights)
+    mapping.notes += _padding(layers, paddle_side)
     if out:
         mapping.notes.append(f"left out by rules: {', '.join(sorted(out))}")
     return mapping
@@ -151,3 +152,13 @@ def _say_ties(mapping: Mapping, weights: dict[str, dict[str, Weight]]) -> None:
                     f"{' and '.join(tied)} are one tensor in {framework.title()}, but "
                     f"{' and '.join(partners.values())} are several in {other.title()}: they part in training"
                 )
+
+
+def _padding(layers: dict[str, str], paddle_side: Side) -> list[str]:
+    """Paddle's embeddings whose padding row counts as zeros whatever it holds; Torch reads what is there."""
+    found = []
+    for name in layers.values():
+        row = getattr(paddle_side.objects.get(name), "_padding_idx", None)
+        if row is not None and row != -1:
+            found.append(f"{name}: Paddle reads row {row} as zeros (padding_idx), Torch reads what it holds")
+    return found

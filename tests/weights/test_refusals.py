@@ -63,6 +63,23 @@ def test_the_error_holds_the_mapping():
     assert caught.value.mapping.unmatched_src == ["b.weight", "b.bias"]
 
 
+def test_one_layer_that_does_not_fit_leaves_the_others_paired():
+    a = theirs(attn=tnn.MultiheadAttention(8, 2), norm=tnn.LayerNorm(8), fc=tlinear(8, 8))
+    letters = {f"{letter}_proj": plinear(8, 8) for letter in ("q", "k", "v", "out")}
+    b = ours(**letters, ln=pnn.LayerNorm(8), linear=plinear(8, 6, bias_attr=False))
+    mapping = match(a, b)
+    assert mapping.unmatched_src == ["fc.weight", "fc.bias"]
+    assert mapping.partner("attn.in_proj_weight") == ["q_proj.weight", "k_proj.weight", "v_proj.weight"]
+    message = refused(a, b)
+    assert "fc.weight [8, 8] and linear.weight [8, 6] (in Torch's layout [6, 8])" in message
+
+
+def test_a_padding_row_that_paddle_does_not_read_is_said():
+    mapping = match(theirs(words=tnn.Embedding(4, 3, padding_idx=0)), ours(words=pnn.Embedding(4, 3, padding_idx=0)))
+    assert mapping.notes == ["words: Paddle reads row 0 as zeros (padding_idx), Torch reads what it holds"]
+    assert not match(theirs(words=tnn.Embedding(4, 3)), ours(words=pnn.Embedding(4, 3))).notes
+
+
 def test_running_statistics_that_paddle_does_not_keep():
     message = refused(theirs(norm=tnn.InstanceNorm2d(4, affine=True, track_running_stats=True)), ours(norm=pnn.InstanceNorm2D(4)))
     assert "norm.running_mean [4]" in message
