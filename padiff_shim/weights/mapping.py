@@ -205,5 +205,5 @@ def _headline(mapping: Mapping) -> str:
 
 def _shapes(pair: Pair, src: str, dst: str) -> str:
     """One shape, or both where they differ."""
-    shapes = ["-" if shape is None else str(list(shape)) for shape in (pair.shape(src), pair.shape(dst))]
+    shapes = ["-" if shape is None else "x".join(map(str, shape)) or "scalar" for shape in (pair.shape(src), pair.shape(dst))]
     return " -> ".join(dict.fromkeys(shapes))
