@@ -40,8 +40,8 @@ class Cause(str, Enum):
 class Difference:
     """The first place where the second program (the port) does otherwise than the first.
 
-    ``ours`` is the port's call, ``theirs`` the original's; one of them is None where it has no counterpart. ``rejoin`` is a pair
-    behind which both would go on alike, were their results equal.
+    ``ours`` is the port's call, ``theirs`` the original's; one of them is None where it has no counterpart. ``mend``: the port's
+    call whose results have to be exchanged, and by what, for both to go on alike; None where there is no such call.
     """
 
     cause: Cause

@@ -20,7 +20,7 @@ from .trace import Key, Trace, Value
 
 Array = np.ndarray[Any, Any]
 Pairs = list[tuple[Array, Array]]
-MOST = 24  # mistakes that are looked for
+MOST = 64  # calls that are mended, one for each layer that makes a mistake
 _SLACK = 64.0  # how many times the effect of one rounding error per call counts as rounding
 
 
@@ -92,22 +92,23 @@ def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
 
     Gradients (of the weights in ``mapping``) are looked at only if the outputs agree: behind a wrong forward all of them are wrong.
     """
-    original = theirs.run(double=True, capturing=Capture)
-    touched = theirs.run(double=True, capturing=functools.partial(Capture, touch=rounded(torch.Generator().manual_seed(0))))
+    original = theirs.run_double(Capture)
+    touched = theirs.run_double(functools.partial(Capture, touch=rounded(torch.Generator().manual_seed(0))))
     tolerance = _cached(Tolerances(trace_of(original), trace_of(touched)))
     _settle(ours)
     forced: dict[Key, Sequence[torch.Tensor]] = {}
     found: list[Difference] = []
     apart = None
     while len(found) < MOST:
-        port = ours.run(double=True, capturing=functools.partial(Capture, forced=forced))
+        port = ours.run_double(functools.partial(Capture, forced=forced))
         apart = outcomes.worst(mapping, original, port) if apart is None else apart
         matching = Matching(trace_of(original), trace_of(port), tolerance)
         difference = _first_difference(matching, original, port, _outputs(original, port))
         if difference is None and all(one.backward for one in found):
             difference = _first_difference(matching, original, port, _gradients(mapping, original, port))
         if difference is None:
-            return Located(found, True, apart, "" if found else _unexplained(mapping, original, port, touched))
+            rest = _unexplained(mapping, original, port, touched, forward=any(not one.backward for one in found))
+            return Located(found, not rest, apart, rest)
         found.append(difference)
         if difference.mend is None or difference.mend[0].key in forced:
             break
@@ -122,10 +123,14 @@ def trace_of(outcome: Outcome) -> Trace:
     return outcome.capture.trace
 
 
-def _unexplained(mapping: Mapping, original: Outcome, port: Outcome, touched: Outcome) -> str:
-    """What is further apart than rounding errors travel, or not the same where nothing rounds; "" if nothing is."""
+def _unexplained(mapping: Mapping, original: Outcome, port: Outcome, touched: Outcome, *, forward: bool) -> str:
+    """What is further apart than rounding errors travel, or not the same where nothing rounds; "" if nothing is.
+
+    ``forward``: of the outputs alone.
+    """
+    rows = [*outcomes.outputs(original, port), *([] if forward else outcomes.gradients(mapping, original, port))]
     moved = {name: other for name, _, other in [*outcomes.outputs(original, touched), *_own_gradients(mapping, original, touched)]}
-    for name, one, other in [*outcomes.outputs(original, port), *outcomes.gradients(mapping, original, port)]:
+    for name, one, other in rows:
         if one is None or other is None or one.shape != other.shape or not one.size:
             continue
         allowed = 0.0
@@ -148,7 +153,7 @@ def _settle(side: Side) -> None:
     """Run until two runs make the same calls: what is made once (copies of weights, what a backward reads) has then been made."""
     before: list[str] = []
     for _ in range(4):
-        capture = side.run(double=True, capturing=Capture).capture
+        capture = side.run_double(Capture).capture
         assert capture is not None
         names = [node.name for node in capture.trace.nodes]
         if names == before:

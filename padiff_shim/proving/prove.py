@@ -18,7 +18,7 @@ from . import outcomes
 from .findings import ProofVerdict, Stage, merged
 from .locate import Located, locate
 from .proof import Proof
-from .sides import Outcome, PaddleSide, TorchSide, duplicate
+from .sides import NotInDouble, Outcome, PaddleSide, TorchSide, duplicate
 from .values import Inputs, as_array, leaves
 
 WEIGHTS = ("torch->paddle", "paddle->torch", "as-is", "random")
@@ -192,7 +192,11 @@ def _compared(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: lis
         _stages(stages, original)
         reason = f"bit for bit on Torch's kernels (natively {differences['native']:.3g} apart)"
         return Proof(ProofVerdict.CODE_CORRECT, reason, layers=layers, differences=differences)
-    located = locate(theirs, ours, mapping) if forward or backward else Located([], True, 0.0)
+    try:
+        located = locate(theirs, ours, mapping) if forward or backward else Located([], True, 0.0)
+    except NotInDouble as error:
+        reason = f"{forward or backward}; whether that is rounding cannot be told, for the models do not run in float64 ({error})"
+        return Proof(ProofVerdict.NOT_COMPARABLE, reason, layers=layers, differences=differences)
     differences["float64"] = located.apart
     proof = Proof(ProofVerdict.CODE_DIFFERS, "", layers=layers, differences=differences, complete=located.over)
     proof.mistakes = merged(located.differences)

@@ -31,6 +31,10 @@ class Outcome:
     capture: Capture | None = None
 
 
+class NotInDouble(PadiffShimError):
+    """A model that runs, but not in float64."""
+
+
 class Side:
     """A model of one framework and what it is called with."""
 
@@ -42,9 +46,22 @@ class Side:
         self._double: Any = None
         self._buffers: dict[int, list[tuple[Any, Any]]] = {}  # by model: its buffers, and what they held before the first run
 
-    def run(self, *, double: bool = False, capturing: Capturing | None = None) -> Outcome:
-        """One forward and, if asked for, backward. ``double``: of a float64 copy of the model."""
-        model = self._in_double() if double else self.model
+    def run(self, capturing: Capturing | None = None) -> Outcome:
+        """One forward and, if asked for, backward."""
+        return self._run(self.model, capturing, double=False)
+
+    def run_double(self, capturing: Capturing) -> Outcome:
+        """The same of a float64 copy of the model.
+
+        Raises:
+            NotInDouble: with the model's own error.
+        """
+        try:
+            return self._run(self._in_double(), capturing, double=True)
+        except Exception as error:
+            raise NotInDouble(f"{self.framework} in float64: {type(error).__name__}: {str(error)[:300]}") from error
+
+    def _run(self, model: Any, capturing: Capturing | None, *, double: bool) -> Outcome:
         self._restore_buffers(model)
         positional, keywords = self._inputs.of(self.framework, self._dtype(), double=double)
         labels = {**self._labels(model), **self._input_labels((positional, keywords))}

@@ -236,3 +236,27 @@ def test_a_loss_and_dropout_in_training():
     assert "loss" in [stage.name for stage in proof.stages]
     wrong = (lambda out: PF.l1_loss(out, paddle.ones_like(out)), losses[1])
     assert prove(ours, theirs, x, loss=wrong).verdict is ProofVerdict.CODE_DIFFERS
+
+
+class Single(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = torch.nn.Linear(D, D)
+
+    def forward(self, x):
+        return torch.matmul(self.last(x), torch.eye(D))  # float32, whatever the model is
+
+
+class SinglePort(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.last = paddle.nn.Linear(D, D)
+
+    def forward(self, x):
+        return paddle.matmul(self.last(x * 2.0), paddle.eye(D))
+
+
+def test_models_that_do_not_run_in_float64_are_told():
+    proof = prove(SinglePort(), Single(), np.random.default_rng(0).standard_normal((3, D)))
+    assert proof.verdict is ProofVerdict.NOT_COMPARABLE
+    assert "torch in float64: RuntimeError" in proof.reason
