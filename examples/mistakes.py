@@ -74,14 +74,11 @@ BERT = (
     Planted("transposed weight", "", "", "pooler.weight", WEIGHTS, lambda m: _transpose(m.pooler)),
 )
 
+STATS = (*ATTRIBUTE, *OTHER, *MISSING, *EXTRA)
 RESNET = (
     Planted("epsilon 1e-3", "bn1 = pnn.BatchNorm2D(width)", "bn1 = pnn.BatchNorm2D(width, epsilon=1e-3)", "bn1", ATTRIBUTE),
     Planted(
-        "padded by reflection",
-        "3, stride, 1, bias_attr=False)",
-        '3, stride, 1, padding_mode="reflect", bias_attr=False)',
-        "conv1",
-        (*ATTRIBUTE, *EXTRA),
+        "running statistics", "bn2 = pnn.BatchNorm2D(width)", "bn2 = pnn.BatchNorm2D(width, use_global_stats=True)", "bn2", STATS
     ),
     Planted("padding of the stem", "WIDTHS[0], 7, 2, 3,", "WIDTHS[0], 7, 2, 2,", "stem", ATTRIBUTE),
     Planted("average pool", "pnn.MaxPool2D(3, 2, 1)", "pnn.AvgPool2D(3, 2, 1)", "pool", OTHER),
