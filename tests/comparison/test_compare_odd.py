@@ -78,13 +78,13 @@ def test_a_static_program_built_and_run_inside_a_mode(mode):
     assert run.native == {}
 
 
-def uninitialised():
-    return paddle.linalg.lstsq(paddle.ones([4, 3]), paddle.ones([4, 2]))
+def least_squares(**options):
+    return paddle.linalg.lstsq(paddle.ones([4, 3]), paddle.ones([4, 2]), **options)
 
 
 ODD = {
-    "lstsq": uninitialised,
-    "lstsq gelsd": lambda: paddle.linalg.lstsq(paddle.ones([4, 3]), paddle.ones([4, 2]), driver="gelsd"),
+    # 2.6 hands out residuals of a matrix that has not full rank, which are no residuals.
+    **({"lstsq": least_squares, "lstsq gelsd": lambda: least_squares(driver="gelsd")} if IS_3 else {}),
     "einsum of one operand": lambda: paddle.einsum("ij->ji", paddle.ones([2, 3])),
     "einsum of three": lambda: paddle.einsum("ij,jk,kl->il", paddle.ones([2, 3]), paddle.ones([3, 4]), paddle.ones([4, 2])),
     "batch_norm": lambda: paddle.nn.BatchNorm1D(3)(paddle.ones([4, 3])),

@@ -183,7 +183,7 @@ ABSENT = {
 }
 
 
-@pytest.mark.parametrize("op", ABSENT)
+@pytest.mark.parametrize("op", [op for op in ABSENT if hasattr(F, op)])  # 2.6 has no function group_norm
 def test_gradients_beside_an_absent_operand_are_their_own(op):
     """Bias without weight: no gradient takes another's place (Paddle leaves some out altogether)."""
     function, may_lack = ABSENT[op]

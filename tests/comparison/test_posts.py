@@ -1,6 +1,7 @@
 """A node may die anywhere in Paddle's C++, without the GIL: the hooks that compare mode put on it outlive it."""
 
 import gc
+import signal
 import subprocess
 import sys
 import time
@@ -89,6 +90,7 @@ def test_a_ctrl_c_that_falls_into_a_collection_arrives(monkeypatch):
 
     monkeypatch.setattr(posts, "_looked_at", looked_at)
     monkeypatch.setattr(posts, "_held", [None])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
     posts.mode_closed()
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -96,3 +98,4 @@ def test_a_ctrl_c_that_falls_into_a_collection_arrives(monkeypatch):
         assert fell == [64]
     finally:
         gc.callbacks.remove(posts._collected)
+        signal.signal(signal.SIGINT, before)

@@ -17,7 +17,7 @@ MOVING = {*families()["movement"], *families()["indexing"]}
 CASES = [
     pytest.param(op, entry, sample, id=f"{entry.target.removeprefix('paddle.')}-{number}")
     for op, entry in entries()
-    if op.name in MOVING
+    if op.name in MOVING and not entry.inplace
     for number, sample in enumerate(op.samples)
 ]
 
