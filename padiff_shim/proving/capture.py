@@ -154,7 +154,8 @@ class Capture(TorchDispatchMode):
         forced = self._forced.get(key)
         if forced is not None:
             for tensor, wanted in zip(results, forced):
-                tensor.copy_(wanted)
+                if tensor.is_floating_point():  # an index of the original may lie outside of the port's tensor
+                    tensor.copy_(wanted)
         elif self._touch is not None and not moves and results[0].is_floating_point():
             self._touch(results[0])
         self.trace.nodes.append(node)

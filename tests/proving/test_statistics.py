@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from padiff_shim import ProofVerdict, prove
+from padiff_shim.proving.capture import Capture
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
 
@@ -45,3 +46,19 @@ def test_running_statistics_begin_alike_in_each_run(training):
     assert "eps=0.001 against 1e-05" in mistake.text
     assert not theirs.norm.running_mean.any()
     assert not ours.norm._mean.numpy().any()
+
+
+def test_indices_of_the_original_stay_out_of_the_port():
+    """A pool of the port may read a smaller tensor: with the original's indices its backward would write beyond it."""
+    x = torch.rand(1, 1, 6, 6, dtype=torch.float64)
+
+    def pooled(**forced):
+        with Capture({}, lambda: "", **forced) as capture:
+            results = torch.nn.functional.max_pool2d(x, 2, return_indices=True)
+        return capture.trace.nodes, results
+
+    (node,), (_, indices) = pooled()
+    wanted = [torch.full((1, 1, 3, 3), 7.0, dtype=torch.float64), torch.full((1, 1, 3, 3), 10**6)]
+    _, (values, again) = pooled(forced={node.key: wanted})
+    assert (values == 7.0).all()
+    assert torch.equal(again, indices)
