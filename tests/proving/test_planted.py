@@ -1,0 +1,27 @@
+"""The mistakes that the demo plants still have their place in the models of the zoo."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
+demo = importlib.import_module("demo_prove")
+
+
+@pytest.mark.parametrize("model", demo.MODELS)
+def test_each_mistake_changes_the_paddle_half(model):
+    module = importlib.import_module(f"zoo.{model}")
+    source = Path(module.__file__).read_text(encoding="utf-8").partition("class Torch")[0]
+    assert len(demo.MODELS[model]) >= 15
+    for one in demo.MODELS[model]:
+        assert one.change or (one.old in source and one.new != one.old), one.name
+    assert {*demo.TOGETHER[model]} <= {one.name for one in demo.MODELS[model]}
+
+
+@pytest.mark.parametrize("name", ["gelu by erf", "weight not taken over"])
+def test_a_row_of_the_demo(name, tmp_path):
+    (planted,) = (one for one in demo.MODELS["gpt"] if one.name == name)
+    row = demo.wrong_port("gpt", [planted], tmp_path)
+    assert (row.found, row.named) == ((True,), (True,))
