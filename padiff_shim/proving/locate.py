@@ -15,10 +15,10 @@ from . import outcomes
 from .capture import Capture
 from .causes import Difference, explain
 from .matching import Matching, guilty
+from .outcomes import Array
 from .sides import Outcome, Side
 from .trace import Key, Trace, Value
 
-Array = np.ndarray[Any, Any]
 Pairs = list[tuple[Array, Array]]
 MOST = 64  # calls that are mended, one for each layer that makes a mistake
 _SLACK = 64.0  # how many times the effect of one rounding error per call counts as rounding
@@ -41,10 +41,17 @@ class Located:
 class Tolerances:
     """How far a float64 value of the original moves if each call's result is changed by about one unit roundoff."""
 
-    def __init__(self, plain: Trace, moved: Trace) -> None:
-        self._plain, self._moved = plain, moved
+    def __init__(self, moved: Trace) -> None:
+        self._moved = moved
+        self._known: dict[Value, float] = {}
 
     def __call__(self, value: Value) -> float:
+        found = self._known.get(value)
+        if found is None:
+            found = self._known[value] = self._tolerance(value)
+        return found
+
+    def _tolerance(self, value: Value) -> float:
         scale = _scale(value)
         floor = 1e-13 * scale if value.tensor.dtype in (torch.float64, torch.complex128) else _unit(value.tensor) * 8 * scale
         if value.node is None:
@@ -94,7 +101,7 @@ def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     """
     original = theirs.run_double(Capture)
     touched = theirs.run_double(functools.partial(Capture, touch=rounded(torch.Generator().manual_seed(0))))
-    tolerance = _cached(Tolerances(trace_of(original), trace_of(touched)))
+    tolerance = Tolerances(trace_of(touched))
     _settle(ours)
     forced: dict[Key, Sequence[torch.Tensor]] = {}
     found: list[Difference] = []
@@ -159,18 +166,6 @@ def _settle(side: Side) -> None:
         if names == before:
             return
         before = names
-
-
-def _cached(tolerance: Tolerances) -> Any:
-    known: dict[Value, float] = {}
-
-    def cached(value: Value) -> float:
-        found = known.get(value)
-        if found is None:
-            found = known[value] = tolerance(value)
-        return found
-
-    return cached
 
 
 def _first_difference(matching: Matching, original: Outcome, port: Outcome, arrays: Pairs) -> Difference | None:
