@@ -1,0 +1,62 @@
+"""All commands, and what each one's ``--help`` looks like."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from .. import __version__
+from ..errors import nearest
+
+# A command is a module of this folder with a click command named ``command``, imported when it is asked for; it imports frameworks
+# inside functions only. It returns its exit status (None: 0; padiff_shim.cli.main names them), or a function to be called outside
+# of click, which returns one.
+COMMANDS: tuple[str, ...] = ("report", "repro", "ops")
+
+_EPILOG = """\
+\b
+Examples:
+  padiff-shim report runs/monday --html monday.html
+  padiff-shim repro runs/monday worst
+  padiff-shim ops layer_norm
+
+Exit status: 0, or 1 where the answer is no, or 2 where there can be none (wrong arguments, missing files or frameworks).
+`padiff-shim COMMAND --help` has examples of each.
+"""
+
+
+class Commands(click.Group):
+    """The group of :data:`COMMANDS`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which one needs them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = importlib.import_module(f".{cmd_name}", __package__).command
+        return found
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """As click does it, but an unknown command names the nearest ones."""
+        if not args[0].startswith("-") and args[0] not in COMMANDS:
+            ctx.fail(f"no command {args[0]!r}.{did_you_mean(args[0], COMMANDS)} There are: {', '.join(COMMANDS)}.")
+        return super().resolve_command(ctx, args)
+
+
+def did_you_mean(given: str, names: Iterable[str]) -> str:
+    """The nearest of ``names`` as a sentence, or nothing."""
+    near = nearest(given, names)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
+@click.group(cls=Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "--version", message="padiff_shim %(version)s")
+def app() -> None:
+    """Is a Paddle port wrong, or is a framework's kernel? padiff_shim runs an unchanged Paddle program on Torch's kernels, or on
+    both, and says which side is wrong, where and why."""

@@ -1,0 +1,103 @@
+"""``padiff-shim ops [NAME...]``."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from .. import errors
+from . import output
+
+_EPILOG = """\
+\b
+Examples:
+  padiff-shim ops                    # every family with its ops
+  padiff-shim ops norm               # one family
+  padiff-shim ops layer_norm         # one op: its spellings in Paddle, its Torch formula, what is known of it
+  padiff-shim ops as_strided         # why an op stays on Paddle's kernel
+  padiff-shim ops --json - | jq '.[].name'
+
+Ops and families are what --ops and --exclude of a mode take. docs/ops.md is the same as a page.
+"""
+
+
+@click.command(epilog=_EPILOG, short_help="Which ops run on Torch's kernels.")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--json", "data", metavar="FILE", help="Write them as JSON; - is standard output.")
+def command(names: Sequence[str], data: str | None) -> None:
+    """List the ops that run on Torch's kernels, or say all that is known of some."""
+    from ..catalogue.registry import families, ops
+
+    if data is not None:
+        chosen = list(dict.fromkeys(one for name in names for one in _members(name))) if names else list(ops())
+        output.write_json(data, [_facts(ops()[name]) for name in chosen])
+    elif not names:
+        for family, members in families().items():
+            click.echo(f"{family}: {', '.join(members)}")
+    else:
+        click.echo("\n\n".join(_described(name) for name in names))
+
+
+def _members(name: str) -> Iterable[str]:
+    """The ops of the table that an op's or a family's name means."""
+    from ..catalogue.registry import ops, resolve
+
+    return sorted(resolve(name) & set(ops()))
+
+
+def _described(name: str) -> str:
+    from ..catalogue.registry import families, ops, resolve, stays_native
+
+    if name in ops():
+        return "\n".join(_lines(ops()[name]))
+    if name in families():
+        return f"{name}: {', '.join(families()[name])}"
+    with contextlib.suppress(errors.MissingFrameworkError):
+        errors.optional("paddle", "pip install paddlepaddle")  # the names of Paddle's ops are asked of it
+    if why := stays_native(name):
+        return f"{name}\n  stays on Paddle's kernel: {why}"
+    return f"{name}\n  {', '.join(sorted(resolve(name)))}"  # optimizers, or the error that names the nearest
+
+
+def _facts(op: Any) -> dict[str, Any]:
+    """What docs/ops.md says of it, as plain data."""
+    from ..catalogue.known_differences import shipped
+    from ..catalogue.registry import families
+    from ..patterns import named
+
+    return {
+        "name": op.name,
+        "family": next(family for family, members in families().items() if op.name in members),
+        "parameters": op.params,
+        "spellings": list(dict.fromkeys(entry.target for entry in op.entries)),
+        "judged": "not: it moves or selects values" if op.exact else type(op.model).__name__ if op.model else "generic",
+        "known_differences": [quirk.name for quirk in shipped() if named(quirk.op, op.name)],
+        "deviations": dict(op.deviations),
+        "note": op.note,
+        "formula": _formula(op.reference),
+    }
+
+
+def _formula(function: Any) -> str:
+    """Its source, or its name where it is written in C."""
+    if inspect.isfunction(function):
+        return inspect.getsource(function)
+    return f"{function.__module__ or 'torch'}.{function.__name__}"
+
+
+def _lines(op: Any) -> Iterable[str]:
+    facts = _facts(op)
+    yield f"{facts['name']}  ({facts['family']})"
+    yield f"  parameters  {facts['parameters']}"
+    yield f"  judged      {facts['judged']}"
+    yield from (f"  reached by  {target}" for target in facts["spellings"])
+    yield from (f"  known       {name}" for name in facts["known_differences"])
+    yield from (f"  deviates    {where}: {why}" for where, why in facts["deviations"].items())
+    if facts["note"]:
+        yield f"  note        {facts['note']}"
+    yield "  formula"
+    yield from (f"    {line}" for line in facts["formula"].rstrip().splitlines())

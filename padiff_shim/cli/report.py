@@ -1,0 +1,41 @@
+"""``padiff-shim report DIR``."""
+
+from __future__ import annotations
+
+import click
+
+from ..runs.compare_run import load
+from . import output
+
+_EPILOG = """\
+\b
+Examples:
+  padiff-shim report runs/monday                      # what print(run) shows
+  padiff-shim report runs/monday --html monday.html   # a page that needs nothing beside it
+  padiff-shim report runs/monday --markdown -         # for a pull request
+  padiff-shim report runs/monday --json - | jq .verdicts
+
+Several processes' logs in one folder are read as one run.
+"""
+
+
+@click.command(epilog=_EPILOG, short_help="What the log of a comparison holds.")
+@click.argument("folder", metavar="DIR")
+@click.option("--html", metavar="FILE", help="Write the page (docs/report.md).")
+@click.option("--markdown", metavar="FILE", help="Write the findings as Markdown; - is standard output.")
+@click.option("--json", "data", metavar="FILE", help="Write everything counted as JSON; - is standard output.")
+def command(folder: str, html: str | None, markdown: str | None, data: str | None) -> None:
+    """Show what the log of a comparison holds: the worst calls, verdicts per op and layer, what was not checked.
+
+    DIR is what compare(log=...) or `padiff-shim run --compare --log` named. With no FILE the summary is printed."""
+    run = load(folder)
+    if html is not None:
+        click.echo(f"{run.to_html(html)} written", err=True)
+    if data is not None:
+        output.write_json(data, run.as_dict())
+    if markdown == "-":
+        click.echo(run.to_markdown(), nl=False)
+    elif markdown is not None:
+        click.echo(f"{output.write(markdown, run.to_markdown())} written", err=True)
+    if html is None and data is None and markdown is None:
+        click.echo(output.summary(run))

@@ -1,0 +1,61 @@
+"""``padiff-shim repro DIR CALL``."""
+
+from __future__ import annotations
+
+import click
+
+from ..errors import ArgumentError, PadiffShimError
+from ..records.calls import Call
+from ..runs.compare_run import CompareRun, load
+from .main import NO
+
+_EPILOG = """\
+\b
+Examples:
+  padiff-shim repro runs/monday                  # the calls whose operands were saved
+  padiff-shim repro runs/monday worst            # writes repro-worst.py and its operands beside it
+  padiff-shim repro runs/monday 30 -o bug.py     # run.calls[30], as the report numbers it
+  python bug.py                                  # needs paddle, torch and numpy alone
+"""
+
+
+@click.command(epilog=_EPILOG, short_help="One call's difference as a script.")
+@click.argument("folder", metavar="DIR")
+@click.argument("call", required=False)
+@click.option("-o", "--output", metavar="FILE", help="The script; default repro-CALL.py. Its operands go beside it (.npz).")
+def command(folder: str, call: str | None, output: str | None) -> int:
+    """Write a script that shows one call's difference without this library.
+
+    CALL is the call's number in the report (run.calls), `worst` or `first`: the worst saved one, or the first. Without CALL the
+    saved calls are listed, and the exit status is 1 if there are none."""
+    run = load(folder)
+    if call is None:
+        return _listed(run)
+    chosen = _chosen(run, call)
+    path = run.repro(chosen, output if output is not None else f"repro-{call}.py")
+    click.echo(f"{path} written: {chosen if isinstance(chosen, Call) else run.calls[chosen]}")
+    return 0
+
+
+def _listed(run: CompareRun) -> int:
+    kept = run.kept()
+    for place, call in zip(kept.places, kept):
+        click.echo(f"{place}: {call}")
+    if not kept:
+        click.echo("no operands were saved: there was no serious difference, or keep_inputs=0 said so", err=True)
+    return 0 if kept else NO
+
+
+def _chosen(run: CompareRun, word: str) -> Call | int:
+    """The call that was asked for."""
+    if word.isascii() and word.isdigit():
+        return int(word)
+    if word not in ("worst", "first"):
+        raise ArgumentError(f"CALL is a number from 0 on, 'worst' or 'first', got {word!r}")
+    kept = list(run.kept())
+    if not kept:
+        raise PadiffShimError("no operands were saved: there was no serious difference, or keep_inputs=0 said so")
+    if word == "first":
+        return kept[0]
+    saved = set(kept)
+    return next((one for one in run.worst(len(run.calls)) if one in saved), kept[0])

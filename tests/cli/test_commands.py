@@ -1,0 +1,161 @@
+"""The command line: its commands are found, teach by example, and end with the documented exit status."""
+
+import json
+import os
+import subprocess
+import sys
+
+import paddle
+import pytest
+from click.testing import CliRunner
+from helpers import ROOT
+from padiff_shim.patches import norm
+
+import padiff_shim
+from padiff_shim.cli import app
+from padiff_shim.cli.main import main
+
+pytestmark = pytest.mark.compat
+
+
+def padiff(*arguments, cwd, check=True, **env):
+    """``python -m padiff_shim ...`` in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "padiff_shim", *map(str, arguments)],
+        cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **env}, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert not check or done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def test_help_names_every_command_without_a_framework(tmp_path):
+    code = "import sys; from padiff_shim.cli.main import main; main(['--help']); print({'paddle', 'torch'} & set(sys.modules))"
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    assert all(f"\n  {name} " in done.stdout for name in app.COMMANDS)
+    assert done.stdout.endswith("set()\n")
+    assert "..." not in done.stdout.partition("Commands:")[2].partition("Examples:")[0], "a short help is cut"
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_each_command_has_examples_that_it_understands(name):
+    """Its options and arguments are parsed; nothing is carried out."""
+    found = CliRunner().invoke(app.app, [name, "--help"])
+    assert found.exit_code == 0
+    examples = [line.partition("#")[0].partition("|")[0].split() for line in found.output.splitlines() if "  padiff-shim " in line]
+    assert examples
+    for words in examples:
+        assert words[:2] == ["padiff-shim", name]
+        with app.app.get_command(None, name).make_context(name, words[2:]):
+            pass
+
+
+def test_an_unknown_command_names_the_nearest(capsys):
+    assert main(["reprot"]) == 2
+    assert "no command 'reprot'. Did you mean repro or report?" in capsys.readouterr().err
+
+
+def test_a_wrong_option_is_a_usage_error(capsys):
+    assert main(["ops", "--jsn", "x"]) == 2
+    assert "--json" in capsys.readouterr().err
+
+
+def test_what_the_library_refuses_is_one_line(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "none")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("padiff-shim: ")
+    assert said.count("\n") == 1
+
+
+def test_without_click_it_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "click", None)
+    assert main(["--help"]) == 2
+    assert "pip install 'padiff_shim[cli]'" in capsys.readouterr().err
+
+
+def test_ops_lists_families_and_ops(capsys):
+    assert main(["ops"]) == 0
+    assert f"norm: {', '.join(one.name for one in vars(norm).values() if hasattr(one, 'entries'))}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("layer_norm", "reached by  paddle._C_ops.layer_norm"),
+        ("expm1", "    torch.expm1"),
+        ("norm", "norm: "),
+        ("optimizers", "adamw"),
+        ("as_strided", "stays on Paddle's kernel: it rounds nothing"),
+    ],
+)
+def test_ops_describes_a_name(name, said, capsys):
+    assert main(["ops", name]) == 0
+    assert said in capsys.readouterr().out
+
+
+def test_ops_as_data(capsys):
+    assert main(["ops", "layer_norm", "--json", "-"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["family"] == "norm"
+    assert found["formula"].count("torch")
+
+
+def test_an_unknown_op_names_the_nearest(capsys):
+    assert main(["ops", "layer_nrm"]) == 2
+    assert "'layer_norm'" in capsys.readouterr().err
+
+
+def test_python_m_and_its_version(tmp_path):
+    assert padiff("--version", cwd=tmp_path).stdout.startswith("padiff_shim ")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """The log of a comparison in which one of two products was made wrong."""
+    folder = tmp_path_factory.mktemp("log")
+    x = paddle.ones([3, 4])
+    fault = padiff_shim.testing.planted("matmul", lambda out, *_: out * 1.01)
+    with padiff_shim.compare("torch", log=folder, ops="matmul"):
+        x @ x.t()
+        with fault:
+            x @ x.t()
+    return folder
+
+
+def test_report_shows_the_summary(log, capsys):
+    assert main(["report", str(log)]) == 0
+    assert "worst calls" in capsys.readouterr().out
+
+
+def test_report_writes_files(log, tmp_path, capsys):
+    page, notes = tmp_path / "new" / "page.html", tmp_path / "notes.md"
+    assert main(["report", str(log), "--html", str(page), "--markdown", str(notes), "--json", "-"]) == 0
+    assert page.read_text().startswith("<!doctype html>")
+    assert notes.read_text() == padiff_shim.load(log).to_markdown()
+    assert json.loads(capsys.readouterr().out)["verdicts"] == padiff_shim.load(log).verdicts
+
+
+def test_repro_lists_what_was_saved(log, capsys):
+    assert main(["repro", str(log)]) == 0
+    assert capsys.readouterr().out.startswith("1: ")
+
+
+@pytest.mark.parametrize("word", ["worst", "first", "1"])
+def test_repro_writes_a_script(word, log, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["repro", str(log), word]) == 0
+    assert "matmul" in (tmp_path / f"repro-{word}.py").read_text()
+    assert f"repro-{word}.py written" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("word", "said"), [("0", "were not saved"), ("9", "of 2"), ("wurst", "'worst' or 'first'")])
+def test_repro_refuses_what_there_is_not(word, said, log, capsys):
+    assert main(["repro", str(log), word]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_repro_of_a_clean_run_has_nothing_to_show(tmp_path, capsys):
+    with padiff_shim.compare("torch", log=tmp_path):
+        paddle.ones([3]).sum()
+    assert main(["repro", str(tmp_path)]) == 1
+    assert "no operands were saved" in capsys.readouterr().err
