@@ -235,7 +235,7 @@ class PaddleSide(Side):
             return
         starts = [None if self._loss else paddle.to_tensor(self._cotangent(i, t)).astype(t.dtype) for i, t in enumerate(wanted)]
         self._clear()
-        paddle.autograd.backward(wanted, starts)
+        paddle.autograd.backward(*_once(wanted, starts))
 
     def _clear(self) -> None:
         for model in (self.model, self._double):
@@ -256,6 +256,15 @@ class PaddleSide(Side):
 
     def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
         return [layer.register_forward_pre_hook(enter), layer.register_forward_post_hook(leave)]
+
+
+def _once(tensors: list[Any], starts: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Each tensor once, with the sum of what it begins with: Paddle refuses one twice, Torch adds up in this order."""
+    found: dict[int, tuple[Any, Any]] = {}
+    for tensor, start in zip(tensors, starts):
+        known = found.get(id(tensor))
+        found[id(tensor)] = (tensor, start if known is None else known[1] + start)
+    return [tensor for tensor, _ in found.values()], [start for _, start in found.values()]
 
 
 def duplicate(model: Any) -> Any:

@@ -105,6 +105,27 @@ def test_a_mistake_is_found_at_its_line_and_named(wrong, cause, text, line):
     assert [stage.name for stage in proof.stages if stage.right is False] == ["forward"]
 
 
+class OriginalWithStates(Original):
+    def forward(self, tokens):
+        x = super().forward(tokens)
+        return {"last": x, "states": [self.words(tokens), x, x]}
+
+
+class PortWithStates(Port):
+    def forward(self, tokens):
+        x = super().forward(tokens)
+        return {"last": x, "states": [self.words(tokens), x, x]}
+
+
+def test_a_tensor_may_be_returned_more_than_once():
+    torch.manual_seed(0)
+    theirs = OriginalWithStates()
+    proof = prove(PortWithStates(), theirs, TOKENS)
+    assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
+    wrong = prove(PortWithStates(factor=0.25), theirs, TOKENS)
+    assert [mistake.text for mistake in wrong.mistakes] == ["other=0.25 against 0.5"], str(wrong)
+
+
 def test_several_mistakes_are_all_found():
     proof = prove(Port(epsilon=1e-3, swapped=True, approximate=True, factor=0.4), original(), TOKENS)
     assert [str(mistake.cause) for mistake in proof.mistakes] == [
