@@ -1,7 +1,7 @@
 """The reported accuracy cases and a model with trained weights, proven: CTRL, Reformer, and MiniLM on real sentences.
 
-What users reported of CTRL and Reformer were differences of 1e-4 to 1e-3 between ports and originals. `python examples/demo_prove_seeds.py`
-proves these ports right, outputs and all gradients, bit for bit. Exit status 1: one was not.
+What users reported of CTRL and Reformer were differences of 1e-4 to 1e-3 between ports and originals.
+`python examples/demo_prove_seeds.py` proves these ports right, outputs and all gradients, bit for bit. Exit status 1: one was not.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from zoo.pairs import build
 
 import padiff_shim
 
+WHOLE = Ctrl()
 COLUMNS = {
     "port": "layers x width",
     "M": "millions of parameters",
@@ -92,7 +93,7 @@ def noted(model: Any, arrays: Any) -> dict[str, Any]:
     return found
 
 
-def ctrl(dtype: str, config: Ctrl = Ctrl(), shape: tuple[int, int] = (2, 64)) -> Pair:
+def ctrl(dtype: str, config: Ctrl = WHOLE, shape: tuple[int, int] = (2, 64)) -> Pair:
     """CTRL with weights such as training leaves them; the last sequence is padded at its end."""
     table = positional_encoding(config.positions, config.width, getattr(torch, dtype)).numpy()
     port, original = build_twins(lambda: CtrlPaddle(config, table), lambda: CtrlTorch(config), trained_like, dtype, 0)

@@ -10,8 +10,8 @@ from padiff_shim import ProofVerdict, prove
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
-import demo_prove_seeds as demo  # noqa: E402
-from seeds.config import Ctrl  # noqa: E402
+import demo_prove_seeds as demo
+from seeds.config import Ctrl
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
 NARROW = Ctrl(layers=12, width=64, feed_forward=128, vocabulary=128)
