@@ -40,12 +40,55 @@ assert (paddle.nn.functional.softmax(x).numpy()[0, 1::2] == 0).all()
         "what": "The mean with a negative ignore_index divides by all samples, ignored ones included.",
         "size": "half of the loss, if half of the labels are ignored",
         "paddle": ("3.3.1",),
-        "shim": "Such a call stays native, with this reason: Torch's mean is another one.",
+        "shim": "Paddle's value, and a remark in the run; Torch's with definitions=\"torch\".",
         "program": """\
 import numpy as np, paddle
 x, label = paddle.zeros([2, 4]), paddle.to_tensor([1, -1])
 found = paddle.nn.functional.cross_entropy(x, label, ignore_index=-1).item()
 np.testing.assert_allclose(found, np.log(4.0), rtol=1e-5)
+""",
+    },
+    {
+        "name": "label to ignore beside smoothing",
+        "op": "cross_entropy",
+        "what": "With label_smoothing and an ignore_index from 0 on, the mean divides by samples times classes.",
+        "size": "a quarter of the loss, of four classes",
+        "paddle": ("3.3.1",),
+        "shim": "Paddle's value, and a remark in the run; Torch's with definitions=\"torch\".",
+        "program": """\
+import numpy as np, paddle
+x, label = paddle.zeros([2, 4]), paddle.to_tensor([1, 2])
+found = paddle.nn.functional.cross_entropy(x, label, ignore_index=0, label_smoothing=0.1).item()
+np.testing.assert_allclose(found, np.log(4.0), rtol=1e-5)
+""",
+    },
+    {
+        "name": "smoothing along another axis",
+        "op": "cross_entropy",
+        "what": "Numbers of classes are made shares along the last axis, whatever axis= says.",
+        "size": "another loss; an error where the sizes differ",
+        "paddle": BOTH,
+        "shim": "Paddle's value, or its error; Torch's loss with definitions=\"torch\".",
+        "program": """\
+import numpy as np, paddle
+import paddle.nn.functional as F
+x, label = paddle.to_tensor(np.arange(9.0).reshape(1, 3, 3) ** 2), paddle.to_tensor([[0, 0, 1]])
+last = F.cross_entropy(x.transpose([0, 2, 1]), label, label_smoothing=0.1).item()
+np.testing.assert_allclose(F.cross_entropy(x, label, label_smoothing=0.1, axis=1).item(), last, rtol=1e-9)
+""",
+    },
+    {
+        "name": "weights of positives",
+        "op": "binary_cross_entropy_with_logits",
+        "what": "Where a logit is negative, pos_weight weighs a part of a positive's loss only.",
+        "size": "1.3 for 2.6",
+        "paddle": ("2.6.2",),
+        "shim": "Torch's loss.",
+        "program": """\
+import numpy as np, paddle
+x, label, weight = (paddle.to_tensor([value]) for value in (-1.0, 1.0, 2.0))
+found = paddle.nn.functional.binary_cross_entropy_with_logits(x, label, pos_weight=weight).item()
+np.testing.assert_allclose(found, 2 * np.log1p(np.exp(1.0)), rtol=1e-5)
 """,
     },
     {

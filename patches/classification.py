@@ -2,57 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 
 from padiff_shim.table.op import Floats, Ints, Sample, each, op
 
+from ._classes import mean_of_shares, numbers_of, of_labels, of_shares
 from ._spell import ROUNDED
 from .loss import REDUCTIONS, loss, reduced
 
 _LABELS, _SHARES, _CLASSES = Ints((5,), 0, 4), Floats((5, 4), 0.25, 0.25), Floats((4,), 0.5, 2.0)
-_ODD = "ignored labels under a negative ignore_index: Paddle's versions disagree on whether the mean counts them"
 
 
-def _target(label: torch.Tensor, x: torch.Tensor, axis: int) -> torch.Tensor:
-    """Labels as Torch takes them: in int64, without the axis of length 1 that Paddle allows."""
-    if label.is_floating_point():
-        raise NotImplementedError("numbers of classes as floats")
-    return (label.squeeze(axis) if label.ndim == x.ndim else label).long()
+def _counts_all(native: Callable[..., Any], tensor: Callable[..., Any]) -> bool:
+    """Whether the mean under a negative ignore_index is over all labels, as in Paddle 3, or over those that are not ignored."""
+    return float(native(tensor([[0.0, 0.0]] * 2), tensor([0, -1]), ignore_index=-1)) < 0.5
 
 
-def _of_numbers(
-    x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, ignore_index: int, reduction: str, logits: bool
+def _differs(
+    x: torch.Tensor, label: torch.Tensor, weight: Any, ignore_index: int, reduction: str, soft_label: bool, *others: Any
+) -> str:
+    """Where labels that are ignored, or shares, are counted otherwise than by Torch."""
+    *_, smoothing, counts_all = others
+    if reduction != "mean" or not counts_all:
+        return ""
+    if soft_label or smoothing > 0:
+        return "" if ignore_index < 0 else "under an ignore_index from 0 on, the mean of shares is over samples times classes"
+    counted = ignore_index < 0 and weight is None and bool((label == ignore_index).any())
+    return f"ignored labels (ignore_index={ignore_index}) count in the mean, which Torch takes over the others" if counted else ""
+
+
+def _torchs(
+    x: torch.Tensor,
+    label: torch.Tensor,
+    weight: torch.Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    soft_label: bool,
+    axis: int,
+    use_softmax: bool,
+    label_smoothing: float,
+    counts_all: bool,
 ) -> torch.Tensor:
-    """Torch's loss with the classes on axis 1 (or 0 of a vector), of logits or of probabilities."""
-    if logits:
-        return F.cross_entropy(x, target, weight, ignore_index=ignore_index, reduction=reduction)
-    return F.nll_loss(torch.log(x).contiguous(), target, weight, ignore_index=ignore_index, reduction=reduction)
-
-
-def _of_shares(
-    x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, reduction: str, logits: bool, smoothing: float
-) -> torch.Tensor:
-    """The loss of shares, classes on the last axis. Paddle weighs a whole sample, by its shares' mean weight; Torch each class."""
-    classes = x.shape[-1]
-    given = (F.one_hot(label, classes) if label.ndim < x.ndim else label).to(x.dtype)
-    if logits and weight is None:
-        rows = x.reshape(-1, classes), given.detach().reshape(-1, classes)
-        found = F.cross_entropy(*rows, reduction=reduction, label_smoothing=smoothing)
-        return found.reshape(x.shape[:-1]) if reduction == "none" else found
-    shares = given * (1 - smoothing) + smoothing / classes if smoothing else given
-    values = -(shares.detach() * (torch.log_softmax(x, -1) if logits else torch.log(x))).sum(-1)
-    if weight is None:
-        return reduced(values, reduction)
-    weights = shares @ weight
-    return (values * weights).sum() / weights.sum() if reduction == "mean" else reduced(values * weights, reduction)
+    """``torch.nn.functional.cross_entropy`` as it is; Torch has none of probabilities."""
+    if not use_softmax:
+        return cross_entropy.reference(
+            x, label, weight, ignore_index, reduction, soft_label, axis, use_softmax, label_smoothing, counts_all
+        )
+    axis %= x.ndim
+    at = x.movedim(axis, 1) if x.ndim > 1 else x
+    shares = label.ndim == x.ndim and (soft_label or label_smoothing > 0)
+    target = label.detach().movedim(axis, 1) if shares and x.ndim > 1 else label if shares else numbers_of(label, x, axis)
+    found = F.cross_entropy(at, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
+    return found.unsqueeze(axis) if reduction == "none" and (label.ndim == x.ndim or label_smoothing > 0) else found
 
 
 @loss(
-    'input label weight=None ignore_index=-100 reduction="mean" soft_label=False axis=-1 use_softmax=True label_smoothing=0.0',
+    'input label weight=None ignore_index=-100 reduction="mean" soft_label=False axis=-1 use_softmax=True label_smoothing=0.0 '
+    "counts_all=True",
+    door='input label weight=None ignore_index=-100 reduction="mean" soft_label=False axis=-1 use_softmax=True label_smoothing=0.0',
     tensors=3,
     amp="softmax_with_cross_entropy",
-    note="weighted shares weigh a sample as a whole; Paddle's gradient takes it that shares sum to 1, Torch's does not",
+    asked={"counts_all": _counts_all},
+    definition=_torchs,
+    differs=_differs,
+    note="the mean under a negative ignore_index is over all labels in Paddle 3, over the others in Paddle 2.6 and Torch; weighted "
+    "shares weigh a sample as a whole; Paddle's gradient takes it that shares sum to 1, Torch's does not",
     samples=(
         *each((Sample((5, 4), _LABELS), Sample((5, 4), _LABELS, _CLASSES)), ignore_index=(-100, 1), reduction=REDUCTIONS),
         *each((Sample((5, 4), Ints((5, 1), 0, 4)), Sample((2, 3, 4), Ints((2, 3), 0, 4))), reduction=REDUCTIONS),
@@ -60,13 +78,19 @@ def _of_shares(
             (Sample((2, 4, 3, 3), Ints((2, 1, 3, 3), 0, 4)), Sample((2, 4, 3), Ints((2, 3), 0, 4))), axis=(1,), reduction=REDUCTIONS
         ),
         *each((Sample((5, 4), _SHARES), Sample((5, 4), _SHARES, _CLASSES)), soft_label=(True,), reduction=REDUCTIONS),
+        Sample((4, 3), Floats((4, 3), 0.25, 0.25), soft_label=True, axis=0),
+        Sample((4, 4), Floats((4, 4), 0.25, 0.25), _CLASSES, soft_label=True, axis=0, reduction="none"),
         *each((Sample((5, 4), _LABELS), Sample((5, 4), _SHARES)), label_smoothing=(0.1,), reduction=REDUCTIONS),
         *each((Sample((2, 3, 4), Ints((2, 3), 0, 4), _CLASSES),), label_smoothing=(0.1,), reduction=REDUCTIONS),
+        *each((Sample((5, 4), _LABELS),), label_smoothing=(0.1,), ignore_index=(1,), reduction=("sum", "none")),
         *each((Sample(Floats((5, 4), 0.1, 0.9), _LABELS),), use_softmax=(False,), reduction=REDUCTIONS),
         Sample(Floats((5, 4), 0.1, 0.9), _SHARES, use_softmax=False, soft_label=True),
         *each(
             (Sample((5, 4), Ints((5,), 1, 2)), Sample((5, 4), Ints((5,), 1, 2), _CLASSES)), ignore_index=(1,), reduction=REDUCTIONS
         ),
+        *each((Sample((8, 4), Ints((8,), -1, 4)),), ignore_index=(-1,), reduction=("sum", "none")),
+        Sample((8, 4), Ints((8,), -1, 4), _CLASSES, ignore_index=-1),
+        Sample((4,), Ints((), 1, 4)),
     ),
     refusals=(Sample((5, 4), Ints((5,), 4, 5)), Sample((5, 4), _LABELS, reduction="median"), Sample((5, 4), Ints((3,), 0, 4))),
     deviations=ROUNDED,
@@ -81,35 +105,23 @@ def cross_entropy(
     axis: int,
     use_softmax: bool,
     label_smoothing: float,
+    counts_all: bool,
 ) -> torch.Tensor:
     """``torch.nn.functional.cross_entropy``; beside it what Torch counts or weighs otherwise, and gradients of weights."""
     axis %= x.ndim
-    if label_smoothing > 0 and not soft_label and use_softmax and weight is None and ignore_index < 0 and label.ndim < x.ndim:
+    plain = use_softmax and weight is None and ignore_index < 0 and axis == x.ndim - 1
+    if label_smoothing > 0 and plain and not soft_label and label.ndim < x.ndim:
         at = x.movedim(axis, 1) if x.ndim > 1 else x
-        found = F.cross_entropy(at, _target(label, x, axis), reduction=reduction, label_smoothing=label_smoothing)
+        found = F.cross_entropy(at, numbers_of(label, x, axis), reduction=reduction, label_smoothing=label_smoothing)
         return found.unsqueeze(axis) if reduction == "none" else found  # as Paddle, which makes shares of the labels
     if soft_label or label_smoothing > 0:
-        if ignore_index >= 0 or axis != x.ndim - 1:
-            raise NotImplementedError("shares of classes with ignore_index, or not on the last axis")
-        shares = _target(label, x, axis) if label.ndim < x.ndim else label
-        values = _of_shares(x, shares, weight, reduction, use_softmax, label_smoothing)
+        if soft_label and ignore_index > 0:
+            raise ValueError("ignore_index beside shares of classes")
+        if ignore_index >= 0 and reduction == "mean":
+            return mean_of_shares(x, label, weight, ignore_index, axis, use_softmax, label_smoothing, counts_all)
+        values = of_shares(x, label, weight, reduction, axis, use_softmax, label_smoothing)
         return values.unsqueeze(axis) if reduction == "none" else values
-    target = _target(label, x, axis)
-    if target.shape != x.shape[:axis] + x.shape[axis + 1 :]:
-        raise ValueError("labels of another shape")
-    kept = target != ignore_index
-    if weight is None and ignore_index < 0 and reduction == "mean" and not kept.all():
-        raise NotImplementedError(_ODD)
-    at = x.movedim(axis, 1) if x.ndim > 1 else x
-    if reduction == "mean" and not kept.any():
-        reduction = "sum"  # 0, where Torch divides by 0
-    if weight is not None and weight.requires_grad:
-        values = _of_numbers(at, target, None, ignore_index, "none", use_softmax)
-        weights = torch.where(kept, weight[torch.where(kept, target, 0)], 0)
-        found = (values * weights).sum() / weights.sum() if reduction == "mean" else reduced(values * weights, reduction)
-    else:
-        found = _of_numbers(at, target, weight, ignore_index, reduction, use_softmax)
-    return found.unsqueeze(axis) if reduction == "none" and label.ndim == x.ndim else found
+    return of_labels(x, label, weight, ignore_index, reduction, axis, use_softmax, counts_all)
 
 
 @op(
@@ -124,11 +136,15 @@ def cross_entropy(
 def cross_entropy_with_softmax(
     x: torch.Tensor, label: torch.Tensor, soft_label: bool, use_softmax: bool, stable: bool, ignore_index: int, axis: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """``torch.softmax``, which has no gradient here, and ``torch.nn.functional.cross_entropy``."""
-    if not use_softmax or label.ndim != x.ndim:
-        raise NotImplementedError("probabilities, or labels without the axis of classes")
+    """``torch.softmax`` (or the probabilities), without gradient here, and ``torch.nn.functional.cross_entropy``."""
+    if label.ndim != x.ndim:
+        raise ValueError("labels without the axis of classes")
+    if not use_softmax:
+        values = of_shares(x, label, None, "none", axis, False, 0.0).unsqueeze(axis) if soft_label else None
+        kept = of_labels(x, label, None, ignore_index, "none", axis % x.ndim, False, False) if values is None else values
+        return x.detach().clone(), kept
     at = x.movedim(axis, 1) if x.ndim > 1 else x
-    target = label.detach().movedim(axis, 1) if soft_label else _target(label, x, axis)
+    target = label.detach().movedim(axis, 1) if soft_label else numbers_of(label, x, axis)
     values = F.cross_entropy(at, target, ignore_index=-100 if soft_label else ignore_index, reduction="none")
     return torch.softmax(x.detach(), axis), values.unsqueeze(axis)
 

@@ -129,15 +129,14 @@ WEIGHTS = Floats((4,), 0.5, 2.0)
     'logit label weight=None pos_weight=None reduction="mean"',
     door='logit label weight=None reduction="mean" pos_weight=None',
     tensors=4,
-    samples=each((Sample(*LOGITS), Sample(*LOGITS, WEIGHTS)), reduction=REDUCTIONS),
+    samples=each((Sample(*LOGITS), Sample(*LOGITS, WEIGHTS), Sample(*LOGITS, None, WEIGHTS)), reduction=REDUCTIONS),
+    note="weights of positives weigh the whole of their loss, as in Torch and Paddle 3; Paddle 2.6 leaves a part out",
 )
 def binary_cross_entropy_with_logits(
     x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, pos_weight: torch.Tensor | None, reduction: str
 ) -> torch.Tensor:
     """``torch.nn.functional.binary_cross_entropy_with_logits``, which has no gradient of the weights."""
     alike(x, label)
-    if pos_weight is not None and not ((label == 0) | (label == 1)).all():
-        raise NotImplementedError("pos_weight beside labels between 0 and 1: Paddle's versions disagree on it")
     pos_weight = None if pos_weight is None else pos_weight.detach()
     if weight is not None and weight.requires_grad:
         values = F.binary_cross_entropy_with_logits(x, label.detach(), reduction="none", pos_weight=pos_weight)
@@ -149,16 +148,22 @@ def binary_cross_entropy_with_logits(
     "x label pos_weight=None normalize=False ignore_index=-100",
     inplace=True,
     tensors=3,
-    samples=(Sample(*LOGITS), Sample((3, 4), Floats((3, 4), 0, 1), normalize=True)),
+    samples=(Sample(*LOGITS), Sample((3, 4), Floats((3, 4), 0, 1), normalize=True), Sample(*LOGITS, Floats((3, 4), 0.5, 2))),
 )
 def sigmoid_cross_entropy_with_logits(
     x: torch.Tensor, label: torch.Tensor, pos_weight: torch.Tensor | None, normalize: bool, ignore_index: int
 ) -> torch.Tensor:
-    """``torch.nn.functional.binary_cross_entropy_with_logits``, 0 where the label is ignored."""
-    if pos_weight is not None:
-        raise NotImplementedError("pos_weight: Paddle's versions disagree on it")
-    kept = label != ignore_index
-    values = torch.where(kept, F.binary_cross_entropy_with_logits(x, label.detach(), reduction="none"), 0)
+    """``torch.nn.functional.binary_cross_entropy_with_logits``, 0 where the label is ignored.
+
+    ``pos_weight`` is here the factor of the logarithm, which Paddle's function makes of its own and of the labels.
+    """
+    kept, label = label != ignore_index, label.detach()
+    if pos_weight is None:
+        values = F.binary_cross_entropy_with_logits(x, label, reduction="none")
+    else:
+        alike(x, label)
+        values = (1 - label) * x - pos_weight.detach() * F.logsigmoid(x)
+    values = torch.where(kept, values, 0)
     return values / kept.sum().clamp(min=1e-5) if normalize else values
 
 

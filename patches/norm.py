@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -78,17 +79,39 @@ def _of_batch(x: Any, mean: Any, variance: Any, weight: Any, bias: Any, momentum
     return out, running, unbiased * ((count - 1) / count) + momentum * variance, *saved, x.new_empty(0, dtype=torch.uint8)
 
 
+def _torchs_statistics(
+    x: Any, mean: Any, variance: Any, weight: Any, bias: Any, momentum: float, epsilon: float
+) -> tuple[Any, ...]:
+    """The same with Torch's own running variance, that of the population."""
+    running = mean.clone(), variance.clone()
+    out, *saved = _kernel(x, *running, weight, bias, True, float(1 - Decimal(repr(momentum))), epsilon)
+    return out, *running, *saved, x.new_empty(0, dtype=torch.uint8)
+
+
+def _torchs_batch_norm(*arguments: Any) -> tuple[Any, ...]:
+    """``torch.nn.functional.batch_norm`` with its own running variance."""
+    return _normed(_torchs_statistics, *arguments)
+
+
 @op(
     f"x mean variance scale|weight=None bias=None {_FLAGS}",
     tensors=5,
     promote="none",
+    definition=_torchs_batch_norm,
     results=("out", "mean_out", "variance_out", "saved_mean", "saved_variance", "reserve_space"),
     writes={1: "mean", 2: "variance"},
     unread=("bias",),
     note="momentum is the old value's share; the running variance is that of the batch (Torch: of the population)",
 )
-def batch_norm(x: Any, mean: Any, variance: Any, scale: Any, bias: Any, *flags: Any) -> tuple[Any, ...]:
+def batch_norm(*arguments: Any) -> tuple[Any, ...]:
     """``torch.nn.functional.batch_norm``, and what Paddle keeps beside its result."""
+    return _normed(_of_batch, *arguments)
+
+
+def _normed(
+    trained: Callable[..., tuple[Any, ...]], x: Any, mean: Any, variance: Any, scale: Any, bias: Any, *flags: Any
+) -> tuple[Any, ...]:
+    """A batch norm whose running statistics ``trained`` computes."""
     is_test, momentum, epsilon, data_format, fixed, trainable = flags
     last, mean, variance = data_format[-1] == "C" and x.ndim > 2, mean.detach(), variance.detach()
     x = to_first(x, last)
@@ -105,7 +128,7 @@ def batch_norm(x: Any, mean: Any, variance: Any, scale: Any, bias: Any, *flags: 
         )
     if is_test:
         raise NotImplementedError("the batch's statistics outside of training: Paddle's backward takes them for constants")
-    out, *others = _of_batch(x, mean, variance, scale, bias, momentum, epsilon)
+    out, *others = trained(x, mean, variance, scale, bias, momentum, epsilon)
     return to_last(out, last), *others
 
 

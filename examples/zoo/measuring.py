@@ -17,7 +17,7 @@ import padiff_shim
 from . import pairs, training
 
 State = dict[str, np.ndarray]
-SHIM = {"optimizer": "torch", "random": "torch"}
+SHIM = {"optimizer": "torch", "random": "torch", "definitions": "torch"}
 NUMBERS = {"ops": ["random", "dropouts"], "random": "torch"}  # Paddle's kernels and optimizers, with Torch's random numbers
 BATCHES = 10  # that are read again and again
 
@@ -51,9 +51,10 @@ class Trace:
         return next((step for step, (a, b, c, d) in enumerate(steps, 1) if a != b or c != d), None)
 
     def drift(self, other: Trace) -> tuple[float, float]:
-        """The difference of the last losses, and the largest one of a parameter."""
+        """The difference of the last losses, and the largest one of a parameter (running variances are two things natively)."""
         loss = abs(self.losses[-1] - other.losses[-1])
-        return loss, max(float(np.abs(mine.astype(np.float64) - other.final[name]).max()) for name, mine in self.final.items())
+        trained = {name: mine for name, mine in self.final.items() if not name.endswith("_variance")}
+        return loss, max(float(np.abs(mine.astype(np.float64) - other.final[name]).max()) for name, mine in trained.items())
 
 
 class Row(NamedTuple):
@@ -93,11 +94,8 @@ def inputs(module: Any, dtype: str, steps: int) -> list[dict[str, np.ndarray]]:
 
 
 def compared(pair: pairs.Pair) -> list[str]:
-    """Torch's names of the weights and of BatchNorm's running means.
-
-    Not of its running variances: Paddle keeps those of the batches, Torch an estimate of the population's.
-    """
-    return [name for name in pair.torch.state_dict() if not name.endswith(("running_var", "num_batches_tracked"))]
+    """Torch's names of the weights and of BatchNorm's running statistics."""
+    return [name for name in pair.torch.state_dict() if not name.endswith("num_batches_tracked")]
 
 
 def paddle_state(pair: pairs.Pair) -> State:

@@ -92,18 +92,7 @@ def evaluation(trained: Trained) -> list[Line]:
         twin.train()
         return [logits]
 
-    own = both("resnet: evaluation, each with its own running variance", paddle_logits, torch_logits())._replace(exact=False)
-    variances(trained)
-    return [own, both("resnet: evaluation, the twin with Paddle's running variance", paddle_logits, torch_logits())]
-
-
-def variances(trained: Trained) -> None:
-    """Give the twin Paddle's running variances: those of the batches; Torch's own are n / (n - 1) of that."""
-    state = trained.ours.paddle.state_dict()
-    with torch.no_grad():
-        for name, buffer in trained.twin.torch.named_buffers():
-            if name.endswith("running_var"):
-                buffer.copy_(torch.from_numpy(state[pairs.paddle_name(name)].numpy()))
+    return [both("resnet: evaluation", paddle_logits, torch_logits())]
 
 
 def epoch(pair: pairs.Pair, batches: list, optimizer: Any, schedule: Any, trace: Trace, seed: int) -> None:

@@ -102,7 +102,7 @@ def _row(op: Op) -> tuple[str, ...]:
         "floats" if op.integer else "yes" if op.gradient and op.leading else "none",
         "not judged" if op.exact or not op.leading else f"`{type(op.model).__name__}`" if op.model else "generic",
         _cell("; ".join(_differences(op))),
-        _cell(op.note),
+        _cell("; ".join(filter(None, (op.note, '`definitions="torch"` takes Torch\'s own' if op.definition else "")))),
     )
 
 

@@ -105,6 +105,7 @@ class Comparison(NativeCalls):
         except StayNative as why:
             result = self.timed(door, args, kwargs)
             return result if why.exact or why.why is STATIC else self.uncompared(door, why.reason, result, args, kwargs)
+        door.tell(frame, prepared.inputs.torch, prepared.attributes)
         return self.compared(Subject(self, door, key, next(self.numbers), prepared), began, args, kwargs)
 
     def compared(self, subject: Subject, began: float, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from ..table.op import Entry, Op
 from ..table.reasons import DRAWN, FILTERED, NOT_DRAWN, OUTSIDE_LAYERS, RANDOM, StayNative
 from ..table.signature import REFUSALS, binder, present, refused
 from . import site
-from .dtypes import DtypeRules
+from .dtypes import DtypeRules, ask
 from .frames import Frame, paused, top
 
 
@@ -25,12 +25,21 @@ def gate(frame: Frame, name: str) -> None:
         raise StayNative(OUTSIDE_LAYERS)
 
 
+def answered(op: Op, original: Callable[..., Any]) -> str:
+    """The op's parameters, in which those that the installed Paddle has to be asked for have its answer as default."""
+    told = ask(op.asked, original)
+    words = [word for word in op.params.split() if word.partition("=")[0] not in told]
+    return " ".join([*words, *(f"{name}={value!r}" for name, value in told.items())])
+
+
 class Door:
     """An entry point; :meth:`hook` is what it is redirected to."""
 
     def __init__(self, op: Op, entry: Entry, original: Callable[..., Any], *, python: bool = False) -> None:
         if python:
             entry = replace(entry, params=present(entry.params, original))
+        if op.asked:
+            op = replace(op, params=answered(op, original))
         self.op, self.entry, self.original, self.python = op, entry, original, python
         self.bind = binder(entry, op.params)
         self.rules = DtypeRules(op, original)
@@ -40,6 +49,14 @@ class Door:
         self.dtype_at = self.names.index("dtype") if "dtype" in self.names else None
         self.reads: dict[Any, Any] = {}  # what backwards read, as far as it was learnt: see gradients/saved.py
         self.substitution: Any = None  # what the plan of substitution makes of it, when it first needs it
+
+    @functools.cached_property
+    def torchs(self) -> Door:
+        """The same door with Torch's own definition of the op behind it, where that is another."""
+        if self.op.definition is None:
+            return self
+        defined = replace(self.op, reference=self.op.definition, definition=None, differs=None, asked={})
+        return Door(defined, self.entry, self.original, python=self.python)
 
     def hook(self) -> Callable[..., Any]:
         """The redirected function: passes through unless a mode is open here, and else does what its plan says."""
@@ -86,6 +103,12 @@ class Door:
             with paused():  # what the function calls inside is part of this call
                 return self.original(*args, **kwargs)
         return self.original(*args, **kwargs)
+
+    def tell(self, frame: Frame, tensors: Sequence[Any], attributes: tuple[Any, ...], advice: str = "") -> None:
+        """Leaves a remark in the run where Torch's own definition of the op would give this call another value."""
+        said = self.op.differs(*tensors, *attributes) if self.op.differs else ""
+        if said:
+            frame.run.warn(f"{self.op.name}: {said}{advice}")
 
     def torch(self, tensors: Sequence[Any], attributes: tuple[Any, ...]) -> Any:
         """The op's torch formula; StayNative if torch refuses the arguments."""

@@ -6,7 +6,7 @@ native op is run once on one-element tensors, and the dtype of its result is kep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import paddle
@@ -113,3 +113,9 @@ def exchanged(value: Any, probes: dict[int, Any]) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(exchanged(item, probes) for item in value)
     return probes.get(id(value), value)
+
+
+def ask(questions: Mapping[str, Callable[..., Any]], original: Callable[..., Any]) -> dict[str, Any]:
+    """What the installed Paddle's own function answers to an op's questions; also while a static program is built."""
+    with paddle.base.dygraph.guard(paddle.CPUPlace()), autocast_off(), paddle.no_grad(), paused():
+        return {name: question(original, paddle.to_tensor) for name, question in questions.items()}

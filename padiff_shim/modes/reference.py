@@ -12,7 +12,7 @@ from .mode import Mode
 from .selection import selection
 
 GENERATORS = ("paddle", "torch")  # what random= may be
-DEFINITIONS = ("paddle", "torch")  # what optimizer= may be
+DEFINITIONS = ("paddle", "torch")  # what optimizer= and definitions= may be
 
 
 def reference(
@@ -27,6 +27,7 @@ def reference(
     all_threads: bool = False,
     compare: bool = False,
     random: str = "paddle",
+    definitions: str = "paddle",
 ) -> Mode:
     """Run an unchanged Paddle program on another framework's kernels, op by op, forward and backward.
 
@@ -45,23 +46,30 @@ def reference(
         random: whose generator random numbers come from. ``"torch"``: dropout, initializers, ``randn`` and the others draw what a
             Torch program would draw from Torch's global generator, which ``paddle.seed`` then seeds, too. ``"paddle"``: they stay
             Paddle's, and the run lists them.
+        definitions: whose definition of an op is computed where the two differ under one name: ``"paddle"``, or ``"torch"``, that
+            of a Torch twin (BatchNorm's running variance, the mean over ignored labels: see ``docs/definitions.md``).
         compare: run Paddle's kernels beside the others and judge both: the same as :func:`padiff_shim.compare`.
 
     Returns:
         A :class:`Mode`: a context manager giving a :class:`Run`, a decorator, and ``start()`` / ``stop()``.
 
     Raises:
-        UnknownNameError: unknown backend, op, family, linear_layout or optimizer; the message names the nearest ones.
+        UnknownNameError: unknown backend, op, family, linear_layout, optimizer or definitions; the message names the nearest ones.
         BackendError: if torch or paddle is missing, or, on entry, they cannot share Paddle's current device.
     """
     flag("strict", strict)
     one_of("random", random, GENERATORS)
     one_of("optimizer", optimizer, DEFINITIONS)
+    one_of("definitions", definitions, DEFINITIONS)
     if flag("compare", compare):
         from .compare import compare as compare_mode
 
         if optimizer != DEFINITIONS[0]:
             raise PadiffShimError("optimizer= belongs to reference(): in a comparison Paddle's own optimizers run")
+        if definitions != DEFINITIONS[0]:
+            raise PadiffShimError(
+                "definitions= belongs to reference(): a comparison is of kernels, and computes what Paddle defines"
+            )
         if strict:
             raise PadiffShimError("strict= belongs to reference(): a compare run lists what it did not compare, run.coverage()")
         if random != "paddle":
@@ -73,7 +81,7 @@ def reference(
     enabled, chosen = selection(backend, ops, exclude, layers, linear_layout, door="reference")
     from ..substitution.plan import Substituting
 
-    plan = Substituting(optimizer, draws=random == "torch")
+    plan = Substituting(optimizer, draws=random == "torch", torchs=definitions == "torch")
     return Mode(Run(backend, linear_layout), enabled, chosen, plan, strict=strict, all_threads=all_threads)
 
 

@@ -49,6 +49,8 @@ class Substitution:
         inputs, attributes, casts = prepare(self.door, frame, values, args, kwargs)
         if self.entry.inplace and inputs.needs and inplace.refused(inputs.paddle[0]):
             raise StayNative(reasons.LEAF)
+        if self.op.differs is not None:
+            self.door.tell(frame, inputs.torch, attributes, '; definitions="torch" computes that')
 
         def run(*tensors: Any) -> Any:
             return self.door.torch(tensors if casts.none else casts.apply(tensors), attributes)

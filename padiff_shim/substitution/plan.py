@@ -24,16 +24,18 @@ class Substituting:
 
     on_tape, tracks_layers = True, False
 
-    def __init__(self, definition: str = "paddle", *, draws: bool = False) -> None:
+    def __init__(self, definition: str = "paddle", *, draws: bool = False, torchs: bool = False) -> None:
         self.draws = draws
+        self.torchs = torchs  # ops that Torch defines otherwise are computed by its definition
         self.definition = definition  # of optimizers and clippers, where Paddle's and Torch's differ
         self.updating = Updating(definition, self._kept_native)
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Torch's kernel, counted."""
-        substitution = door.substitution
+        behind = door.torchs if self.torchs else door
+        substitution = behind.substitution
         if substitution is None:
-            substitution = door.substitution = Substitution(door) if door.op.leading else Drawing(door)
+            substitution = behind.substitution = Substitution(behind) if door.op.leading else Drawing(door)
         quick = substitution.quick
         if quick is not None and door not in frame.quick:  # else the door has tried it
             if door.op.random is None:

@@ -192,7 +192,7 @@ def _own(text: str, i: int) -> str:
 def shortcut(substitution: Substitution) -> Quick | None:
     """A function from the bound values to the result, or None where it does not apply; None if the op never qualifies."""
     door, op = substitution.door, substitution.op
-    if op.operands or door.entry.inplace or not op.tensors or not op.gradient:
+    if op.operands or door.entry.inplace or not op.tensors or not op.gradient or op.differs is not None:
         return None
     form = _Form(
         op.tensors, len(door.names) - op.tensors, door.transposed, door.dtype_at, substitution.single, moves=substitution.moves

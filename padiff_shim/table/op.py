@@ -94,6 +94,9 @@ class Op:
     unread: tuple[str, ...] = ()
     layouts: Mapping[str, str] = field(default_factory=dict)
     amp: tuple[str, str] = ("", "")
+    asked: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    definition: Callable[..., Any] | None = None
+    differs: Callable[..., str] | None = None
     model: Any = None
     deviations: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
@@ -181,6 +184,12 @@ def op(
             a copy.
         unread: operands that Torch's graph keeps although its backward does not read their values, so that they may change.
         layouts: ``{"weight": "transposed"}`` marks the parameter of which the formula wants a contiguous transposed copy.
+        asked: parameters of the op that no door has: name -> function of Paddle's own function and of one that makes its tensors,
+            called once a process, whose answer is the parameter's value. For what Paddle's versions compute otherwise.
+        definition: the formula by Torch's own definition, where Paddle means another by the name; computed in a mode with
+            ``definitions="torch"``.
+        differs: asked with the formula's arguments; a sentence for the run where ``definition`` gives this call another value, else
+            ``""``.
         model: the op's rounding model (:mod:`padiff_shim.numerics.models`): its bound, its hypotheses and those of its gradients.
         deviations: where native Paddle differs from the formula by more than rounding on the op's own samples: ``"float64"`` (or
             another dtype), ``"gradient"``, or ``"gradient float64"`` -> why. The tests hold those values against Torch's alone.

@@ -1,0 +1,144 @@
+"""What Paddle and Torch define otherwise under one name: Paddle's meaning by default, Torch's with definitions="torch"."""
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+import pytest
+import torch
+from helpers import same
+
+import padiff_shim
+from padiff_shim.errors import PadiffShimError
+from padiff_shim.frameworks.versions import IS_3
+from padiff_shim.verdicts import Verdict
+
+pytestmark = [pytest.mark.compat, pytest.mark.bitexact]
+
+RNG = np.random.default_rng(8)
+X = RNG.standard_normal((6, 5)).astype("float32")
+PADDED = np.array([0, -100, 2, 3, -100, 4])
+SHARES = RNG.dirichlet(np.ones(5), 6).astype("float32")
+WEIGHTS = RNG.uniform(0.5, 2, 5).astype("float32")
+OVER_ALL = "cross_entropy: ignored labels (ignore_index=-100) count in the mean, which Torch takes over the others"
+
+
+def leaf(values):
+    tensor = paddle.to_tensor(values)
+    tensor.stop_gradient = False
+    return tensor
+
+
+def of_twin(label, **how):
+    """Torch's loss and gradient."""
+    x = torch.tensor(X, requires_grad=True)
+    given = {name: torch.from_numpy(one) if isinstance(one, np.ndarray) else one for name, one in how.items()}
+    loss = torch.nn.functional.cross_entropy(x, torch.from_numpy(label), **given)
+    loss.sum().backward()
+    return loss.detach(), x.grad
+
+
+def of_shim(label, definitions, **how):
+    """The loss and gradient under the shim, and the run."""
+    x = leaf(X)
+    given = {name: paddle.to_tensor(one) if isinstance(one, np.ndarray) else one for name, one in how.items()}
+    with padiff_shim.reference("torch", strict=True, definitions=definitions) as run:
+        loss = F.cross_entropy(x, paddle.to_tensor(label), **given)
+        loss.sum().backward()
+    return loss.detach(), x.grad, run
+
+
+def test_padding_counts_as_in_the_installed_paddle():
+    """Paddle 3 divides by all labels, as a twin would that takes the mean itself; Paddle 2.6 by the others."""
+    loss, grad, run = of_shim(PADDED, "paddle")
+    x = torch.tensor(X, requires_grad=True)
+    expected = torch.nn.functional.cross_entropy(x, torch.from_numpy(PADDED), reduction="none").mean()
+    expected.backward()
+    theirs = (expected.detach(), x.grad) if IS_3 else of_twin(PADDED)
+    assert same(loss, theirs[0])
+    assert same(grad, theirs[1])
+    assert run.warnings == ([f'{OVER_ALL}; definitions="torch" computes that'] if IS_3 else [])
+
+
+def test_a_comparison_tells_of_padding():
+    with padiff_shim.compare("torch") as run:
+        F.cross_entropy(paddle.to_tensor(X), paddle.to_tensor(PADDED))
+        F.cross_entropy(paddle.to_tensor(X), paddle.to_tensor(PADDED), reduction="none")
+    assert run.warnings == ([OVER_ALL] if IS_3 else [])
+    assert {call.verdict for call in run.calls} <= {Verdict.EQUAL, Verdict.ROUNDING}
+
+
+TORCHS = {
+    "padding": (PADDED, {}, {}),
+    "labels with an axis": (PADDED[:, None], {}, {}),
+    "smoothing": (np.maximum(PADDED, 0), {"label_smoothing": 0.1}, {"label_smoothing": 0.1}),
+    "smoothing beside a label to ignore": (
+        np.maximum(PADDED, 0),
+        {"label_smoothing": 0.1, "ignore_index": 2},
+        {"label_smoothing": 0.1, "ignore_index": 2},
+    ),
+    "weighted shares": (SHARES, {"soft_label": True, "weight": WEIGHTS}, {"weight": WEIGHTS}),
+}
+
+
+@pytest.mark.parametrize("case", TORCHS)
+def test_torchs_definition_of_cross_entropy(case):
+    label, ours, theirs = TORCHS[case]
+    loss, grad, run = of_shim(label, "torch", **ours)
+    expected = of_twin(label[:, 0] if label.shape == (6, 1) else label, **theirs)
+    assert same(loss, expected[0])
+    assert same(grad, expected[1])
+    assert not run.warnings
+
+
+@pytest.mark.parametrize("case", [case for case in TORCHS if "axis" not in case])
+def test_paddles_definition_is_native_paddles(case):
+    label, how, _ = TORCHS[case]
+    x = leaf(X)
+    given = {name: paddle.to_tensor(one) if isinstance(one, np.ndarray) else one for name, one in how.items()}
+    native = F.cross_entropy(x, paddle.to_tensor(label), **given)
+    native.backward()
+    loss, grad, _ = of_shim(label, "paddle", **how)
+    np.testing.assert_allclose(loss.numpy(), native.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(grad.numpy(), x.grad.numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("definitions", ["paddle", "torch"])
+def test_running_variances(definitions):
+    x, count = RNG.standard_normal((4, 3, 5)).astype("float32"), 20
+    ours, theirs = paddle.nn.BatchNorm1D(3, data_format="NCL"), torch.nn.BatchNorm1d(3)
+    with padiff_shim.reference("torch", strict=True, definitions=definitions) as run:
+        outputs = [ours(paddle.to_tensor(x * factor)) for factor in (1, 2)]
+        ours.eval()
+        outputs.append(ours(paddle.to_tensor(x)))
+    expected = [theirs(torch.from_numpy(x * factor)) for factor in (1, 2)]
+    theirs.eval()
+    expected.append(theirs(torch.from_numpy(x)))
+    assert run.substituted == {"batch_norm": 3}
+    assert all(same(one.detach(), other.detach()) for one, other in zip(outputs[:2], expected[:2], strict=True))
+    assert same(ours._mean, theirs.running_mean)
+    alike = definitions == "torch"
+    assert same(ours._variance, theirs.running_var) == same(outputs[2].detach(), expected[2].detach()) == alike
+    if not alike:
+        share = (theirs.running_var.numpy() - 0.81) * (count - 1) / count + 0.81
+        np.testing.assert_allclose(ours._variance.numpy(), share, rtol=1e-5)
+
+
+def test_modes_of_both_definitions_one_in_the_other():
+    def loss():
+        return F.cross_entropy(paddle.to_tensor(X), paddle.to_tensor(PADDED))
+
+    with padiff_shim.reference("torch"):
+        before = loss()
+        with padiff_shim.reference("torch", definitions="torch"):
+            inner = loss()
+        after = loss()
+    assert same(inner, of_twin(PADDED)[0])
+    assert same(before, after.numpy())
+    assert same(before, inner.numpy()) == (not IS_3)
+
+
+def test_the_option_is_checked():
+    with pytest.raises(PadiffShimError, match="definitions"):
+        padiff_shim.reference("torch", definitions="jax")
+    with pytest.raises(PadiffShimError, match="belongs to reference"):
+        padiff_shim.reference("torch", definitions="torch", compare=True)
