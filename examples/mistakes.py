@@ -80,6 +80,7 @@ RESNET = (
     Planted(
         "running statistics", "bn2 = pnn.BatchNorm2D(width)", "bn2 = pnn.BatchNorm2D(width, use_global_stats=True)", "bn2", STATS
     ),
+    Planted("momentum of Torch", "bn1 = pnn.BatchNorm2D(width)", "bn1 = pnn.BatchNorm2D(width, momentum=0.1)", "bn1", ATTRIBUTE),
     Planted("padding of the stem", "WIDTHS[0], 7, 2, 3,", "WIDTHS[0], 7, 2, 2,", "stem", ATTRIBUTE),
     Planted("average pool", "pnn.MaxPool2D(3, 2, 1)", "pnn.AvgPool2D(3, 2, 1)", "pool", OTHER),
     Planted("pool without padding", "pnn.MaxPool2D(3, 2, 1)", "pnn.MaxPool2D(3, 2, 0)", "pool", ATTRIBUTE),

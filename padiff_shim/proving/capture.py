@@ -113,7 +113,8 @@ class Capture(TorchDispatchMode):
             else:
                 self._ways[id(results[0])] = operands[0].way
         elif results or written:
-            self._note(shape, given, operands, [*(results or written), *wholes])
+            updated = [tensor for tensor in written if results and all(tensor is not one for one in results)]
+            self._note(shape, given, operands, [*(results or written), *wholes], updated)
         return result
 
     def _operand(self, name: str, tensor: torch.Tensor) -> Operand:
@@ -128,7 +129,14 @@ class Capture(TorchDispatchMode):
         whole = max(held, key=torch.Tensor.numel, default=tensor)
         return whole if whole.numel() > tensor.numel() else None
 
-    def _note(self, shape: _Shape, given: list[Any], operands: list[Operand], results: list[torch.Tensor]) -> None:
+    def _note(
+        self,
+        shape: _Shape,
+        given: list[Any],
+        operands: list[Operand],
+        results: list[torch.Tensor],
+        updated: list[torch.Tensor],
+    ) -> None:
         partly = any(operand.name == "into" for operand in operands)
         if shape.base in ("_to_copy", "copy") and not partly and _widens(operands[-1].tensor, results[0]):
             self._is(results[0], operands[-1].value, fresh=shape.base == "copy")
@@ -153,7 +161,7 @@ class Capture(TorchDispatchMode):
         node = Node(len(self.trace.nodes), key, shape.base, attributes, operands, site, layer, moves, view, backward)
         forced = self._forced.get(key)
         if forced is not None:
-            for tensor, wanted in zip(results, forced):
+            for tensor, wanted in zip([*results, *updated], forced):
                 if tensor.is_floating_point():  # an index of the original may lie outside of the port's tensor
                     tensor.copy_(wanted)
         elif self._touch is not None and not moves and results[0].is_floating_point():
@@ -164,6 +172,8 @@ class Capture(TorchDispatchMode):
                 operand.value.readers.append(node)
         for tensor in results:
             node.results.append(self._new(tensor, Value(tensor, node)))
+        for tensor in updated:
+            node.updated.append(self._new(tensor, Value(tensor, node)))
 
     def _where(self) -> tuple[Site, str, bool]:
         """The line and layer of a call; one of a backward has those of the call that it goes back through."""

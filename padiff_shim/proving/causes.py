@@ -106,7 +106,8 @@ def _mend(matching: Matching, pairs: Sequence[_Pair]) -> tuple[Node, Sequence[to
                 return first.ours, [one.tensor]
     if following is None or following.ours is None or following.theirs is None:
         return None
-    return following.ours, [value.tensor for value in following.theirs.results]
+    updated = following.theirs.updated if len(following.theirs.updated) == len(following.ours.updated) else []
+    return following.ours, [value.tensor for value in (*following.theirs.results, *updated)]
 
 
 def _exchangeable(one: Node, other: Node) -> bool:

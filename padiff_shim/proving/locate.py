@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from .outcomes import Array
 from .sides import Outcome, Side
 from .trace import Key, Trace, Value
 
+FORWARD, BACKWARD, STATISTICS = "forward", "backward", "statistics"  # parts of a run
 Pairs = list[tuple[Array, Array]]
 MOST = 64  # calls that are mended, one for each layer that makes a mistake
 _SLACK = 64.0  # how many times the effect of one rounding error per call counts as rounding
@@ -29,13 +30,15 @@ class Located:
     """What was found: the differences in the order of the port's calls.
 
     ``over``: they explain all that is wrong. ``apart``: how far outputs and gradients were apart in float64 before any was mended.
-    ``unexplained``: what differs though no call does.
+    ``unexplained``: what differs though no call does. ``parts``: where each of the differences was seen: in the forward, the
+    backward, or in the running statistics alone.
     """
 
     differences: list[Difference]
     over: bool
     apart: float
     unexplained: str = ""
+    parts: tuple[str, ...] = ()
 
 
 class Tolerances:
@@ -64,7 +67,7 @@ class Tolerances:
         assert node is not None
         if node.index >= len(self._moved.nodes) or self._moved.nodes[node.index].name != node.name:
             return None  # the rounding errors changed a decision
-        return self._moved.nodes[node.index].results[node.results.index(value)]
+        return self._moved.nodes[node.index].values[node.values.index(value)]
 
 
 def _unit(tensor: torch.Tensor) -> float:
@@ -104,24 +107,39 @@ def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     tolerance = Tolerances(trace_of(touched))
     _settle(ours)
     forced: dict[Key, Sequence[torch.Tensor]] = {}
-    found: list[Difference] = []
+    found: list[tuple[str, Difference]] = []
     apart = None
+    rest: str | None = None
     while len(found) < MOST:
         port = ours.run_double(functools.partial(Capture, forced=forced))
         apart = outcomes.worst(mapping, original, port) if apart is None else apart
         matching = Matching(trace_of(original), trace_of(port), tolerance)
-        difference = _first_difference(matching, original, port, _outputs(original, port))
-        if difference is None and all(one.backward for one in found):
-            difference = _first_difference(matching, original, port, _gradients(mapping, original, port))
-        if difference is None:
-            rest = _unexplained(mapping, original, port, touched, forward=any(not one.backward for one in found))
-            return Located(found, not rest, apart, rest)
-        found.append(difference)
-        if difference.mend is None or difference.mend[0].key in forced:
+        forward = any(part == FORWARD for part, _ in found)
+        seen = _next(matching, mapping, original, port, forward=forward)
+        if seen is None:
+            rest = _unexplained(mapping, original, port, touched, forward=forward)
             break
-        node, wanted = difference.mend
-        forced[node.key] = [tensor.detach().clone() for tensor in wanted]
-    return Located(found, False, apart or 0.0)
+        found.append(seen)
+        mend = seen[1].mend
+        if mend is None or mend[0].key in forced:
+            break
+        forced[mend[0].key] = [tensor.detach().clone() for tensor in mend[1]]
+    return Located([one for _, one in found], rest == "", apart or 0.0, rest or "", tuple(part for part, _ in found))
+
+
+def _next(
+    matching: Matching, mapping: Mapping, original: Outcome, port: Outcome, *, forward: bool
+) -> tuple[str, Difference] | None:
+    """The first difference that is left, and in which part of the run it shows; ``forward``: one was mended there."""
+    ends = {FORWARD: _outputs(original, port)}
+    if not forward:
+        ends[BACKWARD] = _gradients(mapping, original, port)
+    ends[STATISTICS] = _statistics(mapping, original, port)
+    for part, arrays in ends.items():
+        difference = _first_difference(matching, original, port, arrays)
+        if difference is not None:
+            return BACKWARD if part == FORWARD and difference.backward else part, difference
+    return None
 
 
 def trace_of(outcome: Outcome) -> Trace:
@@ -135,14 +153,11 @@ def _unexplained(mapping: Mapping, original: Outcome, port: Outcome, touched: Ou
 
     ``forward``: of the outputs alone.
     """
-    rows = [*outcomes.outputs(original, port), *([] if forward else outcomes.gradients(mapping, original, port))]
-    moved = {name: other for name, _, other in [*outcomes.outputs(original, touched), *_own_gradients(mapping, original, touched)]}
-    for name, one, other in rows:
+    for name, one, other, twin in _with_moved(mapping, original, port, touched, forward=forward):
         if one is None or other is None or one.shape != other.shape or not one.size:
             continue
         allowed = 0.0
         if np.issubdtype(one.dtype, np.inexact):
-            twin = moved.get(name)
             travelled = outcomes.largest(one, twin) if twin is not None and twin.shape == one.shape else 0.0
             allowed = _SLACK * travelled + 1e-13 * float(np.nan_to_num(np.abs(one)).max())
         if outcomes.largest(one, other) > allowed:
@@ -150,10 +165,19 @@ def _unexplained(mapping: Mapping, original: Outcome, port: Outcome, touched: Ou
     return ""
 
 
-def _own_gradients(mapping: Mapping, original: Outcome, touched: Outcome) -> list[tuple[str, Array | None, Array | None]]:
-    """Gradients of two runs of the original, under the names that :func:`.outcomes.gradients` gives them."""
-    mine = {name: one for name, one, _ in outcomes.gradients(mapping, original, touched)}
-    return [(name, mine[name], other) for name, other, _ in outcomes.gradients(mapping, touched, touched)]
+def _with_moved(
+    mapping: Mapping, original: Outcome, port: Outcome, touched: Outcome, *, forward: bool
+) -> Iterator[tuple[str, Array | None, Array | None, Array | None]]:
+    """All rows of two runs, and what the touched run has there."""
+    one: Array | None
+    other: Array | None
+    for path, one, other in outcomes.outputs(original, port):
+        yield path, one, other, touched.outputs.get(path)
+    for (name, one, other), moved in zip(outcomes.statistics(mapping, original, port), outcomes.own(mapping, touched.statistics)):
+        yield name, one, other, moved
+    if not forward:
+        for (name, one, other), moved in zip(outcomes.gradients(mapping, original, port), outcomes.own(mapping, touched.gradients)):
+            yield f"gradient of {name}", one, other, moved
 
 
 def _settle(side: Side) -> None:
@@ -184,17 +208,24 @@ def _outputs(original: Outcome, port: Outcome) -> Pairs:
 
 
 def _gradients(mapping: Mapping, original: Outcome, port: Outcome) -> Pairs:
+    return _wholes(mapping, original.gradients, port.gradients)
+
+
+def _statistics(mapping: Mapping, original: Outcome, port: Outcome) -> Pairs:
+    return _wholes(mapping, original.statistics, port.statistics)
+
+
+def _wholes(mapping: Mapping, mine: dict[str, Array], yours: dict[str, Array]) -> Pairs:
     """Of weights that are one whole on both sides: a part of a gradient is no call's result."""
     whole = [pair for pair in mapping if pair.torch_slot.section is None and pair.paddle_slot.section is None]
-    known = [pair for pair in whole if pair.torch in original.gradients and pair.paddle in port.gradients]
-    return [(original.gradients[pair.torch], port.gradients[pair.paddle]) for pair in known]
+    return [(mine[pair.torch], yours[pair.paddle]) for pair in whole if pair.torch in mine and pair.paddle in yours]
 
 
 def _end(trace: Trace, array: Array) -> Value | None:
     """The last value of a trace that holds an output's numbers."""
     wanted = torch.from_numpy(np.ascontiguousarray(array)).to(torch.float64)
     for node in reversed(trace.nodes):
-        for value in node.results:
+        for value in (*node.updated, *node.results):
             if value.tensor.numel() == wanted.numel() and not value.tensor.is_complex():
                 held = value.tensor.detach().to(torch.float64)
                 if torch.equal(held.reshape(-1), wanted.reshape(-1)) or torch.equal(value.sorted, wanted.reshape(-1).sort().values):

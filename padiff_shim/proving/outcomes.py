@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,37 +45,60 @@ def without_gradient(mapping: Mapping, original: Outcome, port: Outcome) -> str:
     return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
 
 
-def outputs_differ(original: Outcome, port: Outcome) -> str:
-    """What differs between the outputs' bits; "" if nothing does."""
+def outputs_differ(original: Outcome, port: Outcome, wanted: Callable[[str], bool]) -> str:
+    """What differs between the bits of the outputs whose paths are wanted; "" if nothing does."""
     if len(original.outputs) != len(port.outputs):
         return shapes_differ(original, port)
     for path, one, other in outputs(original, port):
-        if not same_bits(one, other):
+        if wanted(path) and not same_bits(one, other):
             return f"output {path or '0'}: {apart(one, other)}"
     return ""
 
 
-def gradients(mapping: Mapping, original: Outcome, port: Outcome) -> list[tuple[str, Array | None, Array | None]]:
-    """(name, Torch's gradient, Paddle's) of all pairs, in one layout; None where there is none."""
+Row = tuple[str, Array | None, Array | None]  # a name, Torch's values and Paddle's in one layout; None where there are none
 
-    def laid_out(slot: Any, gradient: Array | None) -> Array | None:
-        return None if gradient is None else canonical(slot, torch.from_numpy(gradient)).numpy()
 
+def _laid_out(slot: Any, values: Array | None) -> Array | None:
+    return None if values is None else canonical(slot, torch.from_numpy(values)).numpy()
+
+
+def own(mapping: Mapping, values: dict[str, Array]) -> list[Array | None]:
+    """Torch's values for each pair of weights, in the layout of :func:`gradients` and :func:`statistics`."""
+    return [_laid_out(pair.torch_slot, values.get(pair.torch)) for pair in mapping]
+
+
+def _paired(mapping: Mapping, mine: dict[str, Array], yours: dict[str, Array]) -> list[Row]:
+    """A row for each pair of weights."""
+    theirs = own(mapping, mine)
     return [
-        (
-            pair.paddle or pair.torch,
-            laid_out(pair.torch_slot, original.gradients.get(pair.torch)),
-            laid_out(pair.paddle_slot, port.gradients.get(pair.paddle)),
-        )
-        for pair in mapping
+        (pair.paddle or pair.torch, one, _laid_out(pair.paddle_slot, yours.get(pair.paddle))) for pair, one in zip(mapping, theirs)
     ]
+
+
+def gradients(mapping: Mapping, original: Outcome, port: Outcome) -> list[Row]:
+    """The gradients of all pairs."""
+    return _paired(mapping, original.gradients, port.gradients)
+
+
+def statistics(mapping: Mapping, original: Outcome, port: Outcome) -> list[Row]:
+    """The same of what a forward writes: running statistics."""
+    return _paired(mapping, original.statistics, port.statistics)
 
 
 def gradients_differ(mapping: Mapping, original: Outcome, port: Outcome) -> str:
     """What differs between the bits of gradients that both have; "" if nothing does."""
+    return _differ("gradient of ", gradients(mapping, original, port))
+
+
+def statistics_differ(mapping: Mapping, original: Outcome, port: Outcome) -> str:
+    """What differs between the bits of running statistics; "" if nothing does."""
+    return _differ("", statistics(mapping, original, port))
+
+
+def _differ(what: str, rows: Sequence[Row]) -> str:
     wrong = [
-        f"gradient of {name}: {apart(one, other)}"
-        for name, one, other in gradients(mapping, original, port)
+        f"{what}{name}: {apart(one, other)}"
+        for name, one, other in rows
         if one is not None and other is not None and not same_bits(one, other)
     ]
     return wrong[0] + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "") if wrong else ""

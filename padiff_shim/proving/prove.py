@@ -18,12 +18,13 @@ from . import outcomes
 from .findings import ProofVerdict, Stage, merged
 from .locate import Located, locate
 from .proof import Proof
-from .sides import NotInDouble, Outcome, PaddleSide, TorchSide, duplicate
+from .sides import NotInDouble, PaddleSide, TorchSide, duplicate
+from .stages import Differing
+from .stages import stages as staged
 from .values import Inputs, as_array, leaves
 
 WEIGHTS = ("torch->paddle", "paddle->torch", "as-is", "random")
 PHASES = ("forward", "both")
-IDENTICAL = "identical bit for bit"
 
 
 def prove(
@@ -185,50 +186,36 @@ def _compared(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: lis
         "shim": outcomes.worst(mapping, original, port),
         "float64": None,
     }
-    forward, backward = outcomes.outputs_differ(original, port), outcomes.gradients_differ(mapping, original, port)
-    missing = outcomes.without_gradient(mapping, original, port)
-    wrong = outcomes.shapes_differ(original, port)
-    if not forward and not backward and not missing:
-        _stages(stages, original)
+    differing = Differing.between(mapping, original, port)
+    if not differing:
+        stages += staged(differing, original, port)
         reason = f"bit for bit on Torch's kernels (natively {differences['native']:.3g} apart)"
         return Proof(ProofVerdict.CODE_CORRECT, reason, layers=layers, differences=differences)
     try:
-        located = locate(theirs, ours, mapping) if forward or backward else Located([], True, 0.0)
+        located = locate(theirs, ours, mapping) if differing.first else Located([], True, 0.0)
     except NotInDouble as error:
-        reason = f"{forward or backward}; whether that is rounding cannot be told, for the models do not run in float64 ({error})"
+        reason = f"{differing.first}; whether that is rounding cannot be told, for the models do not run in float64 ({error})"
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, layers=layers, differences=differences)
     differences["float64"] = located.apart
     proof = Proof(ProofVerdict.CODE_DIFFERS, "", layers=layers, differences=differences, complete=located.over)
     proof.mistakes = merged(located.differences)
-    if not proof.mistakes and located.over and not (wrong or missing or located.unexplained):
+    plain = differing.shapes or differing.missing or located.unexplained
+    stages += staged(differing, original, port, located, plain)
+    if not proof.mistakes and located.over and not plain:
         proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
         proof.reason = (
             f"both agree in float64 to {located.apart:.2g}, which is as far as rounding errors travel; at the models' dtype they "
-            f"round in another order ({forward or backward})"
+            f"round in another order ({differing.first})"
         )
-        stages.append(Stage("forward", True, "equal up to rounding" if forward else IDENTICAL))
-        stages.append(Stage("backward", True, "equal up to rounding" if backward else IDENTICAL))
         return proof
-    _differing(proof, located, forward, backward, wrong or missing or located.unexplained, stages)
+    _explained(proof, located, plain, differing.first)
     return proof
 
 
-def _differing(proof: Proof, located: Located, forward: str, backward: str, plain: str, stages: list[Stage]) -> None:
-    """Which stage breaks, and why; ``plain``: what is wrong without any call being found."""
-    in_forward = any(not difference.backward for difference in located.differences)
-    proof.reason = plain or forward or backward
-    broken = bool(in_forward or (plain and forward))
-    stages.append(Stage("forward", not broken, forward or IDENTICAL))
-    stages.append(Stage("backward", None if broken else False, "behind the forward" if broken else plain or backward))
+def _explained(proof: Proof, located: Located, plain: str, differing: str) -> None:
+    """The reason of a port that is not right; ``plain``: what is wrong without any call being found."""
+    proof.reason = plain or differing
     if plain and proof.mistakes:
         proof.notes.append(plain)
     if not located.over:
         proof.notes.append("what differs behind the last mistake could not be told apart: mend these, and prove again")
-
-
-def _stages(stages: list[Stage], original: Outcome) -> None:
-    stages.append(Stage("forward", True, IDENTICAL))
-    if "loss" in original.outputs:
-        stages.append(Stage("loss", True, IDENTICAL))
-    if original.gradients:
-        stages.append(Stage("backward", True, f"{len(original.gradients)} gradients {IDENTICAL}"))

@@ -15,6 +15,7 @@ import torch
 
 from ..errors import PadiffShimError
 from ..modes.reference import reference
+from ..patches.norm import running_variance_of_torch
 from .capture import Capture
 from .values import Inputs, as_array, leaves
 
@@ -23,11 +24,12 @@ Capturing = Callable[[dict[int, str], Callable[[], str]], Capture]  # makes a ca
 
 @dataclass
 class Outcome:
-    """What one run gave, as arrays: outputs and loss by path, outputs of layers and gradients by name."""
+    """What one run gave, as arrays: outputs and loss by path, outputs of layers, gradients and running statistics by name."""
 
     outputs: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     layers: dict[str, list[np.ndarray[Any, Any]]] = field(default_factory=dict)
     gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    statistics: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     capture: Capture | None = None
 
 
@@ -76,6 +78,7 @@ class Side:
             if self._backward:
                 self._go_back([tensor for path, tensor in named if self._loss is None or path == "loss"])
         outcome.outputs = {path: as_array(tensor) for path, tensor in named}
+        outcome.statistics = self._statistics(model)
         if self._backward:
             outcome.gradients = self._gradients(model)
         return outcome
@@ -90,10 +93,13 @@ class Side:
         """Running statistics and the like are what they were: each run begins alike."""
         known = self._buffers.get(id(model))
         if known is None:
-            self._buffers[id(model)] = [(buffer, buffer.detach().clone()) for buffer in self._state(model)]
+            self._buffers[id(model)] = [(buffer, buffer.detach().clone()) for buffer in self._state(model).values()]
             return
         for buffer, value in known:
             self._write(buffer, value)
+
+    def _statistics(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
+        return {name: as_array(tensor).copy() for name, tensor in self._state(model).items()}
 
     @contextlib.contextmanager
     def _listening(self, model: Any, outcome: Outcome) -> Iterator[None]:
@@ -129,9 +135,9 @@ class Side:
     def _write(self, buffer: Any, value: Any) -> None:
         raise NotImplementedError
 
-    def _state(self, model: Any) -> list[Any]:
-        """What a forward may write."""
-        return [buffer for _, buffer in model.named_buffers()]
+    def _state(self, model: Any) -> dict[str, Any]:
+        """What a forward may write, by name."""
+        return dict(model.named_buffers())
 
     def _dtype(self) -> np.dtype[Any]:
         raise NotImplementedError
@@ -208,17 +214,28 @@ class PaddleSide(Side):
 
     framework = "paddle"
     shim = True
+    native: frozenset[str] = frozenset()  # ops that stayed on Paddle's kernels in the last run under the shim
 
     def _write(self, buffer: Any, value: Any) -> None:
         buffer.set_value(value)
 
-    def _state(self, model: Any) -> list[Any]:
+    def _state(self, model: Any) -> dict[str, Any]:
         """Running statistics are parameters that want no gradient."""
-        held = [*super()._state(model), *(parameter for parameter in model.parameters() if parameter.stop_gradient)]
-        return [tensor for tensor in held if tensor._is_initialized()]
+        held = [*super()._state(model).items(), *(one for one in model.named_parameters() if one[1].stop_gradient)]
+        return {name: tensor for name, tensor in held if tensor._is_initialized()}
 
-    def _mode(self) -> contextlib.AbstractContextManager[Any]:
-        return reference("torch", random="torch") if self.shim else contextlib.nullcontext()
+    @contextlib.contextmanager
+    def _mode(self) -> Iterator[None]:
+        if not self.shim:
+            yield
+            return
+        with running_variance_of_torch(), reference("torch", random="torch") as run:
+            yield
+        self.native = frozenset(run.native)
+
+    def _statistics(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
+        """None where Paddle's kernel wrote them: its running variance is another by definition."""
+        return {} if any("batch_norm" in op for op in self.native) else super()._statistics(model)
 
     def _dtype(self) -> np.dtype[Any]:
         floats = [str(p.dtype).rpartition(".")[2] for p in self.model.parameters() if "float" in str(p.dtype)]

@@ -87,6 +87,12 @@ class Node:
     view: bool  # its results lie in its operands' memory
     backward: bool  # site and layer are then those of the call whose gradient it computes
     results: list[Value] = field(default_factory=list)
+    updated: list[Value] = field(default_factory=list)  # written beside them: running statistics
+
+    @property
+    def values(self) -> list[Value]:
+        """All that it made."""
+        return [*self.results, *self.updated]
 
     @property
     def result(self) -> Value:
@@ -106,4 +112,4 @@ class Trace:
 
     def values(self) -> list[Value]:
         """Everything that was there or was made, in order."""
-        return [*self.constants, *(value for node in self.nodes for value in node.results)]
+        return [*self.constants, *(value for node in self.nodes for value in node.values)]

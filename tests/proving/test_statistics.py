@@ -6,10 +6,13 @@ import paddle.nn.functional as PF
 import pytest
 import torch
 
+import padiff_shim
 from padiff_shim import ProofVerdict, prove
 from padiff_shim.proving.capture import Capture
+from padiff_shim.proving.sides import Outcome
+from padiff_shim.proving.stages import Differing, stages
 
-pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
+pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
 
 class Normed(torch.nn.Module):
@@ -26,10 +29,10 @@ class Normed(torch.nn.Module):
 
 
 class NormedPort(paddle.nn.Layer):
-    def __init__(self, epsilon=1e-5):
+    def __init__(self, epsilon=1e-5, momentum=0.9):
         super().__init__()
         self.conv = paddle.nn.Conv2D(3, 4, 3, padding=1, bias_attr=False)
-        self.norm, self.last = paddle.nn.BatchNorm2D(4, epsilon=epsilon), paddle.nn.Linear(4, 2)
+        self.norm, self.last = paddle.nn.BatchNorm2D(4, momentum, epsilon), paddle.nn.Linear(4, 2)
 
     def forward(self, x):
         return self.last(PF.relu(self.norm(self.conv(x))).mean([2, 3]))
@@ -62,3 +65,69 @@ def test_indices_of_the_original_stay_out_of_the_port():
     _, (values, again) = pooled(forced={node.key: wanted})
     assert (values == 7.0).all()
     assert torch.equal(again, indices)
+
+
+@pytest.mark.parametrize("more", [{}, {"epsilon": 1e-3}])
+def test_another_momentum_is_named_though_no_output_shows_it(more):
+    x = np.random.default_rng(0).standard_normal((3, 3, 6, 6))
+    proof = prove(NormedPort(momentum=0.1, **more), Normed(), x)
+    assert proof.verdict is ProofVerdict.CODE_DIFFERS
+    assert proof.complete
+    (mistake,) = proof.mistakes
+    assert "momentum=0.9 against 0.1" in mistake.text
+    assert ("eps=0.001 against 1e-05" in mistake.text) is bool(more)
+    assert "self.norm" in mistake.paddle.source
+    right = {stage.name: stage.right for stage in proof.stages}
+    assert right["forward"] is (not more)
+    if not more:
+        assert right["statistics"] is False
+
+
+@pytest.mark.parametrize("momentum", [0.9, 0.95, 0.3])
+def test_running_statistics_of_a_right_port_are_torchs(momentum):
+    """Of a population that Torch estimates from few values, so that Paddle's own definition would show."""
+    theirs, x = Normed(), np.random.default_rng(0).standard_normal((2, 3, 2, 2))
+    theirs.norm.momentum = round(1 - momentum, 6)
+    ours = NormedPort(momentum=momentum)
+    proof = prove(ours, theirs, x)
+    assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
+    assert "statistics" in [stage.name for stage in proof.stages]
+    ours.train()
+    ours(paddle.to_tensor(x.astype("float32")))  # a run of the user's own is Paddle's by definition
+    variance = ours.norm._variance.numpy()
+    with padiff_shim.reference("torch"):
+        again = NormedPort(momentum=momentum)
+        again.set_state_dict(ours.state_dict())
+        again.norm._variance.set_value(paddle.ones([4]))
+        again(paddle.to_tensor(x.astype("float32")))
+    np.testing.assert_allclose(again.norm._variance.numpy(), variance, rtol=1e-5)
+
+
+class ByHand(NormedPort):
+    """The same batch norm, in single steps."""
+
+    def forward(self, x):
+        h, norm = self.conv(x), self.norm
+        mean = h.mean([0, 2, 3])
+        variance = ((h - mean.reshape([1, -1, 1, 1])) ** 2).mean([0, 2, 3])
+        count = h.shape[0] * h.shape[2] * h.shape[3]
+        norm._mean.set_value(norm._mean * 0.9 + mean.detach() * 0.1)
+        norm._variance.set_value(norm._variance * 0.9 + variance.detach() * (0.1 * count / (count - 1)))
+        scale = (norm.weight / paddle.sqrt(variance + 1e-5)).reshape([1, -1, 1, 1])
+        h = (h - mean.reshape([1, -1, 1, 1])) * scale + norm.bias.reshape([1, -1, 1, 1])
+        return self.last(PF.relu(h).mean([2, 3]))
+
+
+def test_running_statistics_by_hand_are_right_within_rounding():
+    proof = prove(ByHand(), Normed(), np.random.default_rng(0).standard_normal((3, 3, 6, 6)))
+    assert proof, str(proof)
+
+
+def test_statistics_of_paddles_own_kernel_are_not_compared():
+    """Its running variance is another by definition: a port that has nothing to compare is neither right nor wrong there."""
+    held = {"norm.running_var": np.ones(3, dtype=np.float32)}
+    differing = Differing(forward="", loss="", backward="", statistics="", missing="", shapes="")
+    (forward, statistics) = stages(differing, Outcome(statistics=held), Outcome())
+    assert forward.right is True
+    assert statistics.right is None
+    assert "Paddle's kernel" in statistics.text
