@@ -17,10 +17,12 @@ from ..weights.transfer import match, transfer_weights
 from . import outcomes
 from .findings import ProofVerdict, Stage, merged
 from .locate import Located, locate
+from .paddle_side import PaddleSide
 from .proof import Proof
-from .sides import NotInDouble, PaddleSide, TorchSide, duplicate
+from .sides import NotInDouble, duplicate
 from .stages import Differing
 from .stages import stages as staged
+from .torch_side import TorchSide
 from .values import Inputs, as_array, leaves
 
 WEIGHTS = ("torch->paddle", "paddle->torch", "as-is", "random")

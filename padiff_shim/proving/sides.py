@@ -14,8 +14,6 @@ import paddle
 import torch
 
 from ..errors import PadiffShimError
-from ..modes.reference import reference
-from ..patches.norm import running_variance_of_torch
 from .capture import Capture
 from .values import Inputs, as_array, leaves
 
@@ -162,126 +160,6 @@ class Side:
 
     def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
         raise NotImplementedError
-
-
-class TorchSide(Side):
-    """The original."""
-
-    framework = "torch"
-
-    def _write(self, buffer: Any, value: Any) -> None:
-        with torch.no_grad():
-            buffer.copy_(value)
-
-    def _dtype(self) -> np.dtype[Any]:
-        floats = [p for p in self.model.parameters() if p.is_floating_point()]
-        name = str(floats[0].dtype).rpartition(".")[2] if floats else "float32"
-        return np.dtype("float32" if name == "bfloat16" else name)
-
-    def _labels(self, model: Any) -> dict[int, str]:
-        return {tensor.data_ptr(): name for name, tensor in [*model.named_buffers(), *model.named_parameters()]}
-
-    def _go_back(self, tensors: list[Any]) -> None:
-        wanted = [tensor for tensor in tensors if tensor.requires_grad]
-        if not wanted:
-            return
-        starts = None if self._loss else [torch.from_numpy(self._cotangent(i, t)).to(t.dtype) for i, t in enumerate(wanted)]
-        self._clear()
-        torch.autograd.backward(wanted, starts)
-
-    def _clear(self) -> None:
-        for model in (self.model, self._double):
-            if model is not None:
-                model.zero_grad(set_to_none=True)
-
-    def _gradients(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
-        found = {name: as_array(p.grad).copy() for name, p in model.named_parameters() if p.grad is not None}
-        self._clear()
-        return found
-
-    def _converted(self, model: Any) -> Any:
-        return model.double()
-
-    def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
-        return list(model.named_modules())
-
-    def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
-        return [layer.register_forward_pre_hook(enter), layer.register_forward_hook(leave)]
-
-
-class PaddleSide(Side):
-    """The port; natively or, with ``shim``, on Torch's kernels."""
-
-    framework = "paddle"
-    shim = True
-    native: frozenset[str] = frozenset()  # ops that stayed on Paddle's kernels in the last run under the shim
-
-    def _write(self, buffer: Any, value: Any) -> None:
-        buffer.set_value(value)
-
-    def _state(self, model: Any) -> dict[str, Any]:
-        """Running statistics are parameters that want no gradient."""
-        held = [*super()._state(model).items(), *(one for one in model.named_parameters() if one[1].stop_gradient)]
-        return {name: tensor for name, tensor in held if tensor._is_initialized()}
-
-    @contextlib.contextmanager
-    def _mode(self) -> Iterator[None]:
-        if not self.shim:
-            yield
-            return
-        with running_variance_of_torch(), reference("torch", random="torch") as run:
-            yield
-        self.native = frozenset(run.native)
-
-    def _statistics(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
-        """None where Paddle's kernel wrote them: its running variance is another by definition."""
-        return {} if any("batch_norm" in op for op in self.native) else super()._statistics(model)
-
-    def _dtype(self) -> np.dtype[Any]:
-        floats = [str(p.dtype).rpartition(".")[2] for p in self.model.parameters() if "float" in str(p.dtype)]
-        name = floats[0] if floats else "float32"
-        return np.dtype("float32" if name == "bfloat16" else name)
-
-    def _labels(self, model: Any) -> dict[int, str]:
-        named = [*model.named_buffers(), *model.named_parameters()]
-        return {tensor.data_ptr(): name for name, tensor in named if tensor._is_initialized()}
-
-    def _go_back(self, tensors: list[Any]) -> None:
-        wanted = [tensor for tensor in tensors if not tensor.stop_gradient]
-        if not wanted:
-            return
-        starts = [None if self._loss else paddle.to_tensor(self._cotangent(i, t)).astype(t.dtype) for i, t in enumerate(wanted)]
-        self._clear()
-        paddle.autograd.backward(*_once(wanted, starts))
-
-    def _clear(self) -> None:
-        for model in (self.model, self._double):
-            if model is not None:
-                for parameter in model.parameters():
-                    parameter.clear_gradient(False)
-
-    def _gradients(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
-        found = {name: as_array(p.grad) for name, p in model.named_parameters() if p.grad is not None}
-        self._clear()
-        return found
-
-    def _converted(self, model: Any) -> Any:
-        return model.to(dtype="float64")
-
-    def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
-        return [("", model), *model.named_sublayers()]
-
-    def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
-        return [layer.register_forward_pre_hook(enter), layer.register_forward_post_hook(leave)]
-
-
-def _once(tensors: list[Any], starts: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Each tensor once, with the sum of what it begins with: Paddle refuses one twice, Torch adds up in this order."""
-    found: dict[int, tuple[Any, Any]] = {}
-    for tensor, start in zip(tensors, starts):
-        known = found.get(id(tensor))
-        found[id(tensor)] = (tensor, start if known is None else known[1] + start)
-    return [tensor for tensor, _ in found.values()], [start for _, start in found.values()]
 
 
 def duplicate(model: Any) -> Any:

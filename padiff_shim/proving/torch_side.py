@@ -1,0 +1,57 @@
+"""The original, as a program that can be run again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from .sides import Side
+from .values import as_array
+
+
+class TorchSide(Side):
+    """The original."""
+
+    framework = "torch"
+
+    def _write(self, buffer: Any, value: Any) -> None:
+        with torch.no_grad():
+            buffer.copy_(value)
+
+    def _dtype(self) -> np.dtype[Any]:
+        floats = [p for p in self.model.parameters() if p.is_floating_point()]
+        name = str(floats[0].dtype).rpartition(".")[2] if floats else "float32"
+        return np.dtype("float32" if name == "bfloat16" else name)
+
+    def _labels(self, model: Any) -> dict[int, str]:
+        return {tensor.data_ptr(): name for name, tensor in [*model.named_buffers(), *model.named_parameters()]}
+
+    def _go_back(self, tensors: list[Any]) -> None:
+        wanted = [tensor for tensor in tensors if tensor.requires_grad]
+        if not wanted:
+            return
+        starts = None if self._loss else [torch.from_numpy(self._cotangent(i, t)).to(t.dtype) for i, t in enumerate(wanted)]
+        self._clear()
+        torch.autograd.backward(wanted, starts)
+
+    def _clear(self) -> None:
+        for model in (self.model, self._double):
+            if model is not None:
+                model.zero_grad(set_to_none=True)
+
+    def _gradients(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
+        found = {name: as_array(p.grad).copy() for name, p in model.named_parameters() if p.grad is not None}
+        self._clear()
+        return found
+
+    def _converted(self, model: Any) -> Any:
+        return model.double()
+
+    def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
+        return list(model.named_modules())
+
+    def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
+        return [layer.register_forward_pre_hook(enter), layer.register_forward_hook(leave)]
