@@ -9,10 +9,9 @@ from ..errors import PadiffShimError
 from ..runs.run import Run
 from .environment import prepare
 from .mode import Mode
-from .selection import selection
+from .selection import DEFINITIONS, by_torchs_definition, selection
 
 GENERATORS = ("paddle", "torch")  # what random= may be
-DEFINITIONS = ("paddle", "torch")  # what optimizer= and definitions= may be
 
 
 def reference(
@@ -27,7 +26,7 @@ def reference(
     all_threads: bool = False,
     compare: bool = False,
     random: str = "paddle",
-    definitions: str = "paddle",
+    definitions: str | Iterable[str] = "paddle",
 ) -> Mode:
     """Run an unchanged Paddle program on another framework's kernels, op by op, forward and backward.
 
@@ -47,7 +46,8 @@ def reference(
             Torch program would draw from Torch's global generator, which ``paddle.seed`` then seeds, too. ``"paddle"``: they stay
             Paddle's, and the run lists them.
         definitions: whose definition of an op is computed where the two differ under one name: ``"paddle"``, or ``"torch"``, that
-            of a Torch twin (BatchNorm's running variance, the mean over ignored labels: see ``docs/definitions.md``).
+            of a Torch twin (BatchNorm's running variance, the mean over ignored labels: see ``docs/definitions.md``). Names of
+            ops take Torch's for these alone.
         compare: run Paddle's kernels beside the others and judge both: the same as :func:`padiff_shim.compare`.
 
     Returns:
@@ -60,13 +60,13 @@ def reference(
     flag("strict", strict)
     one_of("random", random, GENERATORS)
     one_of("optimizer", optimizer, DEFINITIONS)
-    one_of("definitions", definitions, DEFINITIONS)
+    torchs = by_torchs_definition(definitions)
     if flag("compare", compare):
         from .compare import compare as compare_mode
 
         if optimizer != DEFINITIONS[0]:
             raise PadiffShimError("optimizer= belongs to reference(): in a comparison Paddle's own optimizers run")
-        if definitions != DEFINITIONS[0]:
+        if torchs:
             raise PadiffShimError(
                 "definitions= belongs to reference(): a comparison is of kernels, and computes what Paddle defines"
             )
@@ -81,7 +81,7 @@ def reference(
     enabled, chosen = selection(backend, ops, exclude, layers, linear_layout, door="reference")
     from ..substitution.plan import Substituting
 
-    plan = Substituting(optimizer, draws=random == "torch", torchs=definitions == "torch")
+    plan = Substituting(optimizer, draws=random == "torch", torchs=torchs)
     return Mode(Run(backend, linear_layout), enabled, chosen, plan, strict=strict, all_threads=all_threads)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..arguments import one_of
+from ..arguments import names, one_of
 from ..catalogue.registry import ops as all_ops
 from ..catalogue.registry import optimizers, resolve
 from ..errors import ArgumentError, UnknownNameError, unknown
@@ -13,6 +13,7 @@ from .environment import frameworks
 
 BACKENDS = ("torch",)
 LINEAR_LAYOUTS = ("contiguous", "view")
+DEFINITIONS = ("paddle", "torch")  # what optimizer= and definitions= may be
 
 
 def _check_backend(backend: Any, door: str) -> None:
@@ -44,3 +45,12 @@ def selection(
     if layers is None:
         return enabled, None
     return enabled, LayerFilter(layers)
+
+
+def by_torchs_definition(definitions: Any) -> frozenset[str]:
+    """Names of the ops that ``definitions=`` wants computed as Torch defines them."""
+    differing = [name for name, op in all_ops().items() if op.definition is not None]
+    chosen = [one_of("definitions", one, (*DEFINITIONS, *differing)) for one in names("definitions", definitions)]
+    if "torch" in chosen:
+        return frozenset(differing)
+    return frozenset(chosen) - {DEFINITIONS[0]}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import paddle
 
 from ..modes.reference import reference
-from ..patches.norm import running_variance_of_torch
 from .sides import Side
 from .values import as_array
 
@@ -20,6 +19,7 @@ class PaddleSide(Side):
 
     framework = "paddle"
     shim = True
+    remarks: Sequence[str] = ()  # what that run warned of
     native: frozenset[str] = frozenset()  # ops that stayed on Paddle's kernels in the last run under the shim
 
     def _write(self, buffer: Any, value: Any) -> None:
@@ -35,9 +35,11 @@ class PaddleSide(Side):
         if not self.shim:
             yield
             return
-        with running_variance_of_torch(), reference("torch", random="torch") as run:
+        # Statistics by Torch's definition can be compared. What else is defined otherwise, the port computes as it will.
+        with reference("torch", random="torch", optimizer="torch", definitions="batch_norm") as run:
             yield
         self.native = frozenset(run.native)
+        self.remarks = list(run.warnings)
 
     def _statistics(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
         """None where Paddle's kernel wrote them: its running variance is another by definition."""

@@ -200,6 +200,7 @@ def _compared(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: lis
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, layers=layers, differences=differences)
     differences["float64"] = located.apart
     proof = Proof(ProofVerdict.CODE_DIFFERS, "", layers=layers, differences=differences, complete=located.over)
+    proof.notes += ours.remarks
     proof.mistakes = merged(located.differences)
     plain = differing.shapes or differing.missing or located.unexplained
     stages += staged(differing, original, port, located, plain)

@@ -24,15 +24,15 @@ class Substituting:
 
     on_tape, tracks_layers = True, False
 
-    def __init__(self, definition: str = "paddle", *, draws: bool = False, torchs: bool = False) -> None:
+    def __init__(self, definition: str = "paddle", *, draws: bool = False, torchs: frozenset[str] = frozenset()) -> None:
         self.draws = draws
-        self.torchs = torchs  # ops that Torch defines otherwise are computed by its definition
+        self.torchs = torchs  # ops that are computed by Torch's definition, which is another
         self.definition = definition  # of optimizers and clippers, where Paddle's and Torch's differ
         self.updating = Updating(definition, self._kept_native)
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Torch's kernel, counted."""
-        behind = door.torchs if self.torchs else door
+        behind = door.torchs if self.torchs and door.op.name in self.torchs else door
         substitution = behind.substitution
         if substitution is None:
             substitution = behind.substitution = Substitution(behind) if door.op.leading else Drawing(door)

@@ -142,3 +142,24 @@ def test_the_option_is_checked():
         padiff_shim.reference("torch", definitions="jax")
     with pytest.raises(PadiffShimError, match="belongs to reference"):
         padiff_shim.reference("torch", definitions="torch", compare=True)
+
+
+def test_names_of_ops_take_torchs_definition_for_these_alone():
+    label = paddle.to_tensor([1, -100, 2])
+    norm = paddle.nn.BatchNorm1D(4)
+    x = paddle.to_tensor(np.random.default_rng(0).standard_normal((3, 4)).astype("float32"))
+    found = {}
+    for definitions in ("paddle", ["batch_norm"], "cross_entropy", ["torch", "paddle"], []):
+        norm._variance.set_value(paddle.ones([4]))
+        with padiff_shim.reference("torch", definitions=definitions):
+            norm(x)
+            loss = paddle.nn.functional.cross_entropy(x, label)
+        found[str(definitions)] = norm._variance.numpy(), loss.item()
+    ours, theirs = found["paddle"], found["['torch', 'paddle']"]
+    assert not np.array_equal(ours[0], theirs[0])
+    assert (ours[1] != theirs[1]) is IS_3
+    for name, variance, loss in (("['batch_norm']", theirs, ours), ("cross_entropy", ours, theirs), ("[]", ours, ours)):
+        np.testing.assert_array_equal(found[name][0], variance[0])
+        assert found[name][1] == loss[1]
+    with pytest.raises(padiff_shim.UnknownNameError, match="batch_norm"):
+        padiff_shim.reference("torch", definitions=["batch_norms"])
