@@ -9,5 +9,6 @@
 * :mod:`.watching`: hooks and retained gradients of tensors on the tape.
 * :mod:`.islands`: a native op as one node of torch's graph.
 * :mod:`.views`: a view on both sides.
+* :mod:`.nodes`: Paddle's own graph, looked at without running it; :mod:`.reducers`: who else looks at it.
 * :mod:`.seats`: a sentinel for a tensor that has another node.
 """

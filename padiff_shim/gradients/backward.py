@@ -27,6 +27,7 @@ from . import calls, clean
 from .calls import Call, Walk
 from .leaves import LEAF, Place, deliver, frontiers, numbered
 from .local import LOCAL
+from .nodes import leads_to_tape
 from .twins import Taped, alive, taped, when_one_strays
 
 
@@ -106,10 +107,14 @@ def incoming(side: torch.Tensor, grad: Any) -> torch.Tensor:
 
 
 def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[Any, ...]) -> None:
-    """Both engines in turns. Leaves and frontiers in one call: a leaf that Paddle's own nodes reach, too, gets one gradient."""
+    """Both engines in turns. Leaves and frontiers in one call: a leaf that Paddle's own nodes reach, too, gets one gradient.
+
+    So leaves wait while frontiers lead to torch's graph again, and may be reached from there: hooks and reducers see one gradient.
+    """
     # A backward whose roots are Paddle's own alone frees what it walks, as natively: a second one raises.
     doors = bool(natives and session.noted and frontiers())
-    while natives or session.noted:
+    held: _Reached = []
+    while natives or session.noted or held:
         if natives:
             # The doors of leaves serve again; and what lies below a frontier may be reached in another turn once more, also by
             # nodes of Paddle's own that a later turn does not begin with.
@@ -117,12 +122,38 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
         natives, given, doors = [], [], True
         if session.noted:
             noted, session.noted = session.noted, []
-            reached = _torch_turn(session, noted)
-            while reached:  # a gradient that is laid out anew is not kept beside its copy
-                side, grad = reached.pop()
-                if side._place.frontier:
-                    _once(side._place, session)
-                deliver(side, to_paddle(_laid_out(grad, side._place.transposed)), natives, given)
+            held = _joined(held, _torch_turn(session, noted))
+        reached, held = _due(held)
+        while reached:  # a gradient that is laid out anew is not kept beside its copy
+            side, grad = reached.pop()
+            if side._place.frontier:
+                _once(side._place, session)
+            deliver(side, to_paddle(_laid_out(grad, side._place.transposed)), natives, given)
+
+
+_Reached = list[tuple[Any, torch.Tensor]]  # leaf twins with their gradients, from the one that was made first
+
+
+def _joined(held: _Reached, reached: _Reached) -> _Reached:
+    """What waits, and what the latest turn came to; a leaf twin that both have gets the sum."""
+    if not held:
+        return reached
+    total = {id(side): (side, grad) for side, grad in held}
+    for side, grad in reached:
+        known = total.get(id(side))
+        total[id(side)] = side, grad if known is None else known[1] + grad
+    return sorted(total.values(), key=lambda one: numbered(one[0]))
+
+
+def _due(held: _Reached) -> tuple[_Reached, _Reached]:
+    """Which of these Paddle's engine takes now, and which wait: all at once, but what leads to torch's graph again goes before."""
+    fronts = [side for side, _ in held if side._place.frontier]
+    if not fronts or len(fronts) == len(held):
+        return held, []
+    before = {id(side) for side in fronts if leads_to_tape(side._place.door)}
+    if not before:
+        return held, []
+    return [one for one in held if id(one[0]) in before], [one for one in held if id(one[0]) not in before]
 
 
 def _once(place: Place, session: Session) -> None:
@@ -141,7 +172,7 @@ def _check_freed(tensor: Any, session: Session) -> None:
             _once(side._place, session)
 
 
-def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]) -> list[tuple[Any, torch.Tensor]]:
+def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]) -> _Reached:
     """Torch's engine over the twins: the leaf twins that it reached, with their gradients, from the one that was made first.
 
     Taken from the end they are in Torch's own order.

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..dispatch.frames import top
 from ..frameworks.memory import grad_tracer
-from ..gradients import backward, clean, partial, twins, watching
+from ..gradients import backward, clean, partial, reducers, twins, watching
 from ..patching.patcher import Patcher, Point
 from ..postponed import engine
 from . import generators
@@ -39,6 +39,7 @@ def _doors() -> list[Point]:
         "_tensor_use_gpudnn": _sharing,
     }
     targets |= {f"paddle.Tensor.{name}": lambda patch, make=make: make(patch.original) for name, make in watched.items()}  # type: ignore[misc]
+    targets["paddle.base.core.EagerReducer.prepare_for_backward"] = lambda patch: reducers.preparing(patch.original)
     return [*present(*(point(target, hook) for target, hook in targets.items())), *generators.points()]
 
 

@@ -1,0 +1,69 @@
+"""Several processes of one distributed program on this machine, over gloo."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+
+from helpers import ROOT
+
+
+def free_ports(number):
+    """Ports that nobody listens at."""
+    sockets = [socket.socket() for _ in range(number)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def environment(**more):
+    """For a process that is to find the checkout, and nothing of a launcher around this one."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PADDLE_", "PADIFF_", "FLAGS_selected"))}
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **more}
+
+
+def ranks(number):
+    """The environments that Paddle's launcher gives to ``number`` processes."""
+    master, twin, *ports = free_ports(number + 2)
+    endpoints = [f"127.0.0.1:{port}" for port in ports]
+    return [
+        environment(
+            PADDLE_TRAINER_ID=str(rank),
+            PADDLE_TRAINERS_NUM=str(number),
+            PADDLE_TRAINER_ENDPOINTS=",".join(endpoints),
+            PADDLE_CURRENT_ENDPOINT=endpoints[rank],
+            PADDLE_MASTER=f"127.0.0.1:{master}",
+            PADDLE_DISTRI_BACKEND="gloo",
+            TWIN_PORT=str(twin),
+        )
+        for rank in range(number)
+    ]
+
+
+def start(arguments, number=2, **options):
+    """The processes, started; their output goes into one pipe each."""
+    command = [sys.executable, *map(str, arguments)]
+    return [
+        subprocess.Popen(command, env=one, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+        for one in ranks(number)
+    ]
+
+
+def run(arguments, number=2, timeout=240, **options):
+    """Run them to their ends; their output, by rank. Fails with it if one of them failed."""
+    started = start(arguments, number, **options)
+    try:
+        until = time.monotonic() + timeout
+        found = [process.communicate(timeout=max(1, until - time.monotonic()))[0] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    assert all(process.returncode == 0 for process in started), "\n".join(text[-3000:] for text in found)
+    return found
