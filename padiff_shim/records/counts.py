@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..verdicts import APART, SCREENED, Verdict, apart
+from .innocent import Innocent
 
 KEPT = 100  # worst records held
 _FINDINGS = 2000  # kinds of findings held; those beyond are counted as one
@@ -180,6 +181,7 @@ class Counts:
         self.coverage = Coverage()
         self.findings: dict[tuple[Any, ...], Finding] = {}
         self.further = 0  # findings beyond the table
+        self.innocent = Innocent()
         self._probs: dict[tuple[str, str], float] = {}
         self._names: dict[str, set[str]] = {"op": set(), "layer": set(), "quirk": set()}
         self._worst: list[tuple[int, int, float, int, Mapping[str, Any], str]] = []
@@ -200,6 +202,7 @@ class Counts:
             self.coverage.screened += 1
         if record.get("quirk"):
             self.quirks[self._named("quirk", record["quirk"]), why == "muted"] += 1
+        self.innocent.add(record, log)
         if why != "muted":
             self._rank(record, log, order, (op, layer), why)
 

@@ -80,7 +80,7 @@ _TOLERANCE: dict[str, Field] = {"atol": NUMBER, "rtol": NUMBER}
 _STATS: dict[str, Field] = {
     **dict.fromkeys(("count", "different"), WHOLE),
     **dict.fromkeys(("max_abs", "mean_abs", "rel_fro", "ulp_max", "incoming", "propagated", "amplification"), NUMBER),
-    **dict.fromkeys(("sampled", "k", "lambda", "kappa", "error", "bound"), NUMBER),
+    **dict.fromkeys(("sampled", "k", "lambda", "kappa", "error", "bound", "allowed"), NUMBER),
     **dict.fromkeys(("tolerance", "paddle", "torch"), TABLE),
     "first_bad": LENGTHS,
     "oracle": TEXT,

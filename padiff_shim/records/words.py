@@ -65,6 +65,20 @@ def measured(record: Mapping[str, Any]) -> str:
     return found
 
 
+def innocent(record: Mapping[str, Any]) -> list[str]:
+    """Of a record that is only rounding: terms of its sums, largest difference, and how far two right kernels may be apart."""
+    stats = record.get("stats") or {}
+    return [figure(stats.get(name)) for name in ("k", "max_abs", "allowed")]
+
+
+def only_rounding(record: Mapping[str, Any]) -> str:
+    """The same in words, with what it is of and where."""
+    terms, difference, allowed = innocent(record)
+    where = f" at {shown(record['site'])}" if record.get("site") else ""
+    may = f"; sums of {terms} terms: atol that fails no right kernel {allowed}" if allowed != "-" else ""
+    return f"{shown(record['op'])} {shown(record.get('tensor'))} {shape(record)}{where}: {difference}{may}"
+
+
 def amplified(record: Mapping[str, Any]) -> str:
     """What a shadow stream says of the call: what came in, and what it became; nothing without an incoming difference."""
     stats = record.get("stats") or {}

@@ -67,6 +67,8 @@ def markdown(run: Compared) -> str:
         lines += ["", f"{more:,} further findings are not shown."] if more > 0 else []
     else:
         lines.append(words.nothing(counts.apart()))
+    for record, _ in run.counts.innocent.largest()[:1]:
+        lines += ["", f"Largest difference that is only rounding: {cell(one.only_rounding(record))}"]
     first = run.first_divergence()
     if first is not None:
         lines += ["", cell(words.divergence(first))]

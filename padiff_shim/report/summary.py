@@ -19,7 +19,7 @@ from ..verdicts import APART, HARD, Verdict
 from . import words
 from .source import Compared
 
-LAYERS, OPS, FINDINGS = 12, 20, 10
+LAYERS, OPS, FINDINGS, INNOCENT = 12, 20, 10, 5
 _COUNTED = 22  # columns of the widest class with its count
 _QUIET = (Verdict.EQUAL, Verdict.ROUNDING)
 
@@ -82,6 +82,23 @@ def _paragraph(finding: Finding) -> Padding:
     many = f"{finding.records:,} record{'s' if finding.records != 1 else ''}"
     lines.append(Text(f"error {error}, bound {bound}, atol needed {atol}, {many}"))
     return Padding(Stack(head, *(Padding(line, (0, 0, 0, 2)) for line in lines)), (0, 0, 0, 2))
+
+
+def _innocent(run: Compared, width: int) -> list[Any]:
+    """The largest differences that are only rounding, and the tolerance that a test of them needs."""
+    found = [record for record, _ in run.counts.innocent.largest()[:INNOCENT]]
+    if not found:
+        return []
+    title = "only rounding: largest differences, and how far two right kernels may be apart"
+    table = Table(title=title, title_justify="left")
+    for heading in ("op, tensor", "where"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("terms of\na sum", "largest\ndifference", "atol that fails\nno right kernel"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for record in found:
+        what = Text(f"{shown(record['op'])} {shown(record.get('tensor'))}\n{one.shape(record)}")
+        table.add_row(what, Text(shown(record.get("site") or "")), *map(Text, one.innocent(record)))
+    return [table] if _fits(table, width) else [Text(title), *(Text(f"  {one.only_rounding(record)}") for record in found)]
 
 
 def _groups(title: str, groups: Mapping[str, Group], most: int, width: int) -> list[Any]:
@@ -163,6 +180,7 @@ def summary(run: Compared, width: int | None = None, *, colour: bool = False) ->
     parts = list(_opening(run))
     if run.counts.records:
         parts += _findings(run, width)
+        parts += _innocent(run, width)
         parts += _groups("verdicts per op", run.by_op(), OPS, width)
         if set(run.by_layer()) != {""}:
             parts += _groups("verdicts per layer", run.by_layer(), LAYERS, width)

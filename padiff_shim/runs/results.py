@@ -97,6 +97,17 @@ class Results(Run):
 
         return heapq.nlargest(whole("n", n), (call for call in self.calls if call.phase == "forward" and size(call) > 0), key=size)
 
+    def rounding(self, n: int = 10) -> list[Call]:
+        """What differs and is only rounding, the largest differences first: one record for each op, tensor and line.
+
+        ``call.stats["allowed"]`` is how far two right kernels may lie apart there: the ``atol`` that fails none of them. It is
+        known where the oracle was asked; ``compare(audit=1)`` asks it for every call, equal ones included.
+
+        Raises:
+            ArgumentError: ``n`` is not a whole number.
+        """
+        return [_logged(*entry) for entry in self.counts.innocent.largest()[: whole("n", n)]]
+
     def by_op(self) -> dict[str, Group]:
         """Op -> its counts, the most serious first."""
         return self.counts.groups("op")

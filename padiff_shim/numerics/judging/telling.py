@@ -29,6 +29,7 @@ def stats(found: Trial, difference: Difference) -> dict[str, Any]:
         "sampled": int(found.value.size),
         "kappa": float(np.partition(kappa, middle)[middle]) if kappa.size else math.inf,
         "bound": float(found.probable[worst]),
+        "allowed": 2.0 * float(found.probable.max()),
         "error": float(max(abs(e.signed[worst]) for e in (found.paddle, found.torch)) * found.unit[worst]),
         "paddle": found.paddle.stats(),
         "torch": found.torch.stats(),

@@ -25,6 +25,7 @@ const JUDGED = {
   lambda: ["confidence factor λ", "", "the bound is exceeded by chance in at most one tensor in a million"],
   oracle: ["oracle", "", "the higher precision in which the sample was computed"],
   sampled: ["elements checked", "", "against the oracle: where the results differ most, and at random"],
+  allowed: ["two right kernels may differ by", "", "twice the largest bound of the sample: the atol that fails no right kernel"],
   kappa: ["condition", "", "median of the rounding bound over u·|y|; large means that cancellation magnifies rounding"],
 };
 
