@@ -8,6 +8,7 @@ from ..records import words as one
 from ..records.counts import Finding
 from ..text import SENTENCE, shown
 from . import words
+from .headline import headline
 from .source import Compared
 
 ROWS = 10
@@ -59,7 +60,7 @@ def markdown(run: Compared) -> str:
         f"{words.covered(coverage)}.",
     ]
     lines += ["", *(f"> Warning: {cell(warning)}" for warning in run.warnings)] if run.warnings else []
-    lines.append("")
+    lines += ["", f"**{cell(headline(run))}**", ""]
     if found:
         lines += ["| " + " | ".join(_HEADINGS) + " |", "|" + "---|" * (len(_HEADINGS) - _FIGURES) + "---:|" * _FIGURES]
         lines += map(_row, found[:ROWS])

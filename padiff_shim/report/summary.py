@@ -17,6 +17,7 @@ from ..records.counts import Finding, Group
 from ..text import PIPED, SENTENCE, columns, shown
 from ..verdicts import APART, HARD, Verdict
 from . import words
+from .headline import advice, headline
 from .source import Compared
 
 LAYERS, OPS, FINDINGS, INNOCENT = 12, 20, 10, 5
@@ -156,6 +157,9 @@ def _opening(run: Compared) -> Iterable[Any]:
     counts = run.counts
     counted = words.counted(counts.verdicts(everything=False), counts.apart())
     yield Text(f"{counts.calls:,} calls, {counts.records:,} results and gradients: {counted}")
+    yield Text(headline(run), style="bold")
+    for line in advice(run):
+        yield Text(line)
 
 
 def _closing(run: Compared) -> Iterable[Any]:

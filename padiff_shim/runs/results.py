@@ -60,6 +60,13 @@ class Results(Run):
         """Class -> records, the most serious class first."""
         return self.counts.verdicts()
 
+    @property
+    def headline(self) -> str:
+        """The answer in a sentence: whose kernel is wrong, where and by how much; or that there is only rounding."""
+        from ..report.headline import headline
+
+        return headline(self)
+
     def worst(self, n: int = 10) -> list[Call]:
         """The ``n`` most serious records: by class, then by the multiple of the probabilistic bound. Muted ones are left out.
 

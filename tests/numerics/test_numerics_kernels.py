@@ -158,3 +158,16 @@ def test_power_with_a_number_in_float64():
 
 def test_division_by_a_number_in_float64_is_fine():
     assert forward("divide", normal(40, 50, dtype="float64"), 8.944271909999159).verdict in (Verdict.EQUAL, Verdict.ROUNDING)
+
+
+@pytest.mark.parametrize("width", [1, 2, 7])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_single_row_of_layer_norm_is_no_axis(rows, width):
+    x, weight, grad = (torch.from_numpy(np.random.default_rng(seed).standard_normal((rows, width))) for seed in range(3))
+    values = (x, weight[0], weight[0], 1e-5, 1)
+    leaf = weight[0].clone().requires_grad_()
+    (found,) = torch.autograd.grad(torch.nn.functional.layer_norm(x, (width,), leaf, leaf.detach(), 1e-5), leaf, grad)
+    quantity = ops()["layer_norm"].model.gradient("scale", values, x, grad)
+    for kernel, verdicts in ((found, {Verdict.EQUAL}), (found * 1.5 + 1.0, {Verdict.WRONG, Verdict.LOCAL_WRONG})):
+        judged = numerics.judge(quantity, kernel, kernel.clone(), rng=np.random.default_rng(0), audit=True)
+        assert judged.verdict in verdicts

@@ -265,7 +265,8 @@ class LayerNorm(Model):
                       sums=1, coarse=True)  # fmt: skip
         statistics = functools.cache(partial(_statistics, x))
         names = ("mean", "variance", "size")
-        found.operands |= {name: Later(lambda name=name: statistics()[name], (x.shape[0],)) for name in names}  # type: ignore[misc]
+        inner = (x.shape[0],) if x.shape[0] > 1 else ()  # as `build` lays out the others: a single row is no axis
+        found.operands |= {name: Later(lambda name=name: statistics()[name], inner) for name in names}  # type: ignore[misc]
         found.harmless = apriori.of_sum(lambda: apriori.normalised(x, grad, epsilon), x.shape[0], terms.NORMALISED.rounds)
         found.k += x.shape[1]  # the rounding of the rows' own mean and variance comes on top
         found.named = lambda: (

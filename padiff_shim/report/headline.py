@@ -1,0 +1,88 @@
+"""A compare run's answer in one sentence, and what can be done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..records import words as one
+from ..records.counts import Finding
+from ..text import shown
+from ..verdicts import Verdict
+from .source import Compared
+
+# What a finding's class says of the side that it accuses.
+_SAYS = {
+    Verdict.PRECISION_MODE: "computes in a lower precision than its dtype ({name})",
+    Verdict.SEMANTICS: "computes another formula ({name})",
+    Verdict.NONFINITE: "gives NaN or Inf where the exact result is finite, or the other way round",
+    Verdict.WRONG: "is wrong: no order of summation explains the error",
+    Verdict.LOCAL_WRONG: "is wrong in single elements: no order of summation explains them",
+    Verdict.LOCAL_SUSPECT: "is off in single elements, which stand far out within their bounds",
+    Verdict.LOW_ACCURACY: "is far less accurate than need be, though some order of summation explains it",
+}
+_TF32 = {
+    "paddle": "Paddle takes TF32 for float32 products where the GPU has it; NVIDIA_TF32_OVERRIDE=0 in the environment forbids it.",
+    "torch": "Torch takes TF32 for float32 products while torch.backends.cuda.matmul.allow_tf32 (of convolutions: "
+    "torch.backends.cudnn.allow_tf32) is True.",
+}
+_CONDITION = (
+    "ill_conditioned: operands cancel, so that rounding alone may move the result by more than a tenth of it. It is judged by "
+    "the bound of its rounding; no relative tolerance fits it."
+)
+
+
+def headline(run: Compared) -> str:
+    """The answer: which side is wrong, or that none is."""
+    counts, found = run.counts, [finding for finding in run.findings() if not finding.apart]
+    if not counts.records:
+        return "Nothing was compared."
+    if found:
+        more = len(found) - 1 + counts.further
+        return _accused(found[0]) + (f" And {more:,} further finding{'s' if more > 1 else ''}." if more else "")
+    open_, known = counts.verdicts().get(Verdict.UNVERIFIED.value, 0), sum(counts.apart().values())
+    but = [f"{open_:,} could not be judged"] if open_ else []
+    but += [f"{known:,} known or negligible"] if known else []
+    return _innocent(run) + (f" ({', '.join(but)}.)" if but else "")
+
+
+def _accused(finding: Finding) -> str:
+    record = finding.worst
+    side, verdict = one.whose(record), Verdict(record["verdict"])
+    name = one.named(record).partition(" (")[2].rstrip(")")
+    says = _SAYS[verdict].format(name=name) if name else _SAYS[verdict].replace(" ({name})", "")
+    who = {"both": "Both frameworks'", "paddle": "Paddle's", "torch": "Torch's"}.get(side, "One side's")
+    error, bound, _ = one.observed(record)
+    size = "" if verdict is Verdict.NONFINITE else f": error {error}, where rounding explains {bound}"
+    tensor = str(record.get("tensor"))
+    what = f"gradient of {shown(record['op'])} ({shown(tensor[5:])})" if tensor.startswith("grad:") else shown(record["op"])
+    where = f" at {shown(record['site'])}" if record.get("site") else ""
+    return f"{who} {what}{where} {says}{size}."
+
+
+def _innocent(run: Compared) -> str:
+    largest = run.counts.innocent.largest()
+    if not largest:
+        return "No kernel is accused: all results are equal bit for bit, or could not be told apart."
+    record: Mapping[str, Any] = largest[0][0]
+    _, difference, allowed = one.innocent(record)
+    may = f", where two right kernels may be {allowed} apart" if allowed != "-" else ""
+    where = f" at {shown(record['site'])}" if record.get("site") else ""
+    what = f"{shown(record['op'])} {shown(record.get('tensor'))}{where}"
+    if difference == "0":
+        return f"No kernel is accused: all results are equal bit for bit, {what} among them{may}."
+    return f"No kernel is accused, only rounding: the largest difference is {difference}, of {what}{may}."
+
+
+def advice(run: Compared) -> list[str]:
+    """What can be done about the findings."""
+    found = []
+    for finding in run.findings():
+        record = finding.worst
+        names = [str(record.get("hypothesis") or ""), *map(str, record.get("alternatives") or ())]
+        if any(name.startswith("tf32") for name in names) and not finding.apart:
+            sides = ("paddle", "torch") if one.whose(record) == "both" else (one.whose(record),)
+            found += [_TF32[side] for side in sides if side in _TF32]
+        if "ill_conditioned" in (record.get("modifiers") or ()):
+            found.append(_CONDITION)
+    return list(dict.fromkeys(found))
