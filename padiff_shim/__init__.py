@@ -28,6 +28,7 @@ _EXPORTS = {
     "do_no_harm": "alignment.harm",
     "HarmReport": "alignment.harm",
     "transfer_weights": "weights.transfer",
+    "auto_diff": "autodiff.auto_diff",
     "prove": "proving.prove",
     "Proof": "proving.proof",
     "ProofVerdict": "proving.findings",
@@ -78,6 +79,7 @@ __all__ = [
     "UnknownNameError",
     "Verdict",
     "__version__",
+    "auto_diff",
     "compare",
     "do_no_harm",
     "install",
@@ -90,6 +92,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .alignment.harm import HarmReport, do_no_harm
+    from .autodiff.auto_diff import auto_diff
     from .errors import (
         ArgumentError,
         BackendError,

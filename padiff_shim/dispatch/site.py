@@ -8,7 +8,7 @@ import sysconfig
 import threading
 import weakref
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 
@@ -99,6 +99,18 @@ def call_site() -> Site:
             return Site(code.co_filename, frame.f_lineno, code.co_name)
         outermost, frame = frame, frame.f_back  # type: ignore[assignment]
     return Site(outermost.f_code.co_filename, outermost.f_lineno, outermost.f_code.co_name)
+
+
+def call_stack(until: CodeType) -> tuple[Site, ...]:
+    """The user's lines that lead to this call, the outermost first, from the function with the code ``until`` on."""
+    found: list[Site] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not until:
+        code = frame.f_code
+        if not (_library[code] if code in _library else _library.setdefault(code, _is_library(code))):
+            found.append(Site(code.co_filename, frame.f_lineno, code.co_name))
+        frame = frame.f_back
+    return tuple(reversed(found))
 
 
 def _name_in(parent: Any, layer: Any) -> str:

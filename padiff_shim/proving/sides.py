@@ -68,7 +68,7 @@ class Side:
         capture = capturing(labels, lambda: self._stack[-1] if self._stack else "") if capturing else None
         outcome = Outcome(capture=capture)
         self._stack.clear()
-        with self._listening(model, outcome), _seeded(self._seed), self._mode(), capture or contextlib.nullcontext():
+        with self._listening(model, outcome), seeded(self._seed), self._mode(), capture or contextlib.nullcontext():
             result = model(*positional, **keywords)
             if self._loss is not None:
                 result = {"output": result, "loss": self._loss(result)}
@@ -110,7 +110,7 @@ class Side:
                     self._stack.pop()
                 found = leaves(output)
                 if found:
-                    outcome.layers.setdefault(name, []).append(as_array(found[0][1]))
+                    outcome.layers.setdefault(name, []).append(as_array(found[0][1]).copy())  # it may be written to later
 
             removers.extend(self._hooks(layer, lambda *_: self._stack.append(name), leave))
 
@@ -149,6 +149,10 @@ class Side:
     def _go_back(self, tensors: list[Any]) -> None:
         raise NotImplementedError
 
+    def _clear(self) -> None:
+        """No parameter has a gradient."""
+        raise NotImplementedError
+
     def _gradients(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
         raise NotImplementedError
 
@@ -173,7 +177,7 @@ def duplicate(model: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int) -> Iterator[None]:
     """All random generators begin with ``seed``, and are put back where they stood."""
     states = paddle.get_rng_state(), np.random.get_state(), random.getstate(), torch.get_rng_state()
     paddle.seed(seed)
