@@ -12,6 +12,7 @@ import paddle
 import torch
 
 from ..errors import ArgumentError
+from ..modes.reference import reference
 from ..proving.paddle_side import PaddleSide
 from ..proving.sides import Side, seeded
 from ..proving.torch_side import TorchSide
@@ -96,6 +97,12 @@ class TrainedTorch(Trained, TorchSide):
 
 class TrainedPaddle(Trained, PaddleSide):
     """The caller's own Paddle layer."""
+
+    @contextlib.contextmanager
+    def _mode(self) -> Iterator[None]:
+        """Torch's kernels and random numbers, but Paddle's definitions: what trains otherwise natively shall differ here, too."""
+        with reference("torch", random="torch") if self.shim else contextlib.nullcontext():
+            yield
 
 
 def trained(
