@@ -85,7 +85,7 @@ class TestCalls:
             ({"verdict": "WRONG"}, []),
             ({"verdict": [Verdict.ROUNDING], "side": "none", "tensor": "o?t", "muted": False, "step": {2}}, [8, 9]),
             ({"at_least": "LOW_ACCURACY"}, []),
-            ({"where": lambda call: call.call > 7}, [8, 9]),
+            pytest.param({"where": lambda call: call.call > 7}, [8, 9], id="where"),
         ],
         ids=str,
     )
