@@ -16,6 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_REQUIRE_VIRTUALENV := 1
 
 VENV := .venv
+NOX := 2026.10.20
 VENV_COMPAT := .venv-compat
 PY := $(VENV)/bin/python
 PY_COMPAT := $(VENV_COMPAT)/bin/python
@@ -34,7 +35,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-prove test test-compat test-isa $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-prove test test-compat test-isa test-matrix $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +67,11 @@ test-isa: $(TEST_ISA) ## run the tests that claim bits under other instruction s
 
 $(TEST_ISA): test-isa-%: $(READY)
 	env $(ISA_$*) $(PY) -m pytest -m bitexact $(PYTEST_ARGS)
+
+# Environments of its own, in .nox: each Paddle brings half a gigabyte.
+test-matrix: $(READY) ## run the fast part of the suite on every Paddle that is supported
+	@$(VENV)/bin/nox --version >/dev/null 2>&1 || $(PY) -m pip install --quiet nox==$(NOX)
+	$(VENV)/bin/nox -s paddle -- -n auto $(PYTEST_ARGS)
 
 test-long: $(READY) ## hours of use in some minutes: thousands of steps and 10^5 calls stay flat in memory
 	$(PY) -m pytest -m long $(PYTEST_ARGS)
@@ -102,7 +108,7 @@ clean: ## remove both environments, caches and build results
 	rm -rf $(VENV) $(VENV_COMPAT) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): requirements/dev-3.3.1.txt requirements/common.txt
+$(READY): requirements/dev-3.3.1.txt requirements/paddle-3.txt requirements/common.txt
 	$(call make_venv,$(VENV),$<)
 
 $(READY_COMPAT): requirements/dev-2.6.2.txt requirements/common.txt
