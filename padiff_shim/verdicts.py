@@ -11,16 +11,16 @@ from typing import Any
 class Verdict(str, Enum):
     """What is said of two kernels' results for one tensor, from harmless to serious (:attr:`severity`)."""
 
-    EQUAL = "EQUAL"  # bit for bit; one in N is audited against the oracle, for equal is not yet right
-    ROUNDING = "ROUNDING"  # both within the rounding that their dtype and length of summation explain
-    UNVERIFIED = "UNVERIFIED"  # no bound, a random op, or the gradient could not be observed: the statistics stand alone
-    LOW_ACCURACY = "LOW_ACCURACY"  # possible rounding, but much worse than the other side or than the sqrt(k) model
-    LOCAL_SUSPECT = "LOCAL_SUSPECT"  # within the bounds, but single elements stand far out
-    PRECISION_MODE = "PRECISION_MODE"  # explained by a lower precision inside the kernel, which is named
-    SEMANTICS = "SEMANTICS"  # explained by another formula (epsilon, axis, bias...), which is named
-    NONFINITE = "NONFINITE"  # NaN or Inf where the oracle has none, or the other way round
-    LOCAL_WRONG = "LOCAL_WRONG"  # single elements that no order of summation can explain
-    WRONG = "WRONG"  # no order of summation can explain it
+    EQUAL = "EQUAL"
+    ROUNDING = "ROUNDING"
+    UNVERIFIED = "UNVERIFIED"
+    LOW_ACCURACY = "LOW_ACCURACY"
+    LOCAL_SUSPECT = "LOCAL_SUSPECT"
+    PRECISION_MODE = "PRECISION_MODE"
+    SEMANTICS = "SEMANTICS"
+    NONFINITE = "NONFINITE"
+    LOCAL_WRONG = "LOCAL_WRONG"
+    WRONG = "WRONG"
 
     @property
     def severity(self) -> int:
@@ -31,6 +31,18 @@ class Verdict(str, Enum):
         return self.value
 
 
+MEANING = {
+    Verdict.EQUAL: "bit for bit the same; one in N is audited against the oracle, for equal is not yet right",
+    Verdict.ROUNDING: "both within the rounding that dtype and length of summation explain",
+    Verdict.UNVERIFIED: "no verdict: no bound, a random op, or a gradient that could not be observed",
+    Verdict.LOW_ACCURACY: "possible rounding, but much worse than the other side or than predicted",
+    Verdict.LOCAL_SUSPECT: "within the bounds, but single elements stand far out",
+    Verdict.PRECISION_MODE: "explained by a lower precision inside the kernel, which is named",
+    Verdict.SEMANTICS: "explained by another formula (epsilon, axis, bias...), which is named",
+    Verdict.NONFINITE: "NaN or Inf where the oracle has none, or the other way round",
+    Verdict.LOCAL_WRONG: "single elements that no order of summation explains",
+    Verdict.WRONG: "no order of summation explains it",
+}
 _ORDER = {verdict: place for place, verdict in enumerate(Verdict)}
 
 # Clean pairs of kernels never get one of these (tests/comparison/test_faults.py, benchmarks/verdict.md).

@@ -108,7 +108,7 @@ _RECORDS: dict[str, dict[str, Field]] = {
     "call": _CALL,
     "run": {
         **dict.fromkeys(("schema", "rank", "pid", "parent"), WHOLE),
-        **dict.fromkeys(("id", "created", "backend", "carry"), TEXT),
+        **dict.fromkeys(("id", "created", "backend", "carry", "command"), TEXT),
         **dict.fromkeys(("environment", "flags", "options"), TABLE),
         "warnings": TEXTS,
     },

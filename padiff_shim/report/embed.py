@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from ..records.counts import ALIKE, Counts, Finding
 from ..text import SENTENCE, shown
-from ..verdicts import Verdict
+from ..verdicts import MEANING, Verdict
+from .headline import headline
 
 # Everything else in a record describes the call and is the same at each step: it is written once and referred to.
 _MEASURED = ("type", "index", "call", "step", "reason", "stats")
@@ -284,8 +285,10 @@ def pack(records: Iterable[Mapping[str, Any]], limit: int, counts: Counts | None
         reservoirs.get(verdict, usual).offer(partial(packer.row, position, record))
     kept = chosen({Verdict(name): reservoir for name, reservoir in reservoirs.items()}, usual, limit)
     return {
+        "headline": headline(known),
         **surveyed(known),
         "severity": {verdict.value: verdict.severity for verdict in Verdict},
+        "meaning": {verdict.value: meaning for verdict, meaning in MEANING.items()},
         "limit": limit,
         **packer.columns(kept),
     }

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..records import words as one
-from ..records.counts import Finding
+from ..records.counts import Counts, Finding
 from ..text import shown
 from ..verdicts import Verdict
-from .source import Compared
+from .words import within
 
 # What a finding's class says of the side that it accuses.
 _SAYS = {
@@ -32,9 +32,9 @@ _CONDITION = (
 )
 
 
-def headline(run: Compared) -> str:
-    """The answer: which side is wrong, or that none is."""
-    counts, found = run.counts, [finding for finding in run.findings() if not finding.apart]
+def headline(counts: Counts) -> str:
+    """The answer: which side is wrong, where, and by how much, or that none is."""
+    found = [finding for finding in counts.sorted_findings() if not finding.apart]
     if not counts.records:
         return "Nothing was compared."
     if found:
@@ -43,7 +43,7 @@ def headline(run: Compared) -> str:
     open_, known = counts.verdicts().get(Verdict.UNVERIFIED.value, 0), sum(counts.apart().values())
     but = [f"{open_:,} could not be judged"] if open_ else []
     but += [f"{known:,} known or negligible"] if known else []
-    return _innocent(run) + (f" ({', '.join(but)}.)" if but else "")
+    return _innocent(counts) + (f" ({', '.join(but)}.)" if but else "")
 
 
 def _accused(finding: Finding) -> str:
@@ -57,11 +57,12 @@ def _accused(finding: Finding) -> str:
     tensor = str(record.get("tensor"))
     what = f"gradient of {shown(record['op'])} ({shown(tensor[5:])})" if tensor.startswith("grad:") else shown(record["op"])
     where = f" at {shown(record['site'])}" if record.get("site") else ""
+    where += f" (layer {layer})" if (layer := within(finding)) else ""
     return f"{who} {what}{where} {says}{size}."
 
 
-def _innocent(run: Compared) -> str:
-    largest = run.counts.innocent.largest()
+def _innocent(counts: Counts) -> str:
+    largest = counts.innocent.largest()
     if not largest:
         return "No kernel is accused: all results are equal bit for bit, or could not be told apart."
     record: Mapping[str, Any] = largest[0][0]
@@ -74,10 +75,10 @@ def _innocent(run: Compared) -> str:
     return f"No kernel is accused, only rounding: the largest difference is {difference}, of {what}{may}."
 
 
-def advice(run: Compared) -> list[str]:
+def advice(counts: Counts) -> list[str]:
     """What can be done about the findings."""
     found = []
-    for finding in run.findings():
+    for finding in counts.sorted_findings():
         record = finding.worst
         names = [str(record.get("hypothesis") or ""), *map(str, record.get("alternatives") or ())]
         if any(name.startswith("tf32") for name in names) and not finding.apart:

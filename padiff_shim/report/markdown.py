@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..records import words as one
 from ..records.counts import Finding
 from ..text import SENTENCE, shown
+from ..verdicts import MEANING, Verdict
 from . import words
 from .headline import headline
 from .source import Compared
@@ -49,25 +51,32 @@ def _row(finding: Finding) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def _folded(title: str, lines: Sequence[str]) -> list[str]:
+    """A list that is opened by a click."""
+    return (
+        ["", f"<details><summary>{title}</summary>", "", *(f"- {cell(line)}" for line in lines), "", "</details>"] if lines else []
+    )
+
+
 def markdown(run: Compared) -> str:
     """Versions, counts and verdicts in the first lines, then the findings, the first divergence and what was not checked."""
     counts, coverage = run.counts, run.coverage()
     header, found = run.header, [finding for finding in run.findings() if not finding.apart]
     counted = cell(words.counted(counts.verdicts(everything=False), counts.apart()))
     lines = [
-        f"**Paddle compared with {cell(run.backend)}, call by call** ({cell(words.versions(header.get('environment') or {}))})  ",
+        f"**{cell(headline(counts))}**  ",
+        f"Paddle compared with {cell(run.backend)}, call by call ({cell(words.versions(header.get('environment') or {}))})  ",
         f"{counts.calls:,} calls, {counts.records:,} results and gradients: {counted}  ",
         f"{words.covered(coverage)}.",
     ]
+    lines += [f"{cell(said)}  "] if (said := words.command(header)) else []
     lines += ["", *(f"> Warning: {cell(warning)}" for warning in run.warnings)] if run.warnings else []
-    lines += ["", f"**{cell(headline(run))}**", ""]
+    lines.append("")
     if found:
         lines += ["| " + " | ".join(_HEADINGS) + " |", "|" + "---|" * (len(_HEADINGS) - _FIGURES) + "---:|" * _FIGURES]
         lines += map(_row, found[:ROWS])
         more = len(found) - ROWS + counts.further
         lines += ["", f"{more:,} further findings are not shown."] if more > 0 else []
-    else:
-        lines.append(words.nothing(counts.apart()))
     for record, _ in run.counts.innocent.largest()[:1]:
         lines += ["", f"Largest difference that is only rounding: {cell(one.only_rounding(record))}"]
     first = run.first_divergence()
@@ -78,5 +87,6 @@ def markdown(run: Compared) -> str:
     if (negligible := counts.apart().get("negligible")) is not None:
         lines += ["", f"Negligible: {negligible:,} records"]
     if coverage["unchecked"]:
-        lines += ["", "Not checked:", *(f"- {cell(line)}" for line in words.unchecked(coverage))]
+        lines += _folded("Not checked, and why", words.unchecked(coverage))
+    lines += _folded("What the verdicts mean", [f"{name}: {MEANING[Verdict(name)]}" for name in run.counts.verdicts()])
     return "\n".join(lines) + "\n"

@@ -36,7 +36,7 @@ def _findings(run: Compared, width: int) -> list[Any]:
     """The worst calls, those that say the same of the same line in one row, or one paragraph where rows would not fit."""
     found = [finding for finding in run.findings() if not finding.apart]
     if not found:
-        return [Text(words.nothing(run.counts.apart()))]
+        return []  # which the first line has said
     table = Table(title="worst calls", title_justify="left", expand=False)
     for heading in ("verdict", "side", "op, tensor", "where"):
         table.add_column(heading, overflow="fold")
@@ -150,15 +150,17 @@ def _far(group: Group) -> Text:
 
 
 def _opening(run: Compared) -> Iterable[Any]:
+    yield Text(headline(run.counts), style="bold")
     for warning in run.warnings:
         yield Text(f"warning: {shown(warning, SENTENCE)}", style="bold yellow")
     versions = words.versions(run.header.get("environment") or {})
     yield Text(f"padiff_shim: Paddle's kernels compared with {shown(run.backend)}'s ({versions})")
+    if said := words.command(run.header):
+        yield Text(said)
     counts = run.counts
     counted = words.counted(counts.verdicts(everything=False), counts.apart())
     yield Text(f"{counts.calls:,} calls, {counts.records:,} results and gradients: {counted}")
-    yield Text(headline(run), style="bold")
-    for line in advice(run):
+    for line in advice(run.counts):
         yield Text(line)
 
 

@@ -29,16 +29,15 @@ def within(finding: Finding) -> str:
     return (shown(finding.worst.get("layer") or "") or ("outside of any layer" if more else "")) + more
 
 
+def command(header: Mapping[str, Any]) -> str:
+    """``"Command: train.py --epochs 3"``; nothing where there was none (an interactive session, an older log)."""
+    return f"Command: {shown(header['command'], SENTENCE)}" if header.get("command") else ""
+
+
 def counted(verdicts: Mapping[str, int], beside: Mapping[str, int]) -> str:
     """``"WRONG 2, ROUNDING 410, EQUAL 96; apart: known 12, negligible 3"``."""
     said, others = (", ".join(f"{name} {number:,}" for name, number in counts.items()) for counts in (verdicts, beside))
     return (said or "none") + (f"; apart: {others}" if others else "")
-
-
-def nothing(beside: Mapping[str, int]) -> str:
-    """What is said where no finding is left to be looked at."""
-    but = " or ".join(beside)
-    return "No call stands out: nothing above ROUNDING that could be verified" + (f" and is not {but}." if but else ".")
 
 
 def divergence(first: Any) -> str:

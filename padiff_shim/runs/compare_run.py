@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import sys
 import tempfile
 import warnings
 import weakref
@@ -29,6 +31,14 @@ class _Folder:
 def _remove(path: Path, pid: int) -> None:
     if os.getpid() == pid:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _command() -> str:
+    """What this process was started with, as a shell takes it; "" where there is no script (an interactive session)."""
+    if not getattr(sys, "argv", None) or not sys.argv[0]:
+        return ""
+    started = getattr(sys, "orig_argv", None) or [sys.executable or "python", *sys.argv]
+    return shlex.join([os.path.basename(started[0]), *started[1:]])
 
 
 class CompareRun(Results):
@@ -61,7 +71,7 @@ class CompareRun(Results):
         self._keeper = _Folder() if folder is None else None
         # Where it is now: the program may change its working directory before the log is begun, or read.
         place = self._keeper.path if self._keeper is not None else files.absolute(folder)
-        header = {"rank": rank, "backend": backend, "carry": carry, "options": dict(options or {})}
+        header = {"rank": rank, "backend": backend, "carry": carry, "command": _command(), "options": dict(options or {})}
         self.recorder = Recorder(place, header, self._tallies, on_error=on_log_error)
         self.warnings = self.recorder.warnings
         self._reading: files.Reading | None = None  # of a loaded run

@@ -190,7 +190,9 @@ class TestReports:
         run.recorder.add(wrong())
         for text in (str(run), run.to_markdown()):
             assert "TF32 is allowed in one framework only" in text
-            assert text.index("TF32") < text.index("linear")
+            headline, rest = text.split("\n", 1)
+            assert "linear" in headline
+            assert rest.index("TF32") < rest.index("linear")
             assert "paddle 3.3.1, torch 2.13.0" in text
 
     def test_the_table_takes_calls_that_say_the_same_together(self):
@@ -248,8 +250,8 @@ class TestReports:
 
     def test_an_empty_run_and_a_clean_one(self):
         assert "no float call was seen" in str(CompareRun())
-        assert "nothing above ROUNDING" in str(filled([record()]))
-        assert "No call stands out" in filled([record()]).to_markdown()
+        assert "No kernel is accused" in str(filled([record()]))
+        assert "No kernel is accused" in filled([record()]).to_markdown()
         assert repr(filled([record()])) == "<padiff_shim.CompareRun backend='torch' ROUNDING 1>"
 
     def test_html(self, tmp_path):

@@ -1,17 +1,6 @@
 // The top of the page: warnings, versions, flags, verdicts, coverage, and what to look at first.
 
-const MEANING = {
-  EQUAL: "bit for bit the same",
-  ROUNDING: "both within the rounding that dtype and length of summation explain",
-  UNVERIFIED: "no verdict: no bound, a random op, or a gradient that could not be observed",
-  LOW_ACCURACY: "possible rounding, but much worse than the other side or than predicted",
-  LOCAL_SUSPECT: "within the bounds, but single elements stand far out",
-  PRECISION_MODE: "explained by a lower precision inside the kernel",
-  SEMANTICS: "explained by another formula",
-  NONFINITE: "NaN or Inf where the oracle has none, or the other way round",
-  LOCAL_WRONG: "single elements that no order of summation explains",
-  WRONG: "no order of summation explains it",
-};
+const MEANING = D.meaning;
 
 function definitions(pairs) {
   return h("dl", { class: "pairs" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
@@ -26,7 +15,8 @@ function buildHeader() {
   const header = D.header;
   const environment = header.environment || {};
   const carried = header.carry === "torch" ? "the program went on with torch's results" : "the program went on with Paddle's results";
-  const parts = [header.created, `Paddle against ${header.backend || "torch"}`, header.carry ? carried : null];
+  $("headline").textContent = D.headline;
+  const parts = ["Compare report", header.command ? `command: ${header.command}` : null, header.created, `Paddle against ${header.backend || "torch"}`, header.carry ? carried : null];
   if (header.rank !== undefined && header.rank !== null) parts.push(`rank ${header.rank}`);
   $("subtitle").textContent = parts.filter(Boolean).join(" · ");
   document.title = `Compare report: ${count(D.total, "record")}`;
