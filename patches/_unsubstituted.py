@@ -36,6 +36,7 @@ LEGACY = {
     "einsum": reasons.CACHES,
     "layer_norm": reasons.STATISTICS,
     "rrelu": reasons.SLOPES,
+    "lu": reasons.OLD_FORM,
     "batch_norm": reasons.STATISTICS,
     "group_norm": reasons.STATISTICS,
     "instance_norm": reasons.STATISTICS,

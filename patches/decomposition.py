@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from padiff_shim.table.op import Floats, Ints, Sample, each, function, op
+from padiff_shim.table.op import Floats, Ints, Sample, c_op, each, function, op
 
 TALL, WIDE, SQUARE = Sample((2, 5, 3)), Sample((3, 5)), Sample((2, 4, 4))
 
@@ -95,10 +96,22 @@ def slogdet_v2(x: torch.Tensor) -> tuple[Any, ...]:
     return tuple(torch.linalg.slogdet(x))
 
 
-@op("x pivot=True", legacy=True, results=("lu", "pivots", "info"))
-def lu(x: torch.Tensor, pivot: bool) -> tuple[Any, ...]:
+def _info_of_one(native: Callable[..., Any], tensor: Callable[..., Any]) -> int:
+    """The rank of what tells whether one matrix was singular: 0, in Paddle 2.6 1."""
+    return len(native(tensor([[1.0]]), True)[2].shape)
+
+
+@op(
+    "x pivot=True info_of_one=0",
+    c=False,
+    doors=(c_op("lu", "x pivot=True"),),
+    asked={"info_of_one": _info_of_one},
+    results=("lu", "pivots", "info"),
+)
+def lu(x: torch.Tensor, pivot: bool, info_of_one: int) -> tuple[Any, ...]:
     """``torch.linalg.lu_factor_ex``; pivots count from 1 in both."""
-    return tuple(torch.linalg.lu_factor_ex(x, pivot=pivot))
+    factors, pivots, info = torch.linalg.lu_factor_ex(x, pivot=pivot)
+    return factors, pivots, info.reshape([1]) if info_of_one > info.ndim else info
 
 
 @op("x y unpack_ludata=True unpack_pivots=True", tensors=2, legacy=True, promote="same", results=("p", "l", "u"))

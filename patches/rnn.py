@@ -1,4 +1,4 @@
-"""Recurrent networks as a whole: what ``nn.LSTM``, ``nn.GRU`` and ``nn.SimpleRNN`` reach in one call."""
+"""Recurrent networks: what ``nn.LSTM``, ``nn.GRU`` and ``nn.SimpleRNN`` reach in one call, and their cells, step by step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.nn.utils import rnn as packing
 
-from padiff_shim.table.op import c_op, op
+from padiff_shim.table.op import c_op, function, op
+from padiff_shim.table.reasons import ODD_CELL, StayNative
 
 KERNELS = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu}
 
@@ -89,3 +90,44 @@ def rnn(
 def _state(state: Sequence[torch.Tensor]) -> Any:
     """One state as it is, two as the pair that ``torch.lstm`` takes."""
     return tuple(state) if len(state) > 1 else state[0]
+
+
+def _cell(layer: Any, x: Any, states: Any = None) -> tuple[Any, ...]:
+    """A cell's arguments: what comes in, its states (which Paddle makes of zeros), its parameters and its last activation."""
+    functions = [getattr(layer, name, None) for name in ("_gate_activation", "_activation", "_activation_fn")]
+    names = [getattr(one, "__name__", "").strip("_") for one in functions if one is not None]
+    if names not in (["sigmoid", "tanh"], ["tanh"], ["relu"]) or getattr(layer, "proj_size", 0) or x.ndim != 2:
+        raise StayNative(ODD_CELL)
+    if states is None:
+        states = layer.get_initial_states(x, layer.state_shape)
+    several = states if isinstance(states, (list, tuple)) else (states,)
+    return (x, *several, layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh, names[-1])
+
+
+def cell(name: str, states: str) -> Any:
+    """A decorator: a cell of ``paddle.nn`` as one function of Torch; what is unusual in it runs by the ops that it calls."""
+    door = function(f"paddle.nn.{name}.forward", "self inputs states=None", arrange=_cell, seen_below=True)
+    params = f"x {states} weight_ih weight_hh bias_ih bias_hh activation"
+    return op(params, c=False, tensors=5 + len(states.split()), promote="same", doors=(door,), amp="matmul_v2")
+
+
+@cell("LSTMCell", "hidden memory")
+def lstm_cell(x: Any, hidden: Any, memory: Any, *others: Any) -> Any:
+    """``torch.lstm_cell``, as ``torch.nn.LSTMCell`` calls it."""
+    hidden, memory = torch.lstm_cell(x, (hidden, memory), *others[:-1])
+    return hidden, (hidden, memory)
+
+
+@cell("GRUCell", "hidden")
+def gru_cell(x: Any, hidden: Any, *others: Any) -> Any:
+    """``torch.gru_cell``, as ``torch.nn.GRUCell`` calls it."""
+    hidden = torch.gru_cell(x, hidden, *others[:-1])
+    return hidden, hidden
+
+
+@cell("SimpleRNNCell", "hidden")
+def rnn_cell(x: Any, hidden: Any, *others: Any) -> Any:
+    """``torch.rnn_tanh_cell`` or ``torch.rnn_relu_cell``, as ``torch.nn.RNNCell`` calls them."""
+    *parameters, activation = others
+    hidden = (torch.rnn_relu_cell if activation == "relu" else torch.rnn_tanh_cell)(x, hidden, *parameters)
+    return hidden, hidden

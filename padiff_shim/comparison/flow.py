@@ -25,7 +25,7 @@ from ..frameworks.memory import grad_tracer, stream_of, to_torch
 from ..postponed import after_engine, raise_postponed
 from ..records.log import LogError, tell_of_forks
 from ..runs.compare_run import CompareRun
-from ..table.reasons import FORKED, RESULTS, STATIC, StayNative
+from ..table.reasons import BELOW, FORKED, RESULTS, STATIC, StayNative
 from ..verdicts import Judgement, Side, Verdict
 from . import posts, replayed, watch
 from .cases import Case, Gradient, Result
@@ -79,6 +79,8 @@ class Comparison(NativeCalls):
         """Run one covered call natively and compare it."""
         if grad_tracer() is None:
             return door.paddle(args, kwargs)  # a graph is being built: nothing is computed here
+        if door.entry.seen_below:
+            raise StayNative(BELOW)
         if door.op.exact:
             return self.exact(door.op.name, lambda *given, **named: door.paddle(given, named), args, kwargs)
         if not self.sampling.accounts:

@@ -119,7 +119,16 @@ class Substitution:
                 return result, None
             return [result] if self.entry.returns_list else result
 
+        twice: dict[int, Any] = {}  # a result that is handed back in two places is one tensor, as natively
+
         def built(position: int, one: Any) -> Any:
+            if not isinstance(one, torch.Tensor):
+                return told(position, one)
+            if id(one) not in twice:
+                twice[id(one)] = told(position, one)
+            return twice[id(one)]
+
+        def told(position: int, one: Any) -> Any:
             place = self.writes.get(position)
             if place is not None and tensors[place] is not None:
                 return tensors[place] if one is None else overwritten(tensors[place], one)

@@ -142,3 +142,14 @@ def test_products_of_reflections():
         np.testing.assert_allclose(mine.numpy(), third.numpy(), rtol=1e-9)
     for mine, other in zip(ours, theirs, strict=True):
         assert mine.grad.numpy().tobytes() == np.ascontiguousarray(other.grad.numpy()).tobytes()
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("shape", [[3, 3], [2, 3, 3]], ids=str)
+def test_what_tells_of_a_singular_matrix_has_the_native_shape(shape):
+    x = paddle.to_tensor(np.random.default_rng(0).standard_normal(shape))
+    native = [one.shape for one in paddle.linalg.lu(x, get_infos=True)]
+    with padiff_shim.reference("torch", strict=True) as run:
+        ours = [one.shape for one in paddle.linalg.lu(x, get_infos=True)]
+    assert ours == native
+    assert run.substituted == {"lu": 1}

@@ -7,10 +7,10 @@ import torch
 from torch.nn.utils import rnn as packing
 
 import padiff_shim
-from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.table.reasons import RANDOM
+from padiff_shim.verdicts import Verdict
 
-pytestmark = [pytest.mark.bitexact, pytest.mark.skipif(not IS_3, reason="2.6 has another entry point for RNNs")]
+pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
 BATCH, TIME, WIDTH, HIDDEN = 3, 5, 4, 6
 
 
@@ -105,3 +105,85 @@ def test_dropout_stays_native_with_its_reason_and_eval_does_not():
     (why,) = run.native["rnn"]
     assert why == RANDOM.text
     assert run.substituted["rnn"] == 1
+
+
+CELLS = {
+    "LSTMCell": ("LSTMCell", {}, {}, "lstm_cell"),
+    "GRUCell": ("GRUCell", {}, {}, "gru_cell"),
+    "SimpleRNNCell": ("RNNCell", {}, {}, "rnn_cell"),
+    "SimpleRNNCell, relu": ("RNNCell", {"activation": "relu"}, {"nonlinearity": "relu"}, "rnn_cell"),
+}
+
+
+def cells(name, dtype="float32"):
+    """A Paddle cell and the Torch cell with its weights."""
+    theirs_name, ours_options, theirs_options, _ = CELLS[name]
+    ours = getattr(paddle.nn, name.partition(",")[0])(WIDTH, HIDDEN, **ours_options).to(dtype=dtype)
+    theirs = getattr(torch.nn, theirs_name)(WIDTH, HIDDEN, **theirs_options).to(getattr(torch, dtype))
+    with torch.no_grad():
+        for parameter_name, parameter in theirs.named_parameters():
+            parameter.copy_(torch.from_numpy(dict(ours.state_dict())[parameter_name].numpy()))
+    return ours, theirs
+
+
+def zeros(name, dtype, tensor):
+    """States of zeros; those that Paddle's cells make themselves are float32."""
+    if dtype == "float32":
+        return None
+    one = tensor(np.zeros((BATCH, HIDDEN), dtype))
+    return (one, one) if name == "LSTMCell" else one
+
+
+def unrolled(cell, x, states):
+    """Its outputs step by step."""
+    outputs = []
+    for step in x:
+        given = cell(step, states)
+        states = given[1] if isinstance(cell, paddle.nn.Layer) else given
+        outputs.append(given[0] if isinstance(given, tuple) else given)
+    return outputs, states
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", CELLS)
+def test_a_cell_step_by_step(name, dtype):
+    ours, theirs = cells(name, dtype)
+    steps = numbers(time_major=True).astype(dtype)
+    mine = [paddle.to_tensor(step, stop_gradient=False) for step in steps]
+    others = [torch.tensor(step, requires_grad=True) for step in steps]
+    with padiff_shim.reference("torch", strict=True) as run:
+        outputs, states = unrolled(ours, mine, zeros(name, dtype, paddle.to_tensor))
+        sum((one * one).sum() for one in outputs).backward()
+    expected, ended_there = unrolled(theirs, others, zeros(name, dtype, torch.tensor))
+    sum((one * one).sum() for one in expected).backward()
+    assert run.substituted[CELLS[name][3]] == run.backward[CELLS[name][3]] == TIME
+    assert outputs[-1] is ended(states)[0], "as natively, the output is the state"
+    for one, other in zip([*outputs, *ended(states)], [*expected, *ended(ended_there)], strict=True):
+        assert one.numpy().tobytes() == other.detach().numpy().tobytes()
+    for one, other in zip(mine, others, strict=True):
+        assert one.grad.numpy().tobytes() == other.grad.numpy().tobytes()
+    for parameter_name, parameter in theirs.named_parameters():
+        assert dict(ours.state_dict())[parameter_name].grad.numpy().tobytes() == parameter.grad.numpy().tobytes()
+
+
+def test_what_is_unusual_in_a_cell_runs_by_its_ops():
+    """Of another rank, with an activation of its own, or filtered out: the ops that it calls are seen."""
+    cell = paddle.nn.GRUCell(WIDTH, HIDDEN)
+    own = paddle.nn.LSTMCell(WIDTH, HIDDEN)
+    own._activation = paddle.nn.functional.relu
+    x = paddle.to_tensor(numbers()[:, 0])
+    with padiff_shim.reference("torch", strict=True) as run:
+        own(x)
+        with padiff_shim.reference("torch", exclude=["gru_cell"]) as filtered:
+            cell(x)
+    for found in (run, filtered):
+        assert found.substituted["matmul"] == 2
+        assert not {"lstm_cell", "gru_cell"} & {*found.substituted, *found.native}
+
+
+def test_a_comparison_judges_the_ops_of_a_cell():
+    cell = paddle.nn.LSTMCell(WIDTH, HIDDEN)
+    with padiff_shim.compare("torch") as run:
+        cell(paddle.to_tensor(numbers()[:, 0]))[0].sum().backward()
+    assert {call.op for call in run.calls} >= {"matmul", "sigmoid", "tanh"}
+    assert all(call.verdict is not Verdict.UNVERIFIED for call in run.calls)
