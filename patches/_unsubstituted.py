@@ -19,6 +19,7 @@ from padiff_shim.table.reasons import (
     MACHINERY,
     NO_COUNTERPART,
     NO_REFERENCE,
+    NOT_ON_CPU,
     ONE_STEP,
     OPTIMIZER,
     OTHER_DEVICE,
@@ -107,14 +108,22 @@ _REASONS = {
     RANDOM: """class_center_sample fused_dropout_add shuffle_batch top_p_sampling uniform_random_batch_size_like gaussian_random
         uniform_random uniform_random_inplace uniform_random_inplace_ sampling_id seed fractional_max_pool2d
         fractional_max_pool3d nce""",
-    FUSED: """add_group_norm_silu add_position_encoding affine_channel attention_lstm batch_fc batched_gemm blha_get_max_len
-        block_multihead_attention block_multihead_attention_ block_multihead_attention_xpu_ calc_reduced_attn_scores
-        conv2d_transpose_bias depthwise_conv2d_bias depthwise_conv3d_bias div_scale fast_ln fast_rms_norm fc
+    FUSED: """add_position_encoding affine_channel attention_lstm batch_fc block_multihead_attention_xpu_ div_scale fc
+        self_dp_attention onednn_to_paddle_layout cudnn_lstm multi_gru""",
+    NOT_ON_CPU: """add_group_norm_silu batched_gemm blha_get_max_len block_multihead_attention block_multihead_attention_
+        calc_reduced_attn_scores conv2d_transpose_bias depthwise_conv2d_bias depthwise_conv3d_bias fast_ln fast_rms_norm
         fp8_fp8_half_gemm_fused fp8_gemm_blockwise gemm_epilogue masked_multihead_attention masked_multihead_attention_
-        memory_efficient_attention multihead_matmul qkv_unpack_mha resnet_basic_block resnet_unit self_dp_attention
-        skip_layernorm squeeze_excitation_block variable_length_memory_efficient_attention tensorrt_engine
-        onednn_to_paddle_layout cudnn_lstm embedding_grad_add_to embedding_grad_add_to_ embedding_grad_dense
-        embedding_with_scaled_gradient cross_entropy_with_softmax_bwd_w_downcast multi_gru rms_norm""",
+        memory_efficient_attention multihead_matmul qkv_unpack_mha resnet_basic_block resnet_unit skip_layernorm
+        squeeze_excitation_block variable_length_memory_efficient_attention tensorrt_engine embedding_grad_add_to
+        embedding_grad_add_to_ embedding_grad_dense embedding_with_scaled_gradient cross_entropy_with_softmax_bwd_w_downcast
+        rms_norm flash_attn flash_attn_qkvpacked flash_attn_unpadded flash_attn_v3 flash_attn_v3_varlen
+        flash_attn_varlen_qkvpacked flashmask_attention flashmask_attention_v2 fused_act_dequant fused_attention
+        fused_batch_norm_act fused_bias_act fused_bias_dropout_residual_layer_norm fused_bn_add_activation
+        fused_conv2d_add_act fused_dot_product_attention fused_embedding_eltwise_layernorm fused_fc_elementwise_layernorm
+        fused_feedforward fused_gemm_epilogue fused_linear_param_grad_add fused_multi_transformer fused_partial_rope
+        fused_rms_norm_ext fused_rotary_position_embedding fused_stack_quant fused_stack_transpose_quant
+        fused_swiglu_weighted_bwd fused_token_prune fused_transpose_split_quant fused_transpose_wlch_split_quant
+        fused_weighted_swiglu_act_quant fusion_transpose_flatten_concat fused_softmax_mask_upper_triangle""",
     QUANTISED: """apply_per_channel_scale dequantize_abs_max dequantize_linear dequantize_log fake_channel_wise_dequantize_max_abs
         fake_channel_wise_quantize_abs_max fake_channel_wise_quantize_dequantize_abs_max fake_dequantize_max_abs
         fake_quantize_abs_max fake_quantize_dequantize_abs_max fake_quantize_dequantize_moving_average_abs_max

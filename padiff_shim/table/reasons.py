@@ -89,6 +89,7 @@ NOT_DRAWN = Reason("not-drawn", "draws nothing: the functions that it calls are 
 DRAWN = Reason("drawn", "random numbers: they come from Paddle's generator", exact=True)  # of no operands: nothing is rounded
 COMPILED = Reason("compiled", "compiled program (to_static): its ops are not seen one by one")
 FUSED = Reason("fused", "fused op: no single torch kernel stands for it")
+NOT_ON_CPU = Reason("not-on-cpu", "fused op that Paddle has for other devices only: on the CPU it refuses it")
 SPARSE_OP = Reason("sparse-op", "works on sparse tensors, which do not cross into Torch")
 QUANTISED = Reason("quantised", "quantised arithmetic of Paddle's own: no Torch kernel computes the same")
 DETECTION = Reason("detection", "a step of object detection: Torch itself has none of these")

@@ -4,10 +4,11 @@ import types
 
 import paddle
 import pytest
+from paddle.base import core
 from padiff_shim.patches import _unsubstituted
 
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.table.reasons import NO_REFERENCE
+from padiff_shim.table.reasons import NO_REFERENCE, NOT_ON_CPU
 
 pytestmark = pytest.mark.compat
 DOORS = {entry.target for op in ops().values() for entry in op.entries}
@@ -48,3 +49,14 @@ def test_every_operator_of_a_tensor_is_known():
 def test_an_unknown_op_is_told_by_its_name():
     assert _unsubstituted.reason("an_op_of_a_newer_paddle") is NO_REFERENCE
     assert _unsubstituted.reason("add_act_xpu") is not NO_REFERENCE
+
+
+REFUSING = {"fused_softmax_mask_upper_triangle"}  # its kernel for the CPU says that there is none
+
+
+def test_what_is_said_to_have_no_kernel_on_the_cpu_has_none():
+    kernels = core._get_registered_phi_kernels("function")
+    said = [name for name in functions(paddle._C_ops) if reason("_C_ops", name) is NOT_ON_CPU]
+    assert len(said) > 15
+    held = {name.rstrip("_") for name, places in kernels.items() if any("CPU" in place for place in places)}
+    assert {name.rstrip("_") for name in said} & held <= REFUSING

@@ -1,0 +1,60 @@
+"""Fused ops of paddle.incubate where the table's own samples cannot say it: results that Paddle leaves unset, and refusals."""
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from helpers import same
+
+import padiff_shim
+
+incubate = pytest.importorskip("paddle.incubate.nn.functional")
+pytestmark = [
+    pytest.mark.bitexact,
+    pytest.mark.skipif(not hasattr(paddle._C_ops, "fused_rms_norm_quant"), reason="2.6 has these on a GPU only"),
+]
+
+RNG = np.random.default_rng(4)
+X, RESIDUAL = (RNG.standard_normal((2, 3, 8)).astype("float32") for _ in range(2))
+WEIGHT, BIAS, ADDED = (RNG.standard_normal(8).astype("float32") for _ in range(3))
+
+
+def ours(name, x, *others, **options):
+    tensors = [None if one is None else paddle.to_tensor(one) for one in others]
+    with padiff_shim.reference("torch", strict=True) as run:
+        found = getattr(incubate, name)(x, *tensors, 1e-5, begin_norm_axis=2, **options)
+    assert not run.native
+    return found
+
+
+def test_layer_norm_of_x_alone():
+    found = ours("fused_layer_norm", paddle.to_tensor(X), WEIGHT, BIAS)
+    expected = torch.nn.functional.layer_norm(torch.from_numpy(X), [8], torch.from_numpy(WEIGHT), torch.from_numpy(BIAS), 1e-5)
+    assert same(found[0], expected)
+
+
+def test_layer_norm_of_a_sum():
+    found = ours(
+        "fused_layer_norm", paddle.to_tensor(X), WEIGHT, BIAS, bias=paddle.to_tensor(ADDED), residual=paddle.to_tensor(RESIDUAL)
+    )
+    summed = torch.from_numpy(X) + torch.from_numpy(ADDED) + torch.from_numpy(RESIDUAL)
+    assert same(found[1], summed)
+    assert same(found[0], torch.nn.functional.layer_norm(summed, [8], torch.from_numpy(WEIGHT), torch.from_numpy(BIAS), 1e-5))
+
+
+def test_rms_norm_has_the_gradient_that_paddle_lacks_on_the_cpu():
+    x, twin = paddle.to_tensor(X, stop_gradient=False), torch.tensor(X, requires_grad=True)
+    found = ours("fused_rms_norm", x, WEIGHT, None)[0]
+    expected = torch.nn.functional.rms_norm(twin, [8], torch.from_numpy(WEIGHT), 1e-5)
+    (found * found).sum().backward()
+    (expected * expected).sum().backward()
+    assert same(found.detach(), expected.detach())
+    np.testing.assert_allclose(x.grad.numpy(), twin.grad.numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_what_is_not_covered_stays_native():
+    x = paddle.to_tensor(X)
+    with padiff_shim.reference("torch") as run:
+        incubate.fused_layer_norm(x, None, None, 1e-5, begin_norm_axis=2, residual=paddle.to_tensor(RESIDUAL))
+    (reason,) = run.native["fused_bias_residual_layernorm"]
+    assert "without a weight" in reason
