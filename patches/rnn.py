@@ -95,8 +95,8 @@ def _state(state: Sequence[torch.Tensor]) -> Any:
 def _cell(layer: Any, x: Any, states: Any = None) -> tuple[Any, ...]:
     """A cell's arguments: what comes in, its states (which Paddle makes of zeros), its parameters and its last activation."""
     functions = [getattr(layer, name, None) for name in ("_gate_activation", "_activation", "_activation_fn")]
-    names = [getattr(one, "__name__", "").strip("_") for one in functions if one is not None]
-    if names not in (["sigmoid", "tanh"], ["tanh"], ["relu"]) or getattr(layer, "proj_size", 0) or x.ndim != 2:
+    names = [str(getattr(one, "__name__", "")).strip("_") for one in functions if one is not None]
+    if names not in (["sigmoid", "tanh"], ["tanh"], ["relu"]) or getattr(layer, "proj_size", None) or x.ndim != 2:
         raise StayNative(ODD_CELL)
     if states is None:
         states = layer.get_initial_states(x, layer.state_shape)

@@ -55,7 +55,8 @@ INTEGER_WANTS_GRADIENT = Reason("integer-wants-gradient", "integer operand that 
 MIXED = Reason("mixed", "operands of several float dtypes, or of none")
 COMPLEX = Reason("complex", "complex dtype")
 NOT_A_MATRIX = Reason("not-a-matrix", "Linear weight is not a matrix")
-BELOW = Reason("below", "the ops that it calls are compared one by one", exact=True)
+PLACED = Reason("placed", "a device, memory or gradient of its own asked for")
+BELOW = Reason("below", "made of ops that are compared one by one, or of numbers alone", exact=True)
 ODD_CELL = Reason("odd-cell", "a cell with a projection, activations of its own or another rank: the ops that it calls are seen")
 
 # What cannot cross into Torch.

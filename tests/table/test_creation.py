@@ -1,0 +1,72 @@
+"""Ranges of floats are Torch's, of Paddle's size; those of integers are not counted."""
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from helpers import same
+
+import padiff_shim
+
+pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
+
+RANGES = {
+    "arange": [(0, 1, 0.1), (0.0, 10, 0.3), (-1.5, 1.5, 0.01), (1, 0, -0.07), (0, 64, 2.0), (0.5, 7)],
+    "linspace": [(-1, 1, 100), (0.1, 2.3, 57), (3.3, -7.7, 1000), (0, 1, 1)],
+    "logspace": [(0, 1, 11), (0.1, 2.3, 57), (0, 4, 5, 2.0)],
+}
+CASES = [(name, given) for name, several in RANGES.items() for given in several]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("name", "given"), CASES, ids=str)
+def test_ranges_are_torchs(name, given, dtype):
+    native = getattr(paddle, name)(*given, dtype=dtype)
+    with padiff_shim.reference("torch", strict=True) as run:
+        ours = getattr(paddle, name)(*given, dtype=dtype)
+    assert run.substituted == {name: 1}
+    assert same(ours, getattr(torch, name)(*given, dtype=getattr(torch, dtype)))
+    assert (ours.shape, ours.dtype, ours.stop_gradient) == (native.shape, native.dtype, native.stop_gradient)
+    np.testing.assert_allclose(ours.numpy(), native.numpy(), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("end", [0.3, 0.6, 0.7, 0.9, 1.2])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_there_are_as_many_elements_as_natively(end, dtype):
+    """Paddle counts in the result's dtype, Torch in double."""
+    native = paddle.arange(0, end, 0.1, dtype=dtype)
+    with padiff_shim.reference("torch", strict=True) as run:
+        ours = paddle.arange(0, end, 0.1, dtype=dtype)
+    assert run.substituted == {"arange": 1}
+    assert ours.shape == native.shape
+    expected = torch.arange(0, end, 0.1, dtype=getattr(torch, dtype))
+    if len(expected) == len(native):
+        assert same(ours, expected)
+    np.testing.assert_allclose(ours.numpy(), np.arange(len(native)) * 0.1, rtol=1e-6)
+
+
+def test_the_default_dtype_and_tensors_among_the_arguments():
+    with padiff_shim.reference("torch", strict=True) as run:
+        by_number, by_tensor = paddle.arange(3.5), paddle.arange(paddle.to_tensor(0.5), 4)
+        spread = paddle.linspace(0, paddle.to_tensor(1.0), paddle.to_tensor(7))
+    assert run.substituted == {"arange": 2, "linspace": 1}
+    assert same(by_number, torch.arange(3.5))
+    assert same(by_tensor, torch.arange(0.5, 4))
+    assert same(spread, torch.linspace(0, 1, 7))
+
+
+def test_integers_and_refusals_are_paddles():
+    with padiff_shim.reference("torch", strict=True) as run:
+        assert paddle.arange(5).dtype == paddle.arange(0, 9, 2).dtype == paddle.int64
+        assert paddle.linspace(0, 4, 5, dtype="int32").dtype == paddle.int32
+        with pytest.raises((ValueError, RuntimeError)):
+            paddle.arange(0.0, 1.0, 0.0)
+    assert not run.native
+    assert not run.substituted
+
+
+def test_a_comparison_lets_them_be():
+    with padiff_shim.compare("torch") as run:
+        paddle.arange(0, 1, 0.1)
+        paddle.linspace(0, 1, 7)
+    assert len(run.calls) == 0
