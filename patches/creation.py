@@ -11,6 +11,8 @@ import torch
 from padiff_shim.table.op import Entry, function, op
 from padiff_shim.table.reasons import INTEGER, PLACED, StayNative
 
+_OTHERS = "dtype=None name=None device=None requires_grad=False"
+
 
 def _floats(dtype: Any, *values: Any) -> bool:
     """Whether the call makes floats: by its dtype, or by its numbers, where it names none."""
@@ -20,7 +22,7 @@ def _floats(dtype: Any, *values: Any) -> bool:
 
 
 def _usual(floats: bool, where: tuple[Any, ...]) -> None:
-    """Floats on the current device; what Paddle 3 takes beside that (``device``, ``requires_grad``, ``pin_memory``) stays native."""
+    """Floats on the current device; what Paddle 3 takes beside (``device``, ``requires_grad``, ``pin_memory``) stays native."""
     if not floats:
         raise StayNative(INTEGER)
     if any(where):
@@ -71,7 +73,7 @@ def arange(start: float, end: float, step: float, dtype: torch.dtype, device: to
     "start stop num dtype place",
     c=False,
     tensors=0,
-    doors=(_door("linspace", "start stop|end num|steps dtype=None name=None device=None requires_grad=False", _space),),
+    doors=(_door("linspace", f"start stop|end num|steps {_OTHERS}", _space),),
 )
 def linspace(start: float, stop: float, num: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.linspace``."""
@@ -84,9 +86,7 @@ def linspace(start: float, stop: float, num: int, dtype: torch.dtype, device: to
     "start stop num base dtype place",
     c=False,
     tensors=0,
-    doors=(
-        _door("logspace", "start stop|end num|steps base=10.0 dtype=None name=None device=None requires_grad=False", _logarithmic),
-    ),
+    doors=(_door("logspace", f"start stop|end num|steps base=10.0 {_OTHERS}", _logarithmic),),
 )
 def logspace(start: float, stop: float, num: int, base: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.logspace``."""
