@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -77,6 +78,18 @@ def optional(name: str, install: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise MissingFrameworkError(f"{name} cannot be imported ({error}). Install it: {install}") from error
+
+
+def toml(what: str) -> Any:
+    """A reader of TOML: Python's own from 3.11 on, before that the package tomli. ``what`` is to be read, for the error.
+
+    Raises:
+        MissingFrameworkError: there is none.
+    """
+    try:
+        return importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    except ImportError as error:
+        raise MissingFrameworkError(f"{what}: reading TOML needs Python 3.11, or pip install 'padiff_shim[toml]'") from error
 
 
 def unreadable(what: str, path: object, error: OSError) -> FileError:

@@ -122,7 +122,8 @@ def do_no_harm(program: Callable[[], Any], *, state: Sequence[Any] = (), **optio
     Raises:
         PadiffShimError: an optimizer in ``state`` that has not stepped yet.
     """
-    from ..modes.compare import compare
+    from ..modes.compare import opened
+    from ..modes.options import CompareOptions
 
     function("program", program, "no argument")
     if isinstance(state, (str, bytes)) or not isinstance(state, Sequence):
@@ -141,7 +142,7 @@ def do_no_harm(program: Callable[[], Any], *, state: Sequence[Any] = (), **optio
     seeds = _random_states()
     native = _outcome(program, state, before, seeds)
     again = _outcome(program, state, before, seeds)
-    mode = compare(**options)
+    mode = opened(CompareOptions(**options))  # whatever is set outside: carry= above all
     try:
         with mode as run:
             compared = _outcome(program, state, before, seeds)

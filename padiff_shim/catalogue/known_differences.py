@@ -1,6 +1,6 @@
 """Known differences: a name and a reason for what a verdict found, from the shipped table or from the user's own file.
 
-A file is TOML (Python 3.11 and later) or JSON with the same keys::
+A file is TOML or JSON with the same keys::
 
     [[known]]
     name = "our gelu"                 # required: what the log and the report call it
@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import path as file
-from ..errors import ArgumentError, unknown, unreadable
+from ..errors import ArgumentError, toml, unknown, unreadable
 from ..patterns import LayerFilter, named
 from ..verdicts import PARTLY, Side, Verdict
 
@@ -182,12 +182,7 @@ def _parsed(path: Path) -> Any:
     if path.suffix.lower() == ".json":
         reader: Any = json
     else:
-        try:
-            import tomllib as reader
-        except ImportError:
-            raise ArgumentError(
-                f"{path}: reading TOML needs Python 3.11; write the same entries as JSON: {{'known': [...]}}"
-            ) from None
+        reader = toml(str(path))
     try:
         return reader.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

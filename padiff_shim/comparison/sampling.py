@@ -38,7 +38,12 @@ def fraction(budget: str | float | None) -> float | None:
     return found
 
 
-def _positive(name: str, value: int | None) -> int | None:
+def positive(name: str, value: int | None) -> int | None:
+    """A whole number from 1 on, or None.
+
+    Raises:
+        PadiffShimError: for anything else.
+    """
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
         raise PadiffShimError(f"{name}= is a whole number from 1 on, got {value!r}")
     return value
@@ -48,7 +53,12 @@ def _is_step(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _steps(steps: Any) -> Callable[[int], bool] | None:
+def in_steps(steps: Any) -> Callable[[int], bool] | None:
+    """Whether a step is among ``steps``, as a function; None: every one is.
+
+    Raises:
+        PadiffShimError: ``steps`` is not a number, range, set, slice or function of a step.
+    """
     if steps is None:
         return None
     if _is_step(steps):
@@ -109,8 +119,8 @@ class Sampling:
         seed: int = 0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._in_steps = _steps(steps)
-        self._every, self._first = _positive("every", every), _positive("first", first)
+        self._in_steps = in_steps(steps)
+        self._every, self._first = positive("every", every), positive("first", first)
         share = fraction(budget)
         self._budget = None if share is None else share / COLD
         self._random = random.Random(seed)

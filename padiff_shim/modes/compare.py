@@ -7,19 +7,16 @@ from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import Any
 
-from ..arguments import flag, function, one_of, path, whole
 from ..catalogue import known_differences as quirks
 from ..comparison.sampling import Sampling
-from ..errors import ArgumentError, PadiffShimError, described
+from ..errors import PadiffShimError, described
 from ..postponed import raise_postponed
 from ..runs.compare_run import CompareRun
 from ..verdicts import Verdict
 from .mode import Mode
+from .options import CompareOptions
 from .selection import selection
-
-CARRIES = ("native", "torch")
-ACTIONS = ("log", "warn", "raise")  # what on_mismatch= may be
-LOG_ERRORS = ("warn", "raise")
+from .settings import filled
 
 
 def rank() -> int:
@@ -99,13 +96,12 @@ class CompareMode(Mode):
 
 
 def _in_ranks(ranks: Any) -> bool:
-    if ranks is None or (isinstance(ranks, Container) and not isinstance(ranks, (str, bytes))):
-        return ranks is None or rank() in ranks
-    if isinstance(ranks, bool) or not isinstance(ranks, int):
-        raise ArgumentError(f"ranks= is the number of a process, a range or a set of them, got {described(ranks)}")
-    return rank() == ranks
+    if ranks is None or isinstance(ranks, int):
+        return ranks is None or rank() == ranks
+    return rank() in ranks
 
 
+@filled(CompareOptions)
 def compare(
     backend: str = "torch",
     *,
@@ -172,54 +168,55 @@ def compare(
         PadiffShimError: for an argument that is not accepted; the message says what is.
         BackendError: as for :func:`padiff_shim.reference`.
     """
-    enabled, chosen = selection(backend, ops, exclude, layers, linear_layout, door="compare")
-    for name, word, accepted in (
-        ("carry", carry, CARRIES),
-        ("on_mismatch", on_mismatch, ACTIONS),
-        ("on_log_error", on_log_error, LOG_ERRORS),
-    ):
-        one_of(name, word, accepted)
-    threshold = Verdict(one_of("mismatch_from", mismatch_from, Verdict))
-    if callback is not None:
-        function("callback", callback, "one record")
-    for name, value in (("shadow", shadow), ("defer", bool(defer) if defer is None else defer), ("progress", progress)):
-        flag(name, value)
-    flag("all_threads", all_threads)
-    screening = budget is not None if screening is None else flag("screening", screening)
-    audit, keep_inputs, seed = whole("audit", audit), whole("keep_inputs", keep_inputs), whole("seed", seed)
-    folder = path("log", log) if log is not None else None
-    is_chosen = _in_ranks(ranks)
-    sampling = Sampling(steps=steps, every=every, first=first, budget=budget, seed=seed)
-    known = quirks.load(known_differences) if known_differences is not None else ()
-    options = {
-        "steps": repr(steps) if steps is not None else None,
-        "every": every,
-        "first": first,
-        "budget": budget,
-        "carry": carry,
-        "audit": audit,
-        "screening": screening,
-        "shadow": shadow,
-        "seed": seed,
-    }
+    return opened(CompareOptions(**locals()))
+
+
+def opened(options: CompareOptions) -> CompareMode:
+    """The mode of these options, whatever the environment and settings files say."""
+    enabled, chosen = selection(options, door="compare")
+    screening = options.budget is not None if options.screening is None else options.screening
+    sampling = Sampling(steps=options.steps, every=options.every, first=options.first, budget=options.budget, seed=options.seed)
+    known = quirks.load(options.known_differences) if options.known_differences is not None else ()
     from ..comparison.flow import Comparison
     from ..comparison.outcome import Outcome
 
     run = CompareRun(
-        backend,
-        linear_layout,
-        folder=folder,
-        on_log_error=on_log_error,
+        options.backend,
+        options.linear_layout,
+        folder=options.log,
+        on_log_error=options.on_log_error,
         rank=rank(),
-        carry=carry,
-        options=options,
-        progress=progress,
+        carry=options.carry,
+        options=_header(options, screening),
+        progress=options.progress,
     )
-    outcome = Outcome(run, action=on_mismatch, threshold=threshold, callback=callback, keep=keep_inputs, known=known)
+    outcome = Outcome(
+        run,
+        action=options.on_mismatch,
+        threshold=Verdict(options.mismatch_from),
+        callback=options.callback,
+        keep=options.keep_inputs,
+        known=known,
+    )
     comparison = Comparison(
-        run, sampling, outcome, carry=carry, audit=audit, screening=screening, shadow=shadow, defer=defer, seed=seed
+        run,
+        sampling,
+        outcome,
+        carry=options.carry,
+        audit=options.audit,
+        screening=screening,
+        shadow=options.shadow,
+        defer=options.defer,
+        seed=options.seed,
     )
     run.stepper = comparison.next_step
-    if not is_chosen:
+    if not _in_ranks(options.ranks):
         comparison.aside = f"not compared: rank {rank()} is not among ranks="
-    return CompareMode(run, enabled, chosen, comparison, strict=False, all_threads=all_threads)
+    return CompareMode(run, enabled, chosen, comparison, strict=False, all_threads=options.all_threads)
+
+
+def _header(options: CompareOptions, screening: bool) -> dict[str, Any]:
+    """The options that the log's header has."""
+    plain = ("every", "first", "budget", "carry", "audit", "shadow", "seed")
+    steps = repr(options.steps) if options.steps is not None else None
+    return {"steps": steps, "screening": screening, **{name: getattr(options, name) for name in plain}}

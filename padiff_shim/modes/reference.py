@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 
-from ..arguments import flag, one_of
+from ..arguments import flag
 from ..errors import PadiffShimError
 from ..runs.run import Run
 from .environment import prepare
 from .mode import Mode
-from .selection import DEFINITIONS, by_torchs_definition, selection
+from .options import Options, ReferenceOptions
+from .selection import by_torchs_definition, selection
+from .settings import filled
 
-GENERATORS = ("paddle", "torch")  # what random= may be
 
-
+@filled(ReferenceOptions)
 def reference(
     backend: str = "torch",
     *,
@@ -57,32 +59,37 @@ def reference(
         UnknownNameError: unknown backend, op, family, linear_layout, optimizer or definitions; the message names the nearest ones.
         BackendError: if torch or paddle is missing, or, on entry, they cannot share Paddle's current device.
     """
-    flag("strict", strict)
-    one_of("random", random, GENERATORS)
-    one_of("optimizer", optimizer, DEFINITIONS)
-    torchs = by_torchs_definition(definitions)
-    if flag("compare", compare):
+    given = dict(locals())
+    is_comparison = flag("compare", given.pop("compare"))
+    options = ReferenceOptions(**given)
+    if is_comparison:
         from .compare import compare as compare_mode
 
-        if optimizer != DEFINITIONS[0]:
+        if optimizer != ReferenceOptions.optimizer:
             raise PadiffShimError("optimizer= belongs to reference(): in a comparison Paddle's own optimizers run")
-        if torchs:
+        if by_torchs_definition(options.definitions):
             raise PadiffShimError(
                 "definitions= belongs to reference(): a comparison is of kernels, and computes what Paddle defines"
             )
         if strict:
             raise PadiffShimError("strict= belongs to reference(): a compare run lists what it did not compare, run.coverage()")
-        if random != "paddle":
+        if random != ReferenceOptions.random:
             raise PadiffShimError(
                 "random= belongs to reference(): a comparison draws no numbers, both kernels would have to get the same"
             )
-        return compare_mode(backend, ops=ops, exclude=exclude, layers=layers, linear_layout=linear_layout, all_threads=all_threads)
-    flag("all_threads", all_threads)
-    enabled, chosen = selection(backend, ops, exclude, layers, linear_layout, door="reference")
+        shared = {one.name: one.default for one in fields(Options) if one.name != "backend"}
+        return compare_mode(backend, **{name: getattr(options, name) for name, value in shared.items() if given[name] != value})
+    return opened(options)
+
+
+def opened(options: ReferenceOptions) -> Mode:
+    """The mode of these options, whatever the environment and settings files say."""
+    enabled, chosen = selection(options, door="reference")
     from ..substitution.plan import Substituting
 
-    plan = Substituting(optimizer, draws=random == "torch", torchs=torchs)
-    return Mode(Run(backend, linear_layout), enabled, chosen, plan, strict=strict, all_threads=all_threads)
+    plan = Substituting(options.optimizer, draws=options.random == "torch", torchs=by_torchs_definition(options.definitions))
+    run = Run(options.backend, options.linear_layout)
+    return Mode(run, enabled, chosen, plan, strict=options.strict, all_threads=options.all_threads)
 
 
 _held = False

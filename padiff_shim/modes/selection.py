@@ -1,19 +1,18 @@
-"""The arguments that all modes share, checked."""
+"""What the options that all modes share select."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..arguments import names, one_of
+from ..arguments import one_of
 from ..catalogue.registry import ops as all_ops
 from ..catalogue.registry import optimizers, resolve
 from ..errors import ArgumentError, UnknownNameError, unknown
 from ..patterns import LayerFilter
 from .environment import frameworks
+from .options import WHOSE, Options
 
 BACKENDS = ("torch",)
-LINEAR_LAYOUTS = ("contiguous", "view")
-DEFINITIONS = ("paddle", "torch")  # what optimizer= and definitions= may be
 
 
 def _check_backend(backend: Any, door: str) -> None:
@@ -31,26 +30,21 @@ def _check_backend(backend: Any, door: str) -> None:
     raise ArgumentError(f"backend= is the name of a framework, {' or '.join(map(repr, BACKENDS))}, got {name}: {use}")
 
 
-def selection(
-    backend: str, ops: Any, exclude: Any, layers: Any, linear_layout: str, *, door: str
-) -> tuple[frozenset[str], LayerFilter | None]:
-    """The arguments that all modes share, checked: the enabled ops and the layer filter (or None)."""
-    _check_backend(backend, door)
-    one_of("linear_layout", linear_layout, LINEAR_LAYOUTS)
+def selection(options: Options, *, door: str) -> tuple[frozenset[str], LayerFilter | None]:
+    """What all modes look up: the enabled ops and the layer filter (or None)."""
+    _check_backend(options.backend, door)
     frameworks()
-    enabled = frozenset(all_ops()) | optimizers() if ops is None else resolve(ops, "ops")
-    enabled -= resolve(exclude, "exclude")
+    enabled = frozenset(all_ops()) | optimizers() if options.ops is None else resolve(options.ops, "ops")
+    enabled -= resolve(options.exclude, "exclude")
     if not enabled:
         raise UnknownNameError("no op is left to substitute: ops= selects nothing, or exclude= takes away everything it selects")
-    if layers is None:
-        return enabled, None
-    return enabled, LayerFilter(layers)
+    return enabled, None if options.layers is None else LayerFilter(options.layers)
 
 
-def by_torchs_definition(definitions: Any) -> frozenset[str]:
+def by_torchs_definition(definitions: list[str]) -> frozenset[str]:
     """Names of the ops that ``definitions=`` wants computed as Torch defines them."""
     differing = [name for name, op in all_ops().items() if op.definition is not None]
-    chosen = [one_of("definitions", one, (*DEFINITIONS, *differing)) for one in names("definitions", definitions)]
+    chosen = [one_of("definitions", one, (*WHOSE, *differing)) for one in definitions]
     if "torch" in chosen:
         return frozenset(differing)
-    return frozenset(chosen) - {DEFINITIONS[0]}
+    return frozenset(chosen) - {WHOSE[0]}

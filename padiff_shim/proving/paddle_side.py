@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..modes.reference import reference
+from ..modes.options import ReferenceOptions
+from ..modes.reference import opened
 from .sides import Side
 from .values import as_array
 
@@ -36,7 +37,7 @@ class PaddleSide(Side):
             yield
             return
         # Statistics by Torch's definition can be compared. What else is defined otherwise, the port computes as it will.
-        with reference("torch", random="torch", optimizer="torch", definitions="batch_norm") as run:
+        with opened(ReferenceOptions(random="torch", optimizer="torch", definitions="batch_norm")) as run:
             yield
         self.native = frozenset(run.native)
         self.remarks = list(run.warnings)

@@ -1,0 +1,187 @@
+"""Options from outside of a call: the environment, settings files, and which of them counts."""
+
+import dataclasses
+import inspect
+import sys
+
+import pytest
+
+import padiff_shim
+from padiff_shim.errors import ArgumentError, MissingFrameworkError, PadiffShimError
+from padiff_shim.modes import settings
+from padiff_shim.modes.options import MODES, CompareOptions, Options, ReferenceOptions, kind_of, textual
+
+pytestmark = pytest.mark.compat
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path, monkeypatch):
+    """A current folder without settings."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def made(function, *args, **options):
+    """The settings that a call's run was told of, and the mode."""
+    mode = function(*args, **options)
+    mode._used = True  # it is not going to be opened
+    return mode
+
+
+def table(folder, text, name="pyproject.toml"):
+    head = "[tool.padiff_shim]\n" if name == "pyproject.toml" else "[padiff_shim]\n"
+    (folder / name).write_text(head + text)
+
+
+@pytest.mark.parametrize(
+    ("function", "options"), [(padiff_shim.reference, ReferenceOptions), (padiff_shim.compare, CompareOptions)]
+)
+def test_signatures_and_options_say_the_same(function, options):
+    parameters = dict(inspect.signature(function).parameters)
+    parameters.pop("compare", None)
+    assert {name: one.default for name, one in parameters.items()} == {one.name: one.default for one in dataclasses.fields(options)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_default_is_accepted_and_reads_back(mode):
+    options = MODES[mode]()
+    for name, one in textual(MODES[mode]).items():
+        value = getattr(options, name)
+        text = ",".join(value) if kind_of(one).several and value else "none" if value is None else str(value)
+        if value in ([], ()):
+            continue
+        assert kind_of(one).checked(name, kind_of(one).from_text(text)) == value, name
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("ops", "linear, norm", ["linear", "norm"]),
+        ("layers", "encoder.*\ndecoder", ["encoder.*", "decoder"]),
+        ("shadow", "Yes", True),
+        ("shadow", "0", False),
+        ("screening", "none", None),
+        ("every", "3", 3),
+        ("steps", "3", 3),
+        ("steps", "10:20:2", slice(10, 20, 2)),
+        ("steps", ":5", slice(None, 5)),
+        ("steps", "0, 5,9", [0, 5, 9]),
+        ("ranks", "0:2", range(0, 2)),
+        ("ranks", "0,3", [0, 3]),
+        ("budget", "10%", "10%"),
+        ("budget", "0.1", 0.1),
+        ("mismatch_from", "WRONG", "WRONG"),
+        ("log", "", None),
+    ],
+)
+def test_the_environment_is_read(name, text, value, monkeypatch):
+    monkeypatch.setenv(f"PADIFF_SHIM_{name.upper()}", text)
+    assert settings.outside(CompareOptions)[name].value == value
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "said"),
+    [
+        ("PADIFF_SHIM_OPTS", "linear", "unknown setting 'PADIFF_SHIM_OPTS'. Did you mean 'PADIFF_SHIM_OPS'"),
+        ("PADIFF_SHIM_AUDIT", "few", r"audit= is a whole number from 0 on, got 'few' \(PADIFF_SHIM_AUDIT\)"),
+        ("PADIFF_SHIM_SHADOW", "maybe", r"shadow= is True or False, got 'maybe' \(PADIFF_SHIM_SHADOW\)"),
+        ("PADIFF_SHIM_STEPS", "1-3", r"steps= is a step number .*, got '1-3' \(PADIFF_SHIM_STEPS\)"),
+        ("PADIFF_SHIM_CARRY", "padle", r"unknown carry 'padle'.*native.*\(PADIFF_SHIM_CARRY\)"),
+        ("PADIFF_SHIM_CALLBACK", "f", "PADIFF_SHIM_CALLBACK: callback= takes a function, which only a call can give"),
+    ],
+)
+def test_a_wrong_variable_is_refused_in_every_mode(variable, text, said, monkeypatch):
+    monkeypatch.setenv(variable, text)
+    for function in (padiff_shim.reference, padiff_shim.compare):
+        with pytest.raises(ArgumentError, match=said):
+            function("torch")
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "setup.cfg"])
+def test_a_file_above_is_read(name, nowhere, monkeypatch):
+    if name == "pyproject.toml":
+        pytest.importorskip("tomllib")
+    values = "ops = ['linear']\naudit = 3\n" if name == "pyproject.toml" else "ops = linear\naudit = 3\n"
+    table(nowhere, values, name)
+    (nowhere / "deep" / "er").mkdir(parents=True)
+    (nowhere / "deep" / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
+    monkeypatch.chdir(nowhere / "deep" / "er")
+    found = settings.outside(CompareOptions)
+    assert {key: one.value for key, one in found.items()} == {"ops": ["linear"], "audit": 3}
+    assert str(nowhere / name) in found["audit"].origin
+    assert set(settings.outside(ReferenceOptions)) == {"ops"}, "a mode takes the settings that it has"
+
+
+def test_of_two_files_in_one_folder_one_counts(nowhere):
+    pytest.importorskip("tomllib")
+    table(nowhere, "audit = 3\n")
+    table(nowhere, "audit = 4\n", "setup.cfg")
+    assert settings.outside(CompareOptions)["audit"].value == 3
+
+
+def test_a_changed_file_is_read_again(nowhere):
+    table(nowhere, "audit = 3\n", "setup.cfg")
+    assert settings.outside(CompareOptions)["audit"].value == 3
+    table(nowhere, "audit = 40\n", "setup.cfg")
+    assert settings.outside(CompareOptions)["audit"].value == 40
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("opps = 'linear'", "opps in .*pyproject.toml: unknown setting 'opps'. Did you mean 'ops'"),
+        ("mismatch-from = 'WRONG'", "Did you mean 'mismatch_from'"),
+        ("audit = 1.5", r"audit= is a whole number from 0 on, got 1.5 \(audit in \[tool.padiff_shim\] of .*pyproject.toml"),
+        ("strict = 'perhaps'", "strict= is True or False, got 'perhaps'"),
+        ("ops = [", "pyproject.toml: "),
+    ],
+)
+def test_a_wrong_file_is_refused(text, said, nowhere):
+    pytest.importorskip("tomllib")
+    table(nowhere, text)
+    with pytest.raises(ArgumentError, match=said):
+        padiff_shim.reference("torch")
+
+
+def test_without_a_toml_reader_it_says_what_to_do(nowhere, monkeypatch):
+    table(nowhere, "audit = 7\n")
+    monkeypatch.setitem(sys.modules, "tomllib" if sys.version_info >= (3, 11) else "tomli", None)
+    with pytest.raises(MissingFrameworkError, match=r"pip install 'padiff_shim\[toml\]'"):
+        settings.outside(CompareOptions)
+
+
+def test_a_file_without_our_table_is_not_read(nowhere):
+    (nowhere / "pyproject.toml").write_text("this is no TOML, and [tool.padiff_shims] is not ours")
+    (nowhere / "setup.cfg").write_text("[padiff]\nx = 1\n")
+    assert settings.outside(Options) == {}
+
+
+def test_call_before_environment_before_file_before_default(nowhere, monkeypatch):
+    table(nowhere, "audit = 3\nkeep_inputs = 5\nlinear_layout = view\n", "setup.cfg")
+    monkeypatch.setenv("PADIFF_SHIM_AUDIT", "4")
+    monkeypatch.setenv("PADIFF_SHIM_EVERY", "2")
+    run = made(padiff_shim.compare, "torch", every=None).run
+    said = run.header["options"]
+    assert (said["every"], said["audit"], run.linear_layout, said["seed"]) == (None, 4, "view", 0)
+    assert any("audit=4: PADIFF_SHIM_AUDIT" in warning for warning in run.warnings), run.warnings
+    assert any("keep_inputs=5: keep_inputs in [padiff_shim]" in warning for warning in run.warnings)
+    assert not any("every" in warning for warning in run.warnings)
+
+
+def test_reference_that_hands_on_to_compare_takes_its_settings(monkeypatch):
+    monkeypatch.setenv("PADIFF_SHIM_AUDIT", "4")
+    monkeypatch.setenv("PADIFF_SHIM_STRICT", "1")
+    monkeypatch.setenv("PADIFF_SHIM_LINEAR_LAYOUT", "view")
+    run = made(padiff_shim.reference, "torch", compare=True).run
+    assert run.header["options"]["audit"] == 4
+    assert run.linear_layout == "view"
+
+
+def test_what_the_library_opens_itself_heeds_no_settings(monkeypatch):
+    monkeypatch.setenv("PADIFF_SHIM_CARRY", "torch")
+    assert padiff_shim.do_no_harm(lambda: None)
+
+
+def test_options_are_checked_where_they_are_made():
+    with pytest.raises(PadiffShimError, match="keep_inputs= is a whole number"):
+        CompareOptions(keep_inputs="few")
