@@ -66,7 +66,7 @@ def test_every_default_is_accepted_and_reads_back(mode):
         ("steps", "10:20:2", slice(10, 20, 2)),
         ("steps", ":5", slice(None, 5)),
         ("steps", "0, 5,9", [0, 5, 9]),
-        ("ranks", "0:2", range(0, 2)),
+        ("ranks", "0:2", range(2)),
         ("ranks", "0,3", [0, 3]),
         ("budget", "10%", "10%"),
         ("budget", "0.1", 0.1),
