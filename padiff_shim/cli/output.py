@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from ..errors import FileError
-from ..runs.compare_run import CompareRun
 
 
 def write(path: str | Path, text: str) -> Path:
@@ -37,10 +38,33 @@ def write_json(path: str | Path, data: Any) -> Path:
     return write(path, text)
 
 
-def summary(run: Any) -> str:
-    """What ``print(run)`` shows, in colours where standard output is a terminal that has some."""
-    if not isinstance(run, CompareRun):
-        return str(run)
+def writable(path: str | None) -> Path | None:
+    """A file that is going to be written, by its absolute path; None stays None.
+
+    Raises:
+        FileError: it cannot be written, as far as that can be told before.
+    """
+    if path is None:
+        return None
+    place = Path(os.path.abspath(path))
+    folder = next(one for one in place.parents if one.exists())
+    why = "it is a folder" if place.is_dir() else f"{folder} is no folder" if not folder.is_dir() else ""
+    if not why and not os.access(place if place.exists() else folder, os.W_OK):
+        why = f"{place if place.exists() else folder} is not writable"
+    if why:
+        raise FileError(f"{path} cannot be written: {why}")
+    return place
+
+
+def summary(run: Any, stream: TextIO | None = None) -> str:
+    """What ``print(run)`` shows, as wide as ``stream`` (default: standard output), in colours where it is a terminal."""
+    stream = stream or sys.stdout
+    terminal = stream.isatty()
+    width = max(80, shutil.get_terminal_size().columns) if terminal else None
+    if not hasattr(run, "recorder"):  # a run of reference mode
+        from ..report.terminal import run_table
+
+        return run_table(run, width)
     from ..report.summary import summary as text
 
-    return text(run, colour=sys.stdout.isatty())
+    return text(run, width, colour=terminal)

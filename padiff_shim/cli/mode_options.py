@@ -1,0 +1,91 @@
+"""The options of the modes as options of a command: made from ``padiff_shim.modes.options``, none is written twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import click
+
+from ..errors import PadiffShimError
+from ..modes.options import MODES, Options, kind_of, textual
+from ..modes.settings import Setting, outside
+
+BOTH = "Options of both modes"
+SECTIONS = {"reference": "Options of --reference", "compare": "Options of --compare"}
+
+
+class Option(click.Option):
+    """An option of a mode, under a heading of its own."""
+
+    def __init__(self, *args: Any, section: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.section = section
+
+
+class Command(click.Command):
+    """A command whose ``--help`` lists options by section."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write them, those without section first."""
+        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for one in self.get_params(ctx):
+            record = one.get_help_record(ctx) if isinstance(one, click.Option) else None
+            if record is not None:
+                sections.setdefault(getattr(one, "section", "Options"), []).append(record)
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def switch(name: str) -> str:
+    """The option's spelling: ``--mismatch-from``."""
+    return f"--{name.replace('_', '-')}"
+
+
+def mode_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command every option of every mode; what was not given is None, or empty."""
+    shared = {one.name for one in fields(Options)}
+    options = {name: (mode, one) for mode, kind in MODES.items() for name, one in textual(kind).items()}
+    for name, (mode, one) in reversed(options.items()):
+        kind = kind_of(one)
+        spelling = f"{switch(name)}/--no-{name.replace('_', '-')}" if not kind.metavar else switch(name)
+        form: dict[str, Any] = (
+            {} if not kind.metavar else {"metavar": "|".join(kind.words) if 0 < len(kind.words) < 4 else kind.metavar}
+        )
+        help = one.metadata["help"] + (f" One of {', '.join(kind.words)}." if len(kind.words) > 3 else "")
+        section = BOTH if name in shared else SECTIONS[mode]
+        option = click.option(spelling, name, cls=Option, section=section, default=None, multiple=kind.several, help=help, **form)
+        function = option(function)
+    return function
+
+
+def chosen(mode: str, given: Mapping[str, Any]) -> tuple[Options, dict[str, Setting]]:
+    """The options of a mode: the command line's before the environment's before the settings file's; and what was taken from those.
+
+    Raises:
+        click.UsageError: an option of another mode, or a value that is not accepted.
+        PadiffShimError: the environment or the settings file is wrong.
+    """
+    mine = textual(MODES[mode])
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if value is None or value == ():
+            continue
+        if name not in mine:
+            others = [other for other in MODES if name in textual(MODES[other])]
+            raise click.UsageError(f"{switch(name)} belongs to --{others[0]}")
+        values[name] = _read(name, value, kind_of(mine[name]))
+    settings = {name: one for name, one in outside(MODES[mode]).items() if name not in values}
+    return MODES[mode](**{name: one.value for name, one in settings.items()}, **values), settings
+
+
+def _read(name: str, value: Any, kind: Any) -> Any:
+    """A value of the command line, checked."""
+    if isinstance(value, bool):
+        return value
+    try:
+        return kind.checked(name, kind.from_text(",".join(value) if kind.several else value))
+    except PadiffShimError as error:
+        raise click.UsageError(f"{error} ({switch(name)})") from None

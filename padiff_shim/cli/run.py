@@ -1,0 +1,113 @@
+"""``padiff-shim run``: a program as it is, inside of a mode."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from ..errors import PadiffShimError
+from ..modes.options import CompareOptions, Options
+from ..modes.settings import Setting, remark
+from . import output, program
+from .mode_options import Command, chosen, mode_options
+from .observing import Observer
+
+_EPILOG = """\
+\b
+Examples:
+  padiff-shim run train.py --epochs 3                     # Torch's kernels; what stayed native is listed at the end
+  padiff-shim run --random torch --optimizer torch train.py
+  padiff-shim run --compare train.py --epochs 3           # both kernels, with verdicts
+  padiff-shim run --compare --log runs/monday --html monday.html train.py
+  padiff-shim run --compare --ops linear --layers 'encoder.*' --steps 10:20 -m project.train
+
+Options of the mode come before the program, the program's own after it. Exit status: the program's own; 2 if it was not begun.
+"""
+
+
+@click.command(
+    cls=Command,
+    epilog=_EPILOG,
+    short_help="A program on Torch's kernels, or on both.",
+    context_settings={"allow_interspersed_args": False},
+)
+@click.option("--reference", "reference", is_flag=True, help="Run the program on Torch's kernels (the default).")
+@click.option("--compare", "compare", is_flag=True, help="Run Paddle's and Torch's kernels at each call, and judge both.")
+@click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module's name, as of python -m.")
+@click.option("--html", metavar="FILE", help="Write the page of a comparison (docs/report.md).")
+@click.option("--markdown", metavar="FILE", help="Write a comparison's findings as Markdown.")
+@click.option("--json", "data", metavar="FILE", help="Write everything counted as JSON.")
+@click.option("--quiet", is_flag=True, help="Say nothing at the end.")
+@mode_options
+@click.argument("program_name", metavar="PROGRAM")
+@click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
+def command(
+    reference: bool,
+    compare: bool,
+    is_module: bool,
+    html: str | None,
+    markdown: str | None,
+    data: str | None,
+    quiet: bool,
+    program_name: str,
+    arguments: tuple[str, ...],
+    **given: Any,
+) -> Callable[[], int]:
+    """Run an unchanged program with all of its Paddle calls inside of a mode, and print the run's summary on standard error at the
+    end, also after an error, sys.exit or Ctrl-C."""
+    if reference and compare:
+        raise click.UsageError("--reference and --compare exclude each other")
+    if not compare and (html is not None or markdown is not None):
+        raise click.UsageError(f"{'--html' if html is not None else '--markdown'} belongs to --compare; --json is there for both")
+    options, settings = chosen("compare" if compare else "reference", given)
+    started = (program.module if is_module else program.script)(program_name, arguments)
+    report = _Report(html, markdown, data, quiet)
+    place = options.log if isinstance(options, CompareOptions) else None
+    if place is not None:  # the program may go elsewhere before it imports Paddle
+        object.__setattr__(options, "log", os.path.abspath(place))
+
+    def run() -> int:
+        Observer(lambda: _mode(options, settings), report, quiet=quiet).watch()
+        started()
+        return 0
+
+    return run
+
+
+def _mode(options: Options, settings: dict[str, Setting]) -> Any:
+    """The mode of these options; imports Torch."""
+    from ..modes import compare, reference
+
+    made = compare.opened(options) if isinstance(options, CompareOptions) else reference.opened(options)  # type: ignore[arg-type]
+    remark(made.run, settings)
+    return made
+
+
+class _Report:
+    """What is written when the program has ended. Files are tried out before it begins."""
+
+    def __init__(self, html: str | None, markdown: str | None, data: str | None, quiet: bool) -> None:
+        self._html, self._markdown, self._data = (output.writable(path) for path in (html, markdown, data))
+        self._quiet = quiet
+
+    def __call__(self, run: Any) -> None:
+        if not self._quiet:
+            print(output.summary(run, sys.stderr), file=sys.stderr)
+        for path, write in (
+            (self._html, lambda path: run.to_html(path)),
+            (self._markdown, lambda path: output.write(path, run.to_markdown())),
+            (self._data, lambda path: output.write_json(path, run.as_dict())),
+        ):
+            self._write(path, write)
+
+    def _write(self, path: Any, write: Callable[[Any], Any]) -> None:
+        if path is None:
+            return
+        try:
+            print(f"padiff-shim: {write(path)} written", file=sys.stderr)
+        except PadiffShimError as error:
+            print(f"padiff-shim: {error}", file=sys.stderr)

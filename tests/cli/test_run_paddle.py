@@ -1,0 +1,158 @@
+"""``padiff-shim run`` with Paddle: the mode is open all the time, nothing else changes, and the summary comes whatever happens."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from helpers import ROOT
+
+import padiff_shim
+
+pytestmark = pytest.mark.compat
+
+PROGRAM = """
+import sys
+import paddle
+
+paddle.seed(0)
+x = paddle.arange(12, dtype="float32").reshape([3, 4])
+print(paddle.matmul(x, x, transpose_y=True).sum().item())
+"""
+ENDS = {
+    "returns": ("", 0),
+    "raises": ("1 / 0\n", 1),
+    "exits": ("sys.exit(7)\n", 7),
+    "exits with words": ("sys.exit('that was it')\n", 1),
+    "is interrupted": ("raise KeyboardInterrupt\n", -signal.SIGINT),
+}
+
+
+def ended(*command, cwd, timeout=240, **variables):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **variables}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout)
+    return done.returncode, done.stdout, done.stderr
+
+
+def shim(*arguments, cwd, **variables):
+    return ended(sys.executable, "-m", "padiff_shim", "run", *arguments, cwd=cwd, **variables)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_summary_comes_however_the_program_ends(end, tmp_path):
+    last, status = ENDS[end]
+    (tmp_path / "train.py").write_text(PROGRAM + last)
+    plain = ended(sys.executable, "train.py", cwd=tmp_path)
+    done, out, err = shim("train.py", cwd=tmp_path)
+    assert (done, out) == plain[:2]
+    assert done == status
+    ours = err.index("padiff_shim: Paddle ops on torch kernels")
+    assert "matmul" in err[ours:]
+    if end != "exits with words":  # which Python writes when it has ended the program, or before that: it varies
+        assert err[:ours] == plain[2]
+
+
+def test_a_comparison_leaves_a_log_and_pages(tmp_path):
+    (tmp_path / "train.py").write_text("import os\nos.makedirs('elsewhere')\nos.chdir('elsewhere')\n" + PROGRAM + "1 / 0\n")
+    files = ("--log", "log", "--html", "new/page.html", "--markdown", "notes.md", "--json", "all.json")
+    status, _, err = shim("--compare", *files, "--ops", "matmul", "--ops", "sum", "train.py", cwd=tmp_path)
+    assert status == 1, err
+    run = padiff_shim.load(tmp_path / "log")
+    assert set(run.by_op()) == {"matmul", "sum"}
+    assert (tmp_path / "notes.md").read_text() == run.to_markdown()
+    assert json.loads((tmp_path / "all.json").read_text())["verdicts"] == run.verdicts
+    assert "</html>" in (tmp_path / "new" / "page.html").read_text()
+    assert "page.html written" in err
+    assert (run.calls[0].file, run.calls[0].line) == (str(tmp_path / "train.py"), 10), "the user's line, none of ours"
+
+
+def test_what_is_set_before_the_import_of_paddle_counts(tmp_path):
+    head = "import os, sys\nassert not {'paddle', 'torch', 'numpy'} & set(sys.modules)\nos.environ['FLAGS_check_nan_inf'] = '1'\n"
+    tail = "print(paddle.get_flags('FLAGS_check_nan_inf'))\n"
+    (tmp_path / "train.py").write_text(head + PROGRAM + tail)
+    status, out, err = shim("--quiet", "train.py", cwd=tmp_path)
+    assert (status, err) == (0, "")
+    assert out.endswith("{'FLAGS_check_nan_inf': True}\n")
+
+
+def test_settings_count_and_the_command_line_comes_first(tmp_path):
+    (tmp_path / "setup.cfg").write_text("[padiff_shim]\naudit = 3\nkeep_inputs = 5\nseed = 9\n")
+    (tmp_path / "train.py").write_text(PROGRAM)
+    status, _, err = shim("--compare", "--log", "log", "--seed", "1", "train.py", cwd=tmp_path, PADIFF_SHIM_AUDIT="4")
+    assert status == 0, err
+    options = padiff_shim.load(tmp_path / "log").header["options"]
+    assert (options["audit"], options["seed"]) == (4, 1)
+    assert "audit=4: PADIFF_SHIM_AUDIT" in " ".join(err.split())
+
+
+def test_an_unknown_op_ends_the_program_where_it_imports_paddle(tmp_path):
+    (tmp_path / "train.py").write_text("print('before')\ntry:\n    import paddle\nexcept ImportError:\n    pass\nprint('after')\n")
+    status, out, err = shim("--ops", "layer_nrm", "train.py", cwd=tmp_path)
+    assert (status, out) == (2, "before\n")
+    assert "Did you mean 'layer_norm'" in err
+
+
+LOADING = """
+import paddle
+from paddle.io import DataLoader, Dataset
+
+
+class Squares(Dataset):
+    def __getitem__(self, index):
+        return paddle.to_tensor([float(index)]).numpy() ** 2
+
+    def __len__(self):
+        return 8
+
+
+if __name__ == "__main__":
+    for workers in (0, 2):
+        for batch in DataLoader(Squares(), batch_size=4, num_workers=workers):
+            print(workers, batch[0].sum().item() if isinstance(batch, list) else batch.sum().item())
+"""
+
+
+def test_workers_of_a_data_loader(tmp_path):
+    (tmp_path / "train.py").write_text(LOADING)
+    plain = ended(sys.executable, "train.py", cwd=tmp_path)
+    done = shim("train.py", cwd=tmp_path)
+    assert done[:2] == plain[:2] == (0, "0 14.0\n0 126.0\n2 14.0\n2 126.0\n")
+    assert done[2].count("padiff_shim: Paddle ops on torch kernels") == 1, "the workers report nothing"
+
+
+FORKING = """
+import os, sys
+import paddle
+
+x = paddle.ones([2, 2])
+x @ x
+sys.stdout.flush()
+if os.fork() == 0:
+    sys.exit(0)
+os.wait()
+"""
+
+
+def test_a_forked_child_that_exits_reports_nothing(tmp_path):
+    (tmp_path / "train.py").write_text(FORKING)
+    status, _, err = shim("train.py", cwd=tmp_path)
+    assert status == 0
+    assert err.count("padiff_shim: Paddle ops on torch kernels") == 1
+
+
+ATEXIT = """
+import atexit
+atexit.register(print, "registered before paddle")
+import paddle
+atexit.register(lambda: print(paddle.ones([2, 2]).matmul(paddle.ones([2, 2])).sum().item()))
+"""
+
+
+def test_exit_callbacks_run_in_the_mode(tmp_path):
+    (tmp_path / "train.py").write_text(ATEXIT)
+    plain = ended(sys.executable, "train.py", cwd=tmp_path)
+    done = shim("train.py", cwd=tmp_path)
+    assert done[:2] == plain[:2] == (0, "8.0\nregistered before paddle\n")
+    assert "matmul" in done[2]
