@@ -14,13 +14,15 @@ from ..errors import nearest
 # A command is a module of this folder with a click command named ``command``, imported when it is asked for; it imports frameworks
 # inside functions only. It returns its exit status (None: 0; padiff_shim.cli.main names them), or a function to be called outside
 # of click, which returns one.
-COMMANDS: tuple[str, ...] = ("run", "report", "repro", "ops")
+COMMANDS: tuple[str, ...] = ("doctor", "run", "prove", "report", "repro", "ops")
 
 _EPILOG = """\
 \b
 Examples:
+  padiff-shim doctor
   padiff-shim run train.py --epochs 3
   padiff-shim run --compare --log runs/monday train.py
+  padiff-shim prove port.py:build original.py:build --inputs x.npy
   padiff-shim report runs/monday --html monday.html
   padiff-shim repro runs/monday worst
   padiff-shim ops layer_norm

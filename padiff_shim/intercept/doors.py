@@ -28,11 +28,11 @@ from ..patches import _unsubstituted
 from ..patching.patcher import InheritedPatch, Patcher, Point
 from ..patching.pyfunction import PyFunctionPatch
 from ..table.op import Entry, Op
-from ..table.reasons import OPTIMIZER, Reason
+from ..table.reasons import NO_REFERENCE, OPTIMIZER, Reason
 from ..table.signature import parse
 from . import optimizers
 from .engine import WithEngine
-from .locate import awaiting, c_function, point, present, python_function
+from .locate import awaiting, c_function, holder, point, present, python_function
 
 _FLOATS = frozenset({paddle.float16, paddle.bfloat16, paddle.float32, paddle.float64})
 _GRADS = ("_grad", "_grad_")  # called by the engine in C++, not from Python
@@ -136,6 +136,22 @@ def _others(taken: dict[str, Point]) -> list[Point]:
                 found.rests = _reason(name, path) is not OPTIMIZER and name not in updates()  # which count the steps
                 points.append(found)
     return points
+
+
+def inventory() -> tuple[int, int, list[str]]:
+    """How many targets of the op table this Paddle has and lacks; and its C functions of which nothing is known (a newer one)."""
+    targets = {entry.target for op in ops().values() for entry in op.entries}
+    here = {target for target in targets if holder(target)[0] is not None}
+    known = _unsubstituted.EXACT | set(_unsubstituted.NATIVE) | set(updates())
+    strange = [
+        name
+        for name in dir(paddle._C_ops)
+        if c_function(paddle._C_ops, name) is not None
+        and not name.endswith(_GRADS)
+        and not ({name, name.rstrip("_")} & known or f"paddle._C_ops.{name}" in targets)
+        and _reason(name, f"paddle._C_ops.{name}") is NO_REFERENCE
+    ]
+    return len(here), len(targets - here), strange
 
 
 def _moving(name: str, original: Callable[..., Any]) -> Callable[..., Any]:

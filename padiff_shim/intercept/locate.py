@@ -86,6 +86,15 @@ def awaiting(path: str, look: Callable[[], Redirection | None], owner: Any, name
     return look() or Awaited(path, look, lambda: describe(vars(owner).get(name, ABSENT)))
 
 
+def holder(target: str) -> tuple[Any, str]:
+    """Of a dotted target: who has it, and by what name; nobody (None) if this Paddle does not have it."""
+    path, _, name = target.rpartition(".")
+    owner: Any = paddle
+    for part in path.split(".")[1:]:
+        owner = getattr(owner, part, None)
+    return (owner if hasattr(owner, name) else None), name
+
+
 def point(target: str, hook: Callable[[Any], Callable[..., Any]]) -> Point | None:
     """The redirection of a dotted target; None if this Paddle does not have it.
 
@@ -95,11 +104,8 @@ def point(target: str, hook: Callable[[Any], Callable[..., Any]]) -> Point | Non
     Raises:
         InterceptionError: Paddle's own function is of a kind that cannot be redirected.
     """
-    path, _, name = target.rpartition(".")
-    owner: Any = paddle
-    for part in path.split(".")[1:]:
-        owner = getattr(owner, part, None)
-    if owner is None or not hasattr(owner, name):
+    owner, name = holder(target)
+    if owner is None:
         return None
 
     def look() -> Redirection | None:

@@ -1,0 +1,49 @@
+"""``padiff-shim doctor``."""
+
+from __future__ import annotations
+
+import click
+
+from . import output
+from .main import FINE, NO
+
+_MARKS = {"good": ("✓", "green"), "remark": ("–", "yellow"), "bad": ("✗", "red")}
+_EPILOG = """\
+\b
+Examples:
+  padiff-shim doctor                    # before the first run on a machine
+  padiff-shim doctor --strict           # in CI: remarks (other thread counts, unknown entry points) count as well
+  padiff-shim doctor --json health.json
+
+Exit status: 0 if all is well, 1 if a check failed, 2 if a framework is missing.
+"""
+
+
+@click.command(epilog=_EPILOG, short_help="Can both frameworks work together here?")
+@click.option("--strict", is_flag=True, help="Exit with 1 if there is a remark, too.")
+@click.option("--json", "data", metavar="FILE", help="Write everything as JSON; - is standard output.")
+def command(strict: bool, data: str | None) -> int:
+    """Try on real tensors whether Paddle and Torch share memory both ways and calls are redirected; show versions and every switch
+    that can change a kernel's bits (TF32, determinism, threads); name what of this Paddle is unknown here."""
+    from ..modes.environment import frameworks
+
+    frameworks()
+    from ..health.checks import REMARK, examine
+
+    health = examine()
+    if data != "-":
+        _print(health)
+    if data is not None:
+        output.write_json(data, health.as_dict())
+    remarks = any(check.state == REMARK for check in health.checks)
+    return FINE if health and not (strict and remarks) else NO
+
+
+def _print(health: object) -> None:
+    for name, value in health.environment.items():  # type: ignore[attr-defined]
+        click.echo(f"  {name:<40} {value}")
+    for name, value in health.switches.items():  # type: ignore[attr-defined]
+        click.echo(f"  {name:<40} {value}")
+    for check in health.checks:  # type: ignore[attr-defined]
+        mark, colour = _MARKS[check.state]
+        click.secho(f"{mark} {check.name}: {check.said}", fg=colour)

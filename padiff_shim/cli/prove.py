@@ -1,0 +1,111 @@
+"""``padiff-shim prove``."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..errors import ArgumentError, unreadable
+from . import output
+from .main import FINE, NO
+from .objects import load
+
+_EPILOG = """\
+\b
+Examples:
+  padiff-shim prove port.py:build original.py:build --inputs inputs.npz
+  padiff-shim prove port.py:Port original.py:Original --inputs original.py:batch --html proof.html
+  padiff-shim prove project.paddle:make project.torch:make --inputs x.npy --phase forward --seed 3
+  padiff-shim prove port.py:build original.py:build --inputs x.npy --layer-map encoder=backbone
+
+Exit status: 0 if the port is right, 1 if it is not, or nothing can be said of it.
+"""
+
+
+@click.command(epilog=_EPILOG, short_help="Is a port right, and if not, where?")
+@click.argument("port", metavar="PADDLE")
+@click.argument("original", metavar="TORCH")
+@click.option("--inputs", required=True, metavar="WHAT", help="An .npy or .npz file, or file.py:name: arrays, or a function.")
+@click.option("--weights", default="torch->paddle", metavar="WORD", help="torch->paddle, paddle->torch, as-is or random.")
+@click.option("--phase", default="both", metavar="WORD", help="forward or both.")
+@click.option("--loss", metavar="FILE:NAME", help="A function of the output, or a pair of them (Paddle's, Torch's).")
+@click.option("--layer-map", multiple=True, metavar="TORCH=PADDLE", help="Layers that belong together, where names do not tell.")
+@click.option("--seed", default=0, metavar="N", type=int, help="All random generators begin with it.")
+@click.option("--html", metavar="FILE", help="Write the proof as a page.")
+@click.option("--markdown", metavar="FILE", help="Write it for a pull request.")
+@click.option("--json", "data", metavar="FILE", help="Write it as JSON; - is standard output.")
+def command(
+    port: str,
+    original: str,
+    inputs: str,
+    loss: str | None,
+    layer_map: tuple[str, ...],
+    html: Any,
+    markdown: Any,
+    data: Any,
+    **options: Any,
+) -> int:
+    """Say whether a Paddle layer computes what a Torch module computes, and if not, at which line and why.
+
+    PADDLE and TORCH are file.py:name or package.module:name: a layer, or a class or function that makes one without arguments. An
+    .npz file's arrays are keyword arguments, or positional ones if they are called arr_0, arr_1... A function for --inputs gets
+    'paddle' or 'torch', if it takes an argument, and returns an array, a tuple or a dict of them."""
+    from ..modes.environment import frameworks
+
+    frameworks()
+    from ..proving.prove import prove
+
+    proof = prove(
+        _made(port, "PADDLE"),
+        _made(original, "TORCH"),
+        _inputs(inputs),
+        loss=None if loss is None else load(loss, "--loss"),
+        layer_map=dict(map(_pair, layer_map)) or None,
+        **options,
+    )
+    for path, text in ((html, proof.to_html), (markdown, proof.to_markdown)):
+        if path is not None:
+            click.echo(f"{output.write(path, text())} written", err=True)
+    if data is not None:
+        output.write_json(data, proof.as_dict())
+    if data != "-":
+        click.echo(str(proof))
+    return FINE if proof else NO
+
+
+def _made(word: str, argument: str) -> Any:
+    """A model: what was named, or what it makes."""
+    found = load(word, argument)
+    is_model = hasattr(found, "parameters") and not inspect.isclass(found)
+    return found if is_model or not callable(found) else found()
+
+
+def _pair(word: str) -> tuple[str, str]:
+    one, sign, other = word.partition("=")
+    if not sign:
+        raise ArgumentError(f"--layer-map is TORCH=PADDLE, got {word!r}")
+    return one, other
+
+
+def _inputs(word: str) -> Any:
+    """What both models are called with."""
+    import numpy as np
+
+    if Path(word).suffix not in (".npy", ".npz"):
+        found = load(word, "--inputs")
+        return found() if callable(found) and not inspect.signature(found).parameters else found
+    try:
+        held = np.load(word, allow_pickle=False)
+    except OSError as error:
+        raise unreadable("the inputs", word, error) from None
+    except ValueError as error:
+        raise ArgumentError(f"--inputs: {word}: {error}") from None
+    if isinstance(held, np.ndarray):
+        return held
+    arrays = {name: held[name] for name in held.files}
+    if all(name.startswith("arr_") for name in arrays):
+        return tuple(arrays[f"arr_{place}"] for place in range(len(arrays)))
+    return arrays

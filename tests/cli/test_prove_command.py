@@ -1,0 +1,155 @@
+"""``padiff-shim prove`` and ``doctor``: as a new user would try them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from padiff_shim.cli.main import main
+from padiff_shim.cli.objects import load
+from padiff_shim.errors import ArgumentError, FileError
+
+pytestmark = pytest.mark.compat
+
+PORT = """
+import paddle
+from parts import WIDTH
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self, approximate={approximate}):
+        super().__init__()
+        self.up, self.down = paddle.nn.Linear(4, WIDTH), paddle.nn.Linear(WIDTH, 4)
+        self.approximate = approximate
+
+    def forward(self, x):
+        return x + self.down(paddle.nn.functional.gelu(self.up(x), approximate=self.approximate))
+"""
+ORIGINAL = """
+import numpy as np
+import torch
+from parts import WIDTH
+
+
+class Original(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(4, WIDTH), torch.nn.Linear(WIDTH, 4)
+
+    def forward(self, x):
+        return x + self.down(torch.nn.functional.gelu(self.up(x)))
+
+
+model = Original()
+values = np.linspace(-1, 1, 12).reshape(3, 4)
+
+
+def batch():
+    return values
+
+
+def per_framework(name):
+    return {"x": values if name in ("paddle", "torch") else None}
+"""
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """A port and an original in folders of their own, each with a module ``parts`` beside it, and inputs."""
+    for folder, name, text in (("ours", "model.py", PORT.format(approximate=False)), ("theirs", "model.py", ORIGINAL)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(text)
+        (tmp_path / folder / "parts.py").write_text(f"WIDTH = 6\nWHOSE = {folder!r}\n")
+    (tmp_path / "ours" / "wrong.py").write_text(PORT.format(approximate=True))
+    values = np.linspace(-1, 1, 12).reshape(3, 4)
+    np.save(tmp_path / "x.npy", values)
+    np.savez(tmp_path / "named.npz", x=values)
+    np.savez(tmp_path / "placed.npz", values)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+INPUTS = ["x.npy", "named.npz", "placed.npz", "theirs/model.py:batch", "theirs/model.py:values", "theirs/model.py:per_framework"]
+
+
+@pytest.mark.parametrize("inputs", INPUTS)
+def test_a_right_port_is_proven(inputs, files, capsys):
+    assert main(["prove", "ours/model.py:Port", "theirs/model.py:Original", "--inputs", inputs]) == 0
+    assert capsys.readouterr().out.startswith("CODE_CORRECT")
+
+
+def test_a_wrong_port_is_told_and_written_down(files, capsys):
+    written = ["--html", "a/proof.html", "--markdown", "proof.md", "--json", "proof.json"]
+    assert main(["prove", "ours/wrong.py:Port", "theirs/model.py:model", "--inputs", "x.npy", *written]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("CODE_DIFFERS: another attribute: approximate='tanh' against 'none' at ")
+    assert "wrong.py:13" in said.splitlines()[0]
+    assert json.loads((files / "proof.json").read_text())["right"] is False
+    assert "approximate" in (files / "proof.md").read_text()
+    assert "approximate" in (files / "a" / "proof.html").read_text()
+
+
+def test_each_file_has_the_modules_beside_it(files):
+    assert load("ours/parts.py:WHOSE", "X") == "ours"
+    assert load("theirs/parts.py:WHOSE", "X") == "theirs"
+    ours, theirs = load("ours/model.py:Port", "X"), load("theirs/model.py:Original", "X")
+    assert ours.__module__ != theirs.__module__
+
+
+@pytest.mark.parametrize(
+    ("word", "error", "said"),
+    [
+        ("model.py", ArgumentError, r"PADDLE is file.py:name or package.module:name, got 'model.py'"),
+        ("none.py:build", FileError, "none.py does not exist"),
+        ("ours/model.py:Prot", ArgumentError, "Did you mean 'Port'"),
+    ],
+)
+def test_what_cannot_be_loaded_is_told(word, error, said, files):
+    with pytest.raises(error, match=said):
+        load(word, "PADDLE")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--inputs", "none.npy"], "the inputs none.npy cannot be read"),
+        (["--inputs", "x.npy", "--weights", "none"], "unknown weights 'none'"),
+        (["--inputs", "x.npy", "--layer-map", "a"], "TORCH=PADDLE, got 'a'"),
+        ([], "--inputs"),
+    ],
+)
+def test_what_cannot_be_proven_is_a_usage_error(options, said, files, capsys):
+    assert main(["prove", "ours/model.py:Port", "theirs/model.py:Original", *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_pickles_are_not_loaded(files, capsys):
+    np.save(files / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    assert main(["prove", "ours/model.py:Port", "theirs/model.py:Original", "--inputs", "objects.npy"]) == 2
+    assert "allow_pickle" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------------ doctor
+
+
+def test_doctor_says_how_it_stands(capsys):
+    assert main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert "✓ Paddle -> Torch: the same memory" in said
+    assert "torch.num_threads" in said
+
+
+def test_doctor_as_data(capsys):
+    assert main(["doctor", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["healthy"] is True
+
+
+def test_doctor_fails_in_ci_where_something_is_wrong(monkeypatch, capsys):
+    from padiff_shim.frameworks import memory, settings
+
+    monkeypatch.setattr(settings, "concerns", lambda switches: ["a switch"])
+    assert main(["doctor"]) == 0
+    assert main(["doctor", "--strict"]) == 1
+    monkeypatch.setattr(memory, "to_torch", lambda tensor: 1 / 0)
+    assert main(["doctor"]) == 1
+    assert "✗ Paddle -> Torch: ZeroDivisionError" in capsys.readouterr().out

@@ -1,0 +1,61 @@
+"""A sound installation is called sound, and each thing that can be wrong is told."""
+
+import pytest
+from padiff_shim.patches import _unsubstituted
+
+from padiff_shim.frameworks import memory
+from padiff_shim.health import checks
+from padiff_shim.intercept import doors
+
+pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
+
+
+def states(health):
+    return {check.name: check.state for check in health.checks if check.name != "switches"}
+
+
+def test_here_all_is_well():
+    health = checks.examine()
+    assert health, [check for check in health.checks if check.state == checks.BAD]
+    assert set(states(health)) == set(checks._CHECKS)
+    assert health.environment["device"] == "cpu"
+    assert "torch.backends.cuda.matmul.allow_tf32" in health.switches
+
+
+@pytest.mark.parametrize(
+    ("name", "door", "copies"),
+    [
+        ("Paddle -> Torch", "to_torch", lambda door: lambda tensor: door(tensor).clone()),
+        ("Torch -> Paddle", "to_paddle", lambda door: lambda tensor: door(tensor).clone()),
+    ],
+)
+def test_a_bridge_that_copies_is_bad(name, door, copies, monkeypatch):
+    monkeypatch.setattr(memory, door, copies(getattr(memory, door)))
+    health = checks.examine()
+    assert not health
+    assert states(health)[name] == checks.BAD
+
+
+def test_a_device_that_torch_cannot_use_is_bad(monkeypatch):
+    def refuse():
+        raise ValueError("Paddle is on 'gpu:0' but this torch cannot use a GPU")
+
+    monkeypatch.setattr(memory, "check_devices", refuse)
+    health = checks.examine()
+    assert states(health)["device"] == checks.BAD
+    assert "cannot use a GPU" in str(health.as_dict()["checks"])
+
+
+def test_an_entry_point_that_is_unknown_is_named(monkeypatch):
+    monkeypatch.setattr(_unsubstituted, "NATIVE", {name: why for name, why in _unsubstituted.NATIVE.items() if name != "nms"})
+    assert doors.inventory()[2] == ["nms"]
+    health = checks.examine()
+    assert health, "a remark, and no more"
+    assert any(check.state == checks.REMARK and "1 of this Paddle are unknown here" in check.said for check in health.checks)
+
+
+def test_of_this_paddle_nothing_is_unknown():
+    here, absent, strange = doors.inventory()
+    assert here > 500
+    assert absent > 0, "the table is that of several versions"
+    assert strange == []
