@@ -1,85 +1,72 @@
-"""Planted faults: a kernel made wrong on purpose, to see that a comparison finds it (and to try one's own alarms);
-and programs that show the defects found in both frameworks (``reproducer``, docs/defects.md).
-
-with padiff_shim.testing.planted("linear", lambda out, *values: out * 1.001, layer="encoder.layers.1.*"):
-    with padiff_shim.compare("torch") as run:
-        model(x)
-"""
+"""For tests: of one's own program (``assert_same_kernels``, ``assert_on_torch``), of one's own alarms (``planted``), and programs
+that show the defects found in both frameworks (``reproducer``, docs/defects.md)."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
-from .arguments import flag, function, one_of
+from .arguments import function, one_of
 from .catalogue.defects import reproducer as reproducer
-from .catalogue.registry import ops
-from .patterns import LayerFilter
-from .verdicts import Side
+from .modes.compare import opened as compare_mode
+from .modes.options import CompareOptions, ReferenceOptions
+from .modes.reference import opened as reference_mode
+from .planting import planted as planted
+from .records.words import call_line
+from .runs.compare_run import CompareRun
+from .runs.run import Run
+from .verdicts import Verdict
+
+SHOWN = 10  # findings in a failure's text
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A change of one side's result of one op, in layers of some paths only."""
-
-    op: str
-    side: Side
-    change: Callable[..., Any]
-    layers: LayerFilter | None
-    gradients: bool
-
-
-_planted: list[Fault] = []
-
-
-def faults(op: str, side: Side, layer: str, *, backward: bool) -> list[Fault]:
-    """The faults planted for this call, in the order of planting."""
-    return [
-        fault
-        for fault in _planted
-        if fault.op == op
-        and fault.side is side
-        and fault.gradients == backward
-        and (fault.layers is None or fault.layers.accepts(layer))
-    ]
-
-
-@contextlib.contextmanager
-def planted(
-    op: str, change: Callable[..., Any], *, side: str = "paddle", layer: str | None = None, gradients: bool = False
-) -> Iterator[Fault]:
-    """Make one side's kernel of ``op`` wrong in compare mode while the context is open.
+def assert_same_kernels(program: Callable[..., Any], *arguments: Any, below: str = "LOW_ACCURACY", **options: Any) -> CompareRun:
+    """Fail if Paddle's and Torch's kernels differ by more than rounding anywhere in a program.
 
     Args:
-        op: an op of the table. Of several results the first one is changed.
-        change: ``(result, *arguments) -> result``, torch tensors of the same shape and dtype; with ``gradients`` it is called as
-            ``(gradient, name, *arguments)`` for each gradient of the op, where ``name`` is the operand's.
-        side: ``"paddle"`` or ``"torch"``. What Paddle's kernel is made to return is what the program goes on with.
-        layer: a glob over layer paths, as ``layers=`` takes it.
-        gradients: change the gradients instead of the result. (Paddle's are changed for the verdict only, not for the program.)
+        program: called once, with ``arguments``, inside of a comparison; a backward in it is compared, too.
+        below: the verdict that no finding may reach. Known and negligible differences do not count.
+        options: of :func:`padiff_shim.compare`. The environment and settings files are not asked.
+
+    Returns:
+        The run, to look further: ``run.coverage()``, ``run.verdicts``.
 
     Raises:
-        PadiffShimError: for an unknown op or side, or a ``change`` that is not callable.
+        AssertionError: there are such findings; each is told with its line, layer and cause.
+        PadiffShimError: an argument that is not accepted. What the program raises is raised unchanged.
     """
-    one_of("op", op, ops())
-    one_of("side", side, ("paddle", "torch"))
-    function("change", change, "the result and the arguments")
-    flag("gradients", gradients)
-    fault = Fault(op, Side(side), change, LayerFilter(layer, "layer") if layer is not None else None, gradients)
-    _planted.append(fault)
-    try:
-        yield fault
-    finally:
-        _planted.remove(fault)
+    function("program", program, "its arguments")
+    threshold = one_of("below", below, Verdict)
+    with compare_mode(CompareOptions(**options)) as run:
+        program(*arguments)
+    told = findings(run, threshold)
+    if told:
+        raise AssertionError("\n".join([f"Paddle's and Torch's kernels differ ({len(told)} findings from {threshold} up):", *told]))
+    return run
 
 
-def spoil(found: Any, door: Any, side: Side, layer: str, values: Any, *, name: str | None = None) -> Any:
-    """``found`` (a torch tensor) with the faults planted for it applied; itself where there are none."""
-    if not _planted:
-        return found
-    for fault in faults(door.op.name, side, layer, backward=name is not None):
-        named = () if name is None else (name,)
-        found = fault.change(found, *named, *values).to(found.dtype).reshape(found.shape)
-    return found
+def assert_on_torch(program: Callable[..., Any], *arguments: Any, **options: Any) -> Run:
+    """Fail if a float op call of a program stays on Paddle's kernel under :func:`padiff_shim.reference`.
+
+    Args:
+        program: called once, with ``arguments``.
+        options: of :func:`padiff_shim.reference`. The environment and settings files are not asked.
+
+    Raises:
+        AssertionError: there are such calls; each op is told with the reason.
+    """
+    function("program", program, "its arguments")
+    with reference_mode(ReferenceOptions(**options)) as run:
+        program(*arguments)
+    native = [f"{op}: {why} ({calls})" for op, reasons in sorted(run.native.items()) for why, calls in sorted(reasons.items())]
+    if native:
+        raise AssertionError("\n".join(["float op calls stayed on Paddle's kernels:", *native]))
+    return run
+
+
+def findings(run: CompareRun, at_least: str) -> list[str]:
+    """A line for each finding of that class or a more serious one, the most serious first; known and negligible ones left out."""
+    least = Verdict(at_least).severity
+    serious = [one for one in run.findings() if not one.apart and Verdict(one.worst["verdict"]).severity >= least]
+    told = [call_line(one.worst) + (f" (and {one.records - 1} alike)" if one.records > 1 else "") for one in serious[:SHOWN]]
+    return told + ([f"and {len(serious) - SHOWN} further findings"] if len(serious) > SHOWN else [])

@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from ..errors import PadiffShimError
 from ..modes.options import MODES, Options, kind_of, textual
-from ..modes.settings import Setting, outside
+from ..modes.settings import Setting, resolved
 
 BOTH = "Options of both modes"
 SECTIONS = {"reference": "Options of --reference", "compare": "Options of --compare"}
@@ -65,27 +64,6 @@ def chosen(mode: str, given: Mapping[str, Any]) -> tuple[Options, dict[str, Sett
     """The options of a mode: the command line's before the environment's before the settings file's; and what was taken from those.
 
     Raises:
-        click.UsageError: an option of another mode, or a value that is not accepted.
-        PadiffShimError: the environment or the settings file is wrong.
+        ArgumentError: an option of another mode, or a value that is not accepted, wherever it stands.
     """
-    mine = textual(MODES[mode])
-    values: dict[str, Any] = {}
-    for name, value in given.items():
-        if value is None or value == ():
-            continue
-        if name not in mine:
-            others = [other for other in MODES if name in textual(MODES[other])]
-            raise click.UsageError(f"{switch(name)} belongs to --{others[0]}")
-        values[name] = _read(name, value, kind_of(mine[name]))
-    settings = {name: one for name, one in outside(MODES[mode]).items() if name not in values}
-    return MODES[mode](**{name: one.value for name, one in settings.items()}, **values), settings
-
-
-def _read(name: str, value: Any, kind: Any) -> Any:
-    """A value of the command line, checked."""
-    if isinstance(value, bool):
-        return value
-    try:
-        return kind.checked(name, kind.from_text(",".join(value) if kind.several else value))
-    except PadiffShimError as error:
-        raise click.UsageError(f"{error} ({switch(name)})") from None
+    return resolved(mode, {name: value for name, value in given.items() if value not in (None, ())}, switch)

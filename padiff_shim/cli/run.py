@@ -11,7 +11,7 @@ import click
 
 from ..errors import PadiffShimError
 from ..modes.options import CompareOptions, Options
-from ..modes.settings import Setting, remark
+from ..modes.settings import Setting, opened, remark
 from . import output, program
 from .mode_options import Command, chosen, mode_options
 from .observing import Observer
@@ -79,10 +79,8 @@ def command(
 
 
 def _mode(options: Options, settings: dict[str, Setting]) -> Any:
-    """The mode of these options; imports Torch."""
-    from ..modes import compare, reference
-
-    made = compare.opened(options) if isinstance(options, CompareOptions) else reference.opened(options)  # type: ignore[arg-type]
+    """The mode of these options, which knows what it owes to settings."""
+    made = opened(options)
     remark(made.run, settings)
     return made
 

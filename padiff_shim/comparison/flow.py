@@ -16,7 +16,7 @@ from typing import Any
 import paddle
 import torch
 
-from .. import testing
+from .. import planting
 from ..dispatch import site
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame, paused
@@ -170,18 +170,18 @@ class Comparison(NativeCalls):
         if position:
             return mine, theirs
         layer, values = subject.layer, subject.values()
-        changed = testing.spoil(mine, subject.door, Side.PADDLE, layer, values)
+        changed = planting.spoil(mine, subject.door, Side.PADDLE, layer, values)
         if changed is not mine:
             mine.copy_(changed)  # the program goes on with it
-        return mine, testing.spoil(theirs, subject.door, Side.TORCH, layer, values)
+        return mine, planting.spoil(theirs, subject.door, Side.TORCH, layer, values)
 
     def gradient(
         self, subject: Subject, operand: int, grads: Mapping[int, torch.Tensor], mine: torch.Tensor, theirs: torch.Tensor
     ) -> None:
         """The case of one gradient of a call, for these incoming gradients of its results."""
         layer, name = subject.layer, subject.name_of(operand)
-        mine = testing.spoil(mine, subject.door, Side.PADDLE, layer, subject.values(), name=name)
-        theirs = testing.spoil(theirs, subject.door, Side.TORCH, layer, subject.values(), name=name)
+        mine = planting.spoil(mine, subject.door, Side.PADDLE, layer, subject.values(), name=name)
+        theirs = planting.spoil(theirs, subject.door, Side.TORCH, layer, subject.values(), name=name)
         record = self.take(Gradient(subject, operand, grads, mine, theirs), subject.inputs.paddle)
         if record is not None:
             self.outcome.act_later(record)

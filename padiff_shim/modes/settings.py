@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import ArgumentError, PadiffShimError, described, toml, unknown, unreadable
-from .options import MODES, Options, kind_of, textual
+from .options import MODES, CompareOptions, Options, kind_of, textual
 
 PREFIX = "PADIFF_SHIM_"
 _TABLES = {
@@ -159,6 +159,41 @@ def filled(mode: type[Options]) -> Callable[[_Opener], _Opener]:
         return wrapper  # type: ignore[return-value]
 
     return decorate
+
+
+def resolved(mode: str, given: Mapping[str, Any], spelt: Callable[[str], str]) -> tuple[Options, dict[str, Setting]]:
+    """The options of a mode, from what a command line gave (text, a list of texts, or a bool), then from outside.
+
+    Args:
+        mode: a name of :data:`~padiff_shim.modes.options.MODES`.
+        given: what was given, by name of the option.
+        spelt: how an option is spelt there, for errors.
+
+    Returns:
+        The options, and what was taken from outside, for :func:`remark`.
+
+    Raises:
+        ArgumentError: an option that this mode does not have, or a value that it does not accept.
+    """
+    mine, values = textual(MODES[mode]), {}
+    for name, value in given.items():
+        if name not in mine:
+            others = [other for other in MODES if name in textual(MODES[other])]
+            raise ArgumentError(f"{spelt(name)} belongs to {others[0]}") if others else unknown("option", name, mine)
+        kind = kind_of(mine[name])
+        if not isinstance(value, bool):
+            value = kind.from_text(value if isinstance(value, str) else ",".join(value))
+        _check(name, Setting(value, spelt(name)))
+        values[name] = value
+    settings = {name: one for name, one in outside(MODES[mode]).items() if name not in values}
+    return MODES[mode](**{name: one.value for name, one in settings.items()}, **values), settings
+
+
+def opened(options: Options) -> Any:
+    """The mode of these options; imports Torch."""
+    from . import compare, reference
+
+    return compare.opened(options) if isinstance(options, CompareOptions) else reference.opened(options)  # type: ignore[arg-type]
 
 
 def remark(run: Any, settings: Mapping[str, Setting]) -> None:

@@ -154,8 +154,8 @@ def test_forked_processes(tmp_path):
     ("arguments", "said"),
     [
         (["none.py"], b"the program none.py does not exist"),
-        (["--compare", "--strict", "train.py"], b"--strict belongs to --reference"),
-        (["--every", "3", "train.py"], b"--every belongs to --compare"),
+        (["--compare", "--strict", "train.py"], b"--strict belongs to reference"),
+        (["--every", "3", "train.py"], b"--every belongs to compare"),
         (["--html", "a.html", "train.py"], b"--html belongs to --compare"),
         (["--compare", "--reference", "train.py"], b"exclude each other"),
         (["--compare", "--audit", "few", "train.py"], b"audit= is a whole number from 0 on, got 'few' (--audit)"),

@@ -1,0 +1,31 @@
+"""``pytest --padiff=reference|compare``: a project's own tests under a mode. pytest loads this by the entry point ``padiff_shim``.
+
+Everybody's pytest loads it who has this package installed, so it does nothing, and imports nothing, before it is asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_MODES = ("reference", "compare")
+
+
+def pytest_addoption(parser: Any) -> None:
+    """The options, in a group of their own."""
+    group = parser.getgroup("padiff_shim", "Paddle programs on Torch's kernels")
+    group.addoption("--padiff", choices=_MODES, help="run each test on Torch's kernels, or on both and judge the differences")
+    group.addoption(
+        "--padiff-from", metavar="VERDICT", help="compare: a finding of this class or a worse one fails its test"
+    )
+    group.addoption(
+        "--padiff-set", metavar="NAME=VALUE", action="append", default=[], help="an option of the mode, such as ops=linear,norm"
+    )
+
+
+def pytest_configure(config: Any) -> None:
+    """With ``--padiff`` register what does the work."""
+    config.addinivalue_line("markers", "padiff(mode): reference, compare or off, for one test of a run with --padiff")
+    if config.getoption("--padiff"):
+        from .plugin import Plugin
+
+        config.pluginmanager.register(Plugin(config), "padiff_shim.plugin")

@@ -1,0 +1,179 @@
+"""What ``pytest --padiff`` does: a mode around each test, its findings in the reports of failing ones, and a summary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..arguments import one_of
+from ..errors import ArgumentError, PadiffShimError
+from ..modes import settings
+from ..modes.options import MODES, CompareOptions, Options
+from ..verdicts import HARD, Verdict
+
+_PROPERTY = "padiff_shim"
+_OFF = "off"
+_ROWS = 20
+
+
+class Plugin:
+    """One for a session. Each test has a mode of its own, open from its fixtures to the end of its call; then it closes."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._mode_name: str = config.getoption("--padiff")
+        try:
+            self._options = {self._mode_name: self._resolved(self._mode_name, config.getoption("--padiff-set"))}
+            self._threshold = self._verdict(config.getoption("--padiff-from"))
+        except PadiffShimError as error:
+            raise pytest.UsageError(f"padiff_shim: {error}") from None
+        self._mode: Any = None  # that of the running test
+        self._run: Any = None  # that of the latest one
+
+    def _resolved(self, mode: str, given: list[str]) -> tuple[Options, dict[str, settings.Setting]]:
+        pairs = dict(_pair(word) for word in given)
+        return settings.resolved(mode, pairs, lambda name: f"--padiff-set {name}=")
+
+    def _verdict(self, word: str | None) -> str | None:
+        if word is not None and self._mode_name != "compare":
+            raise ArgumentError("--padiff-from belongs to --padiff=compare")
+        return None if word is None else one_of("--padiff-from", word, Verdict)
+
+    # -------------------------------------------------------------------------------------------- a test
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Open the mode before the fixtures run: models are often made there."""
+        self._run = None
+        self._open(item)
+        try:
+            return (yield)
+        except BaseException:
+            self._close()
+            raise
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Close it after the test; a finding that is serious enough fails a test that passed."""
+        try:
+            result = yield
+        finally:
+            self._close()
+            if self._run is not None:
+                item.user_properties.append((_PROPERTY, _in_short(self._run)))
+        told = self._serious()
+        if told:
+            pytest.fail("\n".join([f"padiff_shim: findings from {self._threshold} up", *told]), pytrace=False)
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: Any) -> Generator[None, Any, Any]:
+        """Put what the mode found beside the failure."""
+        report = yield
+        if report.failed and self._run is not None and call.when in ("setup", "call"):
+            report.sections.append((f"padiff_shim, {self._mode_name}", str(self._run)))
+        return report
+
+    def _open(self, item: pytest.Item) -> None:
+        name, marker = self._mode_name, item.get_closest_marker("padiff")
+        if marker is not None:
+            name = one_of("padiff", *marker.args, (*MODES, _OFF)) if len(marker.args) == 1 else _wrong(marker)
+        if name == _OFF:
+            return
+        if name not in self._options:
+            self._options[name] = self._resolved(name, [])
+        options, owed = self._options[name]
+        self._mode = settings.opened(_for_test(options, item))
+        self._run = self._mode.start()
+        settings.remark(self._run, owed)
+
+    def _close(self) -> None:
+        mode, self._mode = self._mode, None
+        if mode is not None:
+            mode.stop()
+
+    def _serious(self) -> list[str]:
+        from ..testing import findings
+
+        if self._threshold is None or not hasattr(self._run, "recorder"):
+            return []
+        return findings(self._run, self._threshold)
+
+    @pytest.fixture
+    def padiff_run(self) -> Any:
+        """The run of the mode around this test, or None where it is off."""
+        return self._run if self._mode is not None else None
+
+    # ------------------------------------------------------------------------------------------- the session
+
+    def pytest_sessionstart(self) -> None:
+        """Redirect Paddle's functions once and not for each test."""
+        from ..modes.reference import install
+
+        try:
+            install()
+        except PadiffShimError as error:
+            raise pytest.UsageError(f"padiff_shim: {error}") from None
+
+    def pytest_sessionfinish(self) -> None:
+        """Put everything back."""
+        from ..modes.reference import uninstall
+
+        uninstall()
+
+    def pytest_report_header(self) -> str:
+        """Which mode the tests run in."""
+        return f"padiff_shim: {self._mode_name}" + (f", failing from {self._threshold}" if self._threshold else "")
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """A line for each test with something to look at."""
+        told = [
+            (report.nodeid, said)
+            for reports in terminalreporter.stats.values()
+            for report in reports
+            for name, said in getattr(report, "user_properties", ())
+            if name == _PROPERTY and report.when == "call"
+        ]
+        terminalreporter.section(f"padiff_shim, {self._mode_name}: {len(told)} tests")
+        rows = [f"{nodeid}: {said}" for nodeid, said in told if said != _QUIET]
+        for row in rows[:_ROWS]:
+            terminalreporter.line(row)
+        if len(rows) > _ROWS:
+            terminalreporter.line(f"and {len(rows) - _ROWS} further tests")
+        if not rows:
+            terminalreporter.line("nothing to look at")
+
+
+_QUIET = "nothing to look at"
+
+
+def _wrong(marker: Any) -> Any:
+    raise ArgumentError(f"the marker padiff takes one mode ({', '.join((*MODES, _OFF))}), got {marker.args!r}")
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, sign, value = word.partition("=")
+    if not sign:
+        raise ArgumentError(f"--padiff-set is NAME=VALUE, got {word!r}")
+    return name.strip(), value
+
+
+def _for_test(options: Options, item: pytest.Item) -> Options:
+    """With a log, each test has a folder of its own in it."""
+    if not isinstance(options, CompareOptions) or options.log is None:
+        return options
+    folder = re.sub(r"[^\w.-]+", "-", item.nodeid).strip("-")
+    given = {**vars(options), "log": Path(item.config.rootpath, options.log, folder)}
+    return CompareOptions(**given)
+
+
+def _in_short(run: Any) -> str:
+    """A test's run in one line: serious verdicts, or ops that stayed native."""
+    if not hasattr(run, "recorder"):
+        native = {op: sum(reasons.values()) for op, reasons in run.native.items()}
+        return f"on Paddle's kernel: {', '.join(f'{op} {calls}' for op, calls in sorted(native.items()))}" if native else _QUIET
+    serious = {name: number for name, number in run.counts.verdicts(everything=False).items() if Verdict(name) in HARD}
+    return ", ".join(f"{name} {number}" for name, number in serious.items()) or _QUIET

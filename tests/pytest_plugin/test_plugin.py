@@ -1,0 +1,146 @@
+"""``pytest --padiff``, as a project's own tests would meet it: each case runs pytest in a process of its own."""
+
+import os
+
+import pytest
+from helpers import ROOT
+
+pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.compat
+
+TESTS = """
+import paddle
+import pytest
+from padiff_shim.testing import planted
+
+@pytest.fixture
+def model():
+    paddle.seed(0)
+    return paddle.nn.Linear(4, 3)
+
+def wrong(out, *values):
+    return out * 1.001
+
+def test_right(model):
+    assert model(paddle.ones([2, 4])).shape == [2, 3]
+
+def test_wrong(model):
+    with planted("linear", wrong):
+        model(paddle.ones([2, 4]))
+
+def test_that_fails(model):
+    with planted("linear", wrong):
+        model(paddle.ones([2, 4]))
+    assert False, "its own failure"
+"""
+
+
+@pytest.fixture
+def run(pytester, monkeypatch):
+    """Runs pytest on ``TESTS`` (or another file) with the plugin, as an installation would load it."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def go(*options, tests=TESTS):
+        pytester.makepyfile(tests)
+        return pytester.runpytest_subprocess("-p", "padiff_shim.pytest_plugin", "-p", "no:cacheprovider", *options, timeout=200)
+
+    return go
+
+
+def test_without_the_option_nothing_happens(run):
+    done = run(tests="import sys\n\n\ndef test_it():\n    assert not {'paddle', 'torch', 'numpy', 'rich'} & set(sys.modules)\n")
+    done.assert_outcomes(passed=1)
+    done.stdout.no_fnmatch_line("*padiff_shim*")
+
+
+def test_findings_stand_beside_a_failure_and_fail_nothing_by_themselves(run):
+    done = run("--padiff=compare")
+    done.assert_outcomes(passed=2, failed=1)
+    done.stdout.fnmatch_lines(["*padiff_shim: compare*", "*its own failure*", "*- padiff_shim, compare -*", "*worst calls*"])
+    done.stdout.fnmatch_lines(["*= padiff_shim, compare: 3 tests =*", "*::test_wrong: WRONG 1", "*::test_that_fails: WRONG 1"])
+
+
+def test_a_finding_from_a_class_up_fails_its_test(run):
+    done = run("--padiff=compare", "--padiff-from=WRONG", "--padiff-set", "ops=linear")
+    done.assert_outcomes(passed=1, failed=2)
+    done.stdout.fnmatch_lines(["*_ test_wrong _*", "padiff_shim: findings from WRONG up", "#0 linear out*WRONG [[]paddle[]]*"])
+    done.stdout.fnmatch_lines(["*its own failure*"])
+
+
+def test_of_another_op_nothing_is_found(run):
+    run("--padiff=compare", "--padiff-from=WRONG", "--padiff-set", "exclude=linear").assert_outcomes(passed=2, failed=1)
+
+
+REFERENCE = """
+import paddle
+import pytest
+
+def test_mode(padiff_run):
+    paddle.ones([2, 2]) @ paddle.ones([2, 2])
+    assert padiff_run.substituted == {"matmul": 1}
+
+@pytest.mark.padiff("off")
+def test_off(padiff_run):
+    assert padiff_run is None
+
+@pytest.mark.padiff("compare")
+def test_compare(padiff_run):
+    paddle.ones([2, 2]) @ paddle.ones([2, 2])
+    assert padiff_run.counts.records == 1
+
+def test_native():
+    paddle.vision.ops.nms(paddle.to_tensor([[0.0, 0.0, 1.0, 1.0]]), 0.5)
+    assert False
+
+@pytest.mark.padiff("sideways")
+def test_marker():
+    pass
+
+@pytest.fixture
+def broken():
+    paddle.ones([2, 2]) @ paddle.ones([2, 2])
+    raise ValueError("in a fixture")
+
+def test_fixture(broken):
+    pass
+
+def test_after_it_the_next_has_a_run_of_its_own(padiff_run):
+    assert padiff_run.substituted == {}
+"""
+
+
+def test_reference_markers_and_the_fixture(run):
+    done = run("--padiff=reference", tests=REFERENCE)
+    done.assert_outcomes(passed=4, failed=1, errors=2)
+    done.stdout.fnmatch_lines(["*in a fixture*", "*padiff_shim, reference*", "*matmul*"])
+    done.stdout.fnmatch_lines(["*unknown padiff 'sideways'*compare, off, reference*"])
+    done.stdout.fnmatch_lines(["*::test_native: on Paddle's kernel: nms 1"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--padiff=reference", "--padiff-from=WRONG"], "*--padiff-from belongs to --padiff=compare*"),
+        (["--padiff=compare", "--padiff-from=WRNG"], "*unknown --padiff-from 'WRNG'*Did you mean 'WRONG'*"),
+        (["--padiff=compare", "--padiff-set", "opps=linear"], "*unknown option 'opps'*Did you mean 'ops'*"),
+        (
+            ["--padiff=compare", "--padiff-set", "audit=few"],
+            "*audit= is a whole number*got 'few' (--padiff-set audit=)*",
+        ),
+        (["--padiff=compare", "--padiff-set", "strict=1"], "*--padiff-set strict= belongs to reference*"),
+        (["--padiff=compare", "--padiff-set", "audit"], "*--padiff-set is NAME=VALUE, got 'audit'*"),
+    ],
+)
+def test_wrong_options_are_usage_errors(options, said, run):
+    done = run(*options)
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines([said])
+
+
+def test_each_test_has_a_log_of_its_own(run, pytester):
+    run("--padiff=compare", "--padiff-set", "log=logs", "-k", "right or wrong").assert_outcomes(passed=2, deselected=1)
+    assert sorted(os.listdir(pytester.path / "logs")) == [
+        f"test_each_test_has_a_log_of_its_own.py-test_{name}" for name in ("right", "wrong")
+    ]
