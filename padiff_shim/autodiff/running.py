@@ -12,7 +12,8 @@ import paddle
 import torch
 
 from ..errors import ArgumentError
-from ..modes.reference import reference
+from ..modes.options import ReferenceOptions
+from ..modes.reference import opened
 from ..proving.paddle_side import PaddleSide
 from ..proving.sides import Side, seeded
 from ..proving.torch_side import TorchSide
@@ -101,7 +102,7 @@ class TrainedPaddle(Trained, PaddleSide):
     @contextlib.contextmanager
     def _mode(self) -> Iterator[None]:
         """Torch's kernels and random numbers, but Paddle's definitions: what trains otherwise natively shall differ here, too."""
-        with reference("torch", random="torch") if self.shim else contextlib.nullcontext():
+        with opened(ReferenceOptions(random="torch")) if self.shim else contextlib.nullcontext():
             yield
 
 

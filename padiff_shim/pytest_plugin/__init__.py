@@ -14,9 +14,7 @@ def pytest_addoption(parser: Any) -> None:
     """The options, in a group of their own."""
     group = parser.getgroup("padiff_shim", "Paddle programs on Torch's kernels")
     group.addoption("--padiff", choices=_MODES, help="run each test on Torch's kernels, or on both and judge the differences")
-    group.addoption(
-        "--padiff-from", metavar="VERDICT", help="compare: a finding of this class or a worse one fails its test"
-    )
+    group.addoption("--padiff-from", metavar="VERDICT", help="compare: a finding of this class or a worse one fails its test")
     group.addoption(
         "--padiff-set", metavar="NAME=VALUE", action="append", default=[], help="an option of the mode, such as ops=linear,norm"
     )

@@ -62,15 +62,13 @@ def test_findings_stand_beside_a_failure_and_fail_nothing_by_themselves(run):
     done.stdout.fnmatch_lines(["*= padiff_shim, compare: 3 tests =*", "*::test_wrong: WRONG 1", "*::test_that_fails: WRONG 1"])
 
 
-def test_a_finding_from_a_class_up_fails_its_test(run):
-    done = run("--padiff=compare", "--padiff-from=WRONG", "--padiff-set", "ops=linear")
+def test_a_finding_from_a_class_up_fails_its_test(run, pytester):
+    done = run("--padiff=compare", "--padiff-from=WRONG", "--padiff-set", "ops=linear", "--padiff-set", "log=logs")
     done.assert_outcomes(passed=1, failed=2)
     done.stdout.fnmatch_lines(["*_ test_wrong _*", "padiff_shim: findings from WRONG up", "#0 linear out*WRONG [[]paddle[]]*"])
     done.stdout.fnmatch_lines(["*its own failure*"])
-
-
-def test_of_another_op_nothing_is_found(run):
-    run("--padiff=compare", "--padiff-from=WRONG", "--padiff-set", "exclude=linear").assert_outcomes(passed=2, failed=1)
+    logs = sorted(name.rpartition(".py-")[2] for name in os.listdir(pytester.path / "logs"))
+    assert logs == ["test_right", "test_that_fails", "test_wrong"], "each has one of its own"
 
 
 REFERENCE = """
@@ -133,14 +131,7 @@ def test_reference_markers_and_the_fixture(run):
         (["--padiff=compare", "--padiff-set", "audit"], "*--padiff-set is NAME=VALUE, got 'audit'*"),
     ],
 )
-def test_wrong_options_are_usage_errors(options, said, run):
-    done = run(*options)
+def test_wrong_options_are_usage_errors(options, said, pytester):
+    done = pytester.runpytest_inprocess("-p", "padiff_shim.pytest_plugin", *options)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     done.stderr.fnmatch_lines([said])
-
-
-def test_each_test_has_a_log_of_its_own(run, pytester):
-    run("--padiff=compare", "--padiff-set", "log=logs", "-k", "right or wrong").assert_outcomes(passed=2, deselected=1)
-    assert sorted(os.listdir(pytester.path / "logs")) == [
-        f"test_each_test_has_a_log_of_its_own.py-test_{name}" for name in ("right", "wrong")
-    ]
