@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from . import output
@@ -39,11 +41,11 @@ def command(strict: bool, data: str | None) -> int:
     return FINE if health and not (strict and remarks) else NO
 
 
-def _print(health: object) -> None:
-    for name, value in health.environment.items():  # type: ignore[attr-defined]
-        click.echo(f"  {name:<40} {value}")
-    for name, value in health.switches.items():  # type: ignore[attr-defined]
-        click.echo(f"  {name:<40} {value}")
-    for check in health.checks:  # type: ignore[attr-defined]
+def _print(health: Any) -> None:
+    told = {**health.environment, **health.switches}
+    width = max(map(len, told))
+    for name, value in told.items():
+        click.echo(f"  {name:<{width}}  {value}")
+    for check in health.checks:
         mark, colour = _MARKS[check.state]
         click.secho(f"{mark} {check.name}: {check.said}", fg=colour)
