@@ -11,7 +11,7 @@ import click
 
 from ..errors import PadiffShimError
 from ..modes.options import CompareOptions, Options
-from ..modes.settings import Setting, opened, remark
+from ..modes.settings import Setting
 from . import output, program
 from .mode_options import Command, chosen, mode_options
 from .observing import Observer
@@ -79,10 +79,10 @@ def command(
 
 
 def _mode(options: Options, settings: dict[str, Setting]) -> Any:
-    """The mode of these options, which knows what it owes to settings."""
-    made = opened(options)
-    remark(made.run, settings)
-    return made
+    """The mode of these options; imports Torch."""
+    from ..modes.opening import opened
+
+    return opened(options, settings)
 
 
 class _Report:

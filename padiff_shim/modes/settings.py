@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import ArgumentError, PadiffShimError, described, toml, unknown, unreadable
-from .options import MODES, CompareOptions, Options, kind_of, textual
+from .options import MODES, Options, kind_of, textual
 
 PREFIX = "PADIFF_SHIM_"
 _TABLES = {
@@ -187,13 +187,6 @@ def resolved(mode: str, given: Mapping[str, Any], spelt: Callable[[str], str]) -
         values[name] = value
     settings = {name: one for name, one in outside(MODES[mode]).items() if name not in values}
     return MODES[mode](**{name: one.value for name, one in settings.items()}, **values), settings
-
-
-def opened(options: Options) -> Any:
-    """The mode of these options; imports Torch."""
-    from . import compare, reference
-
-    return compare.opened(options) if isinstance(options, CompareOptions) else reference.opened(options)  # type: ignore[arg-type]
 
 
 def remark(run: Any, settings: Mapping[str, Setting]) -> None:

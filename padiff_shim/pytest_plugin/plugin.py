@@ -85,10 +85,11 @@ class Plugin:
             return
         if name not in self._options:
             self._options[name] = self._resolved(name, [])
+        from ..modes.opening import opened
+
         options, owed = self._options[name]
-        self._mode = settings.opened(_for_test(options, item))
+        self._mode = opened(_for_test(options, item), owed)
         self._run = self._mode.start()
-        settings.remark(self._run, owed)
 
     def _close(self) -> None:
         mode, self._mode = self._mode, None

@@ -52,7 +52,7 @@ def test_each_command_has_examples_that_it_understands(name):
 
 def test_an_unknown_command_names_the_nearest(capsys):
     assert main(["reprot"]) == 2
-    assert "no command 'reprot'. Did you mean repro or report?" in capsys.readouterr().err
+    assert "no command 'reprot'. Did you mean repro or report" in capsys.readouterr().err
 
 
 def test_a_wrong_option_is_a_usage_error(capsys):
