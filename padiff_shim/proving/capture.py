@@ -97,14 +97,14 @@ class Capture(TorchDispatchMode):
         given = _named(shape, args, kwargs or {})
         if shape.base in _NOTHING:
             return function(*args, **(kwargs or {}))
-        operands = [self._operand(name, tensor) for name, value, _ in given for tensor in _tensors(value)]
-        written = [tensor for _, value, writes in given if writes for tensor in _tensors(value)]
+        operands = [self._operand(name, tensor) for name, value, _ in given for tensor in tensors_in(value)]
+        written = [tensor for _, value, writes in given if writes for tensor in tensors_in(value)]
         wholes = [whole for whole in map(self._whole, written) if whole is not None]
         operands += [Operand("into", self._value(whole), whole, ()) for whole in wholes]
         for tensor in written:
             self._keep(tensor)
         result = function(*args, **(kwargs or {}))
-        results = _tensors(result)
+        results = tensors_in(result)
         if shape.base in _SAME and not written and len(results) == 1:
             self._is(results[0], operands[0].value)
             if shape.base in _ARRANGING:
@@ -142,7 +142,7 @@ class Capture(TorchDispatchMode):
             self._is(results[0], operands[-1].value, fresh=shape.base == "copy")
             return
         attributes = {
-            name: value for name, value, _ in given if not _tensors(value) and value is not None and name not in _NO_ATTRIBUTES
+            name: value for name, value, _ in given if not tensors_in(value) and value is not None and name not in _NO_ATTRIBUTES
         }
         numbers = [one for one in operands if one.value.node is None and one.tensor.numel() == 1 and not one.value.label]
         if len(numbers) < len(operands):  # a number, however it was handed over
@@ -154,7 +154,7 @@ class Capture(TorchDispatchMode):
                 self._constant(tensor, described(shape.base, attributes))
             return
         site, layer, backward = self._where()
-        shared = {_address(tensor) for _, value, _ in given for tensor in _tensors(value)}
+        shared = {_address(tensor) for _, value, _ in given for tensor in tensors_in(value)}
         view = any(_address(tensor) in shared for tensor in results)
         key = Key(shape.base, site, layer, self._count[shape.base, site, layer])
         self._count[key[:3]] += 1
@@ -236,10 +236,17 @@ def _named(shape: _Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> l
     return found
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def is_passive(function: Any) -> bool:
+    """Whether an overload of an operator computes nothing: it moves, creates, or asks."""
+    name = _shape(function).base
+    return any(name in kind for kind in (_SAME, _MOVES, _NOTHING, _CREATES))
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors of an argument or a result."""
     if isinstance(value, torch.Tensor):
         return [value]
-    return [tensor for item in value for tensor in _tensors(item)] if isinstance(value, (list, tuple)) else []
+    return [tensor for item in value for tensor in tensors_in(item)] if isinstance(value, (list, tuple)) else []
 
 
 def _address(tensor: torch.Tensor) -> int:

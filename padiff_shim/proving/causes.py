@@ -31,6 +31,11 @@ class Cause(str, Enum):
     EXTRA = "an op too many"
     PLACE = "an op in another place"
     UNKNOWN = "other calls"
+    OPTIMIZER = "another optimizer"
+    SETTING = "another setting of the optimizer"
+    RATE = "another learning rate"
+    CLIPPING = "another clipping"
+    CLEARED = "gradients are not cleared"
 
     def __str__(self) -> str:
         return self.value

@@ -93,6 +93,17 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class StepRow:
+    """One step of a training: the original's loss, and the largest differences of everything from it behind the step."""
+
+    step: int
+    loss: float | None
+    identical: bool
+    shim: float
+    native: float
+
+
+@dataclass(frozen=True)
 class LayerRow:
     """Outputs of one layer: largest differences from the original's, on the same kernels and natively."""
 

@@ -117,7 +117,7 @@ def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
         forward = any(part == FORWARD for part, _ in found)
         seen = _next(matching, mapping, original, port, forward=forward)
         if seen is None:
-            rest = _unexplained(mapping, original, port, touched, forward=forward)
+            rest = beyond(mapping, original, port, touched, forward=forward)
             break
         found.append(seen)
         mend = seen[1].mend
@@ -148,7 +148,7 @@ def trace_of(outcome: Outcome) -> Trace:
     return outcome.capture.trace
 
 
-def _unexplained(mapping: Mapping, original: Outcome, port: Outcome, touched: Outcome, *, forward: bool) -> str:
+def beyond(mapping: Mapping, original: Outcome, port: Outcome, touched: Outcome, *, forward: bool) -> str:
     """What is further apart than rounding errors travel, or not the same where nothing rounds; "" if nothing is.
 
     ``forward``: of the outputs alone.
@@ -175,9 +175,12 @@ def _with_moved(
         yield path, one, other, touched.outputs.get(path)
     for (name, one, other), moved in zip(outcomes.statistics(mapping, original, port), outcomes.own(mapping, touched.statistics)):
         yield name, one, other, moved
-    if not forward:
-        for (name, one, other), moved in zip(outcomes.gradients(mapping, original, port), outcomes.own(mapping, touched.gradients)):
-            yield f"gradient of {name}", one, other, moved
+    if forward:
+        return
+    for (name, one, other), moved in zip(outcomes.gradients(mapping, original, port), outcomes.own(mapping, touched.gradients)):
+        yield f"gradient of {name}", one, other, moved
+    for (name, one, other), moved in zip(outcomes.weights(mapping, original, port), outcomes.own(mapping, touched.weights)):
+        yield name, one, other, moved
 
 
 def _settle(side: Side) -> None:

@@ -85,17 +85,23 @@ def statistics(mapping: Mapping, original: Outcome, port: Outcome) -> list[Row]:
     return _paired(mapping, original.statistics, port.statistics)
 
 
+def weights(mapping: Mapping, original: Outcome, port: Outcome) -> list[Row]:
+    """The same of the weights behind a step of a training."""
+    return _paired(mapping, original.weights, port.weights)
+
+
 def gradients_differ(mapping: Mapping, original: Outcome, port: Outcome) -> str:
     """What differs between the bits of gradients that both have; "" if nothing does."""
-    return _differ("gradient of ", gradients(mapping, original, port))
+    return differ("gradient of ", gradients(mapping, original, port))
 
 
 def statistics_differ(mapping: Mapping, original: Outcome, port: Outcome) -> str:
     """What differs between the bits of running statistics; "" if nothing does."""
-    return _differ("", statistics(mapping, original, port))
+    return differ("", statistics(mapping, original, port))
 
 
-def _differ(what: str, rows: Sequence[Row]) -> str:
+def differ(what: str, rows: Sequence[Row]) -> str:
+    """The first of the rows whose bits differ, in words; "" if none does. ``what``: said before its name."""
     wrong = [
         f"{what}{name}: {apart(one, other)}"
         for name, one, other in rows
@@ -118,8 +124,12 @@ def layers(mapping: Mapping, original: Outcome, port: Outcome, native: Outcome) 
 
 def worst(mapping: Mapping, original: Outcome, port: Outcome) -> float:
     """The largest difference of all outputs and gradients that have one shape."""
-    pairs = [*outputs(original, port), *gradients(mapping, original, port)]
-    found = [largest(one, other) for _, one, other in pairs if one is not None and other is not None and one.shape == other.shape]
+    return widest([*outputs(original, port), *gradients(mapping, original, port)])
+
+
+def widest(rows: Sequence[Row]) -> float:
+    """The largest difference in rows whose values have one shape."""
+    found = [largest(one, other) for _, one, other in rows if one is not None and other is not None and one.shape == other.shape]
     return max(found, default=0.0)
 
 

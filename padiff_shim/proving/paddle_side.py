@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import paddle
 
 from ..modes.options import ReferenceOptions
 from ..modes.reference import opened
+from ..runs.run import Run
 from .sides import Side
 from .values import as_array
 
@@ -20,8 +21,7 @@ class PaddleSide(Side):
 
     framework = "paddle"
     shim = True
-    remarks: Sequence[str] = ()  # what that run warned of
-    native: frozenset[str] = frozenset()  # ops that stayed on Paddle's kernels in the last run under the shim
+    counted: Run | None = None  # of the last run under the shim
 
     def _write(self, buffer: Any, value: Any) -> None:
         buffer.set_value(value)
@@ -37,14 +37,27 @@ class PaddleSide(Side):
             yield
             return
         # Statistics by Torch's definition can be compared. What else is defined otherwise, the port computes as it will.
-        with opened(ReferenceOptions(random="torch", optimizer="torch", definitions="batch_norm")) as run:
+        with opened(ReferenceOptions(random="torch", optimizer="torch", definitions="batch_norm")) as self.counted:
             yield
-        self.native = frozenset(run.native)
-        self.remarks = list(run.warnings)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the last run under the shim warned of."""
+        return list(self.counted.warnings) if self.counted else []
+
+    def _trainable(self, parameter: Any) -> bool:
+        return not parameter.stop_gradient
+
+    def _begin(self, parameter: Any, weights: Any, gradient: Any) -> None:
+        if weights is not None:
+            parameter.set_value(weights)
+        parameter.clear_gradient(False)
+        if gradient is not None:
+            parameter.grad = paddle.to_tensor(gradient).astype(parameter.dtype)
 
     def _statistics(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
         """None where Paddle's kernel wrote them: its running variance is another by definition."""
-        return {} if any("batch_norm" in op for op in self.native) else super()._statistics(model)
+        return {} if self.counted and any("batch_norm" in op for op in self.counted.native) else super()._statistics(model)
 
     def _dtype(self) -> np.dtype[Any]:
         floats = [str(p.dtype).rpartition(".")[2] for p in self.model.parameters() if "float" in str(p.dtype)]
@@ -55,12 +68,11 @@ class PaddleSide(Side):
         named = [*model.named_buffers(), *model.named_parameters()]
         return {tensor.data_ptr(): name for name, tensor in named if tensor._is_initialized()}
 
-    def _go_back(self, tensors: list[Any]) -> None:
+    def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
         wanted = [tensor for tensor in tensors if not tensor.stop_gradient]
         if not wanted:
             return
-        starts = [None if self._loss else paddle.to_tensor(self._cotangent(i, t)).astype(t.dtype) for i, t in enumerate(wanted)]
-        self._clear()
+        starts = [None if ones else paddle.to_tensor(self._cotangent(i, t)).astype(t.dtype) for i, t in enumerate(wanted)]
         paddle.autograd.backward(*_once(wanted, starts))
 
     def _clear(self) -> None:
@@ -70,9 +82,7 @@ class PaddleSide(Side):
                     parameter.clear_gradient(False)
 
     def _gradients(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
-        found = {name: as_array(p.grad) for name, p in model.named_parameters() if p.grad is not None}
-        self._clear()
-        return found
+        return {name: as_array(p.grad) for name, p in model.named_parameters() if p.grad is not None}
 
     def _converted(self, model: Any) -> Any:
         return model.to(dtype="float64")

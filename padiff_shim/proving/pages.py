@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..text import columns, shown
-from .findings import LayerRow, Mistake, Place, Stage
+from .findings import LayerRow, Mistake, Place, Stage, StepRow
 
 SHOWN = 12  # layers in text and Markdown
 _MARKS = {True: "✓", False: "✗", None: "–"}
@@ -33,6 +33,7 @@ class Proven(Protocol):
     stages: list[Stage]
     mistakes: list[Mistake]
     layers: list[LayerRow]
+    training: list[StepRow]
     notes: list[str]
 
 
@@ -45,15 +46,41 @@ def text(proof: Proven) -> str:
         console.print(Text(f"  {_MARKS[stage.right]} {stage.name}: {shown(stage.text)}"), soft_wrap=True)
     for number, mistake in enumerate(proof.mistakes, 1):
         console.print(Text(f"{number}. {shown(str(mistake), 1000)}"), soft_wrap=True)
-        for side, place in (("torch ", mistake.torch), ("paddle", mistake.paddle)):
+        for side, place in _sides(mistake, "torch ", "paddle"):
             console.print(Text(f"     {side} {_where(place)}"), soft_wrap=True)
             if place is not None and place.source:
                 console.print(Text(f"            {shown(place.source)}"), soft_wrap=True)
     if proof.layers:
         console.print(_layers(proof))
+    if proof.training:
+        console.print(_training(proof))
     for note in proof.notes:
         console.print(Text(f"note: {shown(note, 1000)}"), soft_wrap=True)
     return buffer.getvalue().rstrip()
+
+
+def _sides(mistake: Mistake, *words: str) -> list[tuple[str, Place | None]]:
+    """Both places; none where neither is known, as of an optimizer that was given by its name."""
+    places = (mistake.torch, mistake.paddle)
+    return list(zip(words or ("torch", "paddle"), places)) if any(places) else []
+
+
+def _training(proof: Proven) -> Table:
+    table = Table(title=_TRAINING, title_justify="left")
+    for heading in _STEP:
+        table.add_column(heading, justify="right")
+    for row in proof.training if len(proof.training) <= SHOWN else [*proof.training[: SHOWN - 1], proof.training[-1]]:
+        table.add_row(*_step(row))
+    return table
+
+
+_TRAINING = "largest difference of losses, gradients, weights and statistics at each step"
+_STEP = ("step", "loss", "on Torch's kernels", "native")
+
+
+def _step(row: StepRow) -> tuple[str, ...]:
+    loss = "" if row.loss is None else f"{row.loss:.6g}"
+    return str(row.step), loss, "identical" if row.identical else f"{row.shim:.3g}", f"{row.native:.3g}"
 
 
 def _layers(proof: Proven) -> Table:
@@ -99,7 +126,7 @@ def markdown(proof: Proven) -> str:
     lines += [f"- {_MARKS[stage.right]} {stage.name}: {_cell(stage.text)}" for stage in proof.stages]
     for number, mistake in enumerate(proof.mistakes, 1):
         lines += ["", f"{number}. {_cell(str(mistake))}", ""]
-        for side, place in (("torch", mistake.torch), ("paddle", mistake.paddle)):
+        for side, place in _sides(mistake):
             source = f": `{place.source}`" if place is not None and place.source else ""
             lines.append(f"   - {side}: {_cell(_where(place))}{source}")
     if proof.layers:
@@ -113,6 +140,9 @@ def markdown(proof: Proven) -> str:
         for row in proof.layers:
             lines.append(f"| {_cell(row.paddle)} | {_cell(row.torch)} | {row.calls} | {' | '.join(_numbers(row))} |")
         lines += ["", "</details>"]
+    if proof.training:
+        lines += ["", f"| {' | '.join(_STEP)} |", "| ---: | ---: | ---: | ---: |"]
+        lines += [f"| {' | '.join(_step(row))} |" for row in proof.training]
     lines += [f"\n{_cell(note)}" for note in proof.notes]
     return "\n".join(lines) + "\n"
 
@@ -135,6 +165,10 @@ def html(proof: Proven) -> str:
         )
         heads = "<th>paddle layer<th>torch layer<th>calls<th>on Torch's kernels: largest difference<th>natively: largest difference"
         body.append(f"<h2>Layers</h2><table><thead><tr>{heads}</thead><tbody>{rows}</tbody></table>")
+    if proof.training:
+        rows = "".join(f"<tr>{''.join(f'<td class=number>{cell}</td>' for cell in _step(row))}</tr>" for row in proof.training)
+        heads = "".join(f"<th>{heading}" for heading in _STEP)
+        body.append(f"<h2>Training</h2><p>{_TRAINING}</p><table><thead><tr>{heads}</thead><tbody>{rows}</tbody></table>")
     body += [f"<p>{_html(note)}</p>" for note in proof.notes]
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title><style>{_STYLE}</style>'
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'
@@ -143,7 +177,7 @@ def html(proof: Proven) -> str:
 def _html_mistake(mistake: Mistake) -> str:
     sides = "".join(
         f"<div><b>{side}</b> {_html(_where(place))}<pre>{_html(place.source if place else '')}</pre></div>"
-        for side, place in (("torch", mistake.torch), ("paddle", mistake.paddle))
+        for side, place in _sides(mistake)
     )
     return f'<div class="mistake"><p><b>{_html(str(mistake))}</b></p><div class="pair">{sides}</div></div>'
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from . import pages
-from .findings import LayerRow, Mistake, ProofVerdict, Stage
+from .findings import LayerRow, Mistake, ProofVerdict, Stage, StepRow
 
 
 @dataclass
@@ -23,6 +23,7 @@ class Proof:
     stages: list[Stage] = field(default_factory=list)
     mistakes: list[Mistake] = field(default_factory=list)
     layers: list[LayerRow] = field(default_factory=list)
+    training: list[StepRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     differences: dict[str, float | None] = field(default_factory=dict)
     complete: bool = True

@@ -6,27 +6,29 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import paddle
 import torch
 
-from ..arguments import one_of
+from ..arguments import one_of, whole
 from ..errors import ArgumentError, described
 from ..weights.mapping import Mapping as Weights
-from ..weights.transfer import match, transfer_weights
+from ..weights.transfer import match
 from . import outcomes
 from .findings import ProofVerdict, Stage, merged
 from .locate import Located, locate
 from .paddle_side import PaddleSide
+from .preconditions import preconditions
 from .proof import Proof
-from .sides import NotInDouble, duplicate
+from .sides import NotInDouble, Outcome, duplicate
 from .stages import Differing
 from .stages import stages as staged
 from .torch_side import TorchSide
-from .values import Inputs, as_array, leaves
+from .training import judge, train
+from .updates import Recipe
+from .values import Inputs
 
 WEIGHTS = ("torch->paddle", "paddle->torch", "as-is", "random")
-PHASES = ("forward", "both")
+PHASES = ("forward", "both", "train")
 
 
 def prove(
@@ -37,6 +39,8 @@ def prove(
     weights: str = "torch->paddle",
     phase: str = "both",
     loss: Callable[[Any], Any] | tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None,
+    optimizer: Any = None,
+    steps: int = 1,
     layer_map: Mapping[Any, Any] | None = None,
     seed: int = 0,
 ) -> Proof:
@@ -52,11 +56,19 @@ def prove(
         torch_module: the original, a :class:`torch.nn.Module`.
         inputs: an array or tensor of either framework, a tuple or list of positional or a dict of keyword arguments, or a function
             of ``"paddle"`` or ``"torch"`` that returns one of these. Arrays of floats get the model's dtype, tensors keep theirs.
+            A function of two parameters is given the number of the training step, too.
         weights: whose are used for both: ``"torch->paddle"``, ``"paddle->torch"``, ``"random"`` (the Torch module's shapes filled
             with seeded normal numbers of its own spread), or ``"as-is"``: each model keeps its own, and they must agree.
-        phase: ``"forward"``, or ``"both"``: outputs and the gradients of all parameters.
+        phase: ``"forward"``; ``"both"``: outputs and the gradients of all parameters; ``"train"``: whole steps of a training, also
+            its losses, weights and running statistics.
         loss: a function of the model's output that returns a scalar, or two of them (Paddle's, Torch's). Without it a backward
-            begins with the same fixed random numbers on both sides.
+            begins with the same fixed random numbers on both sides; a training with the model's own output ``"loss"``, if it has
+            one.
+        optimizer: with ``phase="train"``: a function of ``"paddle"`` or ``"torch"`` and the model, or two functions of the model
+            (Paddle's, Torch's), or the name of an optimizer, which then has Torch's default numbers on both sides. A function
+            returns an optimizer, ``(optimizer, schedule)``, or a function that does what the training loop does after each
+            backward (clipping, step, schedule, clearing gradients). ``model`` is a copy: take parameters from it.
+        steps: how many steps are trained.
         layer_map: names of Torch layers -> names of Paddle layers, where :func:`padiff_shim.transfer_weights` should be overruled.
         seed: all random generators begin with it in each run, and are put back.
 
@@ -75,17 +87,22 @@ def prove(
     one_of("phase", phase, PHASES)
     losses = _losses(loss)
     given = Inputs(inputs)
+    recipe = _recipe(phase, optimizer, steps)
     port, original = duplicate(paddle_layer), duplicate(torch_module)
     if weights == "random":
         _fill(original, seed)
     mapping = match(original, port, layer_map=layer_map)
-    theirs = TorchSide(original, given, losses[1], seed, backward=phase == "both")
-    ours = PaddleSide(port, given, losses[0], seed, backward=phase == "both")
+    theirs = TorchSide(original, given, losses[1], seed, backward=phase != "forward")
+    ours = PaddleSide(port, given, losses[0], seed, backward=phase != "forward")
     stages: list[Stage] = []
-    proof = _preconditions(theirs, ours, given, mapping, weights, layer_map, stages)
-    if proof is None:
-        proof = _compared(theirs, ours, mapping, stages)
-    proof.stages = stages
+    proof = preconditions(theirs, ours, given, mapping, weights, layer_map, stages)
+    if proof is None and recipe is None:
+        proof = _compared(theirs, ours, mapping, stages, _runs(theirs, ours))
+    elif proof is None and recipe is not None:
+        trained = train(theirs, ours, mapping, recipe, steps)
+        proof = _compared(theirs, ours, mapping, stages, (trained.original[0], trained.port.start, trained.native.start))
+        judge(proof, trained, theirs, ours)
+    assert proof is not None
     proof.seconds = time.perf_counter() - start
     return proof
 
@@ -107,6 +124,16 @@ def _losses(loss: Any) -> tuple[Any, Any]:
     return loss, loss
 
 
+def _recipe(phase: str, optimizer: Any, steps: int) -> Recipe | None:
+    """How both are trained; None if they are not."""
+    whole("steps", steps, least=1)
+    if phase == "train":
+        return Recipe.of(optimizer)
+    if optimizer is not None or steps != 1:
+        raise ArgumentError(f"optimizer= and steps= belong to phase='train', not to phase={phase!r}")
+    return None
+
+
 def _fill(module: torch.nn.Module, seed: int) -> None:
     """Normal numbers around each parameter's mean with its spread, where it has one: no two weights may be alike."""
     generator = torch.Generator().manual_seed(seed)
@@ -118,70 +145,20 @@ def _fill(module: torch.nn.Module, seed: int) -> None:
                 parameter.copy_(parameter.mean() + noise * (spread or 0.02))
 
 
-def _preconditions(
-    theirs: TorchSide, ours: PaddleSide, given: Inputs, mapping: Weights, weights: str, layer_map: Any, stages: list[Stage]
-) -> Proof | None:
-    """What must hold before outputs say anything; a proof if it does not."""
-    if theirs.model.training != ours.model.training:
-        words = {True: "training", False: "evaluation"}
-        reason = (
-            f"the Torch module is in {words[theirs.model.training]} mode, the Paddle layer in {words[ours.model.training]} mode"
-        )
-        stages.append(Stage("mode", False, reason))
-        return Proof(ProofVerdict.NOT_COMPARABLE, reason)
-    different = _inputs_differ(theirs, ours, given)
-    stages.append(Stage("inputs", not different, different or "equal on both sides"))
-    if different:
-        return Proof(ProofVerdict.INPUTS_DIFFER, different)
-    return _weights(theirs, ours, mapping, weights, layer_map, stages)
+Runs = tuple[Outcome, Outcome, Outcome]  # the original, the port on Torch's kernels, and natively
 
 
-def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
-    """What is not equal between both sides' inputs; "" if all is."""
-    found = [leaves(given.of(side.framework, side._dtype(), double=False)) for side in (theirs, ours)]
-    if len(found[0]) != len(found[1]):
-        return f"{len(found[0])} tensors for Torch, {len(found[1])} for Paddle"
-    for (path, mine), (_, yours) in zip(*found):
-        one, other = as_array(mine), as_array(yours)
-        if one.shape != other.shape or not np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"):
-            return f"input {path or '0'}: {outcomes.apart(one, other)}"
-    return ""
-
-
-def _weights(
-    theirs: TorchSide, ours: PaddleSide, mapping: Weights, weights: str, layer_map: Any, stages: list[Stage]
-) -> Proof | None:
-    left = [
-        f"{side} {name}" for side, names in (("torch", mapping.unmatched_src), ("paddle", mapping.unmatched_dst)) for name in names
-    ]
-    if left:
-        reason = f"weights without partner: {', '.join(left[:6])}" + (f" and {len(left) - 6} more" if len(left) > 6 else "")
-        stages.append(Stage("weights", False, reason))
-        return Proof(ProofVerdict.NOT_COMPARABLE, reason, notes=["layer_map= tells which layers belong together"])
-    if weights == "paddle->torch":
-        transfer_weights(ours.model, theirs.model, layer_map=_reversed(layer_map))
-    elif weights != "as-is":
-        transfer_weights(theirs.model, ours.model, layer_map=layer_map)
-    else:
-        unequal = mapping.check(theirs.model, ours.model).differences
-        if unequal:
-            reason = "; ".join(map(str, unequal[:3])) + (f"; and {len(unequal) - 3} more" if len(unequal) > 3 else "")
-            stages.append(Stage("weights", False, reason))
-            return Proof(ProofVerdict.WEIGHTS_DIFFER, reason)
-    stages.append(Stage("weights", True, f"{len(mapping)} pairs hold equal values ({weights})"))
-    return None
-
-
-def _reversed(layer_map: Any) -> Any:
-    return None if layer_map is None else {value: key for key, value in layer_map.items()}
-
-
-def _compared(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list[Stage]) -> Proof:
-    """Run all, compare all bits; if they differ, find out why."""
+def _runs(theirs: TorchSide, ours: PaddleSide) -> Runs:
     original, port = theirs.run(), ours.run()
     ours.shim = False
     native = ours.run()
     ours.shim = True
+    return original, port, native
+
+
+def _compared(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list[Stage], runs: Runs) -> Proof:
+    """Compare all bits; if they differ, find out why. ``stages`` are told on."""
+    original, port, native = runs
     layers = outcomes.layers(mapping, original, port, native)
     differences: dict[str, float | None] = {
         "native": outcomes.worst(mapping, original, native),
@@ -192,14 +169,14 @@ def _compared(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: lis
     if not differing:
         stages += staged(differing, original, port)
         reason = f"bit for bit on Torch's kernels (natively {differences['native']:.3g} apart)"
-        return Proof(ProofVerdict.CODE_CORRECT, reason, layers=layers, differences=differences)
+        return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
     try:
         located = locate(theirs, ours, mapping) if differing.first else Located([], True, 0.0)
     except NotInDouble as error:
         reason = f"{differing.first}; whether that is rounding cannot be told, for the models do not run in float64 ({error})"
-        return Proof(ProofVerdict.NOT_COMPARABLE, reason, layers=layers, differences=differences)
+        return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages, layers=layers, differences=differences)
     differences["float64"] = located.apart
-    proof = Proof(ProofVerdict.CODE_DIFFERS, "", layers=layers, differences=differences, complete=located.over)
+    proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences, complete=located.over)
     proof.notes += ours.remarks
     proof.mistakes = merged(located.differences)
     plain = differing.shapes or differing.missing or located.unexplained

@@ -15,6 +15,7 @@ import torch
 
 from ..errors import PadiffShimError
 from .capture import Capture
+from .updates import Recipe, Trainer, Update
 from .values import Inputs, as_array, leaves
 
 Capturing = Callable[[dict[int, str], Callable[[], str]], Capture]  # makes a capture from labels and the running layer's path
@@ -22,13 +23,18 @@ Capturing = Callable[[dict[int, str], Callable[[], str]], Capture]  # makes a ca
 
 @dataclass
 class Outcome:
-    """What one run gave, as arrays: outputs and loss by path, outputs of layers, gradients and running statistics by name."""
+    """What one run (or step) gave, as arrays: outputs and loss by path; outputs of layers, gradients and statistics by name.
+
+    Of a step of a training also the ``weights`` behind it, and what is told of its ``update``.
+    """
 
     outputs: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     layers: dict[str, list[np.ndarray[Any, Any]]] = field(default_factory=dict)
     gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     statistics: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     capture: Capture | None = None
+    weights: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    update: Update | None = None
 
 
 class NotInDouble(PadiffShimError):
@@ -63,23 +69,111 @@ class Side:
 
     def _run(self, model: Any, capturing: Capturing | None, *, double: bool) -> Outcome:
         self._restore_buffers(model)
-        positional, keywords = self._inputs.of(self.framework, self._dtype(), double=double)
-        labels = {**self._labels(model), **self._input_labels((positional, keywords))}
+        arguments = self._inputs.of(self.framework, self._dtype(), double=double)
+        labels = {**self._labels(model), **self._input_labels(arguments)}
         capture = capturing(labels, lambda: self._stack[-1] if self._stack else "") if capturing else None
         outcome = Outcome(capture=capture)
         self._stack.clear()
+        self._clear()
         with self._listening(model, outcome), seeded(self._seed), self._mode(), capture or contextlib.nullcontext():
-            result = model(*positional, **keywords)
-            if self._loss is not None:
-                result = {"output": result, "loss": self._loss(result)}
-            named = leaves(result)
-            if self._backward:
-                self._go_back([tensor for path, tensor in named if self._loss is None or path == "loss"])
-        outcome.outputs = {path: as_array(tensor) for path, tensor in named}
+            named = self._pass(model, arguments)
+        self._note(model, named, outcome)
+        self._clear()
+        return outcome
+
+    def _pass(self, model: Any, arguments: Any, *, training: bool = False) -> list[tuple[str, Any]]:
+        """A forward and, if asked for, a backward; (path, tensor) of all that it returns."""
+        positional, keywords = arguments
+        result = model(*positional, **keywords)
+        if self._loss is not None:
+            result = {"output": result, "loss": self._loss(result)}
+        named = leaves(result)
+        if self._backward:
+            losses = [tensor for path, tensor in named if path == "loss" and (training or self._loss is not None)]
+            self._go_back(losses or [tensor for _, tensor in named], ones=bool(losses))
+        return named
+
+    def _note(self, model: Any, named: list[tuple[str, Any]], outcome: Outcome) -> None:
+        outcome.outputs = {path: as_array(tensor).copy() for path, tensor in named}
         outcome.statistics = self._statistics(model)
         if self._backward:
             outcome.gradients = self._gradients(model)
-        return outcome
+
+    def train(
+        self,
+        recipe: Recipe,
+        steps: int,
+        seen: Callable[[Outcome], None],
+        *,
+        double: bool = False,
+        within: contextlib.AbstractContextManager[Any] | None = None,
+    ) -> None:
+        """Train for some steps, telling what each gave; then the model is what it was.
+
+        Args:
+            recipe: makes the optimizer.
+            steps: how many.
+            seen: called with the outcome of each step.
+            double: of a float64 copy of the model.
+            within: entered around the training.
+
+        Raises:
+            NotInDouble: ``double``, and it does not run so; with the model's own error.
+        """
+        model = self._in_double() if double else self.model
+        self._restore_buffers(model)
+        held = [(parameter, parameter.detach().clone()) for parameter in self._parameters(model).values()]
+        sink = Outcome()
+        self._clear()
+        try:
+            with self._listening(model, sink), seeded(self._seed), self._mode(), within or contextlib.nullcontext():
+                trainer = recipe.trainer(self.framework, model)
+                for step in range(steps):
+                    arguments = self._inputs.of(self.framework, self._dtype(), double=double, step=step)
+                    self._stack.clear()
+                    outcome = Outcome()
+                    self._note(model, self._pass(model, arguments, training=True), outcome)
+                    outcome.layers, sink.layers = sink.layers, {}
+                    self._update(model, trainer, outcome)
+                    seen(outcome)
+        except Exception as error:
+            if double:
+                raise NotInDouble(f"{self.framework} in float64: {type(error).__name__}: {str(error)[:300]}") from error
+            raise
+        finally:
+            self._clear()
+            for parameter, value in held:
+                self._write(parameter, value)
+
+    def _update(self, model: Any, trainer: Trainer, outcome: Outcome) -> None:
+        """The optimizer's step, and what is there behind it."""
+        parameters = self._parameters(model)
+        outcome.update = trainer.step(parameters, outcome.gradients)
+        outcome.weights = {name: as_array(parameter).copy() for name, parameter in parameters.items()}
+        outcome.update.left = [name for name, gradient in self._gradients(model).items() if gradient.any()]
+
+    def step_alone(self, recipe: Recipe, given: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[dict[str, Any]]:
+        """The weights behind each step of the optimizer alone.
+
+        Args:
+            recipe: makes the optimizer.
+            given: for each step the weights before it and the gradients that it gets, by name.
+        """
+        parameters, found = self._parameters(self.model), []
+        held = [(parameter, parameter.detach().clone()) for parameter in parameters.values()]
+        try:
+            with seeded(self._seed), self._mode():
+                trainer = recipe.trainer(self.framework, self.model)
+                for weights, gradients in given:
+                    for name, parameter in parameters.items():
+                        self._begin(parameter, weights.get(name), gradients.get(name))
+                    trainer.step(parameters, gradients)
+                    found.append({name: as_array(parameter).copy() for name, parameter in parameters.items()})
+        finally:
+            self._clear()
+            for parameter, value in held:
+                self._write(parameter, value)
+        return found
 
     def _in_double(self) -> Any:
         if self._double is None:
@@ -95,6 +189,21 @@ class Side:
             return
         for buffer, value in known:
             self._write(buffer, value)
+
+    def _parameters(self, model: Any) -> dict[str, Any]:
+        """What an optimizer may write, by name."""
+        return {name: parameter for name, parameter in model.named_parameters() if self._trainable(parameter)}
+
+    def _trainable(self, parameter: Any) -> bool:
+        raise NotImplementedError
+
+    def _begin(self, parameter: Any, weights: Any, gradient: Any) -> None:
+        """Give a parameter values (None: it keeps its own) and a gradient (None: none)."""
+        raise NotImplementedError
+
+    def _clear(self) -> None:
+        """No parameter has a gradient."""
+        raise NotImplementedError
 
     def _statistics(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
         return {name: as_array(tensor).copy() for name, tensor in self._state(model).items()}
@@ -146,11 +255,8 @@ class Side:
     def _input_labels(self, arguments: Any) -> dict[int, str]:
         return {tensor.data_ptr(): f"input {path}" for path, tensor in leaves(arguments)}
 
-    def _go_back(self, tensors: list[Any]) -> None:
-        raise NotImplementedError
-
-    def _clear(self) -> None:
-        """No parameter has a gradient."""
+    def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
+        """A backward from tensors, which begins with ones or with the same random numbers on both sides."""
         raise NotImplementedError
 
     def _gradients(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:

@@ -76,7 +76,7 @@ def stages(differing: Differing, original: Outcome, port: Outcome, located: Loca
         found.append(Stage("statistics", None, "not compared: the batch norm ran on Paddle's kernel, which defines them otherwise"))
     elif original.statistics:
         wrong = STATISTICS in parts or (bool(plain and differing.first == differing.statistics != ""))
-        same = f"{len(original.statistics)} running statistics {IDENTICAL}"
+        same = f"{len(port.statistics)} running statistics {IDENTICAL}"
         found.append(_stage("statistics", wrong, differing.statistics, behind="" if wrong else broken, same=same))
     return found
 

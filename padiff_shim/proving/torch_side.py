@@ -29,13 +29,15 @@ class TorchSide(Side):
     def _labels(self, model: Any) -> dict[int, str]:
         return {tensor.data_ptr(): name for name, tensor in [*model.named_buffers(), *model.named_parameters()]}
 
-    def _go_back(self, tensors: list[Any]) -> None:
+    def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
         wanted = [tensor for tensor in tensors if tensor.requires_grad]
         if not wanted:
             return
-        starts = None if self._loss else [torch.from_numpy(self._cotangent(i, t)).to(t.dtype) for i, t in enumerate(wanted)]
-        self._clear()
+        starts = None if ones else [torch.from_numpy(self._cotangent(i, t)).to(t.dtype) for i, t in enumerate(wanted)]
         torch.autograd.backward(wanted, starts)
+
+    def _trainable(self, parameter: Any) -> bool:
+        return bool(parameter.requires_grad)
 
     def _clear(self) -> None:
         for model in (self.model, self._double):
@@ -43,9 +45,7 @@ class TorchSide(Side):
                 model.zero_grad(set_to_none=True)
 
     def _gradients(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
-        found = {name: as_array(p.grad).copy() for name, p in model.named_parameters() if p.grad is not None}
-        self._clear()
-        return found
+        return {name: as_array(p.grad).copy() for name, p in model.named_parameters() if p.grad is not None}
 
     def _converted(self, model: Any) -> Any:
         return model.double()

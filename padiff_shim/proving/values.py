@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -57,7 +58,8 @@ class Inputs:
 
     Args:
         given: an array or tensor; a tuple or list of arguments; a dict of keyword arguments; or a function of ``"paddle"`` or
-            ``"torch"`` that returns one of these. Plain arrays of floats get the models' dtype, tensors keep theirs.
+            ``"torch"``, and of the number of the step if it takes two, that returns one of these. Plain arrays of floats get the
+            models' dtype, tensors keep theirs.
     """
 
     def __init__(self, given: Any) -> None:
@@ -67,8 +69,9 @@ class Inputs:
                 f"got {described(given)}"
             )
         self._given = given
+        self.changing = callable(given) and _takes_two(given)  # another batch for each step of a training
 
-    def of(self, framework: str, dtype: np.dtype[Any], *, double: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def of(self, framework: str, dtype: np.dtype[Any], *, double: bool, step: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments for one call; ``dtype`` of the model, ``double``: all floats as float64."""
 
         def change(value: Any) -> Any:
@@ -83,8 +86,20 @@ class Inputs:
             tensor = paddle.to_tensor(array)
             return tensor.astype("bfloat16") if bfloat else tensor
 
-        given = self._given(framework) if callable(self._given) else self._given
+        asked = (framework, step) if self.changing else (framework,)
+        given = self._given(*asked) if callable(self._given) else self._given
         changed = mapped(given, change)
         if isinstance(changed, Mapping):
             return (), dict(changed)
         return (tuple(changed) if isinstance(changed, (list, tuple)) else (changed,)), {}
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    """Whether a function has to be called with two arguments, or may."""
+    try:
+        inspect.signature(function).bind("torch", 0)
+    except TypeError:
+        return False
+    except ValueError:  # a built-in function without signature
+        return False
+    return True

@@ -1,0 +1,27 @@
+"""One rounding error more at every call of a program: how far rounding travels in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .capture import is_passive, tensors_in
+from .locate import rounded
+
+
+class Noise(TorchDispatchMode):
+    """Within it each float64 result of Torch's kernels is changed by up to one unit roundoff; nothing is written down."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()
+        self._touch = rounded(generator)
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if not is_passive(function):
+            for tensor in tensors_in(result if result is not None else args[:1]):
+                if tensor.dtype is torch.float64:  # not the counters of steps
+                    self._touch(tensor)
+        return result

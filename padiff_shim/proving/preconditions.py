@@ -1,0 +1,74 @@
+"""What must hold before the outputs of two models say anything: equal modes, inputs and weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..weights.mapping import Mapping as Weights
+from ..weights.transfer import transfer_weights
+from . import outcomes
+from .findings import ProofVerdict, Stage
+from .paddle_side import PaddleSide
+from .proof import Proof
+from .torch_side import TorchSide
+from .values import Inputs, as_array, leaves
+
+
+def preconditions(
+    theirs: TorchSide, ours: PaddleSide, given: Inputs, mapping: Weights, weights: str, layer_map: Any, stages: list[Stage]
+) -> Proof | None:
+    """What must hold before outputs say anything; a proof if it does not."""
+    if theirs.model.training != ours.model.training:
+        words = {True: "training", False: "evaluation"}
+        reason = (
+            f"the Torch module is in {words[theirs.model.training]} mode, the Paddle layer in {words[ours.model.training]} mode"
+        )
+        stages.append(Stage("mode", False, reason))
+        return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages)
+    different = _inputs_differ(theirs, ours, given)
+    stages.append(Stage("inputs", not different, different or "equal on both sides"))
+    if different:
+        return Proof(ProofVerdict.INPUTS_DIFFER, different, stages=stages)
+    return _weights(theirs, ours, mapping, weights, layer_map, stages)
+
+
+def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
+    """What is not equal between both sides' inputs; "" if all is."""
+    found = [leaves(given.of(side.framework, side._dtype(), double=False)) for side in (theirs, ours)]
+    if len(found[0]) != len(found[1]):
+        return f"{len(found[0])} tensors for Torch, {len(found[1])} for Paddle"
+    for (path, mine), (_, yours) in zip(*found):
+        one, other = as_array(mine), as_array(yours)
+        if one.shape != other.shape or not np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"):
+            return f"input {path or '0'}: {outcomes.apart(one, other)}"
+    return ""
+
+
+def _weights(
+    theirs: TorchSide, ours: PaddleSide, mapping: Weights, weights: str, layer_map: Any, stages: list[Stage]
+) -> Proof | None:
+    left = [
+        f"{side} {name}" for side, names in (("torch", mapping.unmatched_src), ("paddle", mapping.unmatched_dst)) for name in names
+    ]
+    if left:
+        reason = f"weights without partner: {', '.join(left[:6])}" + (f" and {len(left) - 6} more" if len(left) > 6 else "")
+        stages.append(Stage("weights", False, reason))
+        return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages, notes=["layer_map= tells which layers belong together"])
+    if weights == "paddle->torch":
+        transfer_weights(ours.model, theirs.model, layer_map=_reversed(layer_map))
+    elif weights != "as-is":
+        transfer_weights(theirs.model, ours.model, layer_map=layer_map)
+    else:
+        unequal = mapping.check(theirs.model, ours.model).differences
+        if unequal:
+            reason = "; ".join(map(str, unequal[:3])) + (f"; and {len(unequal) - 3} more" if len(unequal) > 3 else "")
+            stages.append(Stage("weights", False, reason))
+            return Proof(ProofVerdict.WEIGHTS_DIFFER, reason, stages=stages)
+    stages.append(Stage("weights", True, f"{len(mapping)} pairs hold equal values ({weights})"))
+    return None
+
+
+def _reversed(layer_map: Any) -> Any:
+    return None if layer_map is None else {value: key for key, value in layer_map.items()}

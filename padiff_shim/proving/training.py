@@ -1,0 +1,182 @@
+"""Whole steps of a training, of the original and of the port: what differs first, at which step, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from ..weights.mapping import Mapping
+from . import outcomes
+from .alone import weights_alone
+from .faults import faults
+from .findings import Mistake, ProofVerdict, Stage, StepRow
+from .locate import beyond
+from .noise import Noise
+from .paddle_side import PaddleSide
+from .proof import Proof
+from .sides import NotInDouble, Outcome
+from .stages import IDENTICAL, LOSS, ROUNDED, Differing
+from .torch_side import TorchSide
+from .updates import Recipe, Update
+
+WEIGHTS = "weights"
+
+
+@dataclass
+class Followed:
+    """A run of the port beside one of the original: what differs at each step, and the first thing that does."""
+
+    mapping: Mapping
+    original: list[Outcome]
+    start: Outcome = field(default_factory=Outcome)  # the first step
+    updates: list[Update] = field(default_factory=list)
+    apart: list[float] = field(default_factory=list)
+    identical: list[bool] = field(default_factory=list)
+    first: tuple[int, str, str] | None = None  # (step, what, in words)
+
+    def __call__(self, outcome: Outcome) -> None:
+        """The next step of the port."""
+        step = len(self.apart)
+        theirs = self.original[step]
+        if step == 0:
+            self.start = outcome
+        assert outcome.update is not None
+        self.updates.append(outcome.update)
+        weights = outcomes.weights(self.mapping, theirs, outcome)
+        self.apart.append(max(outcomes.worst(self.mapping, theirs, outcome), outcomes.widest(weights)))
+        differing = Differing.between(self.mapping, theirs, outcome)
+        updated = outcomes.differ("", weights)
+        self.identical.append(not differing and not updated)
+        if self.first is None and (differing or updated):
+            self.first = (step, *_what(differing, updated))
+
+
+def _what(differing: Differing, updated: str) -> tuple[str, str]:
+    """The first thing that differs in a step, and how."""
+    parts = {
+        "forward": differing.shapes or differing.forward,
+        LOSS: differing.loss,
+        "backward": differing.missing or differing.backward,
+        "statistics": differing.statistics,
+        WEIGHTS: updated,
+    }
+    return next((part, text) for part, text in parts.items() if text)
+
+
+@dataclass
+class Trained:
+    """The trainings of both, and of the port natively."""
+
+    recipe: Recipe
+    original: list[Outcome]
+    port: Followed
+    native: Followed
+
+    def rows(self) -> list[StepRow]:
+        """One for each step."""
+        found = []
+        for step, theirs in enumerate(self.original):
+            loss = theirs.outputs.get(LOSS)
+            shown = float(loss) if loss is not None and loss.size == 1 else None
+            found.append(StepRow(step + 1, shown, self.port.identical[step], self.port.apart[step], self.native.apart[step]))
+        return found
+
+
+def train(theirs: TorchSide, ours: PaddleSide, mapping: Mapping, recipe: Recipe, steps: int) -> Trained:
+    """Train the original, the port on Torch's kernels, and the port natively."""
+    original: list[Outcome] = []
+    theirs.train(recipe, steps, original.append)
+    native, port = Followed(mapping, original), Followed(mapping, original)
+    ours.shim = False
+    ours.train(recipe, steps, native)
+    ours.shim = True
+    ours.train(recipe, steps, port)
+    return Trained(recipe, original, port, native)
+
+
+def judge(proof: Proof, trained: Trained, theirs: TorchSide, ours: PaddleSide) -> None:
+    """Add to a proof of the first step's forward and backward what the training shows."""
+    proof.training = trained.rows()
+    if proof.verdict is ProofVerdict.NOT_COMPARABLE:
+        return
+    seen: list[Update] = [one.update for one in trained.original if one.update is not None]
+    broken = next((stage.name for stage in proof.stages if stage.right is False), "")
+    first = trained.port.first
+    mapping = trained.port.mapping
+    if broken:
+        apart = weights_alone(ours, mapping, trained.recipe, trained.original)
+        found = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=False)
+        proof.stages.append(_alone(apart, found, len(seen)))
+        proof.stages.append(Stage("training", None, f"behind the {broken}"))
+        proof.mistakes += found
+        return
+    found = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=first is not None and first[1] == WEIGHTS)
+    if first is None and not found:
+        _identical(proof, trained)
+        return
+    rest = "" if first is None or found else _in_double(proof, trained, theirs, ours)
+    _differing(proof, trained, found, rest)
+
+
+def _identical(proof: Proof, trained: Trained) -> None:
+    steps, count = len(trained.original), len(trained.original[0].weights)
+    proof.stages.append(Stage("optimizer step", True, f"{count} weights {IDENTICAL}"))
+    proof.stages.append(Stage("training", True, f"{steps} step{'s' if steps > 1 else ''} {IDENTICAL}"))
+    proof.reason = f"{steps} training step{'s' if steps > 1 else ''} {proof.reason}"
+
+
+def _alone(apart: Sequence[tuple[int, str]], found: Sequence[Mistake], steps: int) -> Stage:
+    """The stage of the optimizer, from the original's weights and gradients."""
+    name = "optimizer step"
+    if found:
+        return Stage(name, False, str(found[0]))
+    if not apart:
+        return Stage(name, True, f"{steps} from the original's gradients, {IDENTICAL}")
+    step, text = apart[0]
+    return Stage(name, None, f"from the original's gradients at step {step + 1}: {text}; look again when the rest is mended")
+
+
+def _differing(proof: Proof, trained: Trained, found: list[Mistake], rest: str) -> None:
+    """Stages and verdict where bits differ, or settings do; ``rest``: what float64 cannot explain by rounding."""
+    first = trained.port.first
+    where = f"{first[1]} at step {first[0] + 1}: {first[2]}" if first else f"no effect in {len(trained.original)} steps"
+    step_wrong = bool(found and str(found[0].cause) != "gradients are not cleared") or bool(rest and first and first[1] == WEIGHTS)
+    rounded = first is not None and first[1] == WEIGHTS
+    if step_wrong:
+        proof.stages.append(Stage("optimizer step", False, f"{found[0]} ({where})" if found else where))
+        proof.stages.append(Stage("training", None, "behind the optimizer step"))
+    else:
+        proof.stages.append(Stage("optimizer step", True, ROUNDED if rounded else IDENTICAL))
+        proof.stages.append(Stage("training", not (found or rest), f"{found[0]} ({where})" if found else rest or ROUNDED))
+    if not found and not rest:
+        if proof.verdict is ProofVerdict.CODE_CORRECT:
+            proof.reason = f"the first step {proof.reason}; the training agrees in float64 up to rounding ({where})"
+        proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
+        return
+    proof.verdict, proof.reason = ProofVerdict.CODE_DIFFERS, rest or where
+    proof.mistakes += found
+    if first is not None and found:
+        proof.complete = False
+        proof.notes.append("what else may differ in the training is hidden behind this: mend it, and prove again")
+
+
+def _in_double(proof: Proof, trained: Trained, theirs: TorchSide, ours: PaddleSide) -> str:
+    """What differs further between the trainings in float64 than rounding errors travel; "" if nothing does."""
+    steps, mapping = len(trained.original), trained.port.mapping
+    original: list[Outcome] = []
+    touched: list[Outcome] = []
+    port: list[Outcome] = []
+    try:
+        theirs.train(trained.recipe, steps, original.append, double=True)
+        theirs.train(trained.recipe, steps, touched.append, double=True, within=Noise(torch.Generator().manual_seed(0)))
+        ours.train(trained.recipe, steps, port.append, double=True)
+    except NotInDouble as error:
+        return f"whether that is rounding cannot be told: {error}"
+    proof.differences["float64"] = max(outcomes.worst(mapping, one, other) for one, other in zip(original, port))
+    for step, runs in enumerate(zip(original, port, touched), 1):
+        found = beyond(mapping, *runs, forward=False)
+        if found:
+            return f"step {step}: {found}"
+    return ""

@@ -1,0 +1,200 @@
+"""How both models are trained: what makes their optimizers, and what was seen of each step."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+import torch
+
+from ..errors import ArgumentError, described
+from .settings import Settings, of_paddle, of_torch
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+_ACCEPTED = (
+    "optimizer= is a function of 'paddle' or 'torch' and the model, a pair of functions of the model (Paddle's, Torch's), or the "
+    "name of an optimizer. A function returns an optimizer, (optimizer, schedule), or what the loop does after each backward"
+)
+
+
+class Clip(NamedTuple):
+    """How gradients were clipped: by what, and to which limit."""
+
+    by: str  # "their global norm", "each norm", "value"
+    limit: float
+
+
+@dataclass
+class Update:
+    """What was seen of one step: each parameter's settings, clipping, and which gradients were left behind it."""
+
+    settings: dict[str, Settings] = field(default_factory=dict)
+    clip: Clip | None = None
+    left: list[str] = field(default_factory=list)
+
+
+class Trainer:
+    """Makes the steps of one model: ``made`` is what the recipe's function returned."""
+
+    def __init__(self, framework: str, made: Any) -> None:
+        self._made, self._ours = made, framework == "paddle"
+        kind = paddle.optimizer.Optimizer if self._ours else torch.optim.Optimizer
+        self._optimizers = list({id(one): one for one in _found(made, kind)}.values())
+        if not callable(made) and not self._optimizers:
+            raise ArgumentError(f"{_ACCEPTED}; for {framework.title()} it returned {described(made)}")
+
+    def step(self, parameters: Mapping[str, Any], gradients: Arrays) -> Update:
+        """One step; ``gradients`` are those of the backward."""
+        update = Update()
+        names = {id(parameter): name for name, parameter in parameters.items()}
+
+        def look(optimizer: Any) -> None:
+            update.settings.update((of_paddle if self._ours else of_torch)(optimizer, names))
+            now = {name: _norm(parameters[name].grad) for name in gradients if parameters[name].grad is not None}
+            update.clip = _by_hand(gradients, now) or (_declared(optimizer._grad_clip, gradients) if self._ours else None)
+
+        undo = [self._watched(optimizer, look) for optimizer in self._optimizers]
+        try:
+            self._do()
+        finally:
+            for take_back in undo:
+                take_back()
+        return update
+
+    def _do(self) -> None:
+        if not self._is_plain():
+            self._made()
+            return
+        parts = self._made if isinstance(self._made, tuple) else (self._made,)
+        for part in parts:
+            part.step()
+        for optimizer in self._optimizers:
+            optimizer.clear_grad() if self._ours else optimizer.zero_grad()
+
+    def _is_plain(self) -> bool:
+        """Whether it is an optimizer, or one with its schedule, not a function."""
+        return isinstance(self._made, tuple) or (not inspect.isroutine(self._made) and hasattr(self._made, "step"))
+
+    def _watched(self, optimizer: Any, look: Callable[[Any], None]) -> Callable[[], None]:
+        """``look`` is called before each step of the optimizer, until what is returned is called."""
+        if not self._ours:
+            remove: Callable[[], None] = optimizer.register_step_pre_hook(lambda *_: look(optimizer)).remove
+            return remove
+        step = optimizer.step
+
+        def looked(*args: Any, **kwargs: Any) -> Any:
+            look(optimizer)
+            return step(*args, **kwargs)
+
+        optimizer.step = looked
+        return lambda: optimizer.__dict__.pop("step", None)
+
+
+def _found(made: Any, kind: type, depth: int = 4) -> list[Any]:
+    """Optimizers that a recipe's function returned, or that what it returned refers to."""
+    if isinstance(made, kind):
+        return [made]
+    inner: list[Any] = []
+    if isinstance(made, (tuple, list)):
+        inner = list(made)
+    elif depth:
+        function = getattr(made, "__func__", made)
+        cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _is_filled(cell)]
+        owner = getattr(made, "__self__", None)
+        inner = [*cells, *([] if owner is None else [owner]), *getattr(made, "__dict__", {}).values(), *getattr(made, "args", ())]
+        inner = [one for one in inner if isinstance(one, (kind, tuple, list)) or callable(one)]
+    return [one for part in inner for one in _found(part, kind, depth - 1)] if depth else []
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _norm(gradient: Any) -> float:
+    values = gradient.detach().numpy().astype(np.float64) if not isinstance(gradient, np.ndarray) else gradient.astype(np.float64)
+    return float(np.sqrt((values**2).sum()))
+
+
+def _by_hand(before: Arrays, now: Mapping[str, float]) -> Clip | None:
+    """What was done to gradients between the backward and the step: they are smaller now."""
+    was = {name: _norm(before[name]) for name in now}
+    shares = {name: now[name] / was[name] for name in now if was[name]}
+    if not shares or min(shares.values()) > 1 - 1e-5:
+        return None
+    if max(shares.values()) - min(shares.values()) < 1e-4:
+        return Clip("their global norm", float(np.sqrt(sum(norm**2 for norm in now.values()))))
+    return Clip("parts", max(now.values()))
+
+
+def _declared(clip: Any, before: Arrays) -> Clip | None:
+    """What Paddle's optimizer will do to gradients, if it will do anything."""
+    if isinstance(clip, paddle.nn.ClipGradByGlobalNorm):
+        total = float(np.sqrt(sum(_norm(one) ** 2 for one in before.values())))
+        return Clip("their global norm", clip.clip_norm) if total > clip.clip_norm else None
+    if isinstance(clip, paddle.nn.ClipGradByNorm):
+        return Clip("parts", clip.clip_norm) if any(_norm(one) > clip.clip_norm for one in before.values()) else None
+    if isinstance(clip, paddle.nn.ClipGradByValue):
+        return Clip("parts", clip.max) if any(np.abs(one).max(initial=0) > clip.max for one in before.values()) else None
+    return None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Makes the optimizers of both models; ``places``: the functions of the caller's that do, Torch's and Paddle's."""
+
+    torch: Callable[[Any], Any]
+    paddle: Callable[[Any], Any]
+    places: tuple[Any, Any] = (None, None)
+
+    @classmethod
+    def of(cls, optimizer: Any) -> Recipe:
+        """What ``optimizer=`` means.
+
+        Raises:
+            ArgumentError: something that is not accepted.
+        """
+        if isinstance(optimizer, str):
+            return cls(*_named(optimizer))
+        if isinstance(optimizer, tuple) and len(optimizer) == 2 and all(map(callable, optimizer)):
+            return cls(optimizer[1], optimizer[0], (optimizer[1], optimizer[0]))
+        if optimizer is None or not callable(optimizer):
+            raise ArgumentError(f"{_ACCEPTED}, got {described(optimizer)}")
+        return cls(lambda model: optimizer("torch", model), lambda model: optimizer("paddle", model), (optimizer, optimizer))
+
+    def trainer(self, framework: str, model: Any) -> Trainer:
+        """The optimizer of one model, made anew."""
+        return Trainer(framework, (self.torch if framework == "torch" else self.paddle)(model))
+
+
+_ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
+# Torch's class, its options, Paddle's class, and Torch's numbers under Paddle's names
+_NAMES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
+    "SGD": ("SGD", {}, "SGD", {}),
+    "Momentum": ("SGD", {"momentum": 0.9}, "Momentum", {"momentum": 0.9}),
+    "Adam": ("Adam", {}, "Adam", _ADAM),
+    "AdamW": ("AdamW", {}, "AdamW", {**_ADAM, "weight_decay": 0.01}),
+    "Adamax": ("Adamax", {}, "Adamax", _ADAM),
+    "RMSProp": ("RMSprop", {}, "RMSProp", {"rho": 0.99, "epsilon": 1e-8}),
+    "Adagrad": ("Adagrad", {}, "Adagrad", {"epsilon": 1e-10}),
+    "Adadelta": ("Adadelta", {}, "Adadelta", {"rho": 0.9, "epsilon": 1e-6}),
+}
+_RATE = 1e-3
+
+
+def _named(name: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Functions for an optimizer by its name: Torch's numbers on both sides, the learning rate 1e-3."""
+    known = _NAMES.get(name)
+    if known is None:
+        raise ArgumentError(f"optimizer={name!r} is none of the names {', '.join(_NAMES)}. {_ACCEPTED}")
+    theirs, options, ours, numbers = known
+    return (
+        lambda model: getattr(torch.optim, theirs)(model.parameters(), lr=_RATE, **options),
+        lambda model: getattr(paddle.optimizer, ours)(learning_rate=_RATE, parameters=model.parameters(), **numbers),
+    )
