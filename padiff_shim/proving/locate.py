@@ -105,13 +105,14 @@ def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     original = theirs.run_double(Capture)
     touched = theirs.run_double(functools.partial(Capture, touch=rounded(torch.Generator().manual_seed(0))))
     tolerance = Tolerances(trace_of(touched))
-    _settle(ours)
+    port = _settled(ours)
     forced: dict[Key, Sequence[torch.Tensor]] = {}
     found: list[tuple[str, Difference]] = []
     apart = None
     rest: str | None = None
     while len(found) < MOST:
-        port = ours.run_double(functools.partial(Capture, forced=forced))
+        if forced:
+            port = ours.run_double(functools.partial(Capture, forced=forced))
         apart = outcomes.worst(mapping, original, port) if apart is None else apart
         matching = Matching(trace_of(original), trace_of(port), tolerance)
         forward = any(part == FORWARD for part, _ in found)
@@ -183,16 +184,15 @@ def _with_moved(
         yield name, one, other, moved
 
 
-def _settle(side: Side) -> None:
-    """Run until two runs make the same calls: what is made once (copies of weights, what a backward reads) has then been made."""
-    before: list[str] = []
-    for _ in range(4):
-        capture = side.run_double(Capture).capture
-        assert capture is not None
-        names = [node.name for node in capture.trace.nodes]
+def _settled(side: Side) -> Outcome:
+    """A run that makes the same calls as the one before: what is made once (copies of weights, what a backward reads) is made."""
+    outcome, before = side.run_double(Capture), None
+    for _ in range(3):
+        names = [node.name for node in trace_of(outcome).nodes]
         if names == before:
-            return
-        before = names
+            break
+        outcome, before = side.run_double(Capture), names
+    return outcome
 
 
 def _first_difference(matching: Matching, original: Outcome, port: Outcome, arrays: Pairs) -> Difference | None:

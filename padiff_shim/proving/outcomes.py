@@ -147,10 +147,13 @@ def apart(one: Array, other: Array) -> str:
 
 def largest(one: Array, other: Array) -> float:
     """The largest difference of two arrays of one shape; infinite where only one is finite."""
-    if not one.size:
+    if not one.size or same_bits(one, other):
         return 0.0
     wide = np.complex128 if np.iscomplexobj(one) else np.float64
-    with np.errstate(invalid="ignore"):
-        between = np.abs(one.astype(wide) - other.astype(wide))
+    with np.errstate(invalid="ignore", over="ignore"):
+        between = np.abs(np.subtract(one, other, dtype=wide))
+        most = float(between.max())
+    if np.isfinite(most):
+        return most
     between = np.where((one == other) | ((one != one) & (other != other)), 0.0, between)
     return float(np.nan_to_num(between, nan=np.inf).max())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..weights.mapping import Mapping as Weights
-from ..weights.transfer import transfer_weights
+from ..weights.transfer import carry
 from . import outcomes
 from .findings import ProofVerdict, Stage
 from .paddle_side import PaddleSide
@@ -17,7 +15,7 @@ from .values import Inputs, as_array, leaves
 
 
 def preconditions(
-    theirs: TorchSide, ours: PaddleSide, given: Inputs, mapping: Weights, weights: str, layer_map: Any, stages: list[Stage]
+    theirs: TorchSide, ours: PaddleSide, given: Inputs, mapping: Weights, weights: str, stages: list[Stage]
 ) -> Proof | None:
     """What must hold before outputs say anything; a proof if it does not."""
     if theirs.model.training != ours.model.training:
@@ -31,7 +29,7 @@ def preconditions(
     stages.append(Stage("inputs", not different, different or "equal on both sides"))
     if different:
         return Proof(ProofVerdict.INPUTS_DIFFER, different, stages=stages)
-    return _weights(theirs, ours, mapping, weights, layer_map, stages)
+    return _weights(theirs, ours, mapping, weights, stages)
 
 
 def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
@@ -46,9 +44,7 @@ def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
     return ""
 
 
-def _weights(
-    theirs: TorchSide, ours: PaddleSide, mapping: Weights, weights: str, layer_map: Any, stages: list[Stage]
-) -> Proof | None:
+def _weights(theirs: TorchSide, ours: PaddleSide, mapping: Weights, weights: str, stages: list[Stage]) -> Proof | None:
     left = [
         f"{side} {name}" for side, names in (("torch", mapping.unmatched_src), ("paddle", mapping.unmatched_dst)) for name in names
     ]
@@ -57,9 +53,9 @@ def _weights(
         stages.append(Stage("weights", False, reason))
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages, notes=["layer_map= tells which layers belong together"])
     if weights == "paddle->torch":
-        transfer_weights(ours.model, theirs.model, layer_map=_reversed(layer_map))
+        carry(mapping, ours.model, theirs.model)
     elif weights != "as-is":
-        transfer_weights(theirs.model, ours.model, layer_map=layer_map)
+        carry(mapping, theirs.model, ours.model)
     else:
         unequal = mapping.check(theirs.model, ours.model).differences
         if unequal:
@@ -68,7 +64,3 @@ def _weights(
             return Proof(ProofVerdict.WEIGHTS_DIFFER, reason, stages=stages)
     stages.append(Stage("weights", True, f"{len(mapping)} pairs hold equal values ({weights})"))
     return None
-
-
-def _reversed(layer_map: Any) -> Any:
-    return None if layer_map is None else {value: key for key, value in layer_map.items()}

@@ -95,7 +95,7 @@ def prove(
     theirs = TorchSide(original, given, losses[1], seed, backward=phase != "forward")
     ours = PaddleSide(port, given, losses[0], seed, backward=phase != "forward")
     stages: list[Stage] = []
-    proof = preconditions(theirs, ours, given, mapping, weights, layer_map, stages)
+    proof = preconditions(theirs, ours, given, mapping, weights, stages)
     if proof is None and recipe is None:
         proof = _compared(theirs, ours, mapping, stages, _runs(theirs, ours))
     elif proof is None and recipe is not None:

@@ -49,6 +49,7 @@ class Side:
     def __init__(self, model: Any, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
         self.model, self._inputs, self._loss, self._seed, self._backward = model, inputs, loss, seed, backward
         self._stack: list[str] = []
+        self._keeping = True  # what layers return
         self._double: Any = None
         self._buffers: dict[int, list[tuple[Any, Any]]] = {}  # by model: its buffers, and what they held before the first run
 
@@ -72,7 +73,7 @@ class Side:
         arguments = self._inputs.of(self.framework, self._dtype(), double=double)
         labels = {**self._labels(model), **self._input_labels(arguments)}
         capture = capturing(labels, lambda: self._stack[-1] if self._stack else "") if capturing else None
-        outcome = Outcome(capture=capture)
+        outcome, self._keeping = Outcome(capture=capture), not double
         self._stack.clear()
         self._clear()
         with self._listening(model, outcome), seeded(self._seed), self._mode(), capture or contextlib.nullcontext():
@@ -123,7 +124,7 @@ class Side:
         model = self._in_double() if double else self.model
         self._restore_buffers(model)
         held = [(parameter, parameter.detach().clone()) for parameter in self._parameters(model).values()]
-        sink = Outcome()
+        sink, self._keeping = Outcome(), True
         self._clear()
         try:
             with self._listening(model, sink), seeded(self._seed), self._mode(), within or contextlib.nullcontext():
@@ -134,6 +135,7 @@ class Side:
                     outcome = Outcome()
                     self._note(model, self._pass(model, arguments, training=True), outcome)
                     outcome.layers, sink.layers = sink.layers, {}
+                    self._keeping = False
                     self._update(model, trainer, outcome)
                     seen(outcome)
         except Exception as error:
@@ -217,7 +219,7 @@ class Side:
             def leave(_: Any, __: Any, output: Any) -> None:
                 if self._stack:
                     self._stack.pop()
-                found = leaves(output)
+                found = leaves(output) if self._keeping else []
                 if found:
                     outcome.layers.setdefault(name, []).append(as_array(found[0][1]).copy())  # it may be written to later
 

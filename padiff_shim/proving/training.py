@@ -30,6 +30,7 @@ class Followed:
 
     mapping: Mapping
     original: list[Outcome]
+    judged: bool = True  # else only how far they are apart is kept
     start: Outcome = field(default_factory=Outcome)  # the first step
     updates: list[Update] = field(default_factory=list)
     apart: list[float] = field(default_factory=list)
@@ -46,6 +47,8 @@ class Followed:
         self.updates.append(outcome.update)
         weights = outcomes.weights(self.mapping, theirs, outcome)
         self.apart.append(max(outcomes.worst(self.mapping, theirs, outcome), outcomes.widest(weights)))
+        if not self.judged:
+            return
         differing = Differing.between(self.mapping, theirs, outcome)
         updated = outcomes.differ("", weights)
         self.identical.append(not differing and not updated)
@@ -88,7 +91,7 @@ def train(theirs: TorchSide, ours: PaddleSide, mapping: Mapping, recipe: Recipe,
     """Train the original, the port on Torch's kernels, and the port natively."""
     original: list[Outcome] = []
     theirs.train(recipe, steps, original.append)
-    native, port = Followed(mapping, original), Followed(mapping, original)
+    native, port = Followed(mapping, original, judged=False), Followed(mapping, original)
     ours.shim = False
     ours.train(recipe, steps, native)
     ours.shim = True

@@ -52,6 +52,15 @@ def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = 
     return mapping
 
 
+def carry(mapping: Mapping, src: Any, dst: Any) -> None:
+    """Take all values across between the two models of a complete match, in either direction.
+
+    Raises:
+        TransferError: values do not fit; nothing was written.
+    """
+    write_all(prepared(mapping, *read_both(src, dst, writes=True)))
+
+
 def match(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = None) -> Mapping:
     """Which weights and layers of two models belong together; nothing is written, and nothing has to be complete.
 
@@ -141,13 +150,13 @@ def _say_ties(mapping: Mapping, weights: dict[str, dict[str, Weight]]) -> None:
         groups: dict[Any, list[str]] = {}
         for name, weight in weights[framework].items():
             groups.setdefault(weight.key, []).append(name)
-        for tied in groups.values():
+        for tied in (names for names in groups.values() if len(names) > 1):
             partners = {
                 slot.weight.key: slot.weight.name
                 for slot, mine in ((pair.slot(other), pair.slot(framework)) for pair in mapping.pairs)
                 if slot.weight and mine.weight and mine.weight.name in tied and mine.section is None
             }
-            if len(tied) > 1 and len(partners) > 1:
+            if len(partners) > 1:
                 mapping.notes.append(
                     f"{' and '.join(tied)} are one tensor in {framework.title()}, but "
                     f"{' and '.join(partners.values())} are several in {other.title()}: they part in training"

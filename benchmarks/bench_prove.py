@@ -1,0 +1,156 @@
+"""What a proof costs, against one run of either model: forward, with gradients, and a training of three steps.
+
+The pairs are those of `examples/zoo`, as they are and larger; all ports are right. A row times the Torch model, the Paddle model
+natively and `prove` in turns in one process, on one thread, in processor time; the ratio is prove / (Torch + Paddle).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import os
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when the frameworks are imported
+sys.path.append(str(Path(__file__).resolve().parent.parent / "examples"))
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
+    import demo_prove
+    import paddle
+    import torch
+from machine import machine
+from rich.console import Console
+from rich.progress import track
+from zoo.pairs import Pair, build
+
+import padiff_shim
+
+STEPS = 3
+PHASES = ("forward", "both", "train")
+
+
+class Case(NamedTuple):
+    """A module of the zoo, and the sizes that are set in it."""
+
+    name: str
+    sizes: dict[str, Any]
+
+    def __str__(self) -> str:
+        return self.name + (f" ({', '.join(f'{key.lower()} {value}' for key, value in self.sizes.items())})" if self.sizes else "")
+
+
+CASES = (
+    Case("gpt", {}),
+    Case("gpt", {"D": 256, "HEADS": 8, "LAYERS": 6, "LENGTH": 64}),
+    Case("bert", {}),
+    Case("t5", {}),
+    Case("vit", {}),
+    Case("resnet", {}),
+    Case("mobilenet", {}),
+    Case("unet", {}),
+    Case("tagger", {}),
+)
+
+
+def built(case: Case) -> Pair:
+    """The pair of a case in float32, with the module's sizes set."""
+    module = importlib.import_module(f"zoo.{case.name}")
+    for name, value in case.sizes.items():
+        setattr(module, name, value)
+    return build(case.name, "float32")
+
+
+def runs(pair: Pair, phase: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """One run of the Torch model and of the Paddle model, as a program without any of this would make it."""
+
+    def torch_run() -> None:
+        arrays = {name: torch.from_numpy(array) for name, array in pair.arrays.items()}
+        optimizer = torch.optim.AdamW(pair.torch.parameters(), lr=0.0) if phase == "train" else None
+        for _ in range(STEPS if optimizer else 1):
+            _, loss = pair.module.torch_step(pair.torch, **arrays)
+            if phase != "forward":
+                loss.backward()
+            if optimizer:
+                optimizer.step()
+            pair.torch.zero_grad()
+
+    def paddle_run() -> None:
+        arrays = {name: paddle.to_tensor(array) for name, array in pair.arrays.items()}
+        optimizer = paddle.optimizer.AdamW(0.0, parameters=pair.paddle.parameters()) if phase == "train" else None
+        for _ in range(STEPS if optimizer else 1):
+            _, loss = pair.module.paddle_step(pair.paddle, **arrays)
+            if phase != "forward":
+                loss.backward()
+            if optimizer:
+                optimizer.step()
+            pair.paddle.clear_gradients()
+
+    return torch_run, paddle_run
+
+
+def proving(pair: Pair, phase: str) -> Callable[[], Any]:
+    """A proof of the pair."""
+    more = {"optimizer": "AdamW", "steps": STEPS} if phase == "train" else {}
+    ours, theirs = demo_prove.PaddleStep(pair.paddle, pair.module), demo_prove.TorchStep(pair.torch, pair.module)
+
+    def prove() -> None:
+        proof = padiff_shim.prove(ours, theirs, dict(pair.arrays), phase=phase, **more)
+        assert proof.verdict is padiff_shim.ProofVerdict.CODE_CORRECT, str(proof)
+
+    return prove
+
+
+def best(function: Callable[[], Any], budget: float) -> float:
+    """Seconds of processor time: the best of as many calls as fit into ``budget`` seconds."""
+    found, end = [], time.perf_counter() + budget
+    while not found or time.perf_counter() < end:
+        start = time.process_time()
+        function()
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def measured(case: Case, rounds: int, budget: float) -> list[list[str]]:
+    """A row for each phase: milliseconds of the best round, and the median ratio."""
+    pair = built(case)
+    rows = []
+    for phase in PHASES:
+        ways = [*runs(pair, phase), proving(pair, phase)]
+        for way in ways:
+            way()
+        gc.collect()
+        times = [[best(way, budget) for way in ways] for _ in range(rounds)]
+        ratio = statistics.median(prove / (theirs + ours) for theirs, ours, prove in times)
+        rows.append([str(case), phase, *(f"{min(column) * 1e3:.1f}" for column in zip(*times)), f"{ratio:.2f}"])
+    return rows
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", help="names of the zoo (default: all of the table)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--budget", type=float, default=0.5, help="seconds for each way in a round")
+    asked = parser.parse_args()
+    warnings.filterwarnings("ignore", message="When training, we now always track")
+    torch.set_num_threads(1)
+    cases = [case for case in CASES if not asked.models or case.name in asked.models]
+    rows = []
+    for case in track(cases, description="proofs", console=Console(stderr=True), transient=True):
+        rows += measured(case, asked.rounds, asked.budget)
+    print("| pair | phase | Torch ms | Paddle ms | prove ms | ratio |\n| --- | --- | ---: | ---: | ---: | ---: |")
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
+    print("", *machine(), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
