@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -101,6 +101,38 @@ class StepRow:
     identical: bool
     shim: float
     native: float
+
+
+@dataclass(frozen=True)
+class CarrierRow:
+    """What the calls of one op in one layer carry of the outputs' native difference.
+
+    ``paddle``, ``torch``: the largest rounding error of either kernel, in unit roundoffs of the result's largest element.
+    ``amplified``: how many times as long as its local error what it carries is. ``share``: of the difference; all add up to 1.
+    """
+
+    layer: str
+    op: str
+    calls: int
+    paddle: float
+    torch: float
+    amplified: float
+    share: float
+
+
+@dataclass
+class CarriedBy:
+    """Which calls carry the native difference of the outputs, those that carry most first.
+
+    ``explained``: the sum of all shares; far from 1, the difference is too large for a first order. ``apart``: its largest element.
+    """
+
+    rows: list[CarrierRow]
+    explained: float
+    apart: float
+
+    def __iter__(self) -> Iterator[CarrierRow]:
+        return iter(self.rows)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ..catalogue.registry import ops as all_ops
 from ..modes.options import ReferenceOptions
 from ..modes.reference import opened
 from ..runs.run import Run
-from .sides import Side
-from .values import as_array
+from .sides import Outcome, Side, seeded
+from .values import as_array, leaves
+
+TORCHS = ("batch_norm",)  # ops that a proof takes by Torch's definition
 
 
 class PaddleSide(Side):
@@ -34,11 +37,18 @@ class PaddleSide(Side):
     @contextlib.contextmanager
     def _mode(self) -> Iterator[None]:
         if not self.shim:
-            yield
+            drawn = self._drawn()
+            with opened(ReferenceOptions(random="torch", ops=drawn)) if drawn else contextlib.nullcontext():
+                yield
             return
         # Statistics by Torch's definition can be compared. What else is defined otherwise, the port computes as it will.
-        with opened(ReferenceOptions(random="torch", optimizer="torch", definitions="batch_norm")) as self.counted:
+        with opened(ReferenceOptions(random="torch", optimizer="torch", definitions=TORCHS)) as self.counted:
             yield
+
+    def _drawn(self) -> list[str]:
+        """Ops that drew random numbers in the last run under the shim: natively they draw Torch's, or nothing were comparable."""
+        table = all_ops()
+        return [name for name in self.counted.substituted if name in table and table[name].random] if self.counted else []
 
     @property
     def remarks(self) -> list[str]:
@@ -73,7 +83,26 @@ class PaddleSide(Side):
         if not wanted:
             return
         starts = [None if ones else paddle.to_tensor(self._cotangent(i, t)).astype(t.dtype) for i, t in enumerate(wanted)]
-        paddle.autograd.backward(*_once(wanted, starts))
+        self.back_from(wanted, starts)
+
+    def layer(self) -> str:
+        """The path of the layer that is running."""
+        return self._stack[-1] if self._stack else ""
+
+    def observed(self, mode: contextlib.AbstractContextManager[Any], behind: Callable[[list[tuple[str, Any]]], None]) -> None:
+        """A forward within a mode; ``behind`` gets (path, tensor) of its outputs before the mode is closed."""
+        self._restore_buffers(self.model)
+        positional, keywords = self._inputs.of(self.framework, self._dtype(), double=False)
+        self._keeping = False
+        self._stack.clear()
+        self._clear()
+        with self._listening(self.model, Outcome()), seeded(self._seed), mode:
+            behind(leaves(self.model(*positional, **keywords)))
+        self._clear()
+
+    def back_from(self, tensors: list[Any], starts: list[Any]) -> None:
+        """A backward from tensors with the gradients that they begin with."""
+        paddle.autograd.backward(*_once(tensors, starts))
 
     def _clear(self) -> None:
         for model in (self.model, self._double):

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..text import columns, shown
-from .findings import LayerRow, Mistake, Place, Stage, StepRow
+from .findings import CarriedBy, CarrierRow, LayerRow, Mistake, Place, Stage, StepRow
 
 SHOWN = 12  # layers in text and Markdown
 _MARKS = {True: "✓", False: "✗", None: "–"}
@@ -34,6 +34,7 @@ class Proven(Protocol):
     mistakes: list[Mistake]
     layers: list[LayerRow]
     training: list[StepRow]
+    carried: CarriedBy | None
     notes: list[str]
 
 
@@ -54,6 +55,8 @@ def text(proof: Proven) -> str:
         console.print(_layers(proof))
     if proof.training:
         console.print(_training(proof))
+    if proof.carried is not None:
+        console.print(_carriers(proof.carried))
     for note in proof.notes:
         console.print(Text(f"note: {shown(note, 1000)}"), soft_wrap=True)
     return buffer.getvalue().rstrip()
@@ -81,6 +84,40 @@ _STEP = ("step", "loss", "on Torch's kernels", "native")
 def _step(row: StepRow) -> tuple[str, ...]:
     loss = "" if row.loss is None else f"{row.loss:.6g}"
     return str(row.step), loss, "identical" if row.identical else f"{row.shim:.3g}", f"{row.native:.3g}"
+
+
+_CARRIERS = ("layer", "op", "calls", "Paddle's rounding", "Torch's", "amplified", "share")
+
+
+def _carriers(carried: CarriedBy) -> Table:
+    table = Table(title=_carried(carried), title_justify="left")
+    for heading in _CARRIERS:
+        table.add_column(heading, justify="left" if heading in ("layer", "op") else "right", overflow="fold")
+    for cells in _most(carried):
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _carried(carried: CarriedBy) -> str:
+    return (
+        f"what carries the native difference of the outputs ({carried.apart:.3g}); explained: {carried.explained:.1%}. "
+        "Rounding: largest error, in unit roundoffs of the largest element"
+    )
+
+
+def _most(carried: CarriedBy) -> list[tuple[str, ...]]:
+    """The rows that carry most, and the sum of the others."""
+    rows = [_carrier(row) for row in carried.rows[:SHOWN]]
+    others = carried.rows[SHOWN:]
+    if others:
+        share = sum(row.share for row in others)
+        rows.append((f"{len(others)} others", "", str(sum(row.calls for row in others)), "", "", "", f"{share:.1%}"))
+    return rows
+
+
+def _carrier(row: CarrierRow) -> tuple[str, ...]:
+    numbers = (f"{row.paddle:.2g}", f"{row.torch:.2g}", f"{row.amplified:.2g}", f"{row.share:.1%}")
+    return shown(row.layer or "(the model)"), row.op, str(row.calls), *numbers
 
 
 def _layers(proof: Proven) -> Table:
@@ -143,6 +180,15 @@ def markdown(proof: Proven) -> str:
     if proof.training:
         lines += ["", f"| {' | '.join(_STEP)} |", "| ---: | ---: | ---: | ---: |"]
         lines += [f"| {' | '.join(_step(row))} |" for row in proof.training]
+    if proof.carried is not None:
+        lines += [
+            "",
+            _carried(proof.carried),
+            "",
+            f"| {' | '.join(_CARRIERS)} |",
+            "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+        ]
+        lines += [f"| {' | '.join(map(_cell, cells))} |" for cells in _most(proof.carried)]
     lines += [f"\n{_cell(note)}" for note in proof.notes]
     return "\n".join(lines) + "\n"
 
@@ -169,6 +215,12 @@ def html(proof: Proven) -> str:
         rows = "".join(f"<tr>{''.join(f'<td class=number>{cell}</td>' for cell in _step(row))}</tr>" for row in proof.training)
         heads = "".join(f"<th>{heading}" for heading in _STEP)
         body.append(f"<h2>Training</h2><p>{_TRAINING}</p><table><thead><tr>{heads}</thead><tbody>{rows}</tbody></table>")
+    if proof.carried is not None:
+        heads = "".join(f"<th>{heading}" for heading in _CARRIERS)
+        rows = "".join(f"<tr>{''.join(f'<td>{_html(cell)}</td>' for cell in _carrier(row))}</tr>" for row in proof.carried.rows)
+        body.append(
+            f"<h2>Natively</h2><p>{_carried(proof.carried)}</p><table><thead><tr>{heads}</thead><tbody>{rows}</tbody></table>"
+        )
     body += [f"<p>{_html(note)}</p>" for note in proof.notes]
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title><style>{_STYLE}</style>'
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..errors import PadiffShimError
 from . import pages
-from .findings import LayerRow, Mistake, ProofVerdict, Stage, StepRow
+from .findings import CarriedBy, LayerRow, Mistake, ProofVerdict, Stage, StepRow
 
 
 @dataclass
@@ -24,10 +26,33 @@ class Proof:
     mistakes: list[Mistake] = field(default_factory=list)
     layers: list[LayerRow] = field(default_factory=list)
     training: list[StepRow] = field(default_factory=list)
+    carried: CarriedBy | None = None
     notes: list[str] = field(default_factory=list)
     differences: dict[str, float | None] = field(default_factory=dict)
     complete: bool = True
     seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._measure: Callable[[], CarriedBy] | None = None
+
+    def measure_by(self, measure: Callable[[], CarriedBy]) -> None:
+        """What :meth:`carriers` asks, once."""
+        self._measure = measure
+
+    def carriers(self) -> CarriedBy:
+        """Why the port differs natively: which calls carry how much of the difference of its outputs.
+
+        Runs the port twice more, with each op's formula in float64 beside it. The answer is kept in :attr:`carried` and printed
+        with the proof; until then the proof holds copies of both models.
+
+        Raises:
+            PadiffShimError: nothing was run, as for inputs that differ.
+        """
+        if self.carried is None:
+            if self._measure is None:
+                raise PadiffShimError(f"no run of the port to measure: {self.headline}")
+            self.carried, self._measure = self._measure(), None
+        return self.carried
 
     def __bool__(self) -> bool:
         return bool(self.verdict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from ..errors import ArgumentError, described
 from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import match
 from . import outcomes
+from .carriers import carriers
 from .findings import ProofVerdict, Stage, merged
 from .locate import Located, locate
 from .paddle_side import PaddleSide
@@ -103,6 +105,8 @@ def prove(
         proof = _compared(theirs, ours, mapping, stages, (trained.original[0], trained.port.start, trained.native.start))
         judge(proof, trained, theirs, ours)
     assert proof is not None
+    if proof.differences:
+        proof.measure_by(functools.partial(carriers, ours))
     proof.seconds = time.perf_counter() - start
     return proof
 

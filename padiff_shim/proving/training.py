@@ -92,10 +92,10 @@ def train(theirs: TorchSide, ours: PaddleSide, mapping: Mapping, recipe: Recipe,
     original: list[Outcome] = []
     theirs.train(recipe, steps, original.append)
     native, port = Followed(mapping, original, judged=False), Followed(mapping, original)
+    ours.train(recipe, steps, port)
     ours.shim = False
     ours.train(recipe, steps, native)
     ours.shim = True
-    ours.train(recipe, steps, port)
     return Trained(recipe, original, port, native)
 
 

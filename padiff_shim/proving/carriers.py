@@ -1,0 +1,205 @@
+"""Why a right port differs natively: which calls carry the difference of its outputs, and how far each one's error travels.
+
+To first order the difference of two runs of one program on two frameworks' kernels is the sum over its calls of J e. Here e is what
+the call's two results are apart beyond what their operands are: the difference of their two rounding errors, each against the same
+formula in float64 on that run's own operands. J is how the call's result moves the outputs. One backward that begins with the
+difference itself gives the inner products of all J e with it (the adjoint of error analysis): shares, which add up to 1 where the
+first order tells all.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import paddle
+import torch
+
+from ..dispatch.door import Door
+from ..dispatch.frames import Frame
+from ..dispatch.prepare import prepare
+from ..modes.mode import Mode
+from ..modes.selection import selection
+from ..runs.run import Run
+from ..substitution.plan import Substituting
+from ..table.reasons import StayNative
+from .findings import CarriedBy, CarrierRow
+from .paddle_side import TORCHS, PaddleSide
+from .values import as_array, leaves
+
+Array = np.ndarray[Any, Any]
+Key = tuple[str, str, int]  # layer, op, and the how-maniest call of it
+
+
+@dataclass
+class Rounding:
+    """How far one result lies from the float64 formula's, and its largest element."""
+
+    error: Array
+    size: float
+    unit: float
+
+    @property
+    def units(self) -> float:
+        """The largest error, in unit roundoffs of the largest element."""
+        return float(np.abs(self.error).max(initial=0)) / (self.size * self.unit) if self.size and self.unit else 0.0
+
+
+Seen = Callable[[Key, list[Any], list[Rounding | None]], None]
+
+
+class Watching(Substituting):
+    """Reference mode's plan, or Paddle's kernels, with the rounding error of each call.
+
+    Args:
+        native: calls run on Paddle's kernels; what draws random numbers draws Torch's all the same.
+        layer: tells the path of the layer that is running.
+        seen: called with each call's key, its results and their rounding errors.
+    """
+
+    def __init__(
+        self, *, native: bool, layer: Callable[[], str], seen: Callable[[Key, list[Any], list[Rounding | None]], None]
+    ) -> None:
+        super().__init__("torch", draws=True, torchs=frozenset(TORCHS))
+        self._native, self._layer, self._seen = native, layer, seen
+        self._calls: collections.Counter[tuple[str, str]] = collections.Counter()
+
+    def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call, and what it rounds."""
+        draws = door.op.random is not None and door.op.random(*values)
+        if door.op.exact or draws or not door.op.leading:
+            return super().call(door, frame, values, args, kwargs)
+        wanted = _in_float64(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
+        if self._native:
+            result = door.paddle(args, kwargs)
+        else:
+            frame.quick.clear()  # a shorter way would pass by here
+            result = super().call(door, frame, values, args, kwargs)
+            frame.quick.clear()
+        made = [tensor for _, tensor in leaves(result)]
+        place = self._layer(), door.op.name
+        self._seen((*place, self._calls[place]), made, list(_errors(made, wanted)))
+        self._calls[place] += 1
+        return result
+
+
+def _in_float64(door: Door, frame: Frame, values: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The results of the op's formula on these operands in float64."""
+    with paddle.no_grad():  # all operands as the kernel gets them
+        inputs, attributes, casts = prepare(door, frame, values, args, kwargs)
+    wide = [
+        one.detach().to(torch.float64, copy=True) if isinstance(one, torch.Tensor) and one.is_floating_point() else one
+        for one in casts.apply(inputs.torch)
+    ]
+    try:
+        with torch.no_grad():
+            return [one for _, one in leaves(door.torch(wide, attributes))]
+    except StayNative:
+        raise
+    except RuntimeError:  # a dtype that the formula asks for and that float64 does not go with
+        return []
+
+
+def _errors(made: Sequence[Any], wanted: Sequence[torch.Tensor]) -> Iterator[Rounding | None]:
+    for place, tensor in enumerate(made):
+        exact = wanted[place] if place < len(wanted) else None
+        if exact is None or exact.dtype is not torch.float64 or not paddle.is_floating_point(tensor):
+            yield None
+            continue
+        array, exact = as_array(tensor), exact.numpy()
+        if array.shape != exact.shape or (array.dtype == np.float64 == exact.dtype and not array.size):
+            yield None
+            continue
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.nan_to_num(array - exact, nan=0.0, posinf=0.0, neginf=0.0)
+        size = float(np.abs(np.nan_to_num(exact, posinf=0.0, neginf=0.0)).max(initial=0))
+        yield Rounding(error, size, float(np.finfo(array.dtype).eps) / 2)
+
+
+@dataclass
+class _Sum:
+    """What is known of one op in one layer."""
+
+    calls: int = 0
+    paddle: float = 0.0  # largest rounding errors, in units
+    torch: float = 0.0
+    local: float = 0.0  # sum of squares of e
+    along: float = 0.0  # sum of the inner products of J e with the difference, which is scaled to length 1
+
+    def row(self, place: tuple[str, str], length: float) -> CarrierRow:
+        """The same for people; ``length``: of the difference."""
+        amplified = abs(self.along) / self.local**0.5 if self.local else 0.0
+        return CarrierRow(*place, self.calls, self.paddle, self.torch, amplified, self.along / length)
+
+
+def carriers(ours: PaddleSide) -> CarriedBy:
+    """Run the port natively and on Torch's kernels, and tell which calls carry the difference of its outputs."""
+    native: dict[Key, list[Rounding | None]] = {}
+    sums: dict[tuple[str, str], _Sum] = collections.defaultdict(_Sum)
+    outputs: list[Array] = []
+    apart: list[float] = [0.0, 0.0]
+
+    def keep(key: Key, _: Sequence[Any], errors: list[Rounding | None]) -> None:
+        native[key] = errors
+
+    with paddle.no_grad():
+        ours.observed(_mode(ours, native=True, seen=keep), lambda named: outputs.extend(_floats(named)[1]))
+
+    def follow(key: Key, made: Sequence[Any], errors: list[Rounding | None]) -> None:
+        known = sums[key[:2]]
+        known.calls += 1
+        for tensor, mine, yours in zip(made, errors, native.get(key, ())):
+            if mine is None or yours is None or mine.error.shape != yours.error.shape or tensor.stop_gradient:
+                continue
+            tensor.register_hook(_adding(known, yours, mine))
+
+    def go_back(named: list[tuple[str, Any]]) -> None:
+        tensors, arrays = _floats(named)
+        between = [other.astype(np.float64) - one for one, other in zip(arrays, outputs)]
+        apart[0] = max((float(np.abs(one).max(initial=0)) for one in between), default=0.0)
+        apart[1] = float(np.sqrt(sum((one**2).sum() for one in between)))
+        if apart[1]:
+            starts = [paddle.to_tensor(one / apart[1]).astype(tensor.dtype) for tensor, one in zip(tensors, between)]
+            wanting = [(tensor, start) for tensor, start in zip(tensors, starts) if not tensor.stop_gradient]
+            ours.back_from(*map(list, zip(*wanting)))
+
+    ours.observed(_mode(ours, native=False, seen=follow), go_back)
+    length = apart[1] or 1.0
+    rows = [
+        CarrierRow(
+            *place, one.calls, one.paddle, one.torch, abs(one.along) / np.sqrt(one.local) if one.local else 0.0, one.along / length
+        )
+        for place, one in sums.items()
+    ]
+    rows = sorted((row for row in rows if row.share), key=lambda row: -abs(row.share))
+    return CarriedBy(rows, float(sum(row.share for row in rows)), apart[0])
+
+
+def _mode(ours: PaddleSide, *, native: bool, seen: Any) -> Mode:
+    enabled, _ = selection("torch", None, (), None, "contiguous", door="reference")
+    plan = Watching(native=native, layer=ours.layer, seen=seen)
+    return Mode(Run("torch", "contiguous"), enabled, None, plan, strict=False, all_threads=False)
+
+
+def _floats(named: list[tuple[str, Any]]) -> tuple[list[Any], list[Array]]:
+    """The tensors of floats among outputs, and their values."""
+    tensors = [tensor for _, tensor in named if paddle.is_floating_point(tensor)]
+    return tensors, [as_array(tensor).copy() for tensor in tensors]
+
+
+def _adding(known: _Sum, native: Rounding, substituted: Rounding) -> Callable[[Any], None]:
+    """What is done with the gradient of one result; one without a gradient moves no output, whatever it holds."""
+
+    def add(gradient: Any) -> None:
+        array = as_array(gradient)
+        if not array.any():
+            return
+        known.paddle, known.torch = max(known.paddle, native.units), max(known.torch, substituted.units)
+        error = native.error - substituted.error
+        known.local += float((error**2).sum())
+        known.along += float((array * error).sum())
+
+    return add

@@ -1,0 +1,136 @@
+"""Optimizers of right ports that are written otherwise, and mistakes in them, each named with both values."""
+
+import paddle
+import pytest
+import torch
+from training_pair import ours, proven, right, theirs
+
+from padiff_shim import ProofVerdict
+
+pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
+
+
+def _no_decay_of_vectors(layer):
+    decayed = [p.name for p in layer.parameters() if p.ndim > 1]
+    return paddle.optimizer.AdamW(0.01, parameters=layer.parameters(), apply_decay_param_fun=lambda name: name in decayed)
+
+
+def _groups(module):
+    parameters = list(module.parameters())
+    flat = [p for p in parameters if p.ndim == 1]
+    return torch.optim.AdamW([{"params": [p for p in parameters if p.ndim > 1]}, {"params": flat, "weight_decay": 0.0}], lr=0.01)
+
+
+def _scheduled(layer, warm=0):
+    schedule = paddle.optimizer.lr.StepDecay(0.01, 1, 0.5)
+    for _ in range(warm):
+        schedule.step()
+    return paddle.optimizer.SGD(schedule, parameters=layer.parameters()), schedule
+
+
+def _torch_scheduled(module):
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+    return optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+
+
+def _late(layer):
+    optimizer, schedule = _scheduled(layer)
+    steps = iter(range(100))
+
+    def step():
+        optimizer.step()
+        optimizer.clear_grad()
+        if next(steps):
+            schedule.step()
+
+    return step
+
+
+def _torch_clipped(limit=0.05):
+    def make(module):
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+
+        def step():
+            torch.nn.utils.clip_grad_norm_(module.parameters(), limit)
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return step
+
+    return make
+
+
+def _clipped(limit):
+    return lambda layer: paddle.optimizer.SGD(0.01, parameters=layer.parameters(), grad_clip=paddle.nn.ClipGradByGlobalNorm(limit))
+
+
+def _uncleared(layer):
+    return paddle.optimizer.SGD(0.01, parameters=layer.parameters()).step
+
+
+def _without_bias(layer):
+    return paddle.optimizer.SGD(0.01, parameters=[layer.up.weight, *layer.norm.parameters(), *layer.down.parameters()])
+
+
+RIGHT = {
+    "groups": (_no_decay_of_vectors, _groups),
+    "schedule": (_scheduled, _torch_scheduled),
+    "clipping": (_clipped(0.05), _torch_clipped()),
+    "clipping without effect": (_clipped(1e6), theirs("SGD")),
+    "no decay at all": (ours("Adam"), theirs(weight_decay=0.0)),
+    "momentum of zero": (ours("Momentum", momentum=0.0), theirs("SGD")),
+    "decay of the gradient": (ours("Momentum", weight_decay=0.1), theirs("SGD", momentum=0.9, weight_decay=0.1)),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_optimizers_that_are_written_otherwise_are_right(name):
+    proof = proven(*RIGHT[name])
+    assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
+
+
+SETTING, RATE = "another setting of the optimizer", "another learning rate"
+WRONG = {
+    "epsilon": (ours(epsilon=1e-6), theirs(), SETTING, "eps=1e-06 against 1e-08"),
+    "beta": (ours(beta2=0.99), theirs(), SETTING, "beta2=0.99 against 0.999"),
+    "decay": (ours(weight_decay=0.1), theirs(), SETTING, "weight_decay=0.1 against 0.01"),
+    "no decay": (ours("Momentum"), theirs("SGD", momentum=0.9, weight_decay=0.1), SETTING, "weight_decay=0 against 0.1"),
+    "coupled": (ours("Adam", weight_decay=0.01), theirs(), SETTING, "weight decay is added to the gradient"),
+    "decay of vectors": (ours(), _groups, SETTING, "weight_decay=0.01 against 0 for 4 of 6 weights"),
+    "momentum": (ours("Momentum", momentum=0.1), theirs("SGD", momentum=0.9), SETTING, "momentum=0.1 against 0.9"),
+    "nesterov": (
+        ours("Momentum", use_nesterov=True),
+        theirs("SGD", momentum=0.9),
+        SETTING,
+        "nesterov=True against False",
+    ),
+    "rho": (ours("RMSProp", rho=0.95, epsilon=1e-8), theirs("RMSprop"), SETTING, "alpha=0.95 against 0.99"),
+    "rate": (ours(learning_rate=0.001), theirs(), RATE, "lr=0.001 against 0.01"),
+    "schedule early": (lambda layer: _scheduled(layer, 1), _torch_scheduled, RATE, "the schedule is one step early"),
+    "schedule late": (_late, _torch_scheduled, RATE, "the schedule is one step late from step 2 on"),
+    "no schedule": (ours("SGD"), _torch_scheduled, RATE, "lr=0.01 against 0.005"),
+    "optimizer": (ours("Momentum"), theirs(), "another optimizer", "SGD in place of Adam"),
+    "parameter": (_without_bias, theirs("SGD"), SETTING, "is not in the port's optimizer for 1 of 6 weights (up.bias)"),
+    "no clipping": (ours("SGD"), _torch_clipped(), "another clipping", "to 0.05, in the port they are not"),
+    "clipping": (_clipped(0.01), theirs("SGD"), "another clipping", "to 0.01, in the original they are not"),
+    "limit": (_clipped(0.02), _torch_clipped(), "another clipping", "to 0.02 against their global norm to 0.05"),
+    "not cleared": (_uncleared, theirs("SGD"), "gradients are not cleared", "the port's gradients stay"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_in_the_optimizer_is_named_with_both_values(name):
+    mine, yours, cause, text = WRONG[name]
+    proof = proven(mine, yours)
+    assert proof.verdict is ProofVerdict.CODE_DIFFERS, str(proof)
+    found = [mistake for mistake in proof.mistakes if str(mistake.cause) == cause and text in mistake.text]
+    assert len(found) == 1, str(proof)
+    if name != "no schedule":
+        assert proof.mistakes == found
+    assert found[0].paddle.file == __file__
+    assert right(proof)["forward"] is right(proof)["loss"] is right(proof)["backward"] is True
+    broken = "training" if name == "not cleared" else "optimizer step"
+    assert [stage.name for stage in proof.stages if stage.right is False] == [broken]
+    for shown in (str(proof), proof.to_markdown(), proof.to_html()):
+        assert "training" in shown
+        assert cause in shown
