@@ -4,7 +4,8 @@ To first order the difference of two runs of one program on two frameworks' kern
 the call's two results are apart beyond what their operands are: the difference of their two rounding errors, each against the same
 formula in float64 on that run's own operands. J is how the call's result moves the outputs. One backward that begins with the
 difference itself gives the inner products of all J e with it (the adjoint of error analysis): shares, which add up to 1 where the
-first order tells all.
+first order tells all. A part of e is the kernels' own: what they are apart on equal operands. The rest is an echo: operands that
+differ already round otherwise, whoever's kernel it is.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Rounding:
         return float(np.abs(self.error).max(initial=0)) / (self.size * self.unit) if self.size and self.unit else 0.0
 
 
-Seen = Callable[[Key, list[Any], list[Rounding | None]], None]
+Seen = Callable[[Key, list[Any], list[Rounding | None], list[Array]], None]
 
 
 class Watching(Substituting):
@@ -57,12 +58,11 @@ class Watching(Substituting):
     Args:
         native: calls run on Paddle's kernels; what draws random numbers draws Torch's all the same.
         layer: tells the path of the layer that is running.
-        seen: called with each call's key, its results and their rounding errors.
+        seen: called with each call's key, its results, their rounding errors, and Paddle's results of the same operands (none where
+            the call itself is Paddle's, or writes in place).
     """
 
-    def __init__(
-        self, *, native: bool, layer: Callable[[], str], seen: Callable[[Key, list[Any], list[Rounding | None]], None]
-    ) -> None:
+    def __init__(self, *, native: bool, layer: Callable[[], str], seen: Seen) -> None:
         super().__init__("torch", draws=True, torchs=frozenset(TORCHS))
         self._native, self._layer, self._seen = native, layer, seen
         self._calls: collections.Counter[tuple[str, str]] = collections.Counter()
@@ -73,15 +73,18 @@ class Watching(Substituting):
         if door.op.exact or draws or not door.op.leading:
             return super().call(door, frame, values, args, kwargs)
         wanted = _in_float64(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
+        others: list[Array] = []
         if self._native:
             result = door.paddle(args, kwargs)
         else:
-            frame.quick.clear()  # a shorter way would pass by here
             result = super().call(door, frame, values, args, kwargs)
-            frame.quick.clear()
+            frame.quick.clear()  # a shorter way would pass by here
+            if not door.entry.inplace:
+                with paddle.no_grad():
+                    others = [as_array(tensor) for _, tensor in leaves(door.paddle(args, kwargs))]
         made = [tensor for _, tensor in leaves(result)]
         place = self._layer(), door.op.name
-        self._seen((*place, self._calls[place]), made, list(_errors(made, wanted)))
+        self._seen((*place, self._calls[place]), made, list(_errors(made, wanted)), others)
         self._calls[place] += 1
         return result
 
@@ -126,13 +129,16 @@ class _Sum:
     calls: int = 0
     paddle: float = 0.0  # largest rounding errors, in units
     torch: float = 0.0
+    kernels: float = 0.0  # how far both kernels are apart on equal operands, in units
     local: float = 0.0  # sum of squares of e
     along: float = 0.0  # sum of the inner products of J e with the difference, which is scaled to length 1
+    own: float = 0.0  # the same of the kernels' own part of e
 
     def row(self, place: tuple[str, str], length: float) -> CarrierRow:
         """The same for people; ``length``: of the difference."""
         amplified = abs(self.along) / self.local**0.5 if self.local else 0.0
-        return CarrierRow(*place, self.calls, self.paddle, self.torch, amplified, self.along / length)
+        own, share = self.own / length, self.along / length
+        return CarrierRow(*place, self.calls, self.kernels, self.paddle, self.torch, amplified, own, share)
 
 
 def carriers(ours: PaddleSide) -> CarriedBy:
@@ -142,19 +148,20 @@ def carriers(ours: PaddleSide) -> CarriedBy:
     outputs: list[Array] = []
     apart: list[float] = [0.0, 0.0]
 
-    def keep(key: Key, _: Sequence[Any], errors: list[Rounding | None]) -> None:
+    def keep(key: Key, _: Sequence[Any], errors: list[Rounding | None], __: Any) -> None:
         native[key] = errors
 
     with paddle.no_grad():
         ours.observed(_mode(ours, native=True, seen=keep), lambda named: outputs.extend(_floats(named)[1]))
 
-    def follow(key: Key, made: Sequence[Any], errors: list[Rounding | None]) -> None:
+    def follow(key: Key, made: Sequence[Any], errors: list[Rounding | None], others: list[Array]) -> None:
         known = sums[key[:2]]
         known.calls += 1
-        for tensor, mine, yours in zip(made, errors, native.get(key, ())):
+        for place, (tensor, mine, yours) in enumerate(zip(made, errors, native.get(key, ()))):
             if mine is None or yours is None or mine.error.shape != yours.error.shape or tensor.stop_gradient:
                 continue
-            tensor.register_hook(_adding(known, yours, mine))
+            own = np.subtract(others[place], as_array(tensor), dtype=np.float64) if place < len(others) else None
+            tensor.register_hook(_adding(known, yours, mine, own))
 
     def go_back(named: list[tuple[str, Any]]) -> None:
         tensors, arrays = _floats(named)
@@ -167,14 +174,8 @@ def carriers(ours: PaddleSide) -> CarriedBy:
             ours.back_from(*map(list, zip(*wanting)))
 
     ours.observed(_mode(ours, native=False, seen=follow), go_back)
-    length = apart[1] or 1.0
-    rows = [
-        CarrierRow(
-            *place, one.calls, one.paddle, one.torch, abs(one.along) / np.sqrt(one.local) if one.local else 0.0, one.along / length
-        )
-        for place, one in sums.items()
-    ]
-    rows = sorted((row for row in rows if row.share), key=lambda row: -abs(row.share))
+    rows = [one.row(place, apart[1] or 1.0) for place, one in sums.items() if one.along or one.own]
+    rows.sort(key=lambda row: (-abs(row.own), -abs(row.share)))
     return CarriedBy(rows, float(sum(row.share for row in rows)), apart[0])
 
 
@@ -190,8 +191,11 @@ def _floats(named: list[tuple[str, Any]]) -> tuple[list[Any], list[Array]]:
     return tensors, [as_array(tensor).copy() for tensor in tensors]
 
 
-def _adding(known: _Sum, native: Rounding, substituted: Rounding) -> Callable[[Any], None]:
-    """What is done with the gradient of one result; one without a gradient moves no output, whatever it holds."""
+def _adding(known: _Sum, native: Rounding, substituted: Rounding, own: Array | None) -> Callable[[Any], None]:
+    """What is done with the gradient of one result; one without a gradient moves no output, whatever it holds.
+
+    ``own``: what the kernels are apart on equal operands; None where it is not known.
+    """
 
     def add(gradient: Any) -> None:
         array = as_array(gradient)
@@ -201,5 +205,8 @@ def _adding(known: _Sum, native: Rounding, substituted: Rounding) -> Callable[[A
         error = native.error - substituted.error
         known.local += float((error**2).sum())
         known.along += float((array * error).sum())
+        if own is not None and own.shape == array.shape:
+            known.kernels = max(known.kernels, Rounding(own, substituted.size, substituted.unit).units)
+            known.own += float((array * own).sum())
 
     return add

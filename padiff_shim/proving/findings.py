@@ -107,22 +107,26 @@ class StepRow:
 class CarrierRow:
     """What the calls of one op in one layer carry of the outputs' native difference.
 
-    ``paddle``, ``torch``: the largest rounding error of either kernel, in unit roundoffs of the result's largest element.
-    ``amplified``: how many times as long as its local error what it carries is. ``share``: of the difference; all add up to 1.
+    ``kernels``: how far both kernels are apart on equal operands at most, ``paddle`` and ``torch``: the largest rounding error of
+    either on its run's own operands, all in unit roundoffs of the result's largest element. ``amplified``: how many times as long
+    as its local error what it carries is. ``share``: of the difference; all add up to 1. ``own``: the part of it that comes of the
+    kernels being apart; the rest is rounding of operands that differ already.
     """
 
     layer: str
     op: str
     calls: int
+    kernels: float
     paddle: float
     torch: float
     amplified: float
+    own: float
     share: float
 
 
 @dataclass
 class CarriedBy:
-    """Which calls carry the native difference of the outputs, those that carry most first.
+    """Which calls carry the native difference of the outputs, those whose own kernels carry most first.
 
     ``explained``: the sum of all shares; far from 1, the difference is too large for a first order. ``apart``: its largest element.
     """
@@ -130,6 +134,11 @@ class CarriedBy:
     rows: list[CarrierRow]
     explained: float
     apart: float
+
+    @property
+    def own(self) -> float:
+        """The part of the difference that comes of kernels that differ on equal operands."""
+        return sum(row.own for row in self.rows)
 
     def __iter__(self) -> Iterator[CarrierRow]:
         return iter(self.rows)

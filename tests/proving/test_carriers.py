@@ -54,6 +54,8 @@ def test_the_layer_that_rounds_its_epsilon_carries_the_difference(first, second,
     row = carried.rows[0]
     assert (row.layer, row.op, row.calls) == (layer, "layer_norm", 1)
     assert abs(row.share - 1) < 1e-3
+    assert abs(row.own - 1) < 1e-3
+    assert row.kernels > 1e4
     assert row.paddle > 1e4 > 1e2 > row.torch
     assert all(abs(other.share) < 1e-3 for other in carried.rows[1:])
 
@@ -79,6 +81,7 @@ def test_shares_of_rounding_errors_add_up_to_all_of_it():
     carried = proven("float32", first=1e-3, second=1e-3).carriers()
     assert carried.explained == (pytest.approx(1.0, abs=0.02) if carried.apart else 0)
     assert bool(carried.rows) is bool(carried.apart)
+    assert any(row.kernels for row in carried) is bool(carried.apart)  # somewhere a kernel begins it
     assert all(row.paddle < 100 for row in carried)
 
 
