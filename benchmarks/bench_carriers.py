@@ -43,7 +43,7 @@ def experiment(name: str, most: int) -> None:
     middle = time.process_time()
     carried = proof.carriers()
     seconds = middle - start, time.process_time() - middle
-    print(f"\n## {name}\n{str(proof)}\nprove {seconds[0]:.2f} s, carriers {seconds[1]:.2f} s")
+    print(f"\n## {name}\n{proof!s}\nprove {seconds[0]:.2f} s, carriers {seconds[1]:.2f} s")
     run = runner(port, pair.arrays)
     shim = run(padiff_shim.reference("torch"))
     apart = run(contextlib.nullcontext()) - shim
