@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import paddle
-import torch
 
 from ..errors import PadiffShimError
 from .capture import Capture
+from .seeding import seeded
 from .updates import Recipe, Trainer, Update
 from .values import Inputs, as_array, leaves
 
@@ -282,20 +280,3 @@ def duplicate(model: Any) -> Any:
         raise PadiffShimError(
             f"{type(model).__name__} cannot be copied (copy.deepcopy: {type(error).__name__}: {error})"
         ) from error
-
-
-@contextlib.contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """All random generators begin with ``seed``, and are put back where they stood."""
-    states = paddle.get_rng_state(), np.random.get_state(), random.getstate(), torch.get_rng_state()
-    paddle.seed(seed)
-    torch.manual_seed(seed)
-    np.random.seed(seed)
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        paddle.set_rng_state(states[0])
-        np.random.set_state(states[1])
-        random.setstate(states[2])
-        torch.set_rng_state(states[3])
