@@ -55,6 +55,7 @@ demo-models: $(READY_DEMO) ## a step of sixteen models and fourteen whole traini
 
 demo-prove: $(READY_DEMO) ## mistakes planted into four ports, each found at its line and named; right ports, CTRL-48 and MiniLM among them, proven
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove.py
+	$(FROM_CHECKOUT) $(PY) examples/demo_prove_training.py
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove_seeds.py
 
 test: $(READY_DEMO) ## run the whole test suite on Paddle 3.3.1

@@ -8,6 +8,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
 demo = importlib.import_module("demo_prove")
+training = importlib.import_module("demo_prove_training")
 
 
 @pytest.mark.parametrize("model", demo.MODELS)
@@ -25,3 +26,8 @@ def test_a_row_of_the_demo(name, tmp_path):
     (planted,) = (one for one in demo.MODELS["gpt"] if one.name == name)
     row = demo.wrong_port("gpt", [planted], tmp_path)
     assert (row.found, row.named) == ((True,), (True,))
+
+
+def test_a_training_of_the_demo():
+    (planted,) = (one for one in training.MISTAKES if one.name == "no clipping")
+    assert training.training("gpt", planted).good
