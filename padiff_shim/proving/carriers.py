@@ -23,6 +23,7 @@ from ..dispatch.door import Door
 from ..dispatch.frames import Frame
 from ..dispatch.prepare import prepare
 from ..modes.mode import Mode
+from ..modes.options import ReferenceOptions
 from ..modes.selection import selection
 from ..runs.run import Run
 from ..substitution.plan import Substituting
@@ -180,7 +181,7 @@ def carriers(ours: PaddleSide) -> CarriedBy:
 
 
 def _mode(ours: PaddleSide, *, native: bool, seen: Any) -> Mode:
-    enabled, _ = selection("torch", None, (), None, "contiguous", door="reference")
+    enabled, _ = selection(ReferenceOptions(), door="reference")
     plan = Watching(native=native, layer=ours.layer, seen=seen)
     return Mode(Run("torch", "contiguous"), enabled, None, plan, strict=False, all_threads=False)
 
