@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..errors import PadiffShimError
-from . import pages
+from . import pages, webpage
 from .findings import CarriedBy, LayerRow, Mistake, ProofVerdict, Stage, StepRow
 
 
@@ -82,7 +82,7 @@ class Proof:
 
     def to_html(self) -> str:
         """One page that needs nothing beside it."""
-        return pages.html(self)
+        return webpage.html(self)
 
     def __str__(self) -> str:
         return pages.text(self)

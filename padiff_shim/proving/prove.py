@@ -102,8 +102,10 @@ def prove(
         proof = _compared(theirs, ours, mapping, stages, _runs(theirs, ours))
     elif proof is None and recipe is not None:
         trained = train(theirs, ours, mapping, recipe, steps)
+        remarks = ours.remarks
         proof = _compared(theirs, ours, mapping, stages, (trained.original[0], trained.port.start, trained.native.start))
         judge(proof, trained, theirs, ours)
+        proof.notes += [one for one in remarks if one not in proof.notes]
     assert proof is not None
     if proof.differences:
         proof.measure_by(functools.partial(carriers, ours))

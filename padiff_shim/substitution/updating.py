@@ -115,6 +115,13 @@ class Updating:
         tally = first.frame.tally
         tally.substituted[first.declared.name] += len(group)
         tally.definitions[first.declared.name, of] += len(group)
+        if first.declared.torch is not None and first.declared.paddle is not None:
+            whose = (
+                "by Torch's definition; Paddle alone keeps to its own"
+                if of == "torch"
+                else "by Paddle's; optimizer=\"torch\" takes Torch's"
+            )
+            first.frame.run.warn(f"{first.declared.name}: {first.declared.differs}. Computed {whose}")
 
     def _native(self, one: Waiting, why: StayNative) -> Any:
         """Paddle's own update, with the decay that was left to Torch."""

@@ -91,6 +91,18 @@ def test_clipping(clip, limit):
     assert (apart > 1e3 * ROUNDED) == (limit < 1 and not clip.endswith("Value"))
 
 
+@pytest.mark.compat
+@pytest.mark.parametrize("kind", ["Adamax", "RMSProp", "SGD", "Lamb"])
+def test_a_run_says_how_definitions_differ(kind):
+    options = OPTIONS[kind][0]
+    for definition, advice in (("paddle", 'optimizer="torch" takes Torch\'s'), ("torch", "Paddle alone keeps to its own")):
+        with padiff_shim.reference("torch", optimizer=definition) as run:
+            trained(kind, options)
+        said = [one for one in run.warnings if one.startswith(kind.lower())]
+        assert len(said) == (kind in DIFFERENT)
+        assert all("Paddle adds epsilon" in one and advice in one for one in said)
+
+
 def test_lamb_has_no_counterpart():
     with padiff_shim.reference("torch", optimizer="torch") as run:
         trained("Lamb", {})

@@ -26,10 +26,11 @@ def modules():
 
 
 def installed_files():
-    """All that the wheel holds: the modules, and what the HTML report is made of."""
+    """All that the wheel holds: the modules, and what the pages are made of."""
     yield from modules()
-    for path in (CHECKOUT / "padiff_shim" / "report" / "page").iterdir():
-        yield f"padiff_shim/report/page/{path.name}"
+    for room in ("report", "proving"):
+        for path in (CHECKOUT / "padiff_shim" / room / "page").iterdir():
+            yield f"padiff_shim/{room}/page/{path.name}"
 
 
 def run(*command, cwd, path=None):

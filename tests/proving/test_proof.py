@@ -34,7 +34,8 @@ def test_a_proof_prints_and_is_data():
         assert proof.to_markdown().startswith(f"**{proof.verdict}")
         page = proof.to_html()
         assert page.startswith("<!doctype html>")
-        assert "http" not in page
+        assert "http:" not in page
+        assert "https:" not in page
     assert "eps=0.001 against 1e-05" in wrong.to_markdown()
     assert wrong.to_html().count('class="mistake"') == 2
     assert "✗ forward" in str(wrong)
