@@ -35,10 +35,10 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-prove test test-compat test-isa test-matrix $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-prove demo-questions test test-compat test-isa test-matrix $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(READY) ## make the development environment .venv
 
@@ -57,6 +57,9 @@ demo-prove: $(READY_DEMO) ## mistakes planted into four ports, each found at its
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove.py
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove_training.py
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove_seeds.py
+
+demo-questions: $(READY) ## seventeen public questions about Paddle and Torch, each rebuilt and answered
+	$(FROM_CHECKOUT) $(PY) examples/demo_questions.py
 
 test: $(READY_DEMO) ## run the whole test suite on Paddle 3.3.1
 	$(PY) -m pytest $(PYTEST_ARGS)

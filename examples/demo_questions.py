@@ -1,0 +1,162 @@
+"""Public questions about differences between Paddle and Torch, rebuilt from their threads and answered by this library.
+
+`python examples/demo_questions.py` answers all, `... 35123 609` some, `--verbose` prints what the library prints. `--page` writes
+docs/questions.md. Exit status 1: an answer is not the promised one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
+    import paddle
+import torch
+from questions import Question
+from rich.console import Console
+
+import padiff_shim
+
+FOLDER = Path(__file__).with_name("questions")
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "questions.md"
+ORDER = (
+    "paddle_35123",
+    "paddle_52599",
+    "paddle_35118",
+    "paddle_67238",
+    "paddle_56834",
+    "paddle_34763",
+    "paddle_75041",
+    "paddlescience_868",
+    "paddle_35498",
+    "x2paddle_609",
+    "paddle_45780",
+    "paddle_45825",
+    "paddle_48596",
+    "paddle_36746",
+    "paddle_36781",
+    "paddle_26578",
+    "paddle_42979",
+)
+HEAD = """# Public questions, answered
+
+Threads from public issue trackers in which somebody asked why Paddle and Torch differ. Each is rebuilt from its description in a
+script of at most 30 lines in [examples/questions](../examples/questions) and put to `compare` or `prove`; `make demo-questions`
+runs them all and prints the answers. What needs another machine, a GPU above all, is put in place of Paddle's kernel
+(`padiff_shim.testing.planted`), and the page says so.
+
+Where the answer is rounding, the last column is the tolerance that a test of that call needs: the `atol` that fails no right
+kernel, whatever the order of its sums (as far as a factor of two: it is read off a sample).
+"""
+
+
+class Answer(NamedTuple):
+    """What the library said."""
+
+    verdict: str
+    headline: str
+    printed: str
+    allowed: float | None
+
+
+def question(name: str) -> Any:
+    """The module of a question."""
+    return importlib.import_module(f"questions.{name}")
+
+
+def answered(name: str) -> Answer:
+    """Ask, and read the last answer."""
+    given = question(name).ask()
+    last = given[-1]
+    printed = "\n".join(map(str, given))
+    if isinstance(last, padiff_shim.Proof):
+        return Answer(str(last.verdict), last.headline, printed, None)
+    found = [finding for finding in last.findings() if not finding.apart]
+    verdict = str(found[0].worst["verdict"]) if found else "ROUNDING"
+    largest = last.rounding(1)
+    return Answer(verdict, last.headline, printed, largest[0].stats.get("allowed") if largest else None)
+
+
+def missing(asked: Question, answer: Answer) -> list[str]:
+    """What was promised, and is not so."""
+    found = [f"{quote!r} is not printed" for quote in asked.quotes if quote not in answer.printed]
+    if answer.verdict != asked.verdict:
+        found.append(f"the verdict is {answer.verdict}, not {asked.verdict}")
+    if asked.tolerance is not None:
+        allowed = answer.allowed or 0.0
+        if not asked.tolerance / 2 <= allowed <= asked.tolerance * 2:
+            found.append(f"the tolerance is {allowed:.2g}, not {asked.tolerance:.2g}")
+    return found
+
+
+def page() -> str:
+    """docs/questions.md."""
+    rows, told = [], []
+    for name in ORDER:
+        asked = question(name).QUESTION
+        tolerance = "" if asked.tolerance is None else f"{asked.tolerance:.1e}"
+        thread = f"[{asked.thread}]({asked.link})<br>{asked.title}"
+        rows.append(f"| {thread} | {asked.saw} | {asked.verdict} | {asked.answer} | {tolerance} |")
+        emulated = f" In place of Paddle's kernel: {asked.emulated}." if asked.emulated else ""
+        quotes = "\n".join(f"… {quote} …" for quote in asked.quotes)
+        told.append(f"[{name}.py](../examples/questions/{name}.py), {asked.thread}.{emulated} It prints\n\n```\n{quotes}\n```\n")
+    table = ["| thread | what was seen | verdict | answer | atol needed |", "|---|---|---|---|---:|", *rows]
+    return "\n".join([HEAD, *table, "", "## What is printed", "Parts of it that hold on any machine.", "", *told])
+
+
+def chosen(wanted: list[str]) -> list[str]:
+    """Names of questions by their numbers or names.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    found = []
+    for one in wanted:
+        names = [name for name in ORDER if one in (name, name.partition("_")[2])]
+        if not names:
+            raise ValueError(f"there is no question {one!r}; there are {', '.join(ORDER)}")
+        found += names
+    return found or list(ORDER)
+
+
+def main() -> int:
+    """Ask all, print the answers."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("questions", nargs="*", help="numbers of threads (default: all)")
+    parser.add_argument("--verbose", action="store_true", help="print all that the library prints")
+    parser.add_argument("--page", action="store_true", help="write docs/questions.md, and ask nothing")
+    options = parser.parse_args()
+    if options.page:
+        PAGE.write_text(page(), encoding="utf-8")
+        return 0
+    try:
+        names = chosen(options.questions)
+    except ValueError as error:
+        parser.error(str(error))
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", message="When training, we now always track")  # Paddle's BatchNorm says so at every call
+    paddle.set_device("cpu")
+    console, wrong = Console(highlight=False, markup=False), 0
+    for name in names:
+        asked = question(name).QUESTION
+        answer = answered(name)
+        console.rule(f"{asked.thread}: {asked.title}")
+        console.print(f"seen:   {asked.saw}" + (f"\nhere:   emulated: {asked.emulated}" if asked.emulated else ""))
+        console.print(answer.printed if options.verbose else f"says:   {answer.headline}", style="" if options.verbose else "bold")
+        console.print(f"that is: {asked.answer}")
+        lacking = missing(asked, answer)
+        wrong += bool(lacking)
+        for one in lacking:
+            console.print(f"NOT AS PROMISED: {one}", style="red")
+    console.rule()
+    console.print(f"{len(names) - wrong} of {len(names)} questions answered as docs/questions.md promises.")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Public questions: every script runs, and answers what docs/questions.md promises of it on any machine."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "examples"))
+
+import demo_questions as demo  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("undone")
+
+
+@pytest.mark.bitexact
+@pytest.mark.parametrize("name", demo.ORDER)
+def test_a_question_is_answered_as_promised(name):
+    answer = demo.answered(name)
+    assert demo.missing(demo.question(name).QUESTION, answer) == [], answer.printed
+    assert answer.headline in answer.printed
+
+
+def test_every_script_is_asked_and_the_page_is_what_they_say():
+    found = {path.stem for path in demo.FOLDER.glob("*_*.py") if not path.stem.startswith("_")}
+    assert found == set(demo.ORDER)
+    assert len(demo.ORDER) >= 15
+    assert demo.PAGE.read_text(encoding="utf-8") == demo.page(), "python examples/demo_questions.py --page writes it"
+
+
+@pytest.mark.parametrize("name", demo.ORDER)
+def test_a_question_is_rebuilt_in_thirty_lines(name):
+    source = (demo.FOLDER / f"{name}.py").read_text()
+    (about,) = (
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "QUESTION"
+    )
+    told = range(about.lineno - 1, about.end_lineno or 0)
+    code = [line for place, line in enumerate(source.splitlines()) if line.strip() and place not in told]
+    assert len(code) <= 30
+
+
+def test_what_is_not_as_promised_is_told():
+    asked = demo.question("paddle_34763").QUESTION
+    wrong = demo.Answer("ROUNDING", "", "nothing", 1.0)
+    assert len(demo.missing(asked, wrong)) == len(asked.quotes) + 1
+    assert demo.missing(asked._replace(quotes=(), verdict="ROUNDING", tolerance=0.4), wrong) == ["the tolerance is 1, not 0.4"]
+
+
+def test_questions_are_chosen_by_their_numbers():
+    assert demo.chosen(["35123", "x2paddle_609"]) == ["paddle_35123", "x2paddle_609"]
+    assert demo.chosen([]) == list(demo.ORDER)
+    with pytest.raises(ValueError, match="there is no question '1'"):
+        demo.chosen(["1"])
