@@ -55,6 +55,7 @@ class Row(NamedTuple):
     pair: Pair
     proof: padiff_shim.Proof
     native: float
+    carriers: str
     seconds: float
 
 
@@ -135,7 +136,22 @@ def proven(pair: Pair) -> Row:
     proof = padiff_shim.prove(pair.port, pair.original, pair.inputs, weights="as-is")
     seconds = time.perf_counter() - start
     forward = padiff_shim.prove(pair.port, pair.original, pair.inputs, weights="as-is", phase="forward")
-    return Row(pair, proof, forward.differences["native"] or 0.0, seconds)
+    # Which calls carry a difference is told by their formulas in float64: nothing is wider than a float64 model.
+    said = carriers(forward.carriers()) if pair.dtype == "float32" else ""
+    return Row(pair, proof, forward.differences["native"] or 0.0, said, seconds)
+
+
+def carriers(found: Any) -> str:
+    """The ops and the one layer that carry most of a native difference."""
+    by_op: dict[str, float] = {}
+    for row in found.rows:
+        by_op[row.op] = by_op.get(row.op, 0.0) + row.share
+    ops = sorted(by_op, key=lambda op: -by_op[op])[:3]
+    if not found.apart or not ops:
+        return "nothing to carry"
+    first = max(found.rows, key=lambda row: row.share)
+    most = ", ".join(f"{op} {by_op[op]:.0%}" for op in ops)
+    return f"{most}; most of all {first.op} in {first.layer or 'the model'}, {first.share:.0%} (explained: {found.explained:.0%})"
 
 
 def cells(row: Row) -> list[str]:
@@ -175,6 +191,10 @@ def main() -> int:
         table.add_row(*cells(row))
     console.print(table)
     explain(console, COLUMNS)
+    for row in rows:
+        if row.carriers:
+            told = f"natively differs by {size(row.native)}, carried by {row.carriers}."
+            console.print(f"[bold]{row.pair.name}[/] {told}", highlight=False)
     right = sum(row.proof.verdict is padiff_shim.ProofVerdict.CODE_CORRECT for row in rows)
     console.print(f"{right} of {len(rows)} ports proven bit for bit.", highlight=False)
     return int(right < len(rows))

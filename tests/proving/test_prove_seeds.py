@@ -31,6 +31,8 @@ def proven(pair):
     shown = demo.cells(row)
     assert shown[3] == "CODE_CORRECT"
     assert int(shown[5]) == sum(1 for _ in pair.port.parameters())
+    assert bool(row.carriers) == (pair.dtype == "float32")
+    assert ("%" in row.carriers) == (bool(row.native) and pair.dtype == "float32")
     return row
 
 
