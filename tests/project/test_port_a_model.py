@@ -1,0 +1,79 @@
+"""docs/port-a-model.md takes a newcomer from a port to its proof: its programs run, and print what it says."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCKS = re.compile(r"^```(python)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+TEXT = (ROOT / "docs" / "port-a-model.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks():
+    """(whether it is a program, its text) in order."""
+    return [(bool(kind), text) for kind, text in BLOCKS.findall(TEXT)]
+
+
+def program(folder, name):
+    """What a program prints, run in a process of its own as a newcomer would."""
+    path = os.pathsep.join([str(ROOT), str(folder)])
+    env = {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, name], cwd=folder, env=env, capture_output=True, text=True, timeout=200, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def says(printed, wanted):
+    """Every line of ``wanted`` stands in what was printed, in order; what a machine may change is left out with a …"""
+    rest = [" ".join(line.split()) for line in printed.splitlines()]
+    for line in wanted.strip().splitlines():
+        parts = [" ".join(part.split()) for part in line.split("…")]
+        pattern = re.compile(".*".join(map(re.escape, parts)) + ("" if line.endswith("…") else "$"))
+        place = next((at for at, found in enumerate(rest) if pattern.match(found)), None)
+        assert place is not None, f"{line!r} is not in\n{printed}"
+        rest = rest[place + 1 :]
+
+
+def mended(text, changes):
+    for line in changes.strip().splitlines()[1:]:
+        wrong, right = line.split(" -> ")
+        assert wrong in text
+        text = text.replace(wrong, right)
+    return text
+
+
+@pytest.mark.bitexact
+def test_the_way_from_a_port_to_its_proof(tmp_path):
+    last, count, kept = "", 0, ""
+    for is_program, text in blocks():
+        title = text.splitlines()[0].removeprefix("# ")
+        if is_program:
+            (tmp_path / title).write_text(text, encoding="utf-8")
+            if title not in ("original.py", "port.py"):
+                last, kept, count = program(tmp_path, title), title, count + 1
+        elif title == "mend port.py":
+            port = tmp_path / "port.py"
+            port.write_text(mended(port.read_text(encoding="utf-8"), text), encoding="utf-8")
+            last = program(tmp_path, kept)
+        else:
+            says(last, text)
+    assert count == 4
+    assert (tmp_path / "proof.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert (tmp_path / "classifier.pdparams").stat().st_size > 0
+
+
+def test_the_proof_takes_ten_lines_and_stands_in_the_readme():
+    (lines,) = (text for is_program, text in blocks() if text.startswith("# prove.py"))
+    code = [line for line in lines.splitlines() if line.strip() and not line.startswith("#")]
+    assert len(code) <= 10
+    readme = README[: README.index("make demo-models")]
+    assert all(line in readme for line in code if "import" not in line)
+    assert readme.index("make demo ") < readme.index("make test") < readme.index("padiff_shim.prove(")
+    assert "docs/port-a-model.md" in readme
