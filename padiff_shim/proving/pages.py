@@ -89,7 +89,7 @@ def _carriers(found: CarriedBy) -> Table:
     table = Table(title=carried(found), title_justify="left")
     for heading in CARRIERS:
         table.add_column(heading, justify="left" if heading in ("layer", "op") else "right", overflow="fold")
-    for cells in _most(found):
+    for cells in largest(found):
         table.add_row(*map(Text, cells))
     return table
 
@@ -103,18 +103,17 @@ def carried(found: CarriedBy) -> str:
     )
 
 
-def _most(found: CarriedBy) -> list[tuple[str, ...]]:
+def largest(found: CarriedBy, most: int = SHOWN) -> list[tuple[str, ...]]:
     """The rows that carry most, and the sum of the others."""
-    rows = [carrier(row) for row in found.rows[:SHOWN]]
-    others = found.rows[SHOWN:]
+    rows = [_carrier(row) for row in found.rows[:most]]
+    others = found.rows[most:]
     if others:
         own, share = sum(row.own for row in others), sum(row.share for row in others)
         rows.append((f"{len(others)} others", "", str(sum(row.calls for row in others)), *[""] * 4, f"{own:.1%}", f"{share:.1%}"))
     return rows
 
 
-def carrier(row: CarrierRow) -> tuple[str, ...]:
-    """A carrier's cells."""
+def _carrier(row: CarrierRow) -> tuple[str, ...]:
     units = (f"{number:.2g}" for number in (row.kernels, row.paddle, row.torch, row.amplified))
     numbers = (*units, f"{row.own:.1%}", f"{row.share:.1%}")
     return shown(row.layer or "(the model)"), row.op, str(row.calls), *numbers
@@ -195,7 +194,7 @@ def markdown(proof: Proven) -> str:
     if proof.carried is not None:
         heads = (*CARRIERS[:3], "kernels apart (rounding: Paddle, Torch)", "amplified", "share (own)")
         lines += ["", carried(proof.carried), "", f"| {' | '.join(heads)} |", "| --- | --- | ---: | ---: | ---: | ---: |"]
-        for *names, apart, ours, theirs, amplified, own, share in _most(proof.carried):
+        for *names, apart, ours, theirs, amplified, own, share in largest(proof.carried):
             told = f"{apart} ({ours}, {theirs})" if apart else ""
             lines.append(f"| {' | '.join(map(_cell, (*names, told, amplified, f'{share} ({own})')))} |")
     lines += [f"\n{_cell(note)}" for note in proof.notes]

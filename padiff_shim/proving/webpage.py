@@ -10,10 +10,11 @@ from pathlib import Path
 
 from ..text import shown
 from .findings import CarriedBy, LayerRow, Mistake, Place, Stage, StepRow
-from .pages import CARRIERS, STEP, TRAINING, Proven, carried, carrier, line, numbers, step
+from .pages import CARRIERS, STEP, TRAINING, Proven, carried, largest, line, numbers, step
 from .tokens import marked, marked_calls
 
 STYLE = Path(__file__).with_name("page") / "proof.css"
+MOST = 40  # carriers of a native difference that have a row
 AROUND = 2  # lines of source shown before and behind a guilty one
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -136,13 +137,15 @@ def _training(rows: Sequence[StepRow]) -> str:
 
 def _carriers(found: CarriedBy) -> str:
     heads = "".join(f'<th class="{"number" if at > 1 else ""}">{heading}' for at, heading in enumerate(CARRIERS))
+    shares = [*(row.share for row in found.rows[:MOST]), 0.0]
     body = "".join(
         "<tr>"
-        + "".join(f'<td class="{"number" if at > 1 else ""}">{_text(cell)}</td>' for at, cell in enumerate(carrier(row)[:-1]))
-        + f'<td class="number native" style="--far:{round(0.7 * min(max(row.share, 0.0), 1.0), 3)}">{carrier(row)[-1]}</td></tr>'
-        for row in found.rows
+        + "".join(f'<td class="{"number" if at > 1 else ""}">{_text(cell)}</td>' for at, cell in enumerate(cells[:-1]))
+        + f'<td class="number native" style="--far:{round(0.7 * min(max(share, 0.0), 1.0), 3)}">{cells[-1]}</td></tr>'
+        for cells, share in zip(largest(found, MOST), shares)
     )
-    title = f'<h2>What differs natively</h2><p class="legend">{_text(carried(found))}.</p>'
+    said = _text(carried(found))
+    title = f'<h2>What differs natively</h2><p class="legend">{said[0].upper()}{said[1:]}.</p>'
     return f'{title}<table class="carriers"><thead><tr>{heads}</thead><tbody>{body}</tbody></table>'
 
 

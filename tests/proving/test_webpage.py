@@ -7,7 +7,7 @@ import report_page
 import torch
 
 from padiff_shim import ProofVerdict, prove
-from padiff_shim.proving.findings import LayerRow, StepRow
+from padiff_shim.proving.findings import CarriedBy, CarrierRow, LayerRow, StepRow
 from padiff_shim.proving.proof import Proof
 from padiff_shim.proving.tokens import marked, marked_calls
 from padiff_shim.proving.webpage import far
@@ -133,6 +133,22 @@ def test_layers_stand_side_by_side_and_those_that_differ_can_be_chosen(show, pro
     )
     assert len(shades) == rows.count()
     assert all(shade != "rgba(0, 0, 0, 0)" for shade in shades)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_what_carries_a_native_difference_has_a_table(show, viewport):
+    rows = [CarrierRow(f"layers.{n}.linear", "linear", 1, 3.0, 2.0, 0.5, 2.0**-n) for n in range(1, 60)]
+    made = Proof(ProofVerdict.CODE_CORRECT, "bit for bit", carried=CarriedBy(rows, 1.0, 1e-3))
+    page = show(made, viewport)
+    table = page.locator(".carriers tbody tr")
+    assert table.count() == 41
+    assert table.first.locator("td").last.inner_text() == "50.0%"
+    assert "19 others" in table.last.inner_text()
+    assert not report_page.scrolls_sideways(page)
+    markdown = [line for line in made.to_markdown().splitlines() if line.startswith("| ")]
+    assert len(markdown) == 15
+    assert {row.count("|") for row in markdown} == {7}
 
 
 @pytest.mark.browser
