@@ -142,16 +142,16 @@ def proven(pair: Pair) -> Row:
 
 
 def carriers(found: Any) -> str:
-    """The ops and the one layer that carry most of a native difference."""
+    """The ops and the one layer whose kernels carry most of a native difference."""
     by_op: dict[str, float] = {}
     for row in found.rows:
-        by_op[row.op] = by_op.get(row.op, 0.0) + row.share
+        by_op[row.op] = by_op.get(row.op, 0.0) + row.own
     ops = sorted(by_op, key=lambda op: -by_op[op])[:3]
     if not found.apart or not ops:
-        return "nothing to carry"
-    first = max(found.rows, key=lambda row: row.share)
-    most = ", ".join(f"{op} {by_op[op]:.0%}" for op in ops)
-    return f"{most}; most of all {first.op} in {first.layer or 'the model'}, {first.share:.0%} (explained: {found.explained:.0%})"
+        return "no kernel"
+    most = ", ".join(f"{op} {by_op[op]:.0%}" for op in ops if op is ops[0] or by_op[op] >= 0.005)
+    first, rest = found.rows[0], found.explained - found.own
+    return f"{most} (most of all {first.layer or 'the model'}, {first.own:.0%}), and {rest:.0%} by rounding of what differs already"
 
 
 def cells(row: Row) -> list[str]:
@@ -193,7 +193,7 @@ def main() -> int:
     explain(console, COLUMNS)
     for row in rows:
         if row.carriers:
-            told = f"natively differs by {size(row.native)}, carried by {row.carriers}."
+            told = f"natively differs by {size(row.native)}, carried by the kernels of {row.carriers}."
             console.print(f"[bold]{row.pair.name}[/] {told}", highlight=False)
     right = sum(row.proof.verdict is padiff_shim.ProofVerdict.CODE_CORRECT for row in rows)
     console.print(f"{right} of {len(rows)} ports proven bit for bit.", highlight=False)

@@ -194,9 +194,9 @@ def markdown(proof: Proven) -> str:
     if proof.carried is not None:
         heads = (*CARRIERS[:3], "kernels apart (rounding: Paddle, Torch)", "amplified", "share (own)")
         lines += ["", carried(proof.carried), "", f"| {' | '.join(heads)} |", "| --- | --- | ---: | ---: | ---: | ---: |"]
-        for *names, apart, ours, theirs, amplified, own, share in largest(proof.carried):
+        for *named, apart, ours, theirs, amplified, own, share in largest(proof.carried):
             told = f"{apart} ({ours}, {theirs})" if apart else ""
-            lines.append(f"| {' | '.join(map(_cell, (*names, told, amplified, f'{share} ({own})')))} |")
+            lines.append(f"| {' | '.join(map(_cell, (*named, told, amplified, f'{share} ({own})')))} |")
     lines += [f"\n{_cell(note)}" for note in proof.notes]
     return "\n".join(lines) + "\n"
 

@@ -138,7 +138,7 @@ def test_layers_stand_side_by_side_and_those_that_differ_can_be_chosen(show, pro
 @pytest.mark.browser
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_what_carries_a_native_difference_has_a_table(show, viewport):
-    rows = [CarrierRow(f"layers.{n}.linear", "linear", 1, 3.0, 2.0, 0.5, 2.0**-n) for n in range(1, 60)]
+    rows = [CarrierRow(f"layers.{n}.linear", "linear", 1, 1.0, 3.0, 2.0, 0.5, 2.0**-n, 2.0**-n) for n in range(1, 60)]
     made = Proof(ProofVerdict.CODE_CORRECT, "bit for bit", carried=CarriedBy(rows, 1.0, 1e-3))
     page = show(made, viewport)
     table = page.locator(".carriers tbody tr")
