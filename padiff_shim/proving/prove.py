@@ -174,7 +174,7 @@ def _compared(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: lis
     differing = Differing.between(mapping, original, port)
     if not differing:
         stages += staged(differing, original, port)
-        reason = f"bit for bit on Torch's kernels (natively {differences['native']:.3g} apart)"
+        reason = f"bit for bit on Torch's kernels; natively {differences['native']:.3g} apart, which is the kernels' doing"
         return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
     try:
         located = locate(theirs, ours, mapping) if differing.first else Located([], True, 0.0)
