@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-from pathlib import Path
 
 import paddle
 import torch
 
-
-def processor() -> str:
-    """The CPU and the instruction set of Torch's kernels: what differs natively depends on both."""
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        model = next((line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line), model)
-    return f"{model} ({torch.backends.cpu.get_cpu_capability()})"
+from padiff_shim.frameworks.settings import processor as processor
 
 
 def machine() -> list[str]:

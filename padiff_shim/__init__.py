@@ -32,6 +32,10 @@ _EXPORTS = {
     "prove": "proving.prove",
     "Proof": "proving.proof",
     "ProofVerdict": "proving.findings",
+    "audit": "auditing.audit",
+    "gate": "runs.gate",
+    "Gate": "runs.gate",
+    "Audit": "auditing.audit",
     "Mapping": "weights.mapping",
     "Verdict": "verdicts",
     "Side": "verdicts",
@@ -53,12 +57,14 @@ _EXPORTS = {
 
 __all__ = [
     "ArgumentError",
+    "Audit",
     "BackendError",
     "Call",
     "CompareMode",
     "CompareRun",
     "Entry",
     "FileError",
+    "Gate",
     "HarmReport",
     "InterceptionError",
     "LogError",
@@ -79,9 +85,11 @@ __all__ = [
     "UnknownNameError",
     "Verdict",
     "__version__",
+    "audit",
     "auto_diff",
     "compare",
     "do_no_harm",
+    "gate",
     "install",
     "load",
     "prove",
@@ -92,6 +100,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .alignment.harm import HarmReport, do_no_harm
+    from .auditing.audit import Audit, audit
     from .autodiff.auto_diff import auto_diff
     from .errors import (
         ArgumentError,
@@ -114,6 +123,7 @@ if TYPE_CHECKING:
     from .records.calls import Call
     from .records.log import LogError
     from .runs.compare_run import CompareRun, load
+    from .runs.gate import Gate, gate
     from .runs.run import Run
     from .table.op import Entry, Op, Sample
     from .verdicts import Side, Verdict

@@ -85,7 +85,7 @@ np.testing.assert_array_equal(x.grad.numpy(), [0.0, 6.0, 0.0])
         "what": "Paddle's gradient has a diagonal although the function does not read it.",
         "size": "4 for 0",
         "paddle": BOTH,
-        "shim": "Torch's gradient.",
+        "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
         "program": """\
 import numpy as np, paddle
 x = paddle.to_tensor([[1.0, 2.0], [0.0, 1.0]], stop_gradient=False)
@@ -133,7 +133,8 @@ paddle.linalg.cholesky_solve(b, factor).sum().backward()
         "what": "Of soft labels that sum to s, the gradient is s * softmax(x) - label; Paddle's is softmax(x) - label.",
         "size": "0.3 for 0",
         "paddle": BOTH,
-        "shim": "Torch's gradient.",
+        "known": "shares that do not sum to one",
+        "shim": "Torch's gradient; a comparison names it.",
         "program": """\
 import numpy as np, paddle
 x = paddle.to_tensor([[0.0, 0.0]], stop_gradient=False)

@@ -35,7 +35,7 @@ np.testing.assert_allclose(paddle.arange(0, 1000, 0.1).numpy(), np.arange(10000)
         "what": "A Python number (or a constant) beside float64 tensors goes through float32, in the forward and in the backward.",
         "size": "1e-8 of the result for most; of x ** 8.94 at x = 10 the relative error is 9.7e-7, the absolute one 842",
         "paddle": BOTH,
-        "shim": "Torch's kernels hold it in float64. A comparison names it for pow, addmm, baddbmm and layer_norm.",
+        "shim": "Torch's kernels hold it in float64. A comparison names it.",
         "program": _NUMBERS + "near(F.elu(x, 0.3), 0.3 * np.expm1(-1.0))\n",
         "others": {
             "celu": "near(F.celu(x, 0.3), 0.3 * np.expm1(-1.0 / 0.3))",
@@ -108,7 +108,8 @@ np.testing.assert_allclose(paddle.nn.functional.lp_pool2d(x, 2.0, 2).item(), np.
         "what": "Paddle computes log(1 + exp(x)): where exp(x) is small its digits are lost in the sum.",
         "size": "0 for 2e-9 at x = -20, in float32",
         "paddle": BOTH,
-        "shim": "Torch's log1p(exp(x)); a comparison accuses Paddle's side, `negligible` beside larger results.",
+        "known": "expm1 and log1p spelled out",
+        "shim": "Torch's log1p(exp(x)); a comparison names it, `negligible` beside larger results.",
         "program": """\
 import numpy as np, paddle
 x = paddle.to_tensor([-20.0], "float32")
@@ -175,7 +176,8 @@ np.testing.assert_allclose(torch.polygamma(1, x).numpy(), np.pi**2 / 6, rtol=1e-
         "what": "Torch adds 1e-7 to the norm by which it divides, in float64, too.",
         "size": "2e-8 of the result",
         "torch": ("2.13.0",),
-        "shim": "Torch's result, as in a Torch program.",
+        "known": "torch's renorm",
+        "shim": "Torch's result, as in a Torch program; a comparison names it.",
         "program": """\
 import numpy as np, torch
 x = torch.tensor([[3.0, 4.0]], dtype=torch.float64)

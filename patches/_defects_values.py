@@ -13,7 +13,8 @@ DEFECTS: tuple[dict[str, Any], ...] = (
         "what": "Paddle's CPU kernel computes exp(max(x - max, -64)): no loss is larger than 64 and the logarithm of the classes.",
         "size": "64 for 300",
         "paddle": BOTH,
-        "shim": "Torch's loss; a comparison says SEMANTICS, side paddle.",
+        "known": "softmax clipped at -64",
+        "shim": "Torch's loss; a comparison names it.",
         "program": """\
 import numpy as np, paddle
 x = paddle.to_tensor([[0.0, 300.0]])

@@ -14,6 +14,13 @@ from typing import Any
 _SEEN = {"paddle": ">=3.3,<3.4"}
 _TORCH_SEEN = {"torch": ">=2.13,<2.14"}
 
+# Ops whose kernels take a Python number as float32 beside float64 tensors.
+_OPS = """pow addmm baddbmm elu celu selu softshrink hardshrink hardtanh hardsigmoid stanh rrelu smooth_l1_loss huber_loss
+label_smooth cross_entropy batch_norm instance_norm group_norm local_response_norm p_norm vector_norm frobenius_norm dist cdist
+pairwise_distance normalize trapezoid cumulative_trapezoid multi_margin_loss"""
+_SINGLE = tuple(_OPS.split())
+_NUMBERS = ("numbers->float32", "1-epsilon->float32", "slope->float32", "1/p->float32")
+
 QUIRKS: tuple[dict[str, Any], ...] = (
     {
         "name": "epsilon in float32",
@@ -39,21 +46,22 @@ QUIRKS: tuple[dict[str, Any], ...] = (
     },
     {
         "name": "number in float32",
-        "op": ("pow", "addmm", "baddbmm"),
+        "op": _SINGLE,
         "dtype": "float64",
         "side": "paddle",
         "verdict": "PRECISION_MODE",
-        "hypothesis": ("y->float32", "alpha->float32", "beta->float32", "alpha->float32+beta->float32"),
-        "reason": "Paddle's pow, addmm and baddbmm hold their Python numbers in float32 even in float64",
+        "hypothesis": ("y->float32", "alpha->float32", "beta->float32", "alpha->float32+beta->float32", *_NUMBERS),
+        "reason": "Paddle's kernels hold the Python numbers of a call in float32 even in float64, and compute with them there",
         **_SEEN,
     },
     {
         "name": "softmax clipped at -64",
-        "op": "softmax",
+        "op": ("softmax", "log_softmax", "cross_entropy", "cross_entropy_with_softmax", "scaled_dot_product_attention"),
         "side": "paddle",
         "verdict": "SEMANTICS",
         "hypothesis": "clip=-64",
-        "reason": "Paddle's CPU softmax computes exp(max(x - max, -64)): masked entries come out as 1.6e-28 and not as 0",
+        "reason": "Paddle's CPU softmax computes exp(max(x - max, -64)): masked entries come out as 1.6e-28 and not as 0, and no "
+        "loss is larger than 64 and the logarithm of the classes",
         **_SEEN,
     },
     {
@@ -74,6 +82,26 @@ QUIRKS: tuple[dict[str, Any], ...] = (
         "hypothesis": "sequential-sum",
         "reason": "Paddle's CPU sums over an axis (sum, mean, gradients of biases and of what was broadcast) add one term after "
         "the other, where Torch adds in a tree: the error grows with the length and not with its logarithm",
+        **_SEEN,
+    },
+    {
+        "name": "expm1 and log1p spelled out",
+        "op": ("elu", "softplus"),
+        "phase": "forward",
+        "side": "paddle",
+        "verdict": "PRECISION_MODE",
+        "hypothesis": ("exp(x)-1", "log(1+exp(x))"),
+        "reason": "Paddle's elu computes exp(x) - 1, and its softplus log(1 + exp(x)): of small numbers the digits are lost",
+        **_SEEN,
+    },
+    {
+        "name": "shares that do not sum to one",
+        "op": "cross_entropy",
+        "tensor": "grad:input",
+        "side": "paddle",
+        "verdict": "SEMANTICS",
+        "hypothesis": "softmax-minus-label",
+        "reason": "of soft labels that sum to s, the gradient is s * softmax(x) - label; Paddle's is softmax(x) - label",
         **_SEEN,
     },
     {
@@ -115,6 +143,15 @@ QUIRKS: tuple[dict[str, Any], ...] = (
         "hypothesis": "exponent+64",
         "reason": "Paddle's CPU exp of float16 numbers below -53.37 is 2**64 times too large: up to 1.2e-4 and not 0",
         **_SEEN,
+    },
+    {
+        "name": "torch's renorm",
+        "op": "renorm",
+        "side": "torch",
+        "verdict": "SEMANTICS",
+        "hypothesis": "norm+1e-7",
+        "reason": "Torch adds 1e-7 to the norm by which it divides",
+        **_TORCH_SEEN,
     },
     {
         "name": "torch's sqrt for pow",

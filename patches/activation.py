@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics import models
-from padiff_shim.table.op import Op, Sample, each, function, op
+from padiff_shim.table.op import Fault, Op, Sample, each, function, op
 
+from ._faults import clipped, exp_minus_one, log_of_one_plus, slope
 from ._spell import ROUNDED, UNARY, unary
 
 relu = unary(torch.relu, model=models.RELU)
@@ -61,7 +62,7 @@ def curve(params: str, *values: Any, legacy: Any = True, **options: Any) -> Call
     return op(params, legacy=legacy, samples=samples, elementwise=True, **options)
 
 
-@curve("x alpha=1.0", (1.0,), (0.25,), inplace=True, deviations=ROUNDED)
+@curve("x alpha=1.0", (1.0,), (0.25,), inplace=True, deviations=ROUNDED, faults=exp_minus_one(0))
 def elu(x: torch.Tensor, alpha: float) -> torch.Tensor:
     """``torch.nn.functional.elu``."""
     return F.elu(x, alpha)
@@ -131,6 +132,7 @@ def leaky_relu(x: torch.Tensor, negative_slope: float) -> torch.Tensor:
     (1.0, 20.0),
     (2.0, 1.5),
     note="Paddle computes log(1 + exp(x)), so that small results have few digits, and none below 6e-8 in float32",
+    faults={"log(1+exp(x))": Fault(log_of_one_plus, precision=True, narrow=True)},
 )
 def softplus(x: torch.Tensor, beta: float, threshold: float) -> torch.Tensor:
     """``torch.nn.functional.softplus``."""
@@ -161,13 +163,14 @@ def stanh(x: torch.Tensor, inner: float, outer: float) -> torch.Tensor:
     elementwise=True,
     random=lambda x, lower, upper, is_test: not is_test,
     deviations=ROUNDED,
+    faults={"slope->float32": Fault(slope, precision=True)},
 )
 def rrelu(x: torch.Tensor, lower: float, upper: float, is_test: bool) -> torch.Tensor:
     """``torch.nn.functional.rrelu``, whose slopes are random in training."""
     return F.rrelu(x, lower, upper, not is_test)
 
 
-@op("x|input axis|dim=-1", legacy=True, samples=_ROWS)
+@op("x|input axis|dim=-1", legacy=True, samples=_ROWS, faults=clipped(lambda axis: axis))
 def log_softmax(x: torch.Tensor, axis: int) -> torch.Tensor:
     """``torch.log_softmax``."""
     return torch.log_softmax(x, axis)

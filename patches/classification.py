@@ -8,9 +8,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import Floats, Ints, Sample, each, op
+from padiff_shim.table.op import Fault, Floats, Ints, Sample, each, op
 
 from ._classes import mean_of_shares, numbers_of, of_labels, of_shares
+from ._faults import SMOOTHED_LABELS, clipped, shares_of_one
 from ._spell import ROUNDED
 from .loss import REDUCTIONS, loss, reduced
 
@@ -94,6 +95,11 @@ def _torchs(
     ),
     refusals=(Sample((5, 4), Ints((5,), 4, 5)), Sample((5, 4), _LABELS, reduction="median"), Sample((5, 4), Ints((3,), 0, 4))),
     deviations=ROUNDED,
+    faults={
+        **clipped(lambda label, weight, ignored, reduction, soft, axis, *rest: axis),
+        **SMOOTHED_LABELS,
+        "softmax-minus-label": Fault(shares_of_one),
+    },
 )
 def cross_entropy(
     x: torch.Tensor,
@@ -132,6 +138,7 @@ def cross_entropy(
     amp="softmax_with_cross_entropy",
     legacy="softmax_with_cross_entropy: input label soft_label=False use_softmax=True numeric_stable_mode=True ignore_index=-100 "
     "axis=-1",
+    faults=clipped(lambda label, soft, use_softmax, stable, ignored, axis: axis),
 )
 def cross_entropy_with_softmax(
     x: torch.Tensor, label: torch.Tensor, soft_label: bool, use_softmax: bool, stable: bool, ignore_index: int, axis: int

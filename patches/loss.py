@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Floats, Op, Sample, each, function, op
 
+from ._faults import SMOOTHED
 from ._spell import ROUNDED
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -172,6 +173,7 @@ def sigmoid_cross_entropy_with_logits(
     tensors=2,
     samples=each((Sample((3, 4)), Sample((3, 4), (1, 4))), epsilon=(0.1,)),
     deviations=ROUNDED,
+    faults=SMOOTHED,
 )
 def label_smooth(label: torch.Tensor, prior: torch.Tensor | None, epsilon: float) -> torch.Tensor:
     """The label's share, and epsilon's of all classes, or of a prior."""

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import Sample, each, function, op
+from padiff_shim.table.op import Fault, Sample, each, function, op
 
+from ._faults import roots
 from ._spell import axes, reduction
 
 _MATRIX = (Sample((3, 4), axis=1), Sample((2, 3, 4), axis=0))
@@ -29,6 +30,7 @@ _POWERS = (2.0, 1.0, 3.0, 0.0, float("inf"), float("-inf"))
         Sample((), asvector=True),
     ),
     refusals=(Sample((3, 4), axis=7),),
+    faults=roots(lambda x, p, axis, epsilon, keepdim, asvector: (x, p, None if asvector else axis, keepdim)),
 )
 def p_norm(x: torch.Tensor, porder: float, axis: int, epsilon: float, keepdim: bool, asvector: bool) -> torch.Tensor:
     """``torch.linalg.vector_norm`` along one axis, or with asvector over all of them; Paddle's epsilon stands for nothing."""
@@ -49,6 +51,7 @@ _VECTOR = "x p=2.0 axis=None keepdim=False name=None dtype=None"
     doors=(function("paddle.linalg.vector_norm", _VECTOR),),
     deviations=_ROOTS,
     samples=(*each((Sample((3, 4)), Sample((2, 3, 4), axis=[0, 2])), p=_POWERS[:3], keepdim=(False, True)), Sample((3, 4), axis=1)),
+    faults=roots(lambda x, p, axis, keepdim, name, dtype: (x, p, axis, keepdim)),
 )
 def vector_norm(x: torch.Tensor, p: float, axis: Any, keepdim: bool, name: Any, dtype: torch.dtype | None) -> torch.Tensor:
     """``torch.linalg.vector_norm``."""
@@ -96,11 +99,25 @@ def l1_norm(x: torch.Tensor) -> torch.Tensor:
     return torch.linalg.vector_norm(x, 1)
 
 
+def _shortened(x: torch.Tensor, p: float, axis: int, max_norm: float, added: float = 0.0) -> torch.Tensor:
+    """Rows that are longer than ``max_norm`` brought to that length."""
+    others = [one for one in range(x.ndim) if one != axis % x.ndim]
+    norms = torch.linalg.vector_norm(x, p, others, keepdim=True)
+    return torch.where(norms > max_norm, x * (max_norm / (norms + added)), x)
+
+
+def _lengthened(own: Any, x: torch.Tensor, p: float, axis: int, max_norm: float) -> torch.Tensor:
+    """What Torch's kernel computes."""
+    return _shortened(x, p, axis, max_norm, 1e-7)
+
+
 @op(
     "x p axis max_norm",
     inplace=True,
     legacy=True,
     note="of a row that is too long, torch adds 1e-7 to the norm by which it divides",
+    oracle=_shortened,
+    faults={"norm+1e-7": Fault(_lengthened)},
     deviations=_SMALL,
     samples=each((Sample((3, 4), axis=0), Sample((2, 3, 4), axis=1)), p=(2.0, 1.0), max_norm=(0.5, 100.0)),
 )
@@ -116,6 +133,7 @@ def renorm(x: torch.Tensor, p: float, axis: int, max_norm: float) -> torch.Tenso
     note="of several largest elements, torch shares the gradient of an infinite order among them",
     deviations={**_ROOTS, "gradient float64": "Paddle adds 1e-12 to the numbers by which it divides"},
     samples=(*each((Sample((3, 4), (3, 4)),), p=_POWERS), Sample((3, 4), (4,))),
+    faults=roots(lambda x, y, p: (x - y, p, None, False)),
 )
 def dist(x: torch.Tensor, y: torch.Tensor, p: float) -> torch.Tensor:
     """``torch.dist``, whose backward fails at order 0."""

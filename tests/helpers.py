@@ -1,8 +1,5 @@
 """Tensors for the op table's samples, on both sides, in any dtype and layout."""
 
-import dataclasses
-import functools
-import inspect
 import os
 import pathlib
 import subprocess
@@ -13,9 +10,11 @@ import numpy as np
 import paddle
 import torch
 
+from padiff_shim.auditing.spelling import located as located
+from padiff_shim.auditing.spelling import present, spelled, typed
+from padiff_shim.auditing.spelling import takes as takes
 from padiff_shim.catalogue.registry import ops
 from padiff_shim.frameworks.versions import IS_3
-from padiff_shim.table import signature
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LAYOUTS = ("contiguous", "transposed", "sliced", "expanded")
@@ -58,47 +57,6 @@ def twin(values, layout, ours):
     return tensor.as_strided(tensor.shape, tuple(ours.strides)) if tensor.numel() else tensor
 
 
-def located(entry):
-    """The function or descriptor behind an entry now, or None if this Paddle does not have it."""
-    return functools.reduce(lambda owner, part: getattr(owner, part, None), entry.target.split(".")[1:], paddle)
-
-
-def spelled(entry, given, chosen=()):
-    """The arguments as this door takes them: by position, or in the legacy form with the names of attributes.
-
-    ``chosen``: the names of attributes that are not the op's defaults; for others the door has its own.
-    """
-    parsed = signature.parse(entry.params)
-    if entry.pairs is None:
-        own = {aliases[0]: default for aliases, default in parsed if default is not signature.REQUIRED}
-        return [own[name] if name in own and name not in chosen else given[name] for name in (one[0] for one, _ in parsed)]
-    args = [given[aliases[0]] for aliases, _ in parsed[: entry.pairs]]
-    for aliases, _ in parsed[entry.pairs :]:
-        name, value = aliases[-1], given.get(aliases[0])
-        if name == "reduce_all":
-            value = not isinstance(given["axis"], int) and not given["axis"]
-        elif aliases[0] == "axis" and isinstance(value, int) and "reduce_all" in entry.params:
-            value = [value]
-        if value is not None:
-            args += [name, value]
-    return args
-
-
-def takes(op, entry, sample):
-    """Whether a sample can be spelled at this door: what the door does not take, the sample leaves out."""
-    if entry.arrange is not None:
-        return False
-    known = {aliases[0] for aliases, _ in signature.parse(entry.params)} | ({"axis"} if "reduce_all" in entry.params else set())
-    defaults = {aliases[0]: default for aliases, default in signature.parse(op.params)}
-    given = {} if op.operands else {name: one for name, one in zip(op.names, sample.operands) if one is not None}
-    return all(name in known or value == defaults[name] for name, value in {**given, **sample.attrs}.items())
-
-
-def _typed(value, framework):
-    """A sample's dtype, a word, as the framework's own."""
-    return getattr(framework, value) if isinstance(value, str) and value.startswith(("float", "int", "bool", "bfloat")) else value
-
-
 def _shortened(value):
     if not isinstance(value, np.ndarray) or value.dtype != np.float32:
         return value
@@ -116,8 +74,8 @@ class Call:
             self.values = [_shortened(value) for value in self.values]
         self.tensors = [self._leaf(value, grad) if isinstance(value, np.ndarray) else value for value in self.values]
         given = op.arguments(sample, self.tensors)
-        self.attributes = [_typed(value, torch) for value in given[op.leading :]]
-        given = [*given[: op.leading], *(_typed(value, paddle) for value in given[op.leading :])]
+        self.attributes = [typed(value, torch) for value in given[op.leading :]]
+        given = [*given[: op.leading], *(typed(value, paddle) for value in given[op.leading :])]
         self.args = spelled(entry, dict(zip(op.names, given)), {*op.names[: op.leading], *sample.attrs})
         self.before = self.args[0].shape if not op.operands and entry.inplace else None
 
@@ -160,11 +118,9 @@ def entries():
     """(op, entry) pairs that this Paddle has."""
     for op in ops().values():
         for entry in op.entries:
-            function = located(entry)
-            if inspect.isfunction(function) and ".Tensor." not in entry.target:
-                entry = dataclasses.replace(entry, params=signature.present(entry.params, function))
-            if function is not None:
-                yield op, entry
+            here = present(entry)
+            if here is not None:
+                yield op, here
 
 
 def array(tensor):

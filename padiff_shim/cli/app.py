@@ -14,7 +14,7 @@ from ..errors import nearest
 # A command is a module of this folder with a click command named ``command``, imported when it is asked for; it imports frameworks
 # inside functions only. It returns its exit status (None: 0; padiff_shim.cli.main names them), or a function to be called outside
 # of click, which returns one.
-COMMANDS: tuple[str, ...] = ("doctor", "run", "prove", "report", "repro", "ops")
+COMMANDS: tuple[str, ...] = ("doctor", "run", "prove", "report", "repro", "ops", "audit", "gate")
 
 _EPILOG = """\
 \b

@@ -34,7 +34,7 @@ from .judge import Judge
 from .later import Waiting
 from .native import NativeCalls
 from .outcome import Outcome
-from .results import of_paddle
+from .results import name_of, of_paddle
 from .sampling import Sampling, kind_of
 from .shadow import Shadow
 from .subject import Subject
@@ -56,9 +56,11 @@ class Comparison(NativeCalls):
         screening: bool,
         shadow: bool,
         defer: bool | None,
+        moves: bool = False,
         seed: int,
     ) -> None:
         super().__init__(run, sampling, Shadow() if shadow else None)
+        self.moves = moves  # ops that only move values are compared, too
         self.outcome = outcome
         self.carries_torch = carry == "torch"
         self.places = Places()
@@ -81,7 +83,7 @@ class Comparison(NativeCalls):
             return door.paddle(args, kwargs)  # a graph is being built: nothing is computed here
         if door.entry.seen_below:
             raise StayNative(BELOW)
-        if door.op.exact:
+        if door.op.exact and not self.moves:
             return self.exact(door.op.name, lambda *given, **named: door.paddle(given, named), args, kwargs)
         if not self.sampling.accounts:
             return self.bound(door, frame, values, args, kwargs)
@@ -144,7 +146,10 @@ class Comparison(NativeCalls):
         records = [
             self.result(subject, position, one, other, (args, kwargs))
             for position, (one, other) in enumerate(zip(mine, theirs))
-            if isinstance(one, paddle.Tensor) and one._is_initialized() and isinstance(other, torch.Tensor)
+            if name_of(subject.door.op, position) not in subject.door.op.scratch
+            and isinstance(one, paddle.Tensor)
+            and one._is_initialized()
+            and isinstance(other, torch.Tensor)
         ]
         if subject.inputs.needs:
             watch.after(subject, result, args, kwargs)

@@ -58,7 +58,7 @@ class Judge:
         return judgement
 
     def _weighed(self, case: Case, *, audit: bool, same: bool = False) -> Judgement:
-        quantity = case.quantity()
+        quantity = None if _nothing(case) else case.quantity()
         if quantity is None:
             return numerics.fallback(case.mine, case.theirs, rng=self._random, audit=audit, **case.kernels())
         return numerics.judge(quantity, case.mine, case.theirs, rng=self._random, audit=audit, same=same)
@@ -74,3 +74,8 @@ class Judge:
             left = next(self._turns) % self.audit
         self._until[key] = left - 1 if left else self.audit - 1
         return not left
+
+
+def _nothing(case: Case) -> bool:
+    """An operand has no elements: no model speaks of that, but the formula runs."""
+    return any(isinstance(one, torch.Tensor) and not one.numel() for one in case.subject.operands)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,11 +18,14 @@ from ..frameworks import weights
 from ..frameworks.memory import to_paddle, to_torch
 from ..gradients.formula import gradients
 from ..gradients.saved import reads
+from ..numerics.judging.fallback import Variant
 from . import describe
 from .results import of_paddle
 
 if TYPE_CHECKING:
     from .flow import Comparison
+
+Run = Callable[..., Any]
 
 
 class Subject:
@@ -77,6 +82,31 @@ class Subject:
         """Torch's formula on these operands."""
         return self.door.torch(tensors, self.attributes)
 
+    def meaning(self, *tensors: Any) -> Any:
+        """What both kernels are held against: Torch's formula, or the op's own oracle."""
+        return self.door.torch(tensors, self.attributes, self.door.op.oracle)
+
+    def variants(self, kernel: Callable[..., torch.Tensor]) -> dict[str, Variant]:
+        """What a kernel may compute instead, by name: the call's numbers in float32, and what is known of the op.
+
+        ``kernel``: the judged tensor as a function of the operands, and of ``run``, which stands for the op's formula.
+        """
+        door, attributes = self.door, tuple(_in_float32(value) for value in self.attributes)
+        found = {}
+        for name, fault in door.op.faults.items():
+            formula = partial(fault.formula, door.op.oracle or door.op.reference)
+            run = partial(self._run_other, formula)
+            found[name] = Variant(partial(kernel, run=run), fault.precision, fault.narrow)
+        if attributes != self.attributes:
+            found["numbers->float32"] = Variant(
+                partial(kernel, run=lambda *tensors: door.torch(tensors, attributes)), precision=True, wide=True
+            )
+        return found
+
+    def _run_other(self, formula: Callable[..., Any], *tensors: Any) -> Any:
+        """Another formula than the op's."""
+        return self.door.torch(tensors, self.attributes, formula)
+
     def values(self) -> tuple[Any, ...]:
         """The arguments as ``Op.reference`` takes them."""
         return (self.operands, *self.attributes) if self.door.op.operands else (*self.operands, *self.attributes)
@@ -117,18 +147,22 @@ class Subject:
         """Both kernels as functions of the operands that are tensors, for results without a bound."""
         places = [index for index, side in enumerate(self.operands) if isinstance(side, torch.Tensor)]
 
-        def torch_kernel(*tensors: torch.Tensor) -> torch.Tensor:
+        def torch_kernel(*tensors: torch.Tensor, run: Run = self.meaning) -> torch.Tensor:
             sides = list(self.operands)
             for place, tensor in zip(places, tensors):
                 sides[place] = tensor
-            return flat(self.run(*sides))[position]
+            return flat(run(*sides))[position]
 
         def paddle_kernel(*tensors: torch.Tensor) -> torch.Tensor:
             copies = {id(self.inputs.paddle[place]): to_paddle(tensor.clone()) for place, tensor in zip(places, tensors)}
             found = apart(self.door.original, args, kwargs, copies)
             return to_torch(of_paddle(self.door, found)[position])
 
-        kernels: dict[str, Any] = {"torch_kernel": torch_kernel, "operands": [self.operands[place] for place in places]}
+        kernels: dict[str, Any] = {
+            "torch_kernel": torch_kernel,
+            "operands": [self.operands[place] for place in places],
+            "variants": self.variants(torch_kernel),
+        }
         plain_weights = self.door.transposed is None and not self.overwritten
         return {**kernels, "paddle_kernel": paddle_kernel if plain_weights else None}
 
@@ -136,7 +170,7 @@ class Subject:
         """The same for the gradient of an operand; Paddle's is not run a second time."""
         needs, positions = self.inputs.needs, list(grads)
 
-        def torch_kernel(*tensors: torch.Tensor) -> torch.Tensor:
+        def torch_kernel(*tensors: torch.Tensor, run: Run = self.meaning) -> torch.Tensor:
             given, incoming = tensors[: len(needs)], tensors[len(needs) :]
             sides = list(self.operands)
             for index, tensor in zip(needs, given):
@@ -149,14 +183,24 @@ class Subject:
                     for s in sides
                 ]
             with torch.enable_grad():
-                outs = flat(self.run(*sides))
+                outs = flat(run(*sides))
                 return gradients([(outs[p], grad) for p, grad in zip(positions, incoming)], [sides[operand]])[0]
 
         return {
             "torch_kernel": torch_kernel,
             "paddle_kernel": None,
             "operands": [*(self.operands[i] for i in needs), *grads.values()],
+            "variants": self.variants(torch_kernel),
         }
+
+
+def _in_float32(value: Any) -> Any:
+    """A Python number as a kernel holds it that has float32 for it; also those of a list."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_in_float32, value)) if type(value) in (list, tuple) else value
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    return float(torch.tensor(value, dtype=torch.float32))
 
 
 def _memory(tensor: torch.Tensor) -> tuple[int, int]:

@@ -110,9 +110,10 @@ class Door:
         if said:
             frame.run.warn(f"{self.op.name}: {said}{advice}")
 
-    def torch(self, tensors: Sequence[Any], attributes: tuple[Any, ...]) -> Any:
-        """The op's torch formula; StayNative if torch refuses the arguments."""
+    def torch(self, tensors: Sequence[Any], attributes: tuple[Any, ...], formula: Callable[..., Any] | None = None) -> Any:
+        """The op's torch formula, or another one of its parameters; StayNative if torch refuses the arguments."""
+        formula = formula or self.op.reference
         try:
-            return self.op.reference(list(tensors), *attributes) if self.op.operands else self.op.reference(*tensors, *attributes)
+            return formula(list(tensors), *attributes) if self.op.operands else formula(*tensors, *attributes)
         except REFUSALS as error:
             raise refused(error) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,15 @@ def environment() -> dict[str, str]:
         "device": paddle.device.get_device(),
         "cuda": f"paddle {paddle.version.cuda()}, torch {torch.version.cuda}",
     }
+
+
+def processor() -> str:
+    """The CPU and the instruction set of Torch's kernels: what differs natively depends on both."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        model = next((line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line), model)
+    return f"{model} ({torch.backends.cpu.get_cpu_capability()})"
 
 
 def flags() -> dict[str, Any]:

@@ -127,6 +127,7 @@ def compare(
     defer: bool | None = None,
     progress: bool = True,
     linear_layout: str = "contiguous",
+    exact: bool = False,
     all_threads: bool = False,
     seed: int = 0,
 ) -> CompareMode:
@@ -159,6 +160,8 @@ def compare(
         defer: judge when a backward, a step or the mode ends and not at each call, so that the host need not wait for the device;
             default on CUDA only. ``on_mismatch="raise"`` then raises later than the call, and ``carry="torch"`` never waits.
         progress: a live line on long runs, on terminals only.
+        exact: compare ops that only move values (``concat``, ``gather``...), too: nothing is rounded there, so that what differs in
+            the forward is a defect.
         seed: of the sample of outputs that are checked; the program's own random state is never touched.
 
     Returns:
@@ -207,6 +210,7 @@ def opened(options: CompareOptions) -> CompareMode:
         screening=screening,
         shadow=options.shadow,
         defer=options.defer,
+        moves=options.exact,
         seed=options.seed,
     )
     run.stepper = comparison.next_step

@@ -23,8 +23,8 @@ from .samples import Bools, Floats, Ints, Sample, each, ranged
 from .signature import REQUIRED, parse
 
 __all__ = [
-    "Bools", "Entry", "Floats", "Ints", "Op", "Sample", "c_op", "each", "function", "legacy_op", "method", "op", "operator",
-    "ranged",
+    "Bools", "Entry", "Fault", "Floats", "Ints", "Op", "Sample", "c_op", "each", "function", "legacy_op", "method", "op",
+    "operator", "ranged",
 ]  # fmt: skip
 
 
@@ -69,6 +69,19 @@ class Entry:
         return self.target.rpartition(".")[2].strip("_")
 
 
+@dataclass(frozen=True)
+class Fault:
+    """Another formula than the op's, which a kernel may compute instead.
+
+    ``formula``: called with the op's own formula and its arguments; it raises ``NotImplementedError`` for others than it is about.
+    ``precision``: it loses precision and means the same. ``narrow``: it has to be run in the result's dtype to show what is lost.
+    """
+
+    formula: Callable[..., Any]
+    precision: bool = False
+    narrow: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Op:
     """A Paddle op and the Torch formula that stands for it; calling it calls the formula. :func:`op` says what the fields mean."""
@@ -83,6 +96,7 @@ class Op:
     operands: bool = False
     results: tuple[str, ...] = ("out",)
     writes: Mapping[int, str] = field(default_factory=dict)
+    scratch: tuple[str, ...] = ()
     promote: str = "result"
     integer: bool = False
     elementwise: bool = False
@@ -99,6 +113,8 @@ class Op:
     differs: Callable[..., str] | None = None
     model: Any = None
     deviations: Mapping[str, str] = field(default_factory=dict)
+    faults: Mapping[str, Fault] = field(default_factory=dict)
+    oracle: Callable[..., Any] | None = None
     note: str = ""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -166,6 +182,8 @@ def op(
         results: names of the results, ``("out",)`` if not given.
         writes: position of a result -> name of the operand in whose memory it is written (running statistics); where the formula
             has None for it, that operand stays as it is.
+        scratch: results that nobody but Paddle's own backward reads, and that hold whatever lay in memory where it will not: they
+            are not judged.
         promote: ``"result"`` casts every tensor to the dtype that the native op returns before the formula runs; ``"none"`` leaves
             dtypes to the formula (layer norm keeps float32 weights beside float16 input; labels stay integers); ``"same"`` asks
             nothing of the native op where all float operands share one dtype, and leaves other calls native (ops that are slow
@@ -193,6 +211,10 @@ def op(
         model: the op's rounding model (:mod:`padiff_shim.numerics.models`): its bound, its hypotheses and those of its gradients.
         deviations: where native Paddle differs from the formula by more than rounding on the op's own samples: ``"float64"`` (or
             another dtype), ``"gradient"``, or ``"gradient float64"`` -> why. The tests hold those values against Torch's alone.
+        faults: what a kernel is known to compute instead: a name -> a :class:`Fault`. For ops without a model; a comparison gives
+            the name where that formula, or its gradient, explains the whole tensor.
+        oracle: what the op means, as a Torch formula of its parameters, where Torch's own kernel computes something else: a
+            comparison holds both kernels against it.
         note: one sentence where Paddle's meaning is not that of the Torch function of that name; for docs/ops.md.
 
     Raises:

@@ -49,6 +49,9 @@ def truncated(y):
     return (y.view(torch.int32) & -8192).view(torch.float32)
 
 
+# Of ops without a rounding model, whose formulas their declarations have: tests/catalogue/test_defects_named.py shows them.
+GENERIC = {"expm1 and log1p spelled out", "shares that do not sum to one", "torch's renorm"}
+
 FAULTS = {
     "times 1.5": lambda y: y * 1.5,
     "one element": one_element,
@@ -90,7 +93,8 @@ def on_sides(name, accused, other):
 
 
 def test_every_shipped_entry_is_shown_and_has_a_formula():
-    assert set(OCCURS) == {quirk.name for quirk in known_differences.shipped()}
+    assert set(OCCURS) | GENERIC == {quirk.name for quirk in known_differences.shipped()}
+    assert not set(OCCURS) & GENERIC
     assert all(quirk.hypothesis and not set("*?[") & set("".join(quirk.hypothesis)) for quirk in known_differences.shipped())
 
 

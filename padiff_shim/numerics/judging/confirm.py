@@ -17,7 +17,7 @@ from ..oracle.precision import Array
 from ..oracle.staging import Quantity
 from . import trial
 from .classes import explained_whole, sound
-from .hypotheses import Explained
+from .hypotheses import Explained, gathered
 from .special import ordered
 from .trial import Trial
 
@@ -57,9 +57,14 @@ class Confirmation:
                 if not sound(found, own):
                     return False
                 continue
+            if cause.full is not None:
+                whole = gathered(found, cause.full)
+                if whole is None or not explained_whole(found, own, beside, whole, None):
+                    return False
+                continue
             changed = cause.change(found.staged) if cause.change else None
             if changed is None:
-                continue  # it was computed from the whole tensor, or concerns what stands out in any sample
+                continue  # it concerns what stands out in any sample
             there = self.quantity.solve(changed)
             value = there.value.reshape(-1)
             if not (ordered(found, own, value) if cause.exact else explained_whole(found, own, beside, value, there)):

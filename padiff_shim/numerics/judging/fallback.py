@@ -7,14 +7,16 @@ accuses anyone, so that no kernel is accused because of a bound that happened to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ...verdicts import Judgement, Side, Verdict
+from ..oracle import noise
 from ..oracle.measured import Formula, narrow
 from ..oracle.precision import KINDS, norm
 from ..oracle.staging import Hypothesis
@@ -23,6 +25,18 @@ from .narrow import NARROWER
 from .verdict import judge
 
 Kernel = Callable[..., torch.Tensor]
+
+
+class Variant(NamedTuple):
+    """What a kernel may compute instead. ``precision``: the same with less precision. ``narrow``: to be run in the result's dtype,
+    whose roundings are the point. ``wide``: of float64 results alone."""
+
+    kernel: Kernel
+    precision: bool = False
+    narrow: bool = False
+    wide: bool = False
+
+
 RUNS = (3, 10, 24)  # runs of the formula for a bound: at first, in doubt, and before anyone is accused
 QUIET = (Verdict.EQUAL, Verdict.ROUNDING)
 AGREEMENT = 1e-12  # of the largest value: two float64 runs of one formula
@@ -38,20 +52,23 @@ def fallback(
     operands: Sequence[torch.Tensor],
     rng: np.random.Generator,
     audit: bool = False,
+    variants: Mapping[str, Variant] | None = None,
 ) -> Judgement:
     """Judge two results of an op that has no rounding model.
 
     ``torch_kernel``, ``paddle_kernel``: the ops as functions of ``operands`` (torch tensors in, torch tensor out), also for other
     dtypes; None where Paddle's cannot be run again. Torch's may be a gradient, computed by ``torch.autograd``. ``audit``: equal
-    results are held against float64 as well. UNVERIFIED where the formula does not run in float64.
+    results are held against float64 as well. ``variants``: what a kernel may compute instead, by name.
+    UNVERIFIED where the formula does not run in float64.
     """
     if paddle.shape != torch_.shape or paddle.dtype != torch_.dtype:
         reason = f"paddle gives {list(paddle.shape)} {paddle.dtype}, torch {list(torch_.shape)} {torch_.dtype}"
         return Judgement(Verdict.SEMANTICS, hypothesis="shape" if paddle.shape != torch_.shape else "dtype", reason=reason)
     if paddle.is_complex():
-        parts = {"torch_kernel": _real(torch_kernel), "paddle_kernel": paddle_kernel and _real(paddle_kernel)}
+        parts: dict[str, Any] = {"torch_kernel": _real(torch_kernel), "paddle_kernel": paddle_kernel and _real(paddle_kernel)}
+        parts["variants"] = {name: one._replace(kernel=_real(one.kernel)) for name, one in (variants or {}).items()}
         results = torch.view_as_real(paddle.resolve_conj()), torch.view_as_real(torch_.resolve_conj())
-        return fallback(*results, **parts, operands=operands, rng=rng, audit=audit)  # type: ignore[arg-type]
+        return fallback(*results, **parts, operands=operands, rng=rng, audit=audit)
     same = equality.same(paddle, torch_)
     if paddle.numel() == 0 or (same and not audit):
         return Judgement(Verdict.EQUAL, reason="bit for bit equal", stats=passes.equal_stats(max(paddle.numel(), 1)))
@@ -61,12 +78,13 @@ def fallback(
             return exact.judge(paddle, torch_, torch_kernel, operands, seed)
         part = slices.cut(paddle, torch_, torch_kernel, operands, rng)
         if part is not None:
-            found = _patiently(_formula(torch_kernel, part.operands, part.paddle, seed), part.paddle, part.torch, rng, audit)
+            smaller = _formula(torch_kernel, part.operands, part.paddle, seed, variants or {})
+            found = _patiently(smaller, part.paddle, part.torch, rng, audit)
             if found.verdict in QUIET:
                 with np.errstate(all="ignore"):
                     found.stats.update(passes.differ(paddle, torch_).stats)
                 return found
-        formula = _formula(torch_kernel, operands, paddle, seed)
+        formula = _formula(torch_kernel, operands, paddle, seed, variants or {})
     except Exception as error:
         with np.errstate(all="ignore"):
             stats = passes.differ(paddle, torch_).stats if paddle.dtype in KINDS else passes.equal_stats(paddle.numel())
@@ -78,14 +96,31 @@ def fallback(
     return _formulas(found, formula, paddle, torch_, paddle_kernel)
 
 
-def _formula(kernel: Kernel, operands: Sequence[torch.Tensor], result: torch.Tensor, seed: int) -> Formula:
+def _formula(
+    kernel: Kernel, operands: Sequence[torch.Tensor], result: torch.Tensor, seed: int, variants: Mapping[str, Variant]
+) -> Formula:
     """The measured quantity for a result of this shape and dtype."""
     formula = Formula.of(kernel, operands, result.dtype, seed)
     if formula.shape != tuple(result.shape):
         raise ValueError(f"its shape is {list(formula.shape)} there")
-    formula.named = partial(_narrower, formula)
+    formula.named = lambda: [*_variants(formula, variants), *_narrower(formula)]
     formula.probe(RUNS[0])
     return formula
+
+
+def _variants(formula: Formula, variants: Mapping[str, Variant]) -> list[Hypothesis]:
+    """Other formulas, on the same operands."""
+
+    def value(one: Variant) -> torch.Tensor | None:
+        try:
+            if one.narrow:
+                return one.kernel(*(t.to(formula.dtype) if t.is_floating_point() else t for t in formula.given)).detach().double()
+            return noise.exact(one.kernel, formula.given).double()
+        except Exception:  # it is about other arguments than these
+            return None
+
+    chosen = {name: one for name, one in variants.items() if formula.dtype == torch.float64 or not one.wide}
+    return [Hypothesis(name, one.precision, full=partial(value, one)) for name, one in chosen.items()]
 
 
 def _narrower(formula: Formula) -> list[Hypothesis]:

@@ -121,7 +121,8 @@ class Explained(NamedTuple):
     """What explains an error: the name, whether it is one of precision, and others that fit as well.
 
     ``value``, ``found``: what the kernel would have computed on the sample but for its rounding, and the bound of that; None
-    where it is not known. ``change``: the same for any sample. ``exact``: the very order of summation.
+    where it is not known. ``change``: the same for any sample; ``full``: for the whole tensor. ``exact``: the very order of
+    summation.
     """
 
     name: str
@@ -131,6 +132,7 @@ class Explained(NamedTuple):
     found: Evaluation | None = None
     change: Callable[[Staged], Staged | None] | None = None
     exact: bool = False
+    full: Callable[[], torch.Tensor | None] | None = None
 
 
 class _Fit(NamedTuple):
@@ -201,7 +203,8 @@ def _explained(fits: list[_Fit]) -> Explained:
         twin = best.hypothesis.name.replace("fp16", "tf32", 1)
         best = next((fit for fit in close if fit.hypothesis.name == twin), best)
     others = tuple(fit.hypothesis.name for fit in close if fit is not best)
-    return Explained(best.hypothesis.name, best.hypothesis.precision, others, best.value, best.found, best.hypothesis.change)
+    own = best.hypothesis
+    return Explained(own.name, own.precision, others, best.value, best.found, own.change, full=own.full)
 
 
 def _candidates(
@@ -239,7 +242,12 @@ def _candidates(
 
 
 def _gathered(trial: Trial, hypothesis: Hypothesis) -> Array | None:
-    full = hypothesis.full() if hypothesis.full else None
+    return None if hypothesis.full is None else gathered(trial, hypothesis.full)
+
+
+def gathered(trial: Trial, compute: Callable[[], torch.Tensor | None]) -> Array | None:
+    """What a hypothesis about the whole tensor says of the sample's places."""
+    full = compute()
     if full is None or tuple(full.shape) != trial.quantity.shape:
         return None
     taken = trial.quantity.result(full).gather(trial.staged.where)

@@ -70,8 +70,9 @@ def _affine(arrays: Arrays, attrs: Attrs) -> Any:
 
 
 def _relu(arrays: Arrays, attrs: Attrs) -> Any:
-    x = arrays["x"]
-    return np.where(x > 0, x, attrs.get("slope", 0.0) * np.where(np.isnan(x), x, np.minimum(x, 0))), None
+    x, slope = arrays["x"], attrs.get("slope", 0.0)
+    below = slope * np.minimum(x, 0) if slope else np.zeros_like(x)  # 0 times infinity is none
+    return np.where(x > 0, x, np.where(np.isnan(x), x, below)), None
 
 
 def _tanh_argument(x: Array) -> tuple[Array, Array]:

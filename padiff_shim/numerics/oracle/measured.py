@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from . import noise
-from .precision import KINDS, Array, Kind, rounded
+from .precision import FORMATS, KINDS, Array, Kind, rounded
 from .staging import Evaluation, Operand, Quantity, Staged
 
 HARD = 4.0  # steps of one term may be this many times less accurate than taken for, in kernels that are not wrong
@@ -175,8 +175,10 @@ class Formula(Quantity):
 
         return Evaluation(value, bound)
 
-    def narrowed(self, form: str, *, truncate: bool = False) -> torch.Tensor:
-        """The value for operands that were rounded to a narrower format."""
+    def narrowed(self, form: str, *, truncate: bool = False) -> torch.Tensor | None:
+        """The value for operands that were rounded to a narrower format; None if that does not hold most of them."""
+        if not all(holds(t, form) for t in self.given if t.is_floating_point()):
+            return None
         return noise.exact(self.kernel, [narrow(t, form, truncate) if t.is_floating_point() else t for t in self.given])
 
 
@@ -194,6 +196,15 @@ def _alike(value: torch.Tensor, other: torch.Tensor) -> bool:
         return False
     apart, size = ((t.masked_fill(~torch.isfinite(value), 0.0)).abs() for t in (value - other, value))
     return not apart.numel() or float(apart.max()) <= SAME * float(size.max())
+
+
+def holds(tensor: torch.Tensor, form: str) -> bool:
+    """Whether most of the numbers have their digits in the format: what overflows or underflows there is no loss of precision."""
+    size = tensor.detach().abs()
+    size = size[(size > 0) & torch.isfinite(size)]
+    low = 2.0 ** (FORMATS[form].lowest + FORMATS[form].bits - 1)  # the smallest normal number
+    inside = (size >= low) & (size <= FORMATS[form].largest)
+    return not size.numel() or float(inside.double().mean()) > 0.5
 
 
 def narrow(tensor: torch.Tensor, form: str, truncate: bool = False) -> torch.Tensor:

@@ -14,9 +14,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import steps
@@ -128,13 +130,18 @@ class Rounding(Apart):
         if kind in (steps.SUM, steps.COUNTED):
             sums, terms = self._sums(kind, func, args, kwargs)
         elif kind is steps.UNKNOWN:
-            args = [self.operand(a) if isinstance(a, torch.Tensor) and _real(a) else a for a in args]
+            if not func._schema.is_mutable:  # what is written has to be the tensor itself
+                kept = steps.marked(func)
+                args = [
+                    self.operand(a) if isinstance(a, torch.Tensor) and _real(a) and place not in kept else a
+                    for place, a in enumerate(args)
+                ]
             terms = [steps.unknown_terms(func, args)] * 8
         elif kind is steps.GROWING:
             terms = [steps.ratio(args)] * 8
         found = func(*args, **kwargs)
         for place, one in enumerate(found if isinstance(found, (tuple, list)) else (found,)):
-            if isinstance(one, torch.Tensor) and _real(one):
+            if isinstance(one, torch.Tensor) and _real(one) and place not in steps.marks(func):
                 self._move(one, kind, None if sums is None else sums[place], None if terms is None else terms[place])
         return found
 
@@ -175,6 +182,16 @@ def _real(tensor: torch.Tensor) -> bool:
     return tensor.dtype in (torch.float64, torch.complex128)
 
 
+class Functions(TorchFunctionMode):
+    """Functions whose backward is one fused step, taken apart before autograd sees them, so that it is steps as well."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """One call of a function."""
+        parts = steps.FUNCTIONS.get(func)
+        found = None if parts is None else parts(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {})) if found is None else found
+
+
 Kernel = Callable[..., torch.Tensor]
 
 
@@ -187,11 +204,11 @@ def moved(
     """
     mode = Rounding(size, seed, apart)
     operands = [mode.operand(t) for t in operands]
-    with mode:
+    with Functions() if apart else nullcontext(), mode:
         return kernel(*operands).detach(), mode
 
 
 def exact(kernel: Kernel, operands: Sequence[torch.Tensor], *, apart: bool = False) -> torch.Tensor:
     """The formula's result in float64. ``apart``: computed in other steps than Torch's own kernel does, where there are such."""
-    with Apart() if apart else Widened():
+    with Functions() if apart else nullcontext(), Apart() if apart else Widened():
         return kernel(*operands).detach()

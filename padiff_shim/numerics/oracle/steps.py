@@ -6,6 +6,7 @@ A step that is in none of the tables is taken for a function whose operands and 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -35,7 +36,8 @@ _EXACT = _names(
     repeat_interleave replication_pad1d replication_pad2d replication_pad3d resize roll rot90 round scatter select_backward
     select_scatter set sgn sign slice_backward slice_scatter sort split_copy stack take threshold threshold_backward tile
     topk tril triu trunc unfold_copy unique_dim unsafe_chunk unsafe_split unsafe_split_with_sizes upsample_nearest1d
-    upsample_nearest2d upsample_nearest3d view_copy where zero zeros_like"""
+    upsample_nearest2d upsample_nearest3d view_copy where zero zeros_like
+    as_strided detach squeeze swapaxes swapdims t transpose unsqueeze"""  # the last line: views, made in place
 )
 # One IEEE operation.
 _PLAIN = _names("""add conj_physical div floor_divide fmod mul reciprocal remainder rsub sqrt square sub true_divide""")
@@ -115,6 +117,36 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 DECOMPOSED = _decompositions()
 
 
+def _sampled(
+    x: torch.Tensor, grid: torch.Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> torch.Tensor | None:
+    """``grid_sample`` in steps: linear interpolation, the sum of the 4 or 8 neighbours of a place, 0 outside or of the border."""
+    if mode != "bilinear" or padding_mode == "reflection":
+        return None
+    sizes = x.shape[:1:-1]  # of the grid's coordinates: width, height, depth
+    places = [
+        (grid[..., axis] + 1) / 2 * (size - 1) if align_corners else ((grid[..., axis] + 1) * size - 1) / 2
+        for axis, size in enumerate(sizes)
+    ]
+    if padding_mode == "border":
+        places = [place.clamp(0, size - 1) for place, size in zip(places, sizes)]
+    low = [place.detach().floor() for place in places]
+    shares = [(1 - (place - start), place - start) for place, start in zip(places, low)]
+    batch = torch.arange(x.shape[0], device=x.device).view(-1, *[1] * len(sizes))
+    terms = []
+    for corner in itertools.product((0, 1), repeat=len(sizes)):
+        at = [start.long() + step for start, step in zip(low, corner)]
+        inside = torch.stack([(one >= 0) & (one < size) for one, size in zip(at, sizes)]).all(0)
+        index = (one.clamp(0, size - 1) for one, size in zip(at[::-1], sizes[::-1]))
+        share = functools.reduce(torch.mul, (pair[step] for pair, step in zip(shares, corner)))
+        terms.append(x[(batch, slice(None), *index)].movedim(-1, 1) * share.where(inside, 0.0).unsqueeze(1))
+    return functools.reduce(torch.add, terms)
+
+
+# Functions above autograd: what is given back has a backward of single steps. None: not these arguments.
+FUNCTIONS: dict[Any, Callable[..., torch.Tensor | None]] = {torch.nn.functional.grid_sample: _sampled}
+
+
 @functools.cache
 def _named(func: Any) -> str:
     """How a step rounds, by its name."""
@@ -151,6 +183,21 @@ def _floating(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_floating(one) for one in value)
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+# Results, and operands, of steps that are marks (0 and 1) and no numbers to round.
+_MARKS = {"multilabel_margin_loss_forward": (1,)}
+_MARKED = {"multilabel_margin_loss_backward": (4,)}
+
+
+def marks(func: Any) -> tuple[int, ...]:
+    """Which of a step's results are marks."""
+    return _MARKS.get(func.overloadpacket.__name__, ())
+
+
+def marked(func: Any) -> tuple[int, ...]:
+    """Which of a step's operands are marks."""
+    return _MARKED.get(func.overloadpacket.__name__, ())
 
 
 def roundings(kind: str) -> float:

@@ -1,0 +1,218 @@
+"""An audit for people: a few lines, Markdown, and one page of HTML; all from the same sections."""
+
+from __future__ import annotations
+
+import html as escaping
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..text import SENTENCE, shown
+from .report import ACCURACY, CRASH, RANGE, TREATMENT, UNJUDGED, WRONG, Finding
+from .style import STYLE
+
+if TYPE_CHECKING:
+    from .audit import Audit
+
+
+class Section(NamedTuple):
+    """A heading, what it means, and a table."""
+
+    title: str
+    says: str
+    headings: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+_KINDS = {
+    CRASH: (
+        "Calls that end the process",
+        "The process died in a call or its backward, or did not come back; the op went on in a new one behind that call. Side "
+        "paddle: so it is, too, when Paddle's kernel runs alone.",
+    ),
+    WRONG: (
+        "Wrong",
+        "Ordinary operands, and an error on the named side that rounding does not explain. The error is measured against a "
+        "formula in higher precision, in multiples of the bound of rounding. Of float64 results without a rounding model of their "
+        "own the oracle is float64 itself, by other steps than Torch's kernel has.",
+    ),
+    RANGE: (
+        "At the edges of the range",
+        "Operands whose squares overflow or underflow, or denormal numbers: the result has a value in this dtype, and the named "
+        "side does not give it, because something on the way there does not fit.",
+    ),
+    TREATMENT: (
+        "NaN, infinities, kinks and nothing at all",
+        "The operand holds a NaN or an infinity, is all 0 or all equal, or has no elements, and the two frameworks answer "
+        "differently. Where no mathematics decides, neither is right: the side is the one that does not do what Torch's formula "
+        "does in float64.",
+    ),
+    ACCURACY: (
+        "Less accurate than need be",
+        "Possible rounding, but far more of it than on the other side or in a good summation; or at most four times the bound; or "
+        "wrong only beside the rounding of the tensor's larger elements.",
+    ),
+    UNJUDGED: ("Not judged", "Compared, and nobody could say who is right."),
+}
+_HEADINGS = ("op, tensor", "side", "verdict", "operands", "worst", "reproducer")
+
+
+def summary(audit: Audit) -> str:
+    """What ``print(audit)`` shows."""
+    lines = [*_opening(audit), ""]
+    for kind, (title, _) in _KINDS.items():
+        found = [one for one in audit.findings if one.kind == kind]
+        if found:
+            ops = list(dict.fromkeys(one.op for one in found))
+            lines.append(f"{title}: {len(ops)} ops: {', '.join(ops)}")
+    gone = [*(one.name for one in audit.defects if one.gone), *(name for name, there in audit.known.items() if not there)]
+    if gone and audit.complete:
+        lines.append(f"No longer seen here: {', '.join(dict.fromkeys(gone))}")
+    lines += ["", f"In {audit.folder}: audit.md, audit.html, audit.json, repro/"]
+    return "\n".join(lines)
+
+
+def _opening(audit: Audit) -> Iterator[str]:
+    told = audit.environment
+    reports = audit.reports.values()
+    versions = f"Paddle {told.get('paddle')}, Torch {told.get('torch')}, {told.get('processor')}, {told.get('device')}"
+    yield f"Kernels audited: {versions}"
+    yield (
+        f"{len(reports)} ops, {sum(one.calls for one in reports):,} calls, {sum(one.judged for one in reports):,} results and "
+        f"gradients judged, in {audit.seconds:.0f} s{'' if audit.complete else '; stopped before the end'}"
+    )
+    wrong = [one for one in audit.findings if one.kind == WRONG]
+    sides = {side: {one.op for one in wrong if one.side == side} for side in ("paddle", "torch", "both")}
+    died = {one.op for one in audit.findings if one.kind == CRASH}
+    yield (
+        f"With ordinary operands Paddle's kernels are wrong in {len(sides['paddle'])} ops, Torch's in {len(sides['torch'])}, both "
+        f"in {len(sides['both'])}; {len(died)} ops have calls that end the process"
+    )
+
+
+def _sections(audit: Audit) -> Iterator[Section]:
+    for kind, (title, says) in _KINDS.items():
+        found = [one for one in audit.findings if one.kind == kind]
+        if found:
+            yield Section(f"{title} ({len(found)})", says, _HEADINGS, [_row(one) for one in found])
+    if audit.known:
+        rows: list[tuple[str, ...]] = [(name, "seen" if there else "no longer seen here") for name, there in audit.known.items()]
+        says = "What a comparison counts apart by name, and whether a call of this audit or a defect's program showed it."
+        yield Section("Known differences", says, ("name", "here"), rows)
+    if audit.defects:
+        says = "The programs of docs/defects.md, each run in a process of its own."
+        yield Section("Known defects", says, ("defect", "op", "here"), [(one.name, one.op, _here(one)) for one in audit.defects])
+    refused: list[tuple[str, ...]] = [(one.name, *_refusals(one.refusals)) for one in audit.reports.values() if one.refusals]
+    if refused:
+        yield Section(
+            "Refused by Paddle", "Calls that raised an error instead of a result.", ("op", "calls", "for example"), refused
+        )
+    native: list[tuple[str, ...]] = [
+        (one.name, f"{sum(one.native.values()):,}", "; ".join(one.native)) for one in audit.reports.values() if one.native
+    ]
+    if native:
+        yield Section("Not compared", "Calls that ran on Paddle's kernel alone.", ("op", "calls", "why"), native)
+    idle = [one.name for one in audit.reports.values() if not one.calls and not one.refusals and not one.native and not one.deaths]
+    if idle:
+        yield Section("Not tried", "They draw random numbers, have no operands, or no call here.", ("ops",), [(", ".join(idle),)])
+
+
+def _here(one: Any) -> str:
+    how = f" ({one.how})" if one.how and one.shown else ""
+    if one.shown:
+        return f"seen{how}" + ("" if one.claimed else ", new on these versions")
+    return "no longer seen here" if one.claimed else "not of these versions"
+
+
+def _refusals(found: dict[str, int]) -> tuple[str, str]:
+    first = next((text for text in found if "of kernel" not in text), next(iter(found)))
+    return f"{sum(found.values()):,}", first
+
+
+def _row(one: Finding) -> tuple[str, ...]:
+    name = one.known or one.name
+    verdict = f"{one.verdict}{f': {name}' if name else ''}{' (known)' if one.known else ''}"
+    what = f"{one.op} {one.tensor}".strip()
+    return (
+        what,
+        one.side,
+        verdict,
+        f"{', '.join(one.stresses)} ({', '.join(one.dtypes)}; {len(one.cases)})",
+        _worst(one),
+        f"repro/{one.worst['script']}" if one.worst.get("script") else "",
+    )
+
+
+def _worst(one: Finding) -> str:
+    stats = one.worst.get("stats") or {}
+    sides = [stats.get(side) or {} for side in ("paddle", "torch")]
+    bounds = [float(side["prob"]) for side in sides if side.get("prob") is not None]
+    if not one.tensor:
+        return one.worst["case"] + ("" if one.side else f"; {one.worst['reason']}")
+    if one.verdict in ("NONFINITE", "UNVERIFIED") or not bounds or max(bounds) <= 1:
+        return str(one.worst["reason"])
+    off = max(float(side.get("error_max") or 0.0) for side in sides)
+    return f"off by {off:.2g}, {max(bounds):.2g} times the bound, in {one.worst['case'].partition(': ')[2]}"
+
+
+# --- Markdown ----------------------------------------------------------------------------------------------------------------
+
+_SIGNS = str.maketrans({**{sign: f"\\{sign}" for sign in "\\|`*_[]~"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"})
+
+
+def _cell(text: str) -> str:
+    return shown(text, SENTENCE).translate(_SIGNS)
+
+
+def markdown(audit: Audit) -> str:
+    """The whole report."""
+    first, *rest = _opening(audit)
+    lines = [f"# {_cell(first)}", "", *(f"{_cell(line)}.  " for line in rest)]
+    for section in _sections(audit):
+        lines += ["", f"## {_cell(section.title)}", "", _cell(section.says), ""]
+        lines += [_line(section.headings), "|" + "---|" * len(section.headings), *map(_line, section.rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(map(_cell, cells)) + " |"
+
+
+# --- HTML --------------------------------------------------------------------------------------------------------------------
+
+
+def _text(text: str) -> str:
+    return escaping.escape(shown(text, SENTENCE))
+
+
+def html(audit: Audit) -> str:
+    """The same as a page that needs nothing beside it, and runs nothing."""
+    first, *rest = _opening(audit)
+    sections = list(_sections(audit))
+    places = [f'<a href="#part{number}">{_text(section.title)}</a>' for number, section in enumerate(sections)]
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">',
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+        f"<title>{_text(first)}</title><style>{STYLE}</style></head><body>",
+        f"<h1>{_text(first)}</h1>",
+        *(f"<p>{_text(line)}.</p>" for line in rest),
+        f"<nav>{' '.join(places)}</nav>",
+        *(_part(number, section) for number, section in enumerate(sections)),
+        "</body></html>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _part(number: int, section: Section) -> str:
+    head = "".join(f"<th>{_text(heading)}</th>" for heading in section.headings)
+    return (
+        f'<section id="part{number}"><h2>{_text(section.title)}</h2><p>{_text(section.says)}</p>\n'
+        f"<table><thead><tr>{head}</tr></thead><tbody>\n"
+        + "\n".join(_tr(section.headings, row) for row in section.rows)
+        + "\n</tbody></table></section>"
+    )
+
+
+def _tr(headings: Iterable[str], row: Iterable[str]) -> str:
+    cells = (f'<td data-of="{_text(heading)}">{_text(cell)}</td>' for heading, cell in zip(headings, row))
+    return f"<tr>{''.join(cells)}</tr>"

@@ -1,0 +1,167 @@
+"""What was found of one op, and what the records of all ops say together: plain data, without a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..verdicts import NEGLIGIBLE, Verdict
+
+
+@dataclass
+class OpReport:
+    """One op. ``records``: what was not rounding. ``deaths``: calls that the process did not come back from:
+    ``how`` it ended, and how it ends if Paddle's kernel runs ``alone``, "" if well.
+    """
+
+    name: str
+    calls: int = 0
+    judged: int = 0
+    verdicts: dict[str, int] = field(default_factory=dict)
+    refusals: dict[str, int] = field(default_factory=dict)
+    native: dict[str, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
+    deaths: list[dict[str, str]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def take(self, event: Mapping[str, Any]) -> bool:
+        """An event of a worker; True when the op is done."""
+        if event["event"] == "record":
+            self.records.append({name: value for name, value in event.items() if name != "event"})
+        elif event["event"] == "written":
+            self.deaths[-1]["script"] = event["path"]
+        elif event["event"] == "done":
+            self.calls += event["calls"]
+            self.judged += event["judged"]
+            for name in ("verdicts", "refusals", "native"):
+                mine = getattr(self, name)
+                for key, number in event[name].items():
+                    mine[key] = mine.get(key, 0) + number
+            self.warnings += [warning for warning in event["warnings"] if warning not in self.warnings]
+        return event["event"] == "done"
+
+    def died(self, case: str, how: str) -> None:
+        """The process that ran this case is gone."""
+        self.deaths.append({"case": case, "how": how, "script": "", "alone": ""})
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready data, which :meth:`read` takes."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> OpReport:
+        """What :meth:`as_dict` gave."""
+        return cls(**data)
+
+
+CRASH, WRONG, RANGE, TREATMENT, ACCURACY, UNJUDGED = "crash", "wrong", "range", "treatment", "accuracy", "unjudged"
+# Where mathematics may not say who is right: values that are no numbers, kinks (all 0, all equal), no elements.
+SPECIALS = ("nan", "inf", "-inf", "empty", "zeros", "ties", "expanded")
+EDGES = ("huge", "tiny", "denormal")
+SLIGHT = 4.0  # times the bound: bounds are measured by chance, or of first order, and no one is called wrong for so little
+
+
+@dataclass
+class Finding:
+    """Records that say the same of one tensor of an op. ``cases``: in which calls. ``worst``: the one with the largest error."""
+
+    op: str
+    kind: str
+    tensor: str
+    side: str
+    verdict: str
+    name: str
+    known: str
+    dtypes: list[str]
+    cases: list[str]
+    worst: dict[str, Any]
+
+    @property
+    def stresses(self) -> list[str]:
+        """What the operands were like."""
+        return list(dict.fromkeys(stress_of(case).partition(" ")[0] for case in self.cases))
+
+
+def stress_of(case: str) -> str:
+    """The stress of a case by its name."""
+    return case.rpartition(", ")[0].rpartition(", ")[2]
+
+
+def kind_of(record: Mapping[str, Any]) -> str:
+    """In which part of the report a record belongs."""
+    verdict, stress = Verdict(record["verdict"]), stress_of(record["case"]).partition(" ")[0]
+    if verdict is Verdict.UNVERIFIED:
+        return UNJUDGED
+    if record.get("quirk"):
+        return ACCURACY if verdict in (Verdict.LOW_ACCURACY, Verdict.LOCAL_SUSPECT) else WRONG
+    if stress in SPECIALS or (verdict is Verdict.NONFINITE and "oracle nan" in str(record.get("reason"))):
+        return TREATMENT
+    if stress in EDGES:
+        return RANGE
+    if verdict in (Verdict.LOW_ACCURACY, Verdict.LOCAL_SUSPECT) or NEGLIGIBLE in (record.get("modifiers") or ()):
+        return ACCURACY
+    return ACCURACY if verdict is not Verdict.NONFINITE and 0 < size_of(record) <= SLIGHT else WRONG
+
+
+def findings(reports: Iterable[OpReport]) -> list[Finding]:
+    """All findings: crashes first, then by part of the report, and by op."""
+    found: dict[Any, Finding] = {}
+    for report in reports:
+        for finding in _of(report):
+            key = (finding.op, finding.kind, finding.tensor, finding.side, finding.verdict, finding.name, finding.known)
+            if key in found:
+                _join(found[key], finding)
+            else:
+                found[key] = finding
+    order = [CRASH, WRONG, RANGE, TREATMENT, ACCURACY, UNJUDGED]
+    return sorted(found.values(), key=lambda one: (order.index(one.kind), -_severity(one), one.op, one.tensor))
+
+
+def _severity(finding: Finding) -> int:
+    return Verdict(finding.verdict).severity if finding.tensor else 99
+
+
+def _of(report: OpReport) -> Iterator[Finding]:
+    for death in report.deaths:
+        yield _death(report.name, death)
+    for record in report.records:
+        yield Finding(
+            report.name,
+            kind_of(record),
+            record["tensor"],
+            record["side"],
+            record["verdict"],
+            record.get("hypothesis") or "",
+            record.get("quirk") or "",
+            [record["dtype"]],
+            [record["case"]],
+            record,
+        )
+
+
+def _death(op: str, death: Mapping[str, str]) -> Finding:
+    """A call that the process did not come back from: Paddle's doing, if Paddle alone does not come back either."""
+    case, how = death["case"], death["how"]
+    said = {"reason": f"the process ended: {how}", "script": death["script"], "case": case}
+    kind, side = CRASH, "paddle"
+    if not death["alone"]:
+        side = ""
+        said["reason"] = f"{how}, but not if Paddle's kernel runs alone: it was Torch's, or the verdict"
+        kind = CRASH if how.startswith("SIG") else UNJUDGED
+    return Finding(op, kind, "", side, how, "", "", [case.rpartition(", ")[2]], [case], said)
+
+
+def _join(into: Finding, other: Finding) -> None:
+    into.cases += other.cases
+    into.dtypes += [dtype for dtype in other.dtypes if dtype not in into.dtypes]
+    if size_of(other.worst) > size_of(into.worst):
+        into.worst = {**other.worst, "script": into.worst.get("script") or other.worst.get("script")}
+
+
+def size_of(record: Mapping[str, Any]) -> float:
+    """The largest error of either side over the bound, as far as that is a number."""
+    sides = [(record.get("stats") or {}).get(side) or {} for side in ("paddle", "torch")]
+    sizes = [float(side.get("prob") or 0.0) for side in sides]
+    return max(size if size == size else 0.0 for size in sizes)

@@ -1,0 +1,105 @@
+"""The programs of the defects, each in a process of its own: which of them still show theirs on this machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..catalogue.defects import Defect, defects
+from ..errors import PadiffShimError
+
+SECONDS = 10  # of one program: what takes longer hangs
+
+# Imports both frameworks once and forks for each program, so that a crash costs nothing; a hang is ended by the alarm.
+_SERVER = """
+import json, os, signal, sys, warnings
+import numpy, paddle, torch
+warnings.simplefilter("ignore")
+programs, seconds = json.load(sys.stdin)
+told, quiet = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+os.dup2(quiet, 1)
+os.dup2(quiet, 2)
+def tell(**fields):
+    os.write(told, (json.dumps(fields) + "\\n").encode())
+tell(paddle=paddle.__version__, torch=torch.__version__)
+for title, program in programs.items():
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(seconds)
+        status = 0
+        try:
+            exec(compile(program, title, "exec"), {"__name__": "__main__"})
+        except BaseException as error:
+            tell(title=title, how=type(error).__name__)
+            status = 1
+        os._exit(status)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        tell(title=title, how=signal.Signals(os.WTERMSIG(status)).name)
+"""
+
+
+def ended(programs: Mapping[str, str], seconds: int = SECONDS) -> tuple[dict[str, str], dict[str, str]]:
+    """How each program ended, and the versions: the name of a signal or of an error's type, "" without either.
+
+    Raises:
+        PadiffShimError: the frameworks cannot be imported.
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", _SERVER], input=json.dumps([dict(programs), seconds]), capture_output=True, text=True, check=False
+    )
+    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    if run.returncode or not lines:
+        raise PadiffShimError(f"the programs of the defects could not be run: {run.stderr.strip()[-300:] or run.returncode}")
+    versions, *found = lines
+    return {**dict.fromkeys(programs, ""), **{one["title"]: one["how"] for one in found}}, versions
+
+
+def ends_so(defect: Defect, how: str) -> bool:
+    """Whether the end of one of its programs is the defect's."""
+    accepted = {
+        "hangs": how == "SIGALRM",
+        "killed or hangs": how.startswith("SIG"),
+        "anything but a TypeError": how not in ("TypeError", ""),
+    }
+    return accepted.get(defect.shows, how == defect.shows)
+
+
+@dataclass
+class Seen:
+    """A known defect on this machine. ``claimed``: seen on these versions before; ``shown``: of ``programs`` so many show it."""
+
+    name: str
+    op: str
+    known: str
+    claimed: bool
+    shown: int
+    programs: int
+    how: str
+
+    @property
+    def gone(self) -> bool:
+        """It was seen on these versions, and is not here."""
+        return self.claimed and not self.shown
+
+    @property
+    def new(self) -> bool:
+        """It was not claimed for these versions, and is here."""
+        return not self.claimed and bool(self.shown)
+
+
+def seen(chosen: Iterable[Defect] | None = None, seconds: int = SECONDS) -> list[Seen]:
+    """Every defect's programs, run here."""
+    wanted = list(defects().values() if chosen is None else chosen)
+    endings, versions = ended({title: program for one in wanted for title, program in one.programs()}, seconds)
+    found = []
+    for one in wanted:
+        hows = [endings[title] for title, _ in one.programs()]
+        claimed = versions["paddle"] in one.paddle or versions["torch"].partition("+")[0] in one.torch
+        shown = sum(ends_so(one, how) for how in hows)
+        found.append(Seen(one.name, one.op, one.known, claimed, shown, len(hows), ", ".join(dict.fromkeys(filter(None, hows)))))
+    return found

@@ -1,0 +1,154 @@
+"""The process in which kernels are tried: it may die of one of them.
+
+It reads requests from its standard input, a JSON object a line, and answers with events, one a line, on the file descriptor that it
+was given. Before a case is run its name is told, so that whoever listens knows what a process died of.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import PadiffShimError
+from ..records.encoding import finite
+
+Tell = Callable[..., None]
+KEPT = ("tensor", "phase", "shape", "dtype", "verdict", "side", "hypothesis", "modifiers", "quirk", "reason", "stats", "entry")
+MANY = 100_000  # calls whose operands are kept until the op is done
+
+
+def main(descriptor: int, device: str) -> None:
+    """Serve requests until the input ends."""
+    warnings.simplefilter("ignore")
+    out = os.fdopen(descriptor, "w", encoding="utf-8")
+
+    def tell(event: str, **fields: Any) -> None:
+        print(json.dumps({"event": event, **fields}), file=out, flush=True)
+
+    import paddle
+
+    from ..modes.reference import install
+
+    if device:
+        paddle.set_device(device)
+    install()
+    tell("ready", **_environment())
+    for line in sys.stdin:
+        request = json.loads(line)
+        if request["ask"] == "op":
+            _op(request["op"], request["after"], Path(request["folder"]), tell)
+        else:
+            _script(request["case"], Path(request["path"]), request["says"], tell)
+
+
+def _environment() -> dict[str, Any]:
+    from ..frameworks import settings
+
+    found = settings.environment() | {"processor": settings.processor()}
+    return {"environment": {name: str(value) for name, value in found.items()}}
+
+
+def _op(name: str, after: str, folder: Path, tell: Tell) -> None:
+    """All cases of one op, behind the case ``after`` if there is one."""
+    from ..modes.compare import compare
+    from .cases import cases
+
+    todo = list(cases(name))
+    if after:
+        todo = todo[[case.name for case in todo].index(after) + 1 :]
+    listener = _Listener(folder / "repro", name, tell)
+    mode = compare(
+        "torch", ops=[name], exact=True, audit=1, mismatch_from="UNVERIFIED", callback=listener.heard, keep_inputs=MANY,
+        progress=False,
+    )  # fmt: skip
+    with mode as run:
+        for case in todo:
+            listener.case = case.name
+            listener.refusals.update(_case(case, tell))
+            listener.write(run)
+    counted = {"calls": run.counts.calls, "judged": run.counts.records, "verdicts": run.verdicts}
+    tell("done", **counted, refusals=dict(listener.refusals), native=run.native.get(name, {}), warnings=run.warnings)
+
+
+def _case(case: Any, tell: Tell) -> list[str]:
+    """One case; the sentences say what was refused."""
+    from .cases import Call
+
+    try:
+        call = Call(case)
+    except ValueError:
+        return []
+    tell("begin", case=case.name)
+    refused = []
+    for grad in (False, True) if case.empty else (True,):  # of operands without elements only the results can be compared
+        try:
+            results = call.run(call.tensors(grad=grad))
+        except Exception as error:
+            return [f"Paddle refuses {case.stress}: {_first_line(error)}"]
+        try:
+            call.backward(results)
+        except Exception as error:
+            refused.append(f"Paddle has no backward ({case.dtype}): {_first_line(error)}")
+    return refused
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    chosen = next((line for line in reversed(lines) if "Error" in line or line.startswith("(")), lines[-1] if lines else "")
+    return f"{type(error).__name__}: {chosen[:160]}"
+
+
+class _Listener:
+    """Passes on what a comparison finds, and writes a script for the first record of each kind."""
+
+    def __init__(self, folder: Path, op: str, tell: Tell) -> None:
+        self.folder, self.op, self.tell, self.case = folder, op, tell, ""
+        self.refusals: Counter[str] = Counter()
+        self._waiting: list[dict[str, Any]] = []
+        self._written: dict[Any, str] = {}
+
+    def heard(self, record: Mapping[str, Any]) -> None:
+        """The callback of the comparison."""
+        self._waiting.append(dict(record))
+
+    def write(self, run: Any) -> None:
+        """A case is over: its records go out, each with the name of a script that shows such a one."""
+        for record in self._waiting:
+            key = tuple(map(str, (record.get(name) for name in ("tensor", "dtype", "verdict", "side", "hypothesis", "quirk"))))
+            if key not in self._written:
+                self._written[key] = self._script(run, record)
+            fields = {name: record.get(name) for name in KEPT}
+            self.tell("record", case=self.case, script=self._written[key], **finite(fields))
+        self._waiting.clear()
+
+    def _script(self, run: Any, record: Mapping[str, Any]) -> str:
+        from . import script
+        from .cases import Call, find
+
+        if record["verdict"] == "UNVERIFIED":
+            return ""
+        path = self.folder / f"{self.op}_{len(self._written)}.py"
+        try:
+            run.repro(int(record["index"]), path)
+        except PadiffShimError:  # results in lists, calls without an entry of their own: the call alone, without a judge
+            script.write(Call(find(self.case)), path, str(record["reason"]))
+        return path.name
+
+
+def _script(case: str, path: Path, says: str, tell: Tell) -> None:
+    """A program for a case that nobody came back from."""
+    from . import script
+    from .cases import Call, find
+
+    script.write(Call(find(case)), path, says)
+    tell("written", path=path.name)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

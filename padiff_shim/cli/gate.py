@@ -1,0 +1,33 @@
+"""``padiff-shim gate DIR --baseline FILE``."""
+
+from __future__ import annotations
+
+import click
+
+from ..runs.gate import MARGIN, gate
+from .main import FINE, NO
+
+_EPILOG = """\
+\b
+Examples:
+  padiff-shim gate runs/today --baseline baseline.jsonl --update   # once: this run is what others are held against
+  padiff-shim gate runs/today --baseline baseline.jsonl            # in CI
+  padiff-shim gate runs/today --baseline baseline.jsonl --margin 10
+
+Exit status: 0, or 1 where a call got worse or a new one is not clean, or 2 where there is no baseline or no log.
+"""
+
+
+@click.command(epilog=_EPILOG, short_help="Whether a call got worse than in a baseline.")
+@click.argument("folder", metavar="DIR")
+@click.option("--baseline", metavar="FILE", required=True, help="What the run is held against: a file for version control.")
+@click.option("--update", is_flag=True, help="Write the run into FILE.")
+@click.option(
+    "--margin", metavar="X", type=click.FloatRange(1), default=MARGIN, show_default=True, help="An error may grow so much."
+)
+def command(folder: str, baseline: str, update: bool, margin: float) -> int:
+    """Hold the log of a comparison against a baseline, and fail where a call got worse: its verdict, from LOW_ACCURACY up, or its
+    error by more than the margin. Calls that are new or gone are told."""
+    found = gate(folder, baseline, update=update, margin=margin)
+    click.echo(str(found))
+    return FINE if found.passed or update else NO

@@ -1,0 +1,239 @@
+"""A gate for continuous integration: whether a call got worse than in a baseline.
+
+The baseline is a file for people and version control: JSON Lines, a call's tensor a line, sorted, with its class and its error. It
+has no times, no paths of a machine and no counts, so that it changes where a verdict changes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..arguments import flag, path
+from ..errors import ArgumentError, FileError, unreadable
+from ..records.calls import Calls
+from ..text import shown
+from ..verdicts import Verdict, apart
+from .compare_run import CompareRun, load
+
+KEYS = ("op", "tensor", "dtype", "layer", "site")
+SOFT = Verdict.LOW_ACCURACY  # from here on a verdict is something to complain of
+MARGIN = 4.0
+DIGITS = 3  # significant ones of an error in the file
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The worst of all records of one place: a tensor of an op, at a line, in a layer.
+
+    ``verdict``: its class. ``name``: what explains it, a known difference or a hypothesis. ``known``: it is counted apart (known,
+    negligible or muted). ``units``: its largest error, in rounding units of the op's own bound; 0 where nothing differs.
+    """
+
+    op: str
+    tensor: str
+    dtype: str
+    layer: str
+    site: str
+    verdict: str
+    side: str = ""
+    name: str = ""
+    known: bool = False
+    units: float = 0.0
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells it from others."""
+        return tuple(getattr(self, name) for name in KEYS)
+
+    @property
+    def loose(self) -> tuple[str, ...]:
+        """The same without the line's number: lines move."""
+        file, _, rest = self.site.rpartition(":")
+        return (*self.key[:-1], f"{file}:{rest.partition(' ')[2]}")
+
+    @property
+    def severity(self) -> int:
+        """0 where there is nothing to complain of."""
+        found = Verdict(self.verdict)
+        return 0 if self.known or found.severity < SOFT.severity else found.severity
+
+    def line(self) -> str:
+        """Its line of the file: what is empty is left out."""
+        fields = {name: getattr(self, name) for name in (*KEYS, "verdict", "side", "name", "known", "units")}
+        return json.dumps({name: value for name, value in fields.items() if value not in ("", False, 0.0)}, ensure_ascii=False)
+
+    def __str__(self) -> str:
+        where = ", ".join(filter(None, (shown(self.layer), shown(self.site))))
+        named = f" ({shown(self.name)})" if self.name else ""
+        return f"{shown(self.op)} {shown(self.tensor)} {self.dtype} at {where}: {self.verdict}{named}, {self.units:g} units"
+
+
+@dataclass
+class Gate:
+    """What :func:`gate` found. ``print(gate)`` says it.
+
+    ``worse``: (now, before). ``new``: places that the baseline has not; those with something to complain of fail. ``gone``: places
+    of the baseline where nothing was called. ``better``: (now, before).
+    """
+
+    baseline: Path
+    margin: float
+    worse: list[tuple[Entry, Entry]] = field(default_factory=list)
+    better: list[tuple[Entry, Entry]] = field(default_factory=list)
+    new: list[Entry] = field(default_factory=list)
+    gone: list[Entry] = field(default_factory=list)
+    places: int = 0
+    updated: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """No place got worse, and no new one is to be complained of."""
+        return not self.worse and not any(entry.severity for entry in self.new)
+
+    def __str__(self) -> str:
+        lines = [f"{'passed' if self.passed else 'FAILED'}: {self.places:,} places against {self.baseline}"]
+        lines += [f"worse: {now}; it was {before.verdict}, {before.units:g} units" for now, before in self.worse]
+        lines += [f"new, and not clean: {entry}" for entry in self.new if entry.severity]
+        lines += [f"better: {now}; it was {before.verdict}, {before.units:g} units" for now, before in self.better]
+        clean = sum(not entry.severity for entry in self.new)
+        lines += [f"new: {clean:,} places"] if clean else []
+        lines += [f"gone: {entry}" for entry in self.gone[:10]]
+        lines += [f"gone: {len(self.gone) - 10:,} further places"] if len(self.gone) > 10 else []
+        if self.updated:
+            lines.append(f"{self.baseline} holds this run now")
+        elif self.worse or self.new or self.gone or self.better:
+            lines.append(f"--update (update=True) makes this run the baseline; the margin is a factor of {self.margin:g}")
+        return "\n".join(lines)
+
+
+def gate(
+    run: CompareRun | str | os.PathLike[str],
+    baseline: str | os.PathLike[str],
+    *,
+    update: bool = False,
+    margin: float = MARGIN,
+) -> Gate:
+    """Hold a comparison against a baseline.
+
+    A place is a tensor of an op, at a line, in a layer, with a dtype; its worst record counts. It got worse if its class did, from
+    LOW_ACCURACY up, or if it is in such a class and its error is more than ``margin`` times the baseline's. EQUAL and ROUNDING are
+    alike: which of them it is depends on the processor. Known and negligible differences are no complaint until they are neither.
+    Where lines moved, places are matched in their order within the same function.
+
+    Args:
+        run: a comparison, or the folder of its log.
+        baseline: the file.
+        update: write this run into the file; what changed is told all the same.
+        margin: by what factor an error may grow.
+
+    Raises:
+        FileError: the file cannot be read or written, or there is none yet and ``update`` is False.
+        ArgumentError: it is no baseline, or an argument is not accepted.
+        LogError: the folder holds no log.
+    """
+    target = path("baseline", baseline)
+    flag("update", update)
+    if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 1 <= margin < math.inf:
+        raise ArgumentError(f"margin= is a factor from 1 on, got {margin!r}")
+    now = entries((run if isinstance(run, CompareRun) else load(run)).calls)
+    if not now:
+        raise ArgumentError("the run holds no judged call: there is nothing to hold against a baseline")
+    before = _read(target) if target.exists() or not update else []
+    found = _compared(now, before, Gate(target, float(margin), places=len(now)))
+    if update:
+        _write(target, now)
+        found.updated = True
+    return found
+
+
+def entries(calls: Calls | Iterable[Any]) -> list[Entry]:
+    """The places of a run, sorted."""
+    worst: dict[tuple[str, ...], Entry] = {}
+    for call in calls:
+        entry = _entry(call.as_dict())
+        known = worst.get(entry.key)
+        if known is None or (entry.severity, entry.units) > (known.severity, known.units):
+            worst[entry.key] = entry
+    return sorted(worst.values(), key=_order)
+
+
+def _order(entry: Entry) -> tuple[Any, ...]:
+    file, _, rest = entry.site.rpartition(":")
+    number = rest.partition(" ")[0]
+    return file, int(number) if number.isdigit() else 0, entry.layer, entry.op, entry.tensor, entry.dtype
+
+
+def _entry(record: Mapping[str, Any]) -> Entry:
+    stats = record.get("stats") or {}
+    sides = [(stats.get(side) or {}).get("rho_max") for side in ("paddle", "torch")]
+    units = max((float(one) for one in sides if isinstance(one, (int, float)) and one == one), default=0.0)
+    return Entry(
+        **{name: str(record.get(name) or "") for name in KEYS},
+        verdict=str(record["verdict"]),
+        side=str(record.get("side") or "").replace("none", ""),
+        name=str(record.get("quirk") or record.get("hypothesis") or ""),
+        known=bool(apart(record)),
+        units=float(f"{units:.{DIGITS}g}"),
+    )
+
+
+def _compared(now: list[Entry], before: list[Entry], found: Gate) -> Gate:
+    old = {entry.key: entry for entry in before}
+    pairs = [(entry, old.pop(entry.key)) for entry in now if entry.key in old]
+    matched = {entry.key for entry, _ in pairs}
+    left: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
+    for entry in before:
+        if entry.key in old:
+            left[entry.loose].append(entry)
+    for entry in now:
+        if entry.key in matched:
+            continue
+        if left[entry.loose]:
+            pairs.append((entry, left[entry.loose].pop(0)))
+        else:
+            found.new.append(entry)
+    found.gone = [entry for rest in left.values() for entry in rest]
+    found.worse = [pair for pair in pairs if _worse(*pair, found.margin)]
+    found.better = [(ours, theirs) for ours, theirs in pairs if _worse(theirs, ours, found.margin)]
+    return found
+
+
+def _worse(one: Entry, other: Entry, margin: float) -> bool:
+    if one.severity != other.severity:
+        return one.severity > other.severity
+    return bool(one.severity) and one.units > margin * max(other.units, 1.0)
+
+
+def _read(target: Path) -> list[Entry]:
+    try:
+        lines = target.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise FileError(f"there is no baseline {target} yet: --update (update=True) makes one of this run") from None
+    except OSError as error:
+        raise unreadable("the baseline", target, error) from None
+    except UnicodeDecodeError:
+        raise ArgumentError(f"{target} is no baseline: it is no text") from None
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = Entry(**{**dict.fromkeys(KEYS, ""), **json.loads(line)})
+            Verdict(entry.verdict)
+            found.append(entry)
+        except (ValueError, TypeError) as error:
+            raise ArgumentError(f"{target}, line {number}, is no line of a baseline: {shown(error)}") from None
+    return found
+
+
+def _write(target: Path, now: Iterable[Entry]) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text("".join(f"{entry.line()}\n" for entry in now), encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"the baseline {target} cannot be written: {error.strerror or error}") from error

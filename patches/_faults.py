@@ -1,0 +1,103 @@
+"""What kernels are known to compute instead: formulas for ``op(faults=...)``, each of the op's own formula and its parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from padiff_shim.table.op import Fault
+
+LOWEST = -64.0  # Paddle's CPU softmax: exp(max(x - max, -64))
+
+
+def single(number: float) -> float:
+    """A number as float32 holds it."""
+    return float(torch.tensor(number, dtype=torch.float32))
+
+
+def clip(x: torch.Tensor, axis: int) -> torch.Tensor:
+    """Logits as Paddle's softmax sees them. The gradient passes as if they were as they are."""
+    low = x.detach().amax(axis, keepdim=True) + LOWEST
+    return torch.where(x.detach() < low, low + (x - x.detach()), x)
+
+
+def clipped(axis: Callable[..., int]) -> dict[str, Fault]:
+    """The first operand clipped along the axis that ``axis`` reads from the other arguments."""
+
+    def formula(own: Callable[..., Any], x: torch.Tensor, *rest: Any) -> Any:
+        return own(clip(x, axis(*rest)), *rest)
+
+    return {"clip=-64": Fault(formula)}
+
+
+def smoothed(share: Callable[..., Any]) -> dict[str, Fault]:
+    """Labels smoothed by shares that were computed in float32; ``share`` puts them into the op's arguments."""
+    return {"1-epsilon->float32": Fault(share, precision=True)}
+
+
+def _labels(own: Callable[..., Any], label: torch.Tensor, prior: torch.Tensor | None, epsilon: float) -> torch.Tensor:
+    epsilon = single(epsilon)
+    kept = single(1.0 - epsilon) * label
+    return kept + (single(epsilon / label.shape[-1]) if prior is None else epsilon * prior.detach())
+
+
+def _shares(own: Callable[..., Any], x: torch.Tensor, label: torch.Tensor, weight: Any, ignored: int, *rest: Any) -> torch.Tensor:
+    """``cross_entropy`` with smoothed labels, as shares of the classes that Paddle makes beforehand, in float32."""
+    reduction, soft, axis, use_softmax, smoothing, counts_all = rest
+    if soft or not smoothing:
+        raise NotImplementedError("labels that are smoothed")
+    at = label.squeeze(axis) if label.ndim == x.ndim else label
+    chosen = F.one_hot(at, x.shape[axis]).movedim(-1, axis).bool()
+    kept, rest_of = single(1.0 - single(smoothing)), single(smoothing / x.shape[axis])
+    shares = torch.where(chosen, torch.full_like(x, single(kept + rest_of)), torch.full_like(x, rest_of)).detach()
+    return own(x, shares, weight, ignored, reduction, True, axis, use_softmax, 0.0, counts_all)
+
+
+SMOOTHED, SMOOTHED_LABELS = smoothed(_labels), smoothed(_shares)
+
+
+def roots(arguments: Callable[..., tuple[torch.Tensor, float, Any, bool]]) -> dict[str, Fault]:
+    """Norms of order p with 1 / p in float32. ``arguments``: the tensor, p, the axes and keepdim of the op's own."""
+
+    def formula(own: Callable[..., Any], *values: Any) -> torch.Tensor:
+        x, p, axis, keepdim = arguments(*values)
+        if p in (0.0, 1.0, 2.0, math.inf, -math.inf):
+            raise NotImplementedError("orders with kernels of their own")
+        order = single(p)
+        powers = x.abs().pow(order)
+        return (powers.sum() if axis is None else powers.sum(axis, keepdim)).pow(single(1.0 / order))
+
+    return {"1/p->float32": Fault(formula, precision=True)}
+
+
+def slope(own: Callable[..., Any], x: torch.Tensor, lower: float, upper: float, is_test: bool) -> torch.Tensor:
+    """``rrelu`` in evaluation, with its mean slope in float32."""
+    return F.leaky_relu(x, single((single(lower) + single(upper)) / 2))
+
+
+def shares_of_one(own: Callable[..., Any], x: torch.Tensor, label: torch.Tensor, *rest: Any) -> torch.Tensor:
+    """``cross_entropy`` of shares whose gradient is softmax(x) - label, whatever they sum to."""
+    weight, _, reduction, soft, axis, use_softmax, smoothing, _ = rest
+    if not soft or smoothing or weight is not None or not use_softmax:
+        raise NotImplementedError("shares alone")
+    values = x.logsumexp(axis) - (label * x).sum(axis)
+    return {"mean": values.mean, "sum": values.sum}.get(reduction, lambda: values.unsqueeze(axis))()
+
+
+def exp_minus_one(alpha: int | None) -> dict[str, Fault]:
+    """An exponential branch without expm1, which loses the digits of small numbers. ``alpha``: which argument is its size."""
+
+    def formula(own: Callable[..., Any], x: torch.Tensor, *numbers: float) -> torch.Tensor:
+        size = 1.0 if alpha is None else numbers[alpha]
+        return torch.where(x > 0, x, size * (x.exp() - 1))
+
+    return {"exp(x)-1": Fault(formula, precision=True, narrow=True)}
+
+
+def log_of_one_plus(own: Callable[..., Any], x: torch.Tensor, beta: float, threshold: float) -> torch.Tensor:
+    """``softplus`` without log1p, which loses the digits of small results."""
+    return torch.where(x * beta > threshold, x, (1 + (x * beta).exp()).log() / beta)

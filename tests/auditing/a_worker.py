@@ -1,0 +1,42 @@
+"""A worker that does as its ops say: it speaks the protocol of ``padiff_shim.auditing.worker`` without any framework."""
+
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+
+out = os.fdopen(int(sys.argv[1]), "w")
+CASES = ["sample 0, plain, float32", "sample 1, plain, float32", "sample 2, plain, float32"]
+
+
+def tell(event, **fields):
+    print(json.dumps({"event": event, **fields}), file=out, flush=True)
+
+
+if sys.argv[2] == "none":
+    sys.exit(3)
+tell("ready", environment={"paddle": "0", "device": sys.argv[2]})
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["ask"] == "script":
+        path = pathlib.Path(request["path"])
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("import os; os.abort()" if "dies" in request["case"] else "")
+        tell("written", path=path.name)
+        continue
+    op = request["op"]
+    names = [f"{op}: {case}" for case in CASES]
+    for name in names[names.index(request["after"]) + 1 if request["after"] else 0 :]:
+        tell("begin", case=name)
+        if op == "dies" and "sample 1" in name:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if op == "hangs" and "sample 1" in name:
+            time.sleep(60)
+        if op == "slow":
+            time.sleep(0.4)
+        if op == "interrupts":
+            os.kill(os.getppid(), signal.SIGINT)
+            time.sleep(60)
+    tell("done", calls=3, judged=3, verdicts={"EQUAL": 3}, refusals={}, native={}, warnings=[])

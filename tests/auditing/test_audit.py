@@ -1,0 +1,165 @@
+"""An audit of real kernels: what it finds is true, each finding has a script that shows it, and the reports say it."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+import padiff_shim
+from padiff_shim.auditing import pages, reproducing
+from padiff_shim.auditing.audit import Audit
+from padiff_shim.auditing.report import ACCURACY, RANGE, TREATMENT, UNJUDGED, WRONG, Finding, OpReport, findings, kind_of, stress_of
+from padiff_shim.auditing.reproducing import Seen
+from padiff_shim.catalogue.defects import defects
+from padiff_shim.cli.main import main
+
+NAMES = ["softmax", "concat", "cholesky"]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("audit")
+    assert main(["audit", *(word for name in NAMES for word in ("--ops", name)), "--folder", str(folder), "--no-defects"]) == 0
+    return folder, json.loads((folder / "audit.json").read_text())
+
+
+def test_every_op_was_tried_and_judged(found):
+    _, data = found
+    assert sorted(one["name"] for one in data["ops"]) == sorted(NAMES)
+    assert data["complete"]
+    for one in data["ops"]:
+        assert one["judged"] >= one["calls"] > 5
+        assert sum(one["verdicts"].values()) == one["judged"]
+        assert not one["deaths"]
+    assert data["environment"].keys() >= {"paddle", "torch", "device", "processor"}
+
+
+def test_what_moves_values_is_judged_and_right(found):
+    _, data = found
+    assert not [one for one in data["findings"] if one["op"] == "concat" and one["kind"] == WRONG]
+
+
+def test_a_clipped_softmax_is_found_named_and_shown(found):
+    """Paddle's CPU kernel has it on every processor."""
+    folder, data = found
+    clipped = [one for one in data["findings"] if one["known"] == "softmax clipped at -64"]
+    assert {one["tensor"] for one in clipped} == {"out", "grad:x"}
+    assert {one["side"] for one in clipped} == {"paddle"}
+    assert data["known_differences"]["softmax clipped at -64"]
+    assert "relu of NaN" not in data["known_differences"], "nobody looked"
+    script = folder / "repro" / next(one for one in clipped if one["tensor"] == "out")["worst"]["script"]
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout.endswith("\nREPRODUCED\n")
+
+
+def test_the_reports_say_the_same(found):
+    folder, data = found
+    text, page = (folder / "audit.md").read_text(), (folder / "audit.html").read_text()
+    assert "softmax clipped at -64" in text
+    assert "softmax clipped at -64" in page
+    assert not re.search(r"<(script|img|link)", page)
+    assert page.count("<section") == text.count("\n## ")
+    for line in text.splitlines():
+        assert len(re.findall(r"(?<!\\)\|", line)) <= 7, line
+    assert len(data["findings"]) == sum(int(number) for number in re.findall(r"^## .*\((\d+)\)$", text.replace("\\", ""), re.M))
+
+
+def test_it_is_not_overwritten(found, capsys):
+    folder, _ = found
+    assert main(["audit", "--ops", "relu", "--folder", str(folder)]) == 2
+    assert "holds an audit already" in capsys.readouterr().err
+
+
+# --- what the records say together --------------------------------------------------------------------------------------
+
+
+def record(verdict, stress="plain", side="paddle", **more):
+    return {
+        "case": f"relu: sample 0, {stress}, float32",
+        "tensor": "out",
+        "dtype": "float32",
+        "verdict": verdict,
+        "side": side,
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (record("WRONG"), WRONG),
+        (record("WRONG", stats={"paddle": {"prob": 5.0}}), WRONG),
+        (record("WRONG", stats={"paddle": {"prob": 3.0}}), ACCURACY),
+        (record("WRONG", "ties"), TREATMENT),
+        (record("NONFINITE", reason="at [0]: paddle 0, torch nan, oracle nan"), TREATMENT),
+        (record("NONFINITE", reason="at [0]: paddle nan, torch 0, oracle 0"), WRONG),
+        (record("WRONG", "long 3"), WRONG),
+        (record("SEMANTICS", modifiers=["negligible"]), ACCURACY),
+        (record("LOW_ACCURACY", "long 3"), ACCURACY),
+        (record("NONFINITE", "huge"), RANGE),
+        (record("WRONG", "denormal"), RANGE),
+        (record("NONFINITE", "nan"), TREATMENT),
+        (record("NONFINITE", "empty 3"), TREATMENT),
+        (record("NONFINITE", "nan", quirk="relu of NaN"), WRONG),
+        (record("UNVERIFIED", "nan"), UNJUDGED),
+    ],
+)
+def test_parts_of_the_report(given, kind):
+    assert kind_of(given) == kind
+
+
+def test_records_that_say_the_same_are_one_finding():
+    report = OpReport("relu", records=[record("WRONG"), record("WRONG", "long 3"), record("WRONG", side="torch")])
+    first, second = findings([report])
+    assert (first.side, first.stresses, len(first.cases)) == ("paddle", ["plain", "long"], 2)
+    assert second.side == "torch"
+    assert stress_of("relu: sample 0, long 3, float32") == "long 3"
+
+
+HOSTILE = "<script>alert(1)</script> | `x` \x1b[31m"
+
+
+def test_pages_escape_what_they_show(tmp_path):
+    report = OpReport("relu", calls=1, judged=1, refusals={HOSTILE: 1}, native={HOSTILE: 2})
+    report.records = [{**record("WRONG"), "reason": HOSTILE, "hypothesis": HOSTILE, "script": "relu_0.py"}]
+    report.died("relu: sample 0, plain, float32", "SIGSEGV")
+    found = Audit(tmp_path, {"paddle": "3", "torch": "2", "processor": HOSTILE, "device": "cpu"}, {"relu": report})
+    found.defects = [Seen("a defect", "relu", "", True, 0, 1, ""), Seen("another", "relu", "", False, 1, 1, "SIGSEGV")]
+    page, text = pages.html(found), pages.markdown(found)
+    assert "<script>" not in page
+    assert "<script>" not in text
+    assert "\x1b" not in page + text
+    assert "no longer seen here" in text
+    assert "seen (SIGSEGV), new on these versions" in text
+    assert "SIGSEGV" in page
+    assert "a defect" in str(found)
+    assert [path.name for path in found.save()] == ["audit.md", "audit.html", "audit.json"]
+    assert isinstance(found.findings[0], Finding)
+
+
+# --- the programs of the defects ----------------------------------------------------------------------------------------
+
+
+def test_programs_end_as_they_do():
+    programs = {
+        "fine": "print('nothing of this is seen')",
+        "wrong": "assert False",
+        "crash": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+        "hang": "import time; time.sleep(60)",
+    }
+    how, versions = reproducing.ended(programs, 1)
+    assert how == {"fine": "", "wrong": "AssertionError", "crash": "SIGSEGV", "hang": "SIGALRM"}
+    assert set(versions) == {"paddle", "torch"}
+
+
+def test_a_defect_is_seen_or_no_longer():
+    (one,) = reproducing.seen([defects()["masked entries of softmax"]])
+    assert (one.claimed, one.shown, one.gone, one.new) == (True, 1, False, False)
+
+
+def test_the_public_names():
+    assert padiff_shim.audit.__module__ == "padiff_shim.auditing.audit"
+    assert padiff_shim.Audit is Audit

@@ -1,0 +1,82 @@
+"""A comparison of a defect's program names the defect, and its side."""
+
+import contextlib
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+import pytest
+
+import padiff_shim
+from padiff_shim.catalogue.defects import defects
+from padiff_shim.catalogue.known_differences import shipped
+from padiff_shim.frameworks.versions import IS_3
+
+SIDES = {quirk.name: quirk.side for quirk in shipped()}
+NAMED = [
+    pytest.param(one, program, id=title)
+    for one in defects().values()
+    if one.known and paddle.__version__ in one.paddle and not one.ends_process
+    for title, program in one.programs()
+]
+# Torch's own program, of a defect of Torch's; no call of Torch's formula, whose layout it does not take.
+SILENT = {"numbers held in float32: local_response_norm"}
+
+
+@pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
+@pytest.mark.parametrize(("one", "program"), NAMED)
+def test_a_comparison_names_it(one, program, request):
+    if request.node.callspec.id in SILENT:
+        pytest.skip("such a call has no Torch formula")
+    with padiff_shim.compare("torch", audit=1) as run, contextlib.suppress(AssertionError):
+        exec(compile(program, one.name, "exec"), {"__name__": "__main__"})
+    named = {(call.quirk, str(call.side)) for call in run.calls if call.quirk}
+    if one.by_processor and not named:
+        pytest.skip("this processor's kernels have it not")
+    accepted = {one.known, "epsilon in float32"} if one.known == "number in float32" else {one.known}
+    assert named & {(name, SIDES[name]) for name in accepted}, [str(call) for call in run.calls]
+
+
+# --- ops without a rounding model: what is named has to explain the whole tensor ------------------------------------------
+
+
+def tensor(*shape, dtype="float32", low=-3.0, high=3.0):
+    values = np.random.default_rng(0).uniform(low, high, shape)
+    return paddle.to_tensor(values.astype(dtype), stop_gradient=False)
+
+
+CALLS = {
+    "number in float32": ("softshrink", lambda: F.softshrink(tensor(40, 50, dtype="float64"), 0.3)),
+    "expm1 and log1p spelled out": ("softplus", lambda: F.softplus(tensor(40, 50, low=-15.0, high=-4.0))),
+    "torch's renorm": ("renorm", lambda: paddle.renorm(tensor(40, 50, dtype="float64"), 2.0, 0, 1.0)),
+    "softmax clipped at -64": ("log_softmax", lambda: F.log_softmax(tensor(40, 50, low=-200.0, high=0.0))),
+}
+
+
+def named(call):
+    with padiff_shim.compare("torch") as run:
+        call()
+    return {one.quirk for one in run.calls.filter(phase="forward")}, [str(one) for one in run.calls]
+
+
+@pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
+@pytest.mark.parametrize("name", CALLS)
+def test_many_elements_are_named(name):
+    found, calls = named(CALLS[name][1])
+    assert found == {name}, calls
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("side", ["paddle", "torch"])
+@pytest.mark.parametrize("fault", ["all", "one"])
+def test_a_fault_on_top_of_it_is_not(name, side, fault):
+    op, call = CALLS[name]
+
+    def change(out, *_):
+        changed = out.clone()
+        (changed if fault == "all" else changed.view(-1)[777:778]).mul_(1.01)
+        return changed
+
+    with padiff_shim.testing.planted(op, change, side=side):
+        found, calls = named(call)
+    assert found == {None}, calls

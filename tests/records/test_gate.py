@@ -1,0 +1,151 @@
+"""The gate: what got worse than a baseline fails, what moved or came or went is told, and the file is one for people."""
+
+import json
+
+import pytest
+from log_data import filled, record, side, wrong
+
+import padiff_shim
+from padiff_shim.cli.main import main
+from padiff_shim.errors import ArgumentError, FileError
+from padiff_shim.runs.gate import entries, gate
+
+
+def at(line, **changes):
+    return record(site=f"train.py:{line} in forward", line=line, **changes)
+
+
+def bad(line, units, verdict="WRONG", **changes):
+    made = at(line, verdict=verdict, side="paddle", **changes)
+    return {**made, "stats": {**made["stats"], "paddle": {**side(1.0), "rho_max": units}}}
+
+
+@pytest.fixture
+def baseline(tmp_path):
+    """Of a run with a rounding line and one of low accuracy."""
+    path = tmp_path / "baseline.jsonl"
+    assert gate(filled([at(10), bad(20, 30.0, "LOW_ACCURACY", op="sum")]), path, update=True).updated
+    return path
+
+
+def test_the_same_run_passes(baseline):
+    found = gate(filled([at(10), bad(20, 30.0, "LOW_ACCURACY", op="sum")]), baseline)
+    assert found.passed
+    assert (found.worse, found.better, found.new, found.gone) == ([], [], [], [])
+    assert str(found).startswith("passed: 2 places against")
+
+
+def test_a_worse_class_fails(baseline):
+    found = gate(filled([bad(10, 9.0), bad(20, 30.0, "LOW_ACCURACY", op="sum")]), baseline)
+    assert not found.passed
+    ((now, before),) = found.worse
+    assert (now.verdict, before.verdict) == ("WRONG", "ROUNDING")
+    assert "worse: linear out float32 at encoder.layers.0.linear1, train.py:10 in forward: WRONG, 9 units; it was ROUNDING" in str(
+        found
+    )
+
+
+@pytest.mark.parametrize(
+    ("units", "margin", "passes"), [(119, 4, True), (121, 4, False), (121, 5, True), (30, 1, True), (31, 1, False)]
+)
+def test_a_larger_error_fails_beyond_the_margin(baseline, units, margin, passes):
+    found = gate(filled([at(10), bad(20, float(units), "LOW_ACCURACY", op="sum")]), baseline, margin=margin)
+    assert found.passed is passes
+
+
+def test_equal_and_rounding_are_alike(baseline):
+    """Which of them it is depends on the processor."""
+    assert gate(filled([at(10, verdict="EQUAL"), bad(20, 30.0, "LOW_ACCURACY", op="sum")]), baseline).passed
+    assert gate(filled([at(10, prob=0.9), bad(20, 30.0, "LOW_ACCURACY", op="sum")]), baseline).passed
+
+
+def test_known_and_negligible_differences_are_no_complaint_until_they_are_neither(tmp_path):
+    path = tmp_path / "baseline.jsonl"
+    gate(filled([bad(10, 9.0, quirk="ours"), bad(20, 9.0, modifiers=["negligible"])]), path, update=True)
+    assert gate(filled([bad(10, 900.0, quirk="ours"), bad(20, 9.0, modifiers=["negligible"])]), path).passed
+    found = gate(filled([bad(10, 9.0), bad(20, 9.0, modifiers=["negligible"])]), path)
+    assert [now.site for now, _ in found.worse] == ["train.py:10 in forward"]
+
+
+def test_new_and_gone_calls_are_told(baseline):
+    found = gate(filled([at(10), at(30, op="gelu")]), baseline)
+    assert found.passed, "new and clean"
+    assert [entry.op for entry in found.new] == ["gelu"]
+    assert [entry.op for entry in found.gone] == ["sum"]
+    assert "new: 1 places" in str(found)
+    assert "gone: sum out" in str(found)
+    assert not gate(filled([at(10), bad(30, 5.0, op="gelu")]), baseline).passed, "new and not clean"
+
+
+def test_lines_that_moved_are_the_same_places(baseline):
+    found = gate(filled([at(13), bad(26, 31.0, "LOW_ACCURACY", op="sum")]), baseline)
+    assert (found.new, found.gone, found.passed) == ([], [], True)
+    worse = gate(filled([at(13), bad(26, 31.0, "WRONG", op="sum")]), baseline)
+    assert [now.verdict for now, _ in worse.worse] == ["WRONG"]
+
+
+def test_what_got_better_is_told(baseline):
+    found = gate(filled([at(10), at(20, op="sum")]), baseline)
+    assert found.passed
+    assert [now.op for now, _ in found.better] == ["sum"]
+
+
+def test_the_worst_record_of_a_place_counts():
+    found = entries(filled([at(10), bad(10, 7.0), bad(10, 5.0), at(10, tensor="grad:x")]).calls)
+    assert [(entry.tensor, entry.verdict, entry.units) for entry in found] == [("grad:x", "ROUNDING", 0.8), ("out", "WRONG", 7.0)]
+
+
+def test_the_file_is_sorted_and_small(baseline, tmp_path):
+    text = baseline.read_text()
+    first, second = map(json.loads, text.splitlines())
+    assert first == {
+        "op": "linear", "tensor": "out", "dtype": "float32", "layer": "encoder.layers.0.linear1", "site": "train.py:10 in forward",
+        "verdict": "ROUNDING", "units": 0.8,
+    }  # fmt: skip
+    assert second["verdict"] == "LOW_ACCURACY"
+    other = tmp_path / "other.jsonl"
+    gate(filled([bad(20, 30.0, "LOW_ACCURACY", op="sum"), at(10), at(10)]), other, update=True)
+    assert other.read_text() == text, "neither the order of calls nor their number is in it"
+
+
+def test_a_baseline_that_is_none(tmp_path, baseline):
+    run = filled([at(10)])
+    with pytest.raises(FileError, match=r"no baseline .* yet"):
+        gate(run, tmp_path / "absent.jsonl")
+    baseline.write_text(baseline.read_text() + "nonsense\n")
+    with pytest.raises(ArgumentError, match="line 3, is no line of a baseline"):
+        gate(run, baseline)
+    baseline.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ArgumentError, match="it is no text"):
+        gate(run, baseline)
+    with pytest.raises(FileError):
+        gate(run, tmp_path, update=True)
+
+
+def test_arguments(baseline):
+    run = filled([wrong(0)])
+    for margin in (0.5, float("nan"), "4", True):
+        with pytest.raises(ArgumentError, match="margin="):
+            gate(run, baseline, margin=margin)
+    with pytest.raises(ArgumentError, match="no judged call"):
+        gate(filled([]), baseline)
+
+
+def test_the_command(tmp_path, capsys):
+    paddle = pytest.importorskip("paddle")
+    with padiff_shim.compare("torch", log=tmp_path / "run"):
+        paddle.nn.functional.gelu(paddle.randn([4, 4]))
+    file = tmp_path / "baseline.jsonl"
+    words = ["gate", str(tmp_path / "run"), "--baseline", str(file)]
+    assert main(words) == 2
+    assert "no baseline" in capsys.readouterr().err
+    assert main([*words, "--update"]) == 0
+    assert main(words) == 0
+    assert "passed: 1 places against" in capsys.readouterr().out
+    file.write_text(file.read_text().replace("gelu", "silu"))
+    assert main(words) == 0
+    assert "gone: silu out" in capsys.readouterr().out
+    with padiff_shim.testing.planted("gelu", lambda out, *_: out * 1.5), padiff_shim.compare("torch", log=tmp_path / "bad"):
+        paddle.nn.functional.gelu(paddle.randn([4, 4]))
+    assert main(["gate", str(tmp_path / "bad"), "--baseline", str(file)]) == 1
+    assert "new, and not clean: gelu out" in capsys.readouterr().out
