@@ -167,4 +167,32 @@ x, bias = torch.randn(2, 6, 5, requires_grad=True), torch.zeros(6, requires_grad
 torch.nn.functional.group_norm(x, 6, None, bias).sum().backward()
 """,
     },
+    {
+        "name": "norms of all axes but one",
+        "op": "norm_except_dim",
+        "what": "The backward of the norms that weight_norm computes reads what its forward did not keep.",
+        "size": "the process ends",
+        "paddle": BOTH,
+        "shows": "SIGSEGV",
+        "shim": "Torch's backward. Compared, the backward is Paddle's, and ends the process.",
+        "program": """\
+import paddle
+x = paddle.ones([4, 5])
+x.stop_gradient = False
+paddle.nn.utils.weight_norm_hook.norm_except_dim(x, 0).sum().backward()
+""",
+    },
+    {
+        "name": "segments of nothing",
+        "op": "segment_pool",
+        "what": "Without any rows the kernel reads the number of segments from behind its memory.",
+        "size": "the process ends",
+        "paddle": ("3.3.1",),
+        "shows": "SIGSEGV",
+        "shim": "Such a call stays native, and ends the process.",
+        "program": """\
+import paddle
+paddle.geometric.segment_sum(paddle.zeros([0, 3]), paddle.zeros([0], "int64"))
+""",
+    },
 )

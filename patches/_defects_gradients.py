@@ -223,4 +223,66 @@ x.stop_gradient = False
 paddle._legacy_C_ops.elementwise_mod(x, paddle.full([3], 2.0), "axis", -1).sum().backward()
 """,
     },
+    {
+        "name": "gradient of logits at zero",
+        "op": "binary_cross_entropy_with_logits, sigmoid_cross_entropy_with_logits",
+        "what": "Where a logit is exactly 0, as under a last layer of zeros, Paddle's gradient is off by a half.",
+        "size": "0.5",
+        "paddle": ("3.3.1",),
+        "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.zeros([2])
+x.stop_gradient = False
+paddle.nn.functional.binary_cross_entropy_with_logits(x, paddle.to_tensor([0.0, 1.0]), reduction="sum").backward()
+np.testing.assert_allclose(x.grad.numpy(), [0.5, -0.5], rtol=1e-5)
+""",
+    },
+    {
+        "name": "gradient of silu of negative numbers",
+        "op": "silu",
+        "what": "Below -88 exp(-x) overflows, and the gradient is NaN or infinite.",
+        "size": "NaN for 0",
+        "paddle": BOTH,
+        "shim": "Torch's gradient; a comparison says NONFINITE, side paddle.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([-100.0], stop_gradient=False)
+paddle.nn.functional.silu(x).sum().backward()
+np.testing.assert_allclose(x.grad.numpy(), [0.0], atol=1e-6)
+""",
+    },
+    {
+        "name": "gradient of celu of large numbers",
+        "op": "celu",
+        "what": "Above 88 the exponential of the branch that is not taken overflows, and the gradient is NaN.",
+        "size": "NaN for 1",
+        "paddle": BOTH,
+        "shim": "Torch's gradient; a comparison says NONFINITE, side paddle.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([200.0], stop_gradient=False)
+paddle.nn.functional.celu(x).sum().backward()
+np.testing.assert_array_equal(x.grad.numpy(), [1.0])
+""",
+    },
+    {
+        "name": "gradient of a transposed lu_solve",
+        "op": "lu_solve",
+        "what": 'With trans="T", Paddle\'s gradient of the factors is not the slope of the function.',
+        "size": "24 times the gradient",
+        "paddle": ("3.3.1",),
+        "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
+        "program": """\
+import numpy as np, paddle
+b, pivots = paddle.to_tensor([[1.0], [2.0]], "float64"), paddle.to_tensor([1, 2], "int32")
+lu = paddle.to_tensor([[2.0, 1.0], [0.5, 3.0]], "float64", stop_gradient=False)
+def loss(factors):
+    return paddle.linalg.lu_solve(b, factors, pivots, trans="T").sum()
+loss(lu).backward()
+step = paddle.to_tensor([[0.0, 1e-6], [0.0, 0.0]], "float64")
+slope = (loss(lu.detach() + step) - loss(lu.detach() - step)).item() / 2e-6
+np.testing.assert_allclose(lu.grad.numpy()[0, 1], slope, rtol=1e-5)
+""",
+    },
 )

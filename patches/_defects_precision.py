@@ -184,4 +184,18 @@ x = torch.tensor([[3.0, 4.0]], dtype=torch.float64)
 np.testing.assert_allclose(torch.renorm(x, 2, 0, 1.0).numpy(), [[0.6, 0.8]], rtol=1e-9)
 """,
     },
+    {
+        "name": "elu of small numbers",
+        "op": "elu, celu, selu",
+        "known": "expm1 and log1p spelled out",
+        "what": "Paddle computes exp(x) - 1: of small numbers the digits are lost in the difference.",
+        "size": "1 % of the result at x = -1e-6, in float32",
+        "paddle": BOTH,
+        "shim": "Torch's expm1(x); a comparison names it for elu.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([-1e-6], "float32")
+np.testing.assert_allclose(paddle.nn.functional.elu(x).item(), np.expm1(-1e-6), rtol=1e-5)
+""",
+    },
 )
