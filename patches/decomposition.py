@@ -66,19 +66,24 @@ def qr(x: torch.Tensor, mode: str) -> tuple[Any, ...]:
     return tuple(torch.linalg.qr(x, mode=mode))
 
 
-@op("x full_matrices=False", legacy=True, results=("u", "s", "vh"))
+@op("x full_matrices=False", legacy=True, results=("u", "s", "vh"), scratch=("u", "vh"))
 def svd(x: torch.Tensor, full_matrices: bool) -> tuple[Any, ...]:
     """``torch.linalg.svd``."""
     return tuple(torch.linalg.svd(x, full_matrices=full_matrices))
 
 
-@op("x UPLO='L'", legacy=True, results=("values", "vectors"))
+@op("x UPLO='L'", legacy=True, results=("values", "vectors"), scratch=("vectors",))
 def eigh(x: torch.Tensor, UPLO: str) -> tuple[Any, ...]:
     """``torch.linalg.eigh``."""
     return tuple(torch.linalg.eigh(x, UPLO=UPLO))
 
 
-@op("x uplo|UPLO='L' is_test=False", legacy="eigvalsh: x uplo|UPLO='L' is_test=False", results=("values", "vectors"))
+@op(
+    "x uplo|UPLO='L' is_test=False",
+    legacy="eigvalsh: x uplo|UPLO='L' is_test=False",
+    results=("values", "vectors"),
+    scratch=("vectors",),
+)
 def eigvalsh(x: torch.Tensor, uplo: str, is_test: bool) -> tuple[Any, ...]:
     """``torch.linalg.eigvalsh``; the vectors, which Paddle keeps for its backward, are left out."""
     return torch.linalg.eigvalsh(x, UPLO=uplo), None
@@ -120,7 +125,7 @@ def lu_unpack(x: torch.Tensor, y: torch.Tensor, unpack_ludata: bool, unpack_pivo
     return tuple(torch.lu_unpack(x, y, unpack_ludata, unpack_pivots))
 
 
-@op("x", legacy=True, promote="same", results=("values", "vectors"))
+@op("x", legacy=True, promote="same", results=("values", "vectors"), scratch=("vectors",))
 def eig(x: torch.Tensor) -> tuple[Any, ...]:
     """``torch.linalg.eig``."""
     return tuple(torch.linalg.eig(x))

@@ -182,8 +182,8 @@ def op(
         results: names of the results, ``("out",)`` if not given.
         writes: position of a result -> name of the operand in whose memory it is written (running statistics); where the formula
             has None for it, that operand stays as it is.
-        scratch: results that nobody but Paddle's own backward reads, and that hold whatever lay in memory where it will not: they
-            are not judged.
+        scratch: results that are not judged: those that nobody but Paddle's own backward reads, and that hold whatever lay in
+            memory where it will not; and those that are unique up to a sign only (eigenvectors).
         promote: ``"result"`` casts every tensor to the dtype that the native op returns before the formula runs; ``"none"`` leaves
             dtypes to the formula (layer norm keeps float32 weights beside float16 input; labels stay integers); ``"same"`` asks
             nothing of the native op where all float operands share one dtype, and leaves other calls native (ops that are slow

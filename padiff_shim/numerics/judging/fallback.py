@@ -17,7 +17,7 @@ import torch
 
 from ...verdicts import Judgement, Side, Verdict
 from ..oracle import noise
-from ..oracle.measured import Formula, narrow
+from ..oracle.measured import Formula
 from ..oracle.precision import KINDS, norm
 from ..oracle.staging import Hypothesis
 from . import equality, exact, passes, slices
@@ -131,7 +131,7 @@ def _narrower(formula: Formula) -> list[Hypothesis]:
         if form == "tf32":
             found.append(Hypothesis("tf32-truncated-inputs", True, full=partial(formula.narrowed, form, truncate=True)))
         else:
-            found.append(Hypothesis(f"{form}-output", True, full=partial(narrow, formula.value, form)))
+            found.append(Hypothesis(f"{form}-output", True, full=partial(formula.narrowed_result, form)))
     return found
 
 

@@ -181,6 +181,10 @@ class Formula(Quantity):
             return None
         return noise.exact(self.kernel, [narrow(t, form, truncate) if t.is_floating_point() else t for t in self.given])
 
+    def narrowed_result(self, form: str) -> torch.Tensor | None:
+        """The value rounded to a narrower format; None if that does not hold most of it."""
+        return narrow(self.value, form) if holds(self.value, form) else None
+
 
 def _in_steps(kernel: noise.Kernel, operands: Sequence[torch.Tensor]) -> torch.Tensor | None:
     """The value with fused kernels taken apart; None where that fails."""
