@@ -47,14 +47,15 @@ class Audit:
     def known(self) -> dict[str, bool]:
         """The shipped known differences of these versions -> whether they showed, in a call or in a defect's program.
 
-        Without the programs those that did not show are left out: a call of an audit need not be one that has them.
+        Those that no program shows are left out if they did not: a call of an audit need not be one that has them.
         """
         from ..catalogue.known_differences import in_range, shipped
 
         shown = {one.known for one in self.findings if one.known} | {one.known for one in self.defects if one.shown}
         versions = [(name, self.environment.get(name, "")) for name in ("paddle", "torch")]
         here = [quirk for quirk in shipped() if all(in_range(version, getattr(quirk, name)) for name, version in versions)]
-        return {quirk.name: quirk.name in shown for quirk in here if self.defects or quirk.name in shown}
+        looked = shown | {one.known for one in self.defects}
+        return {quirk.name: quirk.name in shown for quirk in here if quirk.name in looked}
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, as JSON-ready data."""
