@@ -66,7 +66,6 @@ class Comparison(NativeCalls):
         self.places = Places()
         self.judge = Judge(run, audit=audit, screening=screening, seed=seed)
         self.numbers = itertools.count()
-        self.step = 0
         self.defer = defer  # None: on CUDA
         self.waiting = Waiting(lambda case: self.outcome.act_later(self.settle(case)))
         self.layers = 0  # calls of layers when the account was looked at last
@@ -269,5 +268,11 @@ class Comparison(NativeCalls):
         """A new step of the program begins."""
         self.waiting.settle()
         raise_postponed()
+        self.step_ends()
         self.updated = False
         self.step += 1
+
+    def step_ends(self) -> None:
+        """What the ranks of a distributed run hold in common goes into the log."""
+        if self.replicas is not None:
+            self.replicas.end(self.step)

@@ -14,6 +14,7 @@ from ..dispatch.plan import Unlisted
 from ..frameworks.memory import grad_tracer
 from ..runs.compare_run import CompareRun
 from ..table.reasons import DRAWN, NO_REFERENCE, RANDOM, STATIC, StayNative
+from .replicas import Replicas
 from .sampling import Sampling
 from .shadow import Shadow
 
@@ -26,6 +27,8 @@ class NativeCalls:
     def __init__(self, run: CompareRun, sampling: Sampling, shadow: Shadow | None) -> None:
         self.run, self.sampling, self.shadow = run, sampling, shadow
         self.aside = ""  # non-empty: nothing is compared in this process, for this reason
+        self.replicas: Replicas | None = None  # of several ranks: what is logged of values that all of them hold
+        self.step = 0
         self.updated = False  # an optimizer ran: the next covered call begins a new step
 
     def timed(self, door: Door, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -76,6 +79,11 @@ class NativeCalls:
 
     def update(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's kernel, counted."""
+        if self.replicas is not None and not self.aside and grad_tracer() is not None:
+            entered = self.sampling.enter() if self.sampling.accounts else 0.0
+            self.replicas.note(other, args, self.step)
+            if self.sampling.accounts:
+                self.sampling.leave(entered)
         return self.unlisted(other, frame, args, kwargs)
 
     def optimizing(

@@ -28,6 +28,12 @@ def rank() -> int:
     return int(given)
 
 
+def processes() -> int:
+    """How many processes the distributed run has (PADDLE_TRAINERS_NUM or WORLD_SIZE), 1 otherwise."""
+    given = os.environ.get("PADDLE_TRAINERS_NUM") or os.environ.get("WORLD_SIZE") or "1"
+    return int(given) if given.isascii() and given.isdigit() else 1
+
+
 class CompareMode(Mode):
     """A mode whose frames compare instead of substituting; :attr:`run` is a :class:`CompareRun`."""
 
@@ -81,6 +87,7 @@ class CompareMode(Mode):
 
         posts.mode_closed()
         self._plan.waiting.settle_all()
+        self._plan.step_ends()
         if sampling.idle:
             self.run.warn(
                 f"budget=: the hooks stood idle in {sampling.idle} of {sampling.stretches} stretches of the program (from the "
@@ -182,6 +189,7 @@ def opened(options: CompareOptions) -> CompareMode:
     known = quirks.load(options.known_differences) if options.known_differences is not None else ()
     from ..comparison.flow import Comparison
     from ..comparison.outcome import Outcome
+    from ..comparison.replicas import Replicas
 
     run = CompareRun(
         options.backend,
@@ -189,6 +197,7 @@ def opened(options: CompareOptions) -> CompareMode:
         folder=options.log,
         on_log_error=options.on_log_error,
         rank=rank(),
+        ranks=processes(),
         carry=options.carry,
         options=_header(options, screening),
         progress=options.progress,
@@ -214,6 +223,8 @@ def opened(options: CompareOptions) -> CompareMode:
         seed=options.seed,
     )
     run.stepper = comparison.next_step
+    if processes() > 1:
+        comparison.replicas = Replicas(run.recorder)
     if not _in_ranks(options.ranks):
         comparison.aside = f"not compared: rank {rank()} is not among ranks="
     return CompareMode(run, enabled, chosen, comparison, strict=False, all_threads=options.all_threads)

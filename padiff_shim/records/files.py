@@ -14,7 +14,9 @@ from ..arguments import path as checked
 from ..errors import MissingFileError, PadiffShimError
 from . import log
 from .counts import Counts, Coverage
+from .replicas import EVENT
 
+_MOST = 4096  # ranks that are looked for
 _SHOWN = 8  # numbers of lost lines that a warning names
 
 
@@ -83,6 +85,8 @@ class Reading:
     offsets: list[array[int]] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     warnings: list[str] = field(default_factory=list)
+    replicas: list[array[int]] = field(default_factory=list)  # where in each file the events of that kind begin
+    ended: list[bool] = field(default_factory=list)  # whether each file has its last record
     lost: list[str] = field(default_factory=list)
 
 
@@ -111,14 +115,32 @@ def read(paths: Sequence[Path]) -> Reading:
     if not found.paths:
         raise refusals[0]
     found.lost += [f"left out: {error}" for error in refusals]
+    found.warnings += _unfinished(found)
     told = [text for one in found.headers for text in one.get("warnings", ())]
     found.warnings = list(dict.fromkeys([*told, *found.warnings, *found.lost]))
     return found
 
 
+def _unfinished(found: Reading) -> list[str]:
+    """A remark on each rank of a distributed run that did not close its log, and on those that left none."""
+    world = max(int(one.get("ranks") or 1) for one in found.headers)
+    if world < 2:
+        return []
+    remarks = [
+        f"{path.name} was not closed: rank {header.get('rank', 0)} was ended in the middle, or is still running"
+        for path, header, ended in zip(found.paths, found.headers, found.ended)
+        if not ended
+    ]
+    there = {header.get("rank", 0) for header in found.headers}
+    missing = [str(rank) for rank in range(min(world, _MOST)) if rank not in there]
+    if missing:
+        remarks.append(f"of the {world:,} ranks of this run, {', '.join(missing[:_SHOWN])} left no log")
+    return remarks
+
+
 def _scan(path: Path, found: Reading) -> None:
     """One file: its records into ``found``, and a remark about lines that are none."""
-    places, wrong, complaint = array("Q"), [], ""
+    places, wrong, complaint, replicas, ended = array("Q"), [], "", array("Q"), False
     for number, (offset, line) in enumerate(log.lines(path), 1):
         try:
             record = log.parse(line, path, offset)
@@ -129,12 +151,17 @@ def _scan(path: Path, found: Reading) -> None:
         if record["type"] == "call":
             places.append(offset)
             found.counts.add(record, path.stem)
+        elif record["type"] == "event" and record["kind"] == EVENT:
+            replicas.append(offset)
         elif isinstance(record.get("coverage"), Mapping):
+            ended = record["type"] == "end"
             found.counts.coverage = Coverage()
             found.counts.coverage.merge(record["coverage"])
         elif record["type"] == "event" and record["kind"] == "warning":
             found.warnings.append(record["text"])
     found.offsets.append(places)
+    found.replicas.append(replicas)
+    found.ended.append(ended)
     if wrong:
         numbers = ", ".join(map(str, wrong[:_SHOWN])) + (", ..." if len(wrong) > _SHOWN else "")
         lines = f"{len(wrong):,} lines of {path.name} are" if len(wrong) > 1 else f"1 line of {path.name} is"

@@ -65,6 +65,7 @@ TRUTH = _of("true or false", bool)
 TEXTS = _of("a list of texts", check=_list_of(_text))
 LENGTHS = _of("a list of at most 64 whole numbers", check=_list_of(_whole, 64))
 TABLE = _of("a table", dict)
+WORDS_BY_NAME = _of("a table of texts", check=_table_of(_text))
 TABLES = _of("a list of tables", check=_list_of(_table))
 COUNTS = _of("a table of whole numbers", check=_table_of(_whole))
 COUNTS_BY_NAME = _of("a table of tables of whole numbers", check=_table_of(_table_of(_whole)))
@@ -107,12 +108,17 @@ _COVERAGE: dict[str, Field] = {
 _RECORDS: dict[str, dict[str, Field]] = {
     "call": _CALL,
     "run": {
-        **dict.fromkeys(("schema", "rank", "pid", "parent"), WHOLE),
+        **dict.fromkeys(("schema", "rank", "ranks", "pid", "parent"), WHOLE),
         **dict.fromkeys(("id", "created", "backend", "carry", "command"), TEXT),
         **dict.fromkeys(("environment", "flags", "options"), TABLE),
         "warnings": TEXTS,
     },
-    "event": {**dict.fromkeys(("kind", "text", "created"), TEXT), "coverage": TABLE},
+    "event": {
+        **dict.fromkeys(("kind", "text", "created"), TEXT),
+        **dict.fromkeys(("parameters", "gradients"), WORDS_BY_NAME),
+        "coverage": TABLE,
+        "step": WHOLE,
+    },
     "end": {**dict.fromkeys(("calls", "records"), WHOLE), "seconds": NUMBER, "coverage": TABLE},
 }
 _REQUIRED = {"call": ("op", "verdict"), "event": ("kind", "text")}

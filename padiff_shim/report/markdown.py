@@ -70,6 +70,7 @@ def markdown(run: Compared) -> str:
         f"{words.covered(coverage)}.",
     ]
     lines += [f"{cell(said)}  "] if (said := words.command(header)) else []
+    lines += ["", cell(run.replicas)] if run.replicas is not None and run.replicas.parting is None else []
     lines += ["", *(f"> Warning: {cell(warning)}" for warning in run.warnings)] if run.warnings else []
     lines.append("")
     if found:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ..records.counts import Counts, Finding, Group
+from ..records.replicas import Replicas
 from ..records.tally import LayoutCost
 
 
@@ -64,6 +65,10 @@ class Compared(Protocol):
     @property
     def counts(self) -> Counts:
         """The counters."""
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """Where the ranks of a distributed run part; None for one process."""
 
     def findings(self) -> list[Finding]:
         """What there is to look at, the most serious first."""

@@ -157,6 +157,8 @@ def _opening(run: Compared) -> Iterable[Any]:
     yield Text(f"padiff_shim: Paddle's kernels compared with {shown(run.backend)}'s ({versions})")
     if said := words.command(run.header):
         yield Text(said)
+    if run.replicas is not None and run.replicas.parting is None:  # else it is the first warning
+        yield Text(shown(run.replicas, SENTENCE))
     counts = run.counts
     counted = words.counted(counts.verdicts(everything=False), counts.apart())
     yield Text(f"{counts.calls:,} calls, {counts.records:,} results and gradients: {counted}")

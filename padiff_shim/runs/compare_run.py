@@ -16,6 +16,7 @@ from typing import Any
 from ..errors import PadiffShimError
 from ..records import files, log
 from ..records.recorder import INPUTS, Recorder
+from ..records.replicas import Replicas, replicas
 from ..text import SENTENCE, shown
 from .results import Results
 
@@ -51,7 +52,7 @@ class CompareRun(Results):
         backend, linear_layout: as of :class:`Run`.
         folder: where the log goes; default a temporary folder that is removed with this object (:meth:`save` copies it).
         on_log_error: ``"warn"`` or ``"raise"`` (:class:`~padiff_shim.records.log.LogError`) when the log cannot be written.
-        rank, carry, options: go into the header.
+        rank, ranks, carry, options: go into the header; ``ranks`` is the number of processes.
         progress: show a line on a terminal while the run goes on.
     """
 
@@ -63,6 +64,7 @@ class CompareRun(Results):
         folder: str | os.PathLike[str] | None = None,
         on_log_error: str = "warn",
         rank: int = 0,
+        ranks: int = 1,
         carry: str = "native",
         options: Mapping[str, Any] | None = None,
         progress: bool = False,
@@ -72,9 +74,12 @@ class CompareRun(Results):
         # Where it is now: the program may change its working directory before the log is begun, or read.
         place = self._keeper.path if self._keeper is not None else files.absolute(folder)
         header = {"rank": rank, "backend": backend, "carry": carry, "command": _command(), "options": dict(options or {})}
+        if ranks > 1:
+            header["ranks"] = ranks
         self.recorder = Recorder(place, header, self._tallies, on_error=on_log_error)
         self.warnings = self.recorder.warnings
         self._reading: files.Reading | None = None  # of a loaded run
+        self.replicas: Replicas | None = None  # of a loaded run of several ranks: where they part
         self._progress = progress
         self.stepper: Callable[[], None] | None = None  # set by the mode: what begins a new step
 
@@ -138,6 +143,9 @@ def load(folder: str | os.PathLike[str]) -> CompareRun:
     run._reading, run.recorder.header, run.recorder.counts = reading, first, reading.counts
     run.environment.update({key: str(value) for key, value in first.get("environment", {}).items()})
     run.warnings.extend(reading.warnings)
+    run.replicas = replicas(reading.paths, reading.headers, reading.replicas)
+    if run.replicas is not None and run.replicas.parting is not None:
+        run.warnings.insert(0, str(run.replicas))
     for lost in reading.lost:
         warnings.warn(shown(lost, SENTENCE), RuntimeWarning, stacklevel=2)
     return run

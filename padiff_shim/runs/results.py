@@ -16,6 +16,7 @@ from ..records.calls import Call, Calls
 from ..records.counts import KEPT, Counts, Finding, Group, listed
 from ..records.encoding import encode, numeric
 from ..records.recorder import INPUTS, Recorder
+from ..records.replicas import Replicas
 from ..text import shown
 from ..verdicts import Verdict
 from .run import Run
@@ -27,6 +28,7 @@ class Results(Run):
     recorder: Recorder
     _reading: files.Reading | None
     _keeper: object
+    replicas: Replicas | None
 
     __hash__ = object.__hash__
 

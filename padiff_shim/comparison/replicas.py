@@ -1,0 +1,61 @@
+"""What the ranks of a distributed run should hold in common: digests of parameters and gradients, as each update finds them.
+
+They are written to the rank's own log, step by step; who reads the logs of all ranks finds where they part
+(:mod:`padiff_shim.records.replicas`). Nothing is sent between the processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..dispatch.plan import Unlisted
+from ..frameworks.memory import to_torch
+from ..optimizers.update import updates
+from ..records.recorder import Recorder
+from ..records.replicas import EVENT
+from ..table.reasons import StayNative
+
+
+class Replicas:
+    """The digests of one step, until it ends. A parameter is known by its name, which is the same on all ranks."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._parameters: dict[str, str] = {}
+        self._gradients: dict[str, str] = {}
+
+    def note(self, other: Unlisted, args: Sequence[Any], step: int) -> None:
+        """An optimizer's update is about to run: what it updates, and with which gradients."""
+        update = updates().get(other.name)
+        if update is None:
+            return
+        merged = other.name.startswith("merged_")
+        place = update.merged.split().index("grad") if merged else update.place_of_grad
+        params, grads = args[0], args[place]
+        for param, grad in zip(params, grads) if merged else [(params, grads)]:
+            if getattr(param, "is_distributed", False):
+                continue  # each rank has a part of it
+            if param.name in self._parameters:  # the next update, though no step was seen to begin
+                self.end(step)
+            self._parameters[param.name], self._gradients[param.name] = _digest(param), _digest(grad)
+
+    def end(self, step: int) -> None:
+        """The step has ended: its digests go into the log."""
+        if self._parameters:
+            self._recorder.add_event(EVENT, f"step {step}", step=step, parameters=self._parameters, gradients=self._gradients)
+            self._parameters, self._gradients = {}, {}
+
+
+def _digest(tensor: Any) -> str:
+    """Of dtype, shape and bytes; ``""`` for what is no dense tensor, which is not looked at."""
+    try:
+        side = to_torch(tensor).detach()
+    except StayNative:
+        return ""
+    found = hashlib.blake2b(f"{side.dtype} {tuple(side.shape)} ".encode(), digest_size=8)
+    found.update(side.contiguous().cpu().reshape(-1).view(torch.uint8).numpy())
+    return found.hexdigest()

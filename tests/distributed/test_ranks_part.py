@@ -1,0 +1,82 @@
+"""The logs of several ranks, read together: where values that all of them hold part, and what a rank that died has left."""
+
+import signal
+import warnings
+
+import pytest
+import ranks
+from helpers import ROOT
+
+import padiff_shim
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("faults")
+    started = ranks.start([ROOT / "tests" / "rank_faults.py", place])
+    try:
+        first = started[0].communicate(timeout=240)[0]
+        started[1].communicate(timeout=60)
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    assert started[1].returncode == -signal.SIGKILL, first[-3000:]
+    return place
+
+
+def read(folder, name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no line of a log is lost
+        return padiff_shim.load(folder / name)
+
+
+def test_ranks_that_agree(folder):
+    run = read(folder, "right")
+    assert run.replicas.parting is None
+    assert (run.replicas.ranks, run.replicas.steps) == ((0, 1), 3)
+    said = "ranks 0, 1: parameters and gradients are equal bit for bit at all 3 steps"
+    assert said in str(run)
+    assert said in run.to_markdown()
+    assert {call.log.split("-")[1] for call in run.calls} == {"rank0", "rank1"}
+    assert not run.warnings
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "kind", "said"),
+    [
+        ("not_summed", 0, "gradients", "gradients are not summed over the ranks"),
+        ("other_weights", 0, "parameters", "they began with other weights"),
+        ("other_rate", 2, "parameters", "the optimizers differ: learning rate"),
+    ],
+)
+def test_where_they_part(folder, name, step, kind, said, tmp_path):
+    run = read(folder, name)
+    parting = run.replicas.parting
+    assert (parting.step, parting.kind, parting.groups) == (step, kind, ((0,), (1,)))
+    assert len(parting.names) == (2 if name != "other_weights" else 1), "a bias begins with zeros everywhere"
+    sentence = f"the ranks part at step {step}: {kind} of {parting.names[0]}"
+    assert run.warnings[0].startswith(sentence)
+    assert said in run.warnings[0]
+    for text in (str(run), run.to_html(tmp_path / "report.html").read_text()):
+        assert sentence in text
+    assert f"part at step {step}" in run.to_markdown()
+
+
+def test_a_rank_that_was_killed_leaves_its_records(folder):
+    run = read(folder, "killed")
+    (left,) = run.warnings
+    assert "calls-rank1-pid" in left
+    assert "was not closed: rank 1 was ended in the middle" in left
+    of_each = [sum(call.log.startswith(f"calls-rank{rank}-") for call in run.calls) for rank in (0, 1)]
+    assert of_each[0] == of_each[1] > 0
+    assert run.replicas.parting is None
+    assert run.replicas.steps == 2, "what was held back of the third step died with the process"
+
+
+def test_a_rank_without_a_log_is_said(folder, tmp_path):
+    (log,) = (folder / "right").glob("calls-rank0-*")
+    (tmp_path / log.name).write_bytes(log.read_bytes())
+    run = padiff_shim.load(tmp_path)
+    assert run.warnings == ["of the 2 ranks of this run, 1 left no log"]
+    assert run.replicas is None

@@ -1,0 +1,60 @@
+"""Comparisons in several processes in which something goes wrong: ``python rank_faults.py FOLDER``, as one of them runs it."""
+
+import os
+import pathlib
+import signal
+import sys
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+
+import padiff_shim
+
+FOLDER = pathlib.Path(sys.argv[1] if __name__ == "__main__" else ".")
+
+
+def steps(layer, net, number=3, rate=lambda step: 0.1):
+    optimizer = paddle.optimizer.SGD(0.1, parameters=net.parameters())
+    for step in range(number):
+        optimizer.set_lr(rate(step))
+        x = np.random.default_rng(10 * step + dist.get_rank()).standard_normal((4, 8)).astype("float32")
+        (layer(paddle.to_tensor(x)) ** 2).mean().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+
+
+def compared(name):
+    return padiff_shim.compare("torch", log=FOLDER / name, progress=False)
+
+
+def net(seed=0):
+    paddle.seed(seed)
+    return paddle.nn.Linear(8, 4)
+
+
+def main():
+    dist.init_parallel_env()
+    rank = dist.get_rank()
+    with compared("right"):
+        one = net()
+        steps(paddle.DataParallel(one), one)
+    with compared("not_summed"):
+        one = net()
+        steps(one, one)
+    with compared("other_weights"):
+        one = net(seed=rank)
+        steps(one, one)
+    with compared("other_rate"):
+        one = net()
+        steps(paddle.DataParallel(one), one, rate=lambda step: 0.2 if rank and step == 1 else 0.1)
+    with compared("killed"):
+        one = net()
+        steps(paddle.DataParallel(one), one)
+        if rank:
+            sys.stdout.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
