@@ -20,7 +20,21 @@ def decorate(mode: Any, function: Callable[..., Any]) -> Any:
     """
     if inspect.isclass(function) or not (callable(function) or isinstance(function, (classmethod, staticmethod))):
         raise ArgumentError(f"decorate a function or a method with a mode, not {described(function)}")
-    return wrapt.FunctionWrapper(function, functools.partial(_DRIVERS[_kind(function)], mode))
+    return _Decorated(function, functools.partial(_DRIVERS[_kind(function)], mode))
+
+
+class _BoundDecorated(wrapt.BoundFunctionWrapper):  # type: ignore[misc]
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return getattr, (self._self_instance, self.__name__)
+
+
+class _Decorated(wrapt.FunctionWrapper):  # type: ignore[misc]
+    """Pickled by its name, as a function is: ``paddle.distributed.spawn`` and other processes are given one."""
+
+    __bound_function_wrapper__ = _BoundDecorated
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__qualname__
 
 
 def _kind(function: Callable[..., Any]) -> str:

@@ -1,0 +1,54 @@
+"""Processes that Paddle itself starts."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+import ranks
+from helpers import ROOT
+
+import padiff_shim
+
+PROGRAM = str(ROOT / "tests" / "rank_spawned.py")
+
+
+def finished(arguments, folder):
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=ranks.environment(), cwd=folder, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def test_paddle_distributed_launch(tmp_path):
+    options = ["--nproc_per_node=2", "--backend=gloo", f"--log_dir={tmp_path}"]
+    said = finished(["-m", "paddle.distributed.launch", *options, PROGRAM], tmp_path)
+    said += (tmp_path / "workerlog.1").read_text()
+    assert {f"rank {rank} of 2 has trained" in said for rank in (0, 1)} == {True}
+
+
+def test_paddle_distributed_spawn(tmp_path):
+    said = finished([PROGRAM, "spawn"], tmp_path)
+    assert sorted(line for line in said.splitlines() if line.startswith("rank")) == [
+        "rank 0 of 2 has trained",
+        "rank 1 of 2 has trained",
+    ]
+
+
+@padiff_shim.reference("torch")
+def decorated():
+    return "ran"
+
+
+class Holder:
+    @padiff_shim.reference("torch")
+    def method(self):
+        return "ran"
+
+
+@pytest.mark.parametrize("one", [decorated, Holder().method], ids=["function", "method"])
+def test_what_a_mode_decorates_is_pickled_by_its_name(one):
+    assert pickle.loads(pickle.dumps(one))() == "ran"
+    assert type(pickle.loads(pickle.dumps(one))) is type(one)
