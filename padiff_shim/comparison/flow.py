@@ -22,6 +22,7 @@ from ..dispatch.door import Door
 from ..dispatch.frames import Frame, paused
 from ..dispatch.prepare import first_tensor, prepare
 from ..frameworks.memory import grad_tracer, stream_of, to_torch
+from ..frameworks.versions import exchange_tracer
 from ..postponed import after_engine, raise_postponed
 from ..records.log import LogError, tell_of_forks
 from ..runs.compare_run import CompareRun
@@ -121,6 +122,7 @@ class Comparison(NativeCalls):
         self.sampling.native(elapsed)
         result = watch.between(subject, result)
         records = []
+        tracer = exchange_tracer(None)  # torch imports, when it first needs it, what is no part of the program
         try:
             with paused(), stream_of(first_tensor(subject.operands)):
                 records = self.forward(subject, result, args, kwargs)
@@ -131,6 +133,7 @@ class Comparison(NativeCalls):
         except Exception as error:  # comparing must never break the program
             self.uncompared(subject.door, f"the comparison failed: {type(error).__name__}: {str(error)[:120]}", result)
         finally:
+            exchange_tracer(tracer)
             self.sampling.spent(subject.key, clock() - began - elapsed)
         for record in records:
             self.outcome.act(record)

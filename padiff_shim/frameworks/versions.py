@@ -19,7 +19,7 @@ import ctypes
 import functools
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import paddle
@@ -64,6 +64,15 @@ def hide_from_tracer(*folders: str) -> None:
 
         skip_file_names.update(folders)
         skip(tuple(skip_file_names))
+
+
+def _no_tracer(tracer: Any) -> None:
+    return None
+
+
+# 3.x: exchanges what Paddle's bytecode tracer (SOT) does with frames; None: nothing. Called where the frames below must not be
+# traced, and never through a function of Python's: a traced frame that ends puts the tracer back.
+exchange_tracer: Callable[[Any], Any] = getattr(core, "set_eval_frame", _no_tracer)
 
 
 def _export(tensor: Any) -> torch.Tensor:

@@ -28,7 +28,7 @@ from ..patches import _unsubstituted
 from ..patching.patcher import InheritedPatch, Patcher, Point
 from ..patching.pyfunction import PyFunctionPatch
 from ..table.op import Entry, Op
-from ..table.reasons import NO_REFERENCE, OPTIMIZER, Reason
+from ..table.reasons import EXECUTED, NO_REFERENCE, OPTIMIZER, Reason
 from ..table.signature import parse
 from . import optimizers
 from .engine import WithEngine
@@ -180,11 +180,27 @@ def _py_layers() -> Point:
     return patch
 
 
+def _executors() -> list[Point]:
+    """``paddle.static.Executor.run``: what a static program computes is in C++, and no door leads there."""
+    return present(point("paddle.static.Executor.run", lambda patch: _executing(patch.original)))
+
+
+def _executing(original: Callable[..., Any]) -> Callable[..., Any]:
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        frame = top()
+        if frame is not None and not frame.idle:
+            frame.tally.native["Executor.run", EXECUTED.text] += 1
+            frame.run.warn("a static program ran (Executor.run): the ops inside it are not seen")
+        return original(*args, **kwargs)
+
+    return hook
+
+
 def _all() -> list[Point]:
     packages = (sys.modules[name] for name in ("torch", "numpy", "padiff_shim", "padiff_shim.patches"))
     hide_from_tracer(*(os.path.dirname(str(package.__file__)) + os.sep for package in packages))
     entries = _entries()
-    return [*entries.values(), *_others(entries), *_movement(), _py_layers(), *optimizers.points()]
+    return [*entries.values(), *_others(entries), *_movement(), _py_layers(), *_executors(), *optimizers.points()]
 
 
 def _pulse() -> None:
