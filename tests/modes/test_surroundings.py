@@ -124,7 +124,7 @@ def test_a_custom_op_in_cpp_stays_native_and_its_gradients_go_on(tmp_path):
             grad, x2 = x.grad, x.detach()
             x2.stop_gradient = False
             (paddle.tanh(2 * paddle.exp(x2)) ** 2).sum().backward()
-            assert paddle.allclose(grad, x2.grad, rtol=1e-5, atol=1e-6), (grad, x2.grad)
+            assert paddle.allclose(grad, x2.grad, rtol=1e-4, atol=1e-5), (grad, x2.grad)
             x.clear_gradient()
         """,
         timeout=280,
