@@ -282,30 +282,9 @@ def saved_and_loaded():
     return [again(batch()).numpy()]
 
 
-SURROUNDINGS = {
-    program.__name__: program
-    for program in (
-        to_static_ast,
-        to_static_sot,
-        to_static_function,
-        jit_save_and_load,
-        static_program,
-        model_fit,
-        model_fit_with_workers,
-        py_layer,
-        model_average,
-        moving_average,
-        look_ahead,
-        incubate_functions,
-        summary,
-        flops,
-        profiler,
-        quantisation_aware,
-        quantised_after_training,
-        hooks_of_layers,
-        reparameterized,
-        flattened_parameters,
-        scaled_mixed_precision,
-        saved_and_loaded,
-    )
-}
+_NAMES = """
+    to_static_ast to_static_sot to_static_function jit_save_and_load static_program model_fit model_fit_with_workers py_layer
+    model_average moving_average look_ahead incubate_functions summary flops profiler quantisation_aware quantised_after_training
+    hooks_of_layers reparameterized flattened_parameters scaled_mixed_precision saved_and_loaded
+"""
+SURROUNDINGS = {name: globals()[name] for name in _NAMES.split()}
