@@ -1,0 +1,179 @@
+"""What ends or starves a process in the middle of a mode: signals, memory, threads that open and close modes at once.
+
+Elsewhere: a log whose disk is full or whose folder goes (test_log.py, test_log_lost.py), forks (test_fork.py), places that somebody
+else changes (test_monkeypatches.py), hostile logs and bundles (test_log_hostile.py, test_repro_hostile.py).
+"""
+
+import ast
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+import pytest
+import ranks
+from helpers import ROOT, in_child
+
+import padiff_shim
+
+ENDED = """
+import os, signal, sys
+import paddle, padiff_shim
+with padiff_shim.compare("torch", log=sys.argv[1], progress=False):
+    x = paddle.ones([4, 4])
+    for _ in range(20):
+        x = paddle.tanh(x)
+    print("ready", flush=True)
+    while True:
+        x = paddle.tanh(x)
+"""
+
+
+@pytest.mark.compat
+@pytest.mark.skipif(sys.platform != "linux", reason="signals")
+@pytest.mark.parametrize("how", ["killed", "terminated", "asked to end"])
+def test_a_process_that_is_ended_leaves_its_records(how, tmp_path):
+    program = textwrap.dedent(ENDED)
+    if how == "asked to end":  # as a launcher's workers do: the handler raises, and the mode closes on its way
+        program = program.replace("with padiff", "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\nwith padiff")
+    sent = signal.SIGKILL if how == "killed" else signal.SIGTERM
+    command = [sys.executable, "-c", program, str(tmp_path / "log")]
+    with subprocess.Popen(command, env=ranks.environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        try:
+            assert child.stdout.readline() == "ready\n"
+            child.send_signal(sent)
+            child.wait(60)
+        finally:
+            child.kill()
+    assert child.returncode == (3 if how == "asked to end" else -sent)
+    run = padiff_shim.load(tmp_path / "log")
+    assert len(run.calls) >= 20
+    assert run.verdicts
+    (log,) = (tmp_path / "log").glob("*.jsonl")
+    assert (b'{"type":"end"' in log.read_bytes()) == (how == "asked to end")
+
+
+STARVED = """
+import gc, resource
+def starve(mib):
+    now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + mib * 2**20, resource.RLIM_INFINITY))
+def feed():
+    gc.collect()
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+large, small = paddle.ones([64, 1024, 1024]), paddle.linspace(-1, 1, 64)   # 256 MiB
+large.stop_gradient = small.stop_gradient = False
+def step():
+    F.gelu(small * 2.0).sum().backward()
+    grad = small.grad.numpy()
+    small.clear_gradient()
+    return grad
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory")
+def test_torch_without_memory_is_an_error_and_no_more():
+    done = in_child(
+        STARVED
+        + textwrap.dedent("""
+        with padiff_shim.reference("torch") as run:
+            before = step()
+            starve(100)
+            try:
+                F.gelu(large)
+            except MemoryError as error:
+                print("forward:", type(error).__name__)
+            feed()
+            starve(400)
+            result = F.gelu(large)
+            try:
+                result.sum().backward()
+            except (MemoryError, RuntimeError) as error:
+                print("backward:", "alloc" in str(error))
+            result = None
+            large.clear_gradient()
+            feed()
+            assert (step() == before).all()
+            (2.0 * small).sum().backward()
+            print("after:", run.native)
+        """)
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines() == ["forward: MemoryError", "backward: True", "after: {}"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory")
+def test_a_comparison_without_memory_breaks_no_program():
+    done = in_child(
+        STARVED
+        + textwrap.dedent("""
+        with padiff_shim.compare("torch", progress=False) as run:
+            step()
+            starve(400)
+            with paddle.no_grad():
+                assert F.gelu(large).shape == large.shape
+            feed()
+            step()
+        print(run.native.get("gelu") or run.native)
+        """)
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "alloc" in done.stdout, done.stdout
+
+
+def test_threads_that_open_and_close_modes_at_once(undone):
+    """Each thread's modes are its own; what one closes stays open in the others, and at the end nothing is."""
+    values = np.random.default_rng(0).standard_normal((8, 8)).astype("float32")
+    expected = F.softmax(paddle.tanh(paddle.to_tensor(values))).numpy()
+    wrong, start = [], threading.Barrier(4)
+
+    def work(number):
+        try:
+            start.wait(30)
+            random = np.random.default_rng(number)
+            for _ in range(12):
+                modes = [padiff_shim.reference("torch"), padiff_shim.compare("torch", progress=False)]
+                opened = [modes[int(i)] for i in random.permutation(2)]
+                for mode in opened:
+                    mode.start()
+                found = F.softmax(paddle.tanh(paddle.to_tensor(values))).numpy()
+                for mode in (opened[int(i)] for i in random.permutation(2)):
+                    mode.stop()
+                assert np.allclose(found, expected, rtol=1e-5, atol=1e-6)
+                inner = opened[-1].run
+                counted = inner.substituted.get("tanh") if opened[-1] is modes[0] else inner.counts.calls
+                assert counted, (number, inner)
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not wrong, wrong
+
+
+OWN_TEXT = {"shortcut.py", "program.py"}  # what they execute: a template of ours; the script that the user names
+UNPICKLERS = {"pickle", "shelve", "dill", "joblib", "cloudpickle"}
+
+
+def test_nothing_is_executed_that_was_read():
+    """No module of ours unpickles, and what is evaluated is no text of a log, a bundle or a page."""
+    for path in [*(ROOT / "padiff_shim").rglob("*.py"), *(ROOT / "patches").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                assert not UNPICKLERS & {alias.name.split(".")[0] for alias in node.names}, path
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                assert (node.module or "").split(".")[0] not in UNPICKLERS, path
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("eval", "exec") or path.name in OWN_TEXT, path
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner, given = getattr(node.func.value, "id", ""), {word.arg: word.value for word in node.keywords}
+                assert owner != "marshal" or node.func.attr == "dumps", path
+                allowed = given.get("allow_pickle")
+                assert allowed is None or allowed.value is False, path
