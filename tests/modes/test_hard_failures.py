@@ -163,7 +163,7 @@ UNPICKLERS = {"marshal", "pickle", "shelve", "dill", "joblib", "cloudpickle"}
 
 
 def test_nothing_is_executed_that_was_read():
-    """What is evaluated is no text of a log, a bundle or a page, and none of them is unpickled (weights: with checked names alone)."""
+    """What is evaluated is no text of a log, a bundle or a page, and none of them is unpickled (weights: checked names alone)."""
     for path in [*(ROOT / "padiff_shim").rglob("*.py"), *(ROOT / "patches").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
