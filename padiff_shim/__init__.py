@@ -36,6 +36,10 @@ _EXPORTS = {
     "gate": "runs.gate",
     "Gate": "runs.gate",
     "Audit": "auditing.audit",
+    "record": "recording.record",
+    "Recording": "recording.record",
+    "diff": "recording.diff",
+    "Difference": "recording.difference",
     "Mapping": "weights.mapping",
     "Verdict": "verdicts",
     "Side": "verdicts",
@@ -62,6 +66,7 @@ __all__ = [
     "Call",
     "CompareMode",
     "CompareRun",
+    "Difference",
     "Entry",
     "FileError",
     "Gate",
@@ -77,6 +82,7 @@ __all__ = [
     "PadiffShimError",
     "Proof",
     "ProofVerdict",
+    "Recording",
     "Run",
     "Sample",
     "Side",
@@ -88,11 +94,13 @@ __all__ = [
     "audit",
     "auto_diff",
     "compare",
+    "diff",
     "do_no_harm",
     "gate",
     "install",
     "load",
     "prove",
+    "record",
     "reference",
     "transfer_weights",
     "uninstall",
@@ -120,6 +128,9 @@ if TYPE_CHECKING:
     from .proving.findings import ProofVerdict
     from .proving.proof import Proof
     from .proving.prove import prove
+    from .recording.diff import diff
+    from .recording.difference import Difference
+    from .recording.record import Recording, record
     from .records.calls import Call
     from .records.log import LogError
     from .runs.compare_run import CompareRun, load

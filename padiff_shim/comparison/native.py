@@ -107,6 +107,9 @@ class NativeCalls:
         """Natively."""
         return original(*args, **kwargs)
 
+    def layer_ends(self, frame: Frame, layer: Any, result: Any) -> None:
+        """Nothing to do."""
+
     def moved(self, original: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
         """Pass a shadow stream, if one is kept, on through a call that is not compared."""
         if self.shadow is None or self.aside or grad_tracer() is None:

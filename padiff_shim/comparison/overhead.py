@@ -49,7 +49,7 @@ def seconds_of_layer(clock: Callable[[], float], calls: int = 100) -> float:
             function(None)
         return clock() - began
 
-    noted = site.tracking(inside, lambda: None)
+    noted = site.tracking(inside, lambda: None, lambda _, __: None)
     return max(0.0, min(measured(noted) - measured(inside) for _ in range(3)) / calls)
 
 

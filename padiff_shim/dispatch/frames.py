@@ -30,6 +30,7 @@ class Frame:
         "idle",
         "layers",
         "linear_layout",
+        "observes",
         "open",
         "plan",
         "quick",
@@ -48,6 +49,7 @@ class Frame:
         strict: bool = False,
         linear_layout: str = "contiguous",
         layers: LayerFilter | None = None,
+        observes: bool = False,
     ) -> None:
         self.run = run
         self.plan = plan  # what is done with calls: a plan.Plan
@@ -57,6 +59,7 @@ class Frame:
         self.linear_layout = linear_layout
         self.layers = layers  # what layers= takes, or None
         self.open = True
+        self.observes = observes  # looks on while the mode below it goes on, whichever was opened first
         self.sole = False  # whether this is the only opening of its mode, in one thread
         self.idle = False  # calls pass by, uncounted: the budget of a comparison is used up
         self.doors: Any = None  # what takes the hooks away meanwhile (rest, wake), if anything
@@ -86,7 +89,7 @@ class _Pause(Frame):
     """A frame that hides the ones below it."""
 
     def __init__(self) -> None:
-        self.open = False
+        self.open = self.observes = False
 
 
 _PAUSE = _Pause()
@@ -103,6 +106,16 @@ def top() -> Frame | None:
     return _top_shared() if _shared else None
 
 
+def below() -> Frame | None:
+    """The innermost open mode here that does not look on itself: what an observer's calls are handed to."""
+    for frame in reversed(_STACK.get()):
+        if frame is _PAUSE:
+            return None
+        if frame.open and not frame.observes:
+            return frame
+    return _top_shared() if _shared else None
+
+
 def _top_of_changed(stack: tuple[Frame, ...]) -> Frame | None:
     """A frame was closed from another context (a generator finalised elsewhere): drop it here too."""
     _STACK.set(tuple(frame for frame in stack if frame.open or frame is _PAUSE))
@@ -116,8 +129,12 @@ def _top_shared() -> Frame | None:
 
 
 def push(frame: Frame, *, all_threads: bool) -> None:
-    """Open ``frame`` here, and for the threads without a mode of their own if ``all_threads``."""
-    _STACK.set((*_STACK.get(), frame))
+    """Open ``frame`` here, below those that look on, and for the threads without a mode of their own if ``all_threads``."""
+    stack = _STACK.get()
+    place = len(stack)
+    while not frame.observes and place and stack[place - 1].observes:
+        place -= 1
+    _STACK.set((*stack[:place], frame, *stack[place:]))
     if all_threads:
         _shared[frame] = {}
 

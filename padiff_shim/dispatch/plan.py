@@ -49,6 +49,9 @@ class Plan(Protocol):
     def layer_begins(self, frame: Frame) -> None:
         """The outermost layer of a thread is about to run."""
 
+    def layer_ends(self, frame: Frame, layer: Any, result: Any) -> None:
+        """A layer has run, and is still the running one (asked only where layers are tracked)."""
+
     def backward_ends(self, frame: Frame) -> None:
         """Paddle's engine is about to return."""
 

@@ -124,8 +124,11 @@ def _name_in(parent: Any, layer: Any) -> str:
     return name
 
 
-def tracking(call: Callable[..., Any], outermost: Callable[[], None]) -> Callable[..., Any]:
-    """``paddle.nn.Layer.__call__`` with its stack of running layers; ``outermost`` is called before one that is in no other."""
+def tracking(call: Callable[..., Any], outermost: Callable[[], None], ended: Callable[[Any, Any], None]) -> Callable[..., Any]:
+    """``paddle.nn.Layer.__call__`` with its stack of running layers.
+
+    ``outermost`` is called before a layer that is in no other, ``ended`` with each layer and what it returned.
+    """
 
     def hook(layer: Any, *args: Any, **kwargs: Any) -> Any:
         layers = _stack.layers
@@ -134,7 +137,9 @@ def tracking(call: Callable[..., Any], outermost: Callable[[], None]) -> Callabl
             outermost()
         layers.append(layer)
         try:
-            return call(layer, *args, **kwargs)
+            result = call(layer, *args, **kwargs)
+            ended(layer, result)
+            return result
         finally:
             layers.pop()
             del _stack.paths[len(layers) :]

@@ -7,9 +7,9 @@ import platform
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import paddle
-import torch
+
+from . import torch_settings
 
 _FLAGS = (
     "FLAGS_use_accuracy_compatible_kernel",
@@ -22,30 +22,16 @@ _FLAGS = (
     "FLAGS_paddle_num_threads",
     "FLAGS_check_nan_inf",
 )
-_VARIABLES = (
-    "NVIDIA_TF32_OVERRIDE",
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "ATEN_CPU_CAPABILITY",
-    "MKL_ENABLE_INSTRUCTIONS",
-    "MKL_DEBUG_CPU_TYPE",
-    "MKL_CBWR",
-    "ONEDNN_MAX_CPU_ISA",
-    "CUBLAS_WORKSPACE_CONFIG",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-)
 
 
 def environment() -> dict[str, str]:
     """Versions and the device."""
+    told = torch_settings.environment()
     return {
         "paddle": paddle.__version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
+        **told,
         "device": paddle.device.get_device(),
-        "cuda": f"paddle {paddle.version.cuda()}, torch {torch.version.cuda}",
+        "cuda": f"paddle {paddle.version.cuda()}, {told['cuda']}",
     }
 
 
@@ -66,20 +52,7 @@ def flags() -> dict[str, Any]:
             found[f"paddle.{name}"] = paddle.get_flags(name)[name]
         except ValueError:
             continue  # this version or build does not have it
-    matmul = torch.backends.cuda.matmul
-    found["torch.float32_matmul_precision"] = torch.get_float32_matmul_precision()
-    found["torch.backends.cuda.matmul.allow_tf32"] = matmul.allow_tf32
-    found["torch.backends.cudnn.allow_tf32"] = torch.backends.cudnn.allow_tf32
-    found["torch.allow_fp16_reduced_precision_reduction"] = matmul.allow_fp16_reduced_precision_reduction
-    found["torch.allow_bf16_reduced_precision_reduction"] = matmul.allow_bf16_reduced_precision_reduction
-    found["torch.deterministic_algorithms"] = torch.are_deterministic_algorithms_enabled()
-    found["torch.num_threads"] = torch.get_num_threads()
-    found["torch.cpu_capability"] = torch.backends.cpu.get_cpu_capability()
-    found["torch.mkldnn"] = torch.backends.mkldnn.is_available()
-    for name in _VARIABLES:
-        if name in os.environ:
-            found[f"environment.{name}"] = os.environ[name]
-    return found
+    return {**found, **torch_settings.flags(), **torch_settings.variables()}
 
 
 def concerns(flags: dict[str, Any]) -> list[str]:

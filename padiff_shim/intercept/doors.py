@@ -210,6 +210,13 @@ def _pulse() -> None:
         frame.plan.layer_begins(frame)
 
 
+def _ended(layer: Any, result: Any) -> None:
+    """A layer has run."""
+    frame = top()
+    if frame is not None:
+        frame.plan.layer_ends(frame, layer, result)
+
+
 def _layers() -> list[Point]:
     path, owner, name = "paddle.nn.Layer.__call__", paddle.nn.Layer, "__call__"
 
@@ -218,7 +225,7 @@ def _layers() -> list[Point]:
         if function is None:
             return None
         patch = PyFunctionPatch(function, path)
-        patch.set_hook(site.tracking(patch.original, _pulse))
+        patch.set_hook(site.tracking(patch.original, _pulse, _ended))
         return patch
 
     return [awaiting(path, look, owner, name)]

@@ -1,9 +1,10 @@
-"""Inputs and results of both frameworks as arrays, and arrays as tensors of either."""
+"""Inputs as arrays, and arrays as tensors of either framework."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,46 +12,7 @@ import paddle
 import torch
 
 from ..errors import ArgumentError, described
-
-Tree = Any  # tensors or arrays in tuples, lists and dicts
-
-
-def mapped(tree: Tree, change: Callable[[Any], Any]) -> Tree:
-    """``tree`` with each tensor and array changed; other values stand as they are."""
-    if isinstance(tree, (paddle.Tensor, torch.Tensor, np.ndarray, np.generic)):
-        return change(tree)
-    if isinstance(tree, Mapping):
-        return {key: mapped(value, change) for key, value in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        changed = [mapped(value, change) for value in tree]
-        return type(tree)(*changed) if hasattr(tree, "_fields") else type(tree)(changed)
-    return tree
-
-
-def leaves(tree: Tree, path: str = "") -> list[tuple[str, Any]]:
-    """(path, tensor or array) of everything in ``tree``, in its order; a model's own output class by its items or fields."""
-    if isinstance(tree, (paddle.Tensor, torch.Tensor, np.ndarray, np.generic)):
-        return [(path, tree)]
-    if isinstance(tree, Mapping) or hasattr(tree, "items"):
-        items = [(f"{path}.{key}" if path else str(key), value) for key, value in tree.items()]
-    elif isinstance(tree, (list, tuple)):
-        items = [(f"{path}[{place}]", value) for place, value in enumerate(tree)]
-    elif hasattr(tree, "__dataclass_fields__"):
-        items = [(f"{path}.{name}" if path else name, getattr(tree, name)) for name in tree.__dataclass_fields__]
-    else:
-        return []
-    return [leaf for where, value in items for leaf in leaves(value, where)]
-
-
-def as_array(tensor: Any) -> np.ndarray[Any, Any]:
-    """The values of a tensor of either framework; bfloat16 as float32, exactly."""
-    if isinstance(tensor, torch.Tensor):
-        tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
-        return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy()
-    if isinstance(tensor, paddle.Tensor):
-        tensor = tensor.detach().cpu()
-        return (tensor.astype("float32") if str(tensor.dtype).endswith("bfloat16") else tensor).numpy()
-    return np.asarray(tensor)
+from ..trees import as_array, leaves, mapped
 
 
 class Inputs:

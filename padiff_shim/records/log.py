@@ -61,10 +61,11 @@ class LogWriter:
     :meth:`close` are appended.
 
     Args:
-        folder: where the file goes, ``calls-rank<rank>-pid<pid>.jsonl``; a number is added where that name is taken.
+        folder: where the file goes, ``<stem>-rank<rank>-pid<pid>.jsonl``; a number is added where that name is taken.
         header: the first record, without ``type``, ``schema``, ``id``, ``created``, ``pid``, which are filled in.
         on_error: ``"warn"`` once and write nothing any more, or ``"raise"`` :class:`LogError`, at the start and later.
         tell: how a warning is given; default :func:`warnings.warn`.
+        stem: what the file's name begins with.
 
     Raises:
         LogError: with ``on_error="raise"``, if the folder or the file cannot be made.
@@ -77,7 +78,9 @@ class LogWriter:
         *,
         on_error: str = "warn",
         tell: Callable[[str], None] | None = None,
+        stem: str = "calls",
     ) -> None:
+        self._stem = stem
         self.folder, self.path, self.name = Path(folder), Path(), ""  # ``name``: the file's, without its ending
         self.failed = ""  # non-empty: why nothing is written any more
         self.gone = False  # the file was removed, moved or replaced by somebody
@@ -96,7 +99,7 @@ class LogWriter:
         first = {"type": "run", "schema": SCHEMA, "id": uuid.uuid4().hex, "created": now(), "rank": 0}
         self.header = {**first, **self.header, "pid": pid}
         self.folder.mkdir(parents=True, exist_ok=True)
-        stem, number = f"calls-rank{self.header['rank']}-pid{pid}", 1
+        stem, number = f"{self._stem}-rank{self.header['rank']}-pid{pid}", 1
         while self._file is None:
             self.path = self.folder / (f"{stem}.jsonl" if number == 1 else f"{stem}-{number}.jsonl")
             number += 1

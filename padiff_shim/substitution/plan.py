@@ -130,5 +130,8 @@ class Substituting:
     def layer_begins(self, frame: Frame) -> None:
         """Nothing to do."""
 
+    def layer_ends(self, frame: Frame, layer: Any, result: Any) -> None:
+        """Nothing to do."""
+
     def backward_ends(self, frame: Frame) -> None:
         """Nothing to do."""

@@ -1,0 +1,1 @@
+"""Runs written down on one machine, and compared with others offline."""

@@ -1,0 +1,203 @@
+"""Looking on while a Paddle program runs: natively, or inside of whichever mode is open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..catalogue.registry import ops
+from ..dispatch.door import Door, gate
+from ..dispatch.frames import Frame, below, paused, push, remove
+from ..dispatch.plan import Unlisted
+from ..dispatch.site import call_site, layer_path
+from ..frameworks import settings
+from ..frameworks.memory import grad_tracer
+from ..intercept import doors
+from ..runs.run import Run
+from ..table.reasons import StayNative
+from .writer import Writer
+
+_NOTHING: dict[str, Any] = {}
+
+
+def surroundings() -> dict[str, Any]:
+    """What the first line says of versions and switches."""
+    return {"environment": settings.environment(), "flags": settings.flags()}
+
+
+def parameters(model: Any) -> Iterator[tuple[str, Any]]:
+    """Parameters and buffers that hold values."""
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if tensor._is_initialized():
+            yield name, tensor
+
+
+def gradients(model: Any) -> Iterator[tuple[str, Any]]:
+    """The gradients that there are."""
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            yield name, parameter.grad
+
+
+class Watched:
+    """Between :meth:`begin` and :meth:`end` everything that this context computes is written down."""
+
+    def __init__(self, writer: Writer, *, calls: bool, layers: bool, tell: Callable[[str], None]) -> None:
+        self._run = _Account("torch", "contiguous")
+        self._run.tell = tell
+        self._plan = Observing(writer, calls=calls, layers=layers)
+        self._frame: Frame | None = None
+
+    def begin(self) -> None:
+        """Look on from here."""
+        doors.OPS.acquire()
+        try:
+            doors.LAYERS.acquire()
+        except BaseException:
+            doors.OPS.release()
+            raise
+        self._frame = Frame(self._run, frozenset(ops()), plan=self._plan, observes=True)
+        push(self._frame, all_threads=False)
+
+    def end(self) -> None:
+        """Everything is as it was."""
+        assert self._frame is not None
+        remove(self._frame)
+        doors.LAYERS.release()
+        doors.OPS.release()
+
+
+class _Account(Run):
+    """What the doors count into; a remark goes to the recording, and to the run of the mode below."""
+
+    tell: Callable[[str], None]
+
+    def warn(self, message: str) -> None:
+        if message not in self.warnings:
+            self.tell(message)
+        super().warn(message)
+        inner = below()
+        if inner is not None:
+            inner.run.warn(message)
+
+
+class Observing:
+    """The plan of a recording (:class:`padiff_shim.dispatch.plan.Plan`): the plan of the mode below does the work."""
+
+    tracks_layers = True
+
+    def __init__(self, writer: Writer, *, calls: bool, layers: bool) -> None:
+        self._writer, self._calls, self._layers = writer, calls, layers
+
+    @property
+    def on_tape(self) -> bool:
+        """As below."""
+        inner = below()
+        return inner is not None and bool(inner.plan.on_tape)
+
+    @property
+    def draws(self) -> bool:
+        """As below."""
+        inner = below()
+        return inner is not None and bool(inner.plan.draws)
+
+    def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the door itself does for the frame below."""
+        inner = below()
+        if inner is None:
+            return self._noted(door, door.paddle(args, kwargs))
+        if inner.idle:
+            call = inner.plan.exact(door.op.name, door.original, args, kwargs) if door.op.exact else door.original(*args, **kwargs)
+            return self._noted(door, call)
+        quick = inner.quick.get(door)
+        if quick is None or inner.layers is not None:
+            gate(inner, door.op.name)
+        result = None if quick is None else quick(inner, values)
+        return self._noted(door, inner.plan.call(door, inner, values, args, kwargs) if result is None else result)
+
+    def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Paddle's kernel."""
+        inner = below()
+        if inner is None:
+            return self._noted(door, door.paddle(args, kwargs))
+        return self._noted(door, inner.plan.native(door, inner, why, args, kwargs))
+
+    def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An op that the table lacks."""
+        inner = below()
+        native = inner is None or inner.idle
+        result = other.original(*args, **kwargs) if native else inner.plan.unlisted(other, inner, args, kwargs)  # type: ignore[union-attr]
+        if other.updates:
+            self._writer.updated()
+        elif not other.reason.exact:
+            self._note(other.name.rstrip("_"), other.path, result)
+        return result
+
+    def update(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An optimizer's update ends a step."""
+        inner = below()
+        self._writer.updated()
+        if inner is None or inner.idle:
+            return other.original(*args, **kwargs)
+        return inner.plan.update(other, inner, args, kwargs)
+
+    def optimizing(
+        self, part: str, original: Callable[..., Any], frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """A step, its decay, or clipping."""
+        inner = below()
+        if inner is None or inner.idle:
+            return original(*args, **kwargs)
+        return inner.plan.optimizing(part, original, inner, args, kwargs)
+
+    def passed(self, other: Unlisted) -> None:
+        """Never: a recording does not stand idle."""
+
+    def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What moves values is no call of its own."""
+        inner = below()
+        return original(*args, **kwargs) if inner is None else inner.plan.exact(name, original, args, kwargs)
+
+    def moved(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """As below."""
+        inner = below()
+        if inner is not None:
+            inner.plan.moved(original, args, kwargs, result)
+
+    def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """As below."""
+        inner = below()
+        return original(*args, **kwargs) if inner is None else inner.plan.py_layer(name, original, args, kwargs)
+
+    def layer_begins(self, frame: Frame) -> None:
+        """As below."""
+        inner = below()
+        if inner is not None:
+            inner.plan.layer_begins(inner)
+
+    def layer_ends(self, frame: Frame, layer: Any, result: Any) -> None:
+        """What the layer returned."""
+        inner = below()
+        if inner is not None:
+            inner.plan.layer_ends(inner, layer, result)
+        if self._layers and not self._writer.busy and grad_tracer() is not None:
+            with paused():
+                self._writer.layer(layer_path(), type(layer).__name__, result, call_site())
+
+    def backward_ends(self, frame: Frame) -> None:
+        """The gradients that it left."""
+        inner = below()
+        if inner is not None:
+            inner.plan.backward_ends(inner)
+        with paused():
+            self._writer.gradients()
+
+    def _noted(self, door: Door, result: Any) -> Any:
+        if not door.op.exact:
+            self._note(door.op.name, door.entry.target, result)
+        return result
+
+    def _note(self, name: str, function: str, result: Any) -> None:
+        if self._calls and not self._writer.busy and grad_tracer() is not None:
+            with paused():
+                self._writer.op((name,), function, result, call_site(), layer_path())

@@ -1,0 +1,187 @@
+"""A difference as text and as Markdown."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..text import columns, shown
+from .measure import Apart
+from .reading import Tensor
+
+SHOWN = 12  # rows of a table
+HEADS = ("what", "layer", "a", "b", "max", "mean", "relative", "ULP")
+_LEFT = 4  # columns of words
+
+
+class Told(Protocol):
+    """A row of a difference."""
+
+    rank: int
+    a: Tensor | None
+    b: Tensor | None
+    apart: Apart | None
+
+    @property
+    def any(self) -> Tensor: ...
+
+
+class Page(Protocol):
+    """What a page is made of."""
+
+    a: str
+    b: str
+    surroundings: list[tuple[str, Any, Any]]
+    notes: list[str]
+    frameworks: tuple[str, str]
+    met: bool
+
+    @property
+    def rows(self) -> list[Any]: ...
+    @property
+    def compared(self) -> list[Any]: ...
+    @property
+    def differing(self) -> list[Any]: ...
+    @property
+    def first(self) -> Any: ...
+    @property
+    def headline(self) -> str: ...
+
+
+def headline(page: Page) -> str:
+    """The answer in one line."""
+    if not page.compared:
+        return "NOT COMPARABLE: no tensor of one recording belongs to one of the other"
+    if page.first is None and not page.met:
+        return "NOT COMPARABLE: what was compared is equal, but the last results found no partner"
+    number = f"{len(page.compared):,} tensors"
+    if page.first is None:
+        return f"SAME: {number} compared, none differs"
+    return f"DIFFERENT: {len(page.differing):,} of {len(page.rows):,} differ, the first at {described(page.first)}"
+
+
+def described(row: Told) -> str:
+    """A row in words: what, where, how far."""
+    rank = f"rank {row.rank}, " if row.rank else ""
+    step = f"step {row.any.step}, " if row.any.step else ""
+    if row.apart is None:
+        return f"{rank}{step}{row.any}: only in {'a' if row.b is None else 'b'}"
+    return f"{rank}{step}{row.any}: {size(row.apart, row)}"
+
+
+def size(apart: Apart, row: Told) -> str:
+    """How far two tensors are apart, in words."""
+    if apart.how == "shape":
+        return f"shapes {list(row.a.shape) if row.a else ''} and {list(row.b.shape) if row.b else ''}"
+    if row.a is not None and row.b is not None and row.a.dtype != row.b.dtype and not apart.different:
+        return f"equal values in other dtypes, {row.a.dtype} and {row.b.dtype}"
+    if apart.how == "figures":
+        return f"figures {apart.relative:.2g} apart, relative (no values were recorded)"
+    ulps = "" if apart.ulp is None else f", {_number(apart.ulp)} ULP"
+    layout = f", a {apart.layout}" if apart.layout else ""
+    seen = " (of a sample)" if apart.how == "sample" else ""
+    if not apart.different:
+        return f"equal in a sample of {apart.elements}, but not all bits"
+    number = f"{apart.different:,} of {apart.elements:,} elements"
+    return f"max {apart.max_abs:.3g}, relative {apart.relative:.2g}{ulps}, {number}{seen}{layout}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if math.isfinite(value) and value < 1e6 else f"{value:.2g}"
+
+
+def _cells(row: Told) -> list[str]:
+    one = row.any
+    what = one.name if one.tensor in ("", "out") else f"{one.name} {one.tensor}"
+    kind = "" if one.kind == "op" else f"{one.kind} "
+    rank = f"[{row.rank}] " if row.rank else ""
+    sites = ["-" if side is None else side.site or side.name for side in (row.a, row.b)]
+    return [f"{rank}{kind}{what}" + (f" (step {one.step})" if one.step else ""), one.layer, *sites, *_figures(row)]
+
+
+def _figures(row: Told) -> list[str]:
+    apart = row.apart
+    if apart is None:
+        return [f"only in {'a' if row.b is None else 'b'}", "", "", ""]
+    if apart.how == "shape":
+        return ["shape", "", "", ""]
+    known = [f"{value:.2g}" if not math.isnan(value) else "?" for value in (apart.max_abs, apart.mean_abs, apart.relative)]
+    return [*known, "" if apart.ulp is None else _number(apart.ulp)]
+
+
+def _worst(page: Page) -> Any:
+    """The row with the largest relative difference, where there is more than the first ones show."""
+    rows = [row for row in page.differing if row.apart is not None and not math.isnan(row.apart.relative)]
+    worst = max(rows, key=lambda row: row.apart.relative, default=None)
+    return None if worst in page.differing[:SHOWN] else worst
+
+
+def _sides(page: Page) -> list[str]:
+    first = page.first
+    if first is None:
+        return []
+    return [f"first in {side}: {tensor}" for side, tensor in (("a", first.a), ("b", first.b)) if tensor is not None]
+
+
+def text(page: Page) -> str:
+    """For a terminal, in its width."""
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=columns())
+
+    def line(value: str) -> None:
+        console.print(Text(shown(value, 2000)), soft_wrap=True)
+
+    line(page.headline)
+    for told in (f"a: {page.a} ({page.frameworks[0]})", f"b: {page.b} ({page.frameworks[1]})", *_sides(page)):
+        line(told)
+    if page.surroundings:
+        table = Table(title="what differs around the runs", title_justify="left")
+        for head in ("", "a", "b"):
+            table.add_column(head, overflow="fold")
+        for name, one, other in page.surroundings:
+            table.add_row(Text(shown(name)), Text(shown(one)), Text(shown(other)))
+        console.print(table)
+    if page.differing:
+        console.print(_table(page))
+        worst = _worst(page)
+        if worst is not None:
+            line(f"largest relative difference: {described(worst)}")
+    for note in page.notes:
+        line(f"note: {note}")
+    return buffer.getvalue().rstrip()
+
+
+def _table(page: Page) -> Table:
+    number = len(page.differing)
+    title = f"{number:,} of {len(page.rows):,} differ" + (f"; the first {SHOWN}" if number > SHOWN else "")
+    table = Table(title=title, title_justify="left")
+    for place, head in enumerate(HEADS):
+        table.add_column(head, justify="left" if place < _LEFT else "right", overflow="fold")
+    for row in page.differing[:SHOWN]:
+        table.add_row(*(Text(shown(cell)) for cell in _cells(row)))
+    return table
+
+
+def markdown(page: Page) -> str:
+    """Headline, both sides of the first divergence, tables."""
+    lines = [f"**{_cell(page.headline)}**", "", f"- a: {_cell(page.a)} ({page.frameworks[0]})"]
+    lines += [f"- b: {_cell(page.b)} ({page.frameworks[1]})", *(f"- {_cell(side)}" for side in _sides(page))]
+    if page.surroundings:
+        lines += ["", "| | a | b |", "| --- | --- | --- |"]
+        lines += [f"| {_cell(name)} | {_cell(one)} | {_cell(other)} |" for name, one, other in page.surroundings]
+    if page.differing:
+        lines += ["", f"| {' | '.join(HEADS)} |", f"|{' --- |' * _LEFT}{' ---: |' * (len(HEADS) - _LEFT)}"]
+        lines += [f"| {' | '.join(map(_cell, _cells(row)))} |" for row in page.differing[:SHOWN]]
+        if len(page.differing) > SHOWN:
+            lines += ["", f"{len(page.differing) - SHOWN:,} more."]
+    lines += [f"\n{_cell(note)}" for note in page.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: Any) -> str:
+    return shown(value, 2000).replace("|", "\\|").replace("<", "&lt;")

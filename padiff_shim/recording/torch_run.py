@@ -1,0 +1,152 @@
+"""Looking on while a Torch program runs in this thread: its functions, its modules, its optimizers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.overrides import TorchFunctionMode
+
+from ..dispatch.site import call_site
+from ..frameworks import torch_settings
+from ..trees import leaves
+from .translated import moves, names, plain
+from .writer import Writer
+
+# The same elements, other memory or another dtype: no call of its own in Paddle's table either.
+_COPIES = frozenset({
+    "clone", "contiguous", "to", "type", "type_as", "float", "double", "half", "bfloat16", "cpu", "cuda", "copy", "detach",
+    "requires_grad", "getitem", "setitem", "item", "tolist", "numpy", "fill", "zero", "zeros_like", "ones_like", "full_like",
+    "empty_like", "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "retain_grad", "narrow", "get", "set", "chunk",
+    "argmax", "argmin", "reshape", "flatten", "repeat", "index", "index_put", "masked_scatter", "deepcopy", "hash",
+})  # fmt: skip
+
+
+def surroundings() -> dict[str, Any]:
+    """What the first line says of versions and switches."""
+    return {"environment": torch_settings.environment(), "flags": {**torch_settings.flags(), **torch_settings.variables()}}
+
+
+def parameters(model: Any) -> Iterator[tuple[str, Any]]:
+    """Parameters and buffers."""
+    yield from model.named_parameters()
+    yield from model.named_buffers()
+
+
+def gradients(model: Any) -> Iterator[tuple[str, Any]]:
+    """The gradients that there are."""
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            yield name, parameter.grad
+
+
+class Watched:
+    """Between :meth:`begin` and :meth:`end` everything that this thread computes is written down."""
+
+    def __init__(self, writer: Writer, *, calls: bool, layers: bool, tell: Callable[[str], None]) -> None:
+        self._writer, self._calls, self._layers, self._tell = writer, calls, layers, tell
+        self._thread = 0
+        self._running: list[tuple[Any, str]] = []  # modules, outermost first, with their paths
+        self._optimizing = False
+        self._hooks: list[Any] = []
+        self._mode = _Functions(self._function)
+
+    def begin(self) -> None:
+        """Look on from here."""
+        self._thread = threading.get_ident()
+        self._hooks = [
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, always_call=True),
+            register_optimizer_step_pre_hook(self._step_begins),
+            register_optimizer_step_post_hook(self._step_ends),
+        ]
+        self._mode.__enter__()
+
+    def end(self) -> None:
+        """Everything is as it was."""
+        self._mode.__exit__(None, None, None)
+        for hook in self._hooks:
+            hook.remove()
+
+    @property
+    def path(self) -> str:
+        """Of the running module, below the outermost one."""
+        return self._running[-1][1] if self._running else ""
+
+    def _elsewhere(self) -> bool:
+        return threading.get_ident() != self._thread
+
+    def _enter(self, module: Any, _: Any) -> None:
+        if self._elsewhere():
+            return
+        path = ""
+        if self._running:
+            above, prefix = self._running[-1]
+            name = next((name for name, one in above.named_modules() if one is module), type(module).__name__)
+            path = f"{prefix}.{name}" if prefix and name else name or prefix
+        self._running.append((module, path))
+
+    def _leave(self, module: Any, _: Any, result: Any) -> None:
+        if self._elsewhere():
+            return
+        path = ""
+        while self._running:  # those above were left by an error
+            one, path = self._running.pop()
+            if one is module:
+                break
+        if self._layers and result is not None and not torch.jit.is_tracing():
+            self._writer.layer(path, type(module).__name__, result, call_site())
+
+    def _step_begins(self, *_: Any) -> None:
+        if not self._elsewhere():
+            self._optimizing = True
+            self._writer.gradients()
+
+    def _step_ends(self, *_: Any) -> None:
+        if not self._elsewhere():
+            self._optimizing = False
+            self._writer.updated()
+
+    def _function(self, function: Any, operands: Any, result: Any) -> None:
+        if self._writer.busy or self._optimizing:
+            return
+        name = plain(function)
+        if name == "backward":
+            self._writer.gradients()
+        elif self._calls and self._computes(function, operands, result) and not torch.jit.is_tracing():
+            found = f"{getattr(function, '__module__', None) or 'torch.Tensor'}.{getattr(function, '__name__', name)}"
+            self._writer.op(names(name), found, result, call_site(), self.path)
+
+    def _computes(self, function: Any, operands: Any, result: Any) -> bool:
+        """Whether a call computes floats: views, copies, creations without an operand and questions do not."""
+        name = plain(function)
+        results = [one for _, one in leaves(result) if isinstance(one, torch.Tensor)]
+        if not any(one.is_floating_point() or one.is_complex() for one in results) or name in _COPIES or moves(name):
+            return False
+        given = [one for _, one in leaves(operands) if isinstance(one, torch.Tensor)]
+        if not given:
+            return names(name) != (name,)  # rand and the like stand in the table, zeros and arange do not
+        spelt = str(getattr(function, "__name__", ""))
+        in_place = spelt.startswith("__i") or (spelt.endswith("_") and not spelt.endswith("__"))
+        return in_place or not all(any(_storage(one) == _storage(other) for other in given) for one in results)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+class _Functions(TorchFunctionMode):
+    """Tells of every function of Torch's that is called within it."""
+
+    def __init__(self, told: Callable[[Any, Any, Any], None]) -> None:
+        super().__init__()
+        self._told = told
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        self._told(function, (args, kwargs or {}), result)
+        return result

@@ -1,0 +1,126 @@
+"""What a recording says of each call, layer, parameter and gradient, whichever framework it is of."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..dispatch.site import Site
+from ..trees import as_array, leaves
+from . import figures
+from .folder import RecordFile
+
+Named = Callable[[], Iterable[tuple[str, Any]]]  # names and tensors of a model
+
+
+class Writer:
+    """Turns tensors into records.
+
+    Args:
+        file: where they go.
+        full: whether values are written, or digests, figures and samples alone.
+        parameters, gradients: those of the model by name, or None where they are not wanted.
+    """
+
+    def __init__(self, file: RecordFile, *, full: bool, parameters: Named | None = None, gradients: Named | None = None) -> None:
+        self._file, self._full, self._parameters, self._gradients = file, full, parameters, gradients
+        self._last: dict[tuple[str, str], str] = {}  # digests of the parameters and gradients that were written last
+        self._busy = threading.local()
+        self._call = self.step = 0
+        self._updated = False  # an optimizer ran: what is computed next belongs to the next step
+
+    @property
+    def busy(self) -> bool:
+        """Whether this thread is in the middle of writing: what it computes now is not the program's."""
+        return getattr(self._busy, "yes", False)
+
+    def op(self, names: tuple[str, ...], function: str, result: Any, site: Site, layer: str) -> None:
+        """The results of one call; ``names`` of the table's ops that it may be, the likeliest first."""
+        self._begin()
+        record = {"kind": "op", "name": names[0], "layer": layer, **_line(site)}
+        if len(names) > 1:
+            record["names"] = list(names)
+        if function:
+            record["function"] = function
+        self._tree(record, result)
+
+    def layer(self, path: str, kind: str, result: Any, site: Site) -> None:
+        """What a layer returned."""
+        self._begin()
+        self._tree({"kind": "layer", "name": kind, "layer": path, **_line(site)}, result)
+
+    def note(self, name: str, value: Any, site: Site, layer: str) -> None:
+        """What the program itself wants to be compared."""
+        self._begin()
+        self._tree({"kind": "note", "name": name, "layer": layer, **_line(site)}, value)
+
+    def parameters(self) -> None:
+        """The model's parameters and buffers that have changed since they were written."""
+        self._named("parameter", self._parameters)
+
+    def gradients(self) -> None:
+        """The gradients that have changed; after an update they are none of a step's any more."""
+        if not self._updated:
+            self._named("gradient", self._gradients)
+
+    def updated(self) -> None:
+        """An optimizer has run; the next call begins a step."""
+        self._updated = True
+
+    def next_step(self) -> None:
+        """The next step begins."""
+        self._updated = False
+        self.parameters()
+        self.step += 1
+        self._last = {key: value for key, value in self._last.items() if key[0] != "gradient"}
+
+    def _begin(self) -> None:
+        if self._updated:
+            self.next_step()
+        self._call += 1
+
+    def _named(self, kind: str, named: Named | None) -> None:
+        if named is None:
+            return
+        self._call += 1
+        for name, tensor in named():
+            self._write({"kind": kind, "name": name}, tensor, (kind, name))
+
+    def _tree(self, record: Mapping[str, Any], tree: Any) -> None:
+        found = leaves(tree)
+        for path, tensor in found:
+            self._write({**record, "tensor": path or "out"}, tensor)
+
+    def _write(self, record: dict[str, Any], tensor: Any, once: tuple[str, str] | None = None) -> None:
+        """One tensor; with ``once`` only if it is another than it was when that was written last."""
+        self._busy.yes = True
+        try:
+            dtype = str(tensor.dtype).rpartition(".")[2]
+            record |= {"call": self._call, "step": self.step, "shape": list(tensor.shape), "dtype": dtype}
+            try:
+                array = np.asarray(as_array(tensor))
+            except Exception as error:  # sparse, uninitialised, distributed: there are no values to be had
+                self._file.tensor({**record, "left_out": f"no values: {type(error).__name__}: {str(error)[:200]}"})
+                return
+            self._values(record, array, dtype, once)
+        finally:
+            self._busy.yes = False
+
+    def _values(self, record: dict[str, Any], array: Any, dtype: str, once: tuple[str, str] | None) -> None:
+        held = figures.as_bfloat16(array) if dtype == "bfloat16" else array
+        digest = figures.digest(held)
+        if once is not None:
+            if self._last.get(once) == digest:
+                return
+            self._last[once] = digest
+        record |= {"digest": digest, "figures": figures.figures(array)}
+        if not self._full:
+            record["left_out"] = "values='digest'"
+        self._file.tensor(record, held if self._full else None, lambda: figures.sample(array))
+
+
+def _line(site: Site) -> dict[str, Any]:
+    return {"site": str(site), "file": site.file, "line": site.line}

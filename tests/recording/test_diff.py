@@ -1,0 +1,333 @@
+"""Two recordings: what differs first and by how much, whatever their lengths, ranks and frameworks, and what is no recording."""
+
+import dataclasses
+import json
+import linecache
+import shutil
+from unittest import mock
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pairs import D, X, paddle_run, pair, seeded, torch_run
+
+import padiff_shim
+from padiff_shim import ArgumentError, FileError, diff
+from padiff_shim.errors import MissingFileError
+from padiff_shim.recording import align as aligning
+from padiff_shim.recording import figures, pages
+from padiff_shim.recording.align import align
+from padiff_shim.recording.measure import apart
+from padiff_shim.recording.reading import read
+
+pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
+
+
+@pytest.fixture
+def right(tmp_path):
+    paddle_run(tmp_path / "right", seeded(), parameters=True, gradients=True)
+    return tmp_path / "right"
+
+
+def test_a_run_is_the_same_as_itself(right, tmp_path):
+    paddle_run(tmp_path / "again", seeded(), parameters=True, gradients=True)
+    found = diff(right, tmp_path / "again")
+    assert found
+    assert found.headline == f"SAME: {len(found.rows)} tensors compared, none differs"
+    assert {row.any.kind for row in found.rows} == {"op", "layer", "parameter", "gradient"}
+    assert found.as_dict()["same"] is True
+    assert not found.surroundings
+
+
+def test_the_first_difference_has_line_layer_and_size(right, tmp_path):
+    port = seeded()
+    port.v.bias.set_value(port.v.bias + 2**-10)
+    paddle_run(tmp_path / "other", port)
+    found = diff(right, tmp_path / "other")
+    assert not found
+    first = found.first
+    assert (first.any.kind, first.any.name, first.any.layer) == ("op", "linear", "v")
+    assert "self.v(h)" in linecache.getline(first.a.file, first.a.line)
+    mine, yours = first.a.values(), first.b.values()
+    assert first.apart.max_abs == np.abs(mine.astype("float64") - yours).max()
+    assert first.apart.ulp >= 1
+    assert first.apart.different == (mine != yours).sum()
+    assert "linear in layer v" in found.headline
+    assert "parameter" in " ".join(found.notes)
+    for text in (str(found), found.to_markdown()):
+        assert "linear in layer v" in text
+        assert "DIFFERENT" in text
+    json.dumps(found.as_dict(), allow_nan=False)
+    tolerant = diff(right, tmp_path / "other", atol=1.0)
+    assert tolerant
+    assert not diff(right, tmp_path / "other", rtol=1e-6)
+
+
+def test_parameters_and_gradients_are_compared_by_name(right, tmp_path):
+    port = seeded()
+    port.k.weight.set_value(port.k.weight * 1.5)
+    paddle_run(tmp_path / "other", port, parameters=True, gradients=True)
+    found = diff(right, tmp_path / "other")
+    assert (found.first.any.kind, found.first.any.name) == ("parameter", "k.weight")
+    assert [row.any.name for row in found.differing if row.any.kind == "parameter"] == ["k.weight"]
+    assert any(row.any.kind == "gradient" for row in found.differing)
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_another_length_is_aligned(right, tmp_path, swap):
+    paddle_run(tmp_path / "other", seeded(doubled=True), gradients=True, parameters=True)
+    folders = [right, tmp_path / "other"]
+    found = diff(*(folders[::-1] if swap else folders))
+    (alone,) = [row for row in found.rows if row.apart is None]
+    assert alone.any.name == "gelu"
+    assert (alone.b is None) is swap
+    before = [row for row in found.compared if row.any.index < alone.any.index]
+    assert not any(row.differs for row in before)
+    after = [row.any.name for row in found.differing if row.any.kind == "op"]
+    assert after[-3:] == (["gelu", "multiply", "sum"]), "what comes behind stands beside its own"
+    assert found.first is alone or found.first.any.name == "gelu"
+
+
+@pytest.mark.bitexact
+def test_a_port_under_the_shim_is_the_same_as_its_original(tmp_path):
+    original, port = pair()
+    torch_run(tmp_path / "torch", original, parameters=True, gradients=True)
+    with padiff_shim.reference("torch"):
+        paddle_run(tmp_path / "paddle", port, parameters=True, gradients=True)
+    found = diff(tmp_path / "torch", tmp_path / "paddle")
+    assert found, str(found)
+    assert not [row for row in found.rows if row.apart is None]
+    turned = {row.any.name for row in found.compared if row.apart.layout == "transposed"}
+    assert turned == {f"{name}.weight" for name in ("q", "k", "v", "out")}
+
+
+@pytest.mark.bitexact
+def test_a_wrong_port_is_found_across_frameworks(tmp_path):
+    original, port = pair(factor=0.25)
+    torch_run(tmp_path / "torch", original)
+    with padiff_shim.reference("torch"):
+        paddle_run(tmp_path / "paddle", port)
+    found = diff(tmp_path / "paddle", tmp_path / "torch")
+    assert not found
+    assert found.first.any.name == "multiply"
+    assert "self.factor" in linecache.getline(found.first.a.file, found.first.a.line)
+    assert "* 0.5" in linecache.getline(found.first.b.file, found.first.b.line)
+
+
+@pytest.mark.bitexact
+def test_another_division_into_calls_is_no_difference_across_frameworks(tmp_path):
+    x = np.random.default_rng(1).standard_normal((4, 6)).astype("float32")
+    with padiff_shim.record(tmp_path / "torch", framework="torch"):
+        torch.nn.functional.linear(torch.from_numpy(x), torch.ones(2, 6)).relu()
+    with padiff_shim.record(tmp_path / "paddle", framework="paddle"), padiff_shim.reference("torch"):
+        held = paddle.to_tensor(x)
+        paddle.nn.functional.relu(paddle.nn.functional.linear(held, paddle.ones([6, 2])))
+        paddle.exp(held)
+    found = diff(tmp_path / "torch", tmp_path / "paddle")
+    assert [row.any.name for row in found.rows if row.apart is None] == ["exp"]
+    assert not found.differing
+    assert not found, "the last results were not compared"
+    assert "last results" in found.headline
+
+
+def test_ranks(tmp_path, monkeypatch):
+    for folder, ranks in (("two", (0, 1)), ("one", (1,)), ("other", (3,))):
+        for rank in ranks:
+            monkeypatch.setenv("PADDLE_TRAINER_ID", str(rank))
+            paddle_run(tmp_path / folder, seeded(), x=X + rank, backward=False)
+    found = diff(tmp_path / "two", tmp_path / "one")
+    assert found
+    assert {row.rank for row in found.rows} == {1}
+    assert "a: ranks 0 were not compared" in found.notes
+    assert not diff(tmp_path / "two", tmp_path / "one", ranks=(0, 1))
+    assert "rank 0 of a is compared with rank 3 of b" in diff(tmp_path / "two", tmp_path / "other").notes
+    with pytest.raises(ArgumentError, match="b has no rank 0; it has 1"):
+        diff(tmp_path / "two", tmp_path / "one", ranks=0)
+
+
+def test_steps_of_unequal_number(tmp_path):
+    for name, steps in (("three", 3), ("two", 2)):
+        layer = seeded()
+        optimizer = paddle.optimizer.SGD(parameters=layer.parameters())
+        with padiff_shim.record(tmp_path / name, layer):
+            for _ in range(steps):
+                layer(paddle.to_tensor(X)).sum().backward()
+                optimizer.step()
+                optimizer.clear_grad()
+    found = diff(tmp_path / "three", tmp_path / "two")
+    assert {row.any.step for row in found.differing} == {2}
+    assert all(row.b is None for row in found.differing)
+    assert not any(row.differs for row in found.compared)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_units_in_the_last_place(dtype, tmp_path):
+    for name, step in (("a", 0), ("b", 3)):
+        values = torch.tensor([1.0, -2.0, 0.0], dtype=getattr(torch, dtype))
+        for _ in range(step):
+            values = (
+                torch.nextafter(values, torch.full_like(values, 9.0))
+                if dtype != "bfloat16"
+                else values + torch.tensor([2**-7, 2**-7, 0.0], dtype=torch.bfloat16)
+            )
+        with padiff_shim.record(tmp_path / name, framework="torch") as recording:
+            recording.note("x", values)
+    (row,) = diff(tmp_path / "a", tmp_path / "b").rows
+    assert row.apart.ulp == 3
+
+
+def test_special_values_and_shapes(tmp_path):
+    def noted(folder, **values):
+        with padiff_shim.record(tmp_path / folder, framework="torch") as recording:
+            for name, value in values.items():
+                recording.note(name, np.asarray(value))
+
+    nan, inf = float("nan"), float("inf")
+    noted("a", nan=[nan, 1.0], inf=[inf, 1.0], shape=[1.0, 2.0, 3.0], dtype=np.float32([1, 2]), zero=[0.0], whole=[1, 2])
+    noted("b", nan=[nan, 1.0], inf=[2.0, 1.0], shape=[1.0, 2.0], dtype=np.float64([1, 2]), zero=[-0.0], whole=[1, 3])
+    rows = {row.any.name: row for row in diff(tmp_path / "a", tmp_path / "b").rows}
+    assert {name for name, row in rows.items() if row.differs} == {"inf", "shape", "dtype", "whole"}
+    assert rows["inf"].apart.ulp == rows["inf"].apart.max_abs == inf
+    assert rows["shape"].apart.how == "shape"
+    assert rows["whole"].apart.ulp is None
+    assert "equal values in other dtypes, float32 and float64" in pages.described(rows["dtype"])
+
+
+def test_digests_alone_still_tell_a_size(tmp_path):
+    port = seeded()
+    paddle_run(tmp_path / "a", port, values="digest")
+    paddle_run(tmp_path / "b", port, x=X * 1.5, values="digest")
+    found = diff(tmp_path / "a", tmp_path / "b")
+    assert found.first.apart.how == "sample"
+    assert found.first.apart.max_abs > 0
+    assert "of a sample" in found.headline
+
+
+def made(like, index, names=("op",), layer="", values=(0.0,)):
+    array = np.asarray(values, "float64")
+    return dataclasses.replace(
+        like, index=index, names=names, layer=layer, shape=array.shape, dtype="float64", digest=figures.digest(array),
+        figures=figures.figures(array), sample=tuple(array), _at=None,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def like(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("like")
+    with padiff_shim.record(folder, framework="torch") as recording:
+        recording.note("x", np.zeros(1))
+    return read(folder)[0].tensors[0]
+
+
+def test_equal_calls_are_told_apart_by_their_values(like):
+    """Three equal relus without a layer's name, one gone at the front and one added at the end."""
+    first = [made(like, place, values=[float(value)] * 4) for place, value in enumerate((1, 5, 9, 2))]
+    second = [made(like, place, values=[float(value)] * 4) for place, value in enumerate((5, 9, 2, 70))]
+    assert [(a and a.index, b and b.index) for a, b in align(first, second)] == [(0, None), (1, 0), (2, 1), (3, 2), (None, 3)]
+
+
+WORDS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy"), st.integers(0, 3)), max_size=9)
+
+
+@given(WORDS, WORDS)
+def test_a_divided_table_aligns_as_well_as_a_whole_one(like, first, second):
+    mine, yours = (
+        [made(like, place, names=(op,), layer=layer, values=[value, 1]) for place, (op, layer, value) in enumerate(words)]
+        for words in (first, second)
+    )
+
+    def worth(pairs):
+        words = {}
+        table = aligning.Likeness(aligning.Columns(mine, words), aligning.Columns(yours, words))
+        return sum(aligning._GAP if a is None or b is None else table.row(a.index, b.index, b.index + 1)[0] for a, b in pairs)
+
+    whole = align(mine, yours)
+    with mock.patch.object(aligning, "_STEPS", 4):
+        divided = align(mine, yours)
+    for pairs in (whole, divided):
+        assert [a for a, _ in pairs if a] == mine
+        assert [b for _, b in pairs if b] == yours
+    assert worth(divided) == pytest.approx(worth(whole))
+
+
+def test_a_transposed_square_matrix_is_recognised(tmp_path):
+    values = np.random.default_rng(0).standard_normal((D, D))
+    for name, array in (("a", values), ("b", values.T), ("c", values)):
+        with padiff_shim.record(tmp_path / name, framework="torch") as recording:
+            recording.note("weight", np.ascontiguousarray(array))
+    one, other, same = (read(tmp_path / name)[0].tensors[0] for name in "abc")
+    assert apart(one, other).identical
+    assert apart(one, other).layout == "transposed"
+    assert apart(one, same).layout == ""
+
+
+def damaged(folder, source, change):
+    shutil.copytree(source, folder)
+    (path,) = folder.glob("records-*.jsonl")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(change(lines)))
+    return folder
+
+
+def test_what_is_damaged_is_told(right, tmp_path):
+    torn = damaged(tmp_path / "torn", right, lambda lines: [*lines[:9], lines[9][:40]])
+    found = diff(right, torn)
+    assert not found
+    assert any("the process was killed" in note for note in found.notes)
+    wrong = damaged(
+        tmp_path / "wrong", right, lambda lines: [*lines[:5], "nonsense\n", '{"type":"tensor","shape":"x"}\n', *lines[5:]]
+    )
+    assert any("2 lines of" in note for note in diff(right, wrong).notes)
+    entry = json.loads(right.glob("records-*.jsonl").__next__().read_text().splitlines()[1])
+    for at in (["../../etc/passwd", 0], ["values-rank0-pid1.npy", -1], "x", [1, 2]):
+        one = json.dumps({**entry, "at": at}) + "\n"
+        hostile = damaged(tmp_path / "hostile", right, lambda lines, one=one: [lines[0], one, *lines[2:]])
+        assert any("1 lines of" in note for note in diff(right, hostile).notes)
+        shutil.rmtree(hostile)
+
+
+def test_damaged_values_are_an_error(right, tmp_path):
+    port = seeded()
+    port.norm.weight.set_value(port.norm.weight * 2)
+    paddle_run(tmp_path / "other", port, parameters=True)
+    (values,) = (tmp_path / "other").glob("values-*.npy")
+    held = values.read_bytes()
+    for broken in (b"", held[:100], b"\x80\x04" + held[2:], held.replace(b"<f4", b"|O ")):
+        values.write_bytes(broken)
+        with pytest.raises(FileError, match=r"no array at byte|says"):
+            diff(right, tmp_path / "other")
+    values.unlink()
+    with pytest.raises(FileError, match="missing"):
+        diff(right, tmp_path / "other")
+
+
+def test_what_is_no_recording(right, tmp_path):
+    with pytest.raises(MissingFileError, match="does not exist"):
+        diff(right, tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileError, match="holds no recording"):
+        diff(tmp_path / "empty", right)
+    (tmp_path / "empty" / "calls-rank0-pid1.jsonl").write_text("")
+    with pytest.raises(FileError, match=r"padiff_shim\.load reads"):
+        diff(tmp_path / "empty", right)
+    with pytest.raises(FileError, match="is a file"):
+        diff(right, next(right.glob("*.npy")))
+    newer = damaged(tmp_path / "newer", right, lambda lines: [lines[0].replace('"schema":1', '"schema":99'), *lines[1:]])
+    with pytest.raises(FileError, match="schema 99 is not known here"):
+        diff(right, newer)
+    foreign = damaged(tmp_path / "foreign", right, lambda lines: ['{"type":"run"}\n', *lines[1:]])
+    with pytest.raises(FileError, match="not that of a recording"):
+        diff(right, foreign)
+    with pytest.raises(ArgumentError, match="atol"):
+        diff(right, right, atol=-1.0)
+
+
+def test_other_surroundings_are_listed(right, tmp_path):
+    other = damaged(tmp_path / "other", right, lambda lines: [lines[0].replace('"device":"cpu"', '"device":"gpu:0"'), *lines[1:]])
+    found = diff(right, other)
+    assert ("device", "cpu", "gpu:0") in found.surroundings
+    assert "gpu:0" in str(found)
+    assert found, "other surroundings are no difference of values"

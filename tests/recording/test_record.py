@@ -1,0 +1,302 @@
+"""What a recording holds, that the program does not notice it, and that it is whole however the program ends."""
+
+import json
+import linecache
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from pairs import D, X, paddle_run, pair, seeded, torch_run
+
+import padiff_shim
+from padiff_shim import ArgumentError, FileError, ModeError
+from padiff_shim.recording.reading import read
+from tests.helpers import ROOT, in_child
+
+pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
+NAMES = [
+    "layer_norm",
+    "linear",
+    "linear",
+    "matmul",
+    "divide",
+    "softmax",
+    "linear",
+    "matmul",
+    "linear",
+    "add",
+    "gelu",
+    "multiply",
+    "sum",
+]
+
+
+def tensors(folder, kind=None):
+    return [one for one in read(folder)[0].tensors if kind in (None, one.kind)]
+
+
+def one_step(port, mode=None, folder=None, inside=True):
+    """A training step; its output, gradients and new weights."""
+    x = paddle.to_tensor(X)
+    x.stop_gradient = False
+    optimizer = paddle.optimizer.AdamW(parameters=port.parameters())
+    recording = padiff_shim.record(folder, port, parameters=True, gradients=True) if folder else None
+    modes = [mode() if mode else None, recording]
+    opened = [one for one in (modes if inside else modes[::-1]) if one is not None]
+    for one in opened:
+        one.start()
+    out = port(x)
+    out.sum().backward()
+    gradients = [p.grad.numpy().copy() for p in port.parameters()]
+    optimizer.step()
+    optimizer.clear_grad()
+    for one in opened[::-1]:
+        one.stop()
+    return [out.numpy(), x.grad.numpy(), *gradients, *(p.numpy() for p in port.parameters())]
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["recorded inside", "recorded outside"])
+@pytest.mark.parametrize("mode", ["native", "reference", "compare"])
+@pytest.mark.bitexact
+def test_no_bit_changes_and_the_calls_are_written(mode, inside, tmp_path):
+    door = {"native": None, "reference": lambda: padiff_shim.reference("torch"), "compare": lambda: padiff_shim.compare("torch")}[
+        mode
+    ]
+    plain = one_step(seeded(), door)
+    recorded = one_step(seeded(), door, tmp_path / "run", inside)
+    assert all(np.array_equal(one, other) for one, other in zip(plain, recorded))
+    found = tensors(tmp_path / "run")
+    assert [one.name for one in found if one.kind == "op"] == NAMES
+    assert [one.layer for one in found if one.kind == "layer"] == ["norm", "q", "k", "v", "out", ""]
+    gradients = [one for one in found if one.kind == "gradient"]
+    assert [one.name for one in gradients] == [name for name, _ in seeded().named_parameters()]
+    assert all(np.array_equal(one.values(), array) for one, array in zip(gradients, recorded[2:]))
+    parameters = [one for one in found if one.kind == "parameter"]
+    assert len(parameters) == 2 * len(gradients), "before and after the update"
+    assert all(
+        np.array_equal(one.values(), array) for one, array in zip(parameters[len(gradients) :], recorded[2 + len(gradients) :])
+    )
+
+
+def test_a_reference_run_is_counted_as_without_recording(tmp_path):
+    runs = []
+    for folder in (None, tmp_path / "run"):
+        recording = padiff_shim.record(folder) if folder else None
+        port = seeded()
+        with padiff_shim.reference("torch", exclude=["softmax"]) as run:
+            if recording is not None:
+                recording.start()
+            port(paddle.to_tensor(X)).sum().backward()
+            if recording is not None:
+                recording.stop()
+        runs.append(run)
+    assert runs[0].as_dict()["ops"] == runs[1].as_dict()["ops"]
+    assert runs[1].native["softmax"], "what the mode leaves out stays native"
+
+
+def test_a_record_says_line_layer_and_values(tmp_path):
+    _, result = paddle_run(tmp_path, seeded(), backward=False)
+    last = tensors(tmp_path, "op")[-1]
+    assert (last.name, last.layer, last.shape, last.dtype, last.step) == ("multiply", "", (3, 5, D), "float32", 0)
+    assert "pairs.py" in last.file
+    assert "self.factor" in linecache.getline(last.file, last.line)
+    assert np.array_equal(last.values(), result.numpy())
+    assert last.figures["max"] == float(result.numpy().max())
+
+
+def test_a_torch_module(tmp_path):
+    original = pair()[0]
+    _, result = torch_run(tmp_path, original, parameters=True, gradients=True)
+    assert [one.name for one in tensors(tmp_path, "op")] == NAMES
+    assert [one.layer for one in tensors(tmp_path, "layer")] == ["norm", "q", "k", "v", "out", ""]
+    assert np.array_equal(tensors(tmp_path, "op")[-2].values(), result.detach().numpy())
+    assert len(tensors(tmp_path, "gradient")) == len(list(original.parameters()))
+    assert not torch.overrides._get_current_function_mode_stack()
+
+
+def test_steps_end_with_an_optimizer_or_when_told(tmp_path):
+    layer = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    with padiff_shim.record(tmp_path, layer, gradients=True, parameters=True) as recording:
+        for _ in range(2):
+            loss = layer(torch.ones(3, 4)).sum()
+            torch.autograd.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+        recording.next_step()
+        recording.note("accuracy", 0.5)
+    found = tensors(tmp_path)
+    assert [one.step for one in found if one.kind == "layer"] == [0, 1]
+    assert [one.step for one in found if one.kind == "gradient"] == [0, 0, 1, 1]
+    assert [(one.step, one.values().item()) for one in found if one.kind == "note"] == [(2, 0.5)]
+
+
+@pytest.mark.parametrize("framework", ["paddle", "torch"])
+def test_bfloat16_float16_and_what_has_no_values(framework, tmp_path):
+    with padiff_shim.record(tmp_path, framework=framework, calls=False) as recording:
+        for dtype in ("bfloat16", "float16", "bool", "int64", "complex64"):
+            values = np.array([0.0, 1.0, 3.140625], "float32")
+            tensor = paddle.to_tensor(values) if framework == "paddle" else torch.from_numpy(values)
+            recording.note(dtype, tensor.astype(dtype) if framework == "paddle" else tensor.to(getattr(torch, dtype)))
+        recording.note("empty", np.zeros((0, 3)))
+        recording.note("scalar", np.float64(2))
+    found = {one.name: one for one in tensors(tmp_path)}
+    assert found["bfloat16"].dtype == "bfloat16"
+    assert found["bfloat16"].values().tolist() == [0, 1, 3.140625]
+    assert found["float16"].values().dtype == np.float16
+    assert found["bool"].values().tolist() == [False, True, True]
+    assert found["complex64"].values().dtype == np.complex64
+    assert found["empty"].values().shape == (0, 3)
+    assert found["scalar"].values().shape == ()
+
+
+def test_digests_and_a_budget(tmp_path):
+    port = seeded()
+    paddle_run(tmp_path / "full", port)
+    paddle_run(tmp_path / "digest", port, values="digest")
+    paddle_run(tmp_path / "budget", port, budget=2000)
+    full, digest, budget = (tensors(tmp_path / name) for name in ("full", "digest", "budget"))
+    assert [one.digest for one in full] == [one.digest for one in digest] == [one.digest for one in budget]
+    assert not list((tmp_path / "digest").glob("values-*"))
+    assert all(one.values() is None and one.sample for one in digest)
+    assert {one.left_out for one in budget} == {"", "beyond budget="}
+    assert sum(file.stat().st_size for file in (tmp_path / "budget").glob("values-*")) <= 2000
+    assert padiff_shim.diff(tmp_path / "full", tmp_path / "digest")
+    assert padiff_shim.diff(tmp_path / "full", tmp_path / "budget")
+
+
+def test_nothing_is_pickled(tmp_path):
+    paddle_run(tmp_path, seeded())
+    (values,) = tmp_path.glob("values-*.npy")
+    with open(values, "rb") as file:
+        first = np.load(file, allow_pickle=False)
+        assert np.array_equal(first, tensors(tmp_path)[0].values())
+    for line in next(tmp_path.glob("records-*.jsonl")).read_text().splitlines():
+        json.loads(line)
+
+
+def test_an_error_leaves_what_was_computed(tmp_path):
+    def program():
+        with padiff_shim.record(tmp_path, framework="paddle"):
+            paddle.exp(paddle.ones([2]))
+            raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError):
+        program()
+    found = read(tmp_path)[0]
+    assert [one.name for one in found.tensors] == ["exp"]
+    assert found.ended == "ZeroDivisionError: mine"
+    assert padiff_shim.record(tmp_path / "next", framework="paddle").start().stop() is None
+
+
+@pytest.mark.parametrize("kind", ["SIGINT", "SIGKILL"])
+def test_a_killed_run_is_whole_up_to_its_last_call(kind, tmp_path):
+    program = """
+        import signal, sys, paddle, padiff_shim
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with padiff_shim.record(sys.argv[1], framework="paddle"):
+            x = paddle.ones([64])
+            for number in range(10**9):
+                x = paddle.tanh(x)
+                if number == 20:
+                    print("running", flush=True)
+    """
+    child = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    try:
+        assert child.stdout.readline() == b"running\n"
+        child.send_signal(getattr(signal, kind))
+        child.wait(60)
+    finally:
+        child.kill()
+        child.stdout.close()
+    found = read(tmp_path)[0]
+    assert len(found.tensors) >= 20
+    values, wanted = [one.values() for one in found.tensors], paddle.ones([64])
+    for one in values[:20]:
+        wanted = paddle.tanh(wanted)
+        assert np.array_equal(one, wanted.numpy())
+    assert found.ended.startswith("KeyboardInterrupt") if kind == "SIGINT" else "killed" in found.remarks[-1]
+
+
+def test_a_torch_program_is_recorded_and_compared_without_paddle(tmp_path):
+    program = f"""
+        import sys
+        sys.modules["paddle"] = None
+        import torch, padiff_shim
+        for name in "ab":
+            torch.manual_seed(0)
+            layer = torch.nn.Linear(4, 2)
+            with padiff_shim.record({str(tmp_path)!r} + "/" + name, layer, parameters=True):
+                layer(torch.ones(3, 4))
+        sys.modules["torch"] = None
+        print(padiff_shim.diff({str(tmp_path)!r} + "/a", {str(tmp_path)!r} + "/b").headline)
+    """
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("SAME: 4 tensors compared")
+
+
+def test_a_forked_child_has_a_file_of_its_own(tmp_path):
+    result = in_child(f"""
+        import os
+        with padiff_shim.record({str(tmp_path)!r}, framework="torch") as recording:
+            torch.exp(torch.ones(3))
+            if os.fork() == 0:
+                recording.note("child", torch.ones(2))
+                os._exit(0)
+            os.wait()
+            torch.tanh(torch.ones(3))
+    """)
+    assert result.returncode == 0, result.stderr
+    found = read(tmp_path)[0]
+    assert [one.name for one in found.tensors] == ["exp", "tanh"]
+    assert any("forked child, was not compared (1 records)" in remark for remark in found.remarks)
+    assert len(list(tmp_path.glob("records-*.jsonl"))) == 2
+
+
+def test_a_folder_takes_one_recording_of_a_rank(tmp_path, monkeypatch):
+    paddle_run(tmp_path, seeded())
+    with pytest.raises(FileError, match="holds a recording of rank 0 already"):
+        padiff_shim.record(tmp_path, framework="paddle").start()
+    paddle_run(tmp_path, seeded(), overwrite=True, backward=False)
+    assert len(list(tmp_path.iterdir())) == 2
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    paddle_run(tmp_path, seeded())
+    assert list(read(tmp_path)) == [0, 1]
+
+
+def test_what_is_refused(tmp_path):
+    for options, words in (
+        ({"values": "all"}, "values"),
+        ({"framework": "jax"}, "framework"),
+        ({"model": 3}, "model= is a paddle.nn.Layer or a torch.nn.Module, got 3"),
+        ({"model": torch.nn.Linear(1, 1), "framework": "paddle"}, "is a model of torch"),
+        ({"parameters": True}, "needs model="),
+        ({"budget": -1}, "budget"),
+        ({"calls": False, "layers": False}, "nothing would be recorded"),
+        ({"calls": 1}, "calls= is True or False"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            padiff_shim.record(tmp_path, **options)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="file"):
+        padiff_shim.record(tmp_path / "file" / "below", framework="paddle").start()
+    with padiff_shim.record(tmp_path / "open", framework="paddle") as recording:
+        with pytest.raises(ModeError, match="another recording of paddle is open"):
+            padiff_shim.record(tmp_path / "second", framework="paddle").start()
+        with pytest.raises(ModeError, match="started already"):
+            recording.start()
+    with pytest.raises(ModeError, match="not open"):
+        recording.note("late", 1.0)
