@@ -195,20 +195,21 @@ def test_an_error_leaves_what_was_computed(tmp_path):
     assert padiff_shim.record(tmp_path / "next", framework="paddle").start().stop() is None
 
 
-@pytest.mark.parametrize("kind", ["SIGINT", "SIGKILL"])
-def test_a_killed_run_is_whole_up_to_its_last_call(kind, tmp_path):
+@pytest.mark.parametrize(("kind", "framework"), [("SIGINT", "paddle"), ("SIGKILL", "torch")])
+def test_a_killed_run_is_whole_up_to_its_last_call(kind, framework, tmp_path):
     program = """
-        import signal, sys, paddle, padiff_shim
+        import importlib, signal, sys, padiff_shim
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        with padiff_shim.record(sys.argv[1], framework="paddle"):
-            x = paddle.ones([64])
+        framework = importlib.import_module(sys.argv[2])
+        with padiff_shim.record(sys.argv[1], framework=sys.argv[2]):
+            x = framework.ones([64])
             for number in range(10**9):
-                x = paddle.tanh(x)
+                x = framework.tanh(x)
                 if number == 20:
                     print("running", flush=True)
     """
     child = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)],
+        [sys.executable, "-c", textwrap.dedent(program), str(tmp_path), framework],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     try:
@@ -220,10 +221,11 @@ def test_a_killed_run_is_whole_up_to_its_last_call(kind, tmp_path):
         child.stdout.close()
     found = read(tmp_path)[0]
     assert len(found.tensors) >= 20
-    values, wanted = [one.values() for one in found.tensors], paddle.ones([64])
-    for one in values[:20]:
-        wanted = paddle.tanh(wanted)
-        assert np.array_equal(one, wanted.numpy())
+    library = {"paddle": paddle, "torch": torch}[framework]
+    wanted = library.ones([64])
+    for one in found.tensors[:20]:
+        wanted = library.tanh(wanted)
+        assert np.array_equal(one.values(), wanted.numpy())
     assert found.ended.startswith("KeyboardInterrupt") if kind == "SIGINT" else "killed" in found.remarks[-1]
 
 
