@@ -1,5 +1,7 @@
 """A small Transformer block in both frameworks, and how one of them is recorded."""
 
+import shutil
+
 import numpy as np
 import paddle
 import paddle.nn.functional as PF
@@ -71,3 +73,12 @@ def torch_run(folder, original, x=X, **options):
         result = original(torch.from_numpy(x))
         result.sum().backward()
     return recording, result
+
+
+def damaged(folder, source, change):
+    """A copy of a recording with other lines."""
+    shutil.copytree(source, folder)
+    (path,) = folder.glob("records-*.jsonl")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(change(lines)))
+    return folder

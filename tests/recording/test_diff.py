@@ -1,27 +1,17 @@
 """Two recordings: what differs first and by how much, whatever their lengths, ranks and frameworks, and what is no recording."""
 
-import dataclasses
 import json
 import linecache
-import shutil
-from unittest import mock
 
 import numpy as np
 import paddle
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from pairs import D, X, paddle_run, pair, seeded, torch_run
+from pairs import X, damaged, paddle_run, pair, seeded, torch_run
 
 import padiff_shim
-from padiff_shim import ArgumentError, FileError, diff
-from padiff_shim.errors import MissingFileError
-from padiff_shim.recording import align as aligning
-from padiff_shim.recording import figures, pages
-from padiff_shim.recording.align import align
-from padiff_shim.recording.measure import apart
-from padiff_shim.recording.reading import read
+from padiff_shim import ArgumentError, diff
+from padiff_shim.recording import pages
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -204,125 +194,6 @@ def test_digests_alone_still_tell_a_size(tmp_path):
     assert found.first.apart.how == "sample"
     assert found.first.apart.max_abs > 0
     assert "of a sample" in found.headline
-
-
-def made(like, index, names=("op",), layer="", values=(0.0,)):
-    array = np.asarray(values, "float64")
-    return dataclasses.replace(
-        like, index=index, names=names, layer=layer, shape=array.shape, dtype="float64", digest=figures.digest(array),
-        figures=figures.figures(array), sample=tuple(array), _at=None,
-    )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def like(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("like")
-    with padiff_shim.record(folder, framework="torch") as recording:
-        recording.note("x", np.zeros(1))
-    return read(folder)[0].tensors[0]
-
-
-def test_equal_calls_are_told_apart_by_their_values(like):
-    """Three equal relus without a layer's name, one gone at the front and one added at the end."""
-    first = [made(like, place, values=[float(value)] * 4) for place, value in enumerate((1, 5, 9, 2))]
-    second = [made(like, place, values=[float(value)] * 4) for place, value in enumerate((5, 9, 2, 70))]
-    assert [(a and a.index, b and b.index) for a, b in align(first, second)] == [(0, None), (1, 0), (2, 1), (3, 2), (None, 3)]
-
-
-WORDS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy"), st.integers(0, 3)), max_size=9)
-
-
-@given(WORDS, WORDS)
-def test_a_divided_table_aligns_as_well_as_a_whole_one(like, first, second):
-    mine, yours = (
-        [made(like, place, names=(op,), layer=layer, values=[value, 1]) for place, (op, layer, value) in enumerate(words)]
-        for words in (first, second)
-    )
-
-    def worth(pairs):
-        words = {}
-        table = aligning.Likeness(aligning.Columns(mine, words), aligning.Columns(yours, words))
-        return sum(aligning._GAP if a is None or b is None else table.row(a.index, b.index, b.index + 1)[0] for a, b in pairs)
-
-    whole = align(mine, yours)
-    with mock.patch.object(aligning, "_STEPS", 4):
-        divided = align(mine, yours)
-    for pairs in (whole, divided):
-        assert [a for a, _ in pairs if a] == mine
-        assert [b for _, b in pairs if b] == yours
-    assert worth(divided) == pytest.approx(worth(whole))
-
-
-def test_a_transposed_square_matrix_is_recognised(tmp_path):
-    values = np.random.default_rng(0).standard_normal((D, D))
-    for name, array in (("a", values), ("b", values.T), ("c", values)):
-        with padiff_shim.record(tmp_path / name, framework="torch") as recording:
-            recording.note("weight", np.ascontiguousarray(array))
-    one, other, same = (read(tmp_path / name)[0].tensors[0] for name in "abc")
-    assert apart(one, other).identical
-    assert apart(one, other).layout == "transposed"
-    assert apart(one, same).layout == ""
-
-
-def damaged(folder, source, change):
-    shutil.copytree(source, folder)
-    (path,) = folder.glob("records-*.jsonl")
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(change(lines)))
-    return folder
-
-
-def test_what_is_damaged_is_told(right, tmp_path):
-    torn = damaged(tmp_path / "torn", right, lambda lines: [*lines[:9], lines[9][:40]])
-    found = diff(right, torn)
-    assert not found
-    assert any("the process was killed" in note for note in found.notes)
-    wrong = damaged(
-        tmp_path / "wrong", right, lambda lines: [*lines[:5], "nonsense\n", '{"type":"tensor","shape":"x"}\n', *lines[5:]]
-    )
-    assert any("2 lines of" in note for note in diff(right, wrong).notes)
-    entry = json.loads(right.glob("records-*.jsonl").__next__().read_text().splitlines()[1])
-    for at in (["../../etc/passwd", 0], ["values-rank0-pid1.npy", -1], "x", [1, 2]):
-        one = json.dumps({**entry, "at": at}) + "\n"
-        hostile = damaged(tmp_path / "hostile", right, lambda lines, one=one: [lines[0], one, *lines[2:]])
-        assert any("1 lines of" in note for note in diff(right, hostile).notes)
-        shutil.rmtree(hostile)
-
-
-def test_damaged_values_are_an_error(right, tmp_path):
-    port = seeded()
-    port.norm.weight.set_value(port.norm.weight * 2)
-    paddle_run(tmp_path / "other", port, parameters=True)
-    (values,) = (tmp_path / "other").glob("values-*.npy")
-    held = values.read_bytes()
-    for broken in (b"", held[:100], b"\x80\x04" + held[2:], held.replace(b"<f4", b"|O ")):
-        values.write_bytes(broken)
-        with pytest.raises(FileError, match=r"no array at byte|says"):
-            diff(right, tmp_path / "other")
-    values.unlink()
-    with pytest.raises(FileError, match="missing"):
-        diff(right, tmp_path / "other")
-
-
-def test_what_is_no_recording(right, tmp_path):
-    with pytest.raises(MissingFileError, match="does not exist"):
-        diff(right, tmp_path / "nowhere")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(FileError, match="holds no recording"):
-        diff(tmp_path / "empty", right)
-    (tmp_path / "empty" / "calls-rank0-pid1.jsonl").write_text("")
-    with pytest.raises(FileError, match=r"padiff_shim\.load reads"):
-        diff(tmp_path / "empty", right)
-    with pytest.raises(FileError, match="is a file"):
-        diff(right, next(right.glob("*.npy")))
-    newer = damaged(tmp_path / "newer", right, lambda lines: [lines[0].replace('"schema":1', '"schema":99'), *lines[1:]])
-    with pytest.raises(FileError, match="schema 99 is not known here"):
-        diff(right, newer)
-    foreign = damaged(tmp_path / "foreign", right, lambda lines: ['{"type":"run"}\n', *lines[1:]])
-    with pytest.raises(FileError, match="not that of a recording"):
-        diff(right, foreign)
-    with pytest.raises(ArgumentError, match="atol"):
-        diff(right, right, atol=-1.0)
 
 
 def test_other_surroundings_are_listed(right, tmp_path):
