@@ -10,6 +10,7 @@ A row of the table reads `| modules | may import of ours | frameworks |`:
 
 import ast
 import configparser
+import functools
 import importlib.util
 import re
 import sys
@@ -82,6 +83,7 @@ def imported_names(node, package):
     return []
 
 
+@functools.cache
 def imports_of(name):
     """Every import in a module of ours, with `import_module` of a written name."""
     found = []
@@ -153,6 +155,7 @@ def frameworks_of(cell):
     return eager, lazy | eager
 
 
+@functools.cache
 def rules():
     """{module: Rule} for every module of ours, as the table says."""
     plain = {word for first, *_ in table_rows() for word in words(first) if "*" not in word}
