@@ -36,6 +36,9 @@ _EXPORTS = {
     "gate": "runs.gate",
     "Gate": "runs.gate",
     "Audit": "auditing.audit",
+    "bisect": "bisecting.bisect",
+    "Bisection": "bisecting.bisection",
+    "BisectionError": "errors",
     "record": "recording.record",
     "Recording": "recording.record",
     "diff": "recording.diff",
@@ -63,6 +66,8 @@ __all__ = [
     "ArgumentError",
     "Audit",
     "BackendError",
+    "Bisection",
+    "BisectionError",
     "Call",
     "CompareMode",
     "CompareRun",
@@ -93,6 +98,7 @@ __all__ = [
     "__version__",
     "audit",
     "auto_diff",
+    "bisect",
     "compare",
     "diff",
     "do_no_harm",
@@ -110,9 +116,12 @@ if TYPE_CHECKING:
     from .alignment.harm import HarmReport, do_no_harm
     from .auditing.audit import Audit, audit
     from .autodiff.auto_diff import auto_diff
+    from .bisecting.bisect import bisect
+    from .bisecting.bisection import Bisection
     from .errors import (
         ArgumentError,
         BackendError,
+        BisectionError,
         FileError,
         InterceptionError,
         MismatchError,

@@ -60,6 +60,10 @@ class TransferError(PadiffShimError, ValueError):
         self.mapping = mapping
 
 
+class BisectionError(PadiffShimError, ValueError):
+    """There is nothing to bisect: the target holds at both ends, at neither, or not each time alike."""
+
+
 class MismatchError(PadiffShimError, AssertionError):
     """Raised by compare mode with ``on_mismatch="raise"``; :attr:`record` holds the record of the call."""
 
