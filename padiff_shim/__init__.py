@@ -37,6 +37,8 @@ _EXPORTS = {
     "Gate": "runs.gate",
     "Audit": "auditing.audit",
     "bisect": "bisecting.bisect",
+    "drift": "drifting.drift",
+    "Drift": "drifting.told",
     "Bisection": "bisecting.bisection",
     "BisectionError": "errors",
     "record": "recording.record",
@@ -72,6 +74,7 @@ __all__ = [
     "CompareMode",
     "CompareRun",
     "Difference",
+    "Drift",
     "Entry",
     "FileError",
     "Gate",
@@ -103,6 +106,7 @@ __all__ = [
     "diff",
     "do_no_harm",
     "gate",
+    "drift",
     "install",
     "load",
     "prove",
@@ -118,6 +122,8 @@ if TYPE_CHECKING:
     from .autodiff.auto_diff import auto_diff
     from .bisecting.bisect import bisect
     from .bisecting.bisection import Bisection
+    from .drifting.drift import drift
+    from .drifting.told import Drift
     from .errors import (
         ArgumentError,
         BackendError,

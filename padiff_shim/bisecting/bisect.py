@@ -173,8 +173,8 @@ def _no_end(program: _Program, over: str, bad: bool) -> str:
     natively = program.natively()
     if bad:
         return (
-            f"the target holds with all {over} on Torch's kernels as it does on Paddle's: what is bad does not come from these kernels "
-            "(a mistake of the program, or ops that stay native: print a run of padiff_shim.reference)"
+            f"the target holds with all {over} on Torch's kernels as it does on Paddle's: what is bad does not come from these "
+            "kernels (a mistake of the program, or ops that stay native: print a run of padiff_shim.reference)"
         )
     if natively:
         return (

@@ -56,7 +56,7 @@ class Side:
         """One forward and, if asked for, backward."""
         return self._run(self.model, capturing, double=False)
 
-    def run_double(self, capturing: Capturing) -> Outcome:
+    def run_double(self, capturing: Capturing | None = None) -> Outcome:
         """The same of a float64 copy of the model.
 
         Raises:

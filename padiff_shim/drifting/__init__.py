@@ -1,0 +1,1 @@
+"""How far a port's values drift from its original's, layer by layer and call by call."""

@@ -1,0 +1,189 @@
+"""``padiff_shim.drift``: how far a port's hidden states are from its original's, natively, on Torch's kernels, and in float64."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import paddle
+import torch
+
+from ..arguments import flag, one_of
+from ..errors import ArgumentError, described
+from ..proving.paddle_side import PaddleSide
+from ..proving.sides import NotInDouble, Outcome, Side, duplicate
+from ..proving.torch_side import TorchSide
+from ..proving.values import Inputs
+from ..recording.diff import diff
+from ..recording.record import record
+from ..weights.mapping import Mapping as Weights
+from ..weights.transfer import match, transfer_weights
+from .rows import Array, Distance, DriftRow, distance
+from .told import Drift
+
+WEIGHTS = ("torch->paddle", "paddle->torch", "as-is")
+
+
+def drift(
+    paddle_layer: Any,
+    torch_module: Any,
+    inputs: Any,
+    *,
+    weights: str = "torch->paddle",
+    layer_map: Mapping[Any, Any] | None = None,
+    calls: bool = False,
+    double: bool = True,
+    seed: int = 0,
+) -> Drift:
+    """Measure how far the port's values are from the original's: mean and largest difference of every layer's result.
+
+    The port runs natively and under :func:`padiff_shim.reference`, both models once more in float64. A native difference that is
+    rounding is 0 (or of another order of summation) on Torch's kernels, and about 1e-9 of itself in float64. The caller's models
+    are not changed; both run forward only.
+
+    Args:
+        paddle_layer, torch_module, inputs, layer_map, seed: as for :func:`padiff_shim.prove`.
+        weights: whose are used for both: ``"torch->paddle"``, ``"paddle->torch"``, or ``"as-is"``: each model keeps its own.
+        calls: also every op call, aligned as :func:`padiff_shim.diff` aligns them.
+        double: also the float64 pair, both natively; without it, or where a model does not run in float64, its column is empty.
+
+    Returns:
+        A :class:`Drift`.
+
+    Raises:
+        ArgumentError: an argument of a kind that is not accepted.
+        TransferError: the weights cannot be transferred.
+
+    Errors of the models themselves are raised unchanged.
+    """
+    start = time.perf_counter()
+    _check(paddle_layer, torch_module)
+    one_of("weights", weights, WEIGHTS)
+    flag("calls", calls)
+    flag("double", double)
+    given = Inputs(inputs)
+    port, original = duplicate(paddle_layer), duplicate(torch_module)
+    if weights == "torch->paddle":
+        transfer_weights(original, port, layer_map=layer_map)
+    elif weights == "paddle->torch":
+        transfer_weights(
+            port, original, layer_map=None if layer_map is None else {ours: theirs for theirs, ours in layer_map.items()}
+        )
+    pair = TorchSide(original, given, None, seed, backward=False), PaddleSide(port, given, None, seed, backward=False)
+    found = Drift(framework_dtype=str(pair[0]._dtype()))
+    with tempfile.TemporaryDirectory(prefix="padiff_shim-") as folder:
+        _measure(found, pair, match(original, port, layer_map=layer_map), Path(folder) if calls else None, double=double)
+    found.seconds = time.perf_counter() - start
+    return found
+
+
+def _check(paddle_layer: Any, torch_module: Any) -> None:
+    if not isinstance(paddle_layer, paddle.nn.Layer):
+        raise ArgumentError(
+            f"drift(paddle_layer, torch_module, inputs): the first is a paddle.nn.Layer, got {described(paddle_layer)}"
+        )
+    if not isinstance(torch_module, torch.nn.Module):
+        raise ArgumentError(
+            f"drift(paddle_layer, torch_module, inputs): the second is a torch.nn.Module, got {described(torch_module)}"
+        )
+
+
+def _measure(found: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights, folder: Path | None, *, double: bool) -> None:
+    """All runs, and a row for each tensor that they share."""
+    theirs, ours = pair
+    runs: dict[str, tuple[Side, bool, Callable[[Side], Outcome]]] = {
+        "torch": (theirs, False, Side.run),
+        "native": (ours, False, Side.run),
+        "substituted": (ours, True, Side.run),
+    }
+    if double and found.framework_dtype != "float64":
+        runs |= {"torch64": (theirs, False, Side.run_double), "native64": (ours, False, Side.run_double)}
+    outcomes: dict[str, Outcome] = {}
+    for name, (side, shim, run) in runs.items():
+        ours.shim = shim
+        try:
+            outcomes[name] = _run(side, run, folder / name if folder else None)
+        except NotInDouble as error:
+            found.notes.append(f"no float64 pair: {error}")
+            break
+    if "native64" not in outcomes:
+        outcomes.pop("torch64", None)
+    found.rows += _layers(mapping, outcomes)
+    if folder is not None:
+        found.rows += _calls(folder, outcomes)
+    found.rows += _outputs(outcomes)
+    left = [
+        ours
+        for theirs, ours in mapping.layers.items()
+        if theirs not in outcomes["torch"].layers or ours not in outcomes["native"].layers
+    ]
+    if left:
+        found.notes.append(f"{len(left)} layers were not called on both sides: {', '.join(left[:6])}")
+
+
+def _run(side: Side, run: Callable[[Side], Outcome], folder: Path | None) -> Outcome:
+    if folder is None:
+        return run(side)
+    with record(folder, framework=side.framework, layers=False):
+        return run(side)
+
+
+def _row(kind: str, names: tuple[str, str], number: int, site: str, arrays: Mapping[str, Array]) -> DriftRow | None:
+    """The distances of one tensor in all runs; None where they have no common shape."""
+    native, shim = (distance(arrays[name], arrays["torch"]) for name in ("native", "substituted"))
+    if native is None or shim is None:
+        return None
+    double: Distance | None = None
+    if "native64" in arrays:
+        double = distance(arrays["native64"], arrays["torch64"])
+    return DriftRow(kind, names[0], names[1], number, site, native, shim, double)
+
+
+def _layers(mapping: Weights, outcomes: Mapping[str, Outcome]) -> list[DriftRow]:
+    """Every call of every pair of layers, in the order in which the original's layers end."""
+    order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
+    rows: list[DriftRow | None] = []
+    for theirs, ours in sorted(mapping.layers.items(), key=lambda pair: order.get(pair[0], len(order))):
+        held = {name: one.layers.get(theirs if name.startswith("torch") else ours, []) for name, one in outcomes.items()}
+        for number in range(min(map(len, held.values()))):
+            rows.append(_row("layer", (ours, theirs), number, "", {name: arrays[number] for name, arrays in held.items()}))
+    return [row for row in rows if row is not None]
+
+
+def _outputs(outcomes: Mapping[str, Outcome]) -> list[DriftRow]:
+    """Outputs in their order: the paths may be spelt otherwise in the other framework."""
+    columns = {name: list(one.outputs.items()) for name, one in outcomes.items()}
+    rows: list[DriftRow | None] = []
+    for number in range(min(map(len, columns.values()))):
+        names = columns["native"][number][0], columns["torch"][number][0]
+        rows.append(_row("output", names, 0, "", {name: held[number][1] for name, held in columns.items()}))
+    return [row for row in rows if row is not None]
+
+
+def _calls(folder: Path, outcomes: Mapping[str, Outcome]) -> list[DriftRow]:
+    """The op calls that belong together in all runs, in the order of the original."""
+    pairs = [("native", "torch"), ("substituted", "torch"), *([("native64", "torch64")] if "native64" in outcomes else [])]
+    columns: dict[str, dict[tuple[int, int], Any]] = {}
+    for ours, theirs in pairs:
+        compared = diff(folder / ours, folder / theirs).compared
+        columns[ours] = {(row.b.index, row.a.index): row for row in compared if row.a is not None and row.b is not None}
+    found = []
+    for key, row in columns["native"].items():
+        held = {ours: columns[ours].get(key) for ours, _ in pairs}  # equal runs make equal calls: their numbers are the same
+        shim, double = held["substituted"], held.get("native64")
+        if (row.apart.how != "values" and not row.apart.identical) or shim is None:
+            continue
+        found.append(
+            DriftRow(
+                "call", f"{row.a.name} ({row.a.layer})" if row.a.layer else row.a.name, row.b.function, 0, row.a.site,
+                _distance(row), _distance(shim), None if double is None else _distance(double),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _distance(row: Any) -> Distance:
+    return Distance(row.apart.mean_abs, row.apart.max_abs, row.apart.identical)

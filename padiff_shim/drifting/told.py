@@ -1,0 +1,134 @@
+"""What :func:`padiff_shim.drift` answers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..arguments import path as checked
+from ..errors import FileError
+from ..text import columns, shown
+from .picture import draw
+from .rows import SIDES, Distance, DriftRow, largest
+
+# By how much the difference shrinks in float64, whose unit roundoff is 2e-9 of float32's: what that means.
+_MEANINGS = ((1e-6, "it is rounding"), (1e-3, "nearly all of it is rounding"), (float("inf"), "it is not rounding alone"))
+
+
+@dataclass
+class Drift:
+    """The differences of a port from its original, tensor by tensor.
+
+    ``rows``: layers in the order of the run, then op calls, then outputs. ``framework_dtype``: of the models' parameters.
+    """
+
+    framework_dtype: str = "float32"
+    rows: list[DriftRow] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def largest(self) -> dict[str, Distance]:
+        """The largest mean and maximum of each column; ``float64`` is missing where there is no such pair."""
+        found = {side: [getattr(row, side) for row in self.rows if getattr(row, side) is not None] for side in SIDES}
+        return {side: largest(distances) for side, distances in found.items() if distances}
+
+    @property
+    def headline(self) -> str:
+        """The answer in one line."""
+        if not self.rows:
+            return "no layer, call or output has one shape on both sides"
+        worst = self.largest
+        same = sum(row.substituted.identical for row in self.rows)
+        text = f"{same} of {len(self.rows)} identical on Torch's kernels (largest difference {worst['substituted'].max:.2g})"
+        text += f"; natively up to {worst['native'].max:.2g} apart"
+        if "float64" not in worst or not worst["native"].max:
+            return text
+        ratio = worst["float64"].max / worst["native"].max
+        meaning = next(words for limit, words in _MEANINGS if ratio < limit)
+        return f"{text}, in float64 {worst['float64'].max:.2g}, which is {ratio:.1g} of it: {meaning}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """In plain types (JSON)."""
+        return {"headline": self.headline, **asdict(self)}
+
+    def table(self) -> list[list[str]]:
+        """Head and rows as text: a plain 0 is equal bit for bit, ±0 equal but for the sign of a zero."""
+        head = ["kind", "paddle", "torch", "line", *(f"{side} {figure}" for side in SIDES for figure in ("mean", "max"))]
+        return [head, *([row.kind, row.name, row.torch, row.site, *_cells(row)] for row in self.rows)]
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write all rows with all digits; empty cells where there is no float64 pair.
+
+        Raises:
+            FileError: it cannot be written.
+        """
+        target = checked("path", path)
+        figures = [(side, figure) for side in SIDES for figure in ("mean", "max", "identical")]
+        try:
+            with open(target, "w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                writer.writerow(["kind", "paddle", "torch", "call", "line", *(f"{side}_{figure}" for side, figure in figures)])
+                for row in self.rows:
+                    numbers = [getattr(getattr(row, side), figure, "") for side, figure in figures]
+                    writer.writerow([row.kind, row.paddle, row.torch, row.number, row.site, *numbers])
+        except OSError as error:
+            raise FileError(f"{target} cannot be written: {error.strerror or error}") from error
+        return target
+
+    def plot(self, path: str | Path) -> Path:
+        """Draw the largest difference of each row as a curve for each column, on a logarithmic scale, as PNG or SVG.
+
+        Raises:
+            MissingFrameworkError: matplotlib is not installed (``pip install padiff_shim[plot]``).
+            ArgumentError: another ending than .png or .svg.
+            FileError: it cannot be written.
+        """
+        return draw(self.rows, self.headline, path)
+
+    def to_markdown(self) -> str:
+        """For an issue or a pull request."""
+        head, *rows = self.table()
+        lines = [f"**{_cell(self.headline)}**", "", f"| {' | '.join(head)} |", f"|{' --- |' * 4}{' ---: |' * (len(head) - 4)}"]
+        lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows]
+        return "\n".join([*lines, *(f"\n{_cell(note)}" for note in self.notes)]) + "\n"
+
+    def __str__(self) -> str:
+        buffer = io.StringIO()
+        console = Console(file=buffer, width=columns())
+        console.print(Text(self.headline), soft_wrap=True)
+        head, *rows = self.table()
+        used = [place for place in range(len(head)) if any(row[place] for row in rows)]
+        table = Table()
+        for place in used:
+            table.add_column(head[place], justify="left" if place < 4 else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(shown(row[place])) for place in used))
+        console.print(table)
+        for note in self.notes:
+            console.print(Text(f"note: {shown(note, 1000)}"), soft_wrap=True)
+        return buffer.getvalue().rstrip()
+
+
+def _cells(row: DriftRow) -> list[str]:
+    found = []
+    for side in SIDES:
+        apart = getattr(row, side)
+        if apart is None:
+            found += ["", ""]
+        elif apart.max == 0:
+            found += ["0" if apart.identical else "±0"] * 2
+        else:
+            found += [f"{apart.mean:.1e}", f"{apart.max:.1e}"]
+    return found
+
+
+def _cell(value: str) -> str:
+    return shown(value, 2000).replace("|", "\\|").replace("<", "&lt;")

@@ -1,0 +1,164 @@
+"""How far values drift: every layer, call and output of both, the float64 pair beside it, as table, file and picture."""
+
+import csv
+import json
+import sys
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+import padiff_shim
+from padiff_shim import ArgumentError, FileError, drift
+from padiff_shim.errors import MissingFrameworkError
+
+pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
+D = 8
+X = np.random.default_rng(0).standard_normal((3, D)).astype("float32")
+
+
+class Original(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = torch.nn.Linear(D, D), torch.nn.Linear(D, D)
+
+    def forward(self, x):
+        for _ in range(2):
+            x = torch.tanh(self.inner(x))
+        return {"hidden": x, "logits": self.outer(x)}
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self, factor=1.0, shape=None):
+        super().__init__()
+        self.factor, self.shape = factor, shape
+        self.inner, self.outer = paddle.nn.Linear(D, D), paddle.nn.Linear(D, D)
+
+    def forward(self, x):
+        for _ in range(2):
+            x = paddle.tanh(self.inner(x))
+        x = x * self.factor if self.factor != 1.0 else x
+        return {"hidden": x, "logits": self.outer(x) if self.shape is None else self.outer(x).reshape(self.shape)}
+
+
+def pair(**wrong):
+    torch.manual_seed(0)
+    return Port(**wrong), Original()
+
+
+def by_name(found, kind):
+    return {(row.name, row.torch): row for row in found.rows if row.kind == kind}
+
+
+@pytest.mark.bitexact
+def test_a_right_port_is_identical_and_drifts_by_rounding_alone():
+    port, original = pair()
+    before = [parameter.numpy().copy() for parameter in port.parameters()]
+    found = drift(port, original, X)
+    assert list(by_name(found, "layer")) == [("inner", "inner"), ("inner, call 2", "inner"), ("outer", "outer"), ("(the model)", "")]
+    assert [row.paddle for row in found.rows if row.kind == "output"] == ["hidden", "logits"]
+    assert all(row.substituted.identical and row.substituted.max == 0 for row in found.rows)
+    assert found.headline.startswith("6 of 6 identical on Torch's kernels (largest difference 0)")
+    assert all(row.float64.max < 1e-13 for row in found.rows)
+    assert all(row.native.max < 1e-5 for row in found.rows)
+    assert all(np.array_equal(one, other.numpy()) for one, other in zip(before, port.parameters())), (
+        "nothing of the caller's changed"
+    )
+
+
+def test_the_figures_are_those_of_the_arrays():
+    port, original = pair(factor=1.5)
+    padiff_shim.transfer_weights(original, port)
+    with torch.no_grad():
+        theirs = original(torch.from_numpy(X))["logits"].double().numpy()
+    apart = np.abs(port(paddle.to_tensor(X))["logits"].numpy().astype("float64") - theirs)
+    row = by_name(drift(port, original, X, weights="as-is"), "output")["logits", "logits"]
+    assert row.native.mean == pytest.approx(apart.mean(), rel=1e-5)
+    assert row.native.max == pytest.approx(apart.max(), rel=1e-5)
+    assert not row.native.identical
+
+
+def test_what_is_no_rounding_stays_in_float64():
+    found = drift(*pair(factor=1.5), X)
+    assert "it is not rounding alone" in found.headline
+    wrong = by_name(found, "output")["logits", "logits"]
+    assert wrong.float64.max == pytest.approx(wrong.substituted.max, rel=1e-3)
+    assert found.largest["float64"].max >= wrong.float64.max
+
+
+@pytest.mark.bitexact
+def test_every_op_call(tmp_path):
+    found = drift(*pair(), X, calls=True)
+    calls = [row for row in found.rows if row.kind == "call"]
+    assert [row.paddle for row in calls] == ["linear (inner)", "tanh", "linear (inner)", "tanh", "linear (outer)"]
+    assert all(row.substituted.identical for row in calls)
+    assert all("test_drift.py" in row.site for row in calls)
+    assert all(row.float64 is not None for row in calls)
+
+
+def test_without_a_float64_pair():
+    found = drift(*pair(), X, double=False)
+    assert all(row.float64 is None for row in found.rows)
+    assert "float64" not in found.largest
+    assert "float64" not in found.headline
+
+    class Single(Port):
+        def forward(self, x):
+            if "float64" in str(x.dtype):
+                raise TypeError("only float32")
+            return super().forward(x)
+
+    found = drift(Single(), pair()[1], X)
+    assert all(row.float64 is None for row in found.rows)
+    assert "only float32" in found.notes[0]
+
+
+def test_other_shapes_are_left_out():
+    found = drift(*pair(shape=[D, 3]), X)
+    assert ("logits", "logits") not in by_name(found, "output")
+    assert ("hidden", "hidden") in by_name(found, "output")
+
+
+def test_tables(tmp_path):
+    found = drift(*pair(factor=1.5), X)
+    for text in (str(found), found.to_markdown()):
+        assert found.headline in text
+        assert "inner, call 2" in text
+    json.dumps(found.as_dict())
+    rows = list(csv.DictReader(found.to_csv(tmp_path / "drift.csv").open()))
+    assert len(rows) == len(found.rows)
+    assert float(rows[-1]["native_max"]) == found.rows[-1].native.max
+    with pytest.raises(FileError, match="cannot be written"):
+        found.to_csv(tmp_path / "nowhere" / "drift.csv")
+
+
+def test_pictures(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = drift(*pair(), X)
+    assert found.plot(tmp_path / "drift.png").read_bytes().startswith(b"\x89PNG")
+    drawn = found.plot(tmp_path / "drift.svg").read_text()
+    assert drawn.startswith("<?xml")
+    with pytest.raises(ArgumentError, match=r"ends with \.png or \.svg"):
+        found.plot(tmp_path / "drift.jpg")
+    with pytest.raises(FileError, match="cannot be written"):
+        found.plot(tmp_path / "nowhere" / "drift.png")
+
+
+def test_a_picture_needs_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingFrameworkError, match="pip install matplotlib"):
+        drift(*pair(), X, double=False).plot(tmp_path / "drift.png")
+
+
+def test_what_is_refused():
+    port, original = pair()
+    for arguments, options, words in (
+        ((original, port, X), {}, "the first is a paddle.nn.Layer"),
+        ((port, port, X), {}, "the second is a torch.nn.Module"),
+        ((port, original, X), {"weights": "random"}, "weights"),
+        ((port, original, X), {"calls": 1}, "calls= is True or False"),
+        ((port, original, None), {}, "inputs= is an array"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            drift(*arguments, **options)
