@@ -25,8 +25,8 @@ class Distance:
 class DriftRow:
     """A layer's result or an op's, and its distances; ``float64`` is None where there is no float64 pair.
 
-    ``kind``: ``"layer"``, ``"call"`` (of an op) or ``"output"``. ``number``: the how-maniest call of the layer, from 0. ``site``: of
-    a call its line in the port.
+    ``kind``: ``"layer"``, ``"call"`` (of an op) or ``"output"``. ``number``: the how-maniest call of the layer, from 0.
+    ``site``: of a call its line in the port.
     """
 
     kind: str

@@ -56,7 +56,12 @@ def test_a_right_port_is_identical_and_drifts_by_rounding_alone():
     port, original = pair()
     before = [parameter.numpy().copy() for parameter in port.parameters()]
     found = drift(port, original, X)
-    assert list(by_name(found, "layer")) == [("inner", "inner"), ("inner, call 2", "inner"), ("outer", "outer"), ("(the model)", "")]
+    assert list(by_name(found, "layer")) == [
+        ("inner", "inner"),
+        ("inner, call 2", "inner"),
+        ("outer", "outer"),
+        ("(the model)", ""),
+    ]
     assert [row.paddle for row in found.rows if row.kind == "output"] == ["hidden", "logits"]
     assert all(row.substituted.identical and row.substituted.max == 0 for row in found.rows)
     assert found.headline.startswith("6 of 6 identical on Torch's kernels (largest difference 0)")
