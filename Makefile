@@ -36,6 +36,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup demo demo-seeds demo-models demo-prove demo-questions test test-compat test-isa test-matrix $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-drift demo-prove test test-compat test-isa test-matrix $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +53,9 @@ demo-seeds: $(READY) ## the reported accuracy cases: native differences, and 0 u
 demo-models: $(READY_DEMO) ## a step of sixteen models and fourteen whole trainings: native, under the shim, and the Torch twin
 	$(FROM_CHECKOUT) $(PY) examples/demo_models.py
 	$(FROM_CHECKOUT) $(PY) examples/demo_trainings.py
+
+demo-drift: $(READY_DEMO) ## how far the reported CTRL and Reformer drift, layer by layer: native, on Torch's kernels, in float64
+	$(FROM_CHECKOUT) $(PY) examples/demo_drift.py
 
 demo-prove: $(READY_DEMO) ## mistakes planted into four ports, each found at its line and named; right ports, CTRL-48 and MiniLM among them, proven
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove.py

@@ -1,6 +1,7 @@
 """How far the reported CTRL (48 layers) and Reformer (12 layers) drift from their originals, and whether that is rounding.
 
-Prints the hidden states' mean and largest differences: natively, on Torch's kernels, and in float64. With `--plot FOLDER` also pictures.
+Prints the hidden states' mean and largest differences: natively, on Torch's kernels, and in float64.
+With `--plot FOLDER` also pictures.
 """
 
 from __future__ import annotations
