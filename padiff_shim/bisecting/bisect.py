@@ -17,7 +17,7 @@ from ..errors import BisectionError
 from ..frameworks.seeding import seeded
 from ..modes.environment import frameworks
 from ..modes.mode import Mode
-from ..modes.reference import DEFINITIONS, GENERATORS
+from ..modes.options import ReferenceOptions
 from ..modes.selection import by_torchs_definition
 from ..runs.run import Run
 from .bisection import Bisection
@@ -67,11 +67,11 @@ def bisect(
     start = time.perf_counter()
     function("fn", fn, "nothing")
     one_of("over", over, OVER)
-    one_of("optimizer", optimizer, DEFINITIONS)
-    one_of("random", random, GENERATORS)
+    settled = ReferenceOptions(optimizer=optimizer, random=random, definitions=definitions)
     flag("progress", progress)
     frameworks()
-    options = {"definition": optimizer, "draws": random == "torch", "torchs": by_torchs_definition(definitions)}
+    torchs = by_torchs_definition(settled.definitions)
+    options = {"definition": settled.optimizer, "draws": settled.random == "torch", "torchs": torchs}
     with _Bar(progress) as bar:
         program = _Program(fn, question(target, atol, rtol), over, options, whole("seed", seed), bar)
         found = _bisected(program, over)

@@ -98,8 +98,7 @@ def test_wheel_metadata(wheel):
     assert metadata["Requires-Python"] == ">=3.9"
     needed = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
     assert sorted(needed) == ["numpy", "rich>=13", "wrapt>=1.15"]
-    extras = {"cli", "demo", "examples", "lint", "paddle", "pandas", "pytest", "safetensors", "test", "toml", "torch"}
-    extras = {"cli", "demo", "examples", "lint", "paddle", "pandas", "plot", "safetensors", "test", "torch"}
+    extras = {"cli", "demo", "examples", "lint", "paddle", "pandas", "plot", "pytest", "safetensors", "test", "toml", "torch"}
     assert set(metadata.get_all("Provides-Extra")) == extras
     assert "## " in metadata.get_payload(), "the README is the long description"
 
