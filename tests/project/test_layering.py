@@ -22,8 +22,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "docs" / "architecture.md"
-HEADER = ["module", "may import of ours", "frameworks"]
-FRAMEWORKS = {"paddle", "torch", "numpy"}
+HEADER, FRAMEWORKS = ["module", "may import of ours", "frameworks"], {"paddle", "torch", "numpy"}
 LONGEST_FILE = 300
 
 
