@@ -35,8 +35,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-prove demo-questions test test-compat test-isa test-matrix $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
-.PHONY: help setup demo demo-seeds demo-models demo-drift demo-prove test test-compat test-isa test-matrix $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-drift demo-prove demo-questions test test-compat test-isa test-matrix $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))

@@ -14,11 +14,11 @@ from ..arguments import flag, function, one_of, whole
 from ..catalogue.registry import ops, optimizers
 from ..dispatch.site import Site
 from ..errors import BisectionError
-from ..frameworks.seeding import seeded
 from ..modes.environment import frameworks
 from ..modes.mode import Mode
 from ..modes.options import ReferenceOptions
 from ..modes.selection import by_torchs_definition
+from ..proving.seeding import seeded
 from ..runs.run import Run
 from .bisection import Bisection
 from .choosing import OVER, Choosing, Key, Unit

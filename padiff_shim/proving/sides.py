@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ..errors import PadiffShimError
-from ..frameworks.seeding import seeded
 from .capture import Capture
 from .seeding import seeded
 from .updates import Recipe, Trainer, Update

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
