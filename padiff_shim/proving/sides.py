@@ -71,7 +71,7 @@ class Side:
         arguments = self._inputs.of(self.framework, self._dtype(), double=double)
         labels = {**self._labels(model), **self._input_labels(arguments)}
         capture = capturing(labels, lambda: self._stack[-1] if self._stack else "") if capturing else None
-        outcome, self._keeping = Outcome(capture=capture), not double
+        outcome, self._keeping = Outcome(capture=capture), capture is None or not double
         self._stack.clear()
         self._clear()
         with self._listening(model, outcome), seeded(self._seed), self._mode(), capture or contextlib.nullcontext():
