@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from pathlib import Path
 from typing import Any
 
 import paddle
+import torch
 
 from . import torch_settings
 
