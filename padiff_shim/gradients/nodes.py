@@ -9,9 +9,10 @@ from .local import tinies
 
 
 def leads_to_tape(tensor: Any) -> bool:
-    """Whether Paddle's engine, started at a tensor that has a node, could come to a sentinel."""
+    """Whether Paddle's engine, started at a tensor, could come to a sentinel."""
     ends = {grad_node(tiny).node_ptr() for tiny in tinies()}  # what sentinels are made of: see twins.sentinel
-    waiting, seen = [grad_node(tensor)], set()
+    node = grad_node(tensor)
+    waiting, seen = [] if node is None else [node], set()
     while waiting:
         for following in waiting.pop().next_functions:
             if following is None:  # an operand that wants no gradient

@@ -14,7 +14,7 @@ from ..weights.mapping import Mapping
 from . import outcomes
 from .capture import Capture
 from .causes import Difference, explain
-from .matching import Matching, guilty
+from .matching import Matching, guilty, numbers
 from .outcomes import Array
 from .sides import Outcome, Side
 from .trace import Key, Trace, Value
@@ -197,8 +197,11 @@ def _settled(side: Side) -> Outcome:
 
 def _first_difference(matching: Matching, original: Outcome, port: Outcome, arrays: Pairs) -> Difference | None:
     """The first difference of the calls that lead to unequal arrays."""
-    ends = [(_end(trace_of(original), theirs), _end(trace_of(port), ours)) for theirs, ours in arrays]
-    wrong = [(mine, yours) for mine, yours in ends if mine is None or yours is None or not matching.same(mine, yours)]
+    wrong = []
+    for theirs_, ours_ in arrays:
+        mine, yours = _end(trace_of(original), theirs_), _end(trace_of(port), ours_)
+        if not _same(matching, mine, yours, theirs_, ours_):
+            wrong.append((mine, yours))
     if not wrong:
         return None
     theirs = guilty([mine for mine, _ in wrong if mine], lambda value: value in matching.of_first)
@@ -226,11 +229,26 @@ def _wholes(mapping: Mapping, mine: dict[str, Array], yours: dict[str, Array]) -
 
 def _end(trace: Trace, array: Array) -> Value | None:
     """The last value of a trace that holds an output's numbers."""
-    wanted = torch.from_numpy(np.ascontiguousarray(array)).to(torch.float64)
+    wanted = numbers(torch.from_numpy(np.ascontiguousarray(array)))
+    ordered = wanted.sort().values
     for node in reversed(trace.nodes):
         for value in (*node.updated, *node.results):
-            if value.tensor.numel() == wanted.numel() and not value.tensor.is_complex():
-                held = value.tensor.detach().to(torch.float64)
-                if torch.equal(held.reshape(-1), wanted.reshape(-1)) or torch.equal(value.sorted, wanted.reshape(-1).sort().values):
-                    return value
+            alike = value.tensor.numel() == array.size and value.tensor.is_complex() == np.iscomplexobj(array)
+            if alike and (_equal(numbers(value.tensor), wanted) or _equal(value.sorted, ordered)):
+                return value
     return None
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
+def _same(matching: Matching, mine: Value | None, yours: Value | None, theirs: Array, ours: Array) -> bool:
+    """Whether two arrays agree, by the values that they are; one that no call of Torch's made is compared as it is."""
+    if mine is not None and yours is not None:
+        return matching.same(mine, yours)
+    if theirs.shape != ours.shape:
+        return False
+    if mine is not None:
+        return matching.in_order(mine, torch.from_numpy(theirs), torch.from_numpy(ours))
+    return outcomes.largest(theirs, ours) <= 1e-13 * float(np.nan_to_num(np.abs(theirs), posinf=0.0).max(initial=0.0))

@@ -61,14 +61,14 @@ class Matching:
         # Of one shape they must agree in their places, too: else a flipped or shifted sequence would pass. What was there before
         # may lie transposed, as a Linear's square weight does.
         apart = one.node is other.node is None or one.tensor.shape != other.tensor.shape
-        if apart or _close(_flat(one.tensor), _flat(other.tensor), tolerance):
+        if apart or _close(numbers(one.tensor), numbers(other.tensor), tolerance):
             return True
         self._shuffled.add(other)
         return False
 
     def in_order(self, value: Value, mine: torch.Tensor, yours: torch.Tensor) -> bool:
         """Whether two tensors of one shape, the first with a value's elements, agree in every place."""
-        return _close(_flat(mine), _flat(yours), self._tolerance(value))
+        return _close(numbers(mine), numbers(yours), self._tolerance(value))
 
     def good(self, value: Value) -> bool:
         """Whether a value of the second trace is one of the first."""
@@ -94,7 +94,8 @@ def _ends(value: Value) -> torch.Tensor:
     return value.sorted[[0, -1]] if value.sorted.numel() else torch.zeros(2, dtype=torch.float64)
 
 
-def _flat(tensor: torch.Tensor) -> torch.Tensor:
+def numbers(tensor: torch.Tensor) -> torch.Tensor:
+    """All elements in order as float64, complex ones as pairs."""
     tensor = tensor.detach().resolve_conj()
     return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).to(torch.float64).reshape(-1)
 

@@ -69,10 +69,9 @@ class PaddleSide(Side):
         """None where Paddle's kernel wrote them: its running variance is another by definition."""
         return {} if self.counted and any("batch_norm" in op for op in self.counted.native) else super()._statistics(model)
 
-    def _dtype(self) -> np.dtype[Any]:
+    def _dtype(self) -> str:
         floats = [str(p.dtype).rpartition(".")[2] for p in self.model.parameters() if "float" in str(p.dtype)]
-        name = floats[0] if floats else "float32"
-        return np.dtype("float32" if name == "bfloat16" else name)
+        return floats[0] if floats else "float32"
 
     def _labels(self, model: Any) -> dict[int, str]:
         named = [*model.named_buffers(), *model.named_parameters()]

@@ -246,7 +246,8 @@ class Side:
         """What a forward may write, by name."""
         return dict(model.named_buffers())
 
-    def _dtype(self) -> np.dtype[Any]:
+    def _dtype(self) -> str:
+        """That of the parameters, the first of which tells."""
         raise NotImplementedError
 
     def _labels(self, model: Any) -> dict[int, str]:

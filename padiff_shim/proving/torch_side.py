@@ -21,10 +21,9 @@ class TorchSide(Side):
         with torch.no_grad():
             buffer.copy_(value)
 
-    def _dtype(self) -> np.dtype[Any]:
+    def _dtype(self) -> str:
         floats = [p for p in self.model.parameters() if p.is_floating_point()]
-        name = str(floats[0].dtype).rpartition(".")[2] if floats else "float32"
-        return np.dtype("float32" if name == "bfloat16" else name)
+        return str(floats[0].dtype).rpartition(".")[2] if floats else "float32"
 
     def _labels(self, model: Any) -> dict[int, str]:
         return {tensor.data_ptr(): name for name, tensor in [*model.named_buffers(), *model.named_parameters()]}

@@ -32,20 +32,16 @@ class Inputs:
         self._given = given
         self.changing = callable(given) and _takes_two(given)  # another batch for each step of a training
 
-    def of(self, framework: str, dtype: np.dtype[Any], *, double: bool, step: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def of(self, framework: str, dtype: str, *, double: bool, step: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments for one call; ``dtype`` of the model, ``double``: all floats as float64."""
 
         def change(value: Any) -> Any:
             plain = isinstance(value, (np.ndarray, np.generic))
             array = as_array(value)
-            if np.issubdtype(array.dtype, np.floating) and (plain or double):
-                array = array.astype(np.float64 if double else dtype)
-            if framework == "torch":
-                tensor = torch.from_numpy(np.array(array))
-                return tensor.to(value.dtype) if isinstance(value, torch.Tensor) and not double else tensor
-            bfloat = not plain and not double and str(value.dtype).endswith("bfloat16")
-            tensor = paddle.to_tensor(array)
-            return tensor.astype("bfloat16") if bfloat else tensor
+            name = dtype if plain else str(value.dtype).rpartition(".")[2]
+            if not np.issubdtype(array.dtype, np.floating):
+                return _tensor(framework, array, "")
+            return _tensor(framework, array, "float64" if double else name)
 
         asked = (framework, step) if self.changing else (framework,)
         given = self._given(*asked) if callable(self._given) else self._given
@@ -64,3 +60,12 @@ def _takes_two(function: Callable[..., Any]) -> bool:
     except ValueError:  # a built-in function without signature
         return False
     return True
+
+
+def _tensor(framework: str, array: np.ndarray[Any, Any], dtype: str) -> Any:
+    """A tensor of an array's values; ``dtype``: rounded to it, "" as they are."""
+    held = array.astype("float32" if dtype == "bfloat16" else dtype) if dtype else array
+    made = torch.from_numpy(np.array(held)) if framework == "torch" else paddle.to_tensor(held)
+    if dtype != "bfloat16":
+        return made
+    return made.to(torch.bfloat16) if framework == "torch" else made.astype("bfloat16")
