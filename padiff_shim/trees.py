@@ -42,6 +42,8 @@ def leaves(tree: Tree, path: str = "") -> list[tuple[str, Any]]:
         return [(path, tree)]
     if isinstance(tree, Mapping) or hasattr(tree, "items"):
         items = [(f"{path}.{key}" if path else str(key), value) for key, value in tree.items()]
+    elif hasattr(tree, "_fields"):  # a named tuple
+        items = [(f"{path}.{name}" if path else name, getattr(tree, name)) for name in tree._fields]
     elif isinstance(tree, (list, tuple)):
         items = [(f"{path}[{place}]", value) for place, value in enumerate(tree)]
     elif hasattr(tree, "__dataclass_fields__"):

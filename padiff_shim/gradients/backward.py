@@ -111,8 +111,8 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
 
     So leaves wait while frontiers lead to torch's graph again, and may be reached from there: hooks and reducers see one gradient.
     """
-    # A backward that meets Paddle's own nodes alone frees what it walks, as natively: a second one raises. One that comes to torch's
-    # graph may come back behind a frontier to what it walked already: torch's calls then keep that they were freed.
+    # A backward that meets Paddle's own nodes alone frees what it walks, as natively: a second one raises. One that comes to
+    # torch's graph may come back behind a frontier to what it walked already; torch's calls then keep that they were freed.
     doors = bool(natives and frontiers() and (session.noted or any(map(leads_to_tape, natives))))
     held: _Reached = []
     while natives or session.noted or held:

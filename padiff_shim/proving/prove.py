@@ -155,7 +155,9 @@ Runs = tuple[Outcome, Outcome, Outcome]  # the original, the port on Torch's ker
 
 
 def _runs(theirs: TorchSide, ours: PaddleSide) -> Runs:
-    original, port = theirs.run(), ours.run()
+    original = theirs.run()
+    ours.order = list(original.outputs)
+    port = ours.run()
     ours.shim = False
     native = ours.run()
     ours.shim = True

@@ -1,4 +1,4 @@
-"""Random generators of both frameworks, NumPy and Python that begin alike in each run."""
+"""What a run begins with: random generators of both frameworks, NumPy and Python, and the default dtype."""
 
 from __future__ import annotations
 
@@ -26,3 +26,16 @@ def seeded(seed: int) -> Iterator[None]:
         np.random.set_state(states[1])
         random.setstate(states[2])
         torch.set_rng_state(states[3])
+
+
+@contextlib.contextmanager
+def default_dtype(name: str) -> Iterator[None]:
+    """What a model makes without saying a dtype (a state of zeros) has this one: that of its copy in float64."""
+    held = paddle.get_default_dtype(), torch.get_default_dtype()
+    paddle.set_default_dtype(name)
+    torch.set_default_dtype(getattr(torch, name))
+    try:
+        yield
+    finally:
+        paddle.set_default_dtype(held[0])
+        torch.set_default_dtype(held[1])

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import PadiffShimError
 from .capture import Capture
-from .seeding import seeded
+from .seeding import default_dtype, seeded
 from .updates import Recipe, Trainer, Update
 from .values import Inputs, as_array, leaves
 
@@ -46,6 +46,7 @@ class Side:
 
     def __init__(self, model: Any, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
         self.model, self._inputs, self._loss, self._seed, self._backward = model, inputs, loss, seed, backward
+        self.order: list[str] = []  # paths of the other side's outputs: a backward begins alike at what has one name
         self._stack: list[str] = []
         self._keeping = True  # what layers return
         self._double: Any = None
@@ -74,7 +75,8 @@ class Side:
         outcome, self._keeping = Outcome(capture=capture), capture is None or not double
         self._stack.clear()
         self._clear()
-        with self._listening(model, outcome), seeded(self._seed), self._mode(), capture or contextlib.nullcontext():
+        widened = default_dtype("float64") if double else contextlib.nullcontext()
+        with self._listening(model, outcome), seeded(self._seed), widened, self._mode(), capture or contextlib.nullcontext():
             named = self._pass(model, arguments)
         self._note(model, named, outcome)
         self._clear()
@@ -86,11 +88,17 @@ class Side:
         result = model(*positional, **keywords)
         if self._loss is not None:
             result = {"output": result, "loss": self._loss(result)}
-        named = leaves(result)
+        named = self._ordered(leaves(result))
         if self._backward:
             losses = [tensor for path, tensor in named if path == "loss" and (training or self._loss is not None)]
             self._go_back(losses or [tensor for _, tensor in named], ones=bool(losses))
         return named
+
+    def _ordered(self, named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        """Outputs in the other side's order, if they have its names."""
+        if {path for path, _ in named} != set(self.order):
+            return named
+        return sorted(named, key=lambda one: self.order.index(one[0]))
 
     def _note(self, model: Any, named: list[tuple[str, Any]], outcome: Outcome) -> None:
         outcome.outputs = {path: as_array(tensor).copy() for path, tensor in named}
@@ -125,7 +133,8 @@ class Side:
         sink, self._keeping = Outcome(), True
         self._clear()
         try:
-            with self._listening(model, sink), seeded(self._seed), self._mode(), within or contextlib.nullcontext():
+            widened = default_dtype("float64") if double else contextlib.nullcontext()
+            with self._listening(model, sink), seeded(self._seed), widened, self._mode(), within or contextlib.nullcontext():
                 trainer = recipe.trainer(self.framework, model)
                 for step in range(steps):
                     arguments = self._inputs.of(self.framework, self._dtype(), double=double, step=step)

@@ -265,7 +265,7 @@ class Single(torch.nn.Module):
         self.last = torch.nn.Linear(D, D)
 
     def forward(self, x):
-        return torch.matmul(self.last(x), torch.eye(D))  # float32, whatever the model is
+        return torch.matmul(self.last(x), torch.eye(D, dtype=torch.float32))  # so, whatever the model is
 
 
 class SinglePort(paddle.nn.Layer):
@@ -274,7 +274,7 @@ class SinglePort(paddle.nn.Layer):
         self.last = paddle.nn.Linear(D, D)
 
     def forward(self, x):
-        return paddle.matmul(self.last(x * 2.0), paddle.eye(D))
+        return paddle.matmul(self.last(x * 2.0), paddle.eye(D, dtype="float32"))
 
 
 def test_models_that_do_not_run_in_float64_are_told():
