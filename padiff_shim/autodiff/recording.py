@@ -68,7 +68,7 @@ class Recorder:
         if partner is not None and self._phase == "forward":
             return _with_values(output, tensors, partner.outputs)
         for place, tensor in enumerate(tensors):
-            if _wants_gradient(tensor):
+            if wants_gradient(tensor):
                 tensor.register_hook(self._listener(visit, place, partner))
         return None
 
@@ -82,7 +82,8 @@ class Recorder:
         return listen
 
 
-def _wants_gradient(tensor: Any) -> bool:
+def wants_gradient(tensor: Any) -> bool:
+    """Whether a backward comes to a tensor of either framework."""
     return tensor.requires_grad if isinstance(tensor, torch.Tensor) else not tensor.stop_gradient
 
 
@@ -105,7 +106,7 @@ def _with_values(output: Any, tensors: list[Any], values: list[Array]) -> Any:
 def _exchanged(tensor: Any, values: Array) -> Any:
     """A tensor with other values that wants a gradient if the given one does, and is no leaf: it may be written in place."""
     made = _like(tensor, values)
-    if not _wants_gradient(tensor):
+    if not wants_gradient(tensor):
         return made
     if isinstance(made, torch.Tensor):
         return made.requires_grad_().clone()

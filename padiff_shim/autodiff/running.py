@@ -19,7 +19,7 @@ from ..proving.sides import Side, seeded
 from ..proving.torch_side import TorchSide
 from ..proving.values import Inputs, as_array, leaves, mapped
 from .models import Model
-from .recording import Recorder
+from .recording import Recorder, wants_gradient
 
 Array = np.ndarray[Any, Any]
 
@@ -51,7 +51,9 @@ class Trained(Side):
             if self._loss is not None or backward:
                 loss = self._loss(output) if self._loss is not None else mean_loss(output)
                 found.loss = as_array(loss).copy() if self._loss is not None else None
-                if backward:
+                if backward and wants_gradient(
+                    loss
+                ):  # without parameters, and inputs that want one, there is nothing to go back to
                     loss.backward()
         tensors = [(path, one) for path, one in leaves(output) if isinstance(one, self.handle.tensor)]
         found.outputs = {path: as_array(one).copy() for path, one in tensors}

@@ -118,6 +118,21 @@ def test_gradients_of_inputs_are_compared():
         assert auto_diff(Paddle(factor), Torch(), given, atol=1e-6, explain=False) is equal
 
 
+@pytest.mark.parametrize("unbiased", [True, False])
+def test_models_without_parameters(unbiased):
+    """There is nothing to go back to, and so nothing of a backward to compare."""
+
+    class Torch(torch.nn.Module):
+        def forward(self, x):
+            return x / x.std(-1, keepdim=True)
+
+    class Paddle(paddle.nn.Layer):
+        def forward(self, x):
+            return x / x.std(-1, unbiased=unbiased, keepdim=True)
+
+    assert auto_diff(Paddle(), Torch(), inputs("x")) is unbiased
+
+
 @pytest.mark.parametrize("kernels", ["native", "torch"])
 def test_single_step_judges_each_layer(kernels, capsys):
     """A wrong layer behind another wrong one is found by itself, and the one before it is not blamed."""
