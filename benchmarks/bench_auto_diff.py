@@ -105,6 +105,7 @@ def asking(tool: str, options: dict[str, Any]) -> Callable[[Any, Any, dict[str, 
 def child(tool: str, options: dict[str, Any], models: list[str]) -> None:
     """Ask one tool about all ports; print a line of JSON for each."""
     warnings.filterwarnings("ignore")
+    sys.path.insert(0, os.getcwd())  # where PaDiff writes its logs
     ask = asking(tool, options)
     import demo_prove
 
