@@ -106,6 +106,7 @@ def child(tool: str, options: dict[str, Any], models: list[str]) -> None:
     """Ask one tool about all ports; print a line of JSON for each."""
     warnings.filterwarnings("ignore")
     sys.path.insert(0, os.getcwd())  # where PaDiff writes its logs
+    os.environ["PADIFF_CUDA_MEMORY"] = "OFF"  # as in its own tests of recurrent layers, which cannot be moved
     ask = asking(tool, options)
     import demo_prove
 
