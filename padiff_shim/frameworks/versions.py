@@ -134,6 +134,18 @@ def _to_torch_3(tensor: Any) -> torch.Tensor:
     return _flipped(tensor) if math.prod(tensor.shape) else _empty_of(tensor)
 
 
+def _to_torch_30(tensor: Any) -> torch.Tensor:
+    """As 3.3; up to 3.2 an axis of size 1 comes out with stride 1, by which torch takes memory for channels last."""
+    side = _to_torch_3(tensor)
+    return side.as_strided(side.shape, tensor.strides) if 1 in side.shape and side.numel() and not is_reversed(tensor) else side
+
+
+def _strides_are_whole() -> bool:
+    """Whether a DLPack capsule holds the strides of axes of size 1, too."""
+    probe = paddle.zeros([2, 1, 2])
+    return list(_export(probe).stride()) == list(probe.strides)
+
+
 def _to_torch_2(tensor: Any) -> torch.Tensor:
     if not tensor.is_contiguous() and math.prod(tensor.shape):
         return _flipped(tensor) if is_reversed(tensor) else _borrow(tensor, tensor.data_ptr(), tensor.strides)
@@ -147,8 +159,11 @@ def _to_paddle_2(tensor: torch.Tensor) -> Any:
     return import_capsule(tensor) if tensor.is_cuda else lend_numpy(tensor)
 
 
+# Whether the bare export of a contiguous tensor is what :data:`to_torch` gives: what is quickest may then be written out.
+EXPORT_IS_WHOLE = IS_3 and _strides_are_whole()
+
 if IS_3:
-    to_torch = _to_torch_3
+    to_torch = _to_torch_3 if EXPORT_IS_WHOLE else _to_torch_30
     to_paddle = lend
     attribute = _attribute_3  # what is kept on a tensor under a name, or None
     set_attribute = setattr

@@ -22,7 +22,7 @@ from ..dispatch.operands import FLOATS, weight
 from ..frameworks import strides, weights
 from ..frameworks.lend import lend_numpy
 from ..frameworks.memory import CPU_ALONE, TENSOR_TYPES, as_operand, grad_tracer, own
-from ..frameworks.versions import EMPTY_WORKS, IS_3, attribute
+from ..frameworks.versions import EMPTY_WORKS, EXPORT_IS_WHOLE, IS_3, attribute
 from ..gradients.calls import Call
 from ..gradients.leaves import leaf
 from ..gradients.twins import TAPE, finish, twin
@@ -115,7 +115,9 @@ _CONTIGUOUS = """if type(out) is Tensor and out.is_contiguous() and (pointer := 
 
 # Paddle 3 keeps the record of a tensor on the tape in its ``__dict__``: as twins.twin, and versions.to_torch.
 _TWIN = "(leaf(v) if (tape := v.__dict__.get(TAPE)) is None else tape.twin if tape.current(v) else twin(v))"
-_SIDE = "(from_dlpack(v.get_tensor()._to_dlpack()) if not layouts and v.is_contiguous() else as_operand(v))"
+_SIDE = "as_operand(v)"
+if EXPORT_IS_WHOLE:
+    _SIDE = f"(from_dlpack(v.get_tensor()._to_dlpack()) if not layouts and v.is_contiguous() else {_SIDE})"
 
 
 class _Form(NamedTuple):
@@ -144,7 +146,7 @@ def _written(form: _Form) -> CodeType:
     at = form.transposed  # comes last, when it is known that the call is for the shortcut: its copies are counted
     others = [i for i in operands if i != at]
     of_weight = "weight(frame, v)", "with_gradient(frame, v, transposed=True)"
-    of_other = (_SIDE, _TWIN) if IS_3 else ("as_operand(v)", "twin(v)")
+    of_other = (_SIDE, _TWIN if IS_3 else "twin(v)")
     kinds = ", ".join(_own(f"{'FLOATS.get(v.dtype)' if i == at else 's.dtype'} if t else type(v)", i) for i in operands)
     empty = " or ".join(_own("t and not s.numel()", i) for i in others)
     absent = "t and not v._is_initialized()" if CPU_ALONE else "t and not (v._is_initialized() and v.place.is_cpu_place())"
