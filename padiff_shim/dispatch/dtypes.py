@@ -67,7 +67,7 @@ class DtypeRules:
             floats = {dtype for dtype in dtypes if dtype.is_floating_point or dtype.is_complex}
             if len(floats) == 1 or (self._op.random is not None and not floats):
                 return Rule()
-            return Rule(refusal=INTEGER if self._op.exact and not floats else MIXED)
+            return Rule(refusal=MIXED if floats else INTEGER)
         try:
             shown = self._shown(inputs, targets, args, kwargs)
         except Exception as error:
