@@ -9,6 +9,21 @@ SIGSEGV = "SIGSEGV"
 
 DEFECTS: tuple[dict[str, Any], ...] = (
     {
+        "name": "gradient of elements that overlap",
+        "op": "as_strided",
+        "what": "Where a view shows an element several times, Paddle's gradient counts it once.",
+        "size": "1 for 2",
+        "paddle": BOTH,
+        "shim": "Torch's gradient.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([1.0, 2.0, 3.0, 4.0], stop_gradient=False)
+paddle.as_strided(x, [3, 2], [1, 1]).sum().backward()
+np.testing.assert_array_equal(x.grad.numpy(), [1.0, 2.0, 2.0, 1.0])
+""",
+        "others": {"unfold": "x.clear_grad(); x.unfold(0, 2, 1).sum().backward(); assert x.grad.numpy().tolist() == [1, 2, 2, 1]"},
+    },
+    {
         "name": "group norm without a weight",
         "op": "group_norm",
         "what": "Without a weight Paddle's CPU kernel gives another gradient of x than with a weight of ones.",

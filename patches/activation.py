@@ -82,7 +82,14 @@ def selu(x: torch.Tensor, scale: float, alpha: float) -> torch.Tensor:
     return torch.ops.aten.elu(x, alpha, scale)
 
 
-@curve("x|input threshold|lambd=0.5", (0.5,), (0.0,), legacy="hard_shrink: x threshold=0.5", deviations=ROUNDED)
+@curve(
+    "x|input threshold|lambd=0.5",
+    (0.5,),
+    (0.0,),
+    legacy="hard_shrink: x threshold=0.5",
+    deviations=ROUNDED,
+    note="the gradient at the threshold itself is Torch's, 0; Paddle 3's is 1",
+)
 def hardshrink(x: torch.Tensor, threshold: float) -> torch.Tensor:
     """``torch.nn.functional.hardshrink``."""
     return F.hardshrink(x, threshold)

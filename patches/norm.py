@@ -198,15 +198,16 @@ def instance_norm(x: Any, scale: Any, bias: Any, epsilon: float) -> torch.Tensor
     samples=(
         Sample((2, 5, 4, 3), size=3, alpha=0.1),
         Sample((2, 5, 4), size=2, beta=0.5, data_format="NCL"),
+        Sample((2, 5, 4), size=3),
         Sample((2, 4, 3, 5), size=5, k=2.0, data_format="NHWC"),
         Sample((1, 4, 2, 3, 2), size=3, data_format="NCDHW"),
     ),
 )
 def local_response_norm(x: Any, size: int, alpha: float, beta: float, k: float, data_format: str) -> torch.Tensor:
     """``torch.nn.functional.local_response_norm``."""
-    last = data_format[-1] == "C"
-    if len(data_format) != x.ndim:
-        raise ValueError(f"data format {data_format!r} and {x.ndim} axes")
+    last = data_format[-1] == "C"  # all that Paddle reads of it: "NCHW", the default, serves for any number of axes
+    if x.ndim not in (3, 4, 5):
+        raise ValueError(f"{x.ndim} axes")
     return to_last(F.local_response_norm(to_first(x, last).contiguous(), size, alpha, beta, k), last)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..frameworks import autocast
-from ..frameworks.memory import check_target, dtype_of, grad_tracer, torch_dtype
+from ..frameworks.memory import TENSOR_TYPES, check_target, dtype_of, grad_tracer, torch_dtype
 from ..frameworks.versions import EMPTY_WORKS
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -62,11 +62,11 @@ def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, 
     tracer = grad_tracer()
     if tracer is None:
         raise StayNative(reasons.STATIC)
+    if door.numbers:
+        operands = _numbers(door, operands)
     inputs = bridge(frame, operands, tracer._has_grad, door.transposed)
     if door.dtype_at is not None and attributes[door.dtype_at - op.tensors] is not None:
         attributes = _convert_dtype(door, attributes)
-    if any(isinstance(inputs.torch[index], torch.Tensor) for index in door.numbers):
-        raise StayNative(reasons.TENSOR_FOR_NUMBER)
     if door.entry.inplace:
         check_target(inputs.paddle, elementwise=op.elementwise)
     if (inputs.needs or not EMPTY_WORKS) and any(isinstance(t, torch.Tensor) and not t.numel() for t in inputs.torch):
@@ -74,6 +74,17 @@ def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, 
     targets = _autocast(door, tracer, inputs) if autocast.active(tracer) else None
     cast = door.rules.find(inputs, targets, args, kwargs)
     return Prepared(inputs, attributes, Casts(targets, cast))
+
+
+def _numbers(door: Door, operands: Sequence[Any]) -> list[Any]:
+    """The operands with numbers where this door takes such, which Paddle reads out of tensors of one element, without gradient."""
+    found = list(operands)
+    for index in door.numbers:
+        if type(found[index]) in TENSOR_TYPES:
+            if found[index].size != 1 or not found[index].stop_gradient:
+                raise StayNative(reasons.TENSOR_FOR_NUMBER)
+            found[index] = found[index].item()
+    return found
 
 
 def _convert_dtype(door: Door, attributes: tuple[Any, ...]) -> tuple[Any, ...]:

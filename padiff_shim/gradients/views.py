@@ -87,6 +87,11 @@ def _unbind(side: torch.Tensor, axis: int = 0) -> tuple[torch.Tensor, ...]:
     return side.unbind(axis)
 
 
+def _as_strided(side: torch.Tensor, shape: Any, stride: Any, offset: int = 0) -> torch.Tensor:
+    """Paddle counts the offset in bytes from the tensor's own beginning."""
+    return side.as_strided(_ints(shape), _ints(stride), side.storage_offset() + offset // side.element_size())
+
+
 VIEWS: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
     "transpose": torch.permute,
@@ -99,6 +104,7 @@ VIEWS: dict[str, Callable[..., Any]] = {
     "unbind": _unbind,
     "diagonal": lambda side, offset=0, axis1=0, axis2=1: side.diagonal(offset, axis1, axis2),
     "tensor_unfold": lambda side, axis, size, step: side.unfold(axis, size, step),
+    "as_strided": _as_strided,
     "view_shape": lambda side, shape: side.view(_ints(shape)),
 }
 

@@ -189,3 +189,11 @@ def test_data_exchanged_for_a_view_of_itself(made, view):
         ours = paddle.tanh(tensor)
     assert run.substituted["tanh"] == 2
     assert same(ours, torch.tanh(view(torch.tensor(values))))
+
+
+def test_a_view_that_shows_elements_twice_has_the_whole_gradient():
+    x = paddle.to_tensor([1.0, 2.0, 3.0, 4.0], stop_gradient=False)
+    with padiff_shim.reference("torch"):
+        view = paddle.as_strided(x * 1, [3, 2], [1, 1])
+        (view * view).sum().backward()
+    assert x.grad.numpy().tolist() == [2.0, 8.0, 12.0, 8.0]

@@ -196,3 +196,12 @@ def test_weights_of_classes_with_a_margin(reduction):
     for one, other, third in zip(ours, native, with_gradient, strict=True):
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(one.numpy(), third.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_focal_loss_is_covered_whole():
+    """Its gamma is a tensor of one element, where Paddle's function takes a number."""
+    x, label = leaf(X), (X > 0).astype("float32")
+    with padiff_shim.reference("torch", strict=True) as run:
+        F.sigmoid_focal_loss(x, paddle.to_tensor(label)).backward()
+    assert not run.native
+    assert run.backward["pow"] == 1
