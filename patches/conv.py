@@ -6,12 +6,13 @@ Paddle adds the bias in an op of its own and spells paddings in many ways; a Tor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import Entry, Sample, c_op, function, op
+from padiff_shim.table.op import Entry, Op, Sample, c_op, function, op
 
 from ._windows import FORMATS, channels_last, numbers, padded, paddings, same, to_first, to_last
 
@@ -72,6 +73,16 @@ _LEGACY = (
 )
 
 
+def convolution(params: str, **options: Any) -> Callable[[Callable[..., Any]], Op]:
+    """A decorator: what all convolutions, and their transposes, have in common."""
+    return op(params, c=False, tensors=3, note=_SAME, **options)
+
+
+def _of_three(legacy: str) -> str:
+    """A legacy form with the defaults of three axes."""
+    return legacy.replace("1,1", "1,1,1").replace("0,0", "0,0,0").replace("NCHW", "NCDHW")
+
+
 def _params(n: int) -> str:
     """The parameters of an op over ``n`` axes, with the defaults that all of its doors take."""
     return (
@@ -80,12 +91,9 @@ def _params(n: int) -> str:
     ).replace(", ", ",")
 
 
-@op(
+@convolution(
     _params(1),
-    c=False,
-    tensors=3,
     amp="conv2d",
-    note=_SAME,
     doors=(function("paddle.nn.functional.conv1d", _CALL.format("NCL")),),
     samples=(
         Sample((2, 4, 9), (6, 4, 3), (6,)),
@@ -100,11 +108,8 @@ def conv1d(*arguments: Any) -> torch.Tensor:
     return _conv(1, *arguments)
 
 
-@op(
+@convolution(
     _params(2),
-    c=False,
-    tensors=3,
-    note=_SAME,
     doors=(
         function("paddle.nn.functional.conv2d", _CALL.format("NCHW")),
         _shared("conv2d", 2),
@@ -129,17 +134,14 @@ def conv2d(*arguments: Any) -> torch.Tensor:
     return _conv(2, *arguments)
 
 
-@op(
+@convolution(
     _params(3),
-    c=False,
-    tensors=3,
-    note=_SAME,
     doors=(
         function("paddle.nn.functional.conv3d", _CALL.format("NCDHW")),
         _shared("conv3d", 3),
         c_op("conv3d", _KERNEL.format("groups dilation|dilations", "NCDHW")),
     ),
-    legacy=_LEGACY.format("conv3d").replace("1,1", "1,1,1").replace("0,0", "0,0,0").replace("NCHW", "NCDHW"),
+    legacy=_of_three(_LEGACY.format("conv3d")),
     samples=(
         Sample((2, 2, 4, 5, 4), (4, 2, 3, 2, 3), (4,)),
         Sample((1, 4, 4, 5, 4), (4, 2, 3, 3, 3), None, stride=[2, 2, 2], padding=[1, 1, 1], groups=2),
@@ -182,12 +184,9 @@ def _transposed_samples(*spatial: int) -> tuple[Sample, ...]:
     )
 
 
-@op(
+@convolution(
     _transposed_params(1),
-    c=False,
-    tensors=3,
     amp="conv2d_transpose",
-    note=_SAME,
     doors=(function("paddle.nn.functional.conv1d_transpose", _T_CALL.format("groups=1 dilation=1", "NCL")),),
     samples=_transposed_samples(5),
     refusals=(Sample((2, 4, 5), (4, 3, 3), None, output_size=[50]),),
@@ -197,11 +196,8 @@ def conv1d_transpose(*arguments: Any) -> torch.Tensor:
     return _transpose(1, *arguments)
 
 
-@op(
+@convolution(
     _transposed_params(2),
-    c=False,
-    tensors=3,
-    note=_SAME,
     doors=(
         function("paddle.nn.functional.conv2d_transpose", _T_CALL.format("dilation=1 groups=1", "NCHW")),
         c_op("conv2d_transpose", _T_KERNEL),
@@ -216,16 +212,13 @@ def conv2d_transpose(*arguments: Any) -> torch.Tensor:
     return _transpose(2, *arguments)
 
 
-@op(
+@convolution(
     _transposed_params(3),
-    c=False,
-    tensors=3,
-    note=_SAME,
     doors=(
         function("paddle.nn.functional.conv3d_transpose", _T_CALL.format("groups=1 dilation=1", "NCDHW")),
         c_op("conv3d_transpose", _T_KERNEL),
     ),
-    legacy=_T_LEGACY.format("conv3d_transpose").replace("1,1", "1,1,1").replace("0,0", "0,0,0").replace("NCHW", "NCDHW"),
+    legacy=_of_three(_T_LEGACY.format("conv3d_transpose")),
     samples=_transposed_samples(3, 2, 3),
 )
 def conv3d_transpose(*arguments: Any) -> torch.Tensor:
