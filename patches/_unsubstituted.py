@@ -102,7 +102,7 @@ EXACT = frozenset(" ".join((_CREATE, _MOVE, _SELECT, _OLD_NAMES)).split())
 
 _REASONS = {
     OPTIMIZER: """asgd_ average_accumulates_ decayed_adagrad dgc dgc_momentum dpsgd ftrl fused_adam_ lars_momentum lars_momentum_
-        rprop_ distributed_fused_lamb_init adam adamw sgd momentum adagrad adadelta adamax
+        distributed_fused_lamb_init adam adamw sgd momentum adagrad adadelta adamax
         rmsprop lamb merged_adam merged_momentum sparse_momentum proximal_gd distributed_fused_lamb rprop average_accumulates
         asgd nadam radam""",
     RANDOM: """class_center_sample fused_dropout_add shuffle_batch top_p_sampling uniform_random_batch_size_like gaussian_random

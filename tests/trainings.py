@@ -48,6 +48,7 @@ KINDS = {
         "RMSprop",
         {"alpha": 0.9, "momentum": 0.7, "centered": True},
     ),
+    "rprop": Kind("Rprop", {}, "Rprop", {"step_sizes": (1e-5, 50)}, {"prevs": "prev", "learning_rates": "step_size"}),
     "nadam": Kind("NAdam", {}, "NAdam", {}, _ADAM),
     "radam": Kind("RAdam", {"beta2": 0.9}, "RAdam", {"betas": (0.9, 0.9)}, _ADAM),
 }

@@ -1,4 +1,4 @@
-"""Optimizers that follow the gradient, scaled at most by its own squares: SGD, Momentum, Adagrad, Adadelta, RMSProp."""
+"""Optimizers that follow the gradient, scaled at most by its squares or signs: SGD, Momentum, Adagrad, Adadelta, RMSProp, Rprop."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch.optim import adadelta as _adadelta
 from torch.optim import adagrad as _adagrad
 from torch.optim import rmsprop as _rmsprop
+from torch.optim import rprop as _rprop
 from torch.optim import sgd as _sgd
 
 from ..table import reasons
@@ -114,4 +115,20 @@ def rmsprop(b: Batch) -> None:
     _rmsprop.rmsprop(
         b.param, b.grad, b.squares, b.mean, b.moment, _counts(b),
         lr=b.lr, alpha=b.rho, eps=b.epsilon, weight_decay=b.decay, momentum=b.momentum, centered=b.centered,
+    )  # fmt: skip
+
+
+@update(
+    "rprop_",
+    "Rprop",
+    "param grad prev rates master range etas multi_precision",
+    "param prev rates master",
+    twin="torch.optim.Rprop",
+)
+def rprop(b: Batch) -> None:
+    """A step of its own for each element, which grows while the gradient keeps its sign."""
+    limits, factors = b.range[0].flatten().tolist(), b.etas[0].flatten().tolist()
+    _rprop.rprop(
+        b.param, b.decayed(), b.prev, b.rates, _counts(b),
+        step_size_min=limits[0], step_size_max=limits[1], etaminus=factors[0], etaplus=factors[1], maximize=False,
     )  # fmt: skip

@@ -126,9 +126,10 @@ class Update:
         return self.params.split().index("grad")
 
     @functools.cached_property
-    def place_of_rate(self) -> int:
-        """Where the learning rate stands; before the first parameter that a version lacks."""
-        return self.params.split().index("lr")
+    def place_of_rate(self) -> int | None:
+        """Where the learning rate stands, before the first parameter that a version lacks; None where it is a state (Rprop)."""
+        words = self.params.split()
+        return words.index("lr") if "lr" in words else None
 
     def names(self, count: int) -> tuple[str, ...]:
         """The parameters in the spelling of the Paddle version that has so many. Raises StayNative if none has."""

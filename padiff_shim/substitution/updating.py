@@ -137,7 +137,10 @@ class Updating:
 
 def _rates(here: Pass | None, one: Waiting) -> tuple[float, float]:
     """Learning rate, and coefficient of the L2 decay that was put off."""
-    param, tensor = one.args[0], one.args[one.declared.place_of_rate]
+    param, place = one.args[0], one.declared.place_of_rate
+    decay = 0.0 if here is None else here.decays.get(id(param), (0.0, None))[0]
+    if place is None:
+        return 0.0, decay
     if here is None:
-        return float(as_it_lies(tensor).item()), 0.0
-    return here.learning_rate(tensor, param), here.decays.get(id(param), (0.0, None))[0]
+        return float(as_it_lies(one.args[place]).item()), 0.0
+    return here.learning_rate(one.args[place], param), decay
