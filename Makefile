@@ -5,6 +5,9 @@ ifndef PYTHON
 PYTHON := $(shell for p in python3.11 python3 python; do "$$p" -c '' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 endif
 PYTEST_ARGS ?=
+# As many processes as there are cores; `make test WORKERS=0` runs all tests in one.
+WORKERS ?= auto
+PYTEST = -m pytest -n $(WORKERS) --dist worksteal
 
 # One thread makes the sums of both frameworks the same on every machine, and Paddle warns about any other number.
 OMP_NUM_THREADS ?= 1
@@ -65,20 +68,20 @@ demo-questions: $(READY) ## seventeen public questions about Paddle and Torch, e
 	$(FROM_CHECKOUT) $(PY) examples/demo_questions.py
 
 test: $(READY_DEMO) ## run the whole test suite on Paddle 3.3.1
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(PY) $(PYTEST) $(PYTEST_ARGS)
 
 test-compat: $(READY_COMPAT) ## run the fast part of the suite on Paddle 2.6.2
-	$(PY_COMPAT) -m pytest -m "compat and not slow" $(PYTEST_ARGS)
+	$(PY_COMPAT) $(PYTEST) -m "compat and not slow" $(PYTEST_ARGS)
 
 test-isa: $(TEST_ISA) ## run the tests that claim bits under other instruction sets
 
 $(TEST_ISA): test-isa-%: $(READY)
-	env $(ISA_$*) $(PY) -m pytest -m bitexact $(PYTEST_ARGS)
+	env $(ISA_$*) $(PY) $(PYTEST) -m bitexact $(PYTEST_ARGS)
 
 # Environments of its own, in .nox: each Paddle brings half a gigabyte.
 test-matrix: $(READY) ## run the fast part of the suite on every Paddle that is supported
 	@$(VENV)/bin/nox --version >/dev/null 2>&1 || $(PY) -m pip install --quiet nox==$(NOX)
-	$(VENV)/bin/nox -s paddle -- -n auto $(PYTEST_ARGS)
+	$(VENV)/bin/nox -s paddle -- -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 test-long: $(READY) ## hours of use in some minutes: thousands of steps and 10^5 calls stay flat in memory
 	$(PY) -m pytest -m long $(PYTEST_ARGS)
