@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-BOTH = ("2.6.2", "3.3.1")
+from ._paddles import PADDLE_3, PADDLES
+
 SIGSEGV = "SIGSEGV"
 KILLED = "killed or hangs"
 
@@ -14,7 +15,7 @@ DEFECTS: tuple[dict[str, Any], ...] = (
         "op": "nll_loss",
         "what": "The float64 kernel writes outside of its memory where a label is ignored: the process ends, or waits, later.",
         "size": "the process ends within some hundred calls",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shows": KILLED,
         "shim": "Torch's kernel. Compared, the call runs on Paddle's kernel, too.",
         "program": """\
@@ -29,7 +30,7 @@ for _ in range(3000):
         "op": "p_norm, cumprod",
         "what": "C functions that are called with too few arguments read what lies behind them in memory.",
         "size": "the process ends, or an error speaks of values that nobody gave",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shows": "anything but a TypeError",
         "shim": "Binds the arguments first; a call with too few of them is Paddle's.",
         "program": """\
@@ -42,7 +43,7 @@ paddle._C_ops.p_norm(paddle.ones([3]))
         "op": "PyLayer",
         "what": "A second backward without retain_graph reads what the first one freed; other nodes raise.",
         "size": "the process ends",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shows": SIGSEGV,
         "shim": "On the tape Paddle's own error is raised before the backward starts.",
         "program": """\
@@ -67,7 +68,7 @@ y.sum().backward()
         "op": "PyLayer",
         "what": "A PyLayer that returns None for an operand behind which another op stands.",
         "size": "the process ends",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shows": SIGSEGV,
         "shim": "What stands behind on the tape gets no gradient.",
         "program": """\
@@ -89,7 +90,7 @@ First.apply(x * 1, y * 1).sum().backward()
         "op": "from_dlpack",
         "what": "Torch's memory, seen by Paddle, seen by Torch, seen by Paddle: freeing it takes a lock that is already held.",
         "size": "waits for ever",
-        "paddle": ("3.3.1",),
+        "paddle": PADDLE_3,
         "shows": "hangs",
         "shim": "Nothing that aliases Paddle's memory is handed back to Paddle.",
         "program": """\
@@ -105,7 +106,7 @@ del y
         "op": "backward",
         "what": "It leaves the backward as an OSError, and gradients are switched off from there on.",
         "size": "nothing records a gradient any more",
-        "paddle": ("3.3.1",),
+        "paddle": PADDLE_3,
         "alone": True,
         "shim": "No error leaves a hook of ours; they are raised when the backward has ended.",
         "program": """\
@@ -125,7 +126,7 @@ except OSError:
         "op": "Tensor.grad_fn",
         "what": "Each reading leaves a reference to the node behind, and with it all that the node holds.",
         "size": "one node for each tensor that was asked",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Gives its own references back.",
         "program": """\
 import sys, paddle
@@ -172,7 +173,7 @@ torch.nn.functional.group_norm(x, 6, None, bias).sum().backward()
         "op": "norm_except_dim",
         "what": "The backward of the norms that weight_norm computes reads what its forward did not keep.",
         "size": "the process ends",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shows": "SIGSEGV",
         "shim": "Torch's backward. Compared, the backward is Paddle's, and ends the process.",
         "program": """\
@@ -187,7 +188,7 @@ paddle.nn.utils.weight_norm_hook.norm_except_dim(x, 0).sum().backward()
         "op": "segment_pool",
         "what": "Without any rows the kernel reads the number of segments from behind its memory.",
         "size": "the process ends",
-        "paddle": ("3.3.1",),
+        "paddle": PADDLE_3[1:],
         "shows": "SIGSEGV",
         "shim": "Such a call stays native, and ends the process.",
         "program": """\

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-BOTH = ("2.6.2", "3.3.1")
+from ._paddles import PADDLE_3, PADDLES
+
 SIGSEGV = "SIGSEGV"
 
 DEFECTS: tuple[dict[str, Any], ...] = (
@@ -13,7 +14,7 @@ DEFECTS: tuple[dict[str, Any], ...] = (
         "op": "as_strided",
         "what": "Where a view shows an element several times, Paddle's gradient counts it once.",
         "size": "1 for 2",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Torch's gradient.",
         "program": """\
 import numpy as np, paddle
@@ -28,7 +29,7 @@ np.testing.assert_array_equal(x.grad.numpy(), [1.0, 2.0, 2.0, 1.0])
         "op": "group_norm",
         "what": "Without a weight Paddle's CPU kernel gives another gradient of x than with a weight of ones.",
         "size": "38 % of a gradient's element",
-        "paddle": ("3.3.1",),
+        "paddle": PADDLE_3,
         "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
         "program": """\
 import numpy as np, paddle
@@ -47,7 +48,7 @@ np.testing.assert_allclose(grads[0], grads[1], rtol=1e-9)
         "known": "scale lost in the gradient",
         "what": "Where the weight's own gradient is not asked for, Paddle's CPU kernel leaves the weight out of x's gradient.",
         "size": "74 % of a gradient's element",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Torch's gradient; a comparison names it.",
         "program": """\
 import numpy as np, paddle
@@ -66,7 +67,7 @@ np.testing.assert_allclose(grads[0], grads[1], rtol=1e-9)
         "op": "spectral_norm",
         "what": "Paddle's gradient is not the slope of the function, u and v held.",
         "size": "9 % of a gradient's element",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Torch's gradient of the function with u and v as constants.",
         "program": """\
 import numpy as np, paddle
@@ -85,7 +86,7 @@ np.testing.assert_allclose(w.grad.numpy()[0, 1], slope, rtol=1e-5)
         "op": "prod",
         "what": "Paddle divides the product by the element: 0 / 0.",
         "size": "NaN for 6",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Torch's gradient.",
         "program": """\
 import numpy as np, paddle
@@ -99,7 +100,7 @@ np.testing.assert_array_equal(x.grad.numpy(), [0.0, 6.0, 0.0])
         "op": "triangular_solve",
         "what": "Paddle's gradient has a diagonal although the function does not read it.",
         "size": "4 for 0",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
         "program": """\
 import numpy as np, paddle
@@ -114,7 +115,7 @@ np.testing.assert_array_equal(x.grad.numpy(), [[0.0, -4.0], [0.0, 0.0]])
         "op": "cholesky_solve",
         "what": "What lies outside of the factor's triangle is not read in the forward, and changes the gradient inside of it.",
         "size": "a factor of 5",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Torch's gradient.",
         "program": """\
 import numpy as np, paddle
@@ -132,7 +133,7 @@ np.testing.assert_allclose(grads[1], grads[0], rtol=1e-5)
         "op": "cholesky_solve",
         "what": "Where the gradient of the right side is not asked for, Paddle's kernel writes it all the same, to nowhere.",
         "size": "the process ends",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shows": SIGSEGV,
         "shim": "Torch's gradient. Compared, the call runs on Paddle's kernel and ends the process.",
         "program": """\
@@ -147,7 +148,7 @@ paddle.linalg.cholesky_solve(b, factor).sum().backward()
         "op": "cross_entropy",
         "what": "Of soft labels that sum to s, the gradient is s * softmax(x) - label; Paddle's is softmax(x) - label.",
         "size": "0.3 for 0",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "known": "shares that do not sum to one",
         "shim": "Torch's gradient; a comparison names it.",
         "program": """\
@@ -163,7 +164,7 @@ np.testing.assert_allclose(x.grad.numpy(), [[0.0, 0.0]], atol=1e-6)
         "op": "p_norm, frobenius_norm, dist",
         "what": "Paddle's gradients divide by the norm plus a constant (1e-12), which is felt where the norm is small.",
         "size": "2e-8 of a norm of 5e-5, in float64",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Torch's gradient.",
         "program": """\
 import numpy as np, paddle
@@ -177,7 +178,7 @@ np.testing.assert_allclose(x.grad.numpy(), [0.6, 0.8], rtol=1e-9)
         "op": "gather",
         "what": "Along another axis than the first, Paddle 2.6's gradient of indices that repeat is wrong.",
         "size": "6 for 0",
-        "paddle": ("2.6.2",),
+        "paddle": PADDLES[:2],
         "shim": "Torch's gradient.",
         "program": """\
 import numpy as np, paddle
@@ -193,7 +194,7 @@ np.testing.assert_array_equal(x.grad.numpy(), [[1.0, 0.0, 5.0], [4.0, 0.0, 11.0]
         "op": "unstack, qr, meshgrid, broadcast_tensors, topk",
         "what": "A backward that begins at one of the results, or at topk's indices, meets no gradient for the others.",
         "size": "the process ends",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shows": SIGSEGV,
         "shim": "Torch's backward; topk's indices have no gradient. Compared, the backward is Paddle's, and ends the process.",
         "program": """\
@@ -213,7 +214,7 @@ paddle.unstack(x)[0].sum().backward()
         "op": "sign",
         "what": "The backward of the legacy entry point fails inside of Paddle.",
         "size": "SystemError",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shows": "SystemError",
         "shim": "The legacy entry point stays native; the other one is Torch's.",
         "program": """\
@@ -228,7 +229,7 @@ paddle._legacy_C_ops.sign(x).sum().backward()
         "op": "remainder",
         "what": "The legacy entry point records a gradient node that has no kernel.",
         "size": "RuntimeError",
-        "paddle": ("3.3.1",),
+        "paddle": PADDLE_3,
         "shows": "RuntimeError",
         "shim": "Torch's backward.",
         "program": """\
@@ -243,7 +244,7 @@ paddle._legacy_C_ops.elementwise_mod(x, paddle.full([3], 2.0), "axis", -1).sum()
         "op": "binary_cross_entropy_with_logits, sigmoid_cross_entropy_with_logits",
         "what": "Where a logit is exactly 0, as under a last layer of zeros, Paddle's gradient is off by a half.",
         "size": "0.5",
-        "paddle": ("3.3.1",),
+        "paddle": PADDLE_3,
         "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
         "program": """\
 import numpy as np, paddle
@@ -258,7 +259,7 @@ np.testing.assert_allclose(x.grad.numpy(), [0.5, -0.5], rtol=1e-5)
         "op": "silu",
         "what": "Below -88 exp(-x) overflows, and the gradient is NaN or infinite.",
         "size": "NaN for 0",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Torch's gradient; a comparison says NONFINITE, side paddle.",
         "program": """\
 import numpy as np, paddle
@@ -272,7 +273,7 @@ np.testing.assert_allclose(x.grad.numpy(), [0.0], atol=1e-6)
         "op": "celu",
         "what": "Above 88 the exponential of the branch that is not taken overflows, and the gradient is NaN.",
         "size": "NaN for 1",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Torch's gradient; a comparison says NONFINITE, side paddle.",
         "program": """\
 import numpy as np, paddle
@@ -286,7 +287,7 @@ np.testing.assert_array_equal(x.grad.numpy(), [1.0])
         "op": "lu_solve",
         "what": 'With trans="T", Paddle\'s gradient of the factors is not the slope of the function.',
         "size": "24 times the gradient",
-        "paddle": ("3.3.1",),
+        "paddle": PADDLE_3,
         "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
         "program": """\
 import numpy as np, paddle

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-BOTH = ("2.6.2", "3.3.1")
+from ._paddles import PADDLE_3, PADDLES
+
 _NUMBERS = """\
 import numpy as np, paddle
 import paddle.nn.functional as F
@@ -20,7 +21,7 @@ DEFECTS: tuple[dict[str, Any], ...] = (
         "op": "arange",
         "what": "Paddle's CPU kernel adds the step up, so that its rounding error grows with the length.",
         "size": "0.097 after 10000 steps of 0.1",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Torch's range, of as many elements.",
         "program": """\
 import numpy as np, paddle
@@ -34,7 +35,7 @@ np.testing.assert_allclose(paddle.arange(0, 1000, 0.1).numpy(), np.arange(10000)
         "known": "number in float32",
         "what": "A Python number (or a constant) beside float64 tensors goes through float32, in the forward and in the backward.",
         "size": "1e-8 of the result for most; of x ** 8.94 at x = 10 the relative error is 9.7e-7, the absolute one 842",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Torch's kernels hold it in float64. A comparison names it.",
         "program": _NUMBERS + "near(F.elu(x, 0.3), 0.3 * np.expm1(-1.0))\n",
         "others": {
@@ -60,16 +61,26 @@ np.testing.assert_allclose(paddle.arange(0, 1000, 0.1).numpy(), np.arange(10000)
     },
     {
         "name": "numbers held in float32 by Paddle 2.6",
-        "op": "add, subtract, remainder, leaky_relu, logit, softplus",
-        "what": "As above, on 2.6.2 alone; adding, subtracting and the remainder of a number, too.",
+        "op": "add, subtract, remainder",
+        "what": "As above, on 2.6.2 alone.",
         "size": "1e-8 of the number",
-        "paddle": ("2.6.2",),
+        "paddle": PADDLES[:1],
         "shim": "Torch's kernels hold it in float64.",
         "program": _NUMBERS + "near(zero + 0.1, 0.1)\n",
         "others": {
             "subtract": "near(0.1 - zero, 0.1)",
             "remainder": "near(one % 0.3, 1.0 % 0.3)",
-            "leaky_relu": "near(F.leaky_relu(x, 0.3), -0.3)",
+        },
+    },
+    {
+        "name": "numbers held in float32 up to Paddle 3.2",
+        "op": "leaky_relu, logit, softplus",
+        "what": "As above, mended in 3.3.",
+        "size": "1e-8 of the number",
+        "paddle": PADDLES[:-1],
+        "shim": "Torch's kernels hold it in float64.",
+        "program": _NUMBERS + "near(F.leaky_relu(x, 0.3), -0.3)\n",
+        "others": {
             "logit": "near(paddle.logit(zero, 0.3), np.log(0.3 / 0.7))",
             "softplus": "near(F.softplus(one, 0.3), np.log1p(np.exp(0.3)) / 0.3)",
         },
@@ -79,7 +90,7 @@ np.testing.assert_allclose(paddle.arange(0, 1000, 0.1).numpy(), np.arange(10000)
         "op": "linear_interp, bilinear_interp, trilinear_interp, bicubic_interp",
         "what": "Positions and weights are computed in float32 for float64 images, too.",
         "size": "4e-8 of the result",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Torch computes them in float64.",
         "program": """\
 import numpy as np, paddle
@@ -94,7 +105,7 @@ np.testing.assert_allclose(found[0, 0], where, rtol=1e-12)
         "op": "lp_pool2d",
         "what": "The kernel for float64 adds powers in float32.",
         "size": "3e-8 of the result",
-        "paddle": ("3.3.1",),
+        "paddle": PADDLE_3,
         "shim": "Torch adds in float64.",
         "program": """\
 import numpy as np, paddle
@@ -107,7 +118,7 @@ np.testing.assert_allclose(paddle.nn.functional.lp_pool2d(x, 2.0, 2).item(), np.
         "op": "softplus",
         "what": "Paddle computes log(1 + exp(x)): where exp(x) is small its digits are lost in the sum.",
         "size": "0 for 2e-9 at x = -20, in float32",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "known": "expm1 and log1p spelled out",
         "shim": "Torch's log1p(exp(x)); a comparison names it, `negligible` beside larger results.",
         "program": """\
@@ -121,7 +132,7 @@ np.testing.assert_allclose(paddle.nn.functional.softplus(x).item(), np.log1p(np.
         "op": "erfinv",
         "what": "Paddle's CPU kernel goes through a quantile near 1/2, in which the digits of a small number are lost.",
         "size": "1.7e-4 of the result at x = 1e-4, 5 % at 1e-6, in float32",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Torch's erfinv; a comparison says WRONG or LOCAL_WRONG, side paddle.",
         "program": """\
 import numpy as np, paddle
@@ -135,7 +146,7 @@ np.testing.assert_allclose(found, 1e-4 * np.sqrt(np.pi) / 2, rtol=1e-5)
         "known": "sequential sum",
         "what": "Sums over an axis, and gradients of what was broadcast, are added one term after the other.",
         "size": "1 % of the sum of 2**20 equal numbers, in float32",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Torch adds in a tree; a comparison names it.",
         "program": """\
 import numpy as np, paddle
@@ -190,7 +201,7 @@ np.testing.assert_allclose(torch.renorm(x, 2, 0, 1.0).numpy(), [[0.6, 0.8]], rto
         "known": "expm1 and log1p spelled out",
         "what": "Paddle computes exp(x) - 1: of small numbers the digits are lost in the difference.",
         "size": "1 % of the result at x = -1e-6, in float32",
-        "paddle": BOTH,
+        "paddle": PADDLES,
         "shim": "Torch's expm1(x); a comparison names it for elu.",
         "program": """\
 import numpy as np, paddle
