@@ -1,4 +1,4 @@
-"""Defects that end the process, corrupt its memory, wait for ever, or leave something switched off."""
+"""Defects that end the process, corrupt its memory, wait for ever, fail inside of a framework, or leave something switched off."""
 
 from __future__ import annotations
 
@@ -194,6 +194,36 @@ paddle.nn.utils.weight_norm_hook.norm_except_dim(x, 0).sum().backward()
         "program": """\
 import paddle
 paddle.geometric.segment_sum(paddle.zeros([0, 3]), paddle.zeros([0], "int64"))
+""",
+    },
+    {
+        "name": "legacy sign without backward",
+        "op": "sign",
+        "what": "The backward of the legacy entry point fails inside of Paddle.",
+        "size": "SystemError",
+        "paddle": PADDLES,
+        "shows": "SystemError",
+        "shim": "The legacy entry point stays native; the other one is Torch's.",
+        "program": """\
+import paddle
+x = paddle.ones([3])
+x.stop_gradient = False
+paddle._legacy_C_ops.sign(x).sum().backward()
+""",
+    },
+    {
+        "name": "legacy remainder without backward",
+        "op": "remainder",
+        "what": "The legacy entry point records a gradient node that has no kernel.",
+        "size": "RuntimeError",
+        "paddle": PADDLE_3,
+        "shows": "RuntimeError",
+        "shim": "Torch's backward.",
+        "program": """\
+import paddle
+x = paddle.ones([3])
+x.stop_gradient = False
+paddle._legacy_C_ops.elementwise_mod(x, paddle.full([3], 2.0), "axis", -1).sum().backward()
 """,
     },
 )

@@ -210,36 +210,6 @@ paddle.unstack(x)[0].sum().backward()
         },
     },
     {
-        "name": "legacy sign without backward",
-        "op": "sign",
-        "what": "The backward of the legacy entry point fails inside of Paddle.",
-        "size": "SystemError",
-        "paddle": PADDLES,
-        "shows": "SystemError",
-        "shim": "The legacy entry point stays native; the other one is Torch's.",
-        "program": """\
-import paddle
-x = paddle.ones([3])
-x.stop_gradient = False
-paddle._legacy_C_ops.sign(x).sum().backward()
-""",
-    },
-    {
-        "name": "legacy remainder without backward",
-        "op": "remainder",
-        "what": "The legacy entry point records a gradient node that has no kernel.",
-        "size": "RuntimeError",
-        "paddle": PADDLE_3,
-        "shows": "RuntimeError",
-        "shim": "Torch's backward.",
-        "program": """\
-import paddle
-x = paddle.ones([3])
-x.stop_gradient = False
-paddle._legacy_C_ops.elementwise_mod(x, paddle.full([3], 2.0), "axis", -1).sum().backward()
-""",
-    },
-    {
         "name": "gradient of logits at zero",
         "op": "binary_cross_entropy_with_logits, sigmoid_cross_entropy_with_logits",
         "what": "Where a logit is exactly 0, as under a last layer of zeros, Paddle's gradient is off by a half.",
