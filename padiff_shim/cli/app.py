@@ -14,7 +14,7 @@ from ..errors import nearest
 # A command is a module of this folder with a click command named ``command``, imported when it is asked for; it imports frameworks
 # inside functions only. It returns its exit status (None: 0; padiff_shim.cli.main names them), or a function to be called outside
 # of click, which returns one.
-COMMANDS: tuple[str, ...] = ("doctor", "run", "prove", "report", "repro", "ops", "audit", "gate")
+COMMANDS: tuple[str, ...] = ("doctor", "run", "prove", "report", "repro", "diff", "ops", "audit", "gate")
 
 _EPILOG = """\
 \b
@@ -25,6 +25,7 @@ Examples:
   padiff-shim prove port.py:build original.py:build --inputs x.npy
   padiff-shim report runs/monday --html monday.html
   padiff-shim repro runs/monday worst
+  padiff-shim diff here there
   padiff-shim ops layer_norm
 
 Exit status: 0, or 1 where the answer is no, or 2 where there can be none (wrong arguments, missing files or frameworks).

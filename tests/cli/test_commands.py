@@ -159,3 +159,35 @@ def test_repro_of_a_clean_run_has_nothing_to_show(tmp_path, capsys):
         paddle.ones([3]).sum()
     assert main(["repro", str(tmp_path)]) == 1
     assert "no operands were saved" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory):
+    """Folders of two runs of one line that differ in a number."""
+    folders = [tmp_path_factory.mktemp(name) / "run" for name in ("a", "b")]
+    for folder, number in zip(folders, (2.0, 3.0)):
+        with padiff_shim.record(folder):
+            paddle.ones([3]) * number
+    return list(map(str, folders))
+
+
+def test_diff_says_where_two_recordings_part(recordings, tmp_path, capsys):
+    one, other = recordings
+    assert main(["diff", one, one]) == 0
+    assert "SAME" in capsys.readouterr().out
+    notes = tmp_path / "notes.md"
+    assert main(["diff", one, other, "--markdown", str(notes), "--json", "-"]) == 1
+    assert json.loads(capsys.readouterr().out) == padiff_shim.diff(one, other).as_dict()
+    assert notes.read_text() == padiff_shim.diff(one, other).to_markdown()
+    assert main(["diff", one, other, "--atol", "1", "--ranks", "0,0"]) == 0
+
+
+@pytest.mark.parametrize(("arguments", "said"), [(["--ranks", "x"], "--ranks takes"), (["--atol", "-1"], "atol=")])
+def test_diff_refuses_what_it_cannot_take(arguments, said, recordings, capsys):
+    assert main(["diff", *recordings, *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_diff_needs_two_recordings(recordings, tmp_path, capsys):
+    assert main(["diff", recordings[0], str(tmp_path / "none")]) == 2
+    assert "none" in capsys.readouterr().err

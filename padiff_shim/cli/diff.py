@@ -1,0 +1,56 @@
+"""``padiff-shim diff A B``."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from ..errors import ArgumentError
+from ..recording.diff import diff
+from . import output
+from .main import FINE, NO
+
+_EPILOG = """\
+\b
+Examples:
+  padiff-shim diff here there
+  padiff-shim diff cpu gpu --rtol 1e-5          # a pair is equal within the tolerances
+  padiff-shim diff before after --markdown -    # for a pull request
+  padiff-shim diff one all --ranks 0,3          # rank 0 of the first against rank 3 of the second
+
+The folders are those of padiff_shim.record(); neither framework is needed.
+Exit status: 0 if nothing differs, 1 if something does, 2 where there is nothing that can be compared.
+"""
+
+
+@click.command(epilog=_EPILOG, short_help="Where two recorded runs part.")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option("--atol", type=float, default=0.0, show_default=True, help="Elements may differ by so much.")
+@click.option("--rtol", type=float, default=0.0, show_default=True, help="And by so much of the tensor's largest element.")
+@click.option("--ranks", metavar="N[,M]", help="Which process of A, and which of B; by default all that both have.")
+@click.option("--markdown", metavar="FILE", help="Write the difference as Markdown; - is standard output.")
+@click.option("--json", "data", metavar="FILE", help="Write everything found as JSON; - is standard output.")
+def command(first: str, second: str, atol: float, rtol: float, ranks: str | None, markdown: str | None, data: str | None) -> int:
+    """Compare two runs that padiff_shim.record() wrote down: machines, devices, versions, commits, Paddle and Torch. Says where
+    they part first, at which lines, in which layer, and by how much."""
+    found = diff(first, second, atol=atol, rtol=rtol, ranks=_ranks(ranks))
+    if data is not None:
+        output.write_json(data, found.as_dict())
+    if markdown == "-":
+        click.echo(found.to_markdown(), nl=False)
+    elif markdown is not None:
+        click.echo(f"{output.write(markdown, found.to_markdown())} written", err=True)
+    if data is None and markdown is None:
+        click.echo(str(found))
+    return FINE if found else NO
+
+
+def _ranks(text: str | None) -> int | tuple[int, int] | None:
+    if text is None:
+        return None
+    if re.fullmatch(r"\d+(,\d+)?", text) is None:
+        raise ArgumentError(f"--ranks takes one rank of both (0), or one of each (0,3), got {text!r}")
+    one, _, other = text.partition(",")
+    return (int(one), int(other)) if other else int(one)
