@@ -42,6 +42,7 @@ LEGACY = {
     "group_norm": reasons.STATISTICS,
     "instance_norm": reasons.STATISTICS,
     "sum": reasons.SUM_OF_LIST,
+    **dict.fromkeys(("fused_bias_residual_layernorm", "fused_rms_norm_quant"), reasons.STATISTICS),
     "rnn": reasons.CACHES,
     "swiglu": reasons.OPTIONAL_TENSOR,
     "segment_pool": reasons.STATISTICS,

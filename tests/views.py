@@ -32,6 +32,10 @@ if paddle.__version__ >= "3":  # 2.6 itself ends the process at some of these
     VIEWS["reversed empty"] = lambda b: b.reshape([4, 24])[0:0, ::-1]
     VIEWS["unaligned"] = lambda b: paddle.assign(b).view("uint8")[2:186].view("float32")
 
+# Natively the gradient of elements that lie in one place is that of the last one (docs/defects.md); on Torch it is their sum.
+# A far stride, which no element takes, is natively refused in a backward after an in-place op.
+OVERLAPPING = ("zero stride", "all zero", "overlapping", "unfolded", "far stride of one")
+
 OPS = {
     "exp": paddle.exp,
     "add": lambda v: v + v,
@@ -77,6 +81,10 @@ def main(mode):
                 native = outcome(view, op, grad)
                 with getattr(padiff_shim, mode)("torch"):
                     ours = outcome(view, op, grad)
+                if mode == "reference" and grad and view in OVERLAPPING:
+                    ours, native = (found if isinstance(found, str) else found[:-1] for found in (ours, native))
+                    if view == "far stride of one" and native == "RuntimeError":
+                        continue
                 if not agree(ours, native):
                     differences += 1
                     print(

@@ -1,5 +1,6 @@
 """Every door of every op is compared: its result, and the gradient of each operand that has one, each as that operand's own."""
 
+import numpy as np
 import paddle
 import pytest
 from helpers import Call, entries, flat
@@ -22,7 +23,7 @@ def backward(op, entry, sample):
     results = [result for result in flat(call.run()) if not result.stop_gradient]
     if not results:
         pytest.skip("Paddle has no gradient of this op")
-    arriving = [paddle.linspace(0.5, 2.0, result.size, dtype="float32").reshape(result.shape) for result in results]
+    arriving = [paddle.to_tensor(np.linspace(0.5, 2.0, result.size, dtype="float32").reshape(result.shape)) for result in results]
     paddle.autograd.backward(results, arriving)
     return call, results[0]
 

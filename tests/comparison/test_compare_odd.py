@@ -75,7 +75,7 @@ def test_a_static_program_built_and_run_inside_a_mode(mode):
     finally:
         paddle.disable_static()
     assert found[0].tolist() == [[2.0, 2.0], [2.0, 2.0]]
-    assert run.native == {}
+    assert list(run.native) == ["Executor.run"]  # one call, whose reason says that its ops are not seen
 
 
 def least_squares(**options):

@@ -157,6 +157,12 @@ TRIED_ELSEWHERE = {
     "fused_softmax_mask",
     "householder_product",
     "ormqr",
+    "lstm_cell",
+    "gru_cell",
+    "rnn_cell",
+    "arange",
+    "linspace",
+    "logspace",
 }
 
 
