@@ -35,6 +35,7 @@ LISTED = {
         for name in ("mse_loss", "smooth_l1_loss", "huber_loss")
         for which in (0, 1)
     },
+    ("binary_cross_entropy_with_logits", 3): "Paddle keeps what it makes of the positives' weights; Torch reads the operand",
     ("soft_margin_loss", 1): "Paddle casts the labels to a tensor of its own; Torch reads the operand",
     ("scaled_dot_product_attention", 0): "Paddle scales the query first, and keeps that; Torch reads the query",
     ("cross_entropy", 1): "Torch reads the labels of the class weights; Paddle goes on",
