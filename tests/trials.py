@@ -75,6 +75,8 @@ def held(op, dtype, *, gradient=False):
     """Whether native Paddle's values are held against ours: not where the op tells of a deviation."""
     if not IS_3 and op.name == "scaled_dot_product_attention":
         return False  # Paddle 2.6 drops out in evaluation, too
+    if not IS_3 and op.name in ("sigmoid_cross_entropy_with_logits", "binary_cross_entropy_with_logits"):
+        return False  # Paddle 2.6 weighs positives wrongly where labels are shares (docs/defects.md)
     if gradient and not IS_3 and op.name in ("conv2d_transpose", "gather", "trapezoid", "cumulative_trapezoid"):
         return False  # Paddle 2.6's gradients are other ones with channels last, along another axis than the first, and of areas
     told = {"gradient", f"gradient {dtype}"} if gradient else {dtype}

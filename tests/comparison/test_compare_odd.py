@@ -56,7 +56,7 @@ def test_a_model_saved_inside_a_mode(mode, tmp_path):
     model = net()
     with MODES[mode]() as run:
         paddle.jit.save(model, str(tmp_path / "net"), input_spec=spec)
-        assert run.native == {}, "nothing was computed"
+        assert set(run.native) <= {"Executor.run"}, "nothing was computed; 2.6 has an executor write the file"
         loaded = paddle.jit.load(str(tmp_path / "net"))(paddle.to_tensor(X))
     np.testing.assert_allclose(loaded.numpy(), net()(paddle.to_tensor(X)).numpy(), rtol=1e-4)
 

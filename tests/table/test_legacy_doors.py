@@ -136,16 +136,20 @@ ONLY_IN_3 = """
     cross_entropy_with_softmax_bwd_w_downcast depend depthwise_conv2d_bias depthwise_conv3d_bias dgc dist_reshape div_scale
     dtensor_from_local dtensor_to_local embedding_grad_add_to embedding_grad_add_to_ embedding_with_scaled_gradient
     expand_modality_expert_id fake_quantize_dequantize_moving_average_abs_max_ fake_quantize_moving_average_abs_max_
-    fake_quantize_range_abs_max_ fast_ln fast_rms_norm fetch_barrier fp8_fp8_half_gemm_fused fp8_gemm_blockwise
-    fp8_quant_blockwise fractional_max_pool2d fractional_max_pool3d gemm_epilogue index_elementwise_get index_elementwise_put
+    fake_quantize_range_abs_max_ fast_ln fast_rms_norm fetch_barrier flash_attn_qkvpacked flash_attn_v3 flash_attn_v3_varlen
+    flash_attn_varlen_qkvpacked flashmask_attention flashmask_attention_v2 fp8_fp8_half_gemm_fused fp8_gemm_blockwise
+    fp8_quant_blockwise fractional_max_pool2d fractional_max_pool3d fused_act_dequant fused_dot_product_attention
+    fused_gemm_epilogue fused_multi_transformer fused_partial_rope fused_rms_norm_ext fused_stack_quant
+    fused_stack_transpose_quant fused_swiglu_weighted_bwd fused_token_prune fused_transpose_split_quant
+    fused_transpose_wlch_split_quant fused_weighted_swiglu_act_quant gemm_epilogue index_elementwise_get index_elementwise_put
     index_elementwise_put_ index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ int_bincount l1_norm_
     lars_momentum_ masked_fill_ matrix_rank_atol_rtol max_pool2d_v2 max_with_index median min_with_index moe_combine
     moe_combine_auto moe_combine_no_weight moe_gate_dispatch moe_gate_dispatch_and_quant moe_gate_dispatch_auto
     moe_gate_dispatch_partial_nosoftmaxtopk moe_gate_dispatch_permute moe_global_mesh_tensor moe_permute moe_sub_mesh_tensors
-    moe_unpermute nadam nansum nop_ onednn_to_paddle_layout qkv_unpack_mha radam range_v2 reduce_ reshard
-    reshard_v2 resnet_basic_block resnet_unit restrict_nonzero rprop rprop_ set set_ set_persistable_value shape64
-    shard_tensor share_data_ share_var slice_array slice_array_dense std sync_calc_stream sync_calc_stream_
-    sync_comm_stream tensorrt_engine update_parameter var variance view_slice yolo_box_head yolo_box_post
+    moe_unpermute nadam nansum nop_ onednn_to_paddle_layout qkv_unpack_mha radam range_v2 reduce_ reshard reshard_v2
+    resnet_basic_block resnet_unit restrict_nonzero rprop set set_ set_persistable_value shape64 shard_tensor share_data_
+    share_var slice_array slice_array_dense std sync_calc_stream sync_calc_stream_ sync_comm_stream tensorrt_engine
+    update_parameter var variance view_slice yolo_box_head yolo_box_post
 """
 ONLY_IN_2 = """
     alloc_float_status alltoall bilateral_slice box_decoder_and_assign bpr_loss c_allgather c_allreduce_max c_allreduce_max_
