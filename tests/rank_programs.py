@@ -5,6 +5,7 @@ Each is run natively, in each mode, and as the Torch program that it corresponds
 """
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -126,8 +127,17 @@ def twin(kind="", parts=1, unsynced=False, rule=torch.optim.AdamW, **options):
     return run
 
 
+@functools.cache
+def initialized(dimension):
+    """Fleet, with all ranks along one dimension. Once for all modes: each time Paddle connects every rank to every other anew."""
+    strategy = fleet.DistributedStrategy()
+    degrees = dict.fromkeys(("dp_degree", "mp_degree", "pp_degree", "sharding_degree"), 1)
+    strategy.hybrid_configs = {**degrees, dimension: dist.get_world_size()}
+    fleet.init(is_collective=True, strategy=strategy)
+
+
 def fleet_data_parallel():
-    fleet.init(is_collective=True)
+    initialized("dp_degree")
     net = fresh()
     optimizer = fleet.distributed_optimizer(paddle.optimizer.AdamW(0.01, parameters=net.parameters()))
     return train(fleet.distributed_model(net), net, optimizer)
@@ -135,9 +145,7 @@ def fleet_data_parallel():
 
 def sharded():
     """Stage 1: each rank updates its share of the parameters and sends it to the others."""
-    strategy = fleet.DistributedStrategy()
-    strategy.hybrid_configs = {"dp_degree": 1, "mp_degree": 1, "pp_degree": 1, "sharding_degree": dist.get_world_size()}
-    fleet.init(is_collective=True, strategy=strategy)
+    initialized("sharding_degree")
     net = fresh()
     optimizer = paddle.optimizer.AdamW(0.01, parameters=net.parameters())
     return train(fleet.distributed_model(net), net, fleet.distributed_optimizer(optimizer))

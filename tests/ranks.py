@@ -1,6 +1,8 @@
 """Several processes of one distributed program on this machine, over gloo."""
 
+import contextlib
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -8,17 +10,19 @@ import time
 
 from helpers import ROOT
 
+PORTS = range(20000, 32000)  # below those that the system gives to whoever asks for any: there gloo's own listeners are
+
 
 def free_ports(number):
-    """Ports that nobody listens at."""
-    sockets = [socket.socket() for _ in range(number)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Ports that nobody listens at, and that no other process is given before they are used."""
+    found = []
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        with contextlib.suppress(OSError), socket.socket() as one:
+            one.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == number:
+            return found
+    raise OSError(f"fewer than {number} ports are free")
 
 
 def environment(**more):
