@@ -15,6 +15,7 @@ from typing import Any
 
 from ..arguments import flag, names, path, whole
 from ..errors import ArgumentError, FileError, unreadable
+from ..writing import write
 from .pool import Pool
 from .report import Finding, OpReport, findings
 from .reproducing import Seen, seen
@@ -79,30 +80,21 @@ class Audit:
         """Write the report as one self-contained page; returns its path. Raises FileError."""
         from .pages import html
 
-        return _write(Path(path), html(self))
+        return write(Path(path), html(self))
 
     def save(self) -> list[Path]:
         """Write ``audit.md``, ``audit.html`` and ``audit.json`` into the folder; returns their paths. Raises FileError."""
         data = json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
         return [
-            _write(self.folder / "audit.md", self.to_markdown()),
+            write(self.folder / "audit.md", self.to_markdown()),
             self.to_html(self.folder / "audit.html"),
-            _write(self.folder / "audit.json", data),
+            write(self.folder / "audit.json", data),
         ]
 
     def __str__(self) -> str:
         from .pages import summary
 
         return summary(self)
-
-
-def _write(target: Path, text: str) -> Path:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"{target} cannot be written: {error.strerror or error}") from error
-    return target
 
 
 def chosen(patterns: str | Iterable[str] | None) -> list[str]:
@@ -240,7 +232,7 @@ class _Book:
     def keep(self, found: Sequence[Seen]) -> None:
         """The programs of the defects were run."""
         self.defects = list(found)
-        _write(self.folder / FAMILIAR, json.dumps([asdict(one) for one in found], indent=1) + "\n")
+        write(self.folder / FAMILIAR, json.dumps([asdict(one) for one in found], indent=1) + "\n")
 
 
 class _Silent:

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 import click
 
+from .. import writing
 from ..errors import FileError
 
 
@@ -20,13 +21,7 @@ def write(path: str | Path, text: str) -> Path:
     Raises:
         FileError: it cannot be written.
     """
-    place = Path(path)
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"{place} cannot be written: {error.strerror or error}") from error
-    return place
+    return writing.write(Path(path), text)
 
 
 def write_json(path: str | Path, data: Any) -> Path:

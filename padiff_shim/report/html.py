@@ -17,8 +17,8 @@ from typing import Any
 
 from ..arguments import path as file
 from ..arguments import whole
-from ..errors import FileError
 from ..records.counts import Counts
+from ..writing import write as write_file
 from .embed import Written, pack, plain
 from .source import Compared
 
@@ -120,9 +120,4 @@ def write(run: Compared, path: str | os.PathLike[str], *, limit: int = LIMIT) ->
     counts = run.counts if run.counts.records == len(run.calls) else None
     records = (call.as_dict() for call in run.calls)
     text = render(run.header, records, run.coverage(), run.warnings, limit=limit, counts=counts)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"the page {target} cannot be written: {error.strerror or error}") from error
-    return target
+    return write_file(target, text, "the page ")

@@ -20,6 +20,7 @@ from ..errors import ArgumentError, FileError, unreadable
 from ..records.calls import Calls
 from ..text import shown
 from ..verdicts import Verdict, apart
+from ..writing import write
 from .compare_run import CompareRun, load
 
 KEYS = ("op", "tensor", "dtype", "layer", "site")
@@ -232,8 +233,4 @@ def _read(target: Path) -> list[Entry]:
 
 
 def _write(target: Path, now: Iterable[Entry]) -> None:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text("".join(f"{entry.line()}\n" for entry in now), encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"the baseline {target} cannot be written: {error.strerror or error}") from error
+    write(target, "".join(f"{entry.line()}\n" for entry in now), "the baseline ")
