@@ -112,12 +112,24 @@ def interrupted(command, cwd):
     return process.returncode, out, err
 
 
+# "ready" is said by a thread that sees the program at its last line: said by the line before, it would still be ending there.
+WAITS = """import signal, sys, threading, time
+def ready(main=sys._getframe()):
+    while main.f_lineno != 8:
+        time.sleep(0.01)
+    print("ready")
+signal.signal(signal.SIGINT, signal.default_int_handler)
+threading.Thread(target=ready, daemon=True).start()
+time.sleep(60)
+"""
+
+
 def test_ctrl_c_is_that_of_python(tmp_path):
-    program = "import signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\nprint('ready')\ntime.sleep(60)\n"
-    (tmp_path / "train.py").write_text(program)
+    (tmp_path / "train.py").write_text(WAITS)
     plain = interrupted([sys.executable, "train.py"], tmp_path)
     assert interrupted([sys.executable, "-m", "padiff_shim", "run", "--quiet", "train.py"], tmp_path) == plain
     assert plain[0] == -signal.SIGINT
+    assert b"line 8, in <module>\n    time.sleep(60)\n" in plain[2]
 
 
 SPAWNING = """
