@@ -19,50 +19,61 @@ from .main import UNUSABLE
 
 
 class Observer:
-    """Opens what ``make`` makes, and hands its run to ``report`` at the end.
+    """Opens what ``make`` makes, and hands its run to ``report`` at the end, or None if it was never opened.
 
     The end comes after the program's threads and those of its ``atexit`` callbacks that it registered after ``import paddle``,
     and before Paddle takes itself down. A forked child reports nothing.
     """
 
-    def __init__(self, make: Callable[[], Any], report: Callable[[Any], None], *, quiet: bool = False) -> None:
-        self._quiet = quiet
+    def __init__(self, make: Callable[[], Any], report: Callable[[Any], None]) -> None:
         self._make, self._report, self._process = make, report, os.getpid()
         self._mode: Any = None
+        self._ended = False
+
+    @property
+    def run(self) -> Any:
+        """That of the mode, which is open."""
+        return self._mode.run
 
     def watch(self) -> None:
         """Begin to look out for Paddle."""
-        atexit.register(self._never)
-        wrapt.register_post_import_hook(self._imported, "paddle")
+        atexit.register(self.end)  # where Paddle never came
+        wrapt.register_post_import_hook(lambda _: self.begin(), "paddle")
 
-    def _imported(self, _: Any) -> None:
+    def begin(self) -> None:
+        """Open the mode. Where that cannot be, the process ends, with a line that says why.
+
+        Raises:
+            SystemExit: it cannot be opened.
+        """
         try:
             self._mode = self._make()
             self._mode.start()
         except PadiffShimError as error:
-            self._mode = None
+            self._mode, self._ended = None, True
             self._say(error)
             raise SystemExit(UNUSABLE) from None
-        atexit.register(self._end)
+        atexit.register(self.end)
 
-    def _never(self) -> None:
-        if not self._quiet and "paddle" not in sys.modules and os.getpid() == self._process:
-            print("padiff-shim: the program did not import paddle: nothing was observed", file=sys.stderr)
-
-    def _end(self) -> None:
-        """The program is over."""
-        if os.getpid() != self._process:
+    def end(self) -> None:
+        """The program is over. A second call does nothing."""
+        if self._ended or os.getpid() != self._process:
             return
+        self._ended = True
         for stream in (sys.stdout, sys.stderr):
             if stream is not None and not stream.closed:
                 stream.flush()
-        for step in (self._mode.stop, lambda: self._report(self._mode.run)):
+        for step in (self._close, lambda: self._report(None if self._mode is None else self._mode.run)):
             try:
                 step()
             except PadiffShimError as error:
                 self._say(error)
             except Exception:  # whatever it is: the program's exit status is not ours to change
                 traceback.print_exc()
+
+    def _close(self) -> None:
+        if self._mode is not None:
+            self._mode.stop()
 
     def _say(self, error: PadiffShimError) -> None:
         print(f"padiff-shim: {error}", file=sys.stderr)

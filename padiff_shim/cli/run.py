@@ -13,8 +13,10 @@ from ..errors import PadiffShimError
 from ..modes.options import CompareOptions, Options
 from ..modes.settings import Setting
 from . import output, program
+from .inheriting import withdraw
 from .mode_options import Command, chosen, mode_options
 from .observing import Observer
+from .ranks import Ranks
 
 _EPILOG = """\
 \b
@@ -23,6 +25,7 @@ Examples:
   padiff-shim run --random torch --optimizer torch train.py
   padiff-shim run --compare train.py --epochs 3           # both kernels, with verdicts
   padiff-shim run --compare --log runs/monday --html monday.html train.py
+  padiff-shim run --compare --log runs/two -m paddle.distributed.launch --nproc_per_node 2 train.py
   padiff-shim run --compare --ops linear --layers 'encoder.*' --steps 10:20 -m project.train
 
 Options of the mode come before the program, the program's own after it. Exit status: the program's own; 2 if it was not begun.
@@ -41,6 +44,11 @@ Options of the mode come before the program, the program's own after it. Exit st
 @click.option("--html", metavar="FILE", help="Write the page of a comparison (docs/report.md).")
 @click.option("--markdown", metavar="FILE", help="Write a comparison's findings as Markdown.")
 @click.option("--json", "data", metavar="FILE", help="Write everything counted as JSON.")
+@click.option(
+    "--inherit/--no-inherit",
+    default=True,
+    help="Ranks that PROGRAM starts (paddle.distributed.launch, spawn) are in the mode, too; the default.",
+)
 @click.option("--quiet", is_flag=True, help="Say nothing at the end.")
 @mode_options
 @click.argument("program_name", metavar="PROGRAM")
@@ -52,6 +60,7 @@ def command(
     html: str | None,
     markdown: str | None,
     data: str | None,
+    inherit: bool,
     quiet: bool,
     program_name: str,
     arguments: tuple[str, ...],
@@ -65,13 +74,17 @@ def command(
         raise click.UsageError(f"{'--html' if html is not None else '--markdown'} belongs to --compare; --json is there for both")
     options, settings = chosen("compare" if compare else "reference", given)
     started = (program.module if is_module else program.script)(program_name, arguments)
-    report = _Report(html, markdown, data, quiet)
     place = options.log if isinstance(options, CompareOptions) else None
     if place is not None:  # the program may go elsewhere before it imports Paddle
         object.__setattr__(options, "log", os.path.abspath(place))
+    ranks = Ranks(options, settings) if inherit else None
+    report = _Report(ranks, html, markdown, data, quiet)
 
     def run() -> int:
-        Observer(lambda: _mode(options, settings), report, quiet=quiet).watch()
+        withdraw()  # of a run around this one
+        if ranks is not None:
+            ranks.export()
+        Observer(lambda: _mode(options, settings), report).watch()
         started()
         return 0
 
@@ -88,11 +101,24 @@ def _mode(options: Options, settings: dict[str, Setting]) -> Any:
 class _Report:
     """What is written when the program has ended. Files are tried out before it begins."""
 
-    def __init__(self, html: str | None, markdown: str | None, data: str | None, quiet: bool) -> None:
+    def __init__(self, ranks: Ranks | None, html: str | None, markdown: str | None, data: str | None, quiet: bool) -> None:
+        self._ranks = ranks
         self._html, self._markdown, self._data = (output.writable(path) for path in (html, markdown, data))
         self._quiet = quiet
 
     def __call__(self, run: Any) -> None:
+        remarks: list[str] = []
+        if self._ranks is not None:
+            run, remarks = self._ranks.gathered(run)
+        if run is None:
+            remarks.append("the program did not import paddle: nothing was observed")
+        if not self._quiet:
+            for remark in remarks:
+                print(f"padiff-shim: {remark}", file=sys.stderr)
+        if run is not None:
+            self._tell(run)
+
+    def _tell(self, run: Any) -> None:
         if not self._quiet:
             print(output.summary(run, sys.stderr), file=sys.stderr)
         for path, write in (

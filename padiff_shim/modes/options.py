@@ -7,6 +7,7 @@ to it.
 from __future__ import annotations
 
 from dataclasses import Field, dataclass, field, fields
+from pathlib import PurePath
 from typing import Any
 
 from ..verdicts import Verdict
@@ -109,6 +110,25 @@ def kind_of(option: Field[Any]) -> Kind:
 def textual(mode: type[Options]) -> dict[str, Field[Any]]:
     """The options of a mode that can be given as text, by name."""
     return {one.name: one for one in fields(mode) if kind_of(one).textual}
+
+
+def as_data(value: Any) -> Any:
+    """A value of an option, or a list or dict of them, as JSON holds it: for processes that open the same mode (:func:`from_data`)."""
+    if isinstance(value, slice):
+        return {"slice": [value.start, value.stop, value.step]}
+    if isinstance(value, range):
+        return {"range": [value.start, value.stop, value.step]}
+    if isinstance(value, (list, tuple)):
+        return [as_data(one) for one in value]
+    return str(value) if isinstance(value, PurePath) else value
+
+
+def from_data(data: Any) -> Any:
+    """The value that :func:`as_data` was given."""
+    if isinstance(data, dict):
+        ((name, numbers),) = data.items()
+        return {"slice": slice, "range": range}[name](*numbers)
+    return [from_data(one) for one in data] if isinstance(data, list) else data
 
 
 MODES: dict[str, type[Options]] = {"reference": ReferenceOptions, "compare": CompareOptions}

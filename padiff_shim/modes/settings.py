@@ -25,6 +25,7 @@ from ..errors import ArgumentError, PadiffShimError, described, toml, unknown, u
 from .options import MODES, Options, kind_of, textual
 
 PREFIX = "PADIFF_SHIM_"
+RUN = "PADIFF_SHIM_RUN"  # no setting: how `padiff-shim run` tells the ranks of its program of itself
 _TABLES = {
     "pyproject.toml": re.compile(rb"^\s*\[\s*tool\s*\.\s*['\"]?padiff_shim\b", re.MULTILINE),
     "setup.cfg": re.compile(rb"^\[padiff_shim\]", re.MULTILINE),
@@ -81,7 +82,7 @@ def _check(name: str, setting: Setting) -> None:
 
 def _from_environment() -> Iterator[tuple[str, Setting]]:
     known = _known()
-    for variable in sorted(name for name in os.environ if name.startswith(PREFIX)):
+    for variable in sorted(name for name in os.environ if name.startswith(PREFIX) and name != RUN):
         name, text = variable[len(PREFIX) :].lower(), os.environ[variable]
         yield name, Setting(kind_of(known[name]).from_text(text) if name in known else text, variable)
 

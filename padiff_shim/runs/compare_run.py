@@ -34,7 +34,7 @@ def _remove(path: Path, pid: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _command() -> str:
+def command() -> str:
     """What this process was started with, as a shell takes it; "" where there is no script (an interactive session)."""
     if not getattr(sys, "argv", None) or not sys.argv[0]:
         return ""
@@ -73,7 +73,7 @@ class CompareRun(Results):
         self._keeper = _Folder() if folder is None else None
         # Where it is now: the program may change its working directory before the log is begun, or read.
         place = self._keeper.path if self._keeper is not None else files.absolute(folder)
-        header = {"rank": rank, "backend": backend, "carry": carry, "command": _command(), "options": dict(options or {})}
+        header = {"rank": rank, "backend": backend, "carry": carry, "command": command(), "options": dict(options or {})}
         if ranks > 1:
             header["ranks"] = ranks
         self.recorder = Recorder(place, header, self._tallies, on_error=on_log_error)
@@ -137,7 +137,16 @@ def load(folder: str | os.PathLike[str]) -> CompareRun:
         LogError: the folder does not exist, has no log, or none that can be read.
     """
     place = files.absolute(folder)
-    reading = files.read(files.find(place))
+    return together(place, files.find(place))
+
+
+def together(place: Path, paths: Sequence[Path]) -> CompareRun:
+    """As :func:`load`, of some of a folder's logs.
+
+    Raises:
+        LogError: none of them can be read.
+    """
+    reading = files.read(paths)
     first = reading.headers[0]
     run = CompareRun(first.get("backend", "torch"), folder=place)
     run._reading, run.recorder.header, run.recorder.counts = reading, first, reading.counts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,21 @@ class Run:
         """Keep a remark that the user should see once."""
         if message not in self.warnings:
             self.warnings.append(message)
+
+    def add(self, data: Mapping[str, Any]) -> None:
+        """Count what another process counted, as its :meth:`as_dict` says it; its remarks are kept, too."""
+        tally = self.tally()
+        for op, counts in data["ops"].items():
+            tally.substituted[op] += counts["substituted"]
+            tally.backward[op] += counts["backward"]
+            tally.native.update({(op, reason): calls for reason, calls in counts["native"].items()})
+        for name, definitions in data["optimizers"].items():
+            tally.definitions.update({(name, definition): calls for definition, calls in definitions.items()})
+        for name, cost in data["layout_cost"].items():
+            setattr(self.layout_cost, name, getattr(self.layout_cost, name) + cost)
+        self.environment = {**data["environment"], **self.environment}
+        for remark in data["warnings"]:
+            self.warn(remark)
 
     @property
     def substituted(self) -> dict[str, int]:

@@ -1,0 +1,50 @@
+"""A rank of a program under ``padiff-shim run``: where ``bootstrap/sitecustomize.py`` calls when a rank has imported Paddle."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from multiprocessing import util
+from typing import Any
+
+from ..errors import PadiffShimError
+from .inheriting import Inheritance, withdraw
+from .main import UNUSABLE
+from .notes import Note
+from .observing import Observer
+
+
+def enter(data: Mapping[str, Any]) -> None:
+    """Open the mode in this process until it ends; it says nothing, but leaves word for the process of the run.
+
+    What the rank itself starts runs natively, as under a ``with`` statement in its program.
+    """
+    from ..modes.compare import rank
+
+    withdraw()
+    try:
+        run, number = Inheritance.taken(data), rank()
+    except PadiffShimError as error:
+        print(f"padiff-shim: {error}", file=sys.stderr)
+        raise SystemExit(UNUSABLE) from None
+    note = Note(number, os.getpid())
+    observer = Observer(lambda: _mode(run), lambda ended: _left(note, ended, run.notes))
+    observer.begin()
+    writer = getattr(getattr(observer.run, "recorder", None), "log", None)
+    note.log = str(writer.path) if writer is not None else ""
+    note.leave(run.notes)
+    util.Finalize(None, observer.end, exitpriority=0)  # processes of multiprocessing may end without atexit
+
+
+def _mode(run: Inheritance) -> Any:
+    mode = run.opened()
+    recorder = getattr(mode.run, "recorder", None)
+    if recorder is not None:
+        recorder.header["command"] = run.command
+    return mode
+
+
+def _left(note: Note, run: Any, folder: str) -> None:
+    note.counted = run.as_dict()
+    note.leave(folder)

@@ -1,0 +1,117 @@
+"""The process of ``padiff-shim run``, and the ranks that its program starts: told of the run before, asked what they found after."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Any
+
+import wrapt
+
+from ..modes.options import CompareOptions, Options
+from ..modes.settings import Setting
+from ..runs.compare_run import CompareRun, command, together
+from ..runs.run import Run
+from . import notes
+from .bootstrap import sitecustomize
+from .inheriting import Inheritance, withdraw
+from .notes import Note
+
+_LAUNCHER = "paddle.distributed.launch.main"
+
+
+class Ranks:
+    """The ranks of one run.
+
+    Args:
+        options, owed: of the mode. A comparison without ``log=`` gets a folder that lives as long as the run: all logs in one.
+    """
+
+    def __init__(self, options: Options, owed: dict[str, Setting]) -> None:
+        self._folder = os.path.join(tempfile.gettempdir(), f"padiff_shim-{uuid.uuid4().hex}")
+        self._options, self._owed, self._process = options, owed, os.getpid()
+        self._spawned = False
+        if isinstance(options, CompareOptions) and options.log is None:
+            object.__setattr__(options, "log", Path(self._folder, "log"))
+
+    def export(self) -> None:
+        """Have what this process starts come into the mode, if it is a rank."""
+        atexit.register(self._forget)
+        Inheritance.of(self._options, self._owed, command(), self._folder).export()
+        wrapt.register_post_import_hook(lambda _: self._look_out(), "paddle")
+
+    def _look_out(self) -> None:
+        sitecustomize.after(sitecustomize.SPAWN, "_get_subprocess_env_list", self._spawns)
+        sitecustomize.after(sitecustomize.SPAWN, "_set_trainer_env", self._forked)
+
+    def _spawns(self) -> None:
+        self._spawned = True
+
+    def _forked(self) -> None:
+        """``spawn(start_method="fork")``: this is a rank, and a copy of the process of the run."""
+        from ..modes.compare import rank
+
+        withdraw()
+        Note(rank(), os.getpid(), native="forked (start_method='fork'), and a mode steps aside in a fork").leave(self._folder)
+
+    def gathered(self, own: Any) -> tuple[Any, list[str]]:
+        """The run of all ranks, with ``own`` (None: there is none) if that counted something; and what is to be said of them."""
+        left = notes.found(self._folder)
+        there = [note for note in left if not note.native]
+        if there:
+            merged = self._logged(own, there) if isinstance(self._options, CompareOptions) else _counted(own, there)
+        else:
+            merged = own
+        return merged, self._remarks(left, there)
+
+    def _logged(self, own: CompareRun | None, there: list[Note]) -> CompareRun:
+        paths = [Path(note.log) for note in there if note.log and os.path.isfile(note.log)]
+        writer = own.recorder.log if own is not None else None
+        if own is not None and writer is not None and writer.path.is_file():
+            if own.counts.records or own.coverage()["float_calls"]:
+                paths.insert(0, writer.path)
+            else:
+                writer.path.unlink()  # a launcher's, which computes nothing
+        return together(paths[0].parent, paths) if paths else own
+
+    def _remarks(self, left: list[Note], there: list[Note]) -> list[str]:
+        told = [f"{_listed(there)} took part" + ("" if len(there) > 1 else ", alone")] if there else []
+        for why in dict.fromkeys(note.native for note in left if note.native):
+            told.append(f"{_listed([note for note in left if note.native == why])} ran on Paddle's kernels: {why}")
+        ended = [note for note in there if note.counted is None]
+        if ended and not isinstance(self._options, CompareOptions):  # of a comparison its log tells
+            told.append(f"{_listed(ended)} ended before saying what was counted there: killed, or still running")
+        if not left and (self._spawned or _LAUNCHER in sys.modules):
+            told.append(
+                "no rank took part: either none imported paddle, or their Python was started with -E, -I or -S, or without this "
+                "process's environment, and they ran on Paddle's kernels"
+            )
+        return told
+
+    def _forget(self) -> None:
+        """Remove what the ranks have left, but for logs in a folder that the user named."""
+        if os.getpid() == self._process:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _listed(there: list[Note]) -> str:
+    ranks = list(dict.fromkeys(note.rank for note in there))
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
+def _counted(own: Run | None, there: list[Note]) -> Run | None:
+    """Their counts, added up."""
+    counted = [note.counted for note in there if note.counted is not None]
+    if own is not None:
+        counted.insert(0, own.as_dict())
+    if not counted:
+        return own
+    total = Run(counted[0]["backend"], counted[0]["linear_layout"])
+    for one in counted:
+        total.add(one)
+    return total

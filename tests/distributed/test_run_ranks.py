@@ -1,0 +1,152 @@
+"""``padiff-shim run`` around programs of several processes: each rank is in the mode, and nothing of the program changes."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import ranks
+from helpers import ROOT
+
+import padiff_shim
+
+pytestmark = pytest.mark.compat
+RANK = str(ROOT / "tests" / "rank_plain.py")
+TITLE = "padiff_shim: Paddle ops on torch kernels"
+
+# A launcher that is none of Paddle's: through a shell, and it never imports Paddle itself.
+LAUNCHER = """
+import json, os, subprocess, sys
+
+environments = json.load(open(sys.argv[1]))
+started = []
+for number, one in enumerate(environments):
+    with open(f"rank.{number}", "wb") as out:
+        command = ["sh", "-c", 'exec "$@"', "sh", sys.executable, *sys.argv[2:]]
+        started.append(subprocess.Popen(command, env={**os.environ, **one}, stdout=out, stderr=subprocess.STDOUT))
+sys.exit(max(abs(one.wait()) for one in started))
+"""
+
+
+def ended(arguments, folder, number=0, **variables):
+    """(exit status, output, errors, what each of ``number`` ranks wrote)."""
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env=ranks.environment(PYTHONWARNINGS="ignore", GLOG_minloglevel="2", **variables), cwd=folder, capture_output=True, text=True, timeout=280,
+        check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr, [(folder / f"rank.{one}").read_text() for one in range(number)]
+
+
+def launched(word, folder, options=None, number=2):
+    """The ranks, natively, or under ``padiff-shim run`` with these options."""
+    (folder / "launcher.py").write_text(LAUNCHER)
+    given = [{name: value for name, value in one.items() if name.startswith("PADDLE_")} for one in ranks.ranks(number)]
+    (folder / "ranks.json").write_text(json.dumps(given))
+    shim = [] if options is None else ["-m", "padiff_shim", "run", *options]
+    return ended([*shim, "launcher.py", "ranks.json", RANK, word], folder, number)
+
+
+def losses(said):
+    """By rank."""
+    found = [[line for line in text.splitlines() if line.startswith("rank ")] for text in said]
+    assert all(len(lines) == 3 for lines in found), said
+    return found
+
+
+def substituted(table):
+    return {name: int(count) for name, count in re.findall(r"│ (\w+) +│ +(\d+) │", table)}
+
+
+@pytest.mark.bitexact
+def test_reference_is_that_of_a_with_statement_in_the_script(tmp_path):
+    status, _, err, said = launched("with", tmp_path)
+    assert status == 0, said
+    options = ["--optimizer", "torch", "--json", "all.json"]
+    inherited = launched("train", tmp_path, options)
+    assert inherited[:2] == (0, ""), inherited
+    assert losses(inherited[3]) == losses(said)
+    assert [text.splitlines()[-1] for text in inherited[3]] == ["[]", "[]"], "what a rank starts runs natively"
+    err = inherited[2]
+    assert err.startswith("padiff-shim: ranks 0, 1 took part\n")
+    assert err.count(TITLE) == 1
+    counted = json.loads((tmp_path / "all.json").read_text())["ops"]
+    assert (counted["gelu"]["substituted"], counted["gelu"]["backward"]) == (6, 6), "three steps of two ranks"
+    assert substituted(err)["gelu"] == 6
+
+
+def test_a_comparison_has_a_log_of_each_rank(tmp_path):
+    plain = launched("raise", tmp_path)
+    assert plain[0] == 1, plain
+    found = launched("raise", tmp_path, ["--compare", "--log", "log", "--html", "page.html", "--markdown", "notes.md"])
+    assert found[:2] == plain[:2]
+    assert found[3] == plain[3], "what the ranks wrote, tracebacks and all, is as natively"
+    assert "ValueError: of rank 1" in found[3][1]
+    logs = sorted(path.name for path in (tmp_path / "log").glob("*.jsonl"))
+    assert [name[: len("calls-rank0")] for name in logs] == ["calls-rank0", "calls-rank1"]
+    run = padiff_shim.load(tmp_path / "log")
+    assert run.replicas.steps == 3
+    assert run.header["command"].endswith(
+        f"run --compare --log log --html page.html --markdown notes.md launcher.py ranks.json {RANK} raise"
+    )
+    assert "parameters and gradients are equal bit for bit at all 3 steps" in found[2]
+    assert (tmp_path / "notes.md").read_text() == run.to_markdown()
+    assert "</html>" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("options", [(), ("--compare", "--log", "log")], ids=["reference", "compare"])
+def test_a_rank_that_is_killed(options, tmp_path):
+    status, _, err, said = launched("killed", tmp_path, options)
+    assert status == 9, said
+    losses(said)
+    text = " ".join(err.split())
+    if options:
+        assert "rank 1 was ended in the middle, or is still running" in text
+        run = padiff_shim.load(tmp_path / "log")
+        assert {call.log[: len("calls-rank0")] for call in run.calls} == {"calls-rank0", "calls-rank1"}
+    else:
+        assert "rank 1 ended before saying what was counted there" in text
+        assert substituted(err)["gelu"] == 3, "those of rank 0"
+
+
+def test_spawn(tmp_path):
+    status, out, err, _ = ended(["-m", "padiff_shim", "run", "--compare", "--log", "log", RANK, "spawn"], tmp_path)
+    assert status == 0, err
+    assert sorted(line.partition(" loss ")[0] for line in out.splitlines()) == [
+        f"rank {n} step {k}" for n in (0, 1) for k in range(3)
+    ]
+    assert "padiff-shim: ranks 0, 1 took part" in err
+    assert len(list((tmp_path / "log").glob("calls-rank[01]-*.jsonl"))) == 2, (
+        "the process that spawns computes nothing, and leaves no log"
+    )
+
+
+@pytest.mark.slow
+def test_launch(tmp_path):
+    options = ["--nproc_per_node=2", "--backend=gloo", "--log_dir=ranks"]
+    shim = ["-m", "padiff_shim", "run", "--optimizer", "torch"]
+    status, _, err, _ = ended([*shim, "-m", "paddle.distributed.launch", *options, RANK, "raise"], tmp_path)
+    assert status == 1
+    assert "padiff-shim: ranks 0, 1 took part" in err
+    assert substituted(err)["gelu"] == 6
+    assert "ValueError: of rank 1" in (tmp_path / "ranks" / "workerlog.1").read_text()
+
+
+def test_without_inheritance(tmp_path):
+    status, _, err, said = launched("raise", tmp_path, ["--no-inherit"])
+    assert status == 1, said
+    assert err == "padiff-shim: the program did not import paddle: nothing was observed\n"
+
+
+@pytest.mark.slow
+@pytest.mark.bitexact
+def test_four_ranks(tmp_path):
+    status, _, _, said = launched("with", tmp_path, number=4)
+    assert status == 0, said
+    inherited = launched("train", tmp_path, ["--optimizer", "torch"], number=4)
+    assert inherited[0] == 0, inherited
+    assert losses(inherited[3]) == losses(said)
+    assert "padiff-shim: ranks 0, 1, 2, 3 took part" in inherited[2]
+    assert substituted(inherited[2])["gelu"] == 12
