@@ -1,4 +1,4 @@
-"""One rank of a training, as users have it: nothing of ours in it, unless ``with`` asks for the mode that a test holds others against.
+"""One rank of a training, as users have it: nothing of ours in it, unless ``with`` asks for the mode that others are held against.
 
 ``python rank_plain.py WORD``: ``train``, ``with``, ``raise``, ``killed`` (rank 1, when it has trained), ``spawn`` (starts both).
 """

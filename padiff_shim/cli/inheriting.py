@@ -1,5 +1,5 @@
-"""What a program's ranks are told of the run that they are part of: written into the environment by ``padiff-shim run``, read by the
-ranks (``bootstrap/sitecustomize.py``)."""
+"""What a program's ranks are told of the run that they are part of: ``padiff-shim run`` writes it into the environment, and they
+read it (``bootstrap/sitecustomize.py``)."""
 
 from __future__ import annotations
 

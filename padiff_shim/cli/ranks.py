@@ -1,4 +1,4 @@
-"""The process of ``padiff-shim run``, and the ranks that its program starts: told of the run before, asked what they found after."""
+"""The ranks that a program starts, for the process of ``padiff-shim run``: told of the run before, asked what they found after."""
 
 from __future__ import annotations
 
@@ -63,13 +63,10 @@ class Ranks:
         """The run of all ranks, with ``own`` (None: there is none) if that counted something; and what is to be said of them."""
         left = notes.found(self._folder)
         there = [note for note in left if not note.native]
-        if there:
-            merged = self._logged(own, there) if isinstance(self._options, CompareOptions) else _counted(own, there)
-        else:
-            merged = own
-        return merged, self._remarks(left, there)
+        merge = self._logged if isinstance(self._options, CompareOptions) else _counted
+        return merge(own, there) if there else own, self._remarks(left, there)
 
-    def _logged(self, own: CompareRun | None, there: list[Note]) -> CompareRun:
+    def _logged(self, own: CompareRun | None, there: list[Note]) -> CompareRun | None:
         paths = [Path(note.log) for note in there if note.log and os.path.isfile(note.log)]
         writer = own.recorder.log if own is not None else None
         if own is not None and writer is not None and writer.path.is_file():

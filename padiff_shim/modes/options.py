@@ -113,7 +113,7 @@ def textual(mode: type[Options]) -> dict[str, Field[Any]]:
 
 
 def as_data(value: Any) -> Any:
-    """A value of an option, or a list or dict of them, as JSON holds it: for processes that open the same mode (:func:`from_data`)."""
+    """A value of an option as JSON holds it, for another process that opens the same mode (:func:`from_data`)."""
     if isinstance(value, slice):
         return {"slice": [value.start, value.stop, value.step]}
     if isinstance(value, range):

@@ -1,7 +1,6 @@
 """``padiff-shim run`` around programs of several processes: each rank is in the mode, and nothing of the program changes."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -34,8 +33,8 @@ def ended(arguments, folder, number=0, **variables):
     """(exit status, output, errors, what each of ``number`` ranks wrote)."""
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
-        env=ranks.environment(PYTHONWARNINGS="ignore", GLOG_minloglevel="2", **variables), cwd=folder, capture_output=True, text=True, timeout=280,
-        check=False,
+        env=ranks.environment(PYTHONWARNINGS="ignore", GLOG_minloglevel="2", **variables), cwd=folder,
+        capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr, [(folder / f"rank.{one}").read_text() for one in range(number)]
 

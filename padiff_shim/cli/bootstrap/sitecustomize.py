@@ -1,11 +1,11 @@
-"""How the ranks of a program under ``padiff-shim run`` come into its mode: this folder stands first on ``PYTHONPATH`` of whatever the
-program starts, so every Python among it runs this module when it begins, in place of the site's own ``sitecustomize``.
+"""How ranks of a program under ``padiff-shim run`` come into its mode: this folder stands first on ``PYTHONPATH`` of what the
+program starts, so that every Python among it runs this module when it begins, in place of the site's own ``sitecustomize``.
 
-It takes its folder off ``sys.path``, looks out for the import of Paddle, and hands over to the site's own module. A process that never
-imports Paddle does nothing else; neither does one that is no rank: data loaders' workers, launchers, whatever the program executes. A
-rank is told by its environment: at once where a launcher made it, and by ``paddle.distributed.spawn`` when the process has begun.
+It takes its folder off ``sys.path``, looks out for the import of Paddle, and hands over to the site's own module. A process that
+never imports Paddle does nothing else; nor does one that is no rank: a data loader's worker, a launcher, whatever the program
+executes. A rank is told by its environment: at once if a launcher made it, and by ``paddle.distributed.spawn`` when it has begun.
 
-Nothing of ours is imported here before a rank has imported Paddle, and the text keeps to what any Python understands: it is the
+Nothing of ours is imported here before a rank has imported Paddle, and the text keeps to what every Python 3 understands: it is the
 program that chooses which one it starts.
 """
 
@@ -67,8 +67,8 @@ def _entered():
             sys.path.remove(run["root"])
         __import__(run["module"])
     except ImportError as error:
-        sys.stderr.write("padiff-shim: this rank's Python, %s, cannot enter the mode: %s\n" % (sys.executable, error))
-        raise SystemExit(2)
+        sys.stderr.write(f"padiff-shim: this rank's Python, {sys.executable}, cannot enter the mode: {error}\n")
+        raise SystemExit(2) from None
     sys.modules[run["module"]].enter(run)
     return True
 
@@ -86,7 +86,7 @@ class _Lookout:
         if spec is None or not hasattr(spec.loader, "exec_module"):
             sys.meta_path.insert(0, self)
         else:
-            spec.loader = _Loader(self, spec)
+            spec.loader = _Loader(self, spec)  # type: ignore[assignment]
         return spec
 
 
