@@ -9,20 +9,23 @@ import sys
 import tempfile
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import wrapt
 
 from ..modes.options import CompareOptions, Options
 from ..modes.settings import Setting
-from ..runs.compare_run import CompareRun, command, together
+from ..runs.command import command
 from ..runs.run import Run
 from . import notes
 from .bootstrap import sitecustomize
 from .inheriting import Inheritance, withdraw
 from .notes import Note
 
-_LAUNCHER = "paddle.distributed.launch.main"
+if TYPE_CHECKING:
+    from ..runs.compare_run import CompareRun
+
+_LAUNCHER = "paddle.distributed.launch"
 
 
 class Ranks:
@@ -67,6 +70,8 @@ class Ranks:
         return merge(own, there) if there else own, self._remarks(left, there)
 
     def _logged(self, own: CompareRun | None, there: list[Note]) -> CompareRun | None:
+        from ..runs.compare_run import together
+
         paths = [Path(note.log) for note in there if note.log and os.path.isfile(note.log)]
         writer = own.recorder.log if own is not None else None
         if own is not None and writer is not None and writer.path.is_file():
@@ -83,7 +88,7 @@ class Ranks:
         ended = [note for note in there if note.counted is None]
         if ended and not isinstance(self._options, CompareOptions):  # of a comparison its log tells
             told.append(f"{_listed(ended)} ended before saying what was counted there: killed, or still running")
-        if not left and (self._spawned or _LAUNCHER in sys.modules):
+        if not left and (self._spawned or _launches()):
             told.append(
                 "no rank took part: either none imported paddle, or their Python was started with -E, -I or -S, or without this "
                 "process's environment, and they ran on Paddle's kernels"
@@ -94,6 +99,12 @@ class Ranks:
         """Remove what the ranks have left, but for logs in a folder that the user named."""
         if os.getpid() == self._process:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _launches() -> bool:
+    """Whether the program is Paddle's launcher (of which some modules come with ``import paddle``)."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name.startswith(_LAUNCHER)
 
 
 def _listed(there: list[Note]) -> str:

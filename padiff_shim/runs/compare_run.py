@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
-import sys
 import tempfile
 import warnings
 import weakref
@@ -18,6 +16,7 @@ from ..records import files, log
 from ..records.recorder import INPUTS, Recorder
 from ..records.replicas import Replicas, replicas
 from ..text import SENTENCE, shown
+from .command import command
 from .results import Results
 
 
@@ -32,14 +31,6 @@ class _Folder:
 def _remove(path: Path, pid: int) -> None:
     if os.getpid() == pid:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def command() -> str:
-    """What this process was started with, as a shell takes it; "" where there is no script (an interactive session)."""
-    if not getattr(sys, "argv", None) or not sys.argv[0]:
-        return ""
-    started = getattr(sys, "orig_argv", None) or [sys.executable or "python", *sys.argv]
-    return shlex.join([os.path.basename(started[0]), *started[1:]])
 
 
 class CompareRun(Results):

@@ -113,6 +113,7 @@ def test_a_rank_that_is_killed(options, tmp_path):
 def test_spawn(tmp_path):
     status, out, err, _ = ended(["-m", "padiff_shim", "run", "--compare", "--log", "log", RANK, "spawn"], tmp_path)
     assert status == 0, err
+    assert "no rank took part" not in err
     assert sorted(line.partition(" loss ")[0] for line in out.splitlines()) == [
         f"rank {n} step {k}" for n in (0, 1) for k in range(3)
     ]
@@ -131,6 +132,16 @@ def test_launch(tmp_path):
     assert "padiff-shim: ranks 0, 1 took part" in err
     assert substituted(err)["gelu"] == 6
     assert "ValueError: of rank 1" in (tmp_path / "ranks" / "workerlog.1").read_text()
+
+
+def test_a_launcher_of_which_no_rank_took_part_says_so(tmp_path):
+    """Ranks that read no PYTHONPATH."""
+    (tmp_path / "rank.sh").write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -c "import paddle"\n')
+    (tmp_path / "rank.sh").chmod(0o755)
+    options = ["--nproc_per_node=1", "--log_dir=ranks"]
+    done = ended(["-m", "padiff_shim", "run", "-m", "paddle.distributed.launch", *options, tmp_path / "rank.sh"], tmp_path)
+    assert done[0] == 0, done
+    assert "padiff-shim: no rank took part: either none imported paddle, or their Python was started with -E, -I or -S" in done[2]
 
 
 def test_without_inheritance(tmp_path):
