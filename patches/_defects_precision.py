@@ -22,7 +22,8 @@ DEFECTS: tuple[dict[str, Any], ...] = (
         "what": "Paddle's CPU kernel adds the step up, so that its rounding error grows with the length.",
         "size": "0.097 after 10000 steps of 0.1",
         "paddle": PADDLES,
-        "shim": "Torch's range, of as many elements.",
+        "known": "range added up",
+        "shim": "Torch's range, of as many elements. A comparison names it.",
         "program": """\
 import numpy as np, paddle
 np.testing.assert_allclose(paddle.arange(0, 1000, 0.1).numpy(), np.arange(10000) * 0.1, rtol=1e-6)

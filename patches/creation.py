@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from padiff_shim.table.op import Entry, function, op
-from padiff_shim.table.reasons import INTEGER, PLACED, StayNative
+from padiff_shim.table.op import Entry, Fault, function, op
+from padiff_shim.table.reasons import PLACED, WHOLE, StayNative
 
 _OTHERS = "dtype=None name=None device=None requires_grad=False"
 
@@ -24,7 +25,7 @@ def _floats(dtype: Any, *values: Any) -> bool:
 def _usual(floats: bool, where: tuple[Any, ...]) -> None:
     """Floats on the current device; what Paddle 3 takes beside (``device``, ``requires_grad``, ``pin_memory``) stays native."""
     if not floats:
-        raise StayNative(INTEGER)
+        raise StayNative(WHOLE)
     if any(where):
         raise StayNative(PLACED)
 
@@ -32,6 +33,12 @@ def _usual(floats: bool, where: tuple[Any, ...]) -> None:
 def _range(start: Any, end: Any, step: Any, dtype: Any, *where: Any) -> tuple[Any, ...]:
     """One number is the end."""
     _usual(_floats(dtype, start, end, step), where)
+    return *((0, start) if end is None else (start, end)), step, dtype, None
+
+
+def _closed(start: Any, end: Any, step: Any, dtype: Any, *where: Any) -> tuple[Any, ...]:
+    """``paddle.range`` makes the default dtype where the call names none, of whole numbers too."""
+    _usual(_floats("float" if dtype is None else dtype), where)
     return *((0, start) if end is None else (start, end)), step, dtype, None
 
 
@@ -45,10 +52,53 @@ def _logarithmic(start: Any, stop: Any, num: Any, base: Any, dtype: Any, name: A
 
 
 def _door(name: str, params: str, arrange: Any) -> Entry:
-    return function(f"paddle.{name}", params, arrange=arrange, seen_below=True)
+    return function(f"paddle.{name}", params, arrange=arrange)
 
 
 _WIDE = (torch.float32, torch.float64)
+
+
+def _checked(dtype: torch.dtype) -> None:
+    if dtype not in _WIDE:
+        raise NotImplementedError("numbers of 16 bits")
+
+
+def _steps(start: float, end: float, step: float, dtype: torch.dtype) -> float:
+    """How many steps lie between two numbers: Paddle counts in the result's dtype."""
+    first, last, each = (np.float32(one) if dtype == torch.float32 else np.float64(one) for one in (start, end, step))
+    return float((last - first) / each) if each else -1.0
+
+
+def _open(*numbers: Any) -> int:
+    """The elements of a range without its end."""
+    return max(math.ceil(_steps(*numbers)), 0)
+
+
+def _whole(*numbers: Any) -> int:
+    """The elements of a range with its end."""
+    return max(math.floor(_steps(*numbers)) + 1, 0)
+
+
+def _stepping(count: Callable[..., int]) -> dict[str, Any]:
+    """What a range of so many elements means, in steps that round; and with the step added up, in the result's dtype."""
+
+    def multiplied(start: float, end: float, step: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        return torch.arange(count(start, end, step, dtype), dtype=dtype, device=device) * float(step) + float(start)
+
+    def added_up(own: Callable[..., Any], start: float, end: float, step: float, dtype: torch.dtype, device: Any) -> torch.Tensor:
+        steps = np.full(count(start, end, step, dtype), step, np.float32 if dtype == torch.float32 else np.float64)
+        steps[:1] = start
+        return torch.from_numpy(np.add.accumulate(steps)).to(device)
+
+    return {"oracle": multiplied, "faults": {"step-added-up": Fault(added_up, precision=True, narrow=True)}}
+
+
+def _of_length(
+    make: Callable[..., torch.Tensor], count: int, start: float, end: float, step: float, **where: Any
+) -> torch.Tensor:
+    """What Torch's function gives for these numbers, or for the nearest end with which it has so many elements."""
+    found = make(start, end, step, **where)
+    return found if len(found) == count else make(start, start + step * (count - 0.5), step, **where)
 
 
 @op(
@@ -56,17 +106,36 @@ _WIDE = (torch.float32, torch.float64)
     c=False,
     tensors=0,
     doors=(_door("arange", "start=0 end=None step=1 dtype=None device=None requires_grad=False pin_memory=False", _range),),
+    **_stepping(_open),
     note="Torch multiplies the step, where Paddle adds it up; as many elements as in Paddle",
 )
 def arange(start: float, end: float, step: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.arange``, of as many elements as Paddle counts in the result's dtype."""
-    if dtype not in _WIDE:
-        raise NotImplementedError("numbers of 16 bits")
-    first, last, each = (np.float32(one) if dtype == torch.float32 else np.float64(one) for one in (start, end, step))
-    count = math.ceil(abs((last - first) / each)) if each and (last - first) / each > 0 else 0
-    start, end, step = float(start), float(end), float(step)
-    found = torch.arange(start, end, step, dtype=dtype, device=device)
-    return found if len(found) == count else torch.arange(start, start + step * (count - 0.5), step, dtype=dtype, device=device)
+    _checked(dtype)
+    count = _open(start, end, step, dtype)
+    return _of_length(torch.arange, count, float(start), float(end), float(step), dtype=dtype, device=device)
+
+
+@op(
+    "start end step dtype place",
+    c=False,
+    tensors=0,
+    doors=(_door("range", "start=0 end=None step=1 dtype=None device=None requires_grad=False", _closed),),
+    **_stepping(_whole),
+    note="Torch multiplies the step, where Paddle adds it up; as many elements as in Paddle",
+)
+def range_(start: float, end: float, step: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """``torch.range``, of as many elements as Paddle counts in the result's dtype."""
+    _checked(dtype)
+    count = _whole(start, end, step, dtype)
+    closed = torch.ops.aten.range.step  # what torch.range calls, which warns
+    return _of_length(closed, count, float(start), float(end), float(step), dtype=dtype, device=device)
+
+
+def _evenly(start: float, stop: float, num: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """What even spacing means, in steps that round."""
+    shares = torch.arange(int(num), dtype=dtype, device=device) / max(int(num) - 1, 1)
+    return shares * (float(stop) - float(start)) + float(start)
 
 
 @op(
@@ -74,12 +143,17 @@ def arange(start: float, end: float, step: float, dtype: torch.dtype, device: to
     c=False,
     tensors=0,
     doors=(_door("linspace", f"start stop|end num|steps {_OTHERS}", _space),),
+    oracle=_evenly,
 )
 def linspace(start: float, stop: float, num: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.linspace``."""
-    if dtype not in _WIDE:
-        raise NotImplementedError("numbers of 16 bits")
+    _checked(dtype)
     return torch.linspace(float(start), float(stop), int(num), dtype=dtype, device=device)
+
+
+def _powers(start: float, stop: float, num: int, base: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Powers of evenly spaced exponents, in steps that round."""
+    return torch.pow(float(base), _evenly(start, stop, num, dtype, device))
 
 
 @op(
@@ -87,9 +161,9 @@ def linspace(start: float, stop: float, num: int, dtype: torch.dtype, device: to
     c=False,
     tensors=0,
     doors=(_door("logspace", f"start stop|end num|steps base=10.0 {_OTHERS}", _logarithmic),),
+    oracle=_powers,
 )
 def logspace(start: float, stop: float, num: int, base: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.logspace``."""
-    if dtype not in _WIDE:
-        raise NotImplementedError("numbers of 16 bits")
+    _checked(dtype)
     return torch.logspace(float(start), float(stop), int(num), float(base), dtype=dtype, device=device)

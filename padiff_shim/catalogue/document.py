@@ -100,7 +100,7 @@ def _row(op: Op) -> tuple[str, ...]:
         _level(op),
         _spelled(entry for entry in op.entries if entry.inplace),
         "floats" if op.integer else "yes" if op.gradient and op.leading else "none",
-        "not judged" if op.exact or not op.leading else f"`{type(op.model).__name__}`" if op.model else "generic",
+        "not judged" if op.exact or (op.random and not op.leading) else f"`{type(op.model).__name__}`" if op.model else "generic",
         _cell("; ".join(_differences(op))),
         _cell("; ".join(filter(None, (op.note, '`definitions="torch"` takes Torch\'s own' if op.definition else "")))),
     )

@@ -9,7 +9,7 @@ import torch
 
 from ..dispatch import site
 from ..dispatch.door import Door
-from ..dispatch.prepare import first_tensor
+from ..dispatch.prepare import device_of
 from ..frameworks import autocast
 from ..frameworks.memory import dtype_of, grad_tracer
 from ..records.encoding import Written
@@ -115,7 +115,7 @@ class Places:
             "inputs": operands(names, sides, sequence=op.operands),
             "needs": [name_of(door, index) for index in needs],
             "attributes": {name: plain(value) for name, value in zip(names[op.leading :], attributes)},
-            "device": str(first_tensor(sides).device),
+            "device": str(device_of(sides, attributes)),
             "amp": autocast_state(),
         }
 

@@ -20,7 +20,7 @@ from .. import planting
 from ..dispatch import site
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame, paused
-from ..dispatch.prepare import first_tensor, prepare
+from ..dispatch.prepare import device_of, prepare
 from ..frameworks.memory import grad_tracer, stream_of, to_torch
 from ..frameworks.versions import exchange_tracer
 from ..postponed import after_engine, raise_postponed
@@ -124,7 +124,7 @@ class Comparison(NativeCalls):
         records = []
         tracer = exchange_tracer(None)  # torch imports, when it first needs it, what is no part of the program
         try:
-            with paused(), stream_of(first_tensor(subject.operands)):
+            with paused(), stream_of(device_of(subject.operands, subject.attributes)):
                 records = self.forward(subject, result, args, kwargs)
         except StayNative as why:
             self.uncompared(subject.door, why.reason, result)

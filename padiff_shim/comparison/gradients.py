@@ -28,7 +28,7 @@ def judge_gradients(subject: Subject, incoming: Mapping[int, Any], found: Mappin
         waits = comparison.waits(first)
         if waits:  # Paddle adds other gradients into this memory, whoever holds it
             grads = {position: grad.clone() for position, grad in grads.items()}
-        with stream_of(first):
+        with stream_of(first.device):
             theirs = subject.gradients(grads, found)
             for operand, tensor in found.items():
                 if operand not in theirs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import paddle
@@ -14,7 +14,7 @@ from ..table import reasons
 from ..table.reasons import StayNative
 
 
-def number(value: Any) -> Any:
+def _number(value: Any) -> Any:
     """A number, which Paddle also takes as a tensor of one element."""
     return value.item() if isinstance(value, paddle.Tensor) else value
 
@@ -22,7 +22,7 @@ def number(value: Any) -> Any:
 def _shape(shape: Any) -> tuple[int, ...]:
     """A shape: a tensor, or a sequence of numbers and tensors of one element."""
     sizes = shape.tolist() if isinstance(shape, paddle.Tensor) else shape
-    return tuple([int(number(size)) for size in (sizes if isinstance(sizes, (list, tuple)) else [sizes])])
+    return tuple([int(_number(size)) for size in (sizes if isinstance(sizes, (list, tuple)) else [sizes])])
 
 
 def _dtype(dtype: Any) -> torch.dtype:
@@ -54,4 +54,9 @@ def _parameter(var: Any) -> torch.Tensor:
 
 
 # By the names of parameters.
-READERS: dict[str, Callable[[Any], Any]] = {"shape": _shape, "dtype": _dtype, "place": _device, "var": _parameter}
+_READERS: dict[str, Callable[[Any], Any]] = {"shape": _shape, "dtype": _dtype, "place": _device, "var": _parameter}
+
+
+def readers(names: Sequence[str]) -> list[Callable[[Any], Any]]:
+    """For each parameter of an op without operands what makes Torch's argument of Paddle's."""
+    return [_READERS.get(name, _number) for name in names]

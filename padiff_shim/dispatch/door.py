@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..table.op import Entry, Op
-from ..table.reasons import DRAWN, FILTERED, NOT_DRAWN, OUTSIDE_LAYERS, RANDOM, StayNative
+from ..table.reasons import DRAWN, FILTERED, NOT_DRAWN, OUTSIDE_LAYERS, RANDOM, WHOLE, StayNative
 from ..table.signature import REFUSALS, binder, present, refused
 from . import site
 from .dtypes import DtypeRules, ask
@@ -83,7 +83,7 @@ class Door:
                     self.permit(frame, draws(*values))
                 return frame.plan.call(self, frame, values, args, kwargs)
             except StayNative as why:
-                if self.entry.seen_below:
+                if self.entry.seen_below or why.why is WHOLE:
                     return original(*args, **kwargs)
                 return frame.plan.native(self, frame, why, args, kwargs)
 

@@ -17,6 +17,7 @@ from ..frameworks.memory import TENSOR_TYPES, check_target, dtype_of, grad_trace
 from ..frameworks.versions import EMPTY_WORKS
 from ..table import reasons
 from ..table.reasons import StayNative
+from .creation import readers
 from .door import Door
 from .frames import Frame
 from .operands import NUMBERS, Inputs, bridge
@@ -55,6 +56,8 @@ class Prepared(NamedTuple):
 def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Prepared:
     """The bound call on torch's side: operands, attributes, and the casts that they need; or StayNative."""
     op = door.op
+    if not op.leading:
+        return _created(door, values)
     if op.operands:
         operands, attributes = values[0], values[1:]
     else:
@@ -74,6 +77,14 @@ def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, 
     targets = _autocast(door, tracer, inputs) if autocast.active(tracer) else None
     cast = door.rules.find(inputs, targets, args, kwargs)
     return Prepared(inputs, attributes, Casts(targets, cast))
+
+
+def _created(door: Door, values: tuple[Any, ...]) -> Prepared:
+    """A call that creates its result from numbers alone."""
+    if grad_tracer() is None:
+        raise StayNative(reasons.STATIC)
+    attributes = tuple([read(value) for read, value in zip(readers(door.names), values)])
+    return Prepared(Inputs([], [], []), attributes, Casts(None, None))
 
 
 def _numbers(door: Door, operands: Sequence[Any]) -> list[Any]:
@@ -106,6 +117,7 @@ def _autocast(door: Door, tracer: Any, inputs: Inputs) -> list[torch.dtype | Non
     return [torch_dtype(next(queue)) if isinstance(t, torch.Tensor) else None for t in inputs.torch]
 
 
-def first_tensor(sides: Sequence[Any]) -> torch.Tensor:
-    """The first operand that is a tensor: its device is the call's."""
-    return next(side for side in sides if isinstance(side, torch.Tensor))
+def device_of(sides: Sequence[Any], attributes: Sequence[Any] = ()) -> torch.device:
+    """The device of a call: its first tensor's; of a call without operands the one that it names."""
+    tensor = next((side for side in sides if isinstance(side, torch.Tensor)), None)
+    return next(value for value in attributes if isinstance(value, torch.device)) if tensor is None else tensor.device

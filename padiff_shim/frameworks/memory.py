@@ -113,17 +113,17 @@ def _external_stream(pointer: int, device: torch.device) -> torch.cuda.Stream:
 _NOWHERE = contextlib.nullcontext()
 
 
-def stream_of(tensor: torch.Tensor) -> contextlib.AbstractContextManager[Any]:
-    """A context in which torch launches on Paddle's current stream of the tensor's device.
+def stream_of(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """A context in which torch launches on Paddle's current stream of the device.
 
     With both frameworks on one stream no synchronisation is needed, and memory that one allocator frees is reused only after
     the work queued before on that stream: both allocators are stream-ordered.
     """
-    if not tensor.is_cuda:
+    if device.type != "cuda":
         return _NOWHERE
-    stream = paddle.device.cuda.current_stream(tensor.device.index)
+    stream = paddle.device.cuda.current_stream(device.index)
     raw = stream if hasattr(stream, "cuda_stream") else stream.stream_base
-    return torch.cuda.stream(_external_stream(raw.cuda_stream, tensor.device))
+    return torch.cuda.stream(_external_stream(raw.cuda_stream, device))
 
 
 def check_devices() -> str:

@@ -184,7 +184,7 @@ def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]
     leaves = tuple(sorted(walk.leaves, key=numbered))
     # Behind a frontier Paddle's engine may come to torch's graph again; that it was freed is kept by each call itself.
     session.keeps = session.retain or bool(frontiers())
-    with stream_of(roots[0]):
+    with stream_of(roots[0].device):
         # torch.autograd.grad without its checks of what is made here: they take as long as the engine for a small call.
         found = _run_engine(roots, grads, session.keeps, False, leaves, True, accumulate_grad=False)
     calls.count(walk.calls, session)

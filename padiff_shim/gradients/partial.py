@@ -127,7 +127,7 @@ class _Search:
         roots = [side for side, _ in noted]
         reached = between(roots, wanted)
         begin(reached, LOCAL.session)
-        with torch.enable_grad(), stream_of(roots[0]):
+        with torch.enable_grad(), stream_of(roots[0].device):
             found = torch.autograd.grad(
                 roots,
                 wanted,

@@ -66,15 +66,17 @@ class _Arguments:
             else:
                 self.values[name] = _literal(given.get(name))
         self.dtype = self.values.get("dtype", "None")
-        self.head = ", ".join(_name(tensor) for tensor in self.tensors)
+        self.head = [_name(tensor) for tensor in self.tensors]
 
     def torch(self) -> str:
         return ", ".join("dtype" if name == "dtype" and value != "None" else value for name, value in self.values.items())
 
     def paddle(self, entry: Entry) -> str:
+        """As far as the door has parameters of the op: what comes behind them was left out in the call."""
         values = {**self.values, "dtype": self.dtype.replace("torch.", "paddle.")}
-        words = [values.get(aliases[0], default) for aliases, default in parse(entry.params)]
-        return ", ".join(words)
+        names = [aliases[0] for aliases, _ in parse(entry.params)]
+        last = max(place for place, name in enumerate(names) if name in values)
+        return ", ".join(values.get(aliases[0], default) for aliases, default in parse(entry.params)[: last + 1])
 
 
 def _name(tensor: str) -> str:
@@ -89,11 +91,11 @@ def _calls(op: Op, entry: Entry, record: Mapping[str, Any], arrays: Mapping[str,
     reference = expression(op.reference, excerpt)
     oracle = oracles.ORACLES.get(op.name) if record["dtype"] == "float64" and record["phase"] == "forward" else None
     lines = [
-        f"def run_paddle({arguments.head}):",
+        f"def run_paddle({', '.join(arguments.head)}):",
         f"    return {entry.target}({arguments.paddle(entry)}){'[0]' if entry.returns_list else ''}",
         "",
         "",
-        f"def run_torch({arguments.head}, dtype={arguments.dtype}):",
+        f"def run_torch({', '.join([*arguments.head, f'dtype={arguments.dtype}'])}):",
         f"    return {reference}({arguments.torch()})",
         "",
         "",
@@ -104,7 +106,7 @@ def _calls(op: Op, entry: Entry, record: Mapping[str, Any], arrays: Mapping[str,
     name = expression(oracle, own)
     excerpt.imports |= own.imports
     values = ", ".join("None" if name == "dtype" else value for name, value in arguments.values.items())
-    return [*lines, own.text(), "", "", f"def exact({arguments.head}):", f"    return {name}({values})"], excerpt
+    return [*lines, own.text(), "", "", f"def exact({', '.join(arguments.head)}):", f"    return {name}({values})"], excerpt
 
 
 def write(

@@ -27,7 +27,7 @@ def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     if len({side.dtype for *_, side in clipped}) > 1:
         raise StayNative(reasons.MIXED)
     sides = [side for *_, side in clipped]
-    with torch.no_grad(), stream_of(sides[0]):
+    with torch.no_grad(), stream_of(sides[0].device):
         by = factor(_turned([param for param, *_ in clipped], sides), clip.clip_norm, definition).to(sides[0].dtype)
         if IS_3:  # Paddle 3 writes into the gradients
             torch._foreach_mul_(sides, by)
@@ -49,7 +49,7 @@ def by_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
 
 
 def _by_norm(definition: str, limit: float, param: Any, side: torch.Tensor) -> Any:
-    with torch.no_grad(), stream_of(side):
+    with torch.no_grad(), stream_of(side.device):
         return hand_over(side * factor(_turned([param], [side]), limit, definition).to(side.dtype))
 
 

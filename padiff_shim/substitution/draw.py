@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..dispatch.creation import READERS, number
+from ..dispatch.creation import readers
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame
 from ..frameworks.lend import copied
@@ -27,7 +27,7 @@ class Drawing:
     def __init__(self, door: Door) -> None:
         self.reference = door.op.reference
         self.fills = door.entry.fills
-        self.readers = [READERS.get(name, number) for name in door.names]
+        self.readers = readers(door.names)
 
     def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A new Paddle tensor of numbers from Torch's generator; None if they are in a parameter now."""

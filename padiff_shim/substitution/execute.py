@@ -15,7 +15,7 @@ from ..dispatch.containers import each, flat
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame
 from ..dispatch.operands import Inputs, without_gradient
-from ..dispatch.prepare import first_tensor, prepare
+from ..dispatch.prepare import device_of, prepare
 from ..frameworks import weights
 from ..frameworks.memory import own, stream_of
 from ..frameworks.versions import IS_3
@@ -55,7 +55,7 @@ class Substitution:
         def run(*tensors: Any) -> Any:
             return self.door.torch(tensors if casts.none else casts.apply(tensors), attributes)
 
-        with stream_of(first_tensor(inputs.torch)):
+        with stream_of(device_of(inputs.torch)):
             if not inputs.needs or self.apart:
                 out = without_gradient(run, inputs.paddle, inputs.torch)
                 return self.write(inputs, out) if self.entry.inplace else self.answer(inputs.paddle, inputs.torch, out, self.handed)

@@ -77,7 +77,7 @@ def _made(name: str, tensor: Any, read: Sequence[Any], formula: Callable[[torch.
         return None
     try:
         side = twin(tensor) if wanted else as_operand(tensor)
-        with stream_of(side), torch.set_grad_enabled(wanted):
+        with stream_of(side.device), torch.set_grad_enabled(wanted):
             out = formula(side)
     except Exception:
         return None  # Paddle decides whether it is an error

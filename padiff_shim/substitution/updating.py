@@ -101,7 +101,7 @@ class Updating:
         first, kept = group[0]
         formula, of = first.declared.formula(self.definition)
         try:
-            with stream_of(kept.written):
+            with stream_of(kept.written.device):
                 formula(Batch([kept.item for _, kept in group], kept.numbers, lr, decay))
                 for _, kept in group:
                     kept.done()

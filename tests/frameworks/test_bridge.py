@@ -263,7 +263,7 @@ def test_streams_and_memory_on_the_gpu():
             twin = torch.ones(3, 4, device="cuda", dtype=getattr(torch, dtype))
             assert PADDLE_2 or to_paddle(twin).data_ptr() == twin.data_ptr()
         x = paddle.rand([512, 512])
-        with stream_of(to_torch(x)):
+        with stream_of(to_torch(x).device):
             assert (
                 torch.cuda.current_stream().cuda_stream
                 == memory._external_stream.__wrapped__(torch.cuda.current_stream().cuda_stream, torch.device("cuda", 0)).cuda_stream

@@ -1,5 +1,9 @@
 """Ranges of floats are Torch's, of Paddle's size; those of integers are not counted."""
 
+import subprocess
+import sys
+import warnings
+
 import numpy as np
 import paddle
 import pytest
@@ -7,6 +11,7 @@ import torch
 from helpers import same
 
 import padiff_shim
+from padiff_shim.frameworks.versions import IS_3
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
 
@@ -65,8 +70,67 @@ def test_integers_and_refusals_are_paddles():
     assert not run.substituted
 
 
-def test_a_comparison_lets_them_be():
+def test_what_stays_native_says_why():
+    with padiff_shim.reference("torch", exclude=["linspace"]) as run:
+        paddle.linspace(0, 1, 5)
+    assert run.native == {"linspace": {"filtered out by ops= or exclude=": 1}}
+
+
+@pytest.mark.skipif(not IS_3, reason="Paddle 2.6 has neither")
+def test_a_range_with_its_end_and_a_place_asked_for():
+    numbers = (0.5, 7, 0.3)
+    with padiff_shim.reference("torch") as run, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # both frameworks would like it gone
+        assert same(paddle.range(*numbers), torch.range(*numbers))
+        paddle.linspace(0, 1, 5, device="cpu")
+    assert run.substituted == {"range": 1}
+    assert run.native == {"linspace": {"a device, memory or gradient of its own asked for": 1}}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("name", "given"), CASES, ids=str)
+def test_a_comparison_judges_them(name, given, dtype):
+    """Paddle's arange adds the step up, on every machine; the others are right."""
+    with padiff_shim.compare("torch", audit=1) as run:
+        native = getattr(paddle, name)(*given, dtype=dtype)
+    (call,) = run.calls
+    assert (call.op, list(call.shape), str(call.dtype)) == (name, list(native.shape), dtype)
+    if name == "arange" and call.verdict not in ("EQUAL", "ROUNDING"):
+        assert (call.verdict, call.side, call.hypothesis) == ("PRECISION_MODE", "paddle", "step-added-up")
+        assert call.quirk == ("range added up" if IS_3 else None)
+    else:
+        assert call.verdict in ("EQUAL", "ROUNDING"), str(call)
+
+
+@pytest.mark.parametrize("side", ["paddle", "torch"])
+@pytest.mark.parametrize("fault", ["all", "one"])
+@pytest.mark.parametrize("name", RANGES)
+def test_a_comparison_finds_a_fault(name, fault, side):
+    def change(out, *numbers):
+        changed = out.clone()
+        (changed if fault == "all" else changed[-1:]).mul_(1.001)
+        return changed
+
+    with padiff_shim.testing.planted(name, change, side=side), padiff_shim.compare("torch") as run:
+        getattr(paddle, name)(*RANGES[name][1])
+    (call,) = run.calls
+    assert call.verdict not in ("EQUAL", "ROUNDING")
+    assert call.side == side
+    assert call.quirk is None
+
+
+def test_a_comparison_leaves_whole_numbers_alone():
     with padiff_shim.compare("torch") as run:
-        paddle.arange(0, 1, 0.1)
-        paddle.linspace(0, 1, 7)
+        paddle.arange(0, 9, 2)
     assert len(run.calls) == 0
+    assert not run.native
+
+
+def test_the_script_of_a_range(tmp_path):
+    with padiff_shim.compare("torch", keep_inputs=5) as run:
+        paddle.arange(0, 1000, 0.1)
+    (call,) = run.calls
+    script = run.repro(call, tmp_path / "show.py")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stderr
+    assert "REPRODUCED" in done.stdout
