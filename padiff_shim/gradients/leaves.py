@@ -133,8 +133,9 @@ def numbered(side: torch.Tensor) -> int:
 
 def _door(tensor: Any, key: int, dtype: torch.dtype) -> Any:
     door = clean.alias(tensor)
-    clean.assign(floats(dtype)[1])._share_underline_tensor_to(door)
-    clean.register_grad_hook(door, functools.partial(_exchanged, key))
+    if tensor.size:  # what a hook hands back without elements is dropped by Paddle's engine, which is then started with it
+        clean.assign(floats(dtype)[1])._share_underline_tensor_to(door)
+        clean.register_grad_hook(door, functools.partial(_exchanged, key))
     return door
 
 
@@ -148,6 +149,9 @@ def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -
 
     ``grad``: a Paddle tensor whose memory nobody else holds; the leaf's ``grad`` becomes that very memory.
     """
-    LOCAL.session.given[id(side)] = grad
     roots.append(side._place.door)
-    grads.append(floats(side.dtype)[1])
+    if side.numel():
+        LOCAL.session.given[id(side)] = grad
+        grads.append(floats(side.dtype)[1])
+    else:
+        grads.append(grad)

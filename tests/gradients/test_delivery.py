@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import padiff_shim
+from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.gradients import backward, leaves
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
@@ -135,3 +136,42 @@ def test_every_float_dtype_is_delivered(dtype):
     assert run.backward["add"] == 1
     assert x.grad.dtype == x.dtype
     assert (x.grad.numpy() == 2.0).all()
+
+
+@pytest.mark.skipif(not IS_3, reason="Paddle 2.6 refuses products without elements")
+def test_gradients_without_elements():
+    """Of leaves, of what Paddle's own nodes made of them, and by paddle.grad."""
+    x, first, second = leaf(3, 8), leaf(8, 0), leaf(0, 5)
+
+    def loss(first, second):
+        return F.linear(F.linear(F.relu(x), first), second).sum() + x.sum()
+
+    with padiff_shim.reference("torch"):
+        loss(first, second).backward()
+        found = paddle.grad(loss(first, second), [x, first, second])
+        loss(first * 1.0, second * 1.0).backward()
+    assert [one.shape for one in found] == [[3, 8], [8, 0], [0, 5]]
+    assert [one.grad.shape for one in (x, first, second)] == [[3, 8], [8, 0], [0, 5]]
+    assert (x.grad.numpy() == 2).all()
+
+
+@pytest.mark.skipif(not IS_3, reason="Paddle 2.6 has no such layer")
+def test_an_adaptive_softmax_with_a_tail_of_no_features():
+    paddle.seed(0)
+    layer = paddle.nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 15], div_value=4.0)
+    x, label = leaf(6, 8), paddle.to_tensor([0, 3, 6, 9, 16, 19])
+    weights = [layer.head_weight, *(one for tail in layer.tail_weights for one in tail)]
+
+    def gradients():
+        loss = layer(x, label)[1]
+        loss.backward()
+        return [loss.item(), x.grad.numpy(), *(weight.grad.numpy() for weight in weights)]
+
+    native = gradients()
+    for one in (x, *weights):
+        one.clear_grad()
+    with padiff_shim.reference("torch") as run:
+        ours = gradients()
+    for mine, theirs in zip(ours, native):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+    assert run.substituted["linear"] > 0
