@@ -93,9 +93,7 @@ def _stepping(count: Callable[..., int]) -> dict[str, Any]:
     return {"oracle": multiplied, "faults": {"step-added-up": Fault(added_up, precision=True, narrow=True)}}
 
 
-def _of_length(
-    make: Callable[..., torch.Tensor], count: int, start: float, end: float, step: float, **where: Any
-) -> torch.Tensor:
+def _of_length(make: Callable[..., torch.Tensor], count: int, start: float, end: float, step: float, **where: Any) -> torch.Tensor:
     """What Torch's function gives for these numbers, or for the nearest end with which it has so many elements."""
     found = make(start, end, step, **where)
     return found if len(found) == count else make(start, start + step * (count - 0.5), step, **where)
