@@ -24,6 +24,7 @@ _EXPORTS = {
     "CompareRun": "runs.compare_run",
     "Call": "records.calls",
     "load": "runs.compare_run",
+    "load_reference": "runs.load_reference",
     "LogError": "records.log",
     "do_no_harm": "alignment.harm",
     "HarmReport": "alignment.harm",
@@ -109,6 +110,7 @@ __all__ = [
     "gate",
     "install",
     "load",
+    "load_reference",
     "prove",
     "record",
     "reference",
@@ -150,6 +152,7 @@ if TYPE_CHECKING:
     from .records.log import LogError
     from .runs.compare_run import CompareRun, load
     from .runs.gate import Gate, gate
+    from .runs.load_reference import load_reference
     from .runs.run import Run
     from .table.op import Entry, Op, Sample
     from .verdicts import Side, Verdict

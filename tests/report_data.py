@@ -153,3 +153,37 @@ def run_of(count, seed=0, rare=0.01):
             yield record(index, rng, verdict=verdict, guilty=guilty, hypothesis=hypothesis, share=share)
         else:
             yield record(index, rng, verdict="EQUAL" if rng.random() < 0.1 else "ROUNDING")
+
+
+def account_data(*, profile=True, native=None, substituted=None, name="ref"):
+    """What a reference run's ``as_dict()`` gives, made up; ``name`` is put wherever a program may put one."""
+    given = substituted if substituted is not None else {"linear": 380, "gelu": 80, "adamw": 560}
+    random = "random op: its values come from Paddle's generator"
+    stayed = native if native is not None else {("dropout", random): 80, (f"uniform{name}", f"random {name}"): 12}
+    ops = {op: {"substituted": calls, "backward": calls, "native": {}} for op, calls in given.items()}
+    for (op, reason), calls in stayed.items():
+        ops.setdefault(op, {"substituted": 0, "backward": 0, "native": {}})["native"][reason] = calls
+    site = f"net.py:7 in forward{name if name != 'ref' else ''}"
+    places = [
+        ("optimizer", "Optimizer", "", f"train.py:20 in {name}", 20, 0.4),
+        ("reference", "linear", "blocks.10.up", site, 380, 0.5),
+        ("native", "dropout", "blocks.2.drop", site, 80, 0.1),
+        ("backward", "linear", "blocks.10.up", site, 380, 0.3),
+        ("backward", "", "", "", 20, 0.1),
+        ("moves", "reshape", "", f"train.py:9 in {name}", 3, 0.001),
+    ]
+    keys = ("part", "op", "layer", "site", "calls", "seconds")
+    return {
+        "backend": "torch",
+        "linear_layout": "contiguous",
+        "environment": {"paddle": "3.3.1", "torch": "2.13.0", "device": "cpu"},
+        "command": f"python train.py {name}",
+        "layout_cost": {"copies": 200, "bytes": 2**20, "seconds": 0.06, "reused": 0, "views": 0},
+        "warnings": [f"a warning {name}"],
+        "optimizers": {"adamw": {"torch": 560}},
+        "ops": ops,
+        "lines": [{"op": op, "reason": why, "layer": "blocks.2.drop", "site": site, "calls": n} for (op, why), n in stayed.items()],
+        "profile": {"seconds": 2.0, "threads": 1, "processes": 1, "places": [dict(zip(keys, place)) for place in places]}
+        if profile
+        else None,
+    }

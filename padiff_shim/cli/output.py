@@ -59,7 +59,7 @@ def summary(run: Any, stream: TextIO | None = None) -> str:
     if not hasattr(run, "recorder"):  # a run of reference mode
         from ..report.terminal import run_table
 
-        return run_table(run, width)
+        return run_table(run, width, colour=terminal)
     from ..report.summary import summary as text
 
     return text(run, width, colour=terminal)

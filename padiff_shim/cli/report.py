@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..runs.compare_run import load
+from ..runs.load_reference import load_any
 from . import output
 
 _EPILOG = """\
@@ -19,16 +19,17 @@ Several processes' logs in one folder are read as one run.
 """
 
 
-@click.command(epilog=_EPILOG, short_help="What the log of a comparison holds.")
+@click.command(epilog=_EPILOG, short_help="What the log of a run holds.")
 @click.argument("folder", metavar="DIR")
-@click.option("--html", metavar="FILE", help="Write the page (docs/report.md).")
+@click.option("--html", metavar="FILE", help="Write the page (docs/report.md, docs/reference-report.md).")
 @click.option("--markdown", metavar="FILE", help="Write the findings as Markdown; - is standard output.")
 @click.option("--json", "data", metavar="FILE", help="Write everything counted as JSON; - is standard output.")
 def command(folder: str, html: str | None, markdown: str | None, data: str | None) -> None:
-    """Show what the log of a comparison holds: the worst calls, verdicts per op and layer, what was not checked.
+    """Show what a log holds. Of a comparison: the worst calls, verdicts per op and layer, what was not checked. Of a reference run:
+    coverage, what stayed native and at which lines, where the time went.
 
-    DIR is what compare(log=...) or `padiff-shim run --compare --log` named. With no FILE the summary is printed."""
-    run = load(folder)
+    DIR is what compare(log=...), reference(log=...) or `padiff-shim run --log` named. With no FILE the summary is printed."""
+    run = load_any(folder)
     if html is not None:
         click.echo(f"{run.to_html(html)} written", err=True)
     if data is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ..errors import PadiffShimError
-from ..modes.options import CompareOptions, Options
+from ..modes.options import Options
 from ..modes.settings import Setting
 from . import output, program
 from .inheriting import withdraw
@@ -23,6 +23,7 @@ _EPILOG = """\
 Examples:
   padiff-shim run train.py --epochs 3                     # Torch's kernels; what stayed native is listed at the end
   padiff-shim run --random torch --optimizer torch train.py
+  padiff-shim run --profile --html run.html train.py      # a page: coverage by layer, where the time went
   padiff-shim run --compare train.py --epochs 3           # both kernels, with verdicts
   padiff-shim run --compare --log runs/monday --html monday.html train.py
   padiff-shim run --compare --log runs/two -m paddle.distributed.launch --nproc_per_node 2 train.py
@@ -41,8 +42,8 @@ Options of the mode come before the program, the program's own after it. Exit st
 @click.option("--reference", "reference", is_flag=True, help="Run the program on Torch's kernels (the default).")
 @click.option("--compare", "compare", is_flag=True, help="Run Paddle's and Torch's kernels at each call, and judge both.")
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module's name, as of python -m.")
-@click.option("--html", metavar="FILE", help="Write the page of a comparison (docs/report.md).")
-@click.option("--markdown", metavar="FILE", help="Write a comparison's findings as Markdown.")
+@click.option("--html", metavar="FILE", help="Write the page (docs/report.md, docs/reference-report.md).")
+@click.option("--markdown", metavar="FILE", help="Write the findings as Markdown.")
 @click.option("--json", "data", metavar="FILE", help="Write everything counted as JSON.")
 @click.option(
     "--inherit/--no-inherit",
@@ -70,13 +71,10 @@ def command(
     end, also after an error, sys.exit or Ctrl-C."""
     if reference and compare:
         raise click.UsageError("--reference and --compare exclude each other")
-    if not compare and (html is not None or markdown is not None):
-        raise click.UsageError(f"{'--html' if html is not None else '--markdown'} belongs to --compare; --json is there for both")
     options, settings = chosen("compare" if compare else "reference", given)
     started = (program.module if is_module else program.script)(program_name, arguments)
-    place = options.log if isinstance(options, CompareOptions) else None
-    if place is not None:  # the program may go elsewhere before it imports Paddle
-        object.__setattr__(options, "log", os.path.abspath(place))
+    if options.log is not None:  # the program may go elsewhere before it imports Paddle
+        object.__setattr__(options, "log", os.path.abspath(options.log))
     ranks = Ranks(options, settings) if inherit else None
     report = _Report(ranks, html, markdown, data, quiet)
 

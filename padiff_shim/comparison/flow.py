@@ -224,6 +224,9 @@ class Comparison(NativeCalls):
         except Exception as error:  # comparing must never break the program
             self.unseen(subject, f"Paddle's gradients could not be computed again: {type(error).__name__}: {str(error)[:120]}")
 
+    def backward_begins(self, frame: Frame) -> None:
+        """Nothing to do."""
+
     def backward_ends(self, frame: Frame) -> None:
         """What was kept for the backward is judged when Paddle's engine has returned."""
         after_engine(functools.partial(self.backward_ended, frame))

@@ -52,6 +52,9 @@ class Plan(Protocol):
     def layer_ends(self, frame: Frame, layer: Any, result: Any) -> None:
         """A layer has run, and is still the running one (asked only where layers are tracked)."""
 
+    def backward_begins(self, frame: Frame) -> None:
+        """Paddle's engine is about to run."""
+
     def backward_ends(self, frame: Frame) -> None:
         """Paddle's engine is about to return."""
 

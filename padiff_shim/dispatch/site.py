@@ -66,16 +66,20 @@ _library: dict[CodeType, bool] = {}  # code objects seen -> whether they belong 
 def _folders() -> tuple[str, ...]:
     """Where library code lies; other installed packages count as the user's, for their models are what is compared."""
     roots = [os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sysconfig.get_path("stdlib")]
-    for name in ("paddle", "torch", "wrapt", "padiff_shim.patches"):
+    alone = []  # a module that is no folder; Paddle 2.6 wraps its methods with the package decorator
+    for name in ("paddle", "torch", "wrapt", "padiff_shim.patches", "decorator"):
         module = sys.modules.get(name)
         if module is not None and getattr(module, "__file__", None):
-            roots.append(os.path.dirname(os.path.abspath(str(module.__file__))))
-    return tuple(root + os.sep for root in roots)
+            file = os.path.abspath(str(module.__file__))
+            (roots.append(os.path.dirname(file)) if hasattr(module, "__path__") else alone.append(file))
+    return (*(root + os.sep for root in roots), *alone)
 
 
 def _is_library(code: CodeType) -> bool:
     name = code.co_filename
-    if name.startswith(("<frozen ", "<shortcut ")):  # the latter are made by substitution/shortcut.py
+    if name.startswith(
+        ("<frozen ", "<shortcut ", "<decorator-gen-")
+    ):  # of Python, substitution/shortcut.py, Paddle 2.6's decorators
         return True
     path = os.path.abspath(name)
     packages = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)

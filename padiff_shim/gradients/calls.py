@@ -47,7 +47,10 @@ class Call:
 
     def behind(self, side: torch.Tensor) -> None:
         """Hang on the node of a result."""
-        side.grad_fn.metadata[_KEY] = self
+        node: Any = side.grad_fn
+        node.metadata[_KEY] = self
+        if self.tally is not None and self.tally.clock is not None:
+            node.register_prehook(self.tally.clock.passing(self.op))
 
     def check(self, session: Any) -> None:
         """Raise what Paddle's engine would raise at the call's node."""
@@ -75,6 +78,8 @@ def count(calls: Iterable[Call], session: Any) -> None:
         if call.tally is not None and call.counted is not session:
             call.tally.backward[call.op] += 1
             call.counted = session
+            if call.tally.clock is not None:
+                call.tally.clock.settle()
 
 
 class Walk:

@@ -12,6 +12,7 @@ from typing import Any
 import paddle
 import torch
 
+from ..dispatch.frames import top
 from ..frameworks.memory import TENSOR_TYPES, grad_tracer, to_paddle, to_torch
 from ..frameworks.versions import attribute
 from . import backward, clean
@@ -163,6 +164,9 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
     else:
         with torch.enable_grad():
             ends = _apply(cell, *sides)
+    frame = top()
+    if frame is not None and frame.tally.clock is not None:
+        ends[0].grad_fn.register_prehook(frame.tally.clock.passing(name))
     results = [sentinel(out, end) for out, end in zip(shown, ends)]
     if once:
         for result in results:

@@ -65,6 +65,8 @@ def _settling(original: Callable[..., Any]) -> Callable[..., Any]:
         recorded = tracer._has_grad
         with engine():
             try:
+                if frame is not None:
+                    frame.plan.backward_begins(frame)
                 try:
                     return original(*args, **kwargs)
                 finally:

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import Any
 
 from ..catalogue import known_differences as quirks
 from ..comparison.sampling import Sampling
-from ..errors import PadiffShimError, described
 from ..postponed import raise_postponed
 from ..runs.compare_run import CompareRun
 from ..verdicts import Verdict
+from .environment import processes, rank
 from .mode import Mode
 from .options import CompareOptions
 from .selection import selection
 from .settings import filled
-
-
-def rank() -> int:
-    """This process's rank in a distributed run (PADDLE_TRAINER_ID or RANK), 0 otherwise."""
-    name = "PADDLE_TRAINER_ID" if os.environ.get("PADDLE_TRAINER_ID") else "RANK"
-    given = os.environ.get(name) or "0"
-    if not given.isascii() or not given.isdigit():
-        raise PadiffShimError(f"the environment's {name} is not the number of a process: {described(given)}")
-    return int(given)
-
-
-def processes() -> int:
-    """How many processes the distributed run has (PADDLE_TRAINERS_NUM or WORLD_SIZE), 1 otherwise."""
-    given = os.environ.get("PADDLE_TRAINERS_NUM") or os.environ.get("WORLD_SIZE") or "1"
-    return int(given) if given.isascii() and given.isdigit() else 1
 
 
 class CompareMode(Mode):

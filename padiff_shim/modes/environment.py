@@ -1,12 +1,13 @@
-"""The two frameworks that a mode needs: importable, real, and able to share the current device."""
+"""What a mode finds: the two frameworks, importable, real, and able to share the current device; and which process this is."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
-from ..errors import BackendError, MissingFrameworkError
+from ..errors import BackendError, MissingFrameworkError, PadiffShimError, described
 
 _INSTALL = {
     "paddle": "pip install paddlepaddle==3.3.1   (or the GPU build for your CUDA)",
@@ -52,3 +53,18 @@ def prepare() -> dict[str, str]:
     except ValueError as error:
         raise BackendError(str(error)) from None
     return {"paddle": paddle.__version__, "torch": torch.__version__, "device": device}
+
+
+def rank() -> int:
+    """This process's rank in a distributed run (PADDLE_TRAINER_ID or RANK), 0 otherwise."""
+    name = "PADDLE_TRAINER_ID" if os.environ.get("PADDLE_TRAINER_ID") else "RANK"
+    given = os.environ.get(name) or "0"
+    if not given.isascii() or not given.isdigit():
+        raise PadiffShimError(f"the environment's {name} is not the number of a process: {described(given)}")
+    return int(given)
+
+
+def processes() -> int:
+    """How many processes the distributed run has (PADDLE_TRAINERS_NUM or WORLD_SIZE), 1 otherwise."""
+    given = os.environ.get("PADDLE_TRAINERS_NUM") or os.environ.get("WORLD_SIZE") or "1"
+    return int(given) if given.isascii() and given.isdigit() else 1

@@ -73,6 +73,7 @@ class Mode:
             plan=self._plan,
         )
         self._frames.append(frame)
+        self.run.opened()
         self._mark_sole()
         frames.push(frame, all_threads=self._all_threads)
         return self.run
@@ -91,6 +92,7 @@ class Mode:
         if self._layers is not None:
             remarks += [f"layers={pattern!r} matched no layer that ran" for pattern in sorted(self._layers.unmatched)]
         self._say(remarks + doors.OPS.release())
+        self.run.closed()
 
     def _say(self, remarks: list[str]) -> None:
         for remark in remarks:

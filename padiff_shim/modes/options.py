@@ -44,6 +44,7 @@ class Options:
         metadata=_of(kinds.word(LAYOUTS), "How Torch gets a Linear's weight: as a copy in its own order, or as a view."),
     )
     all_threads: bool = field(default=False, metadata=_of(kinds.FLAG, "Also in threads that have no mode of their own."))
+    log: Any = field(default=None, metadata=_of(kinds.PATH, "Folder of the log."))
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -65,6 +66,7 @@ class ReferenceOptions(Options):
         default="paddle",
         metadata=_of(kinds.NAMES, "Whose definition where one name means two things: paddle, torch, or ops in Torch's."),
     )
+    profile: bool = field(default=False, metadata=_of(kinds.FLAG, "Note the layer, line and time of every call, for the page."))
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,6 @@ class CompareOptions(Options):
         default=str(Verdict.LOW_ACCURACY), metadata=_of(kinds.word(Verdict), "From which verdict on_mismatch acts.")
     )
     callback: Any = field(default=None, metadata=_of(kinds.function("one record"), "Called with the record of each such verdict."))
-    log: Any = field(default=None, metadata=_of(kinds.PATH, "Folder of the log."))
     on_log_error: str = field(default="warn", metadata=_of(kinds.word(LOG_ERRORS), "When the log cannot be written."))
     known_differences: Any = field(default=None, metadata=_of(kinds.PATH, "A file of known differences, to name or mute them."))
     audit: int = field(default=16, metadata=_of(kinds.whole(), "One in so many equal results of a place is checked, too; 0: none."))

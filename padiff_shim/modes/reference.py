@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
+from pathlib import Path
 
 from ..arguments import flag
 from ..errors import PadiffShimError
+from ..runs.command import command
 from ..runs.run import Run
-from .environment import prepare
+from .environment import prepare, rank
 from .mode import Mode
 from .options import Options, ReferenceOptions
 from .selection import by_torchs_definition, selection
@@ -29,6 +31,8 @@ def reference(
     compare: bool = False,
     random: str = "paddle",
     definitions: str | Iterable[str] = "paddle",
+    log: str | Path | None = None,
+    profile: bool = False,
 ) -> Mode:
     """Run an unchanged Paddle program on another framework's kernels, op by op, forward and backward.
 
@@ -50,6 +54,10 @@ def reference(
         definitions: whose definition of an op is computed where the two differ under one name: ``"paddle"``, or ``"torch"``, that
             of a Torch twin (BatchNorm's running variance, the mean over ignored labels: see ``docs/definitions.md``). Names of
             ops take Torch's for these alone.
+        log: folder in which the run is kept when the mode closes, a file for each process (``padiff-shim report`` and
+            :func:`padiff_shim.load_reference` read it).
+        profile: note the layer, line and time of every call, so that ``run.to_html`` shows coverage by layer and where the time
+            went. It changes no bit, and costs some microseconds a call (docs/reference-report.md).
         compare: run Paddle's kernels beside the others and judge both: the same as :func:`padiff_shim.compare`.
 
     Returns:
@@ -77,6 +85,8 @@ def reference(
             raise PadiffShimError(
                 "random= belongs to reference(): a comparison draws no numbers, both kernels would have to get the same"
             )
+        if profile:
+            raise PadiffShimError("profile= belongs to reference(): in a comparison most of the time is that of comparing")
         shared = {one.name: one.default for one in fields(Options) if one.name != "backend"}
         return compare_mode(backend, **{name: getattr(options, name) for name, value in shared.items() if given[name] != value})
     return opened(options)
@@ -86,9 +96,11 @@ def opened(options: ReferenceOptions) -> Mode:
     """The mode of these options, whatever the environment and settings files say."""
     enabled, chosen = selection(options, door="reference")
     from ..substitution.plan import Substituting
+    from ..substitution.profiled import Profiled
 
-    plan = Substituting(options.optimizer, draws=options.random == "torch", torchs=by_torchs_definition(options.definitions))
-    run = Run(options.backend, options.linear_layout)
+    kind = Profiled if options.profile else Substituting
+    plan = kind(options.optimizer, draws=options.random == "torch", torchs=by_torchs_definition(options.definitions))
+    run = Run(options.backend, options.linear_layout, command=command(), rank=rank(), folder=options.log, profiles=options.profile)
     return Mode(run, enabled, chosen, plan, strict=options.strict, all_threads=options.all_threads)
 
 

@@ -12,7 +12,7 @@ import pytest
 from ..arguments import one_of
 from ..errors import ArgumentError, PadiffShimError
 from ..modes import settings
-from ..modes.options import MODES, CompareOptions, Options
+from ..modes.options import MODES, Options
 from ..verdicts import HARD, Verdict
 
 _PROPERTY = "padiff_shim"
@@ -164,11 +164,11 @@ def _pair(word: str) -> tuple[str, str]:
 
 def _for_test(options: Options, item: pytest.Item) -> Options:
     """With a log, each test has a folder of its own in it."""
-    if not isinstance(options, CompareOptions) or options.log is None:
+    if options.log is None:
         return options
     folder = re.sub(r"[^\w.-]+", "-", item.nodeid).strip("-")
     given = {**vars(options), "log": Path(item.config.rootpath, options.log, folder)}
-    return CompareOptions(**given)
+    return type(options)(**given)
 
 
 def _in_short(run: Any) -> str:

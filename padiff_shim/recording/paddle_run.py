@@ -184,6 +184,12 @@ class Observing:
             with paused():
                 self._writer.layer(layer_path(), type(layer).__name__, result, call_site())
 
+    def backward_begins(self, frame: Frame) -> None:
+        """As below."""
+        inner = below()
+        if inner is not None:
+            inner.plan.backward_begins(inner)
+
     def backward_ends(self, frame: Frame) -> None:
         """The gradients that it left."""
         inner = below()

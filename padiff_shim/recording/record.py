@@ -15,8 +15,7 @@ import numpy as np
 from ..arguments import flag, one_of, path, whole
 from ..dispatch.site import call_site
 from ..errors import ArgumentError, FileError, ModeError, described
-from ..modes.compare import rank
-from ..modes.environment import prepare
+from ..modes.environment import prepare, rank
 from .folder import RecordFile, present
 from .writer import Writer
 

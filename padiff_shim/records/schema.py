@@ -128,31 +128,36 @@ def complaint(record: Any) -> str:
     """What is wrong with a record; ``""`` if it is one. Unknown fields and unknown types of records are passed over."""
     if type(record) is not dict or type(record.get("type")) is not str:
         return "it is not a table with a type"
-    if not _sound(record, DEPTH):
-        return f"it holds a number of more than 63 bits, or tables more than {DEPTH} deep"
+    if said := unsound(record):
+        return said
     kind = record["type"]
     missing = [name for name in _REQUIRED.get(kind, ()) if record.get(name) is None]
     if missing:
         return f"{missing[0]!r} is missing"
-    return _wrong(record, _RECORDS.get(kind, {})) or _inner(record)
+    return wrong(record, _RECORDS.get(kind, {})) or _inner(record)
+
+
+def unsound(record: Mapping[str, Any]) -> str:
+    """What is wrong with the size of what a table holds; ``""`` if nothing is."""
+    return "" if _sound(record, DEPTH) else f"it holds a number of more than 63 bits, or tables more than {DEPTH} deep"
 
 
 def _inner(record: Mapping[str, Any]) -> str:
     """What is wrong in the tables of a record whose own fields are as they should be."""
     if record["type"] != "call":
-        return _wrong(record.get("coverage") or {}, _COVERAGE) if record["type"] in ("event", "end") else ""
+        return wrong(record.get("coverage") or {}, _COVERAGE) if record["type"] in ("event", "end") else ""
     stats = record.get("stats") or {}
-    wrong = _wrong(stats, _STATS)
+    found = wrong(stats, _STATS)
     for name, fields in (("paddle", _SIDE_STATS), ("torch", _SIDE_STATS), ("tolerance", _TOLERANCE)):
-        wrong = wrong or _wrong(stats.get(name) or {}, fields)
+        found = found or wrong(stats.get(name) or {}, fields)
     for one in record.get("inputs") or ():
-        wrong = wrong or _wrong(one, _INPUT) or ("" if one.get("name") is not None else "an operand has no name")
-    if not wrong and math.prod(record.get("shape") or ()) >= _LARGEST:
+        found = found or wrong(one, _INPUT) or ("" if one.get("name") is not None else "an operand has no name")
+    if not found and math.prod(record.get("shape") or ()) >= _LARGEST:
         return f"'shape' is that of no tensor: {record['shape']}"
-    return wrong
+    return found
 
 
-def _wrong(table: Mapping[str, Any], fields: Mapping[str, Field]) -> str:
+def wrong(table: Mapping[str, Any], fields: Mapping[str, Field]) -> str:
     """The first field that is not what is expected."""
     for name, value in table.items():
         expected = fields.get(name)

@@ -7,17 +7,21 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from .clock import Clock
+
 
 class Tally:
     """The counters of one run in one thread (so that no increment is ever lost to another thread)."""
 
-    __slots__ = ("backward", "definitions", "native", "substituted")
+    __slots__ = ("backward", "clock", "definitions", "lines", "native", "substituted")
 
     def __init__(self) -> None:
         self.substituted: Counter[str] = Counter()
         self.backward: Counter[str] = Counter()
         self.native: Counter[tuple[str, str]] = Counter()
         self.definitions: Counter[tuple[str, str]] = Counter()  # of updates and clippings: (name, whose formula)
+        self.lines: Counter[tuple[str, str, str, Any]] = Counter()  # of calls that stayed native: (op, reason, layer, line)
+        self.clock: Clock | None = None  # where a run notes its time
 
 
 class Tallies:
@@ -30,12 +34,20 @@ class Tallies:
         """This thread's counters."""
         return self._of.setdefault(threading.get_ident(), Tally())
 
+    def keep(self, tally: Tally) -> None:
+        """Count ``tally``, which is of no thread here, too."""
+        self._of[-1 - len(self._of)] = tally
+
     def total(self, kind: str) -> Counter[Any]:
-        """One counter (``"substituted"``, ``"backward"``, ``"native"``, ``"definitions"``) over all threads."""
+        """One counter (``"substituted"``, ``"backward"``, ``"native"``, ``"definitions"``, ``"lines"``) over all threads."""
         found: Counter[Any] = Counter()
         for tally in list(self._of.values()):
             found.update(getattr(tally, kind))
         return found
+
+    def clocks(self) -> list[Clock]:
+        """Those of all threads."""
+        return [tally.clock for tally in list(self._of.values()) if tally.clock is not None]
 
     def clear(self) -> None:
         """Begin anew, in the child of a fork."""

@@ -57,7 +57,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
     """The source expression by which a content security policy admits this very text."""
     return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
 
@@ -98,8 +98,8 @@ def render(
     script = '"use strict";\n(() => {\n' + "\n".join(map(_read, SCRIPTS)) + "})();\n"
     allowed = [
         "default-src 'none'",
-        f"script-src {_digest(script)}",
-        f"style-src {_digest(style)}",
+        f"script-src {digest(script)}",
+        f"style-src {digest(style)}",
         "base-uri 'none'",
         "form-action 'none'",
     ]

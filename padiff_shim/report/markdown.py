@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..records import words as one
@@ -51,11 +51,19 @@ def _row(finding: Finding) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _folded(title: str, lines: Sequence[str]) -> list[str]:
-    """A list that is opened by a click."""
-    return (
-        ["", f"<details><summary>{title}</summary>", "", *(f"- {cell(line)}" for line in lines), "", "</details>"] if lines else []
-    )
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: int) -> list[str]:
+    """Lines of a table whose last ``figures`` columns are numbers."""
+    ruled = "|" + "---|" * (len(heads) - figures) + "---:|" * figures
+    return ["| " + " | ".join(heads) + " |", ruled, *("| " + " | ".join(map(cell, row)) + " |" for row in rows)]
+
+
+def folded(title: str, lines: Sequence[str]) -> list[str]:
+    """Lines that are opened by a click; none where there are none."""
+    return ["", f"<details><summary>{title}</summary>", "", *lines, "", "</details>"] if lines else []
+
+
+def _listed(lines: Iterable[str]) -> list[str]:
+    return [f"- {cell(line)}" for line in lines]
 
 
 def markdown(run: Compared) -> str:
@@ -88,6 +96,6 @@ def markdown(run: Compared) -> str:
     if (negligible := counts.apart().get("negligible")) is not None:
         lines += ["", f"Negligible: {negligible:,} records"]
     if coverage["unchecked"]:
-        lines += _folded("Not checked, and why", words.unchecked(coverage))
-    lines += _folded("What the verdicts mean", [f"{name}: {MEANING[Verdict(name)]}" for name in run.counts.verdicts()])
+        lines += folded("Not checked, and why", _listed(words.unchecked(coverage)))
+    lines += folded("What the verdicts mean", _listed(f"{name}: {MEANING[Verdict(name)]}" for name in run.counts.verdicts()))
     return "\n".join(lines) + "\n"

@@ -1,65 +1,84 @@
-"""The run as a table for terminals and logs (rich)."""
+"""A reference run as text for terminals and logs."""
 
 from __future__ import annotations
 
-import io
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from ..text import SENTENCE, columns, shown
+from ..screen import Column, Screen
+from ..text import SENTENCE, shown
 from .source import Substituted
+from .substituted import BACKWARD, Account, Spent, seconds_of
+from .words import share
+
+OPS, STAYED, LAYERS, LINES = 60, 20, 16, 8  # rows
+_COUNTS = (Column("op"), Column("substituted", right=True), Column("backward", 3, right=True), Column("native", right=True))
+_TIMES = (Column("forward", 4, right=True), Column("backward", 5, right=True))
 
 
-def _ops_table(run: Substituted) -> Table:
-    table = Table(title=f"padiff_shim: Paddle ops on {run.backend} kernels", title_justify="left")
-    table.add_column("op")
-    for heading in ("substituted", "backward", "native"):
-        table.add_column(heading, justify="right")
-    table.add_column("why native", overflow="fold")
-    data = run.as_dict()["ops"]
-    for name, counts in sorted(data.items(), key=lambda item: (-item[1]["substituted"], item[0])):
-        native = counts["native"]
-        table.add_row(
-            Text(shown(name)),
-            str(counts["substituted"]),
-            str(counts["backward"]),
-            str(sum(native.values())),
-            Text("; ".join(f"{shown(reason, SENTENCE)} ({calls})" for reason, calls in sorted(native.items()))),
-        )
-    return table
+def run_table(run: Substituted, width: int | None = None, *, colour: bool = False) -> str:
+    """The run as text, ``width`` columns wide (default: :func:`padiff_shim.text.columns`); with ``colour`` as ANSI sequences."""
+    account, screen = Account(run.as_dict()), Screen(width, colour=colour)
+    screen.say(f"padiff_shim: Paddle ops on {shown(account.backend)} kernels")
+    screen.say(account.headline(), "bold")
+    for warning in account.warnings:
+        screen.say(f"warning: {shown(warning, SENTENCE)}", "bold yellow")
+    _ops(account, screen)
+    _stayed(account, screen)
+    if account.profile:
+        _time(account, screen)
+    for line in account.costs():
+        screen.say(line)
+    return screen.text()
 
 
-def _layout_line(run: Substituted) -> str:
-    cost = run.layout_cost
-    if run.linear_layout == "view":
-        return f"Linear weights: transposed views, no copies ({cost.views} calls)."
-    return (
-        f"Linear weights: contiguous [out, in] copies: {cost.copies} made ({cost.bytes / 2**20:.1f} MiB, "
-        f"{cost.seconds * 1e3:.1f} ms), {cost.reused} times reused."
-    )
+def _ops(account: Account, screen: Screen) -> None:
+    names = sorted(account.ops, key=lambda name: (-account.ops[name]["substituted"], name))
+    rows = []
+    for name in names[:OPS]:
+        counts = account.ops[name]
+        figures = (counts["substituted"], counts["backward"], sum(counts["native"].values()))
+        rows.append((shown(name), *(f"{number:,}" for number in figures)))
+    if rows:
+        screen.table(_COUNTS, rows)
+    if len(names) > OPS:
+        screen.say(f"and {len(names) - OPS:,} further ops: run.as_dict()")
 
 
-def _optimizer_line(run: Substituted) -> str:
-    """Whose definition each optimizer and clipper followed."""
-    told = [
-        f"{shown(name)} by {definition.capitalize()}'s definition ({calls})"
-        for name, definitions in sorted(run.as_dict()["optimizers"].items())
-        for definition, calls in sorted(definitions.items())
-    ]
-    return f"Optimizers on {run.backend} kernels: {', '.join(told)}."
+def _stayed(account: Account, screen: Screen) -> None:
+    """Why, and at which lines."""
+    if account.stayed:
+        screen.say("stayed on Paddle's kernels", "italic")
+    for one in account.stayed[:STAYED]:
+        calls = f"{one.calls:,} call{'s' if one.calls != 1 else ''}"
+        where = f"; {shown(one.where(), SENTENCE)}" if one.lines and not one.wanted else ""
+        screen.say(f"{shown(one.op)}, {calls}: {shown(one.reason, SENTENCE)}{where}", indent=2, hang=2)
+    if len(account.stayed) > STAYED:
+        screen.say(f"and {len(account.stayed) - STAYED:,} further ops or reasons: run.native", indent=2)
 
 
-def run_table(run: Substituted, width: int | None = None) -> str:
-    """The run as text, ``width`` columns wide (default: :func:`padiff_shim.text.columns`)."""
-    buffer = io.StringIO()
-    console = Console(file=buffer, width=width or columns())
-    console.print(_ops_table(run))
-    if run.layout_cost.copies or run.layout_cost.reused or run.layout_cost.views:
-        console.print(Text(_layout_line(run)), soft_wrap=True)
-    if run.as_dict()["optimizers"]:
-        console.print(Text(_optimizer_line(run)), soft_wrap=True)
-    for warning in run.warnings:
-        console.print(Text(f"warning: {shown(warning, SENTENCE)}"), soft_wrap=True)
-    return buffer.getvalue().rstrip()
+def _time(account: Account, screen: Screen) -> None:
+    """Of the profile: all in a sentence, then layers and lines."""
+    screen.say(account.spending())
+    for remark in account.remarks():
+        screen.say(remark)
+    layers = account.layers()
+    heads = (Column("calls", 2, right=True), Column("on " + account.backend, 1, right=True), *_TIMES)
+    if layers:
+        # The widest cut through the tree that has room: the layers of the upper levels.
+        depth = max((d for d in range(1, 9) if sum(_depth(one) <= d for one in layers) <= LAYERS), default=1)
+        upper = [one for one in layers if _depth(one) <= depth][:LAYERS]
+        more = f", {len(layers) - len(upper):,} inside of them not shown" if len(layers) > len(upper) else ""
+        screen.table((Column("layer"), *heads), [(shown(one.name) or "(all)", *_cells(one)) for one in upper], f"layers{more}")
+    lines = account.lines()
+    more = f"lines, the {LINES} longest of {len(lines):,}" if len(lines) > LINES else "lines"
+    if lines:
+        rows = [(shown(one.name), *_cells(one), seconds_of(one.total)) for one in lines[:LINES]]
+        screen.table((Column("line"), *heads, Column("all", right=True)), rows, more)
+
+
+def _depth(one: Spent) -> int:
+    return one.name.count(".") + 1 if one.name else 0
+
+
+def _cells(one: Spent) -> tuple[str, ...]:
+    calls = one.substituted + one.native
+    covered = share(one.substituted, calls) if calls else ""
+    return f"{calls:,}" if calls else "", covered, seconds_of(one.forward), seconds_of(one.seconds[BACKWARD])

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
+import warnings
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from ..records import account, files
+from ..records.clock import Place
 from ..records.tally import LayoutCost, Tallies, Tally
+from ..text import SENTENCE, shown
 
 
 @dataclass
 class Run:
     """The result of a mode: how many calls ran on which kernel, and why.
 
-    ``print(run)`` shows a table, :meth:`as_dict` gives plain data. The counters go on while the mode is open and while gradients
-    flow through its calls.
+    ``print(run)`` shows a table, :meth:`to_html` and :meth:`to_markdown` write reports, :meth:`as_dict` gives plain data. The
+    counters go on while the mode is open and while gradients flow through its calls.
+
+    ``seconds``: how long the mode was open. ``profiles``: layer, line and time of every call are noted. ``folder``: where the run
+    is kept when the mode closes. ``processes``: how many it was counted in, more than one where several logs were read.
     """
 
     backend: str
@@ -22,11 +34,48 @@ class Run:
     environment: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     layout_cost: LayoutCost = field(default_factory=LayoutCost)
+    command: str = ""
+    rank: int = 0
+    folder: str | os.PathLike[str] | None = None
+    profiles: bool = False
+    seconds: float = 0.0
+    processes: int = 1
     _tallies: Tallies = field(default_factory=Tallies, repr=False)
+
+    def __post_init__(self) -> None:
+        self._openings, self._opened = 0, 0.0
+        self._lock, self._process = threading.Lock(), os.getpid()
+        # Where it is now: the program may go elsewhere before the mode closes.
+        self._log = None if self.folder is None else account.path(files.absolute(self.folder), self.rank)
+
+    def opened(self) -> None:
+        """The mode is open (once more)."""
+        with self._lock:
+            if not self._openings:
+                self._opened = time.perf_counter()
+            self._openings += 1
+
+    def closed(self) -> None:
+        """One opening less; after the last one the log is written."""
+        with self._lock:
+            self._openings -= 1
+            if self._openings:
+                return
+            self.seconds += time.perf_counter() - self._opened
+        if self._log is not None and os.getpid() == self._process:
+            try:
+                account.write(self._log, self.as_dict(), self.rank)
+            except account.LogError as error:
+                self.warn(str(error))
+                warnings.warn(str(error), RuntimeWarning, stacklevel=3)
 
     def tally(self) -> Tally:
         """This thread's counters."""
         return self._tallies.here()
+
+    def keep(self, tally: Tally) -> None:
+        """Add counters that were read from a log."""
+        self._tallies.keep(tally)
 
     def warn(self, message: str) -> None:
         """Keep a remark that the user should see once."""
@@ -77,8 +126,13 @@ class Run:
     def as_dict(self) -> dict[str, Any]:
         """Everything counted, as JSON-ready data.
 
-        ``{"backend", "linear_layout", "environment", "layout_cost", "warnings", "optimizers": {name: {definition: updates}},
-        "ops": {op: {"substituted": calls, "backward": calls, "native": {reason: calls}}}}``
+        ``{"backend", "linear_layout", "environment", "command", "layout_cost", "warnings",
+        "optimizers": {name: {definition: updates}},
+        "ops": {op: {"substituted": calls, "backward": calls, "native": {reason: calls}}},
+        "lines": [{"op", "reason", "layer", "site", "calls"}], "profile": None or {"seconds", "threads", "processes",
+        "places": [{"part", "op", "layer", "site", "calls", "seconds"}]}}``
+
+        ``lines``: where calls stayed native; of each op and reason the first 256 calls are looked at (all with ``profile=True``).
         """
         substituted, backward, native = self.substituted, self.backward, self.native
         names = sorted({*substituted, *backward, *native})
@@ -86,6 +140,7 @@ class Run:
             "backend": self.backend,
             "linear_layout": self.linear_layout,
             "environment": dict(self.environment),
+            "command": self.command,
             "layout_cost": vars(self.layout_cost).copy(),
             "warnings": list(self.warnings),
             "optimizers": self.optimizers,
@@ -97,7 +152,49 @@ class Run:
                 }
                 for name in names
             },
+            "lines": [
+                {"op": op, "reason": reason, "layer": layer, "site": shown(site, SENTENCE), "calls": calls}
+                for (op, reason, layer, site), calls in self._tallies.total("lines").most_common()
+            ],
+            "profile": self._profile(),
         }
+
+    def _profile(self) -> dict[str, Any] | None:
+        """Calls and times of all places, the longest first."""
+        clocks = self._tallies.clocks()
+        if not (self.profiles or clocks):
+            return None
+        seconds: Counter[Place] = Counter()
+        calls: Counter[Place] = Counter()
+        for clock in clocks:
+            seconds.update(clock.seconds)
+            calls.update(clock.calls)
+        open_for = time.perf_counter() - self._opened if self._openings else 0.0
+        return {
+            "seconds": round(self.seconds + open_for, 6),
+            "threads": len(clocks),
+            "processes": self.processes,
+            "places": [
+                {**place._asdict(), "site": shown(place.site, SENTENCE), "calls": calls[place], "seconds": round(spent, 9)}
+                for place, spent in seconds.most_common()
+            ],
+        }
+
+    def to_markdown(self) -> str:
+        """Coverage, what stayed native and where the time went, as a short text for a pull request."""
+        from ..report.substituted_markdown import markdown
+
+        return markdown(self)
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write one self-contained page, in a folder that is made if need be; returns its path.
+
+        Raises:
+            FileError: it cannot be written.
+        """
+        from ..report import substituted_page
+
+        return substituted_page.write(self, path)
 
     def __str__(self) -> str:
         from ..report.terminal import run_table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..dispatch import site
 from ..dispatch.door import Door, gate
 from ..dispatch.frames import Frame
 from ..dispatch.plan import Unlisted
@@ -23,6 +24,8 @@ class Substituting:
     """The plan of reference mode (:class:`padiff_shim.dispatch.plan.Plan`)."""
 
     on_tape, tracks_layers = True, False
+    hurries = True  # calls may take the short way past the plan
+    looks: float = 256  # of calls that stay native for one reason so many are asked for their line
 
     def __init__(self, definition: str = "paddle", *, draws: bool = False, torchs: frozenset[str] = frozenset()) -> None:
         self.draws = draws
@@ -38,7 +41,7 @@ class Substituting:
             substitution = behind.substitution = Substitution(behind) if door.op.leading else Drawing(door)
         quick = substitution.quick
         if quick is not None and door not in frame.quick:  # else the door has tried it
-            if door.op.random is None:
+            if self.hurries and door.op.random is None:
                 frame.quick[door] = quick
             result = quick(frame, values)
             if result is not None:
@@ -103,7 +106,10 @@ class Substituting:
         return pairs
 
     def _count(self, frame: Frame, name: str, target: str, reason: str, *, exact: bool) -> None:
-        frame.tally.native[name, reason] += 1
+        tally = frame.tally
+        tally.native[name, reason] += 1
+        if tally.native[name, reason] <= self.looks:
+            tally.lines[name, reason, site.layer_path(), site.call_site()] += 1
         if frame.strict and not exact:
             raise StayedNativeError(f"strict mode: op {name!r} ({target}) stays native: {reason}")
 
@@ -131,6 +137,9 @@ class Substituting:
         """Nothing to do."""
 
     def layer_ends(self, frame: Frame, layer: Any, result: Any) -> None:
+        """Nothing to do."""
+
+    def backward_begins(self, frame: Frame) -> None:
         """Nothing to do."""
 
     def backward_ends(self, frame: Frame) -> None:

@@ -168,7 +168,6 @@ def test_forked_processes(tmp_path):
         (["none.py"], b"the program none.py does not exist"),
         (["--compare", "--strict", "train.py"], b"--strict belongs to reference"),
         (["--every", "3", "train.py"], b"--every belongs to compare"),
-        (["--html", "a.html", "train.py"], b"--html belongs to --compare"),
         (["--compare", "--reference", "train.py"], b"exclude each other"),
         (["--compare", "--audit", "few", "train.py"], b"audit= is a whole number from 0 on, got 'few' (--audit)"),
         (["--compare", "--html", "train.py/a.html", "train.py"], b"train.py is no folder"),

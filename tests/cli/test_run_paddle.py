@@ -66,6 +66,24 @@ def test_a_comparison_leaves_a_log_and_pages(tmp_path):
     assert (run.calls[0].file, run.calls[0].line) == (str(tmp_path / "train.py"), 10), "the user's line, none of ours"
 
 
+def test_a_reference_run_leaves_a_log_and_pages(tmp_path):
+    (tmp_path / "train.py").write_text("import os\nos.makedirs('elsewhere')\nos.chdir('elsewhere')\n" + PROGRAM)
+    files = ("--log", "log", "--html", "new/page.html", "--markdown", "notes.md", "--json", "all.json")
+    status, _, err = shim("--profile", *files, "train.py", cwd=tmp_path)
+    assert status == 0, err
+    run = padiff_shim.load_reference(tmp_path / "log")
+    assert run.substituted["matmul"] > 0
+    assert (tmp_path / "notes.md").read_text() == run.to_markdown()
+    assert json.loads((tmp_path / "all.json").read_text()) == run.as_dict()
+    page = (tmp_path / "new" / "page.html").read_text()
+    assert "Where the time went" in page and "train.py:" in page
+    for name, said in (("--html", "again.html written"), ("--markdown", "float calls")):
+        target = tmp_path / "again.html" if name == "--html" else "-"
+        done, out, err = ended(sys.executable, "-m", "padiff_shim", "report", "log", name, str(target), cwd=tmp_path)
+        assert (done, said in out + err) == (0, True), err
+    assert (tmp_path / "again.html").read_text() == page
+
+
 def test_what_is_set_before_the_import_of_paddle_counts(tmp_path):
     head = "import os, sys\nassert not {'paddle', 'torch', 'numpy'} & set(sys.modules)\nos.environ['FLAGS_check_nan_inf'] = '1'\n"
     tail = "print(paddle.get_flags('FLAGS_check_nan_inf'))\n"

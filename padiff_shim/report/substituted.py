@@ -1,0 +1,243 @@
+"""What a reference run says, as figures and sentences that the terminal, Markdown and the page share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..records.clock import BACKWARD, MOVES, NATIVE, OPTIMIZER, REFERENCE
+from ..text import SENTENCE, shown
+from .words import share
+
+REST = "rest"
+FORWARD = (REFERENCE, NATIVE, MOVES)
+LEFT_OUT = "filtered out by "  # how the reasons of the mode's own filters begin
+SAYS = {
+    REFERENCE: "forward, on {backend}'s kernels",
+    NATIVE: "forward, on Paddle's kernels",
+    MOVES: "views and copies",
+    BACKWARD: "backward",
+    OPTIMIZER: "optimizer and clipping",
+    REST: "the program itself, and what is not watched",
+}
+HOW = "reference(profile=True), or `padiff-shim run --profile`, notes the layer, line and time of every call"
+ON_DEVICE = (
+    "The device computes while the program goes on: the times are those of starting its kernels, and of waiting where the program "
+    "waits."
+)
+
+
+@dataclass
+class Stayed:
+    """Calls of one op that stayed native for one reason. ``lines``: {(line, layer): calls}, as far as they were looked at."""
+
+    op: str
+    reason: str
+    calls: int
+    lines: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    @property
+    def wanted(self) -> bool:
+        """By the mode's own filters."""
+        return self.reason.startswith(LEFT_OUT)
+
+    def where(self, most: int = 3) -> str:
+        """``"train.py:7 in forward (layers a, b), train.py:9 in main"``."""
+        by_line: dict[str, list[str]] = {}
+        for line, layer in self.lines:
+            by_line.setdefault(line, []).extend([layer] if layer else [])
+        told = [line + _within(layers) for line, layers in list(by_line.items())[:most]]
+        more = len(by_line) - most
+        return ", ".join(told) + (f" and {more:,} further line{'s' if more > 1 else ''}" if more > 0 else "")
+
+
+def _within(layers: list[str], most: int = 2) -> str:
+    if not layers:
+        return ""
+    more = f" and {len(layers) - most:,} more" if len(layers) > most else ""
+    return f" (layer{'s' if len(layers) > 1 else ''} {', '.join(layers[:most])}{more})"
+
+
+@dataclass
+class Spent:
+    """Calls and seconds of a layer with those below it, of an op or of a line."""
+
+    name: str
+    substituted: int = 0
+    native: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SAYS, 0.0))
+
+    @property
+    def total(self) -> float:
+        """All its seconds."""
+        return sum(self.seconds.values())
+
+    @property
+    def forward(self) -> float:
+        """The seconds of its forward calls."""
+        return sum(self.seconds[part] for part in FORWARD)
+
+    def add(self, place: Mapping[str, Any]) -> None:
+        """One place of the profile."""
+        self.seconds[place["part"]] += place["seconds"]
+        if place["part"] == REFERENCE:
+            self.substituted += place["calls"]
+        elif place["part"] == NATIVE:
+            self.native += place["calls"]
+
+
+class Account:
+    """The figures of a reference run, from its :meth:`as_dict`."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.backend, self.ops = str(data["backend"]), data["ops"]
+        self.environment, self.warnings = data["environment"], data["warnings"]
+        self.command, self.layout_cost = data.get("command") or "", data["layout_cost"]
+        self.linear_layout, self.optimizers = data["linear_layout"], data["optimizers"]
+        # An optimizer's update is no call of the program's.
+        self.substituted = sum(one["substituted"] for name, one in self.ops.items() if name not in self.optimizers)
+        self.backward = sum(one["backward"] for one in self.ops.values())
+        self.stayed = sorted(_stayed(data), key=lambda one: (one.wanted, -one.calls, one.op))
+        self.native = sum(one.calls for one in self.stayed if not one.wanted)
+        self.left_out = sum(one.calls for one in self.stayed if one.wanted)
+        self.profile = data.get("profile")
+
+    @property
+    def places(self) -> list[Mapping[str, Any]]:
+        """Of the profile, the longest first."""
+        return self.profile["places"] if self.profile else []
+
+    def headline(self) -> str:
+        """How much ran on the reference's kernels, and what did not."""
+        calls = self.substituted + self.native
+        apart = f" {self.left_out:,} were left out by ops=, exclude= or layers=." if self.left_out else ""
+        if not calls:
+            return "No float call was seen." + apart
+        if not self.native:
+            return f"All {calls:,} float calls ran on {shown(self.backend)}'s kernels." + apart
+        worst = next(one for one in self.stayed if not one.wanted)
+        where = f" at {place}" if (place := shown(worst.where(1), SENTENCE)) else ""
+        most = "most often" if worst.calls < self.native else "all of them" if self.native > 1 else "a call of"
+        return (
+            f"{self.substituted:,} of {calls:,} float calls ({share(self.substituted, calls)}) ran on {shown(self.backend)}'s "
+            f"kernels; {self.native:,} stayed on Paddle's, {most} {shown(worst.op)}{where}: {shown(worst.reason, SENTENCE)}.{apart}"
+        )
+
+    def parts(self) -> dict[str, float]:
+        """Part -> seconds; the rest is what was measured by nothing, where one thread was."""
+        found = dict.fromkeys(SAYS, 0.0)
+        for place in self.places:
+            found[place["part"]] += place["seconds"]
+        if self.profile:
+            found[REST] = max(0.0, self.profile["seconds"] - sum(found.values()))
+        return found
+
+    def says(self, part: str) -> str:
+        """A part's name."""
+        return SAYS[part].format(backend=shown(self.backend))
+
+    def spending(self) -> str:
+        """``"Of 1.2 s, 32 % went into forward, on torch's kernels, 20 % into backward ..."``; "" without a profile."""
+        if not self.profile:
+            return ""
+        parts = self.parts()
+        total = sum(parts.values())
+        told = [f"{seconds / total:.0%} {self.says(part)}" for part, seconds in sorted(parts.items(), key=_second) if seconds]
+        many = "".join(
+            f", added up over {self.profile[name]:,} {name}" for name in ("threads", "processes") if (self.profile[name] or 0) > 1
+        )
+        return f"The mode was open for {seconds_of(self.profile['seconds'])}{many}: {', '.join(told)}." if total else ""
+
+    def remarks(self) -> Iterator[str]:
+        """What to know of the times."""
+        if not self.profile:
+            yield f"No times and no layers: {HOW}."
+        elif "cpu" not in str(self.environment.get("device") or "cpu").lower():
+            yield ON_DEVICE
+
+    def layers(self) -> list[Spent]:
+        """Each layer with those below it, in the order of their names, after the whole."""
+        found: dict[str, Spent] = {}
+        for place in self.places:
+            words = place["layer"].split(".") if place["layer"] else []
+            for depth in range(len(words) + 1):
+                name = ".".join(words[:depth])
+                found.setdefault(name, Spent(name)).add(place)
+        return [found[name] for name in sorted(found, key=_natural)] if set(found) - {""} else []
+
+    def lines(self) -> list[Spent]:
+        """Each line of the program, the longest first."""
+        found: dict[str, Spent] = {}
+        for place in self.places:
+            if place["site"]:
+                found.setdefault(place["site"], Spent(place["site"])).add(place)
+        return sorted(found.values(), key=lambda one: -one.total)
+
+    def seconds_of_ops(self) -> dict[str, dict[str, float]]:
+        """Op -> part -> seconds."""
+        found: dict[str, Counter[str]] = {}
+        for place in self.places:
+            found.setdefault(place["op"], Counter())[place["part"]] += place["seconds"]
+        return {op: dict(parts) for op, parts in found.items()}
+
+    def costs(self) -> list[str]:
+        """Sentences on copies of weights and on optimizers."""
+        return [*_layout(self.linear_layout, self.layout_cost), *self._optimizers()]
+
+    def _optimizers(self) -> Iterator[str]:
+        told = [
+            f"{shown(name)} by {definition.capitalize()}'s definition ({calls})"
+            for name, definitions in sorted(self.optimizers.items())
+            for definition, calls in sorted(definitions.items())
+        ]
+        if told:
+            yield f"Optimizers on {shown(self.backend)} kernels: {', '.join(told)}."
+
+
+def _second(item: tuple[str, float]) -> float:
+    return -item[1]
+
+
+def _natural(name: str) -> list[Any]:
+    """Sorts ``blocks.2`` before ``blocks.10``."""
+    return [
+        (0, int(word), "") if word.isascii() and word.isdigit() and len(word) < 19 else (1, 0, word)
+        for word in name.split(".")
+        if name
+    ]
+
+
+def _stayed(data: Mapping[str, Any]) -> list[Stayed]:
+    found = {
+        (op, reason): Stayed(op, reason, calls) for op, counts in data["ops"].items() for reason, calls in counts["native"].items()
+    }
+    for line in data.get("lines") or ():
+        one = found.get((line["op"], line["reason"]))
+        if one is not None and line["site"]:
+            key = line["site"], line["layer"]
+            one.lines[key] = one.lines.get(key, 0) + line["calls"]
+    return list(found.values())
+
+
+def _layout(linear_layout: str, cost: Mapping[str, Any]) -> Iterator[str]:
+    if not (cost["copies"] or cost["reused"] or cost["views"]):
+        return
+    if linear_layout == "view":
+        yield f"Linear weights: transposed views, no copies ({cost['views']} calls)."
+    else:
+        yield (
+            f"Linear weights: contiguous [out, in] copies: {cost['copies']} made ({cost['bytes'] / 2**20:.1f} MiB, "
+            f"{cost['seconds'] * 1e3:.1f} ms), {cost['reused']} times reused."
+        )
+
+
+def seconds_of(seconds: float) -> str:
+    """``"12 s"``, ``"0.35 s"``, ``"2.1 ms"``, ``"40 µs"``; "" for none."""
+    if seconds >= 100:
+        return f"{seconds:,.0f} s"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= 0.1 * size or (unit == "ms" and seconds >= size):
+            return f"{seconds / size:.2g} {unit}" if seconds < 10 * size else f"{seconds / size:.0f} {unit}"
+    return "< 0.1 µs" if seconds > 0 else ""

@@ -1,0 +1,234 @@
+"""``reference(profile=True)`` and ``reference(log=...)``: what a run notes of layers, lines and times, and keeps."""
+
+import json
+import os
+import threading
+
+import numpy as np
+import paddle
+import pytest
+
+import padiff_shim
+from padiff_shim.records import account
+from padiff_shim.records.clock import BACKWARD, ENGINES, Clock, Place
+
+pytestmark = pytest.mark.compat
+
+
+class Block(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = paddle.nn.Linear(4, 8), paddle.nn.Linear(8, 4)
+
+    def forward(self, x):
+        return x + self.down(paddle.nn.functional.gelu(self.up(x)))
+
+
+class Net(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.blocks = paddle.nn.LayerList([Block(), Block()])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return paddle.nn.functional.dropout(x, 0.25)  # draws from Paddle's generator: stays native
+
+
+def trained(**options):
+    """Losses and parameters of a short training, and its run."""
+    paddle.seed(3)
+    model = Net()
+    optimizer = paddle.optimizer.AdamW(0.1, parameters=model.parameters())
+    x = paddle.to_tensor(np.linspace(-1, 1, 24, dtype="float32").reshape(6, 4))
+    losses = []
+    with padiff_shim.reference("torch", **options) as run:
+        for _ in range(3):
+            loss = (model(x) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+            losses.append(loss.item())
+    return losses, [parameter.numpy() for parameter in model.parameters()], run
+
+
+@pytest.mark.bitexact
+def test_a_profile_changes_no_bit_and_no_count():
+    losses, parameters, run = trained()
+    again, profiled, noted = trained(profile=True)
+    assert again == losses
+    assert all(one.tobytes() == other.tobytes() for one, other in zip(parameters, profiled))
+    assert noted.as_dict()["ops"] == run.as_dict()["ops"]
+    assert run.as_dict()["profile"] is None
+
+
+def test_calls_are_noted_by_layer_and_line():
+    run = trained(profile=True)[2]
+    places = run.as_dict()["profile"]["places"]
+    calls = {(one["part"], one["op"], one["layer"]): one["calls"] for one in places}
+    for layer in ("blocks.0.up", "blocks.1.down"):
+        assert calls["reference", "linear", layer] == calls["backward", "linear", layer] == 3
+    assert calls["reference", "gelu", "blocks.1"] == 3
+    assert {one["site"] for one in places if one["op"] == "gelu"} == {one["site"] for one in places if one["op"] == "add"}
+    assert all("test_profile.py:" in one["site"] for one in places if one["op"])
+    forward = {op: counts["substituted"] for op, counts in run.as_dict()["ops"].items() if op not in run.optimizers}
+    for op, number in forward.items():
+        assert sum(one["calls"] for one in places if (one["part"], one["op"]) == ("reference", op)) == number
+    native = [line for line in run.as_dict()["lines"] if line["op"] == "dropout"]
+    assert native
+    assert all(line["calls"] == 3 and "in forward" in line["site"] for line in native)
+
+
+def test_times_add_up_to_less_than_the_mode_was_open():
+    run = trained(profile=True)[2]
+    profile = run.as_dict()["profile"]
+    assert profile["threads"] == 1
+    assert 0 < sum(one["seconds"] for one in profile["places"]) <= profile["seconds"] + 1e-6 * len(profile["places"])
+    parts = {one["part"] for one in profile["places"]}
+    assert {"reference", "native", "backward", "optimizer"} <= parts
+
+
+def test_lines_are_noted_without_a_profile():
+    run = trained()[2]
+    lines = [line for line in run.as_dict()["lines"] if line["op"] == "dropout"]
+    assert lines
+    assert all("test_profile.py:" in line["site"] and line["layer"] == "" for line in lines)
+
+
+def test_a_clock_gives_the_time_to_what_began_last():
+    clock = Clock()
+    outer, inner = Place("reference", "linear", "a", ""), Place("native", "dropout", "b", "")
+    clock.begin(outer)
+    clock.begin(inner)
+    clock.end()
+    clock.end(counts=False)
+    assert clock.calls == {inner: 1}
+    assert set(clock.seconds) == {outer, inner}
+    assert all(spent >= 0 for spent in clock.seconds.values())
+    assert clock.here() is ENGINES
+
+
+def test_nodes_of_a_backward_take_the_time_over_in_their_own_thread_alone():
+    clock = Clock()
+    clock.begin(Place("reference", "linear", "layer", "line"))
+    passed = clock.passing("linear")
+    clock.end()
+    passed(None)
+    assert not [place for place in clock.calls if place.part == BACKWARD], "no backward runs"
+    clock.begin(ENGINES)
+    other = threading.Thread(target=passed, args=(None,))
+    other.start()
+    other.join()
+    assert clock.here() is ENGINES
+    passed(None)
+    assert clock.here() == Place(BACKWARD, "linear", "layer", "line")
+    clock.settle()
+    assert clock.here() is ENGINES
+    clock.end()
+    assert clock.calls[Place(BACKWARD, "linear", "layer", "line")] == 1
+
+
+def test_a_log_holds_the_run(tmp_path):
+    run = trained(profile=True, log=tmp_path / "log")[2]
+    read = padiff_shim.load_reference(tmp_path / "log")
+    assert read.as_dict() == run.as_dict()
+    assert str(read) == str(run)
+    assert read.to_markdown() == run.to_markdown()
+
+
+def test_a_log_in_a_relative_folder_stays_where_it_was_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mode = padiff_shim.reference("torch", log="log")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    with mode:
+        paddle.ones([2]).exp()
+    assert padiff_shim.load_reference(tmp_path / "log").substituted == {"exp": 1}
+
+
+def test_two_runs_of_a_process_have_a_log_each_and_are_added_up(tmp_path):
+    for _ in range(2):
+        with padiff_shim.reference("torch", log=tmp_path):
+            paddle.ones([2]).exp()
+    assert len(account.files(tmp_path)) == 2
+    run = padiff_shim.load_reference(tmp_path)
+    assert (run.substituted, run.processes) == ({"exp": 2}, 2)
+
+
+def test_a_run_that_cannot_be_kept_says_so_and_goes_on(tmp_path):
+    (tmp_path / "file").write_text("")
+    mode = padiff_shim.reference("torch", log=tmp_path / "file" / "log")
+    with pytest.warns(RuntimeWarning, match="cannot be written"), mode as run:
+        paddle.ones([2]).exp()
+    assert run.substituted == {"exp": 1}
+    assert any("cannot be written" in warning for warning in run.warnings)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_writes_no_log(tmp_path):
+    mode = padiff_shim.reference("torch", log=tmp_path)
+    mode.start()
+    child = os.fork()
+    if not child:
+        try:
+            mode.stop()
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert account.files(tmp_path) == []
+    mode.stop()
+    assert len(account.files(tmp_path)) == 1
+
+
+BROKEN = [
+    b"",
+    b"[]",
+    b'{"type": "reference", "ops": {"exp": {"substituted": -1}}}',
+    b'{"type": "reference", "ops": {"exp": 3}}',
+    b'{"type": "reference", "ops": {"exp": {"native": {"why": "x"}}}}',
+    b'{"type": "reference", "lines": [{"op": 3}]}',
+    b'{"type": "reference", "profile": {"seconds": NaN}}',
+    b'{"type": "reference", "profile": {"places": [{"part": "elsewhere", "op": "exp"}]}}',
+    b'{"type": "reference", "warnings": "one"}',
+    b'{"type": "reference", "ops": {"exp": {"substituted": 99999999999999999999999}}}',
+    b"[" * 100_000,
+    b"\xff\xfe",
+]
+
+
+@pytest.mark.parametrize("content", BROKEN, ids=range(len(BROKEN)))
+def test_what_is_no_log_is_refused(content, tmp_path):
+    (tmp_path / "reference-rank0-pid1.json").write_bytes(content)
+    with pytest.raises(padiff_shim.LogError, match="is no log of a reference run"):
+        padiff_shim.load_reference(tmp_path)
+
+
+def test_beside_a_good_log_it_is_left_out_with_a_warning(tmp_path):
+    with padiff_shim.reference("torch", log=tmp_path):
+        paddle.ones([2]).exp()
+    (tmp_path / "reference-rank7-pid1.json").write_text("{")
+    with pytest.warns(RuntimeWarning, match="left out"):
+        run = padiff_shim.load_reference(tmp_path)
+    assert run.substituted == {"exp": 1}
+    assert any("left out" in warning for warning in run.warnings)
+
+
+def test_a_log_may_hold_little(tmp_path):
+    (tmp_path / "reference-rank0-pid1.json").write_text(
+        json.dumps({"type": "reference", "profile": {"seconds": "inf", "places": []}})
+    )
+    run = padiff_shim.load_reference(tmp_path)
+    assert run.seconds == 0
+    assert "No float call was seen" in str(run)
+
+
+def test_a_folder_without_logs_is_named(tmp_path):
+    with pytest.raises(padiff_shim.LogError, match="holds no log of a reference run"):
+        padiff_shim.load_reference(tmp_path)
+    with pytest.raises(padiff_shim.LogError, match="cannot be read"):
+        padiff_shim.load_reference(tmp_path / "none")
+
+
+def test_a_comparison_takes_no_profile():
+    with pytest.raises(padiff_shim.PadiffShimError, match="profile= belongs to reference"):
+        padiff_shim.reference("torch", compare=True, profile=True)

@@ -1,0 +1,129 @@
+"""A reference run as text, Markdown and page: what they say, and that nothing in a run is read as markup."""
+
+import copy
+import re
+
+import pytest
+from report_data import account_data
+
+from padiff_shim.errors import FileError
+from padiff_shim.report.substituted import HOW, Account, seconds_of
+from padiff_shim.report.substituted_page import render
+from padiff_shim.report.terminal import run_table
+
+EVIL = "</script><b onload=x>&`|*\x1b[31m"
+
+
+class Run:
+    """A run that has counted this."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def as_dict(self):
+        return copy.deepcopy(self.data)
+
+
+def test_the_headline_names_what_stayed_native_most_and_where():
+    said = Account(account_data()).headline()
+    assert said.startswith(
+        "460 of 552 float calls (83.3 %) ran on torch's kernels; 92 stayed on Paddle's, most often dropout at net.py:7"
+    )
+    everything = account_data(native={})
+    assert Account(everything).headline() == "All 460 float calls ran on torch's kernels."
+    assert Account(account_data(native={}, substituted={})).headline() == "No float call was seen."
+    wanted = account_data(native={("softmax", "filtered out by ops= or exclude="): 5})
+    assert "5 were left out by ops=, exclude= or layers=." in Account(wanted).headline()
+    assert "460 float calls" in Account(wanted).headline()
+
+
+def test_updates_of_optimizers_are_no_calls():
+    assert Account(account_data()).ops["adamw"]["substituted"] == 560
+    assert Account(account_data()).substituted == 460
+
+
+def test_parts_of_the_time_add_up_to_all_of_it():
+    account = Account(account_data())
+    assert sum(account.parts().values()) == pytest.approx(account.profile["seconds"])
+    assert "The mode was open for 2 s" in account.spending()
+
+
+def test_layers_hold_those_inside_of_them():
+    found = {one.name: one for one in Account(account_data()).layers()}
+    assert list(found) == ["", "blocks", "blocks.2", "blocks.2.drop", "blocks.10", "blocks.10.up"], "in the order of numbers"
+    assert found["blocks"].native == found["blocks.2.drop"].native == 80
+    assert found["blocks"].total == pytest.approx(found["blocks.2"].total + found["blocks.10"].total)
+
+
+def test_without_a_profile_everything_says_how_to_get_one():
+    data = account_data(profile=False)
+    page = render(Account(data))
+    assert HOW.partition("`")[0] in page.replace("&#x27;", "'")
+    assert "Coverage by layer" not in page
+    assert "layers" not in run_table(Run(data), 100).replace("(layers", "")
+
+
+def test_times_on_a_device_are_explained():
+    data = account_data()
+    data["environment"]["device"] = "gpu:0"
+    assert "those of starting its kernels" in " ".join(run_table(Run(data), 100).split())
+    assert "those of starting its kernels" in render(Account(data))
+
+
+def test_the_page_is_one_file_that_runs_nothing():
+    page = render(Account(account_data()))
+    assert "<script" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert re.search(r"default-src 'none'; style-src 'sha256-[^']+'; base-uri 'none'", page)
+    assert not re.search(r'\sstyle="|\son\w+=', page)
+
+
+def test_nothing_in_a_run_is_markup():
+    from padiff_shim.report.substituted_markdown import markdown
+
+    data = account_data(name=EVIL)
+    page = render(Account(data))
+    assert EVIL not in page
+    assert "<b onload" not in page
+    assert "\x1b" not in page
+    text = markdown(Run(data))
+    assert "<b onload" not in text
+    assert "\x1b" not in text
+    assert "\x1b" not in run_table(Run(data), 100)
+
+
+@pytest.mark.parametrize("profile", [True, False])
+def test_markdown_tables_have_at_most_six_columns(profile):
+    from padiff_shim.report.substituted_markdown import markdown
+
+    lines = markdown(Run(account_data(profile=profile))).splitlines()
+    tables = [line for line in lines if line.startswith("|")]
+    assert tables
+    assert max(line.count("|") - 1 for line in tables) <= 6
+    assert lines[0].startswith("**460 of 552")
+    assert sum("<details>" in line for line in lines) == sum("</details>" in line for line in lines) == (4 if profile else 2)
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("colour", [True, False])
+def test_the_terminal_has_its_colours_and_its_width(width, colour):
+    text = run_table(Run(account_data()), width, colour=colour)
+    assert ("\x1b[1m" in text) == colour
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text)
+    assert max(map(len, plain.splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, ""), (3e-8, "< 0.1 µs"), (2e-6, "2 µs"), (0.0021, "2.1 ms"), (0.35, "0.35 s"), (12.3, "12 s"), (1e4, "10,000 s")],
+)
+def test_times_in_words(seconds, said):
+    assert seconds_of(seconds) == said
+
+
+def test_a_page_that_cannot_be_written(tmp_path):
+    from padiff_shim.report.substituted_page import write
+
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match=r"the page .* cannot be written"):
+        write(Run(account_data()), tmp_path / "file" / "page.html")

@@ -1,0 +1,83 @@
+"""The page of a reference run in headless Chromium, offline: light, dark and on a phone."""
+
+import pytest
+import report_page
+from report_data import account_data
+from report_page import DESKTOP, scrolls_sideways
+
+from padiff_shim.report.substituted import Account
+from padiff_shim.report.substituted_page import render
+
+PHONE = {"width": 390, "height": 844}
+LONG = "a_layer_with_a_very_long_name" * 12
+
+browser = report_page.browser  # a fixture
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """A function: data and options of the browser -> the open page. Afterwards: no complaint, no request but the file itself."""
+    contexts, complaints, requests = [], [], []
+
+    def made(data, viewport=DESKTOP, **options):
+        path = tmp_path / f"page{len(contexts)}.html"
+        path.write_text(render(Account(data)), encoding="utf-8")
+        contexts.append(browser.new_context(viewport=viewport, offline=True, **options))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(path.as_uri())
+        return page
+
+    yield made
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert len(requests) == len(contexts)
+
+
+def brightness(page):
+    red, green, blue = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)")
+    return (red + green + blue) / 3
+
+
+def test_it_follows_the_colours_of_the_system(opened):
+    assert brightness(opened(account_data(), color_scheme="light")) > 200
+    assert brightness(opened(account_data(), color_scheme="dark")) < 60
+
+
+def test_the_answer_comes_first_then_times_natives_layers(opened):
+    text = opened(account_data()).locator("body").inner_text()
+    parts = (
+        "460 of 552 float calls",
+        "a warning",
+        "Where the time went",
+        "What stayed on Paddle's kernels",
+        "Coverage by layer",
+        "Lines",
+    )
+    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
+    assert "net.py:7 in forward" in text
+
+
+@pytest.mark.parametrize("viewport", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_it_never_scrolls_sideways(opened, viewport):
+    assert not scrolls_sideways(opened(account_data(name=LONG), viewport=viewport))
+
+
+def test_on_a_phone_layer_and_line_are_readable(opened):
+    page = opened(account_data(), viewport=PHONE, has_touch=True, is_mobile=True)
+    for text in ("blocks.10.up", "net.py:7 in forward"):
+        cell = page.locator("td", has_text=text).last
+        assert cell.is_visible()
+        assert cell.evaluate("one => one.scrollWidth <= one.clientWidth")
+        assert cell.bounding_box()["x"] + cell.bounding_box()["width"] <= PHONE["width"]
+
+
+def test_bars_show_the_shares(opened):
+    page = opened(account_data())
+    widths = page.locator("svg.bar.wide rect").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
+    whole = page.locator("svg.bar.wide").bounding_box()["width"]
+    assert sum(widths) == pytest.approx(whole, rel=0.01)
+    assert widths[0] == pytest.approx(0.25 * whole, rel=0.02), "0.5 s of 2 s"
