@@ -17,6 +17,8 @@ from ..records.clock import Place
 from ..records.tally import LayoutCost, Tallies, Tally
 from ..text import SENTENCE, shown
 
+_OPENING = threading.Lock()  # for whoever opens or closes a mode; a run is pickled
+
 
 @dataclass
 class Run:
@@ -44,20 +46,20 @@ class Run:
 
     def __post_init__(self) -> None:
         self._openings, self._opened = 0, 0.0
-        self._lock, self._process = threading.Lock(), os.getpid()
+        self._process = os.getpid()
         # Where it is now: the program may go elsewhere before the mode closes.
         self._log = None if self.folder is None else account.path(files.absolute(self.folder), self.rank)
 
     def opened(self) -> None:
         """The mode is open (once more)."""
-        with self._lock:
+        with _OPENING:
             if not self._openings:
                 self._opened = time.perf_counter()
             self._openings += 1
 
     def closed(self) -> None:
         """One opening less; after the last one the log is written."""
-        with self._lock:
+        with _OPENING:
             self._openings -= 1
             if self._openings:
                 return
