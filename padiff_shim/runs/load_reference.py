@@ -7,7 +7,6 @@ import warnings
 
 from ..records import account, files, log
 from ..records.log import LogError
-from ..records.tally import LayoutCost
 from ..text import SENTENCE, shown
 from .compare_run import load
 from .run import Run
@@ -33,18 +32,9 @@ def load_reference(folder: str | os.PathLike[str]) -> Run:
             lost.append(error)
     if not read:
         raise lost[0]
-    first, ranks = read[0], [data.get("rank") or 0 for data in read]
-    run = Run(first.get("backend") or "torch", first.get("linear_layout") or "contiguous", command=first.get("command") or "")
-    run.environment.update(first.get("environment") or {})
-    run.processes = len(read)
-    for data, rank in zip(read, ranks):
-        run.keep(account.counters(data))
-        profile = data.get("profile")
-        run.profiles = run.profiles or bool(profile)
-        run.seconds += account.spent(profile or {})
-        _add(run.layout_cost, data.get("layout_cost") or {})
-        for warning in data.get("warnings") or ():
-            run.warn(warning if len(read) == 1 else f"rank {rank}: {warning}")
+    run = Run(read[0].get("backend") or "torch", read[0].get("linear_layout") or "contiguous")
+    for data in read:
+        run.add(data)
     for complaint in lost:
         run.warn(f"left out: {complaint}")
         warnings.warn(shown(f"left out: {complaint}", SENTENCE), RuntimeWarning, stacklevel=2)
@@ -63,9 +53,3 @@ def load_any(folder: str | os.PathLike[str]) -> Run:
     if log.files(place):
         raise LogError(f"{folder} holds logs of comparisons and of reference runs: keep them in folders of their own")
     return load_reference(folder)
-
-
-def _add(total: LayoutCost, more: dict[str, int]) -> None:
-    for name in ("copies", "bytes", "reused", "views"):
-        setattr(total, name, getattr(total, name) + int(more.get(name) or 0))
-    total.seconds += account.spent(more)

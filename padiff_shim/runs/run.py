@@ -28,7 +28,7 @@ class Run:
     counters go on while the mode is open and while gradients flow through its calls.
 
     ``seconds``: how long the mode was open. ``profiles``: layer, line and time of every call are noted. ``folder``: where the run
-    is kept when the mode closes. ``processes``: how many it was counted in, more than one where several logs were read.
+    is kept when the mode closes. ``processes``: how many others were added up in it.
     """
 
     backend: str
@@ -41,7 +41,7 @@ class Run:
     folder: str | os.PathLike[str] | None = None
     profiles: bool = False
     seconds: float = 0.0
-    processes: int = 1
+    processes: int = 0
     _tallies: Tallies = field(default_factory=Tallies, repr=False)
 
     def __post_init__(self) -> None:
@@ -75,10 +75,6 @@ class Run:
         """This thread's counters."""
         return self._tallies.here()
 
-    def keep(self, tally: Tally) -> None:
-        """Add counters that were read from a log."""
-        self._tallies.keep(tally)
-
     def warn(self, message: str) -> None:
         """Keep a remark that the user should see once."""
         if message not in self.warnings:
@@ -86,17 +82,17 @@ class Run:
 
     def add(self, data: Mapping[str, Any]) -> None:
         """Count what another process counted, as its :meth:`as_dict` says it; its remarks are kept, too."""
-        tally = self.tally()
-        for op, counts in data["ops"].items():
-            tally.substituted[op] += counts["substituted"]
-            tally.backward[op] += counts["backward"]
-            tally.native.update({(op, reason): calls for reason, calls in counts["native"].items()})
-        for name, definitions in data["optimizers"].items():
-            tally.definitions.update({(name, definition): calls for definition, calls in definitions.items()})
-        for name, cost in data["layout_cost"].items():
-            setattr(self.layout_cost, name, getattr(self.layout_cost, name) + cost)
-        self.environment = {**data["environment"], **self.environment}
-        for remark in data["warnings"]:
+        self._tallies.keep(account.counters(data))
+        cost, profile = data.get("layout_cost") or {}, data.get("profile") or {}
+        for name in ("copies", "bytes", "reused", "views"):
+            setattr(self.layout_cost, name, getattr(self.layout_cost, name) + int(cost.get(name) or 0))
+        self.layout_cost.seconds += account.spent(cost)
+        self.environment = {**(data.get("environment") or {}), **self.environment}
+        self.command = self.command or data.get("command") or ""
+        self.profiles = self.profiles or bool(profile)
+        self.seconds += account.spent(profile)
+        self.processes += profile.get("processes") or 1
+        for remark in data.get("warnings") or ():
             self.warn(remark)
 
     @property
@@ -175,7 +171,7 @@ class Run:
         return {
             "seconds": round(self.seconds + open_for, 6),
             "threads": len(clocks),
-            "processes": self.processes,
+            "processes": max(1, self.processes),
             "places": [
                 {**place._asdict(), "site": shown(place.site, SENTENCE), "calls": calls[place], "seconds": round(spent, 9)}
                 for place, spent in seconds.most_common()
