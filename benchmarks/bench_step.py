@@ -35,6 +35,7 @@ from rich.progress import track
 from timing import PADDLE, SHIM, TORCH, Timing, Ways, in_turns
 
 import padiff_shim
+from padiff_shim.frameworks import turning
 
 BEGIN, END = "<!-- begin: written by bench_step.py -->", "<!-- end: written by bench_step.py -->"
 LINKS = 20  # ops of a chain
@@ -124,11 +125,19 @@ TIMES = ["native ms", "shim ms", "torch ms", "native / torch", "shim / torch", "
 STEPS = ["width, batch x length, layers", "pass", *TIMES, "gradients equal: native", "shim"]
 
 
+def settle(step: Callable[[], Any]) -> None:
+    """Have the mode learn what it learns once, such as which products need no copy of their weights."""
+    with padiff_shim.reference("torch"):
+        for _ in range(turning.WORTH + 1):
+            step()
+
+
 def step_rows(sizes: tuple[Size, ...], rounds: int, budget: float) -> list[list[str]]:
     """The table of Transformers."""
     rows = []
     for size in track(sizes, description="steps", console=Console(stderr=True), transient=True):
         step = Step(size)
+        settle(step.both()[SHIM])
         rows.append([str(size), "forward, no grad", *cells(in_turns(step.forward(), rounds, budget), 2), "", ""])
         same = step.identical()
         rows.append([str(size), "forward + backward", *cells(in_turns(step.both(), rounds, budget), 2), same[PADDLE], same[SHIM]])

@@ -9,8 +9,8 @@ import numpy as np
 import paddle
 import torch
 
-from ..frameworks import weights
-from ..frameworks.memory import TENSOR_TYPES, as_operand, explain, to_torch
+from ..frameworks import turning, weights
+from ..frameworks.memory import TENSOR_TYPES, as_it_lies, as_operand, explain, to_torch
 from ..table import reasons
 from ..table.reasons import StayNative
 from .containers import each
@@ -33,7 +33,9 @@ class Inputs(NamedTuple):
 
 def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: int | None) -> Inputs:
     """The torch side of the operands, zero-copy; ``transposed`` is the position of a Linear weight."""
-    sides, originals, needs = [], [], []
+    sides: list[Any] = []
+    originals: list[Any] = []
+    needs: list[int] = []
     found = False
     for index, value in enumerate(operands):
         if type(value) in TENSOR_TYPES or isinstance(value, paddle.Tensor):
@@ -41,7 +43,8 @@ def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: i
             try:
                 wanted = grad_mode and not value.stop_gradient
                 on_tape = wanted and frame.plan.on_tape  # a weight's copy is a leaf there: see substitution/leaves.py
-                side = weight(frame, value) if index == transposed and not on_tape else as_operand(value)
+                turned = index == transposed and not on_tape
+                side = weight(frame, value, sides[0], operands[2]) if turned else as_operand(value)
             except StayNative:
                 raise
             except Exception as error:
@@ -93,15 +96,19 @@ def without_gradient(run: Callable[..., Any], paddle_side: Sequence[Any], torch_
         return each(run(*sides), lambda _, one: one.detach() if isinstance(one, torch.Tensor) else one)
 
 
-def weight(frame: Frame, value: Any) -> torch.Tensor:
-    """A Linear weight as [out, in]."""
+def weight(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
+    """A Linear weight as [out, in], by which ``x``, on Torch's side, is multiplied, to add ``bias``, on Paddle's."""
     cost = frame.run.layout_cost
     if value.ndim != 2:
         raise StayNative(reasons.NOT_A_MATRIX)
     if frame.linear_layout == "view":
         cost.views += 1
         return as_operand(value).t()
-    return weights.transposed_copy(value, cost)
+    source = as_it_lies(value)
+    if turning.needless(x, source, bias):
+        cost.spared += 1
+        return source.t()
+    return weights.transposed_copy(value, source, cost)
 
 
 def _symbolic(value: Any) -> bool:

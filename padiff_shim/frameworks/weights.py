@@ -1,8 +1,9 @@
 """Contiguous [out, in] copies of Linear weights.
 
 ``torch.nn.Linear`` holds its weight as [out, in] and hands BLAS a transposed operand; Paddle's weight is [in, out]. A transposed
-*view* gives BLAS another memory layout and other last bits (measured: equal in 127 of 150 float32 and 9 of 150 float64 cases), so
-bit-identity needs a copy. One copy per weight is kept and dropped with the weight.
+*view* gives BLAS another memory layout, and often other last bits (measured on an AMD EPYC: equal in 127 of 150 float32 and 9 of 150
+float64 cases), so bit-identity needs a copy, except for products that were tried (:mod:`.turning`). One copy per weight is kept and
+dropped with the weight.
 
 When is a copy stale? Nothing announces a write: Paddle counts in-place *ops* (``inplace_version``), but optimizers, ``set_value``,
 ``out=``, initializers and many more write without counting, and a DLPack or NumPy alias is nobody's to watch. So doors are not
@@ -25,7 +26,6 @@ from typing import Any
 import torch
 
 from ..records.tally import LayoutCost
-from .memory import as_it_lies
 
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes, _memcmp.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t], ctypes.c_int
@@ -87,14 +87,14 @@ class Copy:
 _copies: dict[int, tuple[weakref.ref[Any], Copy]] = {}
 
 
-def transposed_copy(weight: Any, cost: LayoutCost) -> torch.Tensor:
+def transposed_copy(weight: Any, source: torch.Tensor, cost: LayoutCost) -> torch.Tensor:
     """A contiguous torch tensor [out, in] with the present values of ``weight``.
 
     Args:
         weight: a Paddle matrix [in, out], any dtype. If its memory is laid out as [out, in], that memory is the answer.
+        source: the same on Torch's side, over its memory.
         cost: where copies and reuse are counted.
     """
-    source = as_it_lies(weight)
     turned = source.t()
     if turned.is_contiguous():
         cost.views += 1
@@ -111,6 +111,11 @@ def transposed_copy(weight: Any, cost: LayoutCost) -> torch.Tensor:
     copy = Copy(source, cost)
     _copies[key] = (weakref.ref(weight, lambda _: _copies.pop(key, None)), copy)
     return copy.transposed
+
+
+def forget(weight: Any) -> None:
+    """Give back the memory of a weight's copy."""
+    _copies.pop(id(weight), None)
 
 
 Gradients = Callable[..., Any]

@@ -12,7 +12,6 @@ import functools
 import itertools
 import threading
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,11 +30,12 @@ class Leaf:
     Threads share it: each change is one step, and two threads that make a twin at once get one each.
     """
 
-    __slots__ = ("all", "now")
+    __slots__ = ("all", "now", "spared")
 
     def __init__(self) -> None:
         self.now: tuple[Any, Any] = None, None  # what tells whether the present twin is valid, and that twin
         self.all: list[weakref.ref[Any]] = []
+        self.spared = False  # a Linear weight's: torch's graph begins at the weight as it lies, and not at a copy
 
     def __deepcopy__(self, memo: Any) -> Leaf:
         return Leaf()
@@ -69,9 +69,9 @@ def leaf(tensor: Any) -> torch.Tensor:
     return side
 
 
-def weight_leaf(tensor: Any, copy: Callable[[], torch.Tensor]) -> torch.Tensor:
-    """The [out, in] copy of a Linear weight, which is a leaf, as a leaf; ``copy()`` gives a valid one."""
-    valid, held = copy(), held_by(tensor, COPY)
+def weight_leaf(tensor: Any, valid: torch.Tensor) -> torch.Tensor:
+    """The [out, in] copy of a Linear weight, which is a leaf, as a leaf; ``valid``: that copy, up to date."""
+    held = held_by(tensor, COPY)
     key = (valid.data_ptr(), valid.shape, valid.dtype)
     known, side = held.now
     if known != key:
@@ -80,10 +80,33 @@ def weight_leaf(tensor: Any, copy: Callable[[], torch.Tensor]) -> torch.Tensor:
     return side
 
 
-def has_turned_copy(tensor: Any) -> bool:
-    """Whether torch's graph begins at an [out, in] copy of it: it is the weight of a Linear."""
+def lies_in_graph(tensor: Any) -> bool:
+    """Whether torch's graph begins at this Linear weight as it lies."""
     held = attribute(tensor, COPY)
-    return held is not None and held.now[1] is not None
+    return held is not None and held.spared
+
+
+def begin_as_it_lies(tensor: Any) -> bool:
+    """From now on torch's graph begins at this Linear weight as it lies; False while a graph still begins at a copy of it.
+
+    For gradients at one leaf are added up in torch's order, and those at two in another.
+    """
+    held = held_by(tensor, COPY)
+    key, side = held.now
+    present = weakref.ref(side) if side is not None else lambda: None
+    held.now = None, None
+    del side  # a graph that holds it keeps it
+    if any(reference() is not None for reference in list(held.all)):
+        held.now = (key, present()) if present() is not None else (None, None)
+        return False
+    held.spared = True
+    return True
+
+
+def is_linear_weight(tensor: Any) -> bool:
+    """Whether it was the weight of a Linear that wants its gradient."""
+    held = attribute(tensor, COPY)
+    return held is not None and (held.spared or held.now[1] is not None)
 
 
 _making = threading.Lock()

@@ -63,6 +63,7 @@ class LayoutCost:
     seconds: float = 0.0
     reused: int = 0
     views: int = 0
+    spared: int = 0  # products that have the same bits without a copy
 
 
 class Account(Protocol):

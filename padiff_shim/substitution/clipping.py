@@ -9,7 +9,7 @@ import torch
 
 from ..frameworks.memory import as_it_lies, hand_over, stream_of
 from ..frameworks.versions import IS_3
-from ..gradients.leaves import has_turned_copy
+from ..gradients.leaves import is_linear_weight
 from ..optimizers.clipping import factor
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -57,7 +57,7 @@ def _turned(params: Sequence[Any], sides: Sequence[torch.Tensor]) -> Iterator[to
     """Gradients as they lie in a Torch program: a Linear weight's as [out, in], valid until the next one is asked for."""
     scratch: torch.Tensor | None = None
     for param, side in zip(params, sides):
-        if has_turned_copy(param):
+        if is_linear_weight(param):
             if scratch is None or scratch.numel() < side.numel():
                 scratch = side.new_empty(max(other.numel() for other in sides))
             yield scratch[: side.numel()].view(side.shape[1], side.shape[0]).copy_(side.t())

@@ -22,10 +22,10 @@ from ..frameworks.versions import IS_3
 from ..gradients import inplace
 from ..gradients.calls import Call
 from ..gradients.saved import Reads, reads
-from ..gradients.twins import finish
+from ..gradients.twins import finish, twin
 from ..table import reasons
 from ..table.reasons import StayNative
-from .leaves import with_gradient
+from .leaves import weight_with_gradient
 from .results import fits, handed, moved, on_tape, overwritten
 from .shortcut import shortcut
 
@@ -61,7 +61,9 @@ class Substitution:
                 return self.write(inputs, out) if self.entry.inplace else self.answer(inputs.paddle, inputs.torch, out, self.handed)
             sides = list(inputs.torch)
             for index in inputs.needs:
-                sides[index] = with_gradient(frame, inputs.paddle[index], transposed=index == self.transposed)
+                value = inputs.paddle[index]
+                turned = index == self.transposed
+                sides[index] = weight_with_gradient(frame, value, sides[0], inputs.paddle[2]) if turned else twin(value)
             if self.entry.inplace:
                 return self.write_on_tape(frame, inputs, sides, attributes, run)
             return self.on_tape(frame, inputs.paddle, sides, attributes, run)

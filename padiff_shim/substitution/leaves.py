@@ -1,4 +1,4 @@
-"""The torch side of an operand whose gradient is wanted."""
+"""The torch side of a Linear weight whose gradient is wanted."""
 
 from __future__ import annotations
 
@@ -7,25 +7,47 @@ from typing import Any
 import torch
 
 from ..dispatch.frames import Frame
-from ..frameworks import weights
-from ..gradients.leaves import weight_leaf
+from ..frameworks import turning, weights
+from ..frameworks.memory import as_it_lies
+from ..gradients.leaves import begin_as_it_lies, leaf, lies_in_graph, weight_leaf
 from ..gradients.twins import twin
 from ..table import reasons
 from ..table.reasons import StayNative
 
 
-def with_gradient(frame: Frame, value: Any, *, transposed: bool) -> torch.Tensor:
-    """The torch side of an operand whose gradient is wanted: its twin; ``transposed``: of a Linear weight, as [out, in]."""
-    if not transposed:
-        return twin(value)
+def weight_with_gradient(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
+    """A Linear weight as [out, in], by which ``x``, on Torch's side, is multiplied, to add ``bias``, on Paddle's."""
+    cost = frame.run.layout_cost
     if value.ndim != 2:
         raise StayNative(reasons.NOT_A_MATRIX)
     if frame.linear_layout == "view":
-        frame.run.layout_cost.views += 1
+        cost.views += 1
         return twin(value).t()
     if value.is_leaf:
-        return weight_leaf(value, lambda: weights.transposed_copy(value, frame.run.layout_cost))
-    side = twin(value).t().contiguous()  # a computed weight: its copy is computed, too
+        return _of_leaf(frame, value, x, bias)
+    return _computed(frame, twin(value))  # a computed weight: its copy is computed, too
+
+
+def _of_leaf(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
+    """The weight as it lies, where that leaves Torch's bits, else a copy."""
+    cost = frame.run.layout_cost
+    if lies_in_graph(value):
+        side = leaf(value)
+        if not turning.needless(x, side, bias, now=True):
+            return _computed(frame, side)
+        cost.spared += 1
+        return side.t()
+    source = as_it_lies(value)
+    if turning.needless(x, source, bias) and begin_as_it_lies(value):
+        weights.forget(value)
+        cost.spared += 1
+        return leaf(value).t()
+    return weight_leaf(value, weights.transposed_copy(value, source, cost))
+
+
+def _computed(frame: Frame, side: torch.Tensor) -> torch.Tensor:
+    """A copy that is a step of torch's graph."""
+    turned = side.t().contiguous()
     frame.run.layout_cost.copies += 1
-    frame.run.layout_cost.bytes += side.numel() * side.element_size()
-    return side
+    frame.run.layout_cost.bytes += turned.numel() * turned.element_size()
+    return turned

@@ -30,7 +30,7 @@ from ..table import reasons
 from ..table.reasons import StayNative
 from ..table.signature import REFUSALS, refused
 from . import results
-from .leaves import with_gradient
+from .leaves import weight_with_gradient
 
 if TYPE_CHECKING:
     from .execute import Substitution
@@ -145,7 +145,7 @@ def _written(form: _Form) -> CodeType:
 
     at = form.transposed  # comes last, when it is known that the call is for the shortcut: its copies are counted
     others = [i for i in operands if i != at]
-    of_weight = "weight(frame, v)", "with_gradient(frame, v, transposed=True)"
+    of_weight = "weight(frame, v, s0, v2)", "weight_with_gradient(frame, v, s0, v2)"
     of_other = (_SIDE, _TWIN if IS_3 else "twin(v)")
     kinds = ", ".join(_own(f"{'FLOATS.get(v.dtype)' if i == at else 's.dtype'} if t else type(v)", i) for i in operands)
     empty = " or ".join(_own("t and not s.numel()", i) for i in others)
@@ -246,7 +246,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
         "ready": ready,
         "unknown": _learning(substitution, learnt),
         "weight": weight,
-        "with_gradient": with_gradient,
+        "weight_with_gradient": weight_with_gradient,
     }
     exec(_written(form), names)
     quick: Quick = names["quick"]
