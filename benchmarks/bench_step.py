@@ -85,10 +85,12 @@ class Step:
 
     def both(self) -> Ways:
         """The ways to run forward and backward."""
+        parameters = self.ours.parameters()
 
         def ours() -> None:
             (self.ours(self.x) ** 2).mean().backward()
-            self.ours.clear_gradients()
+            for parameter in parameters:  # dropped, as Torch's zero_grad does, and not filled with zeros
+                parameter.clear_gradient(False)
 
         def twin() -> None:
             (self.twin(self.twin_x) ** 2).mean().backward()

@@ -126,10 +126,10 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
             held = _joined(held, _torch_turn(session, noted))
         reached, held = _due(held)
         while reached:  # a gradient that is laid out anew is not kept beside its copy
-            side, grad = reached.pop()
+            side, grad = _next(reached)
             if side._place.frontier:
                 _once(side._place, session)
-            deliver(side, to_paddle(_laid_out(grad, side._place.transposed)), natives, given)
+            deliver(side, to_paddle(grad), natives, given)
 
 
 _Reached = list[tuple[Any, torch.Tensor]]  # leaf twins with their gradients, from the one that was made first
@@ -207,12 +207,16 @@ def begin(reached: Sequence[Call], session: Session) -> None:
 _uses: Callable[[int], int] = getattr(torch._C, "_storage_Use_Count", lambda storage: 3)  # where torch cannot tell: shared
 
 
-def _laid_out(grad: torch.Tensor, transposed: bool) -> torch.Tensor:
-    """A leaf's gradient as Paddle lays it out, in memory that nobody else holds: Paddle accumulates into it."""
-    laid = grad.t() if transposed else grad
+def _next(reached: _Reached) -> tuple[Any, torch.Tensor]:
+    """A leaf twin, taken out of ``reached``, and its gradient as Paddle lays it out, in memory of its own, for accumulation."""
+    side, grad = reached.pop()
+    laid = grad.t() if side._place.transposed else grad
     if not laid.is_contiguous():
-        return laid.contiguous()
+        return side, laid.contiguous()
     storage = laid.untyped_storage()
+    if laid._is_view():  # what it is a view of would count as a second user; it dies with the last view
+        laid = laid.new_empty(0).set_(storage, laid.storage_offset(), laid.shape, laid.stride())
+        del grad
     # The tensor's own use and that of ``storage``; more where a sum hands one gradient to both of its operands.
-    alone = _uses(storage._cdata) <= 2 + transposed and storage.nbytes() == laid.numel() * laid.element_size()
-    return laid if alone else laid.clone()
+    alone = _uses(storage._cdata) <= 2 and storage.nbytes() == laid.numel() * laid.element_size()
+    return side, laid if alone else laid.clone()

@@ -40,10 +40,13 @@ def reads(known: dict[Any, Reads], attributes: Sequence[Any], sides: Sequence[An
 
 def _learnt(sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
     kept: list[torch.Tensor] = []  # the tensors: of one that is freed, another could get the memory
-    with undrawn(), torch.autograd.graph.saved_tensors_hooks(kept.append, _never):
-        results = flat(run(*sides))
-    memories = {_memory(tensor) for tensor in kept}
-    return Reads(*(frozenset(_among(tensors, memories)) for tensors in (sides, results)))
+    try:
+        with undrawn(), torch.autograd.graph.saved_tensors_hooks(kept.append, _never):
+            results = flat(run(*sides))
+        memories = {_memory(tensor) for tensor in kept}
+        return Reads(*(frozenset(_among(tensors, memories)) for tensors in (sides, results)))
+    finally:
+        kept.clear()  # the graph holds its hooks: with its own result among what they keep it would never die
 
 
 def _among(tensors: Sequence[Any], memories: set[int]) -> list[int]:

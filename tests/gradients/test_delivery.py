@@ -110,6 +110,34 @@ def test_no_two_gradients_share_memory():
     assert (seed.numpy() == 1.0).all()
 
 
+def test_gradients_that_are_views_of_one_another_are_told_apart():
+    x, y, w = leaf(4, 4), leaf(16, seed=1), leaf(2, 8, seed=2)
+    with padiff_shim.reference("torch"):
+        z = x + y.reshape([4, 4]) + w.reshape([4, 4])
+        z.backward(paddle.full([4, 4], 3.0), retain_graph=True)
+        z.backward(paddle.full([4, 4], 1.0))
+    assert len({tensor.grad.data_ptr() for tensor in (x, y, w)}) == 3
+    for tensor in (x, y, w):
+        assert (tensor.grad.numpy() == 4.0).all()
+        assert tensor.grad.shape == tensor.shape
+
+
+def test_a_bias_takes_over_the_memory_of_its_gradient(monkeypatch):
+    """Which is a view of what torch's sum over the rows has left."""
+    made, run = [], backward._run_engine
+
+    def noted(*args, **kwargs):
+        found = run(*args, **kwargs)
+        made.extend(grad.data_ptr() for grad in found)
+        return found
+
+    monkeypatch.setattr(backward, "_run_engine", noted)
+    layer = paddle.nn.Linear(16, 8)
+    with padiff_shim.reference("torch"):
+        layer(paddle.rand([4, 16])).sum().backward()
+    assert layer.bias.grad.data_ptr() in made
+
+
 def hooked():
     x, seen = leaf(4, 4), []
     y = x * 3.0

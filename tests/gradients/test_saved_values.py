@@ -1,6 +1,7 @@
 """What a backward reads, changed in place between forward and backward: it raises or goes on as natively, with equal gradients."""
 
 import contextlib
+import weakref
 
 import numpy as np
 import paddle
@@ -9,6 +10,7 @@ import torch
 from helpers import Call, entries, located, takes
 
 import padiff_shim
+from padiff_shim.gradients import saved
 
 CASES = [(op, entry) for op, entry in entries() if not entry.inplace]
 COMPOSED = (
@@ -199,3 +201,16 @@ def test_no_grad_vars_that_depend_on_the_input():
     native = step()
     with padiff_shim.reference("torch"):
         assert step() == native
+
+
+@pytest.mark.parametrize("function", [torch.softmax, torch.tanh, torch.exp])
+def test_what_is_learnt_of_a_call_keeps_nothing_of_it(function):
+    """A graph whose result is among what its hooks were given would never die, nor what lies below it."""
+    leaf = torch.rand(3, requires_grad=True)
+    operand = leaf * 2.0
+    gone = weakref.ref(leaf)
+    attributes = (0,) if function is torch.softmax else ()
+    learnt = saved.reads({}, attributes, (operand,), lambda x: function(x, *attributes))
+    assert learnt.results == {0}
+    del leaf, operand
+    assert gone() is None
