@@ -2,8 +2,8 @@
 
 ``torch.nn.Linear`` holds its weight as [out, in] and hands BLAS a transposed operand; Paddle's weight is [in, out]. A transposed
 *view* gives BLAS another memory layout, and often other last bits (measured on an AMD EPYC: equal in 127 of 150 float32 and 9 of
-150 float64 cases), so bit-identity needs a copy, except for products that were tried (:mod:`.turning`). One copy per weight is kept and
-dropped with the weight.
+150 float64 cases), so bit-identity needs a copy, except for products that were tried (:mod:`.turning`). One copy per weight is kept
+and dropped with the weight.
 
 When is a copy stale? Nothing announces a write: Paddle counts in-place *ops* (``inplace_version``), but optimizers, ``set_value``,
 ``out=``, initializers and many more write without counting, and a DLPack or NumPy alias is nobody's to watch. So doors are not

@@ -222,14 +222,16 @@ def _stayed(data: Mapping[str, Any]) -> list[Stayed]:
 
 
 def _layout(linear_layout: str, cost: Mapping[str, Any]) -> Iterator[str]:
-    if not (cost["copies"] or cost["reused"] or cost["views"]):
+    spared = cost.get("spared", 0)  # a log of before has none
+    if not (cost["copies"] or cost["reused"] or cost["views"] or spared):
         return
     if linear_layout == "view":
         yield f"Linear weights: transposed views, no copies ({cost['views']} calls)."
     else:
         yield (
             f"Linear weights: contiguous [out, in] copies: {cost['copies']} made ({cost['bytes'] / 2**20:.1f} MiB, "
-            f"{cost['seconds'] * 1e3:.1f} ms), {cost['reused']} times reused."
+            f"{cost['seconds'] * 1e3:.1f} ms), {cost['reused']} times reused"
+            + (f"; none needed for the same bits: {spared} times." if spared else ".")
         )
 
 
