@@ -2,8 +2,8 @@
 
 ``torch.nn.Linear`` holds [out, in]. Whether BLAS adds up in the same order when it is handed [in, out] depends on the processor,
 the library, the shapes and the dtype, and on no value. So a shape that has come often is tried with random numbers: the product,
-its gradients and their gradients, from a weight in either layout. If a single bit differs, weights go on being copied for that shape
-(:mod:`.weights`). Thin products differ often, those of batches hardly ever.
+its gradients and their gradients, from a weight in either layout. If a single bit differs, weights go on being copied
+for that shape (:mod:`.weights`). Thin products differ often, those of batches hardly ever.
 
 Could a trial miss a difference? Another order of additions gives the same last bit in about every second element of a short sum; a
 trial looks at thousands of elements, and where a product has few, at as many draws as it takes.
