@@ -15,7 +15,7 @@ from rich.text import Text
 from .text import PIPED, columns
 
 # Where a word that is longer than a line may be folded: behind these, but never before a line's number.
-_PIECES = re.compile(r"[^/\\.,;|=_-]*(?:[/\\.,;|=_-]+|$)")
+_PIECES = re.compile(r"[^/\\]+:\d+\S*$|[^/\\.,;|=_-]*(?:[/\\.,;|=_-]+|$)")
 _HEAD_OF_PARAGRAPH = "bold"
 
 
@@ -109,21 +109,32 @@ def _table(heads: Sequence[Column], rows: Sequence[Sequence[str]], styles: Seque
 
 
 def folded(text: str, width: int, indent: int = 0, hang: int = 0) -> list[str]:
-    """``text`` in lines of at most ``width`` columns, folded between words.
+    """``text`` in lines of at most ``width`` columns, folded between words; all but the first lie ``hang`` deeper than ``indent``.
 
     A word that is longer than a line is folded behind ``/``, ``.``, ``_`` and the like, so that a path ends with its whole
     ``name.py:12``; within such a piece only where that alone is longer than a line.
     """
-    lines, line, room = [], "", width - indent
-    for number, word in enumerate(text.split(" ")):
-        for at, piece in enumerate(_pieces(word, width - indent - hang)):
-            joint = " " if number and not at else ""
-            if line and cell_len(line) + cell_len(joint + piece) > room:
-                lines.append(line)
-                line, joint, room = "", "", width - indent - hang
-            line += joint + piece
-    lines.append(line)
-    return [" " * (indent + (hang if at else 0)) + one.rstrip() for at, one in enumerate(lines)]
+    places = _spans(text, width - indent, width - indent - hang)
+    return [" " * (indent + (hang if at else 0)) + text[start:end].rstrip() for at, (start, end) in enumerate(places)]
+
+
+def folded_text(text: Text, width: int, indent: int = 0, hang: int = 0) -> list[Text]:
+    """The same of a text with styles."""
+    places = _spans(text.plain, width - indent, width - indent - hang)
+    return [Text(" " * (indent + (hang if at else 0))).append_text(text[start:end]) for at, (start, end) in enumerate(places)]
+
+
+def _spans(text: str, first: int, others: int) -> list[tuple[int, int]]:
+    """Where lines of ``first`` columns, then ``others``, begin and end."""
+    found, begin, end, room = [], 0, 0, first
+    for word in re.finditer(r"[^ ]+", text):
+        at = word.start()
+        for piece in _pieces(word[0], min(first, others)):
+            if end > begin and cell_len(text[begin : at + len(piece)]) > room:
+                found.append((begin, end))
+                begin, room = at, others
+            at = end = at + len(piece)
+    return [*found, (begin, end)]
 
 
 def _pieces(word: str, width: int) -> list[str]:

@@ -91,10 +91,14 @@ class Audit:
             write(self.folder / "audit.json", data),
         ]
 
-    def __str__(self) -> str:
+    def text(self, width: int | None = None, *, colour: bool = False) -> str:
+        """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
         from .pages import summary
 
-        return summary(self)
+        return summary(self, width, colour=colour)
+
+    def __str__(self) -> str:
+        return self.text()
 
 
 def chosen(patterns: str | Iterable[str] | None) -> list[str]:

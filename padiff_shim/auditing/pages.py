@@ -6,6 +6,7 @@ import html as escaping
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..screen import Screen
 from ..text import SENTENCE, shown
 from .report import ACCURACY, CRASH, RANGE, TREATMENT, UNJUDGED, WRONG, Finding
 from .style import STYLE
@@ -56,19 +57,23 @@ _KINDS = {
 _HEADINGS = ("op, tensor", "side", "verdict", "operands", "worst", "reproducer")
 
 
-def summary(audit: Audit) -> str:
+def summary(audit: Audit, width: int | None = None, *, colour: bool = False) -> str:
     """What ``print(audit)`` shows."""
-    lines = [*_opening(audit), ""]
+    screen = Screen(width, colour=colour)
+    for style, line in zip(("bold", "", "bold"), _opening(audit)):
+        screen.say(line, style)
+    screen.say("")
     for kind, (title, _) in _KINDS.items():
         found = [one for one in audit.findings if one.kind == kind]
         if found:
             ops = list(dict.fromkeys(one.op for one in found))
-            lines.append(f"{title}: {len(ops)} ops: {', '.join(ops)}")
+            screen.say(f"{title}: {len(ops)} ops: {', '.join(ops)}", "red" if kind in (CRASH, WRONG) else "", hang=2)
     gone = [*(one.name for one in audit.defects if one.gone), *(name for name, there in audit.known.items() if not there)]
     if gone and audit.complete:
-        lines.append(f"No longer seen here: {', '.join(dict.fromkeys(gone))}")
-    lines += ["", f"In {audit.folder}: audit.md, audit.html, audit.json, repro/"]
-    return "\n".join(lines)
+        screen.say(f"No longer seen here: {', '.join(dict.fromkeys(gone))}", hang=2)
+    screen.say("")
+    screen.say(f"In {audit.folder}: audit.md, audit.html, audit.json, repro/")
+    return screen.text()
 
 
 def _opening(audit: Audit) -> Iterator[str]:

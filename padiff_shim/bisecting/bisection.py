@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from ..text import columns, shown
+from ..screen import Column, Screen
+from ..text import shown
 from .choosing import Unit
 
 SHOWN = 4  # lines of one unit
@@ -91,18 +87,16 @@ class Bisection:
         lines = [f"**{_cell(self.headline)}**", "", f"| {self.over[:-1]} | calls | lines |", "| --- | ---: | --- |"]
         return "\n".join([*lines, *(f"| {' | '.join(map(_cell, row))} |" for row in self._rows())]) + "\n"
 
+    def text(self, width: int | None = None, *, colour: bool = False) -> str:
+        """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
+        screen = Screen(width, colour=colour)
+        screen.say(self.headline, "bold")
+        heads = (Column(self.over[:-1]), Column("calls", right=True), Column("lines"))
+        screen.table(heads, ([shown(cell, 2000) for cell in row] for row in self._rows()))
+        return screen.text()
+
     def __str__(self) -> str:
-        buffer = io.StringIO()
-        console = Console(file=buffer, width=columns())
-        console.print(Text(self.headline), soft_wrap=True)
-        table = Table()
-        table.add_column(self.over[:-1], overflow="fold")
-        table.add_column("calls", justify="right")
-        table.add_column("lines", overflow="fold")
-        for row in self._rows():
-            table.add_row(*(Text(shown(cell, 2000)) for cell in row))
-        console.print(table)
-        return buffer.getvalue().rstrip()
+        return self.text()
 
 
 def _lines(unit: Unit) -> str:

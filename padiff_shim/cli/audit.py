@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from . import output
+
 _EPILOG = """\
 \b
 Examples:
@@ -36,5 +38,5 @@ def command(
 
     found = audit(ops or None, device=device, folder=folder, resume=resume, workers=workers, seconds=seconds, defects=defects)
     found.save()
-    click.echo(str(found))
+    click.echo(output.told(found))
     return 0 if found.complete else 130

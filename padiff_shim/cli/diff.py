@@ -43,7 +43,7 @@ def command(first: str, second: str, atol: float, rtol: float, ranks: str | None
     elif markdown is not None:
         click.echo(f"{output.write(markdown, found.to_markdown())} written", err=True)
     if data is None and markdown is None:
-        click.echo(str(found))
+        click.echo(output.told(found))
     return FINE if found else NO
 
 

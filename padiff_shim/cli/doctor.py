@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ..screen import Screen
 from . import output
 from .main import FINE, NO
 
@@ -42,10 +43,11 @@ def command(strict: bool, data: str | None) -> int:
 
 
 def _print(health: Any) -> None:
-    told = {**health.environment, **health.switches}
+    told, screen = {**health.environment, **health.switches}, Screen(**output.look())
     width = max(map(len, told))
     for name, value in told.items():
-        click.echo(f"  {name:<{width}}  {value}")
+        screen.say(f"{name:<{width}}  {value}", indent=2, hang=width + 2)
     for check in health.checks:
         mark, colour = _MARKS[check.state]
-        click.secho(f"{mark} {check.name}: {check.said}", fg=colour)
+        screen.say(f"{mark} {check.name}: {check.said}", colour, hang=2)
+    click.echo(screen.text())

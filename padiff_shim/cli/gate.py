@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ..runs.gate import MARGIN, gate
+from . import output
 from .main import FINE, NO
 
 _EPILOG = """\
@@ -29,5 +30,5 @@ def command(folder: str, baseline: str, update: bool, margin: float) -> int:
     """Hold the log of a comparison against a baseline, and fail where a call got worse: its verdict, from LOW_ACCURACY up, or its
     error by more than the margin. Calls that are new or gone are told."""
     found = gate(folder, baseline, update=update, margin=margin)
-    click.echo(str(found))
+    click.echo(output.told(found))
     return FINE if found.passed or update else NO

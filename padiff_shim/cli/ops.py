@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from .. import errors
+from ..screen import Screen
 from . import output
 
 _EPILOG = """\
@@ -36,10 +37,16 @@ def command(names: Sequence[str], data: str | None) -> None:
         chosen = list(dict.fromkeys(one for name in names for one in _members(name))) if names else list(ops())
         output.write_json(data, [_facts(ops()[name]) for name in chosen])
     elif not names:
+        screen = Screen(**output.look())
         for family, members in families().items():
-            click.echo(f"{family}: {', '.join(members)}")
+            screen.say(f"{family}: {', '.join(members)}", hang=2)
+        click.echo(screen.text())
     else:
-        click.echo("\n\n".join(_described(name) for name in names))
+        screen = Screen(**output.look())
+        for line in "\n\n".join(_described(name) for name in names).splitlines():
+            indent = len(line) - len(line.lstrip())
+            screen.say(line.lstrip(), indent=indent, hang=2 if indent else 0)
+        click.echo(screen.text())
 
 
 def _members(name: str) -> Iterable[str]:

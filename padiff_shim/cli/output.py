@@ -51,15 +51,24 @@ def writable(path: str | None) -> Path | None:
     return place
 
 
-def summary(run: Any, stream: TextIO | None = None) -> str:
-    """What ``print(run)`` shows, as wide as ``stream`` (default: standard output), in colours where it is a terminal."""
+def look(stream: TextIO | None = None) -> dict[str, Any]:
+    """How wide text for ``stream`` (default: standard output) is, and whether it has colours."""
     stream = stream or sys.stdout
     terminal = stream.isatty()
-    width = max(80, shutil.get_terminal_size().columns) if terminal else None
+    return {"width": max(80, shutil.get_terminal_size().columns) if terminal else None, "colour": terminal}
+
+
+def told(found: Any) -> str:
+    """What ``print(found)`` shows, in colours where standard output is a terminal."""
+    return str(found.text(**look()))
+
+
+def summary(run: Any, stream: TextIO | None = None) -> str:
+    """What ``print(run)`` shows, as wide as ``stream`` (default: standard output), in colours where it is a terminal."""
     if not hasattr(run, "recorder"):  # a run of reference mode
         from ..report.terminal import run_table
 
-        return run_table(run, width, colour=terminal)
+        return run_table(run, **look(stream))
     from ..report.summary import summary as text
 
-    return text(run, width, colour=terminal)
+    return text(run, **look(stream))

@@ -72,7 +72,7 @@ def command(
     if data is not None:
         output.write_json(data, proof.as_dict())
     if data != "-":
-        click.echo(str(proof))
+        click.echo(output.told(proof))
     return FINE if proof else NO
 
 

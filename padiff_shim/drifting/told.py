@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import csv
-import io
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from ..arguments import path as checked
 from ..errors import FileError
-from ..text import columns, shown
+from ..screen import Column, Screen
+from ..text import shown
 from .picture import draw
 from .rows import SIDES, Distance, DriftRow, largest
 
 # By how much the difference shrinks in float64, whose unit roundoff is 2e-9 of float32's: what that means.
 _MEANINGS = ((1e-6, "it is rounding"), (1e-3, "nearly all of it is rounding"), (float("inf"), "it is not rounding alone"))
+
+_LEAVE = (7, 0, 5, 6, 4, 0, 3, 0, 2, 1)  # which column is left out first where room is short
 
 
 @dataclass
@@ -100,21 +98,19 @@ class Drift:
         lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows]
         return "\n".join([*lines, *(f"\n{_cell(note)}" for note in self.notes)]) + "\n"
 
-    def __str__(self) -> str:
-        buffer = io.StringIO()
-        console = Console(file=buffer, width=columns())
-        console.print(Text(self.headline), soft_wrap=True)
+    def text(self, width: int | None = None, *, colour: bool = False) -> str:
+        """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
+        screen = Screen(width, colour=colour)
+        screen.say(self.headline, "bold")
         head, *rows = self.table()
-        used = [place for place in range(len(head)) if any(row[place] for row in rows)]
-        table = Table()
-        for place in used:
-            table.add_column(head[place], justify="left" if place < 4 else "right", overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(shown(row[place])) for place in used))
-        console.print(table)
+        heads = [Column(name, leave, right=place >= 4) for place, (name, leave) in enumerate(zip(head, _LEAVE))]
+        screen.table(heads, ([shown(cell) for cell in row] for row in rows))
         for note in self.notes:
-            console.print(Text(f"note: {shown(note, 1000)}"), soft_wrap=True)
-        return buffer.getvalue().rstrip()
+            screen.say(f"note: {shown(note, 1000)}")
+        return screen.text()
+
+    def __str__(self) -> str:
+        return self.text()
 
 
 def _cells(row: DriftRow) -> list[str]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import os
 from typing import Protocol
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from ..text import columns, shown
+from ..screen import Column, Screen
+from ..text import shown
 from .findings import CarriedBy, CarrierRow, LayerRow, Mistake, Place, Stage, StepRow
 
 SHOWN, FOLDED = 12, 100  # layers in text, and in Markdown
 _MARKS = {True: "✓", False: "✗", None: "–"}
+_STYLES = {True: "green", False: "red", None: ""}
 
 
 class Proven(Protocol):
@@ -33,28 +30,27 @@ class Proven(Protocol):
     notes: list[str]
 
 
-def text(proof: Proven) -> str:
-    """For a terminal, in its width."""
-    buffer = io.StringIO()
-    console = Console(file=buffer, width=columns())
-    console.print(Text(shown(proof.headline, 2000)), soft_wrap=True)
+def text(proof: Proven, width: int | None = None, *, colour: bool = False) -> str:
+    """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
+    screen = Screen(width, colour=colour)
+    screen.say(shown(proof.headline, 2000), "bold green" if proof else "bold red")
     for stage in proof.stages:
-        console.print(Text(f"  {_MARKS[stage.right]} {stage.name}: {shown(stage.text)}"), soft_wrap=True)
+        screen.say(f"{_MARKS[stage.right]} {stage.name}: {shown(stage.text)}", _STYLES[stage.right], indent=2, hang=2)
     for number, mistake in enumerate(proof.mistakes, 1):
-        console.print(Text(f"{number}. {shown(str(mistake), 1000)}"), soft_wrap=True)
+        screen.say(f"{number}. {shown(str(mistake), 1000)}", "bold", hang=3)
         for side, place in sides(mistake, "torch ", "paddle"):
-            console.print(Text(f"     {side} {where(place)}"), soft_wrap=True)
+            screen.say(f"{side} {where(place)}", indent=5, hang=2)
             if place is not None and place.source:
-                console.print(Text(f"            {shown(place.source)}"), soft_wrap=True)
+                screen.say(shown(place.source), "dim", indent=12, hang=2)
     if proof.layers:
-        console.print(_layers(proof))
+        _layers(proof, screen)
     if proof.training:
-        console.print(_training(proof))
+        _training(proof, screen)
     if proof.carried is not None:
-        console.print(_carriers(proof.carried))
+        _carriers(proof.carried, screen)
     for note in proof.notes:
-        console.print(Text(f"note: {shown(note, 1000)}"), soft_wrap=True)
-    return buffer.getvalue().rstrip()
+        screen.say(f"note: {shown(note, 1000)}")
+    return screen.text()
 
 
 def sides(mistake: Mistake, *words: str) -> list[tuple[str, Place | None]]:
@@ -63,13 +59,10 @@ def sides(mistake: Mistake, *words: str) -> list[tuple[str, Place | None]]:
     return list(zip(words or ("torch", "paddle"), places)) if any(places) else []
 
 
-def _training(proof: Proven) -> Table:
-    table = Table(title=TRAINING, title_justify="left")
-    for heading in STEP:
-        table.add_column(heading, justify="right")
-    for row in proof.training if len(proof.training) <= SHOWN else [*proof.training[: SHOWN - 1], proof.training[-1]]:
-        table.add_row(*step(row))
-    return table
+def _training(proof: Proven, screen: Screen) -> None:
+    rows = proof.training if len(proof.training) <= SHOWN else [*proof.training[: SHOWN - 1], proof.training[-1]]
+    heads = [Column(heading, leave, right=True) for heading, leave in zip(STEP, (0, 1, 0, 0))]
+    screen.table(heads, map(step, rows), TRAINING)
 
 
 TRAINING = "largest difference of losses, gradients, weights and statistics at each step"
@@ -85,13 +78,10 @@ def step(row: StepRow) -> tuple[str, ...]:
 CARRIERS = ("layer", "op", "calls", "kernels apart", "rounding: Paddle", "Torch", "amplified", "own", "share")
 
 
-def _carriers(found: CarriedBy) -> Table:
-    table = Table(title=carried(found), title_justify="left")
-    for heading in CARRIERS:
-        table.add_column(heading, justify="left" if heading in ("layer", "op") else "right", overflow="fold")
-    for cells in largest(found):
-        table.add_row(*map(Text, cells))
-    return table
+def _carriers(found: CarriedBy, screen: Screen) -> None:
+    leave = (0, 0, 3, 1, 4, 5, 2, 6, 0)
+    heads = [Column(heading, leave, right=heading not in ("layer", "op")) for heading, leave in zip(CARRIERS, leave)]
+    screen.table(heads, largest(found), carried(found))
 
 
 def carried(found: CarriedBy) -> str:
@@ -119,20 +109,15 @@ def _carrier(row: CarrierRow) -> tuple[str, ...]:
     return shown(row.layer or "(the model)"), row.op, str(row.calls), *numbers
 
 
-def _layers(proof: Proven) -> Table:
+def _layers(proof: Proven, screen: Screen) -> None:
     rows = chosen(proof.layers)
     same = sum(row.identical for row in proof.layers)
     title = f"{same} of {len(proof.layers)} layers identical on the same kernels"
-    table = Table(title=title + (f"; {len(rows)} shown" if len(rows) < len(proof.layers) else ""), title_justify="left")
-    table.add_column("paddle layer", overflow="fold")
-    table.add_column("torch layer", overflow="fold")
-    for heading in ("calls", "on Torch's kernels", "native"):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        table.add_row(
-            Text(shown(row.paddle or "(the model)")), Text(shown(row.torch or "(the model)")), str(row.calls), *numbers(row)
-        )
-    return table
+    title += f"; {len(rows)} shown" if len(rows) < len(proof.layers) else ""
+    heads = (Column("paddle layer"), Column("torch layer", 2), Column("calls", 1, right=True))
+    figures = (Column("on Torch's kernels", right=True), Column("native", 3, right=True))
+    cells = [(shown(row.paddle or "(the model)"), shown(row.torch or "(the model)"), str(row.calls), *numbers(row)) for row in rows]
+    screen.table((*heads, *figures), cells, title, ["" if row.identical else "red" for row in rows])
 
 
 def numbers(row: LayerRow) -> tuple[str, str]:

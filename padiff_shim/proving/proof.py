@@ -84,5 +84,9 @@ class Proof:
         """One page that needs nothing beside it."""
         return webpage.html(self)
 
+    def text(self, width: int | None = None, *, colour: bool = False) -> str:
+        """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
+        return pages.text(self, width, colour=colour)
+
     def __str__(self) -> str:
-        return pages.text(self)
+        return self.text()

@@ -122,5 +122,9 @@ class Difference:
         """For an issue or a pull request."""
         return pages.markdown(self)
 
+    def text(self, width: int | None = None, *, colour: bool = False) -> str:
+        """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
+        return pages.text(self, width, colour=colour)
+
     def __str__(self) -> str:
-        return pages.text(self)
+        return self.text()

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import math
 from typing import Any, Protocol
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from ..text import columns, shown
+from ..screen import Column, Screen
+from ..text import SENTENCE, shown
 from .measure import Apart
 from .reading import Tensor
 
 SHOWN = 12  # rows of a table
 HEADS = ("what", "layer", "a", "b", "max", "mean", "relative", "ULP")
 _LEFT = 4  # columns of words
+_LEAVE = (0, 4, 0, 3, 0, 6, 2, 5)  # which of them is left out first where room is short
 
 
 class Told(Protocol):
@@ -128,43 +125,26 @@ def _sides(page: Page) -> list[str]:
     return [f"first in {side}: {tensor}" for side, tensor in (("a", first.a), ("b", first.b)) if tensor is not None]
 
 
-def text(page: Page) -> str:
-    """For a terminal, in its width."""
-    buffer = io.StringIO()
-    console = Console(file=buffer, width=columns())
-
-    def line(value: str) -> None:
-        console.print(Text(shown(value, 2000)), soft_wrap=True)
-
-    line(page.headline)
+def text(page: Page, width: int | None = None, *, colour: bool = False) -> str:
+    """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
+    screen = Screen(width, colour=colour)
+    screen.say(shown(page.headline, SENTENCE), "bold green" if page.headline.startswith("SAME") else "bold red")
     for told in (f"a: {page.a} ({page.frameworks[0]})", f"b: {page.b} ({page.frameworks[1]})", *_sides(page)):
-        line(told)
+        screen.say(shown(told, SENTENCE), hang=3)
     if page.surroundings:
-        table = Table(title="what differs around the runs", title_justify="left")
-        for head in ("", "a", "b"):
-            table.add_column(head, overflow="fold")
-        for name, one, other in page.surroundings:
-            table.add_row(Text(shown(name)), Text(shown(one)), Text(shown(other)))
-        console.print(table)
+        rows = [(shown(name), shown(one), shown(other)) for name, one, other in page.surroundings]
+        screen.table((Column(""), Column("a"), Column("b")), rows, "what differs around the runs")
     if page.differing:
-        console.print(_table(page))
+        number = len(page.differing)
+        title = f"{number:,} of {len(page.rows):,} differ" + (f"; the first {SHOWN}" if number > SHOWN else "")
+        heads = [Column(head, leave, right=place >= _LEFT) for place, (head, leave) in enumerate(zip(HEADS, _LEAVE))]
+        screen.table(heads, ([shown(cell) for cell in _cells(row)] for row in page.differing[:SHOWN]), title)
         worst = _worst(page)
         if worst is not None:
-            line(f"largest relative difference: {described(worst)}")
+            screen.say(shown(f"largest relative difference: {described(worst)}", SENTENCE))
     for note in page.notes:
-        line(f"note: {note}")
-    return buffer.getvalue().rstrip()
-
-
-def _table(page: Page) -> Table:
-    number = len(page.differing)
-    title = f"{number:,} of {len(page.rows):,} differ" + (f"; the first {SHOWN}" if number > SHOWN else "")
-    table = Table(title=title, title_justify="left")
-    for place, head in enumerate(HEADS):
-        table.add_column(head, justify="left" if place < _LEFT else "right", overflow="fold")
-    for row in page.differing[:SHOWN]:
-        table.add_row(*(Text(shown(cell)) for cell in _cells(row)))
-    return table
+        screen.say(shown(f"note: {note}", SENTENCE))
+    return screen.text()
 
 
 def markdown(page: Page) -> str:

@@ -6,14 +6,14 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
-from rich.console import Group as Stack
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from ..records import words as one
 from ..records.counts import Finding, Group
+from ..screen import folded_text
 from ..text import PIPED, SENTENCE, columns, shown
 from ..verdicts import APART, HARD, Verdict
 from . import words
@@ -45,7 +45,8 @@ def _findings(run: Compared, width: int) -> list[Any]:
     for finding in found[:FINDINGS]:
         table.add_row(*_finding(finding))
     more = len(found) - FINDINGS + run.counts.further
-    shown_ones = [table] if _fits(table, width) else [Text("worst calls"), *map(_paragraph, found[:FINDINGS])]
+    paragraphs = (line for finding in found[:FINDINGS] for line in _paragraph(finding))
+    shown_ones = [table] if _fits(table, width) else [Text("worst calls"), *paragraphs]
     return [*shown_ones, *([Text(f"and {more:,} further findings: run.findings()")] if more > 0 else [])]
 
 
@@ -71,18 +72,17 @@ def _finding(finding: Finding) -> list[Any]:
     ]
 
 
-def _paragraph(finding: Finding) -> Padding:
+def _paragraph(finding: Finding) -> list[Text]:
     """The same below each other, each of its lines a thing that can be copied."""
     record, side = finding.worst, one.whose(finding.worst)
     error, bound, atol = one.observed(record)
-    head = Text(one.named(record), style=style(Verdict(record["verdict"]))).append(f" [{side}]" if side else "", style="default")
-    head.append(f"  {shown(record['op'])} {shown(record.get('tensor'))} {one.shape(record)}", style="default")
-    lines = [Text(layer, style="bold")] if (layer := words.within(finding)) else []
+    head = Text("  ").append(one.named(record), style=style(Verdict(record["verdict"]))).append(f" [{side}]" if side else "")
+    head.append(f"  {shown(record['op'])} {shown(record.get('tensor'))} {one.shape(record)}")
+    lines = [Text("    ").append(layer, style="bold")] if (layer := words.within(finding)) else []
     if record.get("site"):
-        lines.append(Text(shown(record["site"])))
+        lines.append(Text(f"    {shown(record['site'])}"))
     many = f"{finding.records:,} record{'s' if finding.records != 1 else ''}"
-    lines.append(Text(f"error {error}, bound {bound}, atol needed {atol}, {many}"))
-    return Padding(Stack(head, *(Padding(line, (0, 0, 0, 2)) for line in lines)), (0, 0, 0, 2))
+    return [head, *lines, Text(f"    error {error}, bound {bound}, atol needed {atol}, {many}")]
 
 
 def _innocent(run: Compared, width: int) -> list[Any]:
@@ -106,12 +106,13 @@ def _groups(title: str, groups: Mapping[str, Group], most: int, width: int) -> l
     """Verdicts per op or layer."""
     kept, rest = list(groups.values())[:most], list(groups.values())[most:]
     names = [name for name in [*reversed(Verdict.__members__), *APART] if any(group.verdicts[name] for group in groups.values())]
-    table = _broad(title, kept, names)
+    table: Any = _broad(title, kept, names)
     if not _fits(table, width):
         table = _narrow(title, kept, names, width)
+    parts = table if isinstance(table, list) else [table]
     if not rest:
-        return [table]
-    return [table, Text(f"and {len(rest):,} further, at worst {max((g.worst for g in rest), key=lambda v: v.severity)}")]
+        return parts
+    return [*parts, Text(f"and {len(rest):,} further, at worst {max((g.worst for g in rest), key=lambda v: v.severity)}")]
 
 
 def _broad(title: str, groups: Sequence[Group], names: Sequence[str]) -> Table:
@@ -127,17 +128,22 @@ def _broad(title: str, groups: Sequence[Group], names: Sequence[str]) -> Table:
     return table
 
 
-def _narrow(title: str, groups: Sequence[Group], names: Sequence[str], width: int) -> Table:
-    """All classes in one column; the last column is left out before a name is broken."""
-    spare = width - _COUNTED - 7 - max(len(_name(group)) for group in groups)  # 7: lines and blanks between two columns
+def _narrow(title: str, groups: Sequence[Group], names: Sequence[str], width: int) -> Any:
+    """All classes in one column; the last column is left out before a name is broken, and the table before that."""
+    counted = [", ".join(f"{name} {group.verdicts[name]:,}" for name in names if group.verdicts[name]) for group in groups]
+    spare = width - _COUNTED - 7 - max(cell_len(_name(group).plain) for group in groups)  # 7: lines and blanks between two columns
+    if spare < 0:
+        found = [Text(title)]
+        for group, counts in zip(groups, counted):
+            found += [Text("  ").append_text(_name(group)), Text(f"    {counts}")]
+        return found
     table = Table(title=title, title_justify="left")
-    table.add_column(title.rpartition(" ")[2], overflow="fold", no_wrap=spare >= 0)
+    table.add_column(title.rpartition(" ")[2], no_wrap=True)
     table.add_column("records", min_width=_COUNTED)
     if measured := spare >= 10:
         table.add_column("error /\nbound", justify="right", no_wrap=True)
-    for group in groups:
-        counts = Text(", ".join(f"{name} {group.verdicts[name]:,}" for name in names if group.verdicts[name]))
-        table.add_row(_name(group), counts, *([_far(group)] if measured else []))
+    for group, counts in zip(groups, counted):
+        table.add_row(_name(group), Text(counts), *([_far(group)] if measured else []))
     return table
 
 
@@ -178,6 +184,14 @@ def _closing(run: Compared) -> Iterable[Any]:
         yield Text(f"  not checked: {line}")
 
 
+def _lines(part: Any, width: int) -> list[Any]:
+    """A sentence folded between words, with what it is indented by; where the output is no terminal, as it is."""
+    if not isinstance(part, Text) or width >= PIPED:
+        return [part]
+    indent = len(part.plain) - len(part.plain.lstrip(" "))
+    return list(folded_text(part[indent:], width, indent, 2 if indent else 0))
+
+
 def summary(run: Compared, width: int | None = None, *, colour: bool = False) -> str:
     """The run as text, ``width`` columns wide (default: :func:`padiff_shim.text.columns`); with ``colour`` as ANSI sequences.
 
@@ -193,5 +207,6 @@ def summary(run: Compared, width: int | None = None, *, colour: bool = False) ->
         if set(run.by_layer()) != {""}:
             parts += _groups("verdicts per layer", run.by_layer(), LAYERS, width)
     for part in [*parts, *_closing(run)]:
-        console.print(part, soft_wrap=isinstance(part, Text) and width >= PIPED)
+        for line in _lines(part, width):
+            console.print(line, soft_wrap=isinstance(line, Text))
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())

@@ -18,6 +18,7 @@ from typing import Any
 from ..arguments import flag, path
 from ..errors import ArgumentError, FileError, unreadable
 from ..records.calls import Calls
+from ..screen import Screen
 from ..text import shown
 from ..verdicts import Verdict, apart
 from ..writing import write
@@ -26,6 +27,7 @@ from .compare_run import CompareRun, load
 KEYS = ("op", "tensor", "dtype", "layer", "site")
 SOFT = Verdict.LOW_ACCURACY  # from here on a verdict is something to complain of
 MARGIN = 4.0
+_STYLES = {"passed": "bold green", "FAILED": "bold red", "worse": "red", "new, and not clean": "red", "better": "green"}
 DIGITS = 3  # significant ones of an error in the file
 
 
@@ -99,6 +101,17 @@ class Gate:
         return not self.worse and not any(entry.severity for entry in self.new)
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, width: int | None = None, *, colour: bool = False) -> str:
+        """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
+        screen = Screen(width, colour=colour)
+        for line in self._lines():
+            said = line.partition(":")[0]
+            screen.say(line, _STYLES.get(said, ""), hang=2)
+        return screen.text()
+
+    def _lines(self) -> list[str]:
         lines = [f"{'passed' if self.passed else 'FAILED'}: {self.places:,} places against {self.baseline}"]
         lines += [f"worse: {now}; it was {before.verdict}, {before.units:g} units" for now, before in self.worse]
         lines += [f"new, and not clean: {entry}" for entry in self.new if entry.severity]
@@ -111,7 +124,7 @@ class Gate:
             lines.append(f"{self.baseline} holds this run now")
         elif self.worse or self.new or self.gone or self.better:
             lines.append(f"--update (update=True) makes this run the baseline; the margin is a factor of {self.margin:g}")
-        return "\n".join(lines)
+        return lines
 
 
 def gate(

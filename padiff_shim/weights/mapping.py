@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from ..errors import ArgumentError
-from ..text import columns, shown
+from ..screen import Column, Screen
+from ..text import shown
 from .checking import WeightCheck, check
 from .sides import sides_of
 from .tree import Shape, Slot, Weight
@@ -177,24 +173,23 @@ class Mapping:
 
 def mapping_table(mapping: Mapping, width: int | None = None) -> str:
     """The pairs as text, ``width`` columns wide (default: :func:`padiff_shim.text.columns`)."""
-    buffer = io.StringIO()
-    console = Console(file=buffer, width=width or columns())
-    table = Table(title=f"{mapping.src.title()} -> {mapping.dst.title()}: {_headline(mapping)}", title_justify="left")
-    table.add_column(mapping.src, overflow="fold")
-    table.add_column(mapping.dst, overflow="fold")
-    table.add_column("shapes", overflow="fold")
-    table.add_column("on the way", overflow="fold")
-    for pair in mapping.pairs:
-        names = [Text(shown(pair.name(side) or "-")) for side in (mapping.src, mapping.dst)]
-        way = "; ".join(filter(None, (pair.transform, pair.note)))
-        table.add_row(*names, _shapes(pair, mapping.src, mapping.dst), Text(way))
-    console.print(table)
+    screen = Screen(width)
+    rows = [
+        (
+            *(shown(pair.name(side) or "-") for side in (mapping.src, mapping.dst)),
+            _shapes(pair, mapping.src, mapping.dst),
+            "; ".join(filter(None, (pair.transform, pair.note))),
+        )
+        for pair in mapping.pairs
+    ]
+    heads = (Column(mapping.src), Column(mapping.dst), Column("shapes", 1), Column("on the way", 2))
+    screen.table(heads, rows, f"{mapping.src.title()} -> {mapping.dst.title()}: {_headline(mapping)}")
     for side, weights in zip((mapping.src, mapping.dst), mapping.left):
         for weight in weights:
-            console.print(Text(f"no partner: {side} {shown(weight.name)} {list(weight.shape)}"))
+            screen.say(f"no partner: {side} {shown(weight.name)} {list(weight.shape)}")
     for note in mapping.notes:
-        console.print(Text(shown(note)))
-    return buffer.getvalue().rstrip()
+        screen.say(shown(note))
+    return screen.text()
 
 
 def _headline(mapping: Mapping) -> str:

@@ -1,0 +1,164 @@
+"""Everything that commands print, at 80, 100 and 160 columns, with names as long as programs have them."""
+
+import random
+import re
+
+import pytest
+from report_data import account_data, record, run_of
+from rich.cells import cell_len
+
+from padiff_shim.bisecting.bisection import Bisection
+from padiff_shim.bisecting.choosing import Unit
+from padiff_shim.dispatch.site import Site
+from padiff_shim.drifting.rows import Distance, DriftRow
+from padiff_shim.drifting.told import Drift
+from padiff_shim.proving.findings import CarriedBy, CarrierRow, LayerRow, Place, Stage, StepRow
+from padiff_shim.proving.pages import text as proof_text
+from padiff_shim.records.counts import Counts
+from padiff_shim.report.summary import summary
+from padiff_shim.report.terminal import run_table
+from padiff_shim.runs.gate import Entry, Gate
+
+WIDTHS = (80, 100, 160)
+NAMES = {
+    "short": ("encoder.0", "train.py:7 in forward"),
+    "long": (
+        "model.encoder.layers.11.self_attention.output.dense",
+        "src/my_company/models/transformers/modeling_layers.py:1234 in scaled_dot_product",
+    ),
+    "longest": (
+        "model." + "a_layer_with_a_long_name." * 7 + "dense",
+        "/home/somebody/" + "a_folder/" * 14 + "model.py:98765 in forward",
+    ),
+}
+
+
+class Reference:
+    def __init__(self, layer, site):
+        self.data = account_data()
+        for one in (*self.data["lines"], *self.data["profile"]["places"]):
+            one["layer"], one["site"] = one["layer"] and layer, one["site"] and site
+
+    def as_dict(self):
+        return self.data
+
+
+class Compared:
+    """A comparison of made up records."""
+
+    backend, replicas = "torch", None
+
+    def __init__(self, layer, site):
+        self.warnings = ["a warning of some words " * 12]
+        self.header = {
+            "environment": {"paddle": "3.3.1", "torch": "2.13.0"},
+            "command": "python train.py " + "--option value " * 14,
+        }
+        rng = random.Random(3)
+        self.counts = Counts()
+        guilty = record(0, rng, verdict="WRONG", guilty="paddle", share=1e6, layer=layer, site=site)
+        for one in (guilty, *run_of(60, rare=0.2)):
+            self.counts.add({**one, "layer": one.get("layer") and layer, "site": site})
+
+    def findings(self):
+        return self.counts.sorted_findings()
+
+    def by_op(self):
+        return self.counts.groups("op")
+
+    def by_layer(self):
+        return self.counts.groups("layer")
+
+    def coverage(self):
+        return self.counts.coverage.as_dict()
+
+    def first_divergence(self):
+        return None
+
+
+class Proof:
+    def __init__(self, layer, site):
+        place = Place(layer, *placed(site), "return self.dense(hidden) " + "+ x " * 40, "linear(x)")
+        self.headline = f"CODE_DIFFERS: another attribute: eps=1e-05 against 1e-06 at {site} (layer {layer})"
+        self.stages = [Stage("forward", False, "output 0: largest difference 0.000133 " * 4), Stage("inputs", True, "equal")]
+        self.mistakes = [Mistaken(place)]
+        self.layers = [LayerRow(layer, layer, 1, True, 0.0, 1e-7), LayerRow("", "", 3, False, 0.25, 1e-7)]
+        self.training = [StepRow(step, 0.5, True, 0.0, 1e-6) for step in range(3)]
+        self.carried = CarriedBy([CarrierRow(layer, "linear", 2, 1.0, 2.0, 3.0, 4.0, 0.4, 0.9)], 0.9, 1e-6)
+        self.notes = ["a note of many words " * 12]
+
+    def __bool__(self):
+        return False
+
+
+def placed(site):
+    """File and line."""
+    file, _, rest = site.partition(":")
+    return file, int(rest.partition(" ")[0])
+
+
+class Mistaken:
+    def __init__(self, place):
+        self.torch = self.paddle = place
+
+    def __str__(self):
+        return "another attribute: eps=1e-05 against 1e-06"
+
+
+def bisection(layer, site):
+    path, _, rest = site.rpartition(":")
+    number, _, function = rest.partition(" in ")
+    unit = Unit("linear", layer, None)
+    unit.places["linear", layer, Site(path, int(number), function)] = 3
+    return Bisection("ops", "paddle", [unit], 7, True, 12)
+
+
+def gate(layer, site):
+    entry = Entry("linear", "out", "float32", layer, site, "WRONG", "paddle", units=1e4)
+    return Gate("baseline.jsonl", 4.0, worse=[(entry, entry)], new=[entry], gone=[entry] * 12, places=30)
+
+
+def drift(layer, site):
+    far = Distance(1e-7, 2e-6, False)
+    return Drift("float32", [DriftRow("layer", layer, layer, 0, site, far, far, far)], ["a note of many words " * 12])
+
+
+PRINTED = {
+    "reference": lambda *names, **look: run_table(Reference(*names), **look),
+    "compare": lambda *names, **look: summary(Compared(*names), **look),
+    "proof": lambda *names, **look: proof_text(Proof(*names), **look),
+    "bisect": lambda *names, **look: bisection(*names).text(**look),
+    "gate": lambda *names, **look: gate(*names).text(**look),
+    "drift": lambda *names, **look: drift(*names).text(**look),
+}
+
+
+@pytest.mark.parametrize("colour", [False, True], ids=["pipe", "terminal"])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize("what", PRINTED)
+def test_no_line_is_longer_than_the_terminal(what, names, width, colour):
+    text = PRINTED[what](*NAMES[names], width=width, colour=colour)
+    assert ("\x1b[" in text) == colour
+    lines = re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()
+    assert max(map(cell_len, lines)) <= width
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("names", ["short", "long", "longest"])
+@pytest.mark.parametrize("what", sorted(set(PRINTED) - {"drift"}))
+def test_a_line_of_the_program_keeps_its_file_and_number(what, names, width):
+    layer, site = NAMES[names]
+    file, _, rest = site.rpartition("/")[2].partition(":")
+    text = PRINTED[what](layer, site, width=width)
+    assert f"{file}:{rest.split()[0]}" in text
+
+
+@pytest.mark.parametrize("what", PRINTED)
+def test_words_that_have_room_are_whole(what):
+    apart = re.compile(r"[\s│┃━─┏┓┗┛┡┩┳┻╇└┘┴┬├┤┼]+")
+    words = {}
+    for width in (80, 400):
+        words[width] = {word.strip(":;,.()[]") for word in apart.split(PRINTED[what](*NAMES["short"], width=width))}
+    assert words[80] - words[400] <= {"", "line", "record"}, "only the heads of columns, in paragraphs"
+    assert not any("…" in word for word in words[80])
