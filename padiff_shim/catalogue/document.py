@@ -48,6 +48,28 @@ stand behind {doors} entry points of Paddle. All else [stays native](#what-stays
   is not compared.
 - **Known differences**: in quotes, entries of [the shipped table](compare.md). The others are native Paddle's deviations from the
   formula on the op's own samples, by dtype, forward or in the *gradient*.
+
+## From the command line
+
+`padiff-shim ops [NAME]...` lists the families, or says all that is known of an op: its parameters, by which entry points of
+Paddle it is reached, its Torch formula, known differences. For an op that stays on Paddle's kernel it says why. `--json FILE`
+writes it as data.
+
+```
+$ padiff-shim ops expm1 nms
+expm1  (math)
+  parameters  x|input
+  judged      generic
+  reached by  paddle._C_ops.expm1
+  reached by  paddle._legacy_C_ops.expm1
+  reached by  paddle._C_ops.expm1_
+  reached by  paddle._legacy_C_ops.expm1_
+  formula
+    torch.expm1
+
+nms
+  stays on Paddle's kernel: a step of object detection: Torch itself has none of these
+```
 """
 _OPTIMIZERS = """\
 ## optimizers

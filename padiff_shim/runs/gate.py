@@ -112,19 +112,23 @@ class Gate:
         return screen.text()
 
     def _lines(self) -> list[str]:
-        lines = [f"{'passed' if self.passed else 'FAILED'}: {self.places:,} places against {self.baseline}"]
+        lines = [f"{'passed' if self.passed else 'FAILED'}: {_places(self.places)} against {self.baseline}"]
         lines += [f"worse: {now}; it was {before.verdict}, {before.units:g} units" for now, before in self.worse]
         lines += [f"new, and not clean: {entry}" for entry in self.new if entry.severity]
         lines += [f"better: {now}; it was {before.verdict}, {before.units:g} units" for now, before in self.better]
         clean = sum(not entry.severity for entry in self.new)
-        lines += [f"new: {clean:,} places"] if clean else []
+        lines += [f"new: {_places(clean)}"] if clean else []
         lines += [f"gone: {entry}" for entry in self.gone[:10]]
-        lines += [f"gone: {len(self.gone) - 10:,} further places"] if len(self.gone) > 10 else []
+        lines += [f"gone: {_places(len(self.gone) - 10)} more"] if len(self.gone) > 10 else []
         if self.updated:
             lines.append(f"{self.baseline} holds this run now")
         elif self.worse or self.new or self.gone or self.better:
             lines.append(f"--update (update=True) makes this run the baseline; the margin is a factor of {self.margin:g}")
         return lines
+
+
+def _places(number: int) -> str:
+    return f"{number:,} place{'s' if number != 1 else ''}"
 
 
 def gate(

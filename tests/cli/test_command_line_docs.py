@@ -1,4 +1,4 @@
-"""Every command of docs/command-line.md and docs/pytest.md, run in order in one folder, ends and speaks as the page says."""
+"""Every command on the pages of the command line, run in order in one folder a page, ends and speaks as the page says."""
 
 import os
 import re
@@ -8,13 +8,35 @@ import sys
 import pytest
 from helpers import ROOT
 
-PAGES = ("command-line.md", "pytest.md")
+from padiff_shim.cli import app, mode_options
+
+# Where each command has its page.
+OF = {
+    "doctor": "doctor.md",
+    "run": "run.md",
+    "prove": "prove.md",
+    "report": "report.md",
+    "repro": "repro.md",
+    "diff": "record.md",
+    "ops": "ops.md",
+    "audit": "audit.md",
+    "gate": "gate.md",
+}
+INDEX = "command-line.md"
+PAGES = (INDEX, *OF.values(), "pytest.md", "distributed.md")
 WORDS = {"padiff-shim": ["-m", "padiff_shim"], "python": [], "pytest": ["-m", "pytest", "-p", "padiff_shim.pytest_plugin"]}
+# From here on a line, and the lines up to the next omission, say what depends on the processor: whose sums are rounded how.
+DEPENDS = re.compile(r"rounding|\b(ROUNDING|EQUAL)\b")
+MEASURED = re.compile(r"units|entry points|threads")  # whole numbers of such lines are no part of what is promised
+NUMBER = r"(?<!\w)\d+(?:[.,]\d+)*(?:e[+-]?\d+)?(?!\w)"
+
+
+def text_of(page):
+    return (ROOT / "docs" / page).read_text(encoding="utf-8")
 
 
 def blocks(page, language):
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text_of(page), re.MULTILINE | re.DOTALL)
     return [block for its, block in fenced if its == language]
 
 
@@ -27,27 +49,40 @@ def sessions(page):
             yield command, said[:-1] if status else said, int(status[1]) if status else 0
 
 
-def plain(text):
-    """Words alone: figures, rules and line breaks depend on the machine, its versions and its terminal."""
-    return re.sub(r"\W+", " ", re.sub(r"[\d.]*\d(e[+-]\d+)?(\+cpu)?", "0", text))
-
-
-def same_beginning(said, out):
-    """The documented lines up to the first that was left out, as far as they hold no verdicts, which depend on the machine."""
-    kept = []
+def passages(said):
+    """What the page shows without a gap: as patterns that find it, however its lines are broken. Words and whole numbers must be
+    there; other numbers are measured, or are versions."""
+    found, depends = [[]], False
     for line in said:
-        if line == "..." or "rounding" in line.lower():
-            break
-        kept.append(line.partition(" | ...")[0])
-    return plain("\n".join(kept)).strip() in plain(out)
+        if line == "...":
+            found.append([])
+            depends = False
+            continue
+        match = DEPENDS.search(line)
+        if not depends:
+            kept = line[: match.start()] if match else line
+            for word in re.findall(rf"{NUMBER}|\w+", re.sub(r"\W+\.\.\.$", "", kept)):
+                measured = re.fullmatch(NUMBER, word) and (not word.isdigit() or MEASURED.search(line))
+                found[-1].append(NUMBER if measured else rf"\b{re.escape(word)}\b")
+            depends = match is not None
+    return [r"\W*".join(words) for words in found if words]
+
+
+def check(said, out):
+    """Each passage is in the output, behind the one before."""
+    place = 0
+    for pattern in passages(said):
+        match = re.compile(pattern).search(out, place)
+        assert match, f"{pattern}\n--- not in:\n{out[place:]}\n--- said:\n" + "\n".join(said)
+        place = match.end()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_the_page(page, tmp_path):
-    for block in blocks(page, "python"):
+    for block in (*blocks(INDEX, "python"), *blocks(page, "python")):
         name, _, program = block.partition("\n")
-        if name.startswith("# "):
+        if re.fullmatch(r"# \w+\.py", name):
             (tmp_path / name[2:]).write_text(program)
     variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "100", "PYTHONWARNINGS": "ignore"}
     shown = list(sessions(page))
@@ -59,12 +94,29 @@ def test_the_commands_of_the_page(page, tmp_path):
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
         )  # fmt: skip
         assert done.returncode == status, f"{command}\n{done.stdout}"
-        out = done.stdout.replace(f"{tmp_path}{os.sep}", "")
-        assert same_beginning(said, out), f"{command}\n{out}\n--- said:\n" + "\n".join(said)
+        out = done.stdout.replace(f"{tmp_path}{os.sep}", "").replace("python -m padiff_shim ", "padiff-shim ")
+        check(said, out)
 
 
-def test_every_command_has_a_section():
-    from padiff_shim.cli.app import COMMANDS
+def test_a_page_that_says_something_else_is_found():
+    check(["1 of 2 calls | x", "...", "done in 0.31 s: rounding of a", "c"], "here 1 of 2\ncalls | x\nmore\ndone in 7.5 s, EQUAL")
+    for said in (["1 of 3 calls"], ["calls", "1 of 2"], ["2 call"]):
+        with pytest.raises(AssertionError):
+            check(said, "1 of 2 calls")
 
-    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
-    assert [name for name in COMMANDS if f"\n## padiff-shim {name}" not in text] == []
+
+def test_every_command_has_a_page():
+    assert list(OF) == list(app.COMMANDS)
+    for name, page in OF.items():
+        assert f"({page}" in text_of(INDEX), "the index leads to it"
+        assert f"\n$ padiff-shim {name}" in text_of(page)
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_every_option_of_a_command_is_on_its_page(name):
+    """Options of a mode are on that mode's page; the index has those that many commands share."""
+    text = text_of(OF[name]) + text_of(INDEX)
+    options = [one for one in app.app.get_command(None, name).params if one.param_type_name == "option"]
+    own = [one for one in options if not isinstance(one, mode_options.Option)]
+    spellings = [next(word for word in (*one.secondary_opts, *one.opts) if word.startswith("-")) for one in own]
+    assert [word for word in spellings if f"`{word}" not in text and f" {word} " not in text] == []

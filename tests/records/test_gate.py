@@ -72,7 +72,7 @@ def test_new_and_gone_calls_are_told(baseline):
     assert found.passed, "new and clean"
     assert [entry.op for entry in found.new] == ["gelu"]
     assert [entry.op for entry in found.gone] == ["sum"]
-    assert "new: 1 places" in str(found)
+    assert "new: 1 place\n" in str(found)
     assert "gone: sum out" in str(found)
     assert not gate(filled([at(10), bad(30, 5.0, op="gelu")]), baseline).passed, "new and not clean"
 
@@ -141,7 +141,7 @@ def test_the_command(tmp_path, capsys):
     assert "no baseline" in capsys.readouterr().err
     assert main([*words, "--update"]) == 0
     assert main(words) == 0
-    assert "passed: 1 places against" in capsys.readouterr().out
+    assert "passed: 1 place against" in capsys.readouterr().out
     file.write_text(file.read_text().replace("gelu", "silu"))
     assert main(words) == 0
     assert "gone: silu out" in capsys.readouterr().out
