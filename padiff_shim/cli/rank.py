@@ -42,6 +42,8 @@ def _mode(run: Inheritance) -> Any:
     recorder = getattr(mode.run, "recorder", None)
     if recorder is not None:
         recorder.header["command"] = run.command
+    else:
+        mode.run.command = run.command
     return mode
 
 

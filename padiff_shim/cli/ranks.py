@@ -115,8 +115,10 @@ def _listed(there: list[Note]) -> str:
 def _counted(own: Run | None, there: list[Note]) -> Run | None:
     """Their counts, added up."""
     counted = [note.counted for note in there if note.counted is not None]
-    if own is not None:
+    if own is not None and own.as_dict()["ops"]:
         counted.insert(0, own.as_dict())
+    elif own is not None and own.file is not None:
+        own.file.unlink(missing_ok=True)  # a launcher's, which computes nothing
     if not counted:
         return own
     total = Run(counted[0]["backend"], counted[0]["linear_layout"])

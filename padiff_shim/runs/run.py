@@ -71,6 +71,11 @@ class Run:
                 self.warn(str(error))
                 warnings.warn(str(error), RuntimeWarning, stacklevel=3)
 
+    @property
+    def file(self) -> Path | None:
+        """Where the run is kept when the mode closes; None without ``folder``."""
+        return self._log
+
     def tally(self) -> Tally:
         """This thread's counters."""
         return self._tallies.here()

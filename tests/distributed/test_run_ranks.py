@@ -10,6 +10,7 @@ import ranks
 from helpers import ROOT
 
 import padiff_shim
+from padiff_shim.runs.load_reference import load_reference
 
 pytestmark = pytest.mark.compat
 RANK = str(ROOT / "tests" / "rank_plain.py")
@@ -63,7 +64,7 @@ def substituted(table):
 def test_reference_is_that_of_a_with_statement_in_the_script(tmp_path):
     status, _, err, said = launched("with", tmp_path)
     assert status == 0, said
-    options = ["--optimizer", "torch", "--json", "all.json"]
+    options = ["--optimizer", "torch", "--json", "all.json", "--log", "log", "--html", "page.html"]
     inherited = launched("train", tmp_path, options)
     assert inherited[:2] == (0, ""), inherited
     assert losses(inherited[3]) == losses(said)
@@ -74,6 +75,10 @@ def test_reference_is_that_of_a_with_statement_in_the_script(tmp_path):
     counted = json.loads((tmp_path / "all.json").read_text())["ops"]
     assert (counted["gelu"]["substituted"], counted["gelu"]["backward"]) == (6, 6), "three steps of two ranks"
     assert substituted(err)["gelu"] == 6
+    logs = [path.name[: len("reference-rank0")] for path in sorted((tmp_path / "log").iterdir())]
+    assert logs == ["reference-rank0", "reference-rank1"]
+    assert counted == load_reference(tmp_path / "log").as_dict()["ops"]
+    assert "</html>" in (tmp_path / "page.html").read_text()
 
 
 def test_a_comparison_has_a_log_of_each_rank(tmp_path):
@@ -126,12 +131,13 @@ def test_spawn(tmp_path):
 @pytest.mark.slow
 def test_launch(tmp_path):
     options = ["--nproc_per_node=2", "--backend=gloo", "--log_dir=ranks"]
-    shim = ["-m", "padiff_shim", "run", "--optimizer", "torch"]
+    shim = ["-m", "padiff_shim", "run", "--optimizer", "torch", "--log", "log"]
     status, _, err, _ = ended([*shim, "-m", "paddle.distributed.launch", *options, RANK, "raise"], tmp_path)
     assert status == 1
     assert "padiff-shim: ranks 0, 1 took part" in err
     assert substituted(err)["gelu"] == 6
     assert "ValueError: of rank 1" in (tmp_path / "ranks" / "workerlog.1").read_text()
+    assert len(list((tmp_path / "log").iterdir())) == 2, "the launcher computes nothing, and leaves no log"
 
 
 def test_a_launcher_of_which_no_rank_took_part_says_so(tmp_path):
