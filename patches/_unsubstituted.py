@@ -106,9 +106,10 @@ _REASONS = {
         distributed_fused_lamb_init adam adamw sgd momentum adagrad adadelta adamax
         rmsprop lamb merged_adam merged_momentum sparse_momentum proximal_gd distributed_fused_lamb rprop average_accumulates
         asgd nadam radam""",
-    RANDOM: """class_center_sample fused_dropout_add shuffle_batch top_p_sampling uniform_random_batch_size_like gaussian_random
-        uniform_random uniform_random_inplace uniform_random_inplace_ sampling_id seed fractional_max_pool2d
-        fractional_max_pool3d nce""",
+    RANDOM: """fused_dropout_add uniform_random_batch_size_like gaussian_random uniform_random uniform_random_inplace
+        uniform_random_inplace_ seed""",
+    reasons.RANDOM_ALONE: "class_center_sample nce sampling_id shuffle_batch top_p_sampling",
+    reasons.OTHER_WINDOWS: "fractional_max_pool2d fractional_max_pool3d",
     FUSED: """add_position_encoding affine_channel attention_lstm batch_fc block_multihead_attention_xpu_ div_scale fc
         self_dp_attention onednn_to_paddle_layout cudnn_lstm multi_gru""",
     NOT_ON_CPU: """add_group_norm_silu batched_gemm blha_get_max_len block_multihead_attention block_multihead_attention_

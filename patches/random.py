@@ -15,7 +15,7 @@ from padiff_shim.table.op import Entry, c_op, function, op
 from ._draws import always, generator
 
 
-@op("shape mean=0.0 std=1.0 seed=0 dtype=None place=None", tensors=0, random=always)
+@op("shape mean=0.0 std=1.0 seed=0 dtype=None place=None out=None", tensors=0, random=always)
 def gaussian(shape: tuple[int, ...], mean: float, std: float, seed: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.randn``; with another mean and deviation ``torch.normal``."""
     if dtype.is_complex:
@@ -23,7 +23,7 @@ def gaussian(shape: tuple[int, ...], mean: float, std: float, seed: int, dtype: 
     return torch.empty(shape, dtype=dtype, device=device).normal_(mean, std, generator=generator(seed, device))
 
 
-@op("shape dtype=None min=0.0 max=1.0 seed=0 place=None", tensors=0, random=always)
+@op("shape dtype=None min=0.0 max=1.0 seed=0 place=None out=None", tensors=0, random=always)
 def uniform(shape: tuple[int, ...], dtype: torch.dtype, low: float, high: float, seed: int, device: torch.device) -> torch.Tensor:
     """``torch.rand``; between other limits ``torch.Tensor.uniform_``."""
     if dtype.is_complex:
@@ -66,7 +66,7 @@ def randint(low: int, high: int, shape: tuple[int, ...], dtype: torch.dtype, dev
     return torch.randint(low, high, shape, dtype=dtype, device=device)
 
 
-@op("n dtype=None place=None", tensors=0, random=always, legacy="randperm: * n seed=0 dtype")
+@op("n dtype=None place=None out=None", tensors=0, random=always, legacy="randperm: * n seed=0 dtype")
 def randperm(n: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.randperm``."""
     return torch.randperm(n, dtype=dtype, device=device)

@@ -65,8 +65,8 @@ class NativeCalls:
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A float op without reference: Paddle's kernel, counted."""
         result = other.original(*args, **kwargs)
-        if grad_tracer() is None:
-            return result  # a graph is being built
+        if grad_tracer() is None or other.reason is DRAWN:
+            return result  # a graph is being built, or nothing is rounded
         entered = self.sampling.enter() if self.sampling.accounts else 0.0
         self.run.recorder.add_native(other.name, other.reason.text, elements(result))
         if other.updates:

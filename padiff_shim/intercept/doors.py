@@ -28,7 +28,7 @@ from ..patches import _unsubstituted
 from ..patching.patcher import InheritedPatch, Patcher, Point
 from ..patching.pyfunction import PyFunctionPatch
 from ..table.op import Entry, Op
-from ..table.reasons import EXECUTED, NO_REFERENCE, OPTIMIZER, Reason
+from ..table.reasons import DRAWN, EXECUTED, NO_REFERENCE, OPTIMIZER, RANDOM, RANDOM_ALONE, Reason
 from ..table.signature import parse
 from . import optimizers
 from .engine import WithEngine
@@ -88,6 +88,7 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
     if path.startswith("paddle._C_ops.") and name in updates():
         return _updating(name, path, original)
     other = Unlisted(name, path, reason, original, updates=reason is OPTIMIZER)
+    drawn = Unlisted(name, path, DRAWN, original, updates=False) if reason in (RANDOM, RANDOM_ALONE) else None
 
     def hook(*args: Any, **kwargs: Any) -> Any:
         frame = top()
@@ -96,6 +97,8 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
         if frame.idle or not (name == "run_program" or _is_float(args, kwargs)):
             if frame.idle:
                 frame.plan.passed(other)
+            elif drawn is not None:
+                return frame.plan.unlisted(drawn, frame, args, kwargs)
             return original(*args, **kwargs)
         result = frame.plan.unlisted(other, frame, args, kwargs)
         if name == "run_program":

@@ -5,6 +5,7 @@ There is no operand: shape, dtype and place are the call's own, and are handed t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,10 +14,11 @@ from ..dispatch.creation import readers
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame
 from ..frameworks.lend import copied
-from ..frameworks.memory import grad_tracer, hand_over
+from ..frameworks.memory import grad_tracer, hand_over, torch_dtype
 from ..table import reasons
 from ..table.reasons import StayNative
 from ..table.signature import REFUSALS, refused
+from .results import overwritten
 
 
 class Drawing:
@@ -27,18 +29,34 @@ class Drawing:
     def __init__(self, door: Door) -> None:
         self.reference = door.op.reference
         self.fills = door.entry.fills
-        self.readers = readers(door.names)
+        self.redirects = door.names[-1] == "out"  # the formula does not get that one
+        self.names = door.names[: len(door.names) - self.redirects]
+        self.readers = readers(self.names)
 
     def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A new Paddle tensor of numbers from Torch's generator; None if they are in a parameter now."""
         if grad_tracer() is None:
             raise StayNative(reasons.STATIC)
+        arguments = [read(value) for read, value in zip(self.readers, values)]
+        target = values[-1] if self.redirects else None
+        if target is not None:
+            _fitting(target, dict(zip(self.names, arguments)))
         try:
             with torch.no_grad():
-                out = self.reference(*[read(value) for read, value in zip(self.readers, values)])
+                out = self.reference(*arguments)
         except REFUSALS as error:
             raise refused(error) from None
+        if target is not None:
+            return overwritten(target, out).detach()  # another tensor over its memory, as natively
         if not self.fills:
             return hand_over(out)
         copied(out)._share_underline_tensor_to(values[0])  # memory of Paddle's own: a parameter lives long
         return None
+
+
+def _fitting(target: Any, arguments: Mapping[str, Any]) -> None:
+    """StayNative, before anything is drawn, where the tensor of ``out=`` would be given other memory."""
+    shape = arguments.get("shape", (arguments.get("n"),))
+    same = list(target.shape) == list(shape) and torch_dtype(target.dtype) == arguments["dtype"]
+    if not (same and target._is_initialized() and target.is_contiguous()):
+        raise StayNative(reasons.REDIRECTED, name="out")

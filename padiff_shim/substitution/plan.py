@@ -67,6 +67,8 @@ class Substituting:
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same for an op without reference."""
+        if grad_tracer() is None:
+            return other.original(*args, **kwargs)
         call = other.original if other.name.endswith("_") else islands.calling(other.name, other.original, args, kwargs)
         result = call(*args, **kwargs)
         self._count(frame, other.name, other.path, other.reason.text, exact=other.reason.exact)

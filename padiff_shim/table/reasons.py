@@ -87,6 +87,8 @@ INDEPENDENT = Reason("independent", "Torch's result does not depend on what want
 NO_REFERENCE = Reason("no-reference", "no torch reference for this op yet")
 OPTIMIZER = Reason("optimizer", "optimizer update, runs on Paddle's kernel", exact=True)
 RANDOM = Reason("random", "random op: its values come from Paddle's generator")
+RANDOM_ALONE = Reason("random-alone", "random op that Torch has no function for: its values come from Paddle's generator")
+OTHER_WINDOWS = Reason("other-windows", "pooling at random fractions: Torch's function cuts other windows")
 NOT_DRAWN = Reason("not-drawn", "draws nothing: the functions that it calls are seen by themselves", exact=True)
 DRAWN = Reason("drawn", "random numbers: they come from Paddle's generator", exact=True)  # of no operands: nothing is rounded
 EXECUTED = Reason("executed", "static program (Executor): its ops are not seen one by one")

@@ -68,6 +68,50 @@ def test_created_numbers_are_torch_s(name):
     assert drawn[0].stop_gradient
 
 
+REDIRECTED = {
+    "rand": (lambda out: paddle.rand([3, 4], out=out), lambda: torch.rand(3, 4)),
+    "randn": (lambda out: paddle.randn([3, 4], out=out), lambda: torch.randn(3, 4)),
+    "standard_normal": (lambda out: paddle.standard_normal([3, 4], out=out), lambda: torch.randn(3, 4)),
+    "normal": (lambda out: paddle.normal(1.5, 2.0, [3, 4], out=out), lambda: torch.normal(1.5, 2.0, (3, 4))),
+    "uniform": (lambda out: paddle.uniform([3, 4], min=-2, max=5.0, out=out), lambda: empty(3, 4).uniform_(-2, 5)),
+    "randperm": (lambda out: paddle.randperm(12, out=out), lambda: torch.randperm(12)),
+}
+
+
+@pytest.mark.skipif(not IS_3, reason="Paddle 2.6 has no out=")
+@pytest.mark.parametrize("name", REDIRECTED)
+def test_draws_into_a_tensor(name):
+    ours, theirs = REDIRECTED[name]
+    target = paddle.zeros([12], "int64") if name == "randperm" else paddle.zeros([3, 4])
+    with padiff_shim.reference("torch", random="torch", strict=True) as run:
+        paddle.seed(7)
+        found = ours(target)
+    torch.manual_seed(7)
+    assert same(target, theirs())
+    assert found.data_ptr() == target.data_ptr()
+    assert not run.native
+
+
+@pytest.mark.skipif(not IS_3, reason="Paddle 2.6 has no out=")
+def test_a_tensor_that_does_not_fit_is_paddle_s_to_fill():
+    target = paddle.zeros([2, 4])
+    with padiff_shim.reference("torch", random="torch") as run:
+        paddle.seed(7)
+        paddle.randn([3, 4], out=target)
+        after = paddle.rand([3])
+    torch.manual_seed(7)
+    assert same(after, torch.rand(3))  # nothing was drawn for it from Torch's generator
+    assert target.shape == [3, 4]
+    assert run.native == {"gaussian": {"result redirected by out=": 1}}
+
+
+def test_draws_of_whole_numbers_that_torch_has_not_are_counted():
+    labels = paddle.to_tensor([1, 2, 3])
+    with padiff_shim.reference("torch", random="torch", strict=True) as run:
+        F.class_center_sample(labels, 20, 6)
+    assert run.native == {"class_center_sample": {DRAWN.text: 1}}
+
+
 @pytest.mark.parametrize("seed", [5, 2**40])
 def test_a_seed_of_the_call_s_own(seed):
     with padiff_shim.reference("torch", random="torch"):
