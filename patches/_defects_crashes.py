@@ -6,7 +6,7 @@ from typing import Any
 
 from ._paddles import PADDLE_3, PADDLES
 
-SIGSEGV = "SIGSEGV"
+SIGSEGV, SIGFPE = "SIGSEGV", "SIGFPE"
 KILLED = "killed or hangs"
 
 DEFECTS: tuple[dict[str, Any], ...] = (
@@ -23,6 +23,38 @@ import paddle
 x, label = paddle.ones([5, 4], "float64"), paddle.to_tensor([0, 1, 2, 3, 1])
 for _ in range(3000):
     paddle.nn.functional.nll_loss(x, label, ignore_index=1)
+""",
+    },
+    {
+        "name": "an axis without elements",
+        "op": "frame, overlap_add, spectral_norm",
+        "what": "Kernels that put another axis first divide by the number of elements of an empty tensor.",
+        "size": "the process ends",
+        "paddle": PADDLES,
+        "shows": SIGFPE,
+        "shim": "The process ends under it, too, but for spectral_norm on Paddle 3 without gradients, which is Torch's.",
+        "program": """\
+import paddle
+paddle.signal.frame(paddle.zeros([8, 0]), 4, 2, axis=0)
+""",
+        "others": {
+            "overlap_add": "paddle.signal.overlap_add(paddle.zeros([3, 4, 0]), 2, axis=0)",
+            "spectral_norm": "paddle._C_ops.spectral_norm(paddle.zeros([2, 0]), paddle.ones([0]), paddle.ones([2]), 1, 1, 1e-12)",
+        },
+    },
+    {
+        "name": "nothing expanded",
+        "op": "expand_as",
+        "what": "An axis of no elements is expanded to three, where other axes are refused; the backward divides by it.",
+        "size": "the process ends in the backward; before it, values that nobody wrote",
+        "paddle": PADDLES[2:],
+        "shows": SIGFPE,
+        "shim": "Torch refuses, so that the call is Paddle's: the process ends, too.",
+        "program": """\
+import paddle
+x = paddle.zeros([1, 0])
+x.stop_gradient = False
+x.expand_as(paddle.zeros([4, 3])).backward(paddle.zeros([4, 3]))
 """,
     },
     {
