@@ -49,8 +49,8 @@ demo: $(READY) ## train natively, under the shim and as the Torch twin; then fin
 	$(FROM_CHECKOUT) $(PY) examples/run_demo.py
 	$(FROM_CHECKOUT) $(PY) examples/demo_compare.py --html demo-report.html
 
-demo-seeds: $(READY) ## the reported accuracy cases: native differences, and 0 under the shim
-	$(FROM_CHECKOUT) $(PY) examples/demo_seeds.py
+demo-seeds: $(READY) ## the reported accuracy cases: native differences, and 0 under the shim (VERBOSE=1: every step)
+	$(FROM_CHECKOUT) $(PY) examples/demo_seeds.py $(if $(VERBOSE),--verbose)
 
 demo-models: $(READY_DEMO) ## a step of sixteen models and fourteen whole trainings: native, under the shim, and the Torch twin
 	$(FROM_CHECKOUT) $(PY) examples/demo_models.py

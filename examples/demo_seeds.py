@@ -9,8 +9,10 @@ import argparse
 import sys
 import time
 import warnings
+from collections.abc import Callable
 
 from rich.console import Console
+from rich.progress import Progress
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
@@ -18,6 +20,7 @@ with warnings.catch_warnings():
 import torch
 from seeds import report, seed_000, seed_001, seed_002, seed_003
 from seeds.compare import Result, measure
+from tables import new_progress
 
 SEEDS = (seed_000, seed_001, seed_002, seed_003)
 
@@ -27,20 +30,19 @@ def plain(step: object) -> str:
     return ""
 
 
-def run_all(console: Console, brief: bool) -> list[Result]:
-    """Measure and print case by case."""
-    results = []
-    for seed in SEEDS:
-        describe = getattr(seed, "describe", plain)
-        for title, build in seed.cases().items():
-            result = measure(title, build())
-            results.append(result)
-            console.rule(result.title)
-            if not brief:
-                report.print_steps(console, result, describe)
-            if brief or describe is not plain:
-                console.print(report.steps_table(result, describe), "")
-    return results
+def run_all(progress: Progress) -> list[tuple[Result, Callable[[object], str]]]:
+    """Measure case by case; with each what its steps are called."""
+    work = [(title, build, getattr(seed, "describe", plain)) for seed in SEEDS for title, build in seed.cases().items()]
+    return [(measure(title, build()), describe) for title, build, describe in progress.track(work, description="measuring")]
+
+
+def detail(console: Console, result: Result, describe: Callable[[object], str], brief: bool) -> None:
+    """Every step of a case."""
+    console.rule(result.title)
+    if not brief:
+        report.print_steps(console, result, describe)
+    if brief or describe is not plain:
+        console.print(report.steps_table(result, describe), "")
 
 
 def conclude(console: Console, results: list[Result]) -> bool:
@@ -70,14 +72,20 @@ def set_aside(results: list[Result]) -> dict[str, list[str]]:
 def main() -> int:
     """Run, print, judge."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--brief", action="store_true", help="one line for each step instead of the reports' own format")
+    parser.add_argument("--verbose", action="store_true", help="after the summary every step, in the reports' own format")
+    parser.add_argument("--brief", action="store_true", help="with a line for each step instead")
     args = parser.parse_args()
     console = Console(highlight=False, markup=False)
     paddle.set_device("cpu")
     started = time.perf_counter()
     console.print(f"Paddle {paddle.__version__}, Torch {torch.__version__}, on CPU ({torch.backends.cpu.get_cpu_capability()})")
-    passed = conclude(console, run_all(console, args.brief))
-    console.print(f"{time.perf_counter() - started:.0f} s")
+    with new_progress(console, transient=True) as progress:
+        measured = run_all(progress)
+    passed = conclude(console, [result for result, _ in measured])
+    console.print(f"{time.perf_counter() - started:.0f} s" + ("" if args.verbose or args.brief else "; --verbose shows every step"))
+    if args.verbose or args.brief:
+        for result, describe in measured:
+            detail(console, result, describe, args.brief)
     return 0 if passed else 1
 
 

@@ -54,6 +54,7 @@ _KINDS = {
     ),
     UNJUDGED: ("Not judged", "Compared, and nobody could say who is right."),
 }
+UNFOLDED = 20  # rows of a table in Markdown that are shown without a click
 _HEADINGS = ("op, tensor", "side", "verdict", "operands", "worst", "reproducer")
 
 
@@ -174,7 +175,10 @@ def markdown(audit: Audit) -> str:
     lines = [f"# {_cell(first)}", "", *(f"{_cell(line)}.  " for line in rest)]
     for section in _sections(audit):
         lines += ["", f"## {_cell(section.title)}", "", _cell(section.says), ""]
-        lines += [_line(section.headings), "|" + "---|" * len(section.headings), *map(_line, section.rows)]
+        table = [_line(section.headings), "|" + "---|" * len(section.headings), *map(_line, section.rows)]
+        if len(section.rows) > UNFOLDED:
+            table = [f"<details><summary>{len(section.rows)} rows</summary>", "", *table, "", "</details>"]
+        lines += table
     return "\n".join(lines) + "\n"
 
 

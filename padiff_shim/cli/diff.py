@@ -8,6 +8,7 @@ import click
 
 from ..errors import ArgumentError
 from ..recording.diff import diff
+from ..waiting import Waiting
 from . import output
 from .main import FINE, NO
 
@@ -35,7 +36,9 @@ Exit status: 0 if nothing differs, 1 if something does, 2 where there is nothing
 def command(first: str, second: str, atol: float, rtol: float, ranks: str | None, markdown: str | None, data: str | None) -> int:
     """Compare two runs that padiff_shim.record() wrote down: machines, devices, versions, commits, Paddle and Torch. Says where
     they part first, at which lines, in which layer, and by how much."""
-    found = diff(first, second, atol=atol, rtol=rtol, ranks=_ranks(ranks))
+    chosen = _ranks(ranks)
+    with Waiting("comparing both recordings"):
+        found = diff(first, second, atol=atol, rtol=rtol, ranks=chosen)
     if data is not None:
         output.write_json(data, found.as_dict())
     if markdown == "-":

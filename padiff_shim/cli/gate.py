@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ..runs.gate import MARGIN, gate
+from ..waiting import Waiting
 from . import output
 from .main import FINE, NO
 
@@ -26,9 +27,16 @@ Exit status: 0, or 1 where a call got worse or a new one is not clean, or 2 wher
 @click.option(
     "--margin", metavar="X", type=click.FloatRange(1), default=MARGIN, show_default=True, help="An error may grow so much."
 )
-def command(folder: str, baseline: str, update: bool, margin: float) -> int:
+@click.option("--markdown", metavar="FILE", help="Write what changed as Markdown; - is standard output.")
+def command(folder: str, baseline: str, update: bool, margin: float, markdown: str | None) -> int:
     """Hold the log of a comparison against a baseline, and fail where a call got worse: its verdict, from LOW_ACCURACY up, or its
     error by more than the margin. Calls that are new or gone are told."""
-    found = gate(folder, baseline, update=update, margin=margin)
-    click.echo(output.told(found))
+    with Waiting(f"reading {folder}"):
+        found = gate(folder, baseline, update=update, margin=margin)
+    if markdown == "-":
+        click.echo(found.to_markdown(), nl=False)
+    else:
+        click.echo(output.told(found))
+        if markdown is not None:
+            click.echo(f"{output.write(markdown, found.to_markdown())} written", err=True)
     return FINE if found.passed or update else NO

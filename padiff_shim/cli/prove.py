@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ..errors import ArgumentError, unreadable
+from ..waiting import Waiting
 from . import output
 from .main import FINE, NO
 from .objects import load
@@ -58,14 +59,11 @@ def command(
     frameworks()
     from ..proving.prove import prove
 
-    proof = prove(
-        _made(port, "PADDLE"),
-        _made(original, "TORCH"),
-        _inputs(inputs),
-        loss=None if loss is None else load(loss, "--loss"),
-        layer_map=dict(map(_pair, layer_map)) or None,
-        **options,
-    )
+    models = _made(port, "PADDLE"), _made(original, "TORCH")
+    options |= {"loss": None if loss is None else load(loss, "--loss"), "layer_map": dict(map(_pair, layer_map)) or None}
+    given = _inputs(inputs)
+    with Waiting("proving"):
+        proof = prove(*models, given, **options)
     for path, text in ((html, proof.to_html), (markdown, proof.to_markdown)):
         if path is not None:
             click.echo(f"{output.write(path, text())} written", err=True)

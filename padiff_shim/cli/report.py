@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ..runs.load_reference import load_any
+from ..waiting import Waiting
 from . import output
 
 _EPILOG = """\
@@ -29,9 +30,12 @@ def command(folder: str, html: str | None, markdown: str | None, data: str | Non
     coverage, what stayed native and at which lines, where the time went.
 
     DIR is what compare(log=...), reference(log=...) or `padiff-shim run --log` named. With no FILE the summary is printed."""
-    run = load_any(folder)
+    with Waiting(f"reading {folder}"):
+        run = load_any(folder)
     if html is not None:
-        click.echo(f"{run.to_html(html)} written", err=True)
+        with Waiting(f"writing {html}"):
+            page = run.to_html(html)
+        click.echo(f"{page} written", err=True)
     if data is not None:
         output.write_json(data, run.as_dict())
     if markdown == "-":

@@ -19,6 +19,7 @@ from ..proving.torch_side import TorchSide
 from ..proving.values import Inputs
 from ..recording.diff import diff
 from ..recording.record import record
+from ..waiting import Waiting
 from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import match, transfer_weights
 from .rows import Array, Distance, DriftRow, distance
@@ -74,7 +75,7 @@ def drift(
         )
     pair = TorchSide(original, given, None, seed, backward=False), PaddleSide(port, given, None, seed, backward=False)
     found = Drift(framework_dtype=str(pair[0]._dtype()))
-    with tempfile.TemporaryDirectory(prefix="padiff_shim-") as folder:
+    with tempfile.TemporaryDirectory(prefix="padiff_shim-") as folder, Waiting("drift: running both models"):
         _measure(found, pair, match(original, port, layer_map=layer_map), Path(folder) if calls else None, double=double)
     found.seconds = time.perf_counter() - start
     return found

@@ -17,6 +17,7 @@ from .rows import SIDES, Distance, DriftRow, largest
 # By how much the difference shrinks in float64, whose unit roundoff is 2e-9 of float32's: what that means.
 _MEANINGS = ((1e-6, "it is rounding"), (1e-3, "nearly all of it is rounding"), (float("inf"), "it is not rounding alone"))
 
+SHOWN = 30  # rows of Markdown that are not folded away
 _LEAVE = (7, 0, 5, 6, 4, 0, 3, 0, 2, 1)  # which column is left out first where room is short
 
 
@@ -93,9 +94,13 @@ class Drift:
 
     def to_markdown(self) -> str:
         """For an issue or a pull request."""
-        head, *rows = self.table()
-        lines = [f"**{_cell(self.headline)}**", "", f"| {' | '.join(head)} |", f"|{' --- |' * 4}{' ---: |' * (len(head) - 4)}"]
-        lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows]
+        _, *rows = self.table()
+        head = f"| kind | layer or call, line | {' | '.join(SIDES)} |\n| --- | --- |{' ---: |' * len(SIDES)}"
+        told = [_row(row) for row in rows]
+        lines = [f"**{_cell(self.headline)}**", "", head, *told[:SHOWN]]
+        if len(told) > SHOWN:
+            lines += ["", f"<details><summary>{len(told) - SHOWN:,} more</summary>", "", head, *told[SHOWN:], "", "</details>"]
+        lines += ["", "Largest absolute differences; 0: equal bit for bit, ±0: but for the sign of a zero."]
         return "\n".join([*lines, *(f"\n{_cell(note)}" for note in self.notes)]) + "\n"
 
     def text(self, width: int | None = None, *, colour: bool = False) -> str:
@@ -111,6 +116,13 @@ class Drift:
 
     def __str__(self) -> str:
         return self.text()
+
+
+def _row(cells: list[str]) -> str:
+    """Of Markdown: names and line in one cell, and of each column the maximum."""
+    kind, paddle, torch, site = cells[:4]
+    names = "<br>".join(_cell(one) for one in dict.fromkeys((paddle, torch, site)) if one)
+    return f"| {' | '.join((kind, names, *cells[5::2]))} |"
 
 
 def _cells(row: DriftRow) -> list[str]:

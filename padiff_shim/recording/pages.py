@@ -12,6 +12,8 @@ from .reading import Tensor
 
 SHOWN = 12  # rows of a table
 HEADS = ("what", "layer", "a", "b", "max", "mean", "relative", "ULP")
+_MARKDOWN = ("what, layer", "a", "b", "max", "relative", "ULP")
+_FOOT = "max: largest absolute difference; relative: it by the largest element; ULP: in units of the last place."
 _LEFT = 4  # columns of words
 _LEAVE = (0, 4, 0, 3, 0, 6, 2, 5)  # which of them is left out first where room is short
 
@@ -151,16 +153,23 @@ def markdown(page: Page) -> str:
     """Headline, both sides of the first divergence, tables."""
     lines = [f"**{_cell(page.headline)}**", "", f"- a: {_cell(page.a)} ({page.frameworks[0]})"]
     lines += [f"- b: {_cell(page.b)} ({page.frameworks[1]})", *(f"- {_cell(side)}" for side in _sides(page))]
-    if page.surroundings:
-        lines += ["", "| | a | b |", "| --- | --- | --- |"]
-        lines += [f"| {_cell(name)} | {_cell(one)} | {_cell(other)} |" for name, one, other in page.surroundings]
     if page.differing:
-        lines += ["", f"| {' | '.join(HEADS)} |", f"|{' --- |' * _LEFT}{' ---: |' * (len(HEADS) - _LEFT)}"]
-        lines += [f"| {' | '.join(map(_cell, _cells(row)))} |" for row in page.differing[:SHOWN]]
+        lines += ["", f"| {' | '.join(_MARKDOWN)} |", f"|{' --- |' * 3}{' ---: |' * 3}"]
+        lines += [_row(row) for row in page.differing[:SHOWN]]
         if len(page.differing) > SHOWN:
             lines += ["", f"{len(page.differing) - SHOWN:,} more."]
+        lines += ["", _FOOT]
+    if page.surroundings:
+        lines += ["", "<details><summary>What differs around the runs</summary>", "", "| | a | b |", "| --- | --- | --- |"]
+        lines += [f"| {_cell(name)} | {_cell(one)} | {_cell(other)} |" for name, one, other in page.surroundings]
+        lines += ["", "</details>"]
     lines += [f"\n{_cell(note)}" for note in page.notes]
     return "\n".join(lines) + "\n"
+
+
+def _row(row: Told) -> str:
+    what, layer, one, other, largest, _, relative, ulps = map(_cell, _cells(row))
+    return f"| {' | '.join((what + (f'<br>{layer}' if layer else ''), one, other, largest, relative, ulps))} |"
 
 
 def _cell(value: Any) -> str:

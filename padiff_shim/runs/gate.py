@@ -18,9 +18,10 @@ from typing import Any
 from ..arguments import flag, path
 from ..errors import ArgumentError, FileError, unreadable
 from ..records.calls import Calls
+from ..report.markdown import cell, folded, table
 from ..screen import Screen
 from ..text import shown
-from ..verdicts import Verdict, apart
+from ..verdicts import MEANING, Verdict, apart
 from ..writing import write
 from .compare_run import CompareRun, load
 
@@ -72,6 +73,12 @@ class Entry:
         fields = {name: getattr(self, name) for name in (*KEYS, "verdict", "side", "name", "known", "units")}
         return json.dumps({name: value for name, value in fields.items() if value not in ("", False, 0.0)}, ensure_ascii=False)
 
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Of a table: op, tensor and dtype, layer, line, verdict, error."""
+        named = f" ({self.name})" if self.name else ""
+        return f"{self.op} {self.tensor} {self.dtype}", self.layer, self.site, f"{self.verdict}{named}", f"{self.units:g}"
+
     def __str__(self) -> str:
         where = ", ".join(filter(None, (shown(self.layer), shown(self.site))))
         named = f" ({shown(self.name)})" if self.name else ""
@@ -110,6 +117,20 @@ class Gate:
             said = line.partition(":")[0]
             screen.say(line, _STYLES.get(said, ""), hang=2)
         return screen.text()
+
+    def to_markdown(self) -> str:
+        """For a pull request: what got worse in a table, everything else folded away."""
+        first, *others = self._lines()
+        found = [(now, f"{before.verdict}, {before.units:g}") for now, before in self.worse]
+        found += [(now, "new") for now in self.new if now.severity]
+        rows = [(*now.cells, before) for now, before in found]
+        lines = [f"**{cell(first)}**"]
+        if rows:
+            lines += ["", *table(("op, tensor", "layer", "line", "verdict", "error in units", "before"), rows, 2)]
+            named = sorted({now.verdict for now, _ in found})
+            lines += folded("What the verdicts mean", [f"- {name}: {MEANING[Verdict(name)]}" for name in named])
+        quiet = [line for line in others if not line.startswith(("worse:", "new, and"))]
+        return "\n".join([*lines, *folded("Everything else", [f"- {cell(line)}" for line in quiet])]) + "\n"
 
     def _lines(self) -> list[str]:
         lines = [f"{'passed' if self.passed else 'FAILED'}: {_places(self.places)} against {self.baseline}"]

@@ -200,3 +200,5 @@ def test_demo_runs():
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "Under the shim 368 of 368 rows are exactly 0" in done.stdout
+    assert "mean dif" not in done.stdout, "steps are shown with --verbose"
+    assert "\x1b" not in done.stdout + done.stderr

@@ -2,6 +2,7 @@
 
 import random
 import re
+from pathlib import Path
 
 import pytest
 from report_data import account_data, record, run_of
@@ -13,8 +14,15 @@ from padiff_shim.dispatch.site import Site
 from padiff_shim.drifting.rows import Distance, DriftRow
 from padiff_shim.drifting.told import Drift
 from padiff_shim.proving.findings import CarriedBy, CarrierRow, LayerRow, Place, Stage, StepRow
+from padiff_shim.proving.pages import markdown as proof_markdown
 from padiff_shim.proving.pages import text as proof_text
+from padiff_shim.recording.difference import Difference, Row
+from padiff_shim.recording.measure import Apart
+from padiff_shim.recording.pages import markdown as diff_markdown
+from padiff_shim.recording.pages import text as diff_text
+from padiff_shim.recording.reading import Tensor
 from padiff_shim.records.counts import Counts
+from padiff_shim.report.markdown import markdown as compare_markdown
 from padiff_shim.report.summary import summary
 from padiff_shim.report.terminal import run_table
 from padiff_shim.runs.gate import Entry, Gate
@@ -123,7 +131,14 @@ def drift(layer, site):
     return Drift("float32", [DriftRow("layer", layer, layer, 0, site, far, far, far)], ["a note of many words " * 12])
 
 
+def difference(layer, site):
+    one = Tensor(3, "op", ("linear",), "out", layer, site, *placed(site), "f", 2, (4,), "float32", "", {}, "", (), Path(), None)
+    rows = [Row(0, one, one, Apart(False, 1e-5, 1e-6, 1e-4, 12.0, 4, 3, "values"), True), Row(0, one, None, None, True)] * 10
+    return Difference("here", "there", rows, [("paddle", "3.3.1", "2.6.2")], ["a note of many words " * 12])
+
+
 PRINTED = {
+    "diff": lambda *names, **look: diff_text(difference(*names), **look),
     "reference": lambda *names, **look: run_table(Reference(*names), **look),
     "compare": lambda *names, **look: summary(Compared(*names), **look),
     "proof": lambda *names, **look: proof_text(Proof(*names), **look),
@@ -162,3 +177,30 @@ def test_words_that_have_room_are_whole(what):
         words[width] = {word.strip(":;,.()[]") for word in apart.split(PRINTED[what](*NAMES["short"], width=width))}
     assert words[80] - words[400] <= {"", "line", "record"}, "only the heads of columns, in paragraphs"
     assert not any("…" in word for word in words[80])
+
+
+MARKDOWN = {
+    "bisect": bisection,
+    "gate": gate,
+    "drift": drift,
+    "proof": lambda *names: Shown(proof_markdown, Proof(*names)),
+    "compare": lambda *names: Shown(compare_markdown, Compared(*names)),
+    "diff": lambda *names: Shown(diff_markdown, difference(*names)),
+}
+
+
+class Shown:
+    """What has a function for its Markdown."""
+
+    def __init__(self, function, found):
+        self.to_markdown = lambda: function(found)
+
+
+@pytest.mark.parametrize("what", MARKDOWN)
+def test_tables_for_a_pull_request_have_at_most_six_columns(what):
+    lines = MARKDOWN[what](*NAMES["long"]).to_markdown().splitlines()
+    tables = [line for line in lines if line.startswith("|")]
+    assert tables
+    assert max(len(re.findall(r"(?<!\\)\|", line)) - 1 for line in tables) <= 6
+    assert "".join(lines).count("<details>") == "".join(lines).count("</details>")
+    assert lines[0].startswith("**")

@@ -1,0 +1,43 @@
+"""A line on a terminal while something takes its time, and nothing at all in a pipe."""
+
+import io
+import threading
+
+from rich.console import Console
+
+from padiff_shim.waiting import Waiting
+
+
+class Noted(io.StringIO):
+    """Tells when something was written."""
+
+    def __init__(self):
+        super().__init__()
+        self.written = threading.Event()
+
+    def write(self, text):
+        self.written.set()
+        return super().write(text)
+
+
+def test_a_terminal_says_what_is_done_and_is_clean_afterwards():
+    out = Noted()
+    with Waiting("reading the log", console=Console(file=out, force_terminal=True, width=80), patience=0.0):
+        assert out.written.wait(60)
+    assert "reading the log" in out.getvalue()
+    assert out.getvalue().endswith("\x1b[2K") or "\x1b[?25h" in out.getvalue()
+
+
+def test_what_is_quick_shows_nothing():
+    out = Noted()
+    with Waiting("reading the log", console=Console(file=out, force_terminal=True), patience=3600.0):
+        pass
+    assert out.getvalue() == ""
+
+
+def test_a_pipe_gets_no_control_characters():
+    out = Noted()
+    with Waiting("reading the log", console=Console(file=out, force_terminal=False), patience=0.0):
+        pass
+    assert out.getvalue() == ""
+    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
