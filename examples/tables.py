@@ -25,7 +25,7 @@ def new_table(*heads: str) -> Table:
 def new_progress(console: Console, transient: bool = False) -> Progress:
     """Bars with their counts and the time so far."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=transient)
+    return Progress(*columns, console=console, transient=transient, disable=not console.is_terminal)
 
 
 def size(difference: float) -> str:

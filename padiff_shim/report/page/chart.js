@@ -1,6 +1,6 @@
 // Error along the run on a logarithmic scale: both sides and what rounding explains. Drawn on a canvas: two points a record.
 
-const chart = { scale: SCALES[0], places: { left: 62, right: 12, top: 14, bottom: 30 }, hover: -1, drag: null, colours: {} };
+const chart = { scale: SCALES[0], places: { left: 76, right: 12, top: 14, bottom: 46 }, hover: -1, drag: null, colours: {} };
 const CROWDED = [1, 5]; // records a pixel of width from which on points are smaller, and small squares
 
 function readColours() {
@@ -96,6 +96,22 @@ function drawAxes() {
     pen.textAlign = x > chart.width - 40 ? "right" : "center";
     pen.fillText(grouped(position), Math.min(x, chart.width - 2), base + 8);
   }
+  titles(base);
+}
+
+/** What the axes are. */
+function titles(base) {
+  const { pen, colours } = chart;
+  const { left, right, top } = chart.places;
+  pen.save();
+  pen.fillStyle = colours.soft;
+  pen.textAlign = "center";
+  pen.textBaseline = "top";
+  pen.fillText("record (its place in run.calls)", (left + chart.width - right) / 2, base + 26);
+  pen.translate(2, (top + base) / 2);
+  pen.rotate(-Math.PI / 2);
+  pen.fillText(chart.scale.title, 0, 0);
+  pen.restore();
 }
 
 function line(x1, y1, x2, y2, colour, dash) {

@@ -2,18 +2,35 @@
 
 const COLUMNS = [
   { id: "position", title: "#", kind: "n", text: (row) => String(positions[row]), value: (row) => positions[row] },
-  { id: "verdict", title: "Verdict", cell: (row) => badge(outcome(row).verdict), value: (row) => (severity[row] > SEVERITY.UNVERIFIED && !apart(row) ? 1e8 : 0) + severity[row] * 1e6 + Math.min(excess[row] || 0, 9e5) },
+  { id: "verdict", title: "Verdict", cell: (row) => [badge(outcome(row).verdict), under(kind(row).site)], value: (row) => (severity[row] > SEVERITY.UNVERIFIED && !apart(row) ? 1e8 : 0) + severity[row] * 1e6 + Math.min(excess[row] || 0, 9e5) },
   { id: "side", title: "Side", text: (row) => (outcome(row).side === "none" ? "" : outcome(row).side) },
-  { id: "op", title: "Op", text: (row) => kind(row).op || "" },
+  { id: "op", title: "Op", text: (row) => kind(row).op || "", cell: (row) => [kind(row).op || "", under(kind(row).layer)] },
   { id: "tensor", title: "Tensor", text: (row) => kind(row).tensor || "" },
   { id: "ratio", title: "Error ÷ bound", kind: "n", text: (row) => (Number.isNaN(excess[row]) ? "–" : figure(excess[row])), value: (row) => excess[row] },
   { id: "diff", title: "Max |p − t|", kind: "n", text: (row) => figure(figureOf("max_abs", row)), value: (row) => series("max_abs")[row] },
   { id: "layer", title: "Layer", text: (row) => kind(row).layer || "", cell: (row) => h("bdi", { dir: "ltr" }, kind(row).layer || "") },
-  { id: "site", title: "Site", text: (row) => kind(row).site || "" },
+  { id: "site", title: "Site", text: (row) => kind(row).site || "", cell: (row) => h("bdi", { dir: "ltr" }, kind(row).site || "") },
   { id: "step", title: "Step", kind: "n", text: (row) => valueText(T.step(row)), value: (row) => number(T.step(row)) },
 ];
 
 const grid = { order: new Uint32Array(0), sort: "verdict", down: true, cursor: -1, rowHeight: 34 };
+
+const NARROW = matchMedia("(max-width: 620px)");
+
+/** On a narrow screen line and layer stand below verdict and op; of a long one the end is seen. */
+function under(text) {
+  return h("span", { class: "under" }, h("bdi", { dir: "ltr" }, text || ""));
+}
+
+/** As high as whole rows are. */
+function snap() {
+  const box = $("table");
+  const head = grid.head.offsetHeight;
+  const limit = Math.min(544, 0.75 * innerHeight);
+  const rows = Math.max(3, Math.floor((limit - head) / grid.rowHeight));
+  const height = `${head + rows * grid.rowHeight + box.offsetHeight - box.clientHeight}px`;
+  if (box.style.height !== height) box.style.height = height;
+}
 
 function rankedText(column) {
   const texts = new Array(ROWS);
@@ -76,7 +93,8 @@ function tableRow(place) {
 
 function drawRows() {
   const box = $("table");
-  const height = grid.rowHeight;
+  const height = (grid.rowHeight = NARROW.matches ? 54 : 34);
+  snap();
   const first = Math.max(0, Math.floor(box.scrollTop / height) - 8);
   const last = Math.min(grid.order.length, first + Math.ceil(box.clientHeight / height) + 17);
   const rows = [];
