@@ -28,14 +28,15 @@ _known: dict[Any, Any] = {}  # shape of a product -> how often it came, then whe
 _one_at_a_time = threading.Lock()
 
 
-def needless(x: torch.Tensor, weight: torch.Tensor, bias: Any, *, now: bool = False) -> bool:
+def needless(x: torch.Tensor, weight: torch.Tensor, bias: Any) -> bool:
     """Whether ``F.linear(x, weight.t())``, its gradients and theirs have the bits that they have with a contiguous ``weight.t()``.
+
+    A shape that has not come often counts as one that differs.
 
     Args:
         x: [..., in], as the product gets it.
         weight: [in, out], contiguous.
         bias: Paddle's, or None.
-        now: whether a shape that is not known is tried at once; else it counts as "no" until it has come often.
     """
     if type(x) is not torch.Tensor:
         return False
@@ -48,11 +49,11 @@ def needless(x: torch.Tensor, weight: torch.Tensor, bias: Any, *, now: bool = Fa
     found = _known.get(key, 0)
     if found is True or found is False:
         return found
-    if not now and found < WORTH:
+    if found < WORTH:
         if found or len(_known) < _SHAPES:
             _known[key] = found + 1
         return False
-    with _one_at_a_time:
+    with _one_at_a_time, torch.inference_mode(False):
         _known[key] = tried = _tried(x.shape, x.stride(), weight.shape, dtype, bias is not None)
     return tried
 
@@ -70,7 +71,7 @@ def _tried(shape: torch.Size, strides: tuple[int, ...], weight: torch.Size, dtyp
         return False
     source = torch.Generator().manual_seed(rows)
     for _ in range(-(-_ELEMENTS // smallest)):
-        x = torch.empty_strided(shape, strides, dtype=dtype)
+        x = torch.empty_strided(shape, strides, dtype=dtype, device="cpu")
         try:
             x.normal_(generator=source)
         except RuntimeError:  # elements that share memory
@@ -85,7 +86,7 @@ class _Draw:
 
     def __init__(self, x: torch.Tensor, weight: torch.Size, bias: bool, source: torch.Generator) -> None:
         def drawn(*size: int) -> torch.Tensor:
-            return torch.empty(size, dtype=x.dtype).normal_(generator=source)
+            return torch.empty(size, dtype=x.dtype, device="cpu").normal_(generator=source)
 
         self.x, self.weight = x, drawn(*weight)
         self.bias = drawn(weight[1]) if bias else None

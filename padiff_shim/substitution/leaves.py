@@ -33,7 +33,7 @@ def _of_leaf(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
     cost = frame.run.layout_cost
     if lies_in_graph(value):
         side = leaf(value)
-        if not turning.needless(x, side, bias, now=True):
+        if not turning.needless(x, side, bias):
             return _computed(frame, side)
         cost.spared += 1
         return side.t()

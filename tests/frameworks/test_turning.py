@@ -92,13 +92,13 @@ def product_by_layout(x, weight, bias=None):
 @pytest.mark.parametrize(("product", "same"), [(plain_product, True), (product_by_layout, False)])
 def test_a_difference_in_one_column_is_noticed(product, same, monkeypatch):
     monkeypatch.setattr(turning.F, "linear", product)
-    assert turning.needless(torch.zeros(3, 7), torch.zeros(7, 5), None, now=True) == same
+    assert turning.needless(torch.zeros(3, 7), torch.zeros(7, 5), None) == same
 
 
 def test_a_trial_leaves_the_generator_alone():
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    turning.needless(torch.zeros(16, 32), torch.zeros(32, 32), None, now=True)
+    turning.needless(torch.zeros(16, 32), torch.zeros(32, 32), None)
     assert torch.equal(before, torch.get_rng_state())
 
 
@@ -121,6 +121,24 @@ def test_lengths_that_never_come_again_are_not_kept_account_of(monkeypatch):
     assert len(turning._known) == 4
 
 
+def test_a_spared_weight_is_copied_for_lengths_that_never_come_again(monkeypatch):
+    """A trial for each would cost more than the copies."""
+    monkeypatch.setattr(turning, "WORTH", 2)
+    layer = linear(32, 32)
+    with padiff_shim.reference("torch") as run:
+        for rows in (16, 16, 16, 17, 18, 19):
+            layer(paddle.rand([rows, 32])).sum().backward()
+    assert sum(found is True or found is False for found in turning._known.values()) == 1
+    spared = turning._known[(torch.Size([16, 32]), (32, 1), torch.Size([32, 32]), torch.float32, False, torch.get_num_threads())]
+    assert (run.layout_cost.spared, run.layout_cost.copies) == ((1, 4) if spared else (0, 1))
+
+
+def test_inside_inference_mode():
+    with torch.inference_mode():
+        turning.needless(torch.zeros(16, 32), torch.zeros(32, 32), None)
+    assert len(turning._known) == 1
+
+
 def test_what_is_not_tried():
     weight = torch.zeros(32, 32)
     for x, w in [
@@ -131,14 +149,14 @@ def test_what_is_not_tried():
         (torch.zeros(0, 32), weight),
         (torch.zeros(1, 32).expand(16, 32), weight),
     ]:
-        assert not turning.needless(x, w, None, now=True)
-    assert not turning.needless(torch.zeros(16, 32), weight, paddle.zeros([32], "float64"), now=True)
+        assert not turning.needless(x, w, None)
+    assert not turning.needless(torch.zeros(16, 32), weight, paddle.zeros([32], "float64"))
 
 
 def test_under_autocast_weights_are_copied():
     x, weight = torch.zeros(16, 32), torch.zeros(32, 32)
     with autocast():
-        assert not turning.needless(x, weight, None, now=True)
+        assert not turning.needless(x, weight, None)
     assert not turning._known
 
 
