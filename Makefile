@@ -87,9 +87,9 @@ test-long: $(READY) ## hours of use in some minutes: thousands of steps and 10^5
 	$(PY) -m pytest -m long $(PYTEST_ARGS)
 
 # New programs at each run; `make fuzz SEED=7 PROGRAMS=500` draws the same ones again.
-PROGRAMS ?= 5000
+PROGRAMS ?= 10000
 SEED ?= $(shell date +%s)
-fuzz: $(READY) ## random programs, natively and under both modes: nothing may differ without a reason
+fuzz: $(READY) ## random programs, natively, under both modes and in Torch: nothing may differ without a reason
 	@echo "seed $(SEED)"
 	PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(PY) -m fuzz --programs $(PROGRAMS) --seed $(SEED)
 

@@ -43,6 +43,14 @@ def recording() -> bool:
     return tracer is not None and tracer._has_grad
 
 
+def moving_a_leaf(args: Sequence[Any]) -> bool:
+    """Whether the first argument is a leaf that wants a gradient, and Paddle records one."""
+    tensor: Any = args[0] if args else None
+    if type(tensor) not in TENSOR_TYPES or tensor.stop_gradient or not tensor.is_leaf or tensor.dtype not in _DIFFERENTIABLE:
+        return False
+    return recording()
+
+
 def calling(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
     """The native function, or the same as an island where these arguments are on the tape."""
     if not recording() or not (on_tape(args) or (kwargs and on_tape(list(kwargs.values())))):

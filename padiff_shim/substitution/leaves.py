@@ -47,7 +47,8 @@ def _of_leaf(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
 
 def _computed(frame: Frame, side: torch.Tensor) -> torch.Tensor:
     """A copy that is a step of torch's graph."""
-    turned = side.t().contiguous()
+    # Not contiguous(), which leaves an axis of size 1 the stride that it has: BLAS may be asked with it.
+    turned = side.t().clone(memory_format=torch.contiguous_format)
     frame.run.layout_cost.copies += 1
     frame.run.layout_cost.bytes += turned.numel() * turned.element_size()
     return turned

@@ -119,11 +119,16 @@ class Substituting:
         """Never: only a comparison stands idle."""
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Native, or by torch where Paddle would copy element by element; on the tape a view on both sides or an island."""
+        """Native, or by torch where Paddle would copy element by element; on the tape a view on both sides or an island.
+
+        So is what moves a leaf: behind Paddle's own node its share of the leaf's gradient would be added last, and apart.
+        """
         if name in views.VIEWS and not kwargs:
             found = moves.moving(name, original, args)
             if found is not None:
                 return found
+        if islands.moving_a_leaf(args):
+            return islands.island(name, original, args, kwargs)
         return islands.calling(name, original, args, kwargs)(*args, **kwargs)
 
     def moved(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:

@@ -1,1 +1,4 @@
-"""Random Paddle programs: the shim must not change what they do (see :mod:`.execute`); ``make fuzz`` runs thousands."""
+"""Random Paddle programs: the shim must not change what they do (see :mod:`.execute`).
+
+And it must give Torch's bits (see :mod:`.replay`). ``make fuzz`` runs thousands.
+"""

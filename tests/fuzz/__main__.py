@@ -1,4 +1,4 @@
-"""``python -m fuzz --programs 200``: draw programs and run each natively, under both modes and under a schedule of modes.
+"""``python -m fuzz --programs 200``: draw programs; run each natively, under both modes, under a schedule of modes, and in Torch.
 
 The programs run in a child process. Exit status 1 with the smallest program found that differs, or with the one that killed
 the child.

@@ -1,4 +1,4 @@
-"""One program under all plans: what differs without a known reason fails, with the program as a script."""
+"""One program under all plans, and in plain Torch: what differs without a known reason fails, with the program as a script."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from .execute import NATIVE, Plan, accusations, cut, differences, run, whole
 from .known import unexplained
+from .replay.run import REFERENCE, compared
 
 
 class Progress:
@@ -30,12 +31,20 @@ def script(lines: list[str], plan: object) -> str:
 
 
 def check(lines: list[str], schedule: Plan, counts: dict[str, int], progress: Progress) -> None:
-    """Run a program natively, wholly under either mode and under a schedule; AssertionError for what differs without a reason."""
+    """Run a program natively, wholly under either mode, under a schedule, and in Torch.
+
+    Raises:
+        AssertionError: something differs without a reason.
+    """
     for plan in (whole("compare"), whole("reference"), schedule):
         found, shown, failed = differing(lines, plan, counts, progress)
         left = unexplained(shown, found, exact=plan.exact, failed=failed, changing=plan is schedule, counts=counts)
         if left:
             raise AssertionError("\n".join([script(shown, plan), *left]))
+    progress.note(lines, REFERENCE)
+    shown, found = compared(lines, counts)
+    if found:
+        raise AssertionError("\n".join([script(shown, REFERENCE), *found]))
 
 
 def differing(lines: list[str], plan: Plan, counts: dict[str, int], progress: Progress) -> tuple[list[str], list[str], bool]:

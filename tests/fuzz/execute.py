@@ -96,7 +96,10 @@ def _headline(error: BaseException) -> str:
 
 
 def facts(value: Any) -> dict[str, Any]:
-    """What can be seen of a variable."""
+    """What can be seen of a variable; of a layer, its parameters' gradients."""
+    if isinstance(value, paddle.nn.Linear):
+        parts = {"weight": value.weight, "bias": value.bias}
+        return {f"{name}.grad": None if one.grad is None else array(one.grad) for name, one in parts.items()}
     if not isinstance(value, paddle.Tensor):
         return {"type": type(value).__name__}
     found = {

@@ -1,0 +1,268 @@
+"""The names that a random program starts with, in Torch: ``paddle``, ``F``, leaves, layers, PyLayers, recompute, hooks."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from .parts import OPTIMIZERS, PYLAYERS, block, recompute
+from .tensor import FLOATS, Elsewhere
+from .value import Value, engine, made, moved, operand, product, run_backward
+
+SPECIAL = {"bool": lambda random, shape: random.rand(*shape) > 0.5, "int64": lambda random, shape: random.randint(0, 2, shape)}
+
+
+def make(shape: list[int], dtype: str = "float32", seed: int = 0, grad: bool = False, shift: float = 0.0) -> Value:
+    """A leaf; of the same numbers as in Paddle."""
+    random = np.random.RandomState(seed)
+    values = np.asarray(SPECIAL[dtype](random, shape) if dtype in SPECIAL else random.standard_normal(shape) + shift)
+    tensor = torch.from_numpy(values)
+    tensor = tensor.to(FLOATS[dtype]) if dtype in FLOATS else tensor
+    found = Value(tensor.clone())
+    found.stop_gradient, found.of_integers = not grad, grad and dtype in SPECIAL
+    return found
+
+
+class Layer:
+    """A Linear of known weights, kept as Torch keeps them."""
+
+    def __init__(self, width_in: int, width_out: int, seed: int) -> None:
+        torch.nn.init.xavier_uniform_(torch.empty(width_out, width_in))  # draws as many numbers as Paddle's layer
+        weight, bias = make([width_in, width_out], seed=seed).data * 0.5, make([width_out], seed=seed + 1).data * 0.5
+        self.weight = weight.t().contiguous().requires_grad_()
+        self.bias = bias.requires_grad_()
+
+    def __call__(self, x: Value) -> Value:
+        weight, bias = (one if torch.is_grad_enabled() else one.detach() for one in (self.weight, self.bias))
+        return Value(F.linear(x.wanted(), weight, bias))
+
+
+# Functions
+
+UNARY = {name: getattr(torch, name) for name in ("exp", "tanh", "square", "neg", "sin", "abs", "cos", "sqrt", "rsqrt", "log")}
+UNARY["reciprocal"] = torch.reciprocal
+ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "sigmoid": torch.sigmoid, "silu": F.silu}
+
+
+def _one(function: Callable[..., torch.Tensor]) -> Callable[[Value], Value]:
+    return lambda x: made(function, x)
+
+
+def _reduction(function: Callable[..., torch.Tensor]) -> Callable[..., Value]:
+    def reduce(x: Value, axis: int | None = None, keepdim: bool = False) -> Value:
+        return Value(function(x.wanted(), keepdim=keepdim, **({} if axis is None else {"dim": axis})))
+
+    return reduce
+
+
+def _largest(x: torch.Tensor, dim: Any = (), keepdim: bool = False) -> torch.Tensor:
+    return torch.amax(x, dim, keepdim)
+
+
+def _total(x: torch.Tensor, keepdim: bool, **axis: int) -> torch.Tensor:
+    return torch.sum(x, **axis, keepdim=keepdim) if axis else torch.sum(x)
+
+
+def _average(x: torch.Tensor, keepdim: bool, **axis: int) -> torch.Tensor:
+    return torch.mean(x, **axis, keepdim=keepdim) if axis else torch.mean(x)
+
+
+def matmul(x: Value, y: Value, transpose_x: bool = False, transpose_y: bool = False) -> Value:
+    """``torch.matmul``; a vector is not transposed."""
+
+    def function(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.matmul(a.mT if transpose_x and a.ndim > 1 else a, b.mT if transpose_y and b.ndim > 1 else b)
+
+    return product(function, x, y)
+
+
+def linear(x: Value, weight: Value, *bias: Value) -> Value:
+    """``torch.nn.functional.linear`` of a weight as Torch keeps it."""
+    if len({one.dtype for one in (x, weight, *bias)}) > 1:
+        raise Elsewhere("linear of several dtypes")
+    return product(lambda a, b, *c: F.linear(a, b.t().clone(memory_format=torch.contiguous_format), *c), x, weight, *bias)
+
+
+def layer_norm(x: Value, width: int, weight: Value | None = None, bias: Value | None = None) -> Value:
+    """``torch.nn.functional.layer_norm`` over the last axis."""
+    operands = [one.wanted() for one in (x, weight, bias) if one is not None]
+    if len({one.dtype for one in operands}) > 1:
+        raise Elsewhere("layer_norm of several dtypes")
+    return Value(F.layer_norm(operands[0], (width,), *operands[1:]))
+
+
+def as_strided(x: Value, shape: list[int], strides: list[int], offset: int = 0) -> Value:
+    """The offset is one of bytes."""
+    if offset % x.data.element_size():
+        raise Elsewhere("as_strided between two elements")
+    if x.apart and x.data.storage_offset():
+        raise Elsewhere("as_strided of a part of a memory")
+    start = offset // x.data.element_size()  # of the memory, as in Torch
+    return x.alias(lambda t: t.as_strided(shape, strides, start))
+
+
+def split(x: Value, count: int, axis: int) -> list[Value]:
+    """Copies, as Paddle's are."""
+    return x.chunk(count, axis)
+
+
+def where(condition: Value, x: Value, y: Value) -> Value:
+    """``torch.where``."""
+    return made(lambda a, b: torch.where(condition.data, a, b), x, y)
+
+
+def pad(x: Value, widths: list[int], value: float) -> Value:
+    """``torch.nn.functional.pad``."""
+    return Value(F.pad(x.wanted(), widths, value=value))
+
+
+def to_tensor(given: Any) -> Value:
+    """Numbers are float32, or int64; arrays are as they are."""
+    if isinstance(given, torch.Tensor):
+        return Value(given)
+    found = torch.tensor(given)
+    return Value(found.float() if found.is_floating_point() else found)
+
+
+def assign(x: Value, output: Value) -> None:
+    """Into another tensor."""
+    if not x.stop_gradient and torch.is_grad_enabled():
+        raise Elsewhere("an assignment that goes on in the graph")
+    output.overwrite(x.data)
+
+
+def subtract(x: Value, y: Value, out: Value) -> None:
+    """Into one of its operands."""
+    if not (x.stop_gradient and y.stop_gradient):
+        raise Elsewhere("a result that is written into an operand in the graph")
+    out.overwrite(operand(x - y))
+
+
+def gradient(
+    outputs: list[Value],
+    inputs: list[Value],
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+    no_grad_vars: Any = None,
+) -> list[Value | None]:
+    """``torch.autograd.grad``."""
+    if no_grad_vars:
+        raise Elsewhere("no_grad_vars")
+    with contextlib.ExitStack() as stack:
+        for one in inputs:
+            stack.enter_context(one.asked())
+        found = engine(
+            torch.autograd.grad,
+            [one.graph() for one in outputs],
+            [one.graph() for one in inputs],
+            [torch.ones_like(one.data) for one in outputs],
+            retain_graph=True,  # Paddle keeps it in any case
+            create_graph=create_graph,
+            allow_unused=allow_unused,
+        )
+    return [None if one is None else _gradient(one, create_graph) for one in found]
+
+
+def _gradient(grad: torch.Tensor, in_graph: bool) -> Value:
+    """What is asked for is no leaf, also where nothing leads on from it."""
+    whole = grad.clone(memory_format=torch.contiguous_format)
+    if not in_graph:
+        return Value(whole.detach())
+    return Value(whole if whole.requires_grad else whole.requires_grad_().view_as(whole))
+
+
+def _autocast(**_: Any) -> Any:
+    raise Elsewhere("autocast, whose lists are Paddle's own")
+
+
+@contextlib.contextmanager
+def no_grad() -> Iterator[None]:
+    """``torch.no_grad``."""
+    with torch.no_grad():
+        yield
+
+
+FUNCTIONAL = SimpleNamespace(
+    **{name: _one(function) for name, function in ACTIVATIONS.items()},
+    linear=linear,
+    layer_norm=layer_norm,
+    softmax=lambda x, axis=-1: Value(F.softmax(x.wanted(), axis)),
+    log_softmax=lambda x, axis=-1: Value(F.log_softmax(x.wanted(), axis)),
+    dropout=lambda x, share: Value(F.dropout(x.wanted(), share)),
+    pad=pad,
+)
+PADDLE = SimpleNamespace(
+    **{name: _one(function) for name, function in UNARY.items()},
+    nn=SimpleNamespace(
+        functional=FUNCTIONAL,
+        initializer=SimpleNamespace(Constant=lambda value: lambda x: x.overwrite(torch.full_like(x.data, value))),
+    ),
+    optimizer=OPTIMIZERS,
+    amp=SimpleNamespace(auto_cast=_autocast),
+    autograd=SimpleNamespace(
+        backward=lambda roots, retain_graph=False: run_backward(roots, [None] * len(roots), retain_graph),
+    ),
+    sum=_reduction(_total),
+    mean=_reduction(_average),
+    max=_reduction(_largest),
+    std=_reduction(torch.std),
+    logsumexp=lambda x, axis: Value(torch.logsumexp(x.wanted(), axis)),
+    cumsum=lambda x, axis: Value(torch.cumsum(x.wanted(), axis)),
+    matmul=matmul,
+    einsum=lambda equation, x, y: product(lambda a, b: torch.einsum(equation, a, b), x, y),
+    concat=lambda tensors: made(lambda *all_: torch.cat(all_), *tensors),
+    stack=lambda tensors, axis: made(lambda *all_: torch.stack(all_, axis), *tensors),
+    where=where,
+    flip=lambda x, axes: moved(lambda t: t.flip(axes), x),
+    roll=lambda x, shift: moved(lambda t: t.roll(shift), x),
+    tile=lambda x, counts: moved(lambda t: torch.tile(t, counts), x),
+    gather=lambda x, index: moved(lambda t: torch.index_select(t, 0, index.data), x),
+    index_select=lambda x, index, axis: moved(lambda t: torch.index_select(t, axis, index.data), x),
+    masked_fill=lambda x, mask, value: Value(x.wanted().masked_fill(mask.data, value)),
+    take_along_axis=lambda x, index, axis: Value(torch.gather(x.wanted(), axis, index.data)),
+    argsort=lambda x, axis: Value(torch.argsort(x.data, axis)),
+    as_strided=as_strided,
+    split=split,
+    to_tensor=to_tensor,
+    ones_like=lambda x: Value(torch.ones_like(x.data)),
+    assign=assign,
+    subtract=subtract,
+    grad=gradient,
+    no_grad=no_grad,
+    seed=torch.manual_seed,
+    Size=tuple,
+)
+
+
+def namespace() -> dict[str, Any]:
+    """The names that a program starts with; ``seen`` holds what its hooks were shown."""
+    seen: list[tuple[str, Value]] = []
+
+    def watch(name: str, factor: float | None = None) -> Callable[[Value], Value | None]:
+        def hook(grad: Value) -> Value | None:
+            seen.append((name, grad.clone()))
+            return None if factor is None else grad * factor
+
+        return hook
+
+    return {
+        "paddle": PADDLE,
+        "np": np,
+        "F": FUNCTIONAL,
+        "copy": copy,
+        "make": make,
+        "layer": Layer,
+        **PYLAYERS,
+        "block": block,
+        "recompute": recompute,
+        "watch": watch,
+        "seen": seen,
+    }

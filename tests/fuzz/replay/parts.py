@@ -1,0 +1,121 @@
+"""A random program's own functions and its optimizers, in Torch: PyLayers, what is recomputed, steps over leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import torch.utils.checkpoint
+
+from .tensor import Elsewhere
+from .value import Value
+
+
+def saved(ctx: Any) -> Any:
+    """What a PyLayer has saved, if it is still what it was: Paddle does not look."""
+    try:
+        return ctx.saved_tensors
+    except RuntimeError as error:
+        if "modified by an inplace" not in str(error):
+            raise
+        raise Elsewhere("a PyLayer whose operand was changed") from None
+
+
+class _Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2.0
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad * 2.0
+
+
+class _Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        (x,) = saved(ctx)
+        return 3.0 * x * x * grad
+
+
+class _Mix(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, y: torch.Tensor) -> Any:
+        ctx.save_for_backward(x, y)
+        return torch.tanh(x) + y, x * y
+
+    @staticmethod
+    def backward(ctx: Any, first: torch.Tensor, second: torch.Tensor) -> Any:
+        x, y = saved(ctx)
+        return first * (1.0 - torch.tanh(x) ** 2) + second * y, first + second * x
+
+
+def _applied(function: Any) -> Any:
+    def apply(*operands: Value) -> Any:
+        found = function.apply(*(one.wanted() for one in operands))
+        results = [Value(one) for one in (found if isinstance(found, tuple) else (found,))]
+        for one in results:
+            one.deaf = True
+        return results if isinstance(found, tuple) else results[0]
+
+    return SimpleNamespace(apply=apply)
+
+
+def block(x: torch.Tensor) -> torch.Tensor:
+    """What recompute runs again."""
+    return F.softmax(torch.tanh(x) * 1.5, dim=-1) + x * 0.5
+
+
+def recompute(function: Any, x: Value, use_reentrant: bool) -> Value:
+    """``torch.utils.checkpoint``."""
+    return Value(torch.utils.checkpoint.checkpoint(function, x.wanted(), use_reentrant=use_reentrant))
+
+
+# Optimizers
+
+
+class Optimizer:
+    """One of ``torch.optim`` over leaves; steps do not count as in-place writes of the leaves, as in Paddle."""
+
+    def __init__(self, kind: Callable[..., torch.optim.Optimizer], rate: float, parameters: Sequence[Value]) -> None:
+        self.leaves = list(parameters)
+        if len(set(map(id, self.leaves))) < len(self.leaves):
+            raise Elsewhere("an optimizer that is given a tensor twice")
+        for leaf in self.leaves:
+            leaf.changing()
+        held = [torch.nn.Parameter(one.graph().data) for one in self.leaves]
+        for mine, leaf in zip(held, self.leaves):
+            mine.grad = leaf.node.grad
+        self.own = kind(held, rate)
+
+    def step(self) -> None:
+        self.own.step()
+
+    def clear_grad(self) -> None:
+        for leaf in self.leaves:
+            leaf.clear_grad()
+
+
+def _optimizer(kind: Callable[..., torch.optim.Optimizer]) -> Callable[..., Optimizer]:
+    return lambda rate, parameters: Optimizer(kind, rate, parameters)
+
+
+def _momentum(held: list[Any], rate: float) -> torch.optim.Optimizer:
+    return torch.optim.SGD(held, rate, momentum=0.9)
+
+
+OPTIMIZERS = SimpleNamespace(
+    SGD=_optimizer(torch.optim.SGD),
+    Momentum=_optimizer(_momentum),
+    Adam=_optimizer(torch.optim.Adam),
+    AdamW=_optimizer(torch.optim.AdamW),
+)
+PYLAYERS = {"Twice": _applied(_Twice), "Cube": _applied(_Cube), "Mix": _applied(_Mix)}

@@ -1,0 +1,194 @@
+"""A tensor of a random program in Torch: Paddle's language (aliases, ``stop_gradient``, in-place writes) over Torch's autograd.
+
+``data`` is the memory that views share, ``node`` the tensor in Torch's graph. They part where a write goes on in the graph: there
+Torch has the new value as another tensor, and every alias of the memory sees it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+FLOATS = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
+DTYPES = {**FLOATS, "int32": torch.int32, "int64": torch.int64, "bool": torch.bool}
+
+
+class Elsewhere(Exception):
+    """What a Torch program cannot say, or says otherwise: the line is taken out of the program."""
+
+
+class Family:
+    """The tensors that share a memory. ``mirrored``: one of them is a copy in Torch, which has no negative strides."""
+
+    def __init__(self) -> None:
+        self.mirrored = False
+
+
+class Tensor:
+    """A tensor of the program."""
+
+    __array_ufunc__ = None  # NumPy's numbers leave arithmetic to it
+
+    def __init__(self, node: torch.Tensor, data: torch.Tensor | None = None, family: Family | None = None) -> None:
+        self.node = node
+        self.data = node.detach() if data is None else data
+        self.family = family or Family()
+        self.stop_gradient = not node.requires_grad
+        self.of_integers = False  # Paddle's graph goes on through integers, Torch's does not
+        self.deaf = False  # the result of a PyLayer: Paddle ignores what hooks on it return
+        self.kept: Tensor | None = None
+        self._keeps: torch.Tensor | None = None
+        self._silent = False
+        self._written = False  # the node has a memory of its own
+
+    # In the graph
+
+    def wanted(self) -> torch.Tensor:
+        """The tensor as an operand: in the graph if it wants a gradient, also under ``no_grad``: Torch chooses kernels by that."""
+        if self.of_integers and torch.is_grad_enabled() and not self.stop_gradient:
+            raise Elsewhere("a gradient through integers")
+        if self.stop_gradient or not self.data.is_floating_point():
+            return self.data
+        return self.graph()
+
+    def graph(self) -> torch.Tensor:
+        """The tensor in the graph; a leaf from now on if it was in none."""
+        if not self.node.requires_grad:
+            self.node = self.data.detach().requires_grad_()
+        if self.apart and not _same(self.node, self.data):
+            raise Elsewhere("read with a gradient after a write through an alias")
+        return self.node
+
+    @property
+    def apart(self) -> bool:
+        """Whether the graph's tensor lies elsewhere than the memory."""
+        return self.node.data_ptr() != self.data.data_ptr() or self.node.stride() != self.data.stride()
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.node.is_leaf
+
+    def alias(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Tensor:
+        """A view of the same memory; a copy where Torch has no such view."""
+        whole, node = function(self.data), self.wanted()
+        found = type(self)(whole if node is self.data else function(node), whole, self.family)
+        if whole.untyped_storage().data_ptr() != self.data.untyped_storage().data_ptr():
+            found.family = Family()
+        return self._passed(found)
+
+    def copied(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Tensor:
+        """A copy; in the graph what Torch makes, which may be a view."""
+        node, whole = function(self.wanted()), function(self.data).clone(memory_format=torch.contiguous_format)
+        return self._passed(type(self)(node if node.requires_grad else whole, whole))
+
+    def mirror(self, axis: int) -> Tensor:
+        """Paddle's view with a negative stride: right as long as nobody writes."""
+        found = type(self)(self.wanted().flip(axis))
+        self.family.mirrored = True
+        found.family = self.family
+        return self._passed(found)
+
+    def _passed(self, found: Tensor) -> Tensor:
+        if not found.data.is_floating_point():
+            found.of_integers, found.stop_gradient = self.of_integers, self.stop_gradient
+        return found
+
+    # Writes
+
+    def replaced(self) -> torch.Tensor:
+        """The value before some of its elements are set. Paddle keeps the gradient of a leaf's, as if it had wanted one."""
+        if not self.is_leaf or not self.stop_gradient:
+            return self.wanted().clone()
+        before = self.data.clone().requires_grad_()
+        before.register_hook(self._keep)
+        return before.clone()
+
+    def write(self, new: torch.Tensor, *, retained: bool = True) -> Tensor:
+        """An in-place op: the tensor takes the values and the history of ``new``."""
+        self._writable(new)
+        was_leaf = self.is_leaf
+        if was_leaf and not self.stop_gradient and torch.is_grad_enabled():
+            raise Elsewhere("a leaf that wants a gradient is written in place")
+        new = new.to(self.data.dtype)
+        with torch.no_grad():
+            self.data.copy_(new)
+        if new.requires_grad:
+            self.node, self.stop_gradient, self.deaf, self._written = new, False, False, True
+            if was_leaf and retained:
+                self.retain_grads()
+        return self
+
+    def overwrite(self, new: torch.Tensor) -> Tensor:
+        """A write that autograd does not hear of: what was saved of this memory is the new values, too."""
+        self._writable(new)
+        if not self.data.is_contiguous():
+            raise Elsewhere("an uncounted write to a view, which Paddle writes in the order of memory")
+        for memory in (self.data, *([self.node] if self._written else [])):
+            memory.data.copy_(new.detach())
+        return self
+
+    def changing(self) -> None:
+        """Its memory is about to be written."""
+        if self.family.mirrored:
+            raise Elsewhere("a write below a view with negative strides")
+
+    def _writable(self, new: torch.Tensor) -> None:
+        self.changing()
+        if new.shape != self.data.shape:
+            raise Elsewhere("a write of another shape")
+
+    # Gradients
+
+    @property
+    def grad(self) -> Tensor | None:
+        found = self.kept
+        if self.node.is_leaf:
+            found = None if self.node.grad is None else type(self)(self.node.grad)
+        if found is not None:
+            found.stop_gradient = False  # Paddle's are leaves
+        return found
+
+    def clear_gradient(self, zeros: bool = True) -> None:
+        found = self.grad
+        if found is not None and zeros:
+            found.data.zero_()
+        elif found is not None:
+            self.node.grad, self.kept = None, None
+
+    def register_hook(self, function: Callable[[Tensor], Tensor | None]) -> Any:
+        """A hook on the gradient of this value."""
+
+        def shown(grad: torch.Tensor) -> torch.Tensor | None:
+            if self._silent:
+                return None
+            answer = function(type(self)(grad))
+            return None if answer is None or deaf else answer.node
+
+        deaf, node = self.deaf, self.graph()
+        _ = node.grad_fn  # without a look at it Torch 2.13 crashes where the node is a view, and its memory was written since
+        return node.register_hook(shown)
+
+    @contextlib.contextmanager
+    def asked(self) -> Iterator[None]:
+        """While its own gradient is asked for: hooks on a leaf hear nothing of it then."""
+        self._silent = self.node.is_leaf
+        yield
+        self._silent = False
+
+    def retain_grads(self) -> None:
+        """Keep the gradient of a tensor that is no leaf: the last one, not their sum as in Torch."""
+        node = self.graph()
+        if node.is_leaf or self._keeps is node:
+            return
+        self._keeps = node
+        node.register_hook(self._keep)
+
+    def _keep(self, grad: torch.Tensor) -> None:
+        self.kept = type(self)(grad.detach().clone())
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.allclose(one.detach().double(), other.double(), rtol=0, atol=0, equal_nan=True)

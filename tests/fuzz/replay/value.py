@@ -1,0 +1,292 @@
+"""What the lines of a random program do with a tensor: operators, indices, and the methods that its grammar knows."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from .tensor import DTYPES, Elsewhere, Tensor
+
+
+def operand(one: Any) -> Any:
+    """A tensor in the graph, or a number as Python has it."""
+    if isinstance(one, Value):
+        return one.wanted()
+    return one.item() if isinstance(one, np.generic) else one
+
+
+def cast(operands: list[Any]) -> list[Any]:
+    """Tensors in the dtype of the result, as Paddle casts them before it computes: one without axes counts as a number."""
+    if all(isinstance(one, torch.Tensor) for one in operands):
+        kind = functools.reduce(torch.promote_types, {one.dtype for one in operands if one.ndim} or {one.dtype for one in operands})
+        return [one.to(kind) for one in operands]
+    return operands
+
+
+def both(function: Callable[..., Any], x: Any, y: Any) -> Value:
+    """A function of two operands, of which one may be a number."""
+    return Value(function(*cast([operand(x), operand(y)])))
+
+
+def made(function: Callable[..., Any], *tensors: Value, **options: Any) -> Value:
+    """A new value from tensors."""
+    return Value(function(*cast([one.wanted() for one in tensors]), **options))
+
+
+def product(function: Callable[..., Any], x: Value, *others: Value) -> Value:
+    """A matrix product, which Paddle computes in the dtype of its first operand."""
+    first = x.wanted()
+    return Value(function(first, *(one.wanted().to(first.dtype) for one in others)))
+
+
+def moved(function: Callable[[torch.Tensor], torch.Tensor], x: Value) -> Value:
+    """A copy that takes elements elsewhere."""
+    return x.copied(function)
+
+
+class Value(Tensor):
+    """A tensor of the program, as the program sees it."""
+
+    def __add__(self, other: Any) -> Value:
+        return both(lambda x, y: x + y, self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Value:
+        return both(lambda x, y: x - y, self, other)
+
+    def __rsub__(self, other: Any) -> Value:
+        return both(lambda x, y: x - y, other, self)
+
+    def __mul__(self, other: Any) -> Value:
+        return both(lambda x, y: x * y, self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Value:
+        return both(lambda x, y: x / y, self, other)
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return both(lambda x, y: x / y, other, self)
+
+    def __pow__(self, other: Any) -> Value:
+        return both(torch.pow, self, other)
+
+    def __matmul__(self, other: Any) -> Value:
+        return product(torch.matmul, self, other)
+
+    def __gt__(self, other: Any) -> Value:
+        return Value(self.data > operand(other))
+
+    def abs(self) -> Value:
+        return made(torch.abs, self)
+
+    def sum(self) -> Value:
+        return made(torch.sum, self)
+
+    def mean(self) -> Value:
+        return made(torch.mean, self)
+
+    # Views and copies
+
+    def __getitem__(self, index: Any) -> Value:
+        if isinstance(index, Value):
+            return self.copied(lambda x: x[index.data])
+        axis = mirrored(index)
+        return self.alias(lambda x: x[index]) if axis is None else self.mirror(axis)
+
+    def transpose(self, axes: list[int]) -> Value:
+        return self.alias(lambda x: x.permute(axes))
+
+    def reshape(self, shape: list[int]) -> Value:
+        return self.alias(lambda x: x.reshape(shape))
+
+    def view(self, shape: list[int]) -> Value:
+        return self.alias(lambda x: x.view(shape) if x is self.data else x.reshape(shape))
+
+    def unsqueeze(self, axis: int) -> Value:
+        return self.alias(lambda x: x.unsqueeze(axis))
+
+    def flatten(self) -> Value:
+        return self.alias(lambda x: x.reshape(-1))
+
+    def squeeze(self) -> Value:
+        return self.alias(torch.squeeze)
+
+    def contiguous(self) -> Value:
+        return self if self.data.is_contiguous() else self.alias(lambda x: x.contiguous())
+
+    def view_as(self, other: Value) -> Value:
+        return self.reshape(list(other.data.shape))
+
+    def expand(self, shape: list[int]) -> Value:
+        return self.copied(lambda x: x.expand(shape))
+
+    def unbind(self) -> list[Value]:
+        return [self[number] for number in range(len(self.data))]
+
+    def chunk(self, count: int, axis: int) -> list[Value]:
+        size = self.data.shape[axis] // count
+        return [self.copied(lambda x, n=number: x.narrow(axis, n * size, size)) for number in range(count)]
+
+    def clone(self) -> Value:
+        return self.copied(torch.clone)
+
+    def detach(self) -> Value:
+        found = Value(self.data, self.data, self.family)
+        found.of_integers = self.of_integers
+        return found
+
+    def astype(self, dtype: str | torch.dtype) -> Value:
+        kind = dtype if isinstance(dtype, torch.dtype) else DTYPES[dtype]
+        if kind == self.data.dtype:
+            return self
+        found = Value(self.wanted().to(kind))
+        if not kind.is_floating_point or self.of_integers:
+            found.stop_gradient, found.of_integers = self.stop_gradient, self.of_integers or not self.stop_gradient
+        return found
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.data.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.data.ndim
+
+    def item(self, number: int) -> Any:
+        if not self.data.is_contiguous():
+            raise Elsewhere("item() of a view, which Paddle reads in the order of memory")
+        return self.data.reshape(-1)[number].item()
+
+    def tolist(self) -> Any:
+        return (self.data.view(torch.uint16) if self.dtype == torch.bfloat16 else self.data).tolist()
+
+    def numpy(self) -> torch.Tensor:
+        """The values; a Torch tensor, as NumPy has no bfloat16."""
+        return self.data.clone(memory_format=torch.contiguous_format)
+
+    def __deepcopy__(self, memo: Any) -> Value:
+        if not self.is_leaf:
+            raise Elsewhere("a copy of a tensor in the graph")
+        found = Value(self.data.clone())
+        found.stop_gradient = self.stop_gradient
+        return found
+
+    # Writes
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        given = operand(value)
+        wanted = isinstance(given, torch.Tensor) and given.requires_grad
+        new = self.replaced() if wanted else self.wanted().clone()
+        if isinstance(given, torch.Tensor):
+            given = given.to(new.dtype)
+        where = index.data if isinstance(index, Value) else index
+        axis = mirrored(index)
+        if axis is None:
+            new[where] = given
+        else:
+            new[...] = (given.expand(new.shape) if isinstance(given, torch.Tensor) else torch.full_like(new, given)).flip(axis)
+        self.write(new, retained=False)
+
+    def _inplace(self, function: Callable[..., torch.Tensor], *others: Any) -> Value:
+        """An op of the values before the write, which is what a backward reads in Paddle, too."""
+        for other in others:
+            if isinstance(other, Value) and other is not self and other.family is self.family:
+                raise Elsewhere("an in-place op that reads what it writes")
+            if isinstance(other, Value) and other.dtype != self.dtype:
+                raise Elsewhere("an in-place op that changes the dtype")
+        before = self.wanted().clone()
+        return self.write(function(before, *(before if other is self else operand(other) for other in others)))
+
+    def add_(self, y: Value) -> Value:
+        return self._inplace(torch.add, y)
+
+    def subtract_(self, y: Value) -> Value:
+        return self._inplace(torch.sub, y)
+
+    def multiply_(self, y: Value) -> Value:
+        return self._inplace(torch.mul, y)
+
+    def scale_(self, factor: float, bias: float) -> Value:
+        return self._inplace(lambda x: x * factor + bias)
+
+    def zero_(self) -> Value:
+        return self._inplace(torch.zero_)
+
+    def fill_(self, value: float) -> Value:
+        return self._inplace(lambda x: x.fill_(value))
+
+    def clip_(self, low: float, high: float) -> Value:
+        return self._inplace(lambda x: torch.clip(x, low, high))
+
+    def tanh_(self) -> Value:
+        return self._inplace(torch.tanh)
+
+    def exp_(self) -> Value:
+        return self._inplace(torch.exp)
+
+    def square_(self) -> Value:
+        return self._inplace(torch.square)
+
+    def abs_(self) -> Value:
+        return self._inplace(torch.abs)
+
+    def sigmoid_(self) -> Value:
+        return self._inplace(torch.sigmoid)
+
+    def set_value(self, value: Any) -> None:
+        given = value.data if isinstance(value, Value) else torch.as_tensor(np.asarray(value))
+        if given.dtype != self.data.dtype:
+            raise Elsewhere("set_value of another dtype")
+        self.overwrite(given)
+
+    def copy_(self, other: Value, blocking: bool) -> None:
+        if other.data.dtype != self.data.dtype:
+            raise Elsewhere("copy_ of another dtype")
+        self.overwrite(other.data)
+
+    # Gradients
+
+    def backward(self, grad: Value | None = None, retain_graph: bool = False) -> None:
+        run_backward([self], [grad], retain_graph)
+
+    def clear_grad(self) -> None:
+        self.clear_gradient()
+
+
+def run_backward(roots: list[Value], grads: list[Value | None], retain_graph: bool) -> None:
+    """Torch's backward from roots; one that wants no gradient has none."""
+    pairs = [(root.graph(), None if grad is None else grad.data) for root, grad in zip(roots, grads) if not root.stop_gradient]
+    given = [torch.ones_like(root) if grad is None else grad for root, grad in pairs]
+    if pairs:
+        engine(torch.autograd.backward, [root for root, _ in pairs], given, retain_graph=retain_graph)
+
+
+# What Torch's engine refuses and Paddle's does not.
+REFUSALS = {
+    "use_reentrant=True": "reentrant recompute below a partial gradient",
+}
+
+
+def engine(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Torch's engine."""
+    try:
+        return function(*args, **options)
+    except RuntimeError as error:
+        reason = next((reason for text, reason in REFUSALS.items() if text in str(error)), None)
+        if reason is None:
+            raise
+        raise Elsewhere(reason) from None
+
+
+def mirrored(index: Any) -> int | None:
+    """The axis that an index runs backwards."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if not (isinstance(parts[-1], slice) and parts[-1].step == -1):
+        return None
+    return -1 if parts[0] is Ellipsis else 0
