@@ -28,7 +28,7 @@ def test_a_hook_on_a_leaf_sees_the_gradient_once_beside_a_part_without_elements(
     leaf = paddle.to_tensor(VALUES, stop_gradient=False)
     leaf.register_hook(lambda grad: seen.append(grad.numpy()))
     with padiff_shim.reference("torch"):
-        paddle.autograd.backward([leaf[8:].sum(), (leaf * 2.0).sum()])
+        paddle.autograd.backward([leaf[8:], leaf * 2.0])
     assert len(seen) == 1
     np.testing.assert_array_equal(seen[0], np.full_like(VALUES, 2.0))
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from .parts import OPTIMIZERS, PYLAYERS, block, recompute
 from .tensor import FLOATS, Elsewhere
-from .value import Value, engine, made, moved, operand, product, run_backward
+from .value import INTEGERS, Value, made, moved, operand, product, run_backward
 
 SPECIAL = {"bool": lambda random, shape: random.rand(*shape) > 0.5, "int64": lambda random, shape: random.randint(0, 2, shape)}
 
@@ -26,7 +26,7 @@ def make(shape: list[int], dtype: str = "float32", seed: int = 0, grad: bool = F
     tensor = torch.from_numpy(values)
     tensor = tensor.to(FLOATS[dtype]) if dtype in FLOATS else tensor
     found = Value(tensor.clone())
-    found.stop_gradient, found.of_integers = not grad, grad and dtype in SPECIAL
+    found.stop_gradient, found.barred = not grad, INTEGERS if grad and dtype in SPECIAL else ""
     return found
 
 
@@ -87,7 +87,8 @@ def linear(x: Value, weight: Value, *bias: Value) -> Value:
     """``torch.nn.functional.linear`` of a weight as Torch keeps it."""
     if len({one.dtype for one in (x, weight, *bias)}) > 1:
         raise Elsewhere("linear of several dtypes")
-    return product(lambda a, b, *c: F.linear(a, b.t().clone(memory_format=torch.contiguous_format), *c), x, weight, *bias)
+    turned = weight.weight().t().clone(memory_format=torch.contiguous_format)
+    return Value(F.linear(x.wanted(), turned, *(one.wanted() for one in bias)))
 
 
 def layer_norm(x: Value, width: int, weight: Value | None = None, bias: Value | None = None) -> Value:
@@ -159,8 +160,7 @@ def gradient(
     with contextlib.ExitStack() as stack:
         for one in inputs:
             stack.enter_context(one.asked())
-        found = engine(
-            torch.autograd.grad,
+        found = torch.autograd.grad(
             [one.graph() for one in outputs],
             [one.graph() for one in inputs],
             [torch.ones_like(one.data) for one in outputs],

@@ -21,7 +21,7 @@ def saved(ctx: Any) -> Any:
     except RuntimeError as error:
         if "modified by an inplace" not in str(error):
             raise
-        raise Elsewhere("a PyLayer whose operand was changed") from None
+        raise Elsewhere("a PyLayer or recompute whose operand was changed") from None
 
 
 class _Twice(torch.autograd.Function):
@@ -60,6 +60,8 @@ class _Mix(torch.autograd.Function):
 
 def _applied(function: Any) -> Any:
     def apply(*operands: Value) -> Any:
+        if len(set(map(id, operands))) < len(operands) and not operands[0].stop_gradient:
+            raise Elsewhere("a PyLayer that is given a tensor twice: what it gives back is one sum")
         found = function.apply(*(one.wanted() for one in operands))
         results = [Value(one) for one in (found if isinstance(found, tuple) else (found,))]
         for one in results:
@@ -74,9 +76,32 @@ def block(x: torch.Tensor) -> torch.Tensor:
     return F.softmax(torch.tanh(x) * 1.5, dim=-1) + x * 0.5
 
 
+class _Reentrant(torch.autograd.Function):
+    """``torch.utils.checkpoint`` in its reentrant form, also for partial gradients, as Paddle has it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return block(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor | None:
+        if torch.is_grad_enabled():
+            raise Elsewhere("a second derivative of reentrant recompute")
+        (x,) = saved(ctx)
+        again = x.detach().requires_grad_()
+        with torch.enable_grad():
+            out = block(again)
+        return torch.autograd.grad(out, again, grad)[0]
+
+
 def recompute(function: Any, x: Value, use_reentrant: bool) -> Value:
-    """``torch.utils.checkpoint``."""
-    return Value(torch.utils.checkpoint.checkpoint(function, x.wanted(), use_reentrant=use_reentrant))
+    """``block``, run again by its backward."""
+    if not use_reentrant:
+        return Value(torch.utils.checkpoint.checkpoint(function, x.wanted(), use_reentrant=False))
+    found = Value(_Reentrant.apply(x.wanted()))
+    found.deaf = True  # Paddle's is a PyLayer
+    return found
 
 
 # Optimizers

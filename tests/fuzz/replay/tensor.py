@@ -37,22 +37,37 @@ class Tensor:
         self.data = node.detach() if data is None else data
         self.family = family or Family()
         self.stop_gradient = not node.requires_grad
-        self.of_integers = False  # Paddle's graph goes on through integers, Torch's does not
+        self.barred = ""  # why Torch cannot say what Paddle does where it is read with a gradient
         self.deaf = False  # the result of a PyLayer: Paddle ignores what hooks on it return
         self.kept: Tensor | None = None
         self._keeps: torch.Tensor | None = None
         self._silent = False
+        self._role = ""
         self._written = False  # the node has a memory of its own
 
     # In the graph
 
     def wanted(self) -> torch.Tensor:
         """The tensor as an operand: in the graph if it wants a gradient, also under ``no_grad``: Torch chooses kernels by that."""
-        if self.of_integers and torch.is_grad_enabled() and not self.stop_gradient:
-            raise Elsewhere("a gradient through integers")
+        if self.barred and torch.is_grad_enabled() and not self.stop_gradient:
+            raise Elsewhere(self.barred)
         if self.stop_gradient or not self.data.is_floating_point():
             return self.data
+        self._plays("an operand")
         return self.graph()
+
+    def weight(self) -> torch.Tensor:
+        """The tensor as a Linear weight, which Torch keeps as [out, in]: a leaf is one in all calls, or in none."""
+        if self.stop_gradient:
+            return self.data
+        self._plays("a weight")
+        return self.graph()
+
+    def _plays(self, role: str) -> None:
+        if self.is_leaf and torch.is_grad_enabled():
+            if self._role not in ("", role):
+                raise Elsewhere("a leaf as a Linear weight and otherwise")
+            self._role = role
 
     def graph(self) -> torch.Tensor:
         """The tensor in the graph; a leaf from now on if it was in none."""
@@ -93,7 +108,7 @@ class Tensor:
 
     def _passed(self, found: Tensor) -> Tensor:
         if not found.data.is_floating_point():
-            found.of_integers, found.stop_gradient = self.of_integers, self.stop_gradient
+            found.barred, found.stop_gradient = self.barred, self.stop_gradient
         return found
 
     # Writes
@@ -126,6 +141,8 @@ class Tensor:
         self._writable(new)
         if not self.data.is_contiguous():
             raise Elsewhere("an uncounted write to a view, which Paddle writes in the order of memory")
+        if self.node.requires_grad and not self.is_leaf:
+            raise Elsewhere("an uncounted write to what a backward may read")
         for memory in (self.data, *([self.node] if self._written else [])):
             memory.data.copy_(new.detach())
         return self
@@ -149,6 +166,7 @@ class Tensor:
             found = None if self.node.grad is None else type(self)(self.node.grad)
         if found is not None:
             found.stop_gradient = False  # Paddle's are leaves
+            found.barred = "a gradient, which grows, as an operand in a graph"
         return found
 
     def clear_gradient(self, zeros: bool = True) -> None:

@@ -11,6 +11,8 @@ import torch
 
 from .tensor import DTYPES, Elsewhere, Tensor
 
+INTEGERS = "a gradient through integers"
+
 
 def operand(one: Any) -> Any:
     """A tensor in the graph, or a number as Python has it."""
@@ -138,7 +140,7 @@ class Value(Tensor):
 
     def detach(self) -> Value:
         found = Value(self.data, self.data, self.family)
-        found.of_integers = self.of_integers
+        found.barred = self.barred
         return found
 
     def astype(self, dtype: str | torch.dtype) -> Value:
@@ -146,8 +148,9 @@ class Value(Tensor):
         if kind == self.data.dtype:
             return self
         found = Value(self.wanted().to(kind))
-        if not kind.is_floating_point or self.of_integers:
-            found.stop_gradient, found.of_integers = self.stop_gradient, self.of_integers or not self.stop_gradient
+        if not kind.is_floating_point or self.barred:
+            found.stop_gradient = self.stop_gradient
+            found.barred = self.barred or ("" if self.stop_gradient else INTEGERS)
         return found
 
     @property
@@ -264,24 +267,7 @@ def run_backward(roots: list[Value], grads: list[Value | None], retain_graph: bo
     pairs = [(root.graph(), None if grad is None else grad.data) for root, grad in zip(roots, grads) if not root.stop_gradient]
     given = [torch.ones_like(root) if grad is None else grad for root, grad in pairs]
     if pairs:
-        engine(torch.autograd.backward, [root for root, _ in pairs], given, retain_graph=retain_graph)
-
-
-# What Torch's engine refuses and Paddle's does not.
-REFUSALS = {
-    "use_reentrant=True": "reentrant recompute below a partial gradient",
-}
-
-
-def engine(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Torch's engine."""
-    try:
-        return function(*args, **options)
-    except RuntimeError as error:
-        reason = next((reason for text, reason in REFUSALS.items() if text in str(error)), None)
-        if reason is None:
-            raise
-        raise Elsewhere(reason) from None
+        torch.autograd.backward([root for root, _ in pairs], given, retain_graph=retain_graph)
 
 
 def mirrored(index: Any) -> int | None:
