@@ -271,4 +271,19 @@ slope = (loss(lu.detach() + step) - loss(lu.detach() - step)).item() / 2e-6
 np.testing.assert_allclose(lu.grad.numpy()[0, 1], slope, rtol=1e-5)
 """,
     },
+    {
+        "name": "gradient of a small determinant",
+        "op": "det",
+        "what": "A matrix whose determinant is below a fixed limit counts as singular, and its gradient is said to be zero.",
+        "size": "0 for 1e-10; from a determinant of 1e-12 in float64 on, of 1e-9 in float32",
+        "paddle": PADDLES[4:],
+        "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.eye(3, dtype="float64") * 1e-5
+x.stop_gradient = False
+paddle.linalg.det(x).backward()
+np.testing.assert_allclose(x.grad.numpy(), np.eye(3) * 1e-10)
+""",
+    },
 )

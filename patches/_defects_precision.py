@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._paddles import PADDLE_3, PADDLES
+from ._paddles import ENDS, PADDLE_3, PADDLES
 
 _NUMBERS = """\
 import numpy as np, paddle
@@ -59,6 +59,24 @@ np.testing.assert_allclose(paddle.arange(0, 1000, 0.1).numpy(), np.arange(10000)
             "p_norm": "near(paddle.linalg.norm(one.expand([2]), p=3.3, axis=0), 2 ** (1 / 3.3))",
             "dist": "near(paddle.dist(one.expand([2]), zero, 3.0), 2 ** (1 / 3))",
         },
+    },
+    {
+        "name": "gradient of averages in float32",
+        "op": "pool2d, pool3d",
+        "what": "One over the number of elements that an average is of is held in float32 in the backward, also of float64.",
+        "size": "7e-9 of the gradient",
+        "paddle": ENDS,
+        "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
+        "program": """\
+import numpy as np, paddle
+def near(function, axes):
+    x = paddle.ones([1, 1] + [3] * axes, "float64")
+    x.stop_gradient = False
+    function(x, 3).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.full(x.shape, 3.0**-axes), rtol=1e-12)
+near(paddle.nn.functional.avg_pool2d, 2)
+""",
+        "others": {"pool3d": "near(paddle.nn.functional.avg_pool3d, 3)"},
     },
     {
         "name": "numbers held in float32 by Paddle 2.6",

@@ -204,4 +204,21 @@ x = torch.full([8], -torch.inf, dtype=torch.float64)
 assert (x**0.5 == torch.inf).all()
 """,
     },
+    {
+        "name": "slope of gammainc where a power overflows",
+        "op": "gammainc, gammaincc",
+        "what": "The density is a power times an exponential over a gamma function, each by itself: infinity over infinity.",
+        "size": "NaN for 0",
+        "paddle": PADDLES[4:],
+        "shim": "Torch's gradient; a comparison says NONFINITE, side paddle.",
+        "program": """\
+import numpy as np, paddle
+def near(function):
+    x = paddle.to_tensor([30.0], stop_gradient=False)
+    function(paddle.to_tensor([2000.0]), x).backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [0.0])
+near(paddle.gammainc)
+""",
+        "others": {"gammaincc": "near(paddle.gammaincc)"},
+    },
 )

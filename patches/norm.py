@@ -273,6 +273,8 @@ def spectral_norm(weight: Any, u: Any, v: Any, dim: int, power_iters: int, eps: 
 )
 def weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int) -> torch.Tensor:
     """What ``torch.nn.utils.weight_norm`` calls."""
+    if not v.numel():
+        raise NotImplementedError("Torch's kernel ends the process where there are no elements")
     lengths = g if dim == -1 else g.reshape([-1 if axis == dim else 1 for axis in range(v.ndim)])
     return torch._weight_norm(v, lengths, dim)
 

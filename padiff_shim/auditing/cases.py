@@ -15,6 +15,7 @@ from ..catalogue.registry import ops
 from ..dispatch.frames import paused
 from ..table.op import Entry, Op
 from ..table.samples import Sample
+from .limits import ELEMENTS, LONGEST
 from .programs import DECOMPOSITIONS, PRELUDE, PROGRAMS, UNIQUE, Program
 from .spelling import called, present, takes
 from .stress import EMPTY, IN_VECTORS, LONG, MASKED, STRESSES, WIDE, Stress, changed, laid_out, one_sign, resized, wide
@@ -75,7 +76,7 @@ def cases(name: str) -> Iterator[Case]:
             yield from (Case(name, number, stress.name, dtype) for dtype in stress.dtypes[: 1 if place else None])
         if not place and name not in DECOMPOSITIONS and wide(one.sample) is not None:
             yield from (Case(name, number, f"{stress} {WIDE}", dtype) for stress in _in_vectors(name) for dtype in PLAIN.dtypes[:2])
-        for label, _ in resized(one.sample):
+        for label, _ in resized(one.sample, LONGEST.get(name, ELEMENTS)):
             if name not in DECOMPOSITIONS or label.startswith(EMPTY):
                 yield Case(name, number, label, "float32")
 
@@ -146,7 +147,7 @@ def _stressed(case: Case, sample: Sample) -> tuple[Stress, Sample]:
     for stress in STRESSES:
         if stress.name == name:
             return stress, (wide(sample) if size == WIDE else None) or sample
-    return PLAIN, dict(resized(sample))[case.stress]
+    return PLAIN, dict(resized(sample, LONGEST.get(case.op, ELEMENTS)))[case.stress]
 
 
 def tensor(array: Any, layout: str, dtype: str, grad: bool) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..screen import Screen
 from ..text import SENTENCE, shown
+from .limits import ELEMENTS, LONGEST
 from .report import ACCURACY, CRASH, RANGE, TREATMENT, UNJUDGED, WRONG, Finding
 from .style import STYLE
 
@@ -117,6 +118,15 @@ def _sections(audit: Audit) -> Iterator[Section]:
     ]
     if native:
         yield Section("Not compared", "Calls that ran on Paddle's kernel alone.", ("op", "calls", "why"), native)
+    untried: list[tuple[str, ...]] = [
+        (one.name, f"{calls:,}", why) for one in audit.reports.values() for why, calls in one.untried.items()
+    ]
+    if untried:
+        yield Section("Given up", "Calls behind those that ended the process.", ("op", "calls", "why"), untried)
+    shorter: list[tuple[str, ...]] = [(name, f"{most:,}") for name, most in LONGEST.items() if name in audit.reports]
+    if shorter:
+        says = f"Long axes have up to {ELEMENTS:,} elements, and less where they cost an op their square or more."
+        yield Section("Shorter long axes", says, ("op", "elements at most"), shorter)
     idle = [one.name for one in audit.reports.values() if not one.calls and not one.refusals and not one.native and not one.deaths]
     if idle:
         yield Section("Not tried", "They draw random numbers, have no operands, or no call here.", ("ops",), [(", ".join(idle),)])

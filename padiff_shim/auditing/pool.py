@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PadiffShimError
-from .report import OpReport
+from .report import ALIKE, OpReport
 
 START = 120.0  # seconds until a worker has imported both frameworks, on a busy machine
 ROOT = Path(__file__).resolve().parents[2]
@@ -186,14 +186,14 @@ class Pool:
         report, after, start = OpReport(name), "", time.monotonic()
         while not self._stopped.is_set():
             worker = worker or self._worker()
-            last = after
+            last, begun = after, 0
             try:
                 worker.ask(ask="op", op=name, after=after, folder=str(self.folder))
                 while True:
                     left = self.seconds - (time.monotonic() - start)
                     event = worker.event(min(self.case_seconds, left))
                     if event["event"] == "begin":
-                        last = event["case"]
+                        last, begun = event["case"], begun + 1
                     elif report.take(event):
                         report.seconds = time.monotonic() - start
                         return worker, report
@@ -202,12 +202,22 @@ class Pool:
                 if gone.how.startswith("exit"):  # an error of its own, and no kernel's
                     raise PadiffShimError(f"a worker of the audit failed at {last or name} ({gone.how})") from None
                 over = time.monotonic() - start >= self.seconds
-                report.died(last, "time limit of the op" if over else gone.how)
-                if over or last == after or self._stopped.is_set():
+                report.died(last, "time limit of the op" if over else gone.how, at_once=begun == 1)
+                if last == after or self._stopped.is_set():
                     break
                 worker, after = self._shown(report), last
+                if over or report.hopeless:
+                    why = "its time was over" if over else f"{ALIKE} calls, one after the other, have ended alike"
+                    self._left(worker, report, after, why)
+                    break
         report.seconds = time.monotonic() - start
         return worker, report
+
+    def _left(self, worker: Worker | None, report: OpReport, after: str, why: str) -> None:
+        """Say how many cases behind ``after`` are not tried."""
+        worker = worker or self._worker()
+        worker.ask(ask="left", op=report.name, after=after, why=why)
+        report.take(worker.event(self.case_seconds))
 
     def _shown(self, report: OpReport) -> Worker | None:
         """A new worker, which first writes a program of the call that the last one died of."""

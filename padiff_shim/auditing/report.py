@@ -8,11 +8,14 @@ from typing import Any
 
 from ..verdicts import NEGLIGIBLE, Verdict
 
+ALIKE = 3  # calls of an op that end alike, one after the other, and it is given up
+
 
 @dataclass
 class OpReport:
     """One op. ``records``: what was not rounding. ``deaths``: calls that the process did not come back from:
-    ``how`` it ended, and how it ends if Paddle's kernel runs ``alone``, "" if well.
+    ``how`` it ended, and how it ends if Paddle's kernel runs ``alone``, "" if well. ``untried``: calls that were left out;
+    ``row``: deaths alike, one right after the other.
     """
 
     name: str
@@ -24,6 +27,8 @@ class OpReport:
     warnings: list[str] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
     deaths: list[dict[str, str]] = field(default_factory=list)
+    untried: dict[str, int] = field(default_factory=dict)
+    row: int = 0
     seconds: float = 0.0
 
     def take(self, event: Mapping[str, Any]) -> bool:
@@ -32,6 +37,8 @@ class OpReport:
             self.records.append({name: value for name, value in event.items() if name != "event"})
         elif event["event"] == "written":
             self.deaths[-1]["script"] = event["path"]
+        elif event["event"] == "left":
+            self.untried[event["why"]] = event["calls"]
         elif event["event"] == "done":
             self.calls += event["calls"]
             self.judged += event["judged"]
@@ -42,8 +49,15 @@ class OpReport:
             self.warnings += [warning for warning in event["warnings"] if warning not in self.warnings]
         return event["event"] == "done"
 
-    def died(self, case: str, how: str) -> None:
-        """The process that ran this case is gone."""
+    @property
+    def hopeless(self) -> bool:
+        """The last calls, one right after the other, have ended alike: so would the rest."""
+        return self.row >= ALIKE
+
+    def died(self, case: str, how: str, *, at_once: bool = False) -> None:
+        """The process that ran this case is gone; ``at_once``: it was its first one."""
+        alike = at_once and bool(self.deaths) and self.deaths[-1]["how"] == how
+        self.row = self.row + 1 if alike else 1
         self.deaths.append({"case": case, "how": how, "script": "", "alone": ""})
 
     def as_dict(self) -> dict[str, Any]:

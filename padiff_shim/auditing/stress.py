@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..table.samples import Floats, Ints, Sample
+from .limits import ELEMENTS
 
-ELEMENTS = 1 << 13  # of the largest operand of a long call
 LAYOUTS = ("contiguous", "transposed", "sliced", "expanded")
 Array = Any
 
@@ -34,7 +34,10 @@ class Domain:
         if limits is None:
             return cls()
         low, high = limits
-        # A sample's range is where it is drawn from: [0.5, 2) stands for all positive numbers, [-0.9, 0.9) for itself.
+        # A sample's range is where it is drawn from: [0.5, 2) stands for all positive numbers, [1.5, 3) for all above, [-0.9, 0.9)
+        # for itself.
+        if low > 1:
+            return cls(low, math.inf)
         return cls(0.0, math.inf) if low >= 0 and high > 1 else cls(min(low, 0.0), max(high, 0.0))
 
     @property
@@ -49,7 +52,7 @@ class Domain:
 
     def holds(self, factor: float) -> bool:
         """Its values may be multiplied by this."""
-        return factor <= 1 or self.high == math.inf
+        return self.high == math.inf if factor > 1 else self.low <= 0
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,8 @@ def _masked(array: Array, domain: Domain, rng: np.random.Generator) -> Array | N
 
 def _denormal(array: Array, domain: Domain, rng: np.random.Generator) -> Array | None:
     """Half of the elements are denormal numbers."""
+    if domain.low > 0:
+        return None
     tiny = np.finfo(array.dtype).tiny
     small = array * array.dtype.type(tiny / 4)
     return np.where(rng.random(array.shape) < 0.5, small, array) if array.size > 1 else None
@@ -161,8 +166,10 @@ def changed(stress: Stress, sample: Sample, arrays: Sequence[Any], rng: np.rando
     return found if done else None
 
 
-def resized(sample: Sample) -> Iterator[tuple[str, Sample]]:
+def resized(sample: Sample, most_long: int = ELEMENTS) -> Iterator[tuple[str, Sample]]:
     """The sample with each of its sizes in turn made long, and made 0: ``("long 3", ...)``, ``("empty 3", ...)``.
+
+    ``most_long``: what a long size is at most.
 
     An operand's size is known by its number alone: all axes of that size in all operands change together, and where that means
     nothing, both frameworks refuse the call. There are no indices into what is not there: a size that limits integers stays unless
@@ -173,7 +180,7 @@ def resized(sample: Sample) -> Iterator[tuple[str, Sample]]:
     for size in sizes:
         most = max(shape.count(size) for shape in shapes)
         rest = max(math.prod(other for other in shape if other != size) for shape in shapes)
-        long = int((ELEMENTS / max(rest, 1)) ** (1 / max(most, 1)))
+        long = min(int((ELEMENTS / max(rest, 1)) ** (1 / max(most, 1))), most_long)
         if long >= 4 * size:
             yield f"{LONG} {size}", _with(sample, size, long - long % 2 + 1)
         empty = _with(sample, size, 0)

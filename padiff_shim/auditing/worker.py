@@ -43,6 +43,8 @@ def main(descriptor: int, device: str) -> None:
         request = json.loads(line)
         if request["ask"] == "op":
             _op(request["op"], request["after"], Path(request["folder"]), tell)
+        elif request["ask"] == "left":
+            tell("left", calls=len(_behind(request["op"], request["after"])), why=request["why"])
         else:
             _script(request["case"], Path(request["path"]), request["says"], tell)
 
@@ -57,11 +59,8 @@ def _environment() -> dict[str, Any]:
 def _op(name: str, after: str, folder: Path, tell: Tell) -> None:
     """All cases of one op, behind the case ``after`` if there is one."""
     from ..modes.compare import compare
-    from .cases import cases
 
-    todo = list(cases(name))
-    if after:
-        todo = todo[[case.name for case in todo].index(after) + 1 :]
+    todo = _behind(name, after)
     listener = _Listener(folder / "repro", name, tell)
     mode = compare(
         "torch", ops=[name], exact=True, audit=1, mismatch_from="UNVERIFIED", callback=listener.heard, keep_inputs=MANY,
@@ -74,6 +73,14 @@ def _op(name: str, after: str, folder: Path, tell: Tell) -> None:
             listener.write(run)
     counted = {"calls": run.counts.calls, "judged": run.counts.records, "verdicts": run.verdicts}
     tell("done", **counted, refusals=dict(listener.refusals), native=run.native.get(name, {}), warnings=run.warnings)
+
+
+def _behind(name: str, after: str) -> list[Any]:
+    """The cases of an op, behind the case ``after`` if there is one."""
+    from .cases import cases
+
+    todo = list(cases(name))
+    return todo[[case.name for case in todo].index(after) + 1 :] if after else todo
 
 
 def _case(case: Any, tell: Tell) -> list[str]:

@@ -27,9 +27,16 @@ for line in sys.stdin:
         tell("written", path=path.name)
         continue
     op = request["op"]
-    names = [f"{op}: {case}" for case in CASES]
-    for name in names[names.index(request["after"]) + 1 if request["after"] else 0 :]:
+    names = [f"{op}: {case}" for case in CASES * (1 + 2 * (op == "doomed"))]
+    names = [f"{name} {number}" if op == "doomed" else name for number, name in enumerate(names)]
+    behind = names[names.index(request["after"]) + 1 if request["after"] else 0 :]
+    if request["ask"] == "left":
+        tell("left", calls=len(behind), why=request["why"])
+        continue
+    for name in behind:
         tell("begin", case=name)
+        if op == "doomed" and name != names[1]:
+            os.kill(os.getpid(), signal.SIGSEGV)
         if op == "dies" and "sample 1" in name:
             os.kill(os.getpid(), signal.SIGSEGV)
         if op == "hangs" and "sample 1" in name:

@@ -61,6 +61,22 @@ def test_an_op_has_a_time_limit(tmp_path):
     assert [death["how"] for death in reports["slow"].deaths] == ["time limit of the op"]
 
 
+def test_an_op_whose_calls_all_end_the_process_is_given_up_and_what_is_left_is_said(tmp_path):
+    reports, _ = run(["doomed", "a"], tmp_path)
+    doomed = reports["doomed"]
+    assert [death["case"].rpartition(" ")[2] for death in doomed.deaths] == ["0", "2", "3", "4"], (
+        "the row begins behind a call that ended"
+    )
+    assert doomed.untried == {"3 calls, one after the other, have ended alike": 4}
+    assert OpReport.read(doomed.as_dict()) == doomed
+    assert reports["a"].judged == 3
+
+
+def test_what_a_time_limit_leaves_is_said(tmp_path):
+    reports, _ = run(["slow"], tmp_path, seconds=0.6)
+    assert reports["slow"].untried == {"its time was over": 1}
+
+
 def test_a_worker_that_cannot_start(tmp_path):
     with pytest.raises(PadiffShimError, match=r"\(exit status 3\); see what this says: .* -m a_worker 1 'none'"):
         run(["a"], tmp_path, device="none")

@@ -95,10 +95,25 @@ class _Reentrant(torch.autograd.Function):
         return torch.autograd.grad(out, again, grad)[0]
 
 
+class _Unchanged(torch.autograd.Function):
+    """What was recomputed, if its operand is still what it was."""
+
+    @staticmethod
+    def forward(ctx: Any, out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return out.view_as(out)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        saved(ctx)
+        return grad, None
+
+
 def recompute(function: Any, x: Value, use_reentrant: bool) -> Value:
     """``block``, run again by its backward."""
     if not use_reentrant:
-        return Value(torch.utils.checkpoint.checkpoint(function, x.wanted(), use_reentrant=False))
+        operand = x.wanted()
+        return Value(_Unchanged.apply(torch.utils.checkpoint.checkpoint(function, operand, use_reentrant=False), operand))
     found = Value(_Reentrant.apply(x.wanted()))
     found.deaf = True  # Paddle's is a PyLayer
     return found
