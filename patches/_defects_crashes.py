@@ -229,35 +229,18 @@ paddle.geometric.segment_sum(paddle.zeros([0, 3]), paddle.zeros([0], "int64"))
 """,
     },
     {
-        "name": "signals and sequences of nothing",
-        "op": "frame, overlap_add, rnn, spectral_norm",
-        "what": "Where an axis has no elements, the kernel divides by their number, or reads what is not there.",
+        "name": "sequences of no steps",
+        "op": "rnn",
+        "what": "Without any steps the kernels read the last one, or divide by their number.",
         "size": "the process ends",
         "paddle": ENDS,
         "shows": KILLED,
-        "shim": "What stays native ends the process, a comparison included.",
-        "program": "import paddle\npaddle.signal.frame(paddle.zeros([12, 0]), 4, 2, axis=0)\n",
-        "others": {
-            "overlap_add": "paddle.signal.overlap_add(paddle.zeros([3, 4, 0]), 1, axis=0)",
-            "rnn": "paddle.nn.SimpleRNN(4, 3)(paddle.zeros([2, 0, 4]))",
-            "spectral_norm": "nothing, six = paddle.zeros([0]), paddle.zeros([6])\n"
-            "paddle._C_ops.spectral_norm(paddle.zeros([2, 0, 3]), nothing, six, 1, 3, 1e-12)",
-        },
-    },
-    {
-        "name": "gradient of nothing, expanded",
-        "op": "expand_as",
-        "what": "An axis without elements is taken for one that is stretched, and its gradient divides by nothing.",
-        "size": "the process ends",
-        "paddle": PADDLES[4:],
-        "shows": KILLED,
-        "shim": "A call without elements stays native, and its backward ends the process.",
+        "shim": "The process ends under it, too.",
         "program": """\
 import paddle
-x = paddle.zeros([1, 0])
-x.stop_gradient = False
-paddle._C_ops.expand_as(x, None, [4, 3]).sum().backward()
+paddle.nn.SimpleRNN(4, 3)(paddle.zeros([2, 0, 4]))
 """,
+        "others": {"LSTM": "paddle.nn.LSTM(4, 3)(paddle.zeros([2, 0, 4]))"},
     },
     {
         "name": "torch's weight norm of nothing",
