@@ -6,9 +6,13 @@ skipped, and said so. Another Torch is named by hand, for its wheels may bring g
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import nox
 
-PADDLES = ("2.6.2", "3.0.0", "3.1.1", "3.2.2", "3.3.1")
+# By its path: where nox runs, nothing of ours is installed.
+PADDLES = runpy.run_path(str(Path(__file__).with_name("padiff_shim") / "tested.py"))["PADDLES"]
 PYTHONS = ("3.9", "3.10", "3.12", "3.13")  # 3.11 is the one of all other targets
 NEWEST = PADDLES[-1]
 
@@ -22,10 +26,10 @@ nox.options.sessions = ["paddle"]
 
 def _environment(session: nox.Session, paddle: str, *others: str) -> None:
     """All that the tests need, beside one Paddle."""
-    if paddle.startswith("2."):
+    if Path(f"requirements/dev-{paddle}.txt").exists():
         session.install("--requirement", f"requirements/dev-{paddle}.txt", *others)
     else:
-        session.install("--requirement", "requirements/paddle-3.txt", f"paddlepaddle=={paddle}", *others)
+        session.install("--requirement", "requirements/between.txt", f"paddlepaddle=={paddle}", *others)
 
 
 def _test(session: nox.Session, *arguments: str) -> None:

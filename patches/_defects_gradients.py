@@ -174,22 +174,6 @@ np.testing.assert_allclose(x.grad.numpy(), [0.6, 0.8], rtol=1e-9)
 """,
     },
     {
-        "name": "gradient of gather along another axis",
-        "op": "gather",
-        "what": "Along another axis than the first, Paddle 2.6's gradient of indices that repeat is wrong.",
-        "size": "6 for 0",
-        "paddle": PADDLES[:2],
-        "shim": "Torch's gradient.",
-        "program": """\
-import numpy as np, paddle
-x = paddle.zeros([2, 3])
-x.stop_gradient = False
-y = paddle.gather(x, paddle.to_tensor([0, 2, 2]), axis=1)
-y.backward(paddle.to_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
-np.testing.assert_array_equal(x.grad.numpy(), [[1.0, 0.0, 5.0], [4.0, 0.0, 11.0]])
-""",
-    },
-    {
         "name": "backward through one of several results",
         "op": "unstack, qr, meshgrid, broadcast_tensors, topk",
         "what": "A backward that begins at one of the results, or at topk's indices, meets no gradient for the others.",

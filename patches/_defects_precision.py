@@ -6,7 +6,7 @@ from typing import Any
 
 from ._paddles import ENDS, PADDLE_3, PADDLES
 
-_NUMBERS = """\
+NUMBERS = """\
 import numpy as np, paddle
 import paddle.nn.functional as F
 x, one, zero = (paddle.to_tensor([number], "float64") for number in (-1.0, 1.0, 0.0))
@@ -38,7 +38,7 @@ np.testing.assert_allclose(paddle.arange(0, 1000, 0.1).numpy(), np.arange(10000)
         "size": "1e-8 of the result for most; of x ** 8.94 at x = 10 the relative error is 9.7e-7, the absolute one 842",
         "paddle": PADDLES,
         "shim": "Torch's kernels hold it in float64. A comparison names it.",
-        "program": _NUMBERS + "near(F.elu(x, 0.3), 0.3 * np.expm1(-1.0))\n",
+        "program": NUMBERS + "near(F.elu(x, 0.3), 0.3 * np.expm1(-1.0))\n",
         "others": {
             "celu": "near(F.celu(x, 0.3), 0.3 * np.expm1(-1.0 / 0.3))",
             "selu": "near(F.selu(one), 1.0507009873554804934)",
@@ -77,32 +77,6 @@ def near(function, axes):
 near(paddle.nn.functional.avg_pool2d, 2)
 """,
         "others": {"pool3d": "near(paddle.nn.functional.avg_pool3d, 3)"},
-    },
-    {
-        "name": "numbers held in float32 by Paddle 2.6",
-        "op": "add, subtract, remainder",
-        "what": "As above, on 2.6.2 alone.",
-        "size": "1e-8 of the number",
-        "paddle": PADDLES[:1],
-        "shim": "Torch's kernels hold it in float64.",
-        "program": _NUMBERS + "near(zero + 0.1, 0.1)\n",
-        "others": {
-            "subtract": "near(0.1 - zero, 0.1)",
-            "remainder": "near(one % 0.3, 1.0 % 0.3)",
-        },
-    },
-    {
-        "name": "numbers held in float32 up to Paddle 3.2",
-        "op": "leaky_relu, logit, softplus",
-        "what": "As above, mended in 3.3.",
-        "size": "1e-8 of the number",
-        "paddle": PADDLES[:-1],
-        "shim": "Torch's kernels hold it in float64.",
-        "program": _NUMBERS + "near(F.leaky_relu(x, 0.3), -0.3)\n",
-        "others": {
-            "logit": "near(paddle.logit(zero, 0.3), np.log(0.3 / 0.7))",
-            "softplus": "near(F.softplus(one, 0.3), np.log1p(np.exp(0.3)) / 0.3)",
-        },
     },
     {
         "name": "weights of interpolation in float32",

@@ -142,7 +142,7 @@ _REASONS = {
     EXPERTS: """assign_pos build_src_rank_and_local_expert_id cal_aux_loss expand_modality_expert_id limit_by_capacity moe_combine
         moe_combine_auto moe_combine_no_weight moe_gate_dispatch moe_gate_dispatch_and_quant moe_gate_dispatch_auto
         moe_gate_dispatch_partial_nosoftmaxtopk moe_gate_dispatch_permute moe_permute moe_unpermute number_count
-        prune_gate_by_capacity random_routing int_bincount""",
+        moe_dispatch moe_ffn moe_reduce prune_gate_by_capacity random_routing int_bincount""",
     TEXT: """beam_search beam_search_decode chunk_eval crf_decoding ctc_align cvm edit_distance gru gru_unit hash lstm
         match_matrix_tensor partial_sum pyramid_hash rank_attention sequence_conv sequence_pool sequence_softmax shard_index
         tdm_child tdm_sampler viterbi_decode merge_selected_rows strings_empty strings_empty_like strings_lower strings_upper

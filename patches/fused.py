@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import Sample, each, op
+from padiff_shim.table.op import Sample, c_op, each, op
 
 _QUANTISING = "quant_scale=-1.0 quant_round_type=0 quant_max_bound=0.0 quant_min_bound=0.0"
 
@@ -55,9 +55,13 @@ def fused_bias_residual_layernorm(
     return out, None if residual is None else summed, mean.reshape(-1), deviation.reshape(-1)
 
 
+_RMS_NORM = f"x bias residual norm_weight norm_bias epsilon=1e-06 begin_norm_axis=1 {_QUANTISING}"
+
+
 @op(
-    f"x bias residual norm_weight norm_bias epsilon=1e-06 begin_norm_axis=1 {_QUANTISING}",
+    _RMS_NORM,
     tensors=5,
+    doors=(c_op("rms_norm", _RMS_NORM, until="fused_rms_norm_quant"),),
     results=("out", "residual_out"),
     samples=_NORMS,
     deviations={"gradient": "Paddle has no kernel of the gradient on the CPU"},

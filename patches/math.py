@@ -59,7 +59,7 @@ def round_(x: torch.Tensor, decimals: int) -> torch.Tensor:
     return torch.round(x) if decimals == 0 else torch.round(x, decimals=decimals)
 
 
-_TIES = "of two equal elements y has the whole gradient in Paddle 2; as in torch, Paddle 3 halves it"
+_TIES = "of two equal elements y has the whole gradient up to Paddle 3.0; as in torch, 3.1 halves it"
 maximum = binary(torch.maximum, inplace=False, legacy="elementwise_max", exact=True, note=_TIES)
 minimum = binary(torch.minimum, inplace=False, legacy="elementwise_min", exact=True, note=_TIES)
 fmax = binary(torch.fmax, inplace=False, legacy="elementwise_fmax", exact=True)
@@ -159,7 +159,7 @@ def logit(x: torch.Tensor, eps: float) -> torch.Tensor:
     samples=each(UNARY, min=(-0.5,), max=(0.5, float("inf"))),
     elementwise=True,
     exact=True,
-    note="where x is a limit itself Paddle 2 has no gradient; as in torch, Paddle 3 passes it on",
+    note="where x is a limit itself Paddle has no gradient up to 3.0; as in torch, 3.1 passes it on",
     deviations=ROUNDED,
 )
 def clip(x: torch.Tensor, low: float, high: float) -> torch.Tensor:

@@ -25,7 +25,7 @@ def _placed(found: Any, dtype: torch.dtype = torch.int64) -> tuple[torch.Tensor,
 
 
 @reduction(
-    legacy="reduce_max", copies_result=True, note="equal elements share the gradient; in Paddle 2 each has the whole", **CHOSEN
+    legacy="reduce_max", copies_result=True, note="equal elements share the gradient; up to Paddle 3.0 each has the whole", **CHOSEN
 )
 def max_(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     """``torch.amax``."""
@@ -33,7 +33,7 @@ def max_(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
 
 
 @reduction(
-    legacy="reduce_min", copies_result=True, note="equal elements share the gradient; in Paddle 2 each has the whole", **CHOSEN
+    legacy="reduce_min", copies_result=True, note="equal elements share the gradient; up to Paddle 3.0 each has the whole", **CHOSEN
 )
 def min_(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     """``torch.amin``."""

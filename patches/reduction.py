@@ -169,7 +169,7 @@ def cumprod(x: torch.Tensor, dim: int, exclusive: bool, reverse: bool) -> torch.
 @op(
     "x|input offset=0 axis1=0 axis2=1",
     legacy=True,
-    note="with an offset and axis1 behind axis2, Paddle 2 takes the diagonal on the other side",
+    note="with an offset and axis1 behind axis2, Paddle takes the diagonal on the other side up to 3.0",
     samples=(
         Sample((4, 4)),
         Sample((3, 5), offset=1),

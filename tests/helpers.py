@@ -1,5 +1,7 @@
 """Tensors for the op table's samples, on both sides, in any dtype and layout."""
 
+import functools
+import inspect
 import os
 import pathlib
 import subprocess
@@ -8,13 +10,16 @@ import textwrap
 
 import numpy as np
 import paddle
+import pytest
 import torch
 
 from padiff_shim.auditing.spelling import located as located
 from padiff_shim.auditing.spelling import present, spelled, typed
 from padiff_shim.auditing.spelling import takes as takes
+from padiff_shim.catalogue.defects import defects
 from padiff_shim.catalogue.registry import ops
 from padiff_shim.frameworks.versions import IS_3
+from padiff_shim.tested import PADDLES
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LAYOUTS = ("contiguous", "transposed", "sliced", "expanded")
@@ -112,6 +117,32 @@ def flat(result):
     """One result or several, some of them perhaps in lists: those that are tensors."""
     found = [one for item in result for one in flat(item)] if isinstance(result, (list, tuple)) else [result]
     return [one for one in found if isinstance(one, (paddle.Tensor, torch.Tensor))]
+
+
+def has_defect(name):
+    """Whether the Paddle that is installed is one of those on which this defect of docs/defects.md was seen."""
+    return paddle.__version__ in defects()[name].paddle
+
+
+def tried(table, needed):
+    """The names of a table as parameters of a test; ``needed``: name -> what of Paddle it :func:`needs`."""
+    return [pytest.param(name, marks=needs(needed[name])) if name in needed else name for name in table]
+
+
+def needs(target):
+    """Skips a test where the installed Paddle has no ``"randn_like"``, or no such parameter: ``"var correction"``."""
+    offered = offers(*target.split())
+    assert offered or paddle.__version__ != PADDLES[-1], f"misspelled: the newest Paddle has no {target}, either"
+    return pytest.mark.skipif(not offered, reason=f"Paddle {paddle.__version__} has no {target}")
+
+
+def offers(name, parameter=None):
+    """Whether there is ``paddle.<name>``, and takes this parameter."""
+    try:
+        found = functools.reduce(getattr, name.split("."), paddle)
+    except AttributeError:
+        return False
+    return parameter is None or parameter in inspect.signature(found).parameters
 
 
 def entries():

@@ -10,6 +10,7 @@ from typing import Any
 
 import paddle
 
+from ..frameworks.versions import AXES_IN_LISTS, leads_here
 from ..table import signature
 from ..table.op import Entry, Op, Sample
 
@@ -21,7 +22,7 @@ def located(entry: Entry) -> Any:
 
 def present(entry: Entry) -> Entry | None:
     """The entry with the parameters that the installed Paddle's function has; None if there is no such function."""
-    function = located(entry)
+    function = located(entry) if leads_here(entry) else None
     if inspect.isfunction(function) and ".Tensor." not in entry.target:
         return replace(entry, params=signature.present(entry.params, function))
     return entry if function is not None else None
@@ -36,7 +37,10 @@ def spelled(entry: Entry, given: Mapping[str, Any], chosen: Iterable[str] = ()) 
     parsed = signature.parse(entry.params)
     if entry.pairs is None:
         own = {aliases[0]: default for aliases, default in parsed if default is not signature.REQUIRED}
-        return [own[name] if name in own and name not in chosen else given[name] for name in (one[0] for one, _ in parsed)]
+        values = {name: own[name] if name in own and name not in chosen else given[name] for name in (one[0] for one, _ in parsed)}
+        if entry.target in AXES_IN_LISTS and not isinstance(values["axis"], list):
+            values["axis"] = [] if values["axis"] is None else [values["axis"]]
+        return list(values.values())
     args = [given[aliases[0]] for aliases, _ in parsed[: entry.pairs]]
     for aliases, _ in parsed[entry.pairs :]:
         name, value = aliases[-1], given.get(aliases[0])

@@ -1,4 +1,4 @@
-"""What differs between the Paddle versions, in one place (2.6.2 and 3.3.1 were measured).
+"""What differs between the Paddle versions, in one place (those of :mod:`padiff_shim.tested` were measured).
 
 | | 2.6 | 3.x |
 |---|---|---|
@@ -11,6 +11,10 @@
 | post hooks on grad nodes | none | ``_register_post_hook`` |
 | attributes of one's own on a tensor | parameters only | any |
 | autocast of layer_norm and promotion | looks at float16 only | float16 and bfloat16 |
+
+Within 3.x: up to 3.2 a DLPack capsule has a stride of 1 for every axis of size 1, and a division's backward reads a copy of a
+reversed operand; up to 3.1 the C function of logsumexp takes its axes in a list; in 3.0 equal elements share no gradient, as
+in 2.6.
 """
 
 from __future__ import annotations
@@ -27,13 +31,23 @@ import torch
 from paddle.base import core
 from torch.utils.weak import WeakIdKeyDictionary
 
+from ..table.op import Entry
 from .lend import import_capsule, lend, lend_numpy
 
-VERSION = tuple(int(part) for part in paddle.__version__.split(".")[:2] if part.isdigit())
-IS_3 = VERSION >= (3, 0) or VERSION == (0, 0)  # 0.0.0 is a development build
+_TOLD = tuple(int(part) for part in paddle.__version__.split(".")[:2] if part.isdigit())
+VERSION = _TOLD if any(_TOLD) else (99, 0)  # 0.0.0 is a development build
+IS_3 = VERSION >= (3, 0)
 
 # 3.x computes with zero-size tensors as torch does (but drops empty gradients); 2.6 refuses many of them.
 EMPTY_WORKS = IS_3
+
+# C functions that take axes in a list only; Paddle's own functions give them so, and what is called below has to.
+AXES_IN_LISTS = frozenset({"paddle._C_ops.logsumexp"} if (3, 0) <= VERSION < (3, 2) else ())
+
+
+def leads_here(entry: Entry) -> bool:
+    """Whether an entry's target is its op's in this Paddle: an older name may be that of another op by now (``Entry.until``)."""
+    return entry.until is None or not hasattr(paddle._C_ops, entry.until)
 
 
 # Grad nodes of 3.x show what passes through them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import paddle
 import torch
 
+from .. import tested
 from ..errors import PadiffShimError
 from ..frameworks import memory, settings
 from ..intercept import doors
@@ -57,6 +59,14 @@ def examine() -> Health:
             health.checks.append(Check(name, BAD, f"{type(error).__name__}: {error}"))
     health.checks += [Check("switches", REMARK, said) for said in settings.concerns(switches)]
     return health
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    found = tested.untested(paddle.__version__, torch.__version__, platform.python_version())
+    if found:
+        yield REMARK, f"the tests were not run on {'; '.join(found)}"
+    else:
+        yield GOOD, "the tests were run on these"
 
 
 def _device() -> Iterator[tuple[str, str]]:
@@ -132,6 +142,7 @@ def _entry_points() -> Iterator[tuple[str, str]]:
 
 
 _CHECKS: dict[str, Callable[[], Iterator[tuple[str, str]]]] = {
+    "versions": _versions,
     "device": _device,
     "Paddle -> Torch": _to_torch,
     "Torch -> Paddle": _to_paddle,

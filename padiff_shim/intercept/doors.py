@@ -22,7 +22,7 @@ from ..dispatch.door import Door
 from ..dispatch.frames import top
 from ..dispatch.plan import Unlisted
 from ..frameworks.memory import TENSOR_TYPES
-from ..frameworks.versions import hide_from_tracer
+from ..frameworks.versions import hide_from_tracer, leads_here
 from ..optimizers.update import updates
 from ..patches import _unsubstituted
 from ..patching.patcher import InheritedPatch, Patcher, Point
@@ -42,7 +42,7 @@ def _entries() -> dict[str, Point]:
     """One point per target of the op table that this Paddle has."""
     targets: dict[str, list[tuple[Op, Entry]]] = {}
     for op in ops().values():
-        for entry in op.entries:
+        for entry in filter(leads_here, op.entries):
             targets.setdefault(entry.target, []).append((op, entry))
     found = {target: point(target, lambda patch, leading=leading: _leading(patch, leading)) for target, leading in targets.items()}  # type: ignore[misc]
     return {target: one for target, one in found.items() if one is not None}
@@ -143,7 +143,7 @@ def _others(taken: dict[str, Point]) -> list[Point]:
 
 def inventory() -> tuple[int, int, list[str]]:
     """How many targets of the op table this Paddle has and lacks; and its C functions of which nothing is known (a newer one)."""
-    targets = {entry.target for op in ops().values() for entry in op.entries}
+    targets = {entry.target for op in ops().values() for entry in op.entries if leads_here(entry)}
     here = {target for target in targets if holder(target)[0] is not None}
     known = _unsubstituted.EXACT | set(_unsubstituted.NATIVE) | set(updates())
     strange = [

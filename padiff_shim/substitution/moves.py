@@ -47,8 +47,8 @@ def _copied(name: str, tensor: Any, rest: Sequence[Any], *, wanted: bool) -> Any
 def _read(tensor: Any, index: Any, *, wanted: bool) -> Any:
     """A tensor at indices of which some are tensors, lists or masks."""
     parts = index if type(index) is tuple else (index,)
-    if all(views.basic(part) for part in parts):
-        return None
+    if all(views.basic(part) for part in parts) or (tensor.dtype not in FLOATS and tensor.is_contiguous()):
+        return None  # of strided integers, too, Paddle reads others than those that are asked for (docs/defects.md)
     try:
         sides = tuple([part if views.basic(part) else _index(part) for part in parts])
     except (StayNative, ValueError, TypeError):
@@ -73,7 +73,7 @@ def _index(part: Any) -> torch.Tensor:
 
 def _made(name: str, tensor: Any, read: Sequence[Any], formula: Callable[[torch.Tensor], torch.Tensor], *, wanted: bool) -> Any:
     """What torch copies; None where it makes a view or refuses. ``read``: tensors that the backward reads."""
-    if tensor.dtype not in FLOATS or not tensor._is_initialized() or not tensor.size:
+    if (tensor.dtype not in FLOATS and name != "getitem") or not tensor._is_initialized() or not tensor.size:
         return None
     try:
         side = twin(tensor) if wanted else as_operand(tensor)

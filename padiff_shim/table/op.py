@@ -48,6 +48,7 @@ class Entry:
     this door were none.
     ``fills``: what is drawn becomes the first parameter's memory, and the door hands back None (initializers).
     ``when`` is one of its parameters and the values of it with which the door leads here: several ops may share such a door.
+    ``until``: the target is an older Paddle's name of the op, and another op's where there is a C function named so.
     A target that the installed Paddle does not have is skipped, except where no door of the op is left.
     """
 
@@ -62,6 +63,7 @@ class Entry:
     when: tuple[str, tuple[Any, ...]] | None = None
     seen_below: bool = False
     fills: bool = False
+    until: str | None = None
 
     @property
     def name(self) -> str:

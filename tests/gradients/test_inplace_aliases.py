@@ -6,7 +6,7 @@ import pytest
 from helpers import entries, located, spelled
 
 import padiff_shim
-from padiff_shim.frameworks.versions import IS_3
+from padiff_shim.frameworks.versions import IS_3, VERSION
 from padiff_shim.table.signature import parse
 from padiff_shim.verdicts import Verdict
 
@@ -105,6 +105,7 @@ def in_place(op, entry, place, grad, last, *, apart=False):
     return "", y.numpy().tobytes(), start.grad.numpy().tobytes() if backward else None
 
 
+STRIDED = {"reversed", "transposed"}  # places whose alias is a view with other strides
 # Whose gradient in Torch does not depend on the second operand's values.
 UNREAD = {"copysign", "remainder"}
 # Whose results native Paddle computes less accurately than float32 allows.
@@ -129,8 +130,8 @@ def test_every_in_place_entry_with_operands_that_share_memory(op, entry):
     separate = {case: in_place(op, entry, *case, apart=True) for case in cases if op.name in UNREAD}
     with padiff_shim.reference("torch") as run:
         for case in cases:
-            if not IS_3 and op.name == "divide" and case[1]:
-                continue  # 2.6 does not look at the version of what its division reads: ours raises
+            if op.name == "divide" and case[1] and (not IS_3 or (case[0] in STRIDED and VERSION < (3, 3))):
+                continue  # 2.6 does not look at the version of what its division reads, and up to 3.2 it reads a copy: ours raises
             before = run.as_dict()["ops"].get(op.name, {"substituted": 0})["substituted"]
             ours = in_place(op, entry, *case)
             substituted = run.as_dict()["ops"].get(op.name, {"substituted": 0})["substituted"] > before

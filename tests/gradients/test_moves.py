@@ -37,6 +37,17 @@ INDICES = {  # an index as both frameworks take it
 }
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int32", "bool", "float64"])
+@pytest.mark.parametrize("name", ["tensor", "behind a slice", "two", "around a slice", "mask"])
+def test_elements_of_a_strided_tensor_are_those_asked_for(name, dtype):
+    array = (values(5, 4, 3) * 10).astype(dtype)
+    strided = array.transpose(2, 1, 0)
+    with padiff_shim.reference("torch") as run:
+        found = paddle.to_tensor(array).transpose([2, 1, 0])[INDICES[name](paddle.to_tensor)]
+    assert same(found, strided[INDICES[name](np.array)])
+    assert run.native == {}
+
+
 @pytest.mark.parametrize("strided", [False, True], ids=["contiguous", "strided"])
 @pytest.mark.parametrize("wanted", [False, True], ids=["no gradient", "gradient"])
 @pytest.mark.parametrize("name", INDICES)

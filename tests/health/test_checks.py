@@ -3,6 +3,7 @@
 import pytest
 from padiff_shim.patches import _unsubstituted
 
+from padiff_shim import tested
 from padiff_shim.frameworks import memory
 from padiff_shim.health import checks
 from padiff_shim.intercept import doors
@@ -20,6 +21,18 @@ def test_here_all_is_well():
     assert set(states(health)) == set(checks._CHECKS)
     assert health.environment["device"] == "cpu"
     assert "torch.backends.cuda.matmul.allow_tf32" in health.switches
+
+
+def test_versions_that_were_not_tested_are_named(monkeypatch):
+    assert tested.untested("3.0.0", "2.13.0+cpu", "3.11.9") == []
+    assert tested.untested("3.0.1", "2.13.0+cpu", "3.12.0") == [
+        f"Paddle 3.0.1 (tested: {', '.join(tested.PADDLES)})",
+        "Python 3.12 (tested: 3.11)",
+    ]
+    monkeypatch.setattr(tested, "TORCHES", ("2.5.1",))  # another one is installed
+    health = checks.examine()
+    assert health, "a remark, and no more"
+    assert states(health)["versions"] == checks.REMARK
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,9 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
-from helpers import in_child, same
+from helpers import in_child, needs, same
 
 import padiff_shim
-from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.table.reasons import DRAWN, FILTERED, OUTSIDE_LAYERS, RANDOM
 
 pytestmark = [pytest.mark.compat, pytest.mark.bitexact]
@@ -147,7 +146,7 @@ def test_static_programs_draw_natively():
         assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.skipif(not IS_3, reason="Paddle 2.6 has no dropout in place")
+@needs("nn.functional.dropout inplace")
 def test_dropout_in_place():
     x = paddle.to_tensor(np.ones(20, "float32"), stop_gradient=False)
     with padiff_shim.reference("torch", random="torch") as run:

@@ -242,7 +242,7 @@ def test_a_scale_that_grows(scaling, monkeypatch):
 def test_master_weights(kind, theirs, dtype):
     """Torch's optimizer on the master weights, of which the parameters are the rounded values."""
     draw = np.random.default_rng(0)
-    begun = draw.standard_normal((5, 3)).astype("float32")
+    begun = torch.tensor(draw.standard_normal((5, 3))).to(getattr(torch, dtype)).float().numpy()  # whose cast is exact
     param = paddle.create_parameter([5, 3], "float32", default_initializer=paddle.nn.initializer.Assign(begun)).astype(dtype)
     param = paddle.base.framework.EagerParamBase.from_tensor(param.detach(), trainable=True)
     master = torch.nn.Parameter(torch.tensor(begun).to(getattr(torch, dtype)).float())

@@ -5,7 +5,7 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
-from helpers import same
+from helpers import has_defect, same
 
 import padiff_shim
 from padiff_shim.frameworks.versions import IS_3
@@ -173,7 +173,6 @@ def test_a_distance_of_one_s_own_is_made_of_ops_of_the_table():
     assert run.substituted["abs"] == 2
 
 
-@pytest.mark.skipif(not IS_3, reason="2.6 multiplies every row's loss with every row's weight")
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 def test_weights_of_classes_with_a_margin(reduction):
     weight = np.linspace(0.5, 2, 5).astype("float32")
@@ -194,7 +193,8 @@ def test_weights_of_classes_with_a_margin(reduction):
     assert same(ours[1], x.grad)
     assert wanted.grad.shape == [5]
     for one, other, third in zip(ours, native, with_gradient, strict=True):
-        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
+        if not has_defect("weights of classes with a margin"):
+            np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(one.numpy(), third.numpy(), rtol=1e-5, atol=1e-6)
 
 

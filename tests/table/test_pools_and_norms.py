@@ -5,7 +5,7 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
-from helpers import in_child, same
+from helpers import has_defect, in_child, same
 from torch.nn import functional as T
 
 import padiff_shim
@@ -272,7 +272,7 @@ theirs = [torch.tensor(one.numpy(), requires_grad=True) for one in (weight, bias
 x = torch.tensor(values).permute(0, 3, 1, 2).requires_grad_()
 y = torch.nn.functional.group_norm(x, 2, *theirs)
 expected = torch.autograd.grad(y, [x, *theirs], torch.tensor(arriving).permute(0, 3, 1, 2))[1:]
-for mode in (padiff_shim.reference, padiff_shim.compare):
+for mode in MODES:
     for frozen in (True, False):
         ours = paddle.to_tensor(values, stop_gradient=frozen)
         with mode("torch"):
@@ -287,5 +287,8 @@ print("went on")
 @pytest.mark.skipif(not IS_3, reason="2.6 has no such function")
 def test_the_gradients_of_a_group_norms_parameters_alone():
     """With channels last Torch's kernel for these writes x's gradient, asked for or not: it ends a Torch program."""
-    run = in_child("import numpy\n" + GROUPS)
+    modes = "(padiff_shim.reference, padiff_shim.compare)"
+    if has_defect("gradients of a group norm's parameters alone"):  # it is Paddle's own backward that a comparison runs
+        modes = "(padiff_shim.reference,)"
+    run = in_child("import numpy\n" + GROUPS.replace("MODES", modes))
     assert run.stdout.strip().endswith("went on"), run.stderr[-2000:]

@@ -7,7 +7,7 @@ import paddle.nn.initializer as I
 import pytest
 import torch
 import torch.nn.functional as TF
-from helpers import same
+from helpers import needs, same, tried
 from torch.nn import init
 
 import padiff_shim
@@ -60,7 +60,9 @@ if IS_3:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("name", SAMPLED)
+@pytest.mark.parametrize(
+    "name", tried(SAMPLED, {"dropout1d": "nn.functional.dropout1d", "randn_like": "randn_like", "rand_like": "rand_like"})
+)
 def test_samples_are_torch_s(name, grad, dtype):
     """Twice and backward, with draws of Torch's own between them."""
     ours, theirs = SAMPLED[name]
@@ -104,7 +106,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS if IS_3 else ["contiguous"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", OVERWRITTEN)
+@pytest.mark.parametrize("name", tried(OVERWRITTEN, {"random_": "Tensor.random_"}))
 def test_what_is_overwritten_is_torch_s(name, dtype, layout):
     ours, theirs = OVERWRITTEN[name]
     x, held = paddle.to_tensor(numbers(6, 8, dtype=dtype)), torch.tensor(numbers(6, 8, dtype=dtype))
@@ -155,7 +157,7 @@ def test_a_leaf_that_wants_a_gradient_is_refused_as_natively():
     assert same(drawn, torch.rand(4))
 
 
-@pytest.mark.skipif(not IS_3, reason="Paddle 2.6 does not have it")
+@needs("Tensor.random_")
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_integers_are_overwritten(dtype):
     with padiff_shim.reference("torch", random="torch", strict=True):
@@ -195,7 +197,7 @@ if IS_3:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(6, 5, 3, 3), (7, 20), (20, 7)])
-@pytest.mark.parametrize("name", INITIALIZERS)
+@pytest.mark.parametrize("name", tried(INITIALIZERS, {"KaimingNormal by what goes out": "nn.initializer.KaimingNormal mode"}))
 def test_initial_values_are_torch_s(name, shape, dtype):
     """In Paddle's shape; of a matrix, Torch counts what comes in along the other axis."""
     ours, theirs = INITIALIZERS[name]

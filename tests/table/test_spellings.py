@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import inspect
 import subprocess
 import sys
 import weakref
@@ -47,6 +48,7 @@ def lse(x, axis=None, keepdim=False):
 
 
 # spelling: (op it must count as, Paddle program, torch's formula)
+OUTER = "multiply" if "multiply" in inspect.unwrap(paddle.outer).__code__.co_names else "matmul"  # from 3.1 on, and up to 3.0
 SPELLINGS = {
     "paddle.matmul": ("matmul", lambda: paddle.matmul(p(X), p(Y)), lambda: t(X) @ t(Y)),
     "imported before": ("matmul", lambda: imported_before(p(X), p(Y)), lambda: t(X) @ t(Y)),
@@ -58,7 +60,7 @@ SPELLINGS = {
     if hasattr(paddle.linalg, "matmul")
     else ("matmul", lambda: paddle.tensor.linalg.matmul(p(X), p(Y)), lambda: t(X) @ t(Y)),
     "inner": ("matmul", lambda: paddle.inner(p(X), p(Y.T)), lambda: t(X) @ t(Y.T).t()),
-    "outer": ("multiply" if IS_3 else "matmul", lambda: paddle.outer(p(V), p(V)), lambda: torch.outer(t(V), t(V))),
+    "outer": (OUTER, lambda: paddle.outer(p(V), p(V)), lambda: torch.outer(t(V), t(V))),
     "mv": ("mv", lambda: paddle.mv(p(X), p(V)), lambda: t(X).mv(t(V))),
     "dot": ("dot", lambda: paddle.dot(p(V), p(V)), lambda: t(V).dot(t(V))),
     "bmm": ("bmm", lambda: paddle.bmm(p(X[None]), p(Y[None])), lambda: t(X[None]).bmm(t(Y[None]))),
