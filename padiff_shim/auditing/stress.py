@@ -189,9 +189,12 @@ def resized(sample: Sample, most_long: int = ELEMENTS) -> Iterator[tuple[str, Sa
 
 
 def wide(sample: Sample) -> Sample | None:
-    """The sample with the first operand's last axis as long as vectorised kernels want it."""
+    """The sample with the first operand's last axis as long as vectorised kernels want it; None where that makes large operands."""
     shape = next((shape for shape in sample.shapes if shape), ())
-    return _with(sample, shape[-1], WIDTH) if shape and 1 < shape[-1] < WIDTH else None
+    if not shape or not 1 < shape[-1] < WIDTH:
+        return None
+    found = _with(sample, shape[-1], WIDTH)
+    return found if all(math.prod(one) <= ELEMENTS for one in found.shapes if one) else None
 
 
 def _with(sample: Sample, size: int, other: int) -> Sample:

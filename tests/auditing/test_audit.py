@@ -93,6 +93,8 @@ def record(verdict, stress="plain", side="paddle", **more):
         (record("WRONG"), WRONG),
         (record("WRONG", stats={"paddle": {"prob": 5.0}}), WRONG),
         (record("WRONG", stats={"paddle": {"prob": 3.0}}), ACCURACY),
+        (record("WRONG", side="both", stats={"paddle": {"prob": 300.0}, "torch": {"prob": 290.0}}), ACCURACY),
+        (record("WRONG", side="both", stats={"paddle": {"prob": 300.0}, "torch": {"prob": 9.0}}), WRONG),
         (record("WRONG", "ties"), TREATMENT),
         (record("NONFINITE", reason="at [0]: paddle 0, torch nan, oracle nan"), TREATMENT),
         (record("NONFINITE", reason="at [0]: paddle nan, torch 0, oracle 0"), WRONG),

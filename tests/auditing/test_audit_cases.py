@@ -9,6 +9,7 @@ from padiff_shim.auditing import stress
 from padiff_shim.auditing.cases import Call, Case, cases, find
 from padiff_shim.auditing.programs import PROGRAMS
 from padiff_shim.auditing.spelling import present
+from padiff_shim.auditing.stress import wide
 from padiff_shim.catalogue.registry import ops
 from padiff_shim.table.samples import Floats, Ints, Sample
 from padiff_shim.tested import PADDLES
@@ -119,3 +120,8 @@ def test_a_program_is_called_like_an_op():
     (found,) = call.run(call.tensors(grad=False))
     assert np.allclose(found.numpy(), np.fft.rfft(call.arrays[0]), atol=1e-4)
     assert found.dtype == paddle.complex64
+
+
+def test_long_rows_make_no_large_operands():
+    assert wide(Sample((3, 4))).shapes == ((3, 40),)
+    assert wide(Sample((2, 4, 4, 3), (4, 3, 3, 3))) is None, "axes of one size grow together: 40 to the third power"
