@@ -15,6 +15,7 @@ Examples:
   padiff-shim gate runs/today --baseline baseline.jsonl --update   # once: this run is what others are held against
   padiff-shim gate runs/today --baseline baseline.jsonl            # in CI
   padiff-shim gate runs/today --baseline baseline.jsonl --margin 10
+  padiff-shim gate runs/today --baseline baseline.jsonl --markdown -    # for a pull request
 
 Exit status: 0, or 1 where a call got worse or a new one is not clean, or 2 where there is no baseline or no log.
 """
