@@ -27,10 +27,11 @@ np.testing.assert_array_equal(x.grad.numpy(), [1.0, 2.0, 2.0, 1.0])
     {
         "name": "group norm without a weight",
         "op": "group_norm",
+        "known": "group norm without a weight",
         "what": "Without a weight Paddle's CPU kernel gives another gradient of x than with a weight of ones.",
         "size": "38 % of a gradient's element",
         "paddle": PADDLE_3,
-        "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
+        "shim": "Torch's gradient; a comparison names it.",
         "program": """\
 import numpy as np, paddle
 import paddle.nn.functional as F
@@ -162,10 +163,11 @@ np.testing.assert_allclose(x.grad.numpy(), [[0.0, 0.0]], atol=1e-6)
     {
         "name": "numbers added to norms",
         "op": "p_norm, frobenius_norm, dist",
+        "known": "number added to a norm",
         "what": "Paddle's gradients divide by the norm plus a constant (1e-12), which is felt where the norm is small.",
         "size": "2e-8 of a norm of 5e-5, in float64",
         "paddle": PADDLES,
-        "shim": "Torch's gradient.",
+        "shim": "Torch's gradient; a comparison names it.",
         "program": """\
 import numpy as np, paddle
 x = paddle.to_tensor([3e-5, 4e-5], "float64", stop_gradient=False)

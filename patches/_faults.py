@@ -101,3 +101,35 @@ def exp_minus_one(alpha: int | None) -> dict[str, Fault]:
 def log_of_one_plus(own: Callable[..., Any], x: torch.Tensor, beta: float, threshold: float) -> torch.Tensor:
     """``softplus`` without log1p, which loses the digits of small results."""
     return torch.where(x * beta > threshold, x, (1 + (x * beta).exp()).log() / beta)
+
+
+def held_mean(
+    own: Callable[..., Any], x: torch.Tensor, scale: Any, bias: Any, epsilon: float, groups: int, data_format: str
+) -> torch.Tensor:
+    """``group_norm`` without a weight, of whose mean the gradient takes no notice."""
+    if scale is not None or (data_format[-1] == "C" and x.ndim > 2):
+        raise NotImplementedError("without a weight, channels first")
+    parts = x.reshape(x.shape[0], groups, -1)
+    centred = parts - parts.detach().mean(-1, keepdim=True)
+    normed = (centred * (centred.square().mean(-1, keepdim=True) + epsilon).rsqrt()).reshape(x.shape)
+    return normed if bias is None else normed + bias.view(-1, *[1] * (x.ndim - 2))
+
+
+def longer_norm(arguments: Callable[..., tuple[torch.Tensor, float, Any, bool]]) -> dict[str, Fault]:
+    """Norms of order 2 whose gradient divides by the norm and 1e-12. ``arguments`` as for :func:`roots`."""
+
+    def formula(own: Callable[..., Any], *values: Any) -> torch.Tensor:
+        x, p, axis, keepdim = arguments(*values)
+        if p != 2.0:
+            raise NotImplementedError("order 2")
+        norm = torch.linalg.vector_norm(x.detach(), 2.0, axis, True)
+        scaled = x.detach() / (norm + 1e-12) * (x - x.detach())
+        value = torch.linalg.vector_norm(x.detach(), 2.0, axis, keepdim)
+        return value + (scaled.sum() if axis is None and not keepdim else scaled.sum(axis, keepdim))
+
+    return {"norm+1e-12": Fault(formula)}
+
+
+def by_quantile(own: Callable[..., Any], x: torch.Tensor) -> torch.Tensor:
+    """``erfinv`` by the normal distribution's quantile at (x + 1) / 2, where the digits of a small number are lost."""
+    return torch.special.ndtri((x + 1) / 2) / math.sqrt(2.0)

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from padiff_shim.table.op import Floats, Sample, each, function, op, operator, ranged
+from padiff_shim.table.op import Fault, Floats, Sample, each, function, op, operator, ranged
 
+from ._faults import by_quantile
 from ._spell import ROUNDED, UNARY, binary, unary
 
 log = unary(torch.log, within=(0.5, 2))
@@ -33,7 +34,7 @@ acosh = unary(torch.acosh, within=(1.5, 3))
 atanh = unary(torch.atanh, within=(-0.9, 0.9))
 reciprocal = unary(torch.reciprocal, within=(0.5, 2))
 erf = unary(torch.erf)
-erfinv = unary(torch.erfinv, within=(-0.9, 0.9))
+erfinv = unary(torch.erfinv, within=(-0.9, 0.9), faults={"quantile": Fault(by_quantile, precision=True, narrow=True)})
 lgamma = unary(torch.lgamma, within=(0.5, 2))
 gammaln = unary(torch.lgamma, name="gammaln", within=(0.5, 2))
 digamma = unary(

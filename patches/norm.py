@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics import models
-from padiff_shim.table.op import Sample, function, op
+from padiff_shim.table.op import Fault, Sample, function, op
 
+from ._faults import held_mean
 from ._windows import to_first, to_last
 
 
@@ -158,6 +159,7 @@ def _asked(x: torch.Tensor, *parameters: torch.Tensor | None) -> torch.Tensor:
     promote="none",
     unread=("bias",),
     deviations={"gradient": "without a weight, Paddle's gradient of x is wrong on the CPU", "float64": _FACTOR},
+    faults={"mean-held": Fault(held_mean)},
     samples=(
         Sample((2, 6, 3, 4), (6,), (6,), groups=3),
         Sample((2, 6, 5), (6,), None, groups=2, epsilon=1e-3),

@@ -9,12 +9,18 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Fault, Sample, each, function, op
 
-from ._faults import roots
+from ._faults import longer_norm, roots
 from ._spell import axes, reduction
 
 _MATRIX = (Sample((3, 4), axis=1), Sample((2, 3, 4), axis=0))
 _EXPONENT = "Paddle rounds the reciprocal of the order to float32"
 _ROOTS = {"float64": _EXPONENT, "gradient float64": _EXPONENT}
+
+
+def _norms(arguments: Any) -> dict[str, Fault]:
+    return {**roots(arguments), **longer_norm(arguments)}
+
+
 _POWERS = (2.0, 1.0, 3.0, 0.0, float("inf"), float("-inf"))
 
 
@@ -30,7 +36,7 @@ _POWERS = (2.0, 1.0, 3.0, 0.0, float("inf"), float("-inf"))
         Sample((), asvector=True),
     ),
     refusals=(Sample((3, 4), axis=7),),
-    faults=roots(lambda x, p, axis, epsilon, keepdim, asvector: (x, p, None if asvector else axis, keepdim)),
+    faults=_norms(lambda x, p, axis, epsilon, keepdim, asvector: (x, p, None if asvector else axis, keepdim)),
 )
 def p_norm(x: torch.Tensor, porder: float, axis: int, epsilon: float, keepdim: bool, asvector: bool) -> torch.Tensor:
     """``torch.linalg.vector_norm`` along one axis, or with asvector over all of them; Paddle's epsilon stands for nothing."""
@@ -51,7 +57,7 @@ _VECTOR = "x p=2.0 axis=None keepdim=False name=None dtype=None"
     doors=(function("paddle.linalg.vector_norm", _VECTOR),),
     deviations=_ROOTS,
     samples=(*each((Sample((3, 4)), Sample((2, 3, 4), axis=[0, 2])), p=_POWERS[:3], keepdim=(False, True)), Sample((3, 4), axis=1)),
-    faults=roots(lambda x, p, axis, keepdim, name, dtype: (x, p, axis, keepdim)),
+    faults=_norms(lambda x, p, axis, keepdim, name, dtype: (x, p, axis, keepdim)),
 )
 def vector_norm(x: torch.Tensor, p: float, axis: Any, keepdim: bool, name: Any, dtype: torch.dtype | None) -> torch.Tensor:
     """``torch.linalg.vector_norm``."""
@@ -133,7 +139,7 @@ def renorm(x: torch.Tensor, p: float, axis: int, max_norm: float) -> torch.Tenso
     note="of several largest elements, torch shares the gradient of an infinite order among them",
     deviations={**_ROOTS, "gradient float64": "Paddle adds 1e-12 to the numbers by which it divides"},
     samples=(*each((Sample((3, 4), (3, 4)),), p=_POWERS), Sample((3, 4), (4,))),
-    faults=roots(lambda x, y, p: (x - y, p, None, False)),
+    faults=_norms(lambda x, y, p: (x - y, p, None, False)),
 )
 def dist(x: torch.Tensor, y: torch.Tensor, p: float) -> torch.Tensor:
     """``torch.dist``, whose backward fails at order 0."""

@@ -49,6 +49,7 @@ CALLS = {
     "number in float32": ("softshrink", lambda: F.softshrink(tensor(40, 50, dtype="float64"), 0.3)),
     "expm1 and log1p spelled out": ("softplus", lambda: F.softplus(tensor(40, 50, low=-15.0, high=-4.0))),
     "torch's renorm": ("renorm", lambda: paddle.renorm(tensor(40, 50, dtype="float64"), 2.0, 0, 1.0)),
+    "erfinv by a quantile": ("erfinv", lambda: paddle.erfinv(tensor(40, 50, low=-0.9, high=0.9))),
     "softmax clipped at -64": ("log_softmax", lambda: F.log_softmax(tensor(40, 50, low=-200.0, high=0.0))),
 }
 
@@ -79,4 +80,48 @@ def test_a_fault_on_top_of_it_is_not(name, side, fault):
 
     with padiff_shim.testing.planted(op, change, side=side):
         found, calls = named(call)
+    assert found == {None}, calls
+
+
+# --- gradients ------------------------------------------------------------------------------------------------------------
+
+
+def group_norm():
+    x = tensor(4, 6, 5)
+    F.group_norm(x, 3).backward(tensor(4, 6, 5).detach() ** 2)
+
+
+def small_norms():
+    x = tensor(40, 50, dtype="float64", low=-1e-5, high=1e-5)
+    paddle.linalg.norm(x, p=2, axis=1).backward(tensor(40, dtype="float64").detach())
+
+
+GRADIENTS = {"group norm without a weight": ("group_norm", group_norm), "number added to a norm": ("vector_norm", small_norms)}
+
+
+def named_gradients(op, call):
+    with padiff_shim.compare("torch") as run:
+        call()
+    return {one.quirk for one in run.calls.filter(op=op, phase="backward")}, [str(one) for one in run.calls]
+
+
+@pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_of_many_elements_are_named(name):
+    found, calls = named_gradients(*GRADIENTS[name])
+    assert found == {name}, calls
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.parametrize("side", ["paddle", "torch"])
+def test_a_fault_on_top_of_a_gradient_is_not(name, side):
+    op, call = GRADIENTS[name]
+
+    def change(gradient, *_):
+        changed = gradient.clone()
+        changed.view(-1)[77:78].mul_(1.01)
+        return changed
+
+    with padiff_shim.testing.planted(op, change, side=side, gradients=True):
+        found, calls = named_gradients(op, call)
     assert found == {None}, calls
