@@ -1,10 +1,12 @@
 """A sound installation is called sound, and each thing that can be wrong is told."""
 
 import pytest
+from helpers import in_child
 from padiff_shim.patches import _unsubstituted
 
 from padiff_shim import tested
 from padiff_shim.frameworks import memory
+from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.health import checks
 from padiff_shim.intercept import doors
 
@@ -72,3 +74,40 @@ def test_of_this_paddle_nothing_is_unknown():
     assert here > 500
     assert absent > 0, "the table is that of several versions"
     assert strange == []
+
+
+# A Paddle that is newer than any that is known: another version, and a C function that no table names.
+NEWER = """
+    import ctypes
+    from padiff_shim.cli.main import main
+    from padiff_shim.patching import cfunction
+
+    view, definition = cfunction._check_layout(paddle._C_ops.relu)
+    named = cfunction._MethodDef(b"brand_new_op", definition.ml_meth, definition.ml_flags, None)
+    paddle._C_ops.brand_new_op = cfunction._new_function(ctypes.addressof(named), view.m_self, view.m_module)
+    paddle.__version__ = "9.9.0" if paddle.__version__.startswith("3") else paddle.__version__ + ".1"
+"""
+
+
+def test_on_a_newer_paddle_doctor_names_what_it_does_not_know():
+    done = in_child(NEWER + "    print(main(['doctor']), main(['doctor', '--strict']))\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "0 1", "a remark counts under --strict alone"
+    assert ("9.9.0" if IS_3 else "2.6.2.1") in done.stdout
+    assert "1 of this Paddle are unknown here, and stay native: brand_new_op" in " ".join(done.stdout.split())
+
+
+def test_on_a_newer_paddle_modes_work_and_count_what_they_do_not_know():
+    program = """
+    x = paddle.to_tensor([-1.0, 2.0])
+    with padiff_shim.reference("torch") as run:
+        assert paddle._C_ops.brand_new_op(x).tolist() == [0.0, 2.0]
+        paddle.tanh(x)
+    with padiff_shim.compare("torch") as compared:
+        paddle._C_ops.brand_new_op(x)
+    print(run.substituted, run.native, compared.native)
+    """
+    done = in_child(NEWER + program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].count("brand_new_op") == 2
+    assert done.stdout.splitlines()[-1].startswith("{'tanh': 1} {'brand_new_op'"), done.stdout
