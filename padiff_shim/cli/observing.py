@@ -6,6 +6,7 @@ Not before Paddle is there: what a program writes into ``os.environ`` first (dev
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import traceback
@@ -70,6 +71,8 @@ class Observer:
                 self._say(error)
             except Exception:  # whatever it is: the program's exit status is not ours to change
                 traceback.print_exc()
+        if getattr(sys, "last_type", None) is KeyboardInterrupt:
+            _ended_by_interrupt()
 
     def _close(self) -> None:
         if self._mode is not None:
@@ -77,3 +80,10 @@ class Observer:
 
     def _say(self, error: PadiffShimError) -> None:
         print(f"padiff-shim: {error}", file=sys.stderr)
+
+
+def _ended_by_interrupt() -> None:
+    """Have the interpreter end by SIGINT, as it would: it forgets that Ctrl-C ended the program as soon as some text is executed (for
+    a dataclass that a report imports), and is told again by a text that Ctrl-C ends."""
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
