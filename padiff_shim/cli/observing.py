@@ -83,7 +83,7 @@ class Observer:
 
 
 def _ended_by_interrupt() -> None:
-    """Have the interpreter end by SIGINT, as it would: it forgets that Ctrl-C ended the program as soon as some text is executed (for
+    """Have the interpreter end by SIGINT, as it would: it forgets that Ctrl-C ended the program as soon as a text is executed (for
     a dataclass that a report imports), and is told again by a text that Ctrl-C ends."""
     with contextlib.suppress(KeyboardInterrupt):
         exec("raise KeyboardInterrupt")
