@@ -157,6 +157,8 @@ def gradient(
     """``torch.autograd.grad``."""
     if no_grad_vars:
         raise Elsewhere("no_grad_vars")
+    if any(one.stop_gradient for one in inputs):
+        raise Elsewhere("a gradient with respect to what wants none")
     with contextlib.ExitStack() as stack:
         for one in inputs:
             stack.enter_context(one.asked())
