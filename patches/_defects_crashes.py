@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._paddles import ENDS, PADDLE_3, PADDLES
+from ._paddles import PADDLE_3, PADDLES
 
 SIGSEGV, SIGFPE = "SIGSEGV", "SIGFPE"
 KILLED = "killed or hangs"
@@ -233,7 +233,7 @@ paddle.geometric.segment_sum(paddle.zeros([0, 3]), paddle.zeros([0], "int64"))
         "op": "rnn",
         "what": "Without any steps the kernels read the last one, or divide by their number.",
         "size": "the process ends",
-        "paddle": ENDS,
+        "paddle": PADDLES,
         "shows": KILLED,
         "shim": "The process ends under it, too.",
         "program": """\

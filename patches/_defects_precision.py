@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._paddles import ENDS, PADDLE_3, PADDLES
+from ._paddles import PADDLE_3, PADDLES
 
 NUMBERS = """\
 import numpy as np, paddle
@@ -65,7 +65,7 @@ np.testing.assert_allclose(paddle.arange(0, 1000, 0.1).numpy(), np.arange(10000)
         "op": "pool2d, pool3d",
         "what": "One over the number of elements that an average is of is held in float32 in the backward, also of float64.",
         "size": "7e-9 of the gradient",
-        "paddle": ENDS,
+        "paddle": PADDLES,
         "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
         "program": """\
 import numpy as np, paddle
