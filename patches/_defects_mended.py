@@ -158,7 +158,7 @@ assert paddle.to_tensor([1.0009]).astype("float16").item() == 1.0009765625
     {
         "name": "two indices of a strided tensor",
         "op": "getitem",
-        "what": 'As "index of tensors behind a slice, on a strided tensor", where there is no slice.',
+        "what": 'As "index of tensors behind a slice, on a strided tensor", without a slice; so is multi_label_margin_loss.',
         "size": "other elements",
         "paddle": PADDLES[2:4],
         "shim": "Torch's elements, of floats and integers.",
@@ -171,7 +171,7 @@ np.testing.assert_array_equal(paddle.to_tensor(x).t()[index, index].numpy(), x.T
     {
         "name": "index of a strided tensor",
         "op": "getitem",
-        "what": "The same with one index, in 3.2. There multi_label_margin_loss is wrong of strided tensors because of it.",
+        "what": "The same with one index, in 3.2.",
         "size": "other elements",
         "paddle": PADDLES[3:4],
         "shim": "Torch's elements, of floats and integers.",

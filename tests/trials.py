@@ -17,7 +17,7 @@ from padiff_shim.table.reasons import EMPTY, INTEGER, OTHER_RESULT
 REFUSED = (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError)
 # Op -> the title of docs/defects.md that samples of it run into. An area's gradient is that of gather.
 VALUE_DEFECTS = dict.fromkeys(("sigmoid_cross_entropy_with_logits", "binary_cross_entropy_with_logits"), "weights of positives")
-VALUE_DEFECTS["multi_label_margin_loss"] = "index of a strided tensor"
+VALUE_DEFECTS["multi_label_margin_loss"] = "two indices of a strided tensor"
 GRADIENT_DEFECTS = dict.fromkeys(("gather", "trapezoid", "cumulative_trapezoid"), "gradient of gather along another axis")
 GRADIENT_DEFECTS["conv2d_transpose"] = "gradients of conv2d_transpose with channels last"
 UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
