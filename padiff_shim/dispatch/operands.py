@@ -105,7 +105,7 @@ def weight(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
         cost.views += 1
         return as_operand(value).t()
     source = as_it_lies(value)
-    if turning.needless(x, source, bias):
+    if frame.linear_layout != "copy" and turning.needless(x, source, bias):
         cost.spared += 1
         return source.t()
     return weights.transposed_copy(value, source, cost)

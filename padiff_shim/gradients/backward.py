@@ -211,8 +211,8 @@ def _next(reached: _Reached) -> tuple[Any, torch.Tensor]:
     """A leaf twin, taken out of ``reached``, and its gradient as Paddle lays it out, in memory of its own, for accumulation."""
     side, grad = reached.pop()
     laid = grad.t() if side._place.transposed else grad
-    if not laid.is_contiguous():
-        return side, laid.contiguous()
+    if not laid.is_contiguous() or laid.is_conj() or laid.is_neg():
+        return side, laid.clone(memory_format=torch.contiguous_format)
     storage = laid.untyped_storage()
     if laid._is_view():  # what it is a view of would count as a second user; it dies with the last view
         laid = laid.new_empty(0).set_(storage, laid.storage_offset(), laid.shape, laid.stride())

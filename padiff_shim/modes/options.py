@@ -14,7 +14,7 @@ from ..verdicts import Verdict
 from . import kinds
 from .kinds import Kind
 
-LAYOUTS = ("contiguous", "view")  # what linear_layout= may be
+LAYOUTS = ("contiguous", "copy", "view")  # what linear_layout= may be
 WHOSE = ("paddle", "torch")  # whose random numbers, and whose definition of an optimizer or an op
 CARRIES = ("native", "torch")
 ACTIONS = ("log", "warn", "raise")  # what on_mismatch= may be
@@ -41,7 +41,7 @@ class Options:
     )
     linear_layout: str = field(
         default="contiguous",
-        metadata=_of(kinds.word(LAYOUTS), "How Torch gets a Linear's weight: as a copy in its own order, or as a view."),
+        metadata=_of(kinds.word(LAYOUTS), "How Torch gets a Linear's weight: in its own order, always by a copy, or as a view."),
     )
     all_threads: bool = field(default=False, metadata=_of(kinds.FLAG, "Also in threads that have no mode of their own."))
     log: Any = field(default=None, metadata=_of(kinds.PATH, "Folder of the log."))

@@ -42,7 +42,9 @@ class PaddleSide(Side):
                 yield
             return
         # Statistics by Torch's definition can be compared. What else is defined otherwise, the port computes as it will.
-        with opened(ReferenceOptions(random="torch", optimizer="torch", definitions=TORCHS)) as self.counted:
+        # Copies of weights: calls of both sides, and of their backwards, shall be of one form.
+        options = ReferenceOptions(random="torch", optimizer="torch", definitions=TORCHS, linear_layout="copy")
+        with opened(options) as self.counted:
             yield
 
     def _drawn(self) -> list[str]:

@@ -33,12 +33,12 @@ def _of_leaf(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
     cost = frame.run.layout_cost
     if lies_in_graph(value):
         side = leaf(value)
-        if not turning.needless(x, side, bias):
+        if frame.linear_layout == "copy" or not turning.needless(x, side, bias):
             return _computed(frame, side)
         cost.spared += 1
         return side.t()
     source = as_it_lies(value)
-    if turning.needless(x, source, bias) and begin_as_it_lies(value):
+    if frame.linear_layout != "copy" and turning.needless(x, source, bias) and begin_as_it_lies(value):
         weights.forget(value)
         cost.spared += 1
         return leaf(value).t()

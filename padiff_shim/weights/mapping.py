@@ -182,7 +182,7 @@ def mapping_table(mapping: Mapping, width: int | None = None) -> str:
         )
         for pair in mapping.pairs
     ]
-    heads = (Column(mapping.src), Column(mapping.dst), Column("shapes", 1), Column("on the way", 2))
+    heads = (Column(mapping.src), Column(mapping.dst), Column("shapes", 1), Column("on the way"))
     screen.table(heads, rows, f"{mapping.src.title()} -> {mapping.dst.title()}: {_headline(mapping)}")
     for side, weights in zip((mapping.src, mapping.dst), mapping.left):
         for weight in weights:

@@ -58,7 +58,7 @@ def test_each_gradient_is_judged_as_the_one_of_its_operand(op, entry, sample, ca
     assert len(records) == len(gradients(native)), [str(record) for record in records]
     unseen = [record for record in records if "nothing to compare" in str(record) or "Paddle's node" in str(record)]
     assert not unseen, [str(record) for record in unseen]
-    accused = [str(record.verdict) in ("WRONG", "LOCAL_WRONG") for record in records]
+    accused = [str(record.verdict) in ("WRONG", "LOCAL_WRONG", "SEMANTICS") for record in records]
     guilty = [False] * len(records) if held(op, "float32", gradient=True) else astray(native, expected)
     assert accused == guilty, [str(record) for record in records]
     if carry == "torch":

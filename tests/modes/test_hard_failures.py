@@ -162,6 +162,7 @@ OWN_TEXT = {  # what they execute
     "substitution/shortcut.py",  # a template of ours
     "auditing/cases.py",  # programs that the package declares
     "cli/program.py",  # the script that the user names
+    "cli/observing.py",  # a raise
 }
 UNPICKLERS = {"marshal", "pickle", "shelve", "dill", "joblib", "cloudpickle"}
 

@@ -161,6 +161,7 @@ TRIED_ELSEWHERE = {
     "gru_cell",
     "rnn_cell",
     "arange",
+    "range",
     "linspace",
     "logspace",
 }
