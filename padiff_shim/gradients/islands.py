@@ -48,7 +48,7 @@ def moving_a_leaf(args: Sequence[Any]) -> bool:
     tensor: Any = args[0] if args else None
     if type(tensor) not in TENSOR_TYPES or tensor.stop_gradient or not tensor.is_leaf or tensor.dtype not in _DIFFERENTIABLE:
         return False
-    return recording()
+    return tensor._is_initialized() and recording()  # 2.6 gives tensors without elements no memory
 
 
 def calling(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
