@@ -1,8 +1,8 @@
 """The versions that the tests were run on: the one list, for ``noxfile.py``, ``padiff-shim doctor``, the defects and the docs.
 
-The whole suite (``make test``) runs on the newest Paddle and its fast part on the oldest with every change; ``make test-matrix`` runs
-the fast part on each. How much of it was run on those between stands in docs/support.md. What ``noxfile.py`` can run beyond them was
-not run.
+The whole suite (``make test``) runs on the newest Paddle and its fast part on the oldest with every change; ``make test-matrix``
+runs the fast part on each. How much of it was run on those between stands in docs/support.md. What ``noxfile.py`` can run beyond
+them was not run.
 """
 
 from __future__ import annotations
