@@ -93,10 +93,15 @@ def _stepping(count: Callable[..., int]) -> dict[str, Any]:
     return {"oracle": multiplied, "faults": {"step-added-up": Fault(added_up, precision=True, narrow=True)}}
 
 
-def _of_length(make: Callable[..., torch.Tensor], count: int, start: float, end: float, step: float, **where: Any) -> torch.Tensor:
-    """What Torch's function gives for these numbers, or for the nearest end with which it has so many elements."""
-    found = make(start, end, step, **where)
-    return found if len(found) == count else make(start, start + step * (count - 0.5), step, **where)
+def _as_many(
+    make: Callable[..., torch.Tensor], count: Callable[..., int], start: float, end: float, step: float, dtype: Any, device: Any
+) -> torch.Tensor:
+    """What Torch's function gives for these numbers, or for the nearest end with which it has as many elements as Paddle counts."""
+    _checked(dtype)
+    many = count(start, end, step, dtype)
+    start, end, step = float(start), float(end), float(step)
+    found = make(start, end, step, dtype=dtype, device=device)
+    return found if len(found) == many else make(start, start + step * (many - 0.5), step, dtype=dtype, device=device)
 
 
 @op(
@@ -109,9 +114,7 @@ def _of_length(make: Callable[..., torch.Tensor], count: int, start: float, end:
 )
 def arange(start: float, end: float, step: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.arange``, of as many elements as Paddle counts in the result's dtype."""
-    _checked(dtype)
-    count = _open(start, end, step, dtype)
-    return _of_length(torch.arange, count, float(start), float(end), float(step), dtype=dtype, device=device)
+    return _as_many(torch.arange, _open, start, end, step, dtype, device)
 
 
 @op(
@@ -124,10 +127,8 @@ def arange(start: float, end: float, step: float, dtype: torch.dtype, device: to
 )
 def range_(start: float, end: float, step: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.range``, of as many elements as Paddle counts in the result's dtype."""
-    _checked(dtype)
-    count = _whole(start, end, step, dtype)
     closed = torch.ops.aten.range.step  # what torch.range calls, which warns
-    return _of_length(closed, count, float(start), float(end), float(step), dtype=dtype, device=device)
+    return _as_many(closed, _whole, start, end, step, dtype, device)
 
 
 def _evenly(start: float, stop: float, num: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

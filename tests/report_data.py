@@ -178,7 +178,7 @@ def account_data(*, profile=True, native=None, substituted=None, name="ref"):
         "linear_layout": "contiguous",
         "environment": {"paddle": "3.3.1", "torch": "2.13.0", "device": "cpu"},
         "command": f"python train.py {name}",
-        "layout_cost": {"copies": 200, "bytes": 2**20, "seconds": 0.06, "reused": 0, "views": 0},
+        "layout_cost": {"copies": 200, "bytes": 2**20, "seconds": 0.06, "reused": 0, "views": 0, "spared": 0},
         "warnings": [f"a warning {name}"],
         "optimizers": {"adamw": {"torch": 560}},
         "ops": ops,

@@ -1,5 +1,6 @@
 """A page of the HTML report in headless Chromium: fixtures and what the tests ask of it."""
 
+import contextlib
 import shutil
 
 import pytest
@@ -30,22 +31,23 @@ def browser():
         opened.close()
 
 
-@pytest.fixture
-def show(browser, tmp_path):
-    """A function: records and options of the page -> the open page. Afterwards: no errors, no requests but the file itself."""
+@contextlib.contextmanager
+def pages(browser, folder):
+    """A function: a page's text and options of the browser -> the open page.
+
+    Afterwards: no word on the console, no errors, no requests but the file itself.
+    """
     contexts, complaints, requests = [], [], []
 
-    def opened(records, *, header=HEADER, coverage=COVERAGE, warnings=(), limit=100_000, viewport=DESKTOP, **options):
-        path = tmp_path / f"report{len(contexts)}.html"
-        path.write_text(render(header, records, coverage, warnings, limit=limit), encoding="utf-8")
-        context = browser.new_context(viewport=viewport, offline=True, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    def opened(text, viewport=DESKTOP, **options):
+        path = folder / f"page{len(contexts)}.html"
+        path.write_text(text, encoding="utf-8")
+        contexts.append(browser.new_context(viewport=viewport, offline=True, **options))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: requests.append(request.url))
         page.goto(path.as_uri())
-        page.wait_for_selector("html[data-ready]", timeout=60_000)
         return page
 
     yield opened
@@ -53,6 +55,19 @@ def show(browser, tmp_path):
         context.close()
     assert complaints == []
     assert len(requests) == len(contexts)
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """A function: records and options of the page -> the open page."""
+    with pages(browser, tmp_path) as opened:
+
+        def shown(records, *, header=HEADER, coverage=COVERAGE, warnings=(), limit=100_000, **options):
+            page = opened(render(header, records, coverage, warnings, limit=limit), **options)
+            page.wait_for_selector("html[data-ready]", timeout=60_000)
+            return page
+
+        yield shown
 
 
 def column(page, name):

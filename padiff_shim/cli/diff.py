@@ -41,10 +41,7 @@ def command(first: str, second: str, atol: float, rtol: float, ranks: str | None
         found = diff(first, second, atol=atol, rtol=rtol, ranks=chosen)
     if data is not None:
         output.write_json(data, found.as_dict())
-    if markdown == "-":
-        click.echo(found.to_markdown(), nl=False)
-    elif markdown is not None:
-        click.echo(f"{output.write(markdown, found.to_markdown())} written", err=True)
+    output.write_markdown(markdown, found)
     if data is None and markdown is None:
         click.echo(output.told(found))
     return FINE if found else NO

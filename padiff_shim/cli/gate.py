@@ -34,10 +34,7 @@ def command(folder: str, baseline: str, update: bool, margin: float, markdown: s
     error by more than the margin. Calls that are new or gone are told."""
     with Waiting(f"reading {folder}"):
         found = gate(folder, baseline, update=update, margin=margin)
-    if markdown == "-":
-        click.echo(found.to_markdown(), nl=False)
-    else:
+    if markdown != "-":
         click.echo(output.told(found))
-        if markdown is not None:
-            click.echo(f"{output.write(markdown, found.to_markdown())} written", err=True)
+    output.write_markdown(markdown, found)
     return FINE if found.passed or update else NO

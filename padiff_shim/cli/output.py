@@ -11,17 +11,8 @@ from typing import Any, TextIO
 
 import click
 
-from .. import writing
 from ..errors import FileError
-
-
-def write(path: str | Path, text: str) -> Path:
-    """``text`` into a file, in a folder that is made if need be; returns its path.
-
-    Raises:
-        FileError: it cannot be written.
-    """
-    return writing.write(Path(path), text)
+from ..writing import write as write
 
 
 def write_json(path: str | Path, data: Any) -> Path:
@@ -31,6 +22,14 @@ def write_json(path: str | Path, data: Any) -> Path:
         click.echo(text, nl=False)
         return Path("-")
     return write(path, text)
+
+
+def write_markdown(path: str | None, found: Any) -> None:
+    """``found.to_markdown()`` into a file, and a line that says so, or onto standard output if ``path`` is ``-``; None: nowhere."""
+    if path == "-":
+        click.echo(found.to_markdown(), nl=False)
+    elif path is not None:
+        click.echo(f"{write(path, found.to_markdown())} written", err=True)
 
 
 def writable(path: str | None) -> Path | None:

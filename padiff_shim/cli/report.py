@@ -38,9 +38,6 @@ def command(folder: str, html: str | None, markdown: str | None, data: str | Non
         click.echo(f"{page} written", err=True)
     if data is not None:
         output.write_json(data, run.as_dict())
-    if markdown == "-":
-        click.echo(run.to_markdown(), nl=False)
-    elif markdown is not None:
-        click.echo(f"{output.write(markdown, run.to_markdown())} written", err=True)
+    output.write_markdown(markdown, run)
     if html is None and data is None and markdown is None:
         click.echo(output.summary(run))

@@ -105,10 +105,15 @@ def weight(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
         cost.views += 1
         return as_operand(value).t()
     source = as_it_lies(value)
-    if frame.linear_layout != "copy" and turning.needless(x, source, bias):
+    if spares(frame, x, source, bias):
         cost.spared += 1
         return source.t()
     return weights.transposed_copy(value, source, cost)
+
+
+def spares(frame: Frame, x: Any, weight: torch.Tensor, bias: Any) -> bool:
+    """Whether a product may read this Linear weight as it lies: asked for, and known to leave its bits."""
+    return frame.linear_layout != "copy" and turning.needless(x, weight, bias)
 
 
 def _symbolic(value: Any) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from . import log, schema
 from .clock import PARTS, Clock, Place
 from .encoding import finite
 from .log import LogError as LogError
-from .tally import Tally
+from .tally import COUNTED, Tally, spent
 
 KIND = "reference"
 _NAME = re.compile(r"reference-rank(\d+)-pid(\d+)(?:-(\d+))?\.json")
@@ -39,7 +38,7 @@ _FIELDS = {
 _LINE = {**dict.fromkeys(("op", "reason", "layer", "site"), schema.TEXT), "calls": schema.WHOLE}
 _PROFILE = {"seconds": schema.NUMBER, "threads": schema.WHOLE, "processes": schema.WHOLE, "places": schema.TABLES}
 _PLACE = {**dict.fromkeys(("part", "op", "layer", "site"), schema.TEXT), "calls": schema.WHOLE, "seconds": schema.NUMBER}
-_COST = {**dict.fromkeys(("copies", "bytes", "reused", "views"), schema.WHOLE), "seconds": schema.NUMBER}
+_COST = {**dict.fromkeys(COUNTED, schema.WHOLE), "seconds": schema.NUMBER}
 
 
 def _refused(word: str) -> Any:
@@ -150,12 +149,6 @@ def counters(data: Mapping[str, Any]) -> Tally:
             clock.calls[place] += one.get("calls") or 0
             clock.seconds[place] += spent(one)  # type: ignore[assignment]
     return tally
-
-
-def spent(table: Mapping[str, Any]) -> float:
-    """The seconds of a table: a time, whatever was written there."""
-    seconds = float(table.get("seconds") or 0.0)
-    return seconds if 0 <= seconds < math.inf else 0.0
 
 
 def _texts(table: Mapping[str, Any], *names: str) -> Any:

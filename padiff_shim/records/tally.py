@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from .clock import Clock
@@ -64,6 +66,21 @@ class LayoutCost:
     reused: int = 0
     views: int = 0
     spared: int = 0  # products that have the same bits without a copy
+
+    def add(self, other: Mapping[str, Any]) -> None:
+        """What they cost elsewhere, by the same names."""
+        for one in COUNTED:
+            setattr(self, one, getattr(self, one) + int(other.get(one) or 0))
+        self.seconds += spent(other)
+
+
+COUNTED = tuple(one.name for one in fields(LayoutCost) if one.name != "seconds")
+
+
+def spent(table: Mapping[str, Any]) -> float:
+    """The seconds of a table: a time, whatever was written there."""
+    seconds = float(table.get("seconds") or 0.0)
+    return seconds if 0 <= seconds < math.inf else 0.0
 
 
 class Account(Protocol):

@@ -70,6 +70,21 @@ class Spent:
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SAYS, 0.0))
 
     @property
+    def calls(self) -> int:
+        """On either kernel."""
+        return self.substituted + self.native
+
+    @property
+    def covered(self) -> str:
+        """The share of its calls that ran on the reference's kernels; "" without calls."""
+        return share(self.substituted, self.calls) if self.calls else ""
+
+    @property
+    def depth(self) -> int:
+        """Of a layer in the tree of layers; 0: the whole."""
+        return self.name.count(".") + 1 if self.name else 0
+
+    @property
     def total(self) -> float:
         """All its seconds."""
         return sum(self.seconds.values())
@@ -222,8 +237,7 @@ def _stayed(data: Mapping[str, Any]) -> list[Stayed]:
 
 
 def _layout(linear_layout: str, cost: Mapping[str, Any]) -> Iterator[str]:
-    spared = cost.get("spared", 0)  # a log of before has none
-    if not (cost["copies"] or cost["reused"] or cost["views"] or spared):
+    if not any(cost.values()):
         return
     if linear_layout == "view":
         yield f"Linear weights: transposed views, no copies ({cost['views']} calls)."
@@ -231,7 +245,7 @@ def _layout(linear_layout: str, cost: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"Linear weights: contiguous [out, in] copies: {cost['copies']} made ({cost['bytes'] / 2**20:.1f} MiB, "
             f"{cost['seconds'] * 1e3:.1f} ms), {cost['reused']} times reused"
-            + (f"; none needed for the same bits: {spared} times." if spared else ".")
+            + (f"; none needed for the same bits: {cost['spared']} times." if cost["spared"] else ".")
         )
 
 

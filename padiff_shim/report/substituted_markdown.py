@@ -42,6 +42,5 @@ def markdown(run: Substituted) -> str:
 
 
 def _spent(one: Spent) -> tuple[str, ...]:
-    calls = one.substituted + one.native
-    figures = (f"{calls:,}" if calls else "", f"{one.native:,}" if one.native else "")
+    figures = (f"{one.calls:,}" if one.calls else "", f"{one.native:,}" if one.native else "")
     return shown(one.name) or "(all)", *figures, seconds_of(one.forward), seconds_of(one.seconds[BACKWARD])

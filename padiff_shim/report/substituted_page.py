@@ -146,12 +146,10 @@ def _place(line: str, layer: str) -> str:
 
 def _shares(one: Spent) -> tuple[str, ...]:
     """Cells that layers and lines have alike."""
-    calls = one.substituted + one.native
-    covered = words.share(one.substituted, calls) if calls else ""
-    bar = _bar([(REFERENCE, one.substituted), (NATIVE, one.native)], calls)
+    bar = _bar([(REFERENCE, one.substituted), (NATIVE, one.native)], one.calls)
     return (
-        f'{bar}<span class="share">{covered}</span>' if calls else "",
-        f"{calls:,}" if calls else "",
+        f'{bar}<span class="share">{one.covered}</span>' if one.calls else "",
+        f"{one.calls:,}" if one.calls else "",
         f"{one.native:,}" if one.native else "",
         seconds_of(one.forward),
         seconds_of(one.seconds[BACKWARD]),
@@ -175,8 +173,7 @@ def _layers(account: Account) -> str:
 
 
 def _layer(one: Spent) -> str:
-    depth = one.name.count(".") + 1 if one.name else 0
-    return f'<span class="d{min(depth, 8)}">{_text(one.name or "(everything)")}</span>'
+    return f'<span class="d{min(one.depth, 8)}">{_text(one.name or "(everything)")}</span>'
 
 
 def _lines(account: Account) -> str:

@@ -6,7 +6,6 @@ from ..screen import Column, Screen
 from ..text import SENTENCE, shown
 from .source import Substituted
 from .substituted import BACKWARD, Account, Spent, seconds_of
-from .words import share
 
 OPS, STAYED, LAYERS, LINES = 60, 20, 16, 8  # rows
 _COUNTS = (Column("op"), Column("substituted", right=True), Column("backward", 3, right=True), Column("native", right=True))
@@ -63,8 +62,8 @@ def _time(account: Account, screen: Screen) -> None:
     heads = (Column("calls", 2, right=True), Column("on " + account.backend, 1, right=True), *_TIMES)
     if layers:
         # The widest cut through the tree that has room: the layers of the upper levels.
-        depth = max((d for d in range(1, 9) if sum(_depth(one) <= d for one in layers) <= LAYERS), default=1)
-        upper = [one for one in layers if _depth(one) <= depth][:LAYERS]
+        depth = max((d for d in range(1, 9) if sum(one.depth <= d for one in layers) <= LAYERS), default=1)
+        upper = [one for one in layers if one.depth <= depth][:LAYERS]
         more = f", {len(layers) - len(upper):,} inside of them not shown" if len(layers) > len(upper) else ""
         screen.table((Column("layer"), *heads), [(shown(one.name) or "(all)", *_cells(one)) for one in upper], f"layers{more}")
     lines = account.lines()
@@ -74,11 +73,5 @@ def _time(account: Account, screen: Screen) -> None:
         screen.table((Column("line"), *heads, Column("all", right=True)), rows, more)
 
 
-def _depth(one: Spent) -> int:
-    return one.name.count(".") + 1 if one.name else 0
-
-
 def _cells(one: Spent) -> tuple[str, ...]:
-    calls = one.substituted + one.native
-    covered = share(one.substituted, calls) if calls else ""
-    return f"{calls:,}" if calls else "", covered, seconds_of(one.forward), seconds_of(one.seconds[BACKWARD])
+    return f"{one.calls:,}" if one.calls else "", one.covered, seconds_of(one.forward), seconds_of(one.seconds[BACKWARD])

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..records import account, files
 from ..records.clock import Place
-from ..records.tally import LayoutCost, Tallies, Tally
+from ..records.tally import LayoutCost, Tallies, Tally, spent
 from ..text import SENTENCE, shown
 
 _OPENING = threading.Lock()  # for whoever opens or closes a mode; a run is pickled
@@ -88,14 +88,12 @@ class Run:
     def add(self, data: Mapping[str, Any]) -> None:
         """Count what another process counted, as its :meth:`as_dict` says it; its remarks are kept, too."""
         self._tallies.keep(account.counters(data))
-        cost, profile = data.get("layout_cost") or {}, data.get("profile") or {}
-        for name in ("copies", "bytes", "reused", "views"):
-            setattr(self.layout_cost, name, getattr(self.layout_cost, name) + int(cost.get(name) or 0))
-        self.layout_cost.seconds += account.spent(cost)
+        profile = data.get("profile") or {}
+        self.layout_cost.add(data.get("layout_cost") or {})
         self.environment = {**(data.get("environment") or {}), **self.environment}
         self.command = self.command or data.get("command") or ""
         self.profiles = self.profiles or bool(profile)
-        self.seconds += account.spent(profile)
+        self.seconds += spent(profile)
         self.processes += profile.get("processes") or 1
         for remark in data.get("warnings") or ():
             self.warn(remark)

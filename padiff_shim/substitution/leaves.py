@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from ..dispatch.frames import Frame
-from ..frameworks import turning, weights
+from ..dispatch.operands import spares
+from ..frameworks import weights
 from ..frameworks.memory import as_it_lies
 from ..gradients.leaves import begin_as_it_lies, leaf, lies_in_graph, weight_leaf
 from ..gradients.twins import twin
@@ -33,12 +34,12 @@ def _of_leaf(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
     cost = frame.run.layout_cost
     if lies_in_graph(value):
         side = leaf(value)
-        if frame.linear_layout == "copy" or not turning.needless(x, side, bias):
+        if not spares(frame, x, side, bias):
             return _computed(frame, side)
         cost.spared += 1
         return side.t()
     source = as_it_lies(value)
-    if frame.linear_layout != "copy" and turning.needless(x, source, bias) and begin_as_it_lies(value):
+    if spares(frame, x, source, bias) and begin_as_it_lies(value):
         weights.forget(value)
         cost.spared += 1
         return leaf(value).t()

@@ -139,6 +139,14 @@ def test_inside_inference_mode():
     assert len(turning._known) == 1
 
 
+def test_runs_that_are_added_up_keep_all_that_copies_cost():
+    one, total = (padiff_shim.Run("torch", "contiguous") for _ in range(2))
+    for number, name in enumerate(vars(one.layout_cost), 1):
+        setattr(one.layout_cost, name, number)
+    total.add(one.as_dict())
+    assert total.layout_cost == one.layout_cost
+
+
 def test_what_is_not_tried():
     weight = torch.zeros(32, 32)
     for x, w in [

@@ -10,14 +10,12 @@ import paddle.nn.functional as F
 from paddle.autograd import PyLayer
 from paddle.distributed.fleet.utils import recompute
 
-SPECIAL = {"bool": lambda random, shape: random.rand(*shape) > 0.5, "int64": lambda random, shape: random.randint(0, 2, shape)}
+from .given import numbers, watching
 
 
 def make(shape, dtype="float32", seed=0, grad=False, shift=0.0):
     """A leaf: normal values plus ``shift``; 0 or 1 where the dtype is bool or integer."""
-    random = np.random.RandomState(seed)
-    values = SPECIAL[dtype](random, shape) if dtype in SPECIAL else random.standard_normal(shape) + shift
-    leaf = paddle.to_tensor(np.asarray(values)).astype(dtype).detach()
+    leaf = paddle.to_tensor(numbers(shape, dtype, seed, shift)).astype(dtype).detach()
     leaf.stop_gradient = not grad
     return leaf
 
@@ -76,16 +74,7 @@ def block(x):
 
 
 def namespace():
-    """The names that a program starts with; ``seen`` holds what its hooks were shown."""
-    seen: list = []
-
-    def watch(name, factor=None):
-        def hook(grad):
-            seen.append((name, grad.clone()))
-            return None if factor is None else grad * factor
-
-        return hook
-
+    """The names that a program starts with."""
     return {
         "paddle": paddle,
         "np": np,
@@ -98,6 +87,5 @@ def namespace():
         "Mix": Mix,
         "block": block,
         "recompute": recompute,
-        "watch": watch,
-        "seen": seen,
+        **watching(),
     }

@@ -45,26 +45,9 @@ def proof():
 
 @pytest.fixture
 def show(browser, tmp_path):
-    """A function: a proof and options of the browser -> its open page. Afterwards: no complaint, and nothing was fetched."""
-    contexts, complaints, requests = [], [], []
-
-    def opened(proof, viewport=DESKTOP, **options):
-        path = tmp_path / f"proof{len(contexts)}.html"
-        path.write_text(proof.to_html(), encoding="utf-8")
-        context = browser.new_context(viewport=viewport, offline=True, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(path.as_uri())
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert complaints == []
-    assert len(requests) == len(contexts)
+    """A function: a proof and options of the browser -> its open page."""
+    with report_page.pages(browser, tmp_path) as pages:
+        yield lambda proof, *viewport, **options: pages(proof.to_html(), *viewport, **options)
 
 
 def test_words_that_differ_are_marked():

@@ -17,24 +17,9 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def opened(browser, tmp_path):
-    """A function: data and options of the browser -> the open page. Afterwards: no complaint, no request but the file itself."""
-    contexts, complaints, requests = [], [], []
-
-    def made(data, viewport=DESKTOP, **options):
-        path = tmp_path / f"page{len(contexts)}.html"
-        path.write_text(render(Account(data)), encoding="utf-8")
-        contexts.append(browser.new_context(viewport=viewport, offline=True, **options))
-        page = contexts[-1].new_page()
-        page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(path.as_uri())
-        return page
-
-    yield made
-    for context in contexts:
-        context.close()
-    assert complaints == []
-    assert len(requests) == len(contexts)
+    """A function: data and options of the browser -> the open page."""
+    with report_page.pages(browser, tmp_path) as pages:
+        yield lambda data, **options: pages(render(Account(data)), **options)
 
 
 def brightness(page):

@@ -12,18 +12,15 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from ..given import SPECIAL, numbers, watching
 from .parts import OPTIMIZERS, PYLAYERS, block, recompute
 from .tensor import FLOATS, Elsewhere
 from .value import INTEGERS, Value, made, moved, operand, product, run_backward
 
-SPECIAL = {"bool": lambda random, shape: random.rand(*shape) > 0.5, "int64": lambda random, shape: random.randint(0, 2, shape)}
-
 
 def make(shape: list[int], dtype: str = "float32", seed: int = 0, grad: bool = False, shift: float = 0.0) -> Value:
     """A leaf; of the same numbers as in Paddle."""
-    random = np.random.RandomState(seed)
-    values = np.asarray(SPECIAL[dtype](random, shape) if dtype in SPECIAL else random.standard_normal(shape) + shift)
-    tensor = torch.from_numpy(values)
+    tensor = torch.from_numpy(numbers(shape, dtype, seed, shift))
     tensor = tensor.to(FLOATS[dtype]) if dtype in FLOATS else tensor
     found = Value(tensor.clone())
     found.stop_gradient, found.barred = not grad, INTEGERS if grad and dtype in SPECIAL else ""
@@ -245,16 +242,7 @@ PADDLE = SimpleNamespace(
 
 
 def namespace() -> dict[str, Any]:
-    """The names that a program starts with; ``seen`` holds what its hooks were shown."""
-    seen: list[tuple[str, Value]] = []
-
-    def watch(name: str, factor: float | None = None) -> Callable[[Value], Value | None]:
-        def hook(grad: Value) -> Value | None:
-            seen.append((name, grad.clone()))
-            return None if factor is None else grad * factor
-
-        return hook
-
+    """The names that a program starts with."""
     return {
         "paddle": PADDLE,
         "np": np,
@@ -265,6 +253,5 @@ def namespace() -> dict[str, Any]:
         **PYLAYERS,
         "block": block,
         "recompute": recompute,
-        "watch": watch,
-        "seen": seen,
+        **watching(),
     }
