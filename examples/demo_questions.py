@@ -21,6 +21,7 @@ from questions import Question
 from rich.console import Console
 
 import padiff_shim
+from padiff_shim.waiting import Waiting
 
 FOLDER = Path(__file__).with_name("questions")
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "questions.md"
@@ -144,7 +145,8 @@ def main() -> int:
     console, wrong = Console(highlight=False, markup=False), 0
     for name in names:
         asked = question(name).QUESTION
-        answer = answered(name)
+        with Waiting(f"asking {asked.thread}"):
+            answer = answered(name)
         console.rule(f"{asked.thread}: {asked.title}")
         console.print(f"seen:   {asked.saw}" + (f"\nhere:   emulated: {asked.emulated}" if asked.emulated else ""))
         console.print(answer.printed if options.verbose else f"says:   {answer.headline}", style="" if options.verbose else "bold")

@@ -102,12 +102,25 @@ def unreadable(what: str, path: object, error: OSError) -> FileError:
     return kind(f"{what} {path} cannot be read: {error.strerror or error}")
 
 
-def unknown(kind: str, given: object, accepted: Iterable[str]) -> UnknownNameError:
-    """The error for a name that is not in ``accepted``, with the nearest accepted names."""
+FEW = 40  # names that an error lists one by one
+OPS_LISTED = "`padiff-shim ops` lists them."
+
+
+def unknown(kind: str, given: object, accepted: Iterable[str], listed: str = "") -> UnknownNameError:
+    """The error for a name that is not in ``accepted``, with the nearest accepted names, and all of them if they are few.
+
+    Of many it says how many there are, and what ``listed`` says: a sentence, where they can be looked up.
+    """
     names = sorted(map(str, accepted))
     near = nearest(str(given), names)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return UnknownNameError(f"unknown {kind} {described(given)}.{hint} Accepted: {', '.join(names)}.")
+    if len(names) <= FEW:
+        told = f"Accepted: {', '.join(names)}."
+    elif listed:
+        told = f"Accepted are {len(names):,} names. {listed}"
+    else:
+        told = f"Accepted: {', '.join(names[:FEW])}, and {len(names) - FEW:,} more."
+    return UnknownNameError(f"unknown {kind} {described(given)}.{hint} {told}")
 
 
 def nearest(given: str, names: Iterable[str]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..arguments import flag, names, path, whole
 from ..errors import ArgumentError, FileError, unreadable
-from ..writing import write
+from ..writing import try_folder, write
 from .pool import Pool
 from .report import Finding, OpReport, findings
 from .reproducing import Seen, seen
@@ -197,6 +197,7 @@ class _Book:
         self.seconds = 0.0
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            try_folder(folder, "the folder of the audit ")
             if self.path.exists() and not resume:
                 raise FileError(f"{folder} holds an audit already: go on with it (resume=True), or choose another folder")
             if self.path.exists():

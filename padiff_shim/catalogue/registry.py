@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..arguments import names as listed
-from ..errors import UnknownNameError, unknown
+from ..errors import OPS_LISTED, UnknownNameError, unknown
 from ..optimizers.update import CLIPPERS, updates
 from ..table.op import Op
 
@@ -104,7 +104,7 @@ def _refused(name: str, argument: str, accepted: set[str]) -> UnknownNameError:
             return UnknownNameError(
                 f"{argument}= takes ops that have a torch reference; {name!r}{called} runs on Paddle's kernel: {why}"
             )
-    return unknown("op or family", name, accepted)
+    return unknown("op or family", name, accepted, OPS_LISTED)
 
 
 def _spellings(name: str) -> tuple[str, ...]:

@@ -31,16 +31,15 @@ Exit status: 0 if nothing differs, 1 if something does, 2 where there is nothing
 @click.option("--atol", type=float, default=0.0, show_default=True, help="Elements may differ by so much.")
 @click.option("--rtol", type=float, default=0.0, show_default=True, help="And by so much of the tensor's largest element.")
 @click.option("--ranks", metavar="N[,M]", help="Which process of A, and which of B; by default all that both have.")
-@click.option("--markdown", metavar="FILE", help="Write the difference as Markdown; - is standard output.")
-@click.option("--json", "data", metavar="FILE", help="Write everything found as JSON; - is standard output.")
+@click.option("--markdown", type=output.TEXT, help="Write the difference as Markdown; - is standard output.")
+@click.option("--json", "data", type=output.TEXT, help="Write everything found as JSON; - is standard output.")
 def command(first: str, second: str, atol: float, rtol: float, ranks: str | None, markdown: str | None, data: str | None) -> int:
     """Compare two runs that padiff_shim.record() wrote down: machines, devices, versions, commits, Paddle and Torch. Says where
     they part first, at which lines, in which layer, and by how much."""
     chosen = _ranks(ranks)
     with Waiting("comparing both recordings"):
         found = diff(first, second, atol=atol, rtol=rtol, ranks=chosen)
-    if data is not None:
-        output.write_json(data, found.as_dict())
+    output.write_json(data, found.as_dict)
     output.write_markdown(markdown, found)
     if data is None and markdown is None:
         click.echo(output.told(found))

@@ -24,7 +24,7 @@ Exit status: 0 if all is well, 1 if a check failed, 2 if a framework is missing.
 
 @click.command(epilog=_EPILOG, short_help="Can both frameworks work together here?")
 @click.option("--strict", is_flag=True, help="Exit with 1 if there is a remark, too.")
-@click.option("--json", "data", metavar="FILE", help="Write everything as JSON; - is standard output.")
+@click.option("--json", "data", type=output.TEXT, help="Write everything as JSON; - is standard output.")
 def command(strict: bool, data: str | None) -> int:
     """Try on real tensors whether Paddle and Torch share memory both ways and calls are redirected; show versions and every switch
     that can change a kernel's bits (TF32, determinism, threads); name what of this Paddle is unknown here."""
@@ -36,8 +36,7 @@ def command(strict: bool, data: str | None) -> int:
     health = examine()
     if data != "-":
         _print(health)
-    if data is not None:
-        output.write_json(data, health.as_dict())
+    output.write_json(data, health.as_dict)
     remarks = any(check.state == REMARK for check in health.checks)
     return FINE if health and not (strict and remarks) else NO
 

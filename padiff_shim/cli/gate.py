@@ -28,7 +28,7 @@ Exit status: 0, or 1 where a call got worse or a new one is not clean, or 2 wher
 @click.option(
     "--margin", metavar="X", type=click.FloatRange(1), default=MARGIN, show_default=True, help="An error may grow so much."
 )
-@click.option("--markdown", metavar="FILE", help="Write what changed as Markdown; - is standard output.")
+@click.option("--markdown", type=output.TEXT, help="Write what changed as Markdown; - is standard output.")
 def command(folder: str, baseline: str, update: bool, margin: float, markdown: str | None) -> int:
     """Hold the log of a comparison against a baseline, and fail where a call got worse: its verdict, from LOW_ACCURACY up, or its
     error by more than the margin. Calls that are new or gone are told."""

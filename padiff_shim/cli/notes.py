@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ..writing import replace
+
 
 @dataclass
 class Note:
@@ -29,13 +31,10 @@ class Note:
     def leave(self, folder: str) -> None:
         """Write it, in place of what this rank has left before: whole, or not at all."""
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        place = os.path.join(folder, f"{self.pid}.json")
-        with open(f"{place}.new", "w", encoding="utf-8") as file:
-            json.dump(asdict(self), file)
-        os.replace(f"{place}.new", place)
+        replace(os.path.join(folder, f"{self.pid}.json"), json.dumps(asdict(self)))
 
 
 def found(folder: str) -> list[Note]:
     """All notes, by rank."""
-    notes = [Note(**json.loads(path.read_text(encoding="utf-8"))) for path in Path(folder).glob("*.json")]
+    notes = [Note(**json.loads(path.read_text(encoding="utf-8"))) for path in Path(folder).glob("[0-9]*.json")]
     return sorted(notes, key=lambda one: (one.rank, one.pid))

@@ -28,14 +28,14 @@ Ops and families are what --ops and --exclude of a mode take. docs/ops.md is the
 
 @click.command(epilog=_EPILOG, short_help="Which ops run on Torch's kernels.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--json", "data", metavar="FILE", help="Write them as JSON; - is standard output.")
+@click.option("--json", "data", type=output.TEXT, help="Write them as JSON; - is standard output.")
 def command(names: Sequence[str], data: str | None) -> None:
     """List the ops that run on Torch's kernels, or say all that is known of some."""
     from ..catalogue.registry import families, ops
 
     if data is not None:
         chosen = list(dict.fromkeys(one for name in names for one in _members(name))) if names else list(ops())
-        output.write_json(data, [_facts(ops()[name]) for name in chosen])
+        output.write_json(data, lambda: [_facts(ops()[name]) for name in chosen])
     elif not names:
         screen = Screen(**output.look())
         for family, members in families().items():

@@ -3,51 +3,73 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
 
-from ..errors import FileError
+from ..writing import try_file
 from ..writing import write as write
 
 
-def write_json(path: str | Path, data: Any) -> Path:
-    """``data`` as JSON into a file, or onto standard output if ``path`` is ``-``."""
-    text = json.dumps(data, indent=2, ensure_ascii=False, default=str) + "\n"
-    if str(path) == "-":
-        click.echo(text, nl=False)
-        return Path("-")
-    return write(path, text)
+class Target(click.ParamType):
+    """A file that a command is going to write. One that cannot be written is refused before the command begins.
+
+    Args:
+        piped: ``-`` is standard output.
+    """
+
+    name = "FILE"
+
+    def __init__(self, *, piped: bool = False) -> None:
+        self.piped = piped
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path as it was given.
+
+        Raises:
+            FileError: it cannot be written, as far as that can be told before.
+        """
+        if value == "-" and self.piped:
+            return value
+        if value == "-":
+            self.fail("it is written into a file, not onto standard output", param, ctx)
+        try_file(value)
+        return value
 
 
-def write_markdown(path: str | None, found: Any) -> None:
-    """``found.to_markdown()`` into a file, and a line that says so, or onto standard output if ``path`` is ``-``; None: nowhere."""
-    if path == "-":
-        click.echo(found.to_markdown(), nl=False)
-    elif path is not None:
-        click.echo(f"{write(path, found.to_markdown())} written", err=True)
+PAGE, TEXT = Target(), Target(piped=True)
 
 
-def writable(path: str | None) -> Path | None:
-    """A file that is going to be written, by its absolute path; None stays None.
+def write_json(path: str | None, data: Callable[[], Any], who: str = "") -> None:
+    """What ``data`` gives as JSON into a file, and a line by ``who`` that says so, or onto standard output if ``path`` is ``-``.
+
+    None: nowhere, and nothing is asked for.
 
     Raises:
-        FileError: it cannot be written, as far as that can be told before.
+        FileError: it cannot be written.
     """
-    if path is None:
-        return None
-    place = Path(os.path.abspath(path))
-    folder = next(one for one in place.parents if one.exists())
-    why = "it is a folder" if place.is_dir() else f"{folder} is no folder" if not folder.is_dir() else ""
-    if not why and not os.access(place if place.exists() else folder, os.W_OK):
-        why = f"{place if place.exists() else folder} is not writable"
-    if why:
-        raise FileError(f"{path} cannot be written: {why}")
-    return place
+    _put(path, lambda: json.dumps(data(), indent=2, ensure_ascii=False, default=str) + "\n", who)
+
+
+def write_markdown(path: str | None, found: Any, who: str = "") -> None:
+    """``found.to_markdown()`` likewise."""
+    _put(path, lambda: str(found.to_markdown()), who)
+
+
+def _put(path: str | None, text: Callable[[], str], who: str) -> None:
+    if path == "-":
+        click.echo(text(), nl=False)
+    elif path is not None:
+        written(write(path, text()), who)
+
+
+def written(path: Path, who: str = "") -> None:
+    """Say that a file is there."""
+    click.echo(f"{who}{path} written", err=True)
 
 
 def look(stream: TextIO | None = None) -> dict[str, Any]:

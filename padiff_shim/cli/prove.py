@@ -35,9 +35,9 @@ Exit status: 0 if the port is right, 1 if it is not, or nothing can be said of i
 @click.option("--loss", metavar="FILE:NAME", help="A function of the output, or a pair of them (Paddle's, Torch's).")
 @click.option("--layer-map", multiple=True, metavar="TORCH=PADDLE", help="Layers that belong together, where names do not tell.")
 @click.option("--seed", default=0, metavar="N", type=int, help="All random generators begin with it.")
-@click.option("--html", metavar="FILE", help="Write the proof as a page.")
-@click.option("--markdown", metavar="FILE", help="Write it for a pull request.")
-@click.option("--json", "data", metavar="FILE", help="Write it as JSON; - is standard output.")
+@click.option("--html", type=output.PAGE, help="Write the proof as a page.")
+@click.option("--markdown", type=output.TEXT, help="Write it for a pull request; - is standard output.")
+@click.option("--json", "data", type=output.TEXT, help="Write it as JSON; - is standard output.")
 def command(
     port: str,
     original: str,
@@ -64,12 +64,11 @@ def command(
     given = _inputs(inputs)
     with Waiting("proving"):
         proof = prove(*models, given, **options)
-    for path, text in ((html, proof.to_html), (markdown, proof.to_markdown)):
-        if path is not None:
-            click.echo(f"{output.write(path, text())} written", err=True)
-    if data is not None:
-        output.write_json(data, proof.as_dict())
-    if data != "-":
+    if html is not None:
+        output.written(output.write(html, proof.to_html()))
+    output.write_json(data, proof.as_dict)
+    output.write_markdown(markdown, proof)
+    if "-" not in (data, markdown):
         click.echo(output.told(proof))
     return FINE if proof else NO
 

@@ -22,9 +22,9 @@ Several processes' logs in one folder are read as one run.
 
 @click.command(epilog=_EPILOG, short_help="What the log of a run holds.")
 @click.argument("folder", metavar="DIR")
-@click.option("--html", metavar="FILE", help="Write the page (docs/report.md, docs/reference-report.md).")
-@click.option("--markdown", metavar="FILE", help="Write the findings as Markdown; - is standard output.")
-@click.option("--json", "data", metavar="FILE", help="Write everything counted as JSON; - is standard output.")
+@click.option("--html", type=output.PAGE, help="Write the page (docs/report.md, docs/reference-report.md).")
+@click.option("--markdown", type=output.TEXT, help="Write the findings as Markdown; - is standard output.")
+@click.option("--json", "data", type=output.TEXT, help="Write everything counted as JSON; - is standard output.")
 def command(folder: str, html: str | None, markdown: str | None, data: str | None) -> None:
     """Show what a log holds. Of a comparison: the worst calls, verdicts per op and layer, what was not checked. Of a reference run:
     coverage, what stayed native and at which lines, where the time went.
@@ -35,9 +35,8 @@ def command(folder: str, html: str | None, markdown: str | None, data: str | Non
     if html is not None:
         with Waiting(f"writing {html}"):
             page = run.to_html(html)
-        click.echo(f"{page} written", err=True)
-    if data is not None:
-        output.write_json(data, run.as_dict())
+        output.written(page)
+    output.write_json(data, run.as_dict)
     output.write_markdown(markdown, run)
     if html is None and data is None and markdown is None:
         click.echo(output.summary(run))

@@ -12,12 +12,14 @@ import click
 from ..errors import PadiffShimError
 from ..modes.options import Options
 from ..modes.settings import Setting
+from ..writing import try_folder
 from . import output, program
 from .inheriting import withdraw
 from .mode_options import Command, chosen, mode_options
 from .observing import Observer
 from .ranks import Ranks
 
+_WHO = "padiff-shim: "  # who speaks among the lines of the program
 _EPILOG = """\
 \b
 Examples:
@@ -42,9 +44,9 @@ Options of the mode come before the program, the program's own after it. Exit st
 @click.option("--reference", "reference", is_flag=True, help="Run the program on Torch's kernels (the default).")
 @click.option("--compare", "compare", is_flag=True, help="Run Paddle's and Torch's kernels at each call, and judge both.")
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module's name, as of python -m.")
-@click.option("--html", metavar="FILE", help="Write the page (docs/report.md, docs/reference-report.md).")
-@click.option("--markdown", metavar="FILE", help="Write the findings as Markdown.")
-@click.option("--json", "data", metavar="FILE", help="Write everything counted as JSON.")
+@click.option("--html", type=output.PAGE, help="Write the page (docs/report.md, docs/reference-report.md).")
+@click.option("--markdown", type=output.TEXT, help="Write the findings as Markdown; - is standard output.")
+@click.option("--json", "data", type=output.TEXT, help="Write everything counted as JSON; - is standard output.")
 @click.option(
     "--inherit/--no-inherit",
     default=True,
@@ -73,8 +75,9 @@ def command(
         raise click.UsageError("--reference and --compare exclude each other")
     options, settings = chosen("compare" if compare else "reference", given)
     started = (program.module if is_module else program.script)(program_name, arguments)
-    if options.log is not None:  # the program may go elsewhere before it imports Paddle
-        object.__setattr__(options, "log", os.path.abspath(options.log))
+    if options.log is not None:
+        try_folder(options.log, "the log ")
+        object.__setattr__(options, "log", _absolute(options.log))  # the program may go elsewhere before it imports Paddle
     ranks = Ranks(options, settings) if inherit else None
     report = _Report(ranks, html, markdown, data, quiet)
 
@@ -97,11 +100,11 @@ def _mode(options: Options, settings: dict[str, Setting]) -> Any:
 
 
 class _Report:
-    """What is written when the program has ended. Files are tried out before it begins."""
+    """What is written when the program has ended."""
 
     def __init__(self, ranks: Ranks | None, html: str | None, markdown: str | None, data: str | None, quiet: bool) -> None:
         self._ranks = ranks
-        self._html, self._markdown, self._data = (output.writable(path) for path in (html, markdown, data))
+        self._html, self._markdown, self._data = map(_absolute, (html, markdown, data))
         self._quiet = quiet
 
     def __call__(self, run: Any) -> None:
@@ -112,24 +115,24 @@ class _Report:
             remarks.append("the program did not import paddle: nothing was observed")
         if not self._quiet:
             for remark in remarks:
-                print(f"padiff-shim: {remark}", file=sys.stderr)
+                print(f"{_WHO}{remark}", file=sys.stderr)
         if run is not None:
             self._tell(run)
 
     def _tell(self, run: Any) -> None:
         if not self._quiet:
             print(output.summary(run, sys.stderr), file=sys.stderr)
-        for path, write in (
-            (self._html, lambda path: run.to_html(path)),
-            (self._markdown, lambda path: output.write(path, run.to_markdown())),
-            (self._data, lambda path: output.write_json(path, run.as_dict())),
+        for write in (
+            lambda: output.written(run.to_html(self._html), _WHO) if self._html is not None else None,
+            lambda: output.write_markdown(self._markdown, run, _WHO),
+            lambda: output.write_json(self._data, run.as_dict, _WHO),
         ):
-            self._write(path, write)
+            try:
+                write()
+            except PadiffShimError as error:
+                print(f"{_WHO}{error}", file=sys.stderr)
 
-    def _write(self, path: Any, write: Callable[[Any], Any]) -> None:
-        if path is None:
-            return
-        try:
-            print(f"padiff-shim: {write(path)} written", file=sys.stderr)
-        except PadiffShimError as error:
-            print(f"padiff-shim: {error}", file=sys.stderr)
+
+def _absolute(path: str | None) -> str | None:
+    """A path that stays the same wherever the program goes."""
+    return path if path in (None, "-") else os.path.abspath(path)

@@ -102,6 +102,7 @@ def opened(options: ReferenceOptions) -> Mode:
     kind = Profiled if options.profile else Substituting
     plan = kind(options.optimizer, draws=options.random == "torch", torchs=by_torchs_definition(options.definitions))
     run = Run(options.backend, options.linear_layout, command=command(), rank=rank(), folder=options.log, profiles=options.profile)
+    run.try_log()
     return Mode(run, enabled, chosen, plan, strict=options.strict, all_threads=options.all_threads)
 
 

@@ -5,7 +5,6 @@ A log may come from another machine and another hand: what is read is checked, a
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -13,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..errors import FileError
+from ..writing import replace
 from . import log, schema
 from .clock import PARTS, Clock, Place
 from .encoding import finite
@@ -69,15 +70,10 @@ def write(target: Path, data: Mapping[str, Any], rank: int) -> None:
         LogError: it cannot be written.
     """
     text = json.dumps({"type": KIND, "schema": log.SCHEMA, "created": log.now(), "rank": rank, **finite(data)}, ensure_ascii=False)
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-        os.replace(beside, target)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise LogError(f"the log {target} cannot be written: {error.strerror or error}") from error
+        replace(target, text + "\n", "the log ")
+    except FileError as error:
+        raise LogError(str(error)) from error
 
 
 def files(folder: Path) -> list[Path]:

@@ -22,7 +22,7 @@ from ..report.markdown import cell, folded, table
 from ..screen import Screen
 from ..text import shown
 from ..verdicts import MEANING, Verdict, apart
-from ..writing import write
+from ..writing import try_file, write
 from .compare_run import CompareRun, load
 
 KEYS = ("op", "tensor", "dtype", "layer", "site")
@@ -181,6 +181,8 @@ def gate(
     flag("update", update)
     if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 1 <= margin < math.inf:
         raise ArgumentError(f"margin= is a factor from 1 on, got {margin!r}")
+    if update:
+        try_file(target, "the baseline ")
     now = entries((run if isinstance(run, CompareRun) else load(run)).calls)
     if not now:
         raise ArgumentError("the run holds no judged call: there is nothing to hold against a baseline")

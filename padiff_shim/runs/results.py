@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import one_of, whole
-from ..errors import ArgumentError, PadiffShimError, UnknownNameError, optional, unknown
+from ..errors import OPS_LISTED, ArgumentError, PadiffShimError, UnknownNameError, optional, unknown
 from ..records import files, inputs, log
 from ..records.calls import Call, Calls
 from ..records.counts import KEPT, Counts, Finding, Group, listed
@@ -260,7 +260,7 @@ def _no_records(name: str, logged: Iterable[str]) -> Exception | None:
         declared, why = set(), ""
     if why:
         return UnknownNameError(f"op {name!r} has no records: {why}")
-    return None if name in declared else unknown("op", name, map(shown, declared.union(logged)))
+    return None if name in declared else unknown("op", name, map(shown, declared.union(logged)), OPS_LISTED)
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

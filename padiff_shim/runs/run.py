@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..errors import FileError
 from ..records import account, files
 from ..records.clock import Place
 from ..records.tally import LayoutCost, Tallies, Tally, spent
 from ..text import SENTENCE, shown
+from ..writing import try_folder
 
 _OPENING = threading.Lock()  # for whoever opens or closes a mode; a run is pickled
 
@@ -68,8 +70,19 @@ class Run:
             try:
                 account.write(self._log, self.as_dict(), self.rank)
             except account.LogError as error:
-                self.warn(str(error))
-                warnings.warn(str(error), RuntimeWarning, stacklevel=3)
+                self._warn_of_log(error, 4)
+
+    def try_log(self) -> None:
+        """Say before the hours of a training what else would be said after them: there can be no log."""
+        if self._log is not None:
+            try:
+                try_folder(self._log.parent, "the log ")
+            except FileError as error:
+                self._warn_of_log(error, 5)
+
+    def _warn_of_log(self, error: FileError, stacklevel: int) -> None:
+        self.warn(str(error))
+        warnings.warn(str(error), RuntimeWarning, stacklevel=stacklevel)
 
     @property
     def file(self) -> Path | None:

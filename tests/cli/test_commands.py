@@ -102,7 +102,36 @@ def test_ops_as_data(capsys):
 
 def test_an_unknown_op_names_the_nearest(capsys):
     assert main(["ops", "layer_nrm"]) == 2
-    assert "'layer_norm'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "'layer_norm'" in said
+    assert "`padiff-shim ops` lists them" in said
+    assert len(said) < 200, "not three hundred names"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("prove", "port.py:build", "original.py:build", "--inputs", "x.npy"),
+        ("diff", "here", "there"),
+        ("report", "log"),
+        ("gate", "log", "--baseline", "b.jsonl"),
+    ],
+)
+def test_files_that_cannot_be_written_are_refused_first(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, "--markdown", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"padiff-shim: {tmp_path} cannot be written: it is a folder\n"
+
+
+def test_a_baseline_that_cannot_be_written_is_refused_first(log, tmp_path, capsys):
+    assert main(["gate", str(log), "--baseline", str(tmp_path), "--update"]) == 2
+    assert "the baseline" in capsys.readouterr().err
+
+
+def test_an_audit_that_cannot_be_kept_is_refused_first(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main(["audit", "--ops", "expm1", "--folder", str(tmp_path / "file" / "audit")]) == 2
+    assert "the folder of the audit" in capsys.readouterr().err
 
 
 def test_python_m_and_its_version(tmp_path):

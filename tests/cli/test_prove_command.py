@@ -87,6 +87,9 @@ def test_a_wrong_port_is_told_and_written_down(files, capsys):
     assert json.loads((files / "proof.json").read_text())["right"] is False
     assert "approximate" in (files / "proof.md").read_text()
     assert "approximate" in (files / "a" / "proof.html").read_text()
+    assert main(["prove", "ours/wrong.py:Port", "theirs/model.py:model", "--inputs", "x.npy", "--markdown", "-"]) == 1
+    assert capsys.readouterr().out == (files / "proof.md").read_text()
+    assert not (files / "-").exists()
 
 
 def test_each_file_has_the_modules_beside_it(files):

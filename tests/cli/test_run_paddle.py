@@ -85,6 +85,14 @@ def test_a_reference_run_leaves_a_log_and_pages(tmp_path):
     assert (tmp_path / "again.html").read_text() == page
 
 
+def test_a_dash_is_standard_output(tmp_path):
+    (tmp_path / "train.py").write_text(PROGRAM)
+    status, out, err = shim("--ops", "matmul", "--quiet", "--markdown", "-", "train.py", cwd=tmp_path)
+    assert (status, err) == (0, "")
+    assert "matmul" in out
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
 def test_what_is_set_before_the_import_of_paddle_counts(tmp_path):
     head = "import os, sys\nassert not {'paddle', 'torch', 'numpy'} & set(sys.modules)\nos.environ['FLAGS_check_nan_inf'] = '1'\n"
     tail = "print(paddle.get_flags('FLAGS_check_nan_inf'))\n"
