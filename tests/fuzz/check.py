@@ -16,12 +16,15 @@ class Progress:
     """The program that is running, on disk: what is left of it if it kills the process."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = path
+        self.file = None if path is None else path.open("w")
 
     def note(self, lines: list[str], plan: object) -> None:
         """``lines`` run now under ``plan``."""
-        if self.path is not None:
-            self.path.write_text(script(lines, plan))
+        if self.file is not None:
+            self.file.seek(0)
+            self.file.write(script(lines, plan))
+            self.file.truncate()
+            self.file.flush()
 
 
 def script(lines: list[str], plan: object) -> str:
