@@ -7,6 +7,7 @@ from pathlib import Path
 
 import paddle
 import pytest
+from fuzz.__main__ import block
 from fuzz.check import Progress, differing, quiet
 from fuzz.execute import Plan, whole
 from fuzz.replay.run import compared
@@ -19,9 +20,19 @@ TESTS = Path(__file__).resolve().parents[1]
 @pytest.mark.slow
 def test_random_programs():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
-    command = [sys.executable, "-m", "fuzz", "--programs", "300"]
+    command = [sys.executable, "-m", "fuzz", "--programs", "300", "--workers", "1"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+def test_a_block_that_dies_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    seen = []
+    found = block(tmp_path / "0", 3, 16, "7/0", seen.append)
+    assert found.startswith("block 7/0 of 3 programs:")
+    assert "No module named fuzz" in found
+    assert "ended with status 1 while it ran\nnothing" in found
+    assert seen[-1] == 0
 
 
 PROGRAM = ["t1 = make([3, 4], 'float32', 1, True)", "t2 = paddle.tanh(t1)", "t2.sum().backward()"]
