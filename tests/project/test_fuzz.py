@@ -30,7 +30,7 @@ def test_a_block_that_dies_is_told(tmp_path, monkeypatch):
     seen = []
     found = block(tmp_path / "0", 3, 16, "7/0", seen.append)
     assert found.startswith("block 7/0 of 3 programs:")
-    assert "No module named fuzz" in found
+    assert "No module named 'fuzz'" in found
     assert "ended with status 1 while it ran\nnothing" in found
     assert seen[-1] == 0
 
