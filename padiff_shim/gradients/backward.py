@@ -28,16 +28,17 @@ from .calls import Call, Walk
 from .leaves import LEAF, Place, deliver, frontiers, numbered
 from .local import LOCAL
 from .nodes import leads_to_tape
-from .twins import Taped, alive, taped, when_one_strays
+from .twins import Arriving, alive, taped, twin, when_one_strays
 
 
 class Session:
     """One backward in one thread, which it is while it is open: ``with Session(retain=False) as session``."""
 
-    __slots__ = ("given", "keeps", "noted", "outer", "retain")
+    __slots__ = ("create", "given", "keeps", "noted", "outer", "retain")
 
-    def __init__(self, *, retain: bool) -> None:
+    def __init__(self, *, retain: bool, create: bool = False) -> None:
         self.retain = retain
+        self.create = create  # whether gradients have graphs of their own
         self.given: dict[int, Any] = {}  # gradients on their way to leaves: see leaves.deliver
         self.keeps = retain  # whether a later turn may come to torch's graph again
         self.noted: list[tuple[torch.Tensor, torch.Tensor]] = []  # (twin, its gradient)
@@ -51,9 +52,10 @@ class Session:
     def __exit__(self, *_: object) -> None:
         LOCAL.session = self.outer
 
-    def arrived(self, record: Taped, grad: Any) -> None:
+    def arrived(self, record: Arriving, grad: Any) -> None:
         """Paddle's engine has come to a sentinel."""
-        self.noted.append((record.twin, to_torch(grad).clone()))  # Paddle goes on to use the gradient's memory
+        side = twin(grad) if self.create and not grad.stop_gradient else to_torch(grad)
+        self.noted.append((record.twin, side.clone()))  # Paddle goes on to use the gradient's memory
 
 
 @contextmanager
@@ -66,7 +68,7 @@ def native() -> Iterator[None]:
         LOCAL.session = outer
 
 
-def strayed(record: Taped, grad: Any) -> None:
+def strayed(record: Arriving, grad: Any) -> None:
     """A sentinel was reached by an engine call that did not come through our doors: torch's turn at once."""
     retain, _ = clean.backward_options(grad)
     with Session(retain=retain) as session:

@@ -6,7 +6,8 @@ tensor that others use too would be added up in another order than Torch's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import paddle
@@ -17,8 +18,8 @@ from ..frameworks.memory import TENSOR_TYPES, grad_tracer, to_paddle, to_torch
 from ..frameworks.versions import attribute
 from . import backward, clean
 from .calls import freed
-from .local import LOCAL
-from .twins import TAPE, sentinel, taped, twin
+from .local import LOCAL, floats
+from .twins import TAPE, Arriving, seated, sentinel, taped, twin
 
 _DIFFERENTIABLE = frozenset(
     getattr(paddle, name) for name in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
@@ -60,16 +61,111 @@ def calling(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs
     return lambda *given, **named: island(name, original, given, named)
 
 
+_KEEPS, _PASSES_ON, _NOTHING = "keeps", "passes on", "nothing"  # what an inlet does with a gradient
+
+
+class _Inlet(Arriving):
+    """Where an operand enters a native call: what Paddle's engine brings there is an island's, or goes on to torch at once."""
+
+    __slots__ = ("found", "hears", "twin")
+
+    def __init__(self, side: torch.Tensor) -> None:
+        self.twin = side
+        self.found: torch.Tensor | None = None
+        self.hears = _KEEPS
+
+    def arrive(self, grad: Any) -> Any:
+        """Hook of the alias that stands for the operand."""
+        if self.hears is _PASSES_ON:
+            return super().arrive(grad)
+        if self.hears is _NOTHING:
+            return None
+        self.found = to_torch(grad).clone()  # torch's own memory: Paddle goes on to use the gradient's
+        return floats(self.twin.dtype)[1]
+
+    def taken(self) -> torch.Tensor | None:
+        """What has arrived, once."""
+        found, self.found = self.found, None
+        return found
+
+
+class _Operands:
+    """The operands of a native call that want gradients: each is exchanged for an alias over its memory, with an inlet for its node.
+
+    Attributes:
+        whole: one of whole numbers wants a gradient as well; its own node stays.
+    """
+
+    __slots__ = ("aliases", "inlets", "known", "sides", "whole")
+
+    def __init__(self) -> None:
+        self.known: dict[int, Any] = {}
+        self.aliases: list[Any] = []
+        self.inlets: list[_Inlet] = []
+        self.sides: list[torch.Tensor] = []
+        self.whole = False
+
+    def alias(self, value: Any) -> Any:
+        """The argument with every tensor that wants a gradient exchanged."""
+        kind = type(value)
+        if kind in TENSOR_TYPES:
+            if value.stop_gradient:
+                return value
+            if value.dtype not in _DIFFERENTIABLE:
+                self.whole = True
+                return value
+            found = self.known.get(id(value))
+            if found is None:
+                found = self.known[id(value)] = self.enter(value, twin(value))
+            return found
+        if kind is list or kind is tuple:
+            return kind([self.alias(item) for item in value])
+        return value
+
+    def enter(self, value: Any, side: torch.Tensor) -> Any:
+        """A tensor over the memory of ``value``, whose gradient comes to a new inlet."""
+        inlet = _Inlet(side)
+        found = seated(value, side.dtype, inlet.arrive)
+        self.sides.append(side)
+        self.inlets.append(inlet)
+        self.aliases.append(found)
+        return found
+
+    def joined(self) -> _Operands:
+        """The same operands, to which others may be added."""
+        other = _Operands()
+        other.aliases, other.inlets, other.sides = [*self.aliases], [*self.inlets], [*self.sides]
+        return other
+
+    def pass_on(self) -> None:
+        """From now on gradients that arrive go on to torch, whose engine begins at steps, not at leaves."""
+        for inlet in self.inlets:
+            inlet.hears = _PASSES_ON
+            if inlet.twin.is_leaf:
+                with torch.enable_grad():
+                    inlet.twin = inlet.twin.view_as(inlet.twin)
+
+    @contextmanager
+    def unheard(self) -> Iterator[None]:
+        """Inside, gradients that arrive are Paddle's engine's own."""
+        for inlet in self.inlets:
+            inlet.hears = _NOTHING
+        try:
+            yield
+        finally:
+            for inlet in self.inlets:
+                inlet.hears = _KEEPS
+
+
 class _Cell:
-    """The native call behind an island: its results and the aliases that it was made with."""
+    """The native call behind an island: its results and the operands that it was made with."""
 
-    __slots__ = ("aliases", "freed", "name", "once", "outs", "sides")
+    __slots__ = ("freed", "name", "once", "operands", "outs")
 
-    def __init__(self, name: str, outs: list[Any], aliases: list[Any], sides: list[torch.Tensor], *, once: bool) -> None:
+    def __init__(self, name: str, outs: list[Any], operands: _Operands, *, once: bool) -> None:
         self.name = name
         self.outs: Any = outs
-        self.aliases: Any = aliases
-        self.sides: Any = sides
+        self.operands: Any = operands
         self.once = once  # a second backward would crash Paddle (PyLayer)
         self.freed: Any = None  # the backward without ``retain_graph`` that was here
 
@@ -85,18 +181,16 @@ class _Cell:
     def gradients(self, outs: Sequence[Any], grads: Sequence[torch.Tensor], *, retain: bool) -> list[torch.Tensor | None]:
         """Paddle's backward of the call. What comes back is torch's own memory."""
         given = [to_paddle(grad.contiguous()) for grad in grads]  # the engine copies what it is started with
+        inlets = self.operands.inlets
         outer, LOCAL.session = LOCAL.session, None  # what the engine reaches is no part of the backward around it
         try:
             # Not run_partial_grad: its state is one per process, and two threads at once corrupt memory.
             clean.run_backward(outs, given, retain, *clean.NO_PATH)
         finally:
             LOCAL.session = outer
-        found = [None if (grad := alias.grad) is None else to_torch(grad).clone() for alias in self.aliases]
+            found = [inlet.taken() for inlet in inlets]
         if self.once or not retain:
-            self.outs, self.aliases, self.sides = None, None, None
-        else:
-            for alias in self.aliases:
-                alias.clear_gradient(False)  # the very memory that was read
+            self.outs, self.operands = None, None
         return found
 
 
@@ -113,7 +207,7 @@ class _Island(torch.autograd.Function):
         retain = cell.reached(session)
         pairs = [(out, grad) for out, grad in zip(cell.outs, grads) if grad is not None]
         if not pairs:
-            return (None,) * (1 + len(cell.aliases))
+            return (None,) * (1 + len(cell.operands.inlets))
         if torch.is_grad_enabled():
             return (None, *_again(cell, pairs))
         return (None, *cell.gradients([out for out, _ in pairs], [grad for _, grad in pairs], retain=retain))
@@ -125,24 +219,19 @@ _apply: Callable[..., Any] = super(torch.autograd.Function, _Island).apply
 
 def _again(cell: _Cell, pairs: list[tuple[Any, torch.Tensor]]) -> list[torch.Tensor | None]:
     """The backward of an island as an island, for ``create_graph``."""
-    given = [to_paddle(grad.detach().clone(memory_format=torch.contiguous_format)) for _, grad in pairs]
-    for grad in given:
-        grad.stop_gradient = False
-    with backward.native(), paddle.enable_grad():
+    operands = cell.operands.joined()
+    given = [
+        operands.enter(to_paddle(grad.detach().clone(memory_format=torch.contiguous_format)), grad) for _, grad in pairs
+    ]
+    with backward.native(), paddle.enable_grad(), cell.operands.unheard():
         outs = clean.run_partial_grad(
-            [out for out, _ in pairs], list(cell.aliases), given, True, True, True, True, [], *clean.NO_PATH
+            [out for out, _ in pairs], list(cell.operands.aliases), given, True, True, True, True, [], *clean.NO_PATH
         )
     places = [index for index, out in enumerate(outs) if out is not None]
-    second = _Cell(
-        f"{cell.name}_grad",
-        [outs[i] for i in places],
-        [*cell.aliases, *given],
-        [*cell.sides, *(grad for _, grad in pairs)],
-        once=False,
-    )
+    second = _Cell(f"{cell.name}_grad", [outs[i] for i in places], operands, once=False)
     found: list[torch.Tensor | None] = [None] * len(outs)
     if places:
-        for index, side in zip(places, _apply(second, *second.sides)):
+        for index, side in zip(places, _apply(second, *operands.sides)):
             found[index] = side.clone()
     return found
 
@@ -150,56 +239,41 @@ def _again(cell: _Cell, pairs: list[tuple[Any, torch.Tensor]]) -> list[torch.Ten
 def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, once: bool = False) -> Any:
     """Make a native call whose operands want gradients; its differentiable results are on the tape.
 
+    Where operands or results of whole numbers want gradients as well, the results keep Paddle's own nodes, which lead to the tape.
+
     Args:
         once: Paddle cannot run backward through it a second time (PyLayer: it would crash the process).
     """
-    known: dict[int, Any] = {}
-    sides: list[torch.Tensor] = []
-    aliases: list[Any] = []
-    given = [_aliased(value, known, sides, aliases) for value in args]
-    named = {key: _aliased(value, known, sides, aliases) for key, value in kwargs.items()} if kwargs else kwargs
+    operands = _Operands()
+    given = [operands.alias(value) for value in args]
+    named = {key: operands.alias(value) for key, value in kwargs.items()} if kwargs else kwargs
     outs = original(*given, **named)
     if type(outs) in TENSOR_TYPES:
         flat = [outs]
     else:
         _flatten(outs, flat := [])
-    shown = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and out.dtype in _DIFFERENTIABLE]
-    if not shown or not sides:
+    wanting = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient]
+    if not wanting or not operands.sides:
         return outs
-    cell = _Cell(name, shown, aliases, sides, once=once)
+    if operands.whole or any(out.dtype not in _DIFFERENTIABLE for out in wanting):
+        operands.pass_on()
+        return outs
+    cell = _Cell(name, wanting, operands, once=once)
     if torch.is_grad_enabled():
-        ends = _apply(cell, *sides)
+        ends = _apply(cell, *operands.sides)
     else:
         with torch.enable_grad():
-            ends = _apply(cell, *sides)
+            ends = _apply(cell, *operands.sides)
     frame = top()
     if frame is not None and frame.tally.clock is not None:
         ends[0].grad_fn.register_prehook(frame.tally.clock.passing(name))
-    results = [sentinel(out, end) for out, end in zip(shown, ends)]
+    results = [sentinel(out, end) for out, end in zip(wanting, ends)]
     if once:
         for result in results:
             attribute(result, TAPE).deaf = True
-    if outs is shown[0]:
+    if outs is wanting[0]:
         return results[0]
-    return _exchanged(outs, {id(out): result for out, result in zip(shown, results)})
-
-
-def _aliased(value: Any, known: dict[int, Any], sides: list[torch.Tensor], aliases: list[Any]) -> Any:
-    """The argument with every tensor that wants a gradient exchanged for a leaf of the island over the same memory."""
-    kind = type(value)
-    if kind in TENSOR_TYPES:
-        if value.stop_gradient or value.dtype not in _DIFFERENTIABLE:
-            return value
-        alias = known.get(id(value))
-        if alias is None:
-            alias = known[id(value)] = value.detach()
-            alias.stop_gradient = False
-            sides.append(twin(value))
-            aliases.append(alias)
-        return alias
-    if kind is list or kind is tuple:
-        return kind([_aliased(item, known, sides, aliases) for item in value])
-    return value
+    return _exchanged(outs, {id(out): result for out, result in zip(wanting, results)})
 
 
 def _flatten(value: Any, into: list[Any]) -> None:

@@ -44,7 +44,7 @@ def run_partial_grad(
         probe = paddle.ones([1])
         probe.stop_gradient = False
         clean.run_partial_grad([clean.alias(probe)], [probe], [], *options)  # some of these Paddle refuses, too
-    with Session(retain=True) as session, _cut(no_grad_vars):
+    with Session(retain=True, create=create_graph) as session, _cut(no_grad_vars):
         natives, given = [], []
         for index, tensor in enumerate(outputs):
             grad = grads[index] if grads else None

@@ -54,10 +54,10 @@ def _gone(_: Any) -> None:
         told()
 
 
-_strays: list[Callable[[Taped, Any], None]] = []  # what is done where an engine that no backward of ours began reaches a sentinel
+_strays: list[Callable[[Arriving, Any], None]] = []  # what is done where an engine that no backward of ours began reaches a sentinel
 
 
-def when_one_strays(done: Callable[[Taped, Any], None]) -> None:
+def when_one_strays(done: Callable[[Arriving, Any], None]) -> None:
     """Who takes the gradient of a sentinel to torch, if no backward of ours is running."""
     _strays[:] = [done]
 
@@ -72,7 +72,24 @@ def alive() -> bool:
     return _present() is not None
 
 
-class Taped:
+class Arriving:
+    """Where gradients come from Paddle's engine to torch's: ``twin`` is torch's side."""
+
+    __slots__ = ()
+    twin: torch.Tensor
+
+    def arrive(self, grad: Any) -> Any:
+        """Hook of the sentinel: Paddle's engine has come here. Torch's turn is when Paddle's has ended."""
+        session = LOCAL.session
+        passed = floats(self.twin.dtype)[1]
+        if session is None:
+            _strays[0](self, grad)
+        else:
+            session.arrived(self, grad)
+        return passed
+
+
+class Taped(Arriving):
     """What hangs on a Paddle tensor that is on the tape. Copies of the tensor are not on it."""
 
     __slots__ = ("_presence", "apart", "deaf", "hooks", "made_of", "pointer", "retained", "shape", "strides", "twin", "version")
@@ -108,16 +125,6 @@ class Taped:
             return False
         return not self.apart or torch.equal(self.twin.detach(), to_torch(tensor))
 
-    def arrive(self, grad: Any) -> Any:
-        """Hook of the sentinel: Paddle's engine has come here. Torch's turn is when Paddle's has ended."""
-        session = LOCAL.session
-        passed = floats(self.twin.dtype)[1]
-        if session is None:
-            _strays[0](self, grad)
-        else:
-            session.arrived(self, grad)
-        return passed
-
 
 def _nothing() -> None:
     return None
@@ -147,9 +154,20 @@ def share(tensor: Any, other: Any) -> Any:
 def sentinel(source: Any, side: torch.Tensor) -> Any:
     """A Paddle tensor with the memory of ``source``, on the tape with the twin ``side``. Gradients must be on."""
     tiny = floats(side.dtype)[0]
+    return attach(_over(source, tiny), side, tiny)
+
+
+def seated(source: Any, dtype: torch.dtype, hook: Callable[[Any], Any]) -> Any:
+    """A Paddle tensor with the memory of ``source`` whose node is one float and ``hook``. It is not on the tape."""
+    result = _over(source, floats(dtype)[0])
+    clean.register_grad_hook(result, hook)
+    return result
+
+
+def _over(source: Any, tiny: Any) -> Any:
     result = clean.assign(tiny)  # a node that saves nothing: it cannot be freed
     source._share_underline_tensor_to(result)
-    return attach(result, side, tiny)
+    return result
 
 
 def attach(tensor: Any, side: torch.Tensor, tiny: Any) -> Any:

@@ -127,7 +127,7 @@ class Substituting:
             found = moves.moving(name, original, args)
             if found is not None:
                 return found
-        if name != "cast" and islands.moving_a_leaf(args):  # Paddle's gradient goes through whole numbers, too
+        if islands.moving_a_leaf(args):
             return islands.island(name, original, args, kwargs)
         return islands.calling(name, original, args, kwargs)(*args, **kwargs)
 

@@ -1,0 +1,181 @@
+"""Paddle passes gradients through whole numbers, which Torch's graph cannot; under the shim they arrive as natively."""
+
+import numpy as np
+import paddle
+import pytest
+
+import padiff_shim
+from tests.helpers import needs
+
+pytestmark = pytest.mark.compat
+
+
+def halved(x):
+    return x.astype("int32").astype("float32") * 4.0
+
+
+def truths(x):
+    return x.astype("bool").astype("float32") * 3.0
+
+
+def counted(x):
+    return x.astype("int64").sum().astype("float32")
+
+
+def whole_times_itself(x):
+    return (x.astype("int32").astype("float32") * x).sum()
+
+
+def moved(x):
+    return x.astype("int32").reshape([2, 2])[1:].astype("float32")
+
+
+def written(x):
+    whole = x.astype("int32")
+    whole[0] = 5
+    return whole.astype("float32")
+
+
+def joined(x):
+    return paddle.concat([x.astype("int32"), paddle.ones([1], "int32")]).astype("float32")
+
+
+PROGRAMS = (halved, truths, counted, whole_times_itself, moved, written, joined)
+
+
+def _gradients(program, *, taped, times=1):
+    """What arrives at the leaf and, before that, at a hook on it."""
+    leaf = paddle.to_tensor([1.5, -2.5, 3.2, 0.7], stop_gradient=False)
+    seen = []
+    leaf.register_hook(lambda grad: seen.append(grad.numpy()))
+    out = program(leaf * 2.0 if taped else leaf)
+    for time in range(times):
+        out.sum().backward(retain_graph=time < times - 1)
+    return [leaf.grad.numpy(), *seen]
+
+
+@pytest.mark.parametrize("taped", [True, False], ids=["computed", "leaf"])
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_gradients_pass_through_whole_numbers_as_natively(program, times, taped):
+    expected = _gradients(program, taped=taped, times=times)
+    with padiff_shim.reference("torch"):
+        found = _gradients(program, taped=taped, times=times)
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected):
+        np.testing.assert_array_equal(one, other)
+    assert expected[0].any()
+
+
+def test_the_result_of_a_backward_that_begins_at_whole_numbers():
+    leaf = paddle.to_tensor([1.5, -2.5], stop_gradient=False)
+    with padiff_shim.reference("torch"):
+        (leaf * 2.0).astype("int64").sum().backward()
+    np.testing.assert_array_equal(leaf.grad.numpy(), [2.0, 2.0])
+
+
+def test_paddle_grad_of_a_way_through_whole_numbers():
+    def slope():
+        leaf = paddle.to_tensor([1.5, -2.5], stop_gradient=False)
+        middle = leaf * leaf
+        out = (middle.astype("int32").astype("float32") * middle).sum()
+        first, second = paddle.grad(out, [middle, leaf], create_graph=True)
+        (again,) = paddle.grad(second.sum(), leaf)
+        return first.numpy(), second.numpy(), again.numpy()
+
+    expected = slope()
+    with padiff_shim.reference("torch"):
+        found = slope()
+    for one, other in zip(found, expected):
+        np.testing.assert_array_equal(one, other)
+
+
+class Rounded(paddle.autograd.PyLayer):
+    """The whole numbers below, with a slope of its own; beside it the operand doubled."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2.0, x.astype("int32")
+
+    @staticmethod
+    def backward(ctx, doubled, whole):
+        return doubled * 2.0 + whole.astype("float32") * 7.0
+
+
+class Routed(paddle.autograd.PyLayer):
+    """Floats at places that are whole numbers with a gradient."""
+
+    @staticmethod
+    def forward(ctx, x, places):
+        ctx.save_for_backward(places)
+        return paddle.gather(x, places)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (places,) = ctx.saved_tensor()
+        return paddle.scatter_nd(places.unsqueeze(-1), grad, [4]), paddle.ones_like(places)
+
+
+def both_results(x):
+    doubled, whole = Rounded.apply(x)
+    return (doubled * whole.astype("float32")).sum()
+
+
+def whole_result_alone(x):
+    return Rounded.apply(x)[1].astype("float32")
+
+
+def float_result_alone(x):
+    return Rounded.apply(x)[0]
+
+
+def whole_operand(x):
+    return Routed.apply(x * 3.0, (x * 0.5).abs().astype("int64")) * x
+
+
+@pytest.mark.parametrize("taped", [True, False], ids=["computed", "leaf"])
+@pytest.mark.parametrize(
+    "program", [both_results, whole_result_alone, float_result_alone, whole_operand], ids=lambda program: program.__name__
+)
+def test_a_layer_of_ones_own_with_whole_numbers(program, taped):
+    expected = _gradients(program, taped=taped)
+    with padiff_shim.reference("torch"):
+        found = _gradients(program, taped=taped)
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["topk", "kthvalue", "mode", "cummax"])
+def test_an_op_with_indices_that_stays_native(name):
+    """The indices want a gradient natively, which is zero; reached or not, the op's backward runs once."""
+    needs(name)
+
+    def program(x):
+        square = (x * x).reshape([2, 2])
+        given = [] if name == "mode" else [1]
+        values, places = getattr(paddle, name)(square, *given)
+        return values * places.astype("float32") + square[:, :1]
+
+    expected = _gradients(program, taped=True)
+    with padiff_shim.reference("torch", exclude=[name]):
+        found = _gradients(program, taped=True)
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_second_derivatives_through_an_op_in_place_that_stays_native():
+    def slopes():
+        leaf = paddle.to_tensor([1.5, -2.5], stop_gradient=False)
+        square = leaf * leaf
+        middle = square * 0.1
+        middle.tanh_()
+        (first,) = paddle.grad((middle * middle * square).sum(), leaf, create_graph=True)
+        (second,) = paddle.grad((first * first).sum(), leaf)
+        return first.numpy(), second.numpy()
+
+    expected = slopes()
+    with padiff_shim.reference("torch", exclude=["tanh"]):
+        found = slopes()
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
