@@ -39,16 +39,21 @@ def refused(tensor: Any) -> bool:
 def write(call: Call, tensor: Any, side: torch.Tensor, *, reads_result: bool) -> Any:
     """``tensor`` takes the values of ``side`` in its own memory, and its history."""
     call.behind(side)
-    memory, was_leaf = tensor.detach(), tensor.is_leaf
+    memory = tensor.detach()
     with torch.enable_grad():
         written = _Into.apply(to_torch(memory), side)
-    pair = floats(side.dtype)
+    memory._bump_inplace_version()
+    if reads_result:
+        call.saved = [*call.saved, (memory, memory.inplace_version)]
+    return take(tensor, memory, written)
+
+
+def take(tensor: Any, memory: Any, written: torch.Tensor) -> Any:
+    """``tensor`` takes another history, that of ``written``; ``memory``: another Paddle tensor over its memory, as it is now."""
+    pair, was_leaf = floats(written.dtype), tensor.is_leaf
     with autocast_off():
         exchange_node(tensor, pair)
     memory._share_underline_tensor_to(tensor)
-    tensor._bump_inplace_version()
-    if reads_result:
-        call.saved = [*call.saved, (memory, memory.inplace_version)]
     attach(tensor, written, pair[0])
     if was_leaf:
         watching.retain(tensor)  # as Paddle does

@@ -21,7 +21,7 @@ from .calls import freed
 from .local import LOCAL, floats
 from .twins import TAPE, Arriving, seated, sentinel, taped, twin
 
-_DIFFERENTIABLE = frozenset(
+DIFFERENTIABLE = frozenset(
     getattr(paddle, name) for name in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 )
 
@@ -47,7 +47,7 @@ def recording() -> bool:
 def moving_a_leaf(args: Sequence[Any]) -> bool:
     """Whether the first argument is a leaf that wants a gradient, and Paddle records one."""
     tensor: Any = args[0] if args else None
-    if type(tensor) not in TENSOR_TYPES or tensor.stop_gradient or not tensor.is_leaf or tensor.dtype not in _DIFFERENTIABLE:
+    if type(tensor) not in TENSOR_TYPES or tensor.stop_gradient or not tensor.is_leaf or tensor.dtype not in DIFFERENTIABLE:
         return False
     return tensor._is_initialized() and recording()  # 2.6 gives tensors without elements no memory
 
@@ -89,8 +89,8 @@ class _Inlet(Arriving):
         return found
 
 
-class _Operands:
-    """The operands of a native call that want gradients: each is exchanged for an alias over its memory, with an inlet for its node.
+class Operands:
+    """The operands of a native call that want gradients: each is exchanged for an alias over its memory, with an inlet as node.
 
     Attributes:
         whole: one of whole numbers wants a gradient as well; its own node stays.
@@ -111,7 +111,7 @@ class _Operands:
         if kind in TENSOR_TYPES:
             if value.stop_gradient:
                 return value
-            if value.dtype not in _DIFFERENTIABLE:
+            if value.dtype not in DIFFERENTIABLE:
                 self.whole = True
                 return value
             found = self.known.get(id(value))
@@ -131,9 +131,9 @@ class _Operands:
         self.aliases.append(found)
         return found
 
-    def joined(self) -> _Operands:
+    def joined(self) -> Operands:
         """The same operands, to which others may be added."""
-        other = _Operands()
+        other = Operands()
         other.aliases, other.inlets, other.sides = [*self.aliases], [*self.inlets], [*self.sides]
         return other
 
@@ -157,12 +157,12 @@ class _Operands:
                 inlet.hears = _KEEPS
 
 
-class _Cell:
+class Cell:
     """The native call behind an island: its results and the operands that it was made with."""
 
     __slots__ = ("freed", "name", "once", "operands", "outs")
 
-    def __init__(self, name: str, outs: list[Any], operands: _Operands, *, once: bool) -> None:
+    def __init__(self, name: str, outs: list[Any], operands: Operands, *, once: bool) -> None:
         self.name = name
         self.outs: Any = outs
         self.operands: Any = operands
@@ -196,7 +196,7 @@ class _Cell:
 
 class _Island(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, cell: _Cell, *sides: torch.Tensor) -> Any:
+    def forward(ctx: Any, cell: Cell, *sides: torch.Tensor) -> Any:
         ctx.cell = cell
         ctx.set_materialize_grads(False)
         return tuple([to_torch(out) for out in cell.outs])
@@ -217,18 +217,16 @@ class _Island(torch.autograd.Function):
 _apply: Callable[..., Any] = super(torch.autograd.Function, _Island).apply
 
 
-def _again(cell: _Cell, pairs: list[tuple[Any, torch.Tensor]]) -> list[torch.Tensor | None]:
+def _again(cell: Cell, pairs: list[tuple[Any, torch.Tensor]]) -> list[torch.Tensor | None]:
     """The backward of an island as an island, for ``create_graph``."""
     operands = cell.operands.joined()
-    given = [
-        operands.enter(to_paddle(grad.detach().clone(memory_format=torch.contiguous_format)), grad) for _, grad in pairs
-    ]
+    given = [operands.enter(to_paddle(grad.detach().clone(memory_format=torch.contiguous_format)), grad) for _, grad in pairs]
     with backward.native(), paddle.enable_grad(), cell.operands.unheard():
         outs = clean.run_partial_grad(
             [out for out, _ in pairs], list(cell.operands.aliases), given, True, True, True, True, [], *clean.NO_PATH
         )
     places = [index for index, out in enumerate(outs) if out is not None]
-    second = _Cell(f"{cell.name}_grad", [outs[i] for i in places], operands, once=False)
+    second = Cell(f"{cell.name}_grad", [outs[i] for i in places], operands, once=False)
     found: list[torch.Tensor | None] = [None] * len(outs)
     if places:
         for index, side in zip(places, _apply(second, *operands.sides)):
@@ -244,7 +242,7 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
     Args:
         once: Paddle cannot run backward through it a second time (PyLayer: it would crash the process).
     """
-    operands = _Operands()
+    operands = Operands()
     given = [operands.alias(value) for value in args]
     named = {key: operands.alias(value) for key, value in kwargs.items()} if kwargs else kwargs
     outs = original(*given, **named)
@@ -255,18 +253,10 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
     wanting = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient]
     if not wanting or not operands.sides:
         return outs
-    if operands.whole or any(out.dtype not in _DIFFERENTIABLE for out in wanting):
+    if operands.whole or any(out.dtype not in DIFFERENTIABLE for out in wanting):
         operands.pass_on()
         return outs
-    cell = _Cell(name, wanting, operands, once=once)
-    if torch.is_grad_enabled():
-        ends = _apply(cell, *operands.sides)
-    else:
-        with torch.enable_grad():
-            ends = _apply(cell, *operands.sides)
-    frame = top()
-    if frame is not None and frame.tally.clock is not None:
-        ends[0].grad_fn.register_prehook(frame.tally.clock.passing(name))
+    ends = begun(Cell(name, wanting, operands, once=once))
     results = [sentinel(out, end) for out, end in zip(wanting, ends)]
     if once:
         for result in results:
@@ -274,6 +264,19 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
     if outs is wanting[0]:
         return results[0]
     return _exchanged(outs, {id(out): result for out, result in zip(wanting, results)})
+
+
+def begun(cell: Cell) -> tuple[torch.Tensor, ...]:
+    """Torch's sides of the results of a native call, with one node of torch's graph behind them."""
+    if torch.is_grad_enabled():
+        ends = _apply(cell, *cell.operands.sides)
+    else:
+        with torch.enable_grad():
+            ends = _apply(cell, *cell.operands.sides)
+    frame = top()
+    if frame is not None and frame.tally.clock is not None:
+        ends[0].grad_fn.register_prehook(frame.tally.clock.passing(cell.name))
+    return ends
 
 
 def _flatten(value: Any, into: list[Any]) -> None:

@@ -18,7 +18,7 @@ import torch
 
 from ..frameworks.lend import put_numpy, takes_numpy
 from ..frameworks.memory import hand_over, to_torch
-from ..frameworks.versions import attribute, set_attribute
+from ..frameworks.versions import attribute, grad_node, set_attribute
 from . import clean
 from .calls import Call
 from .leaves import COPY, LEAF, held_by, leaf
@@ -54,7 +54,9 @@ def _gone(_: Any) -> None:
         told()
 
 
-_strays: list[Callable[[Arriving, Any], None]] = []  # what is done where an engine that no backward of ours began reaches a sentinel
+_strays: list[
+    Callable[[Arriving, Any], None]
+] = []  # what is done where an engine that no backward of ours began reaches a sentinel
 
 
 def when_one_strays(done: Callable[[Arriving, Any], None]) -> None:
@@ -92,10 +94,12 @@ class Arriving:
 class Taped(Arriving):
     """What hangs on a Paddle tensor that is on the tape. Copies of the tensor are not on it."""
 
-    __slots__ = ("_presence", "apart", "deaf", "hooks", "made_of", "pointer", "retained", "shape", "strides", "twin", "version")
+    __slots__ = (
+        "_presence", "apart", "deaf", "heard", "hooks", "made_of", "pointer", "retained", "shape", "strides", "twin", "version"
+    )  # fmt: skip
 
     def __init__(self, twin: torch.Tensor, tensor: Any, made_of: Any) -> None:
-        self.twin = twin
+        self.twin = self.heard = twin  # heard: at which hooks see the gradient
         self.made_of = made_of  # of which float a sentinel's node is, also when its thread has ended; None: see :attr:`seated`
         self.hooks: dict[int, Any] | None = None
         self.retained = False
@@ -126,6 +130,38 @@ class Taped(Arriving):
         return not self.apart or torch.equal(self.twin.detach(), to_torch(tensor))
 
 
+class _Written(torch.autograd.Function):
+    """The values of ``memory`` with the history of ``side``, whose memory it is."""
+
+    @staticmethod
+    def forward(ctx: Any, side: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+        return memory.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return grad, None
+
+
+def _renewed(tensor: Any, record: Taped) -> Taped | None:
+    """The record of a tensor that was written through another tensor over its memory: natively its node has not changed."""
+    if not record.seated or record.apart or record.pointer != tensor.data_ptr() or record.strides != tensor.strides:
+        return None
+    if record.shape != tensor.shape or tensor.stop_gradient or not _led_by(tensor, record.made_of):
+        return None
+    with torch.enable_grad():
+        renewed = Taped(_Written.apply(record.twin, to_torch(tensor)), tensor, record.made_of)
+    renewed.heard, renewed.hooks, renewed.retained, renewed.deaf = record.heard, record.hooks, record.retained, record.deaf
+    set_attribute(tensor, TAPE, renewed)
+    return renewed
+
+
+def _led_by(tensor: Any, tiny: Any) -> bool:
+    """Whether the node of a tensor is a sentinel of this float, and no other that Paddle has made since."""
+    node = grad_node(tensor)
+    behind = [] if node is None else node.next_functions
+    return len(behind) == 1 and behind[0] is not None and behind[0].node_ptr() == grad_node(tiny).node_ptr()
+
+
 def _nothing() -> None:
     return None
 
@@ -133,7 +169,9 @@ def _nothing() -> None:
 def taped(tensor: Any) -> Taped | None:
     """The tape record of a tensor, if it is on the tape now."""
     record = attribute(tensor, TAPE)
-    return record if record is not None and record.current(tensor) else None
+    if record is None or record.current(tensor):
+        return record
+    return _renewed(tensor, record)
 
 
 def twin(tensor: Any) -> torch.Tensor:

@@ -35,7 +35,7 @@ def registering(original: Callable[..., Any]) -> Callable[..., Any]:
         number = next(_numbers)
         if record.hooks is None:
             record.hooks = {}
-        record.hooks[number] = record.twin.register_hook(functools.partial(_shown, function, record.deaf))
+        record.hooks[number] = record.heard.register_hook(functools.partial(_shown, function, record.deaf))
         return number
 
     return hook
@@ -77,7 +77,7 @@ def retain(tensor: Any) -> None:
     if record is not None and not record.retained:
         seat(tensor, record)
         record.retained = True
-        record.twin.register_hook(functools.partial(_keep, weakref.ref(tensor)))
+        record.heard.register_hook(functools.partial(_keep, weakref.ref(tensor)))
 
 
 def _keep(reference: weakref.ref[Any], grad: torch.Tensor) -> None:

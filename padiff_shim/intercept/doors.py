@@ -23,6 +23,7 @@ from ..dispatch.frames import top
 from ..dispatch.plan import Unlisted
 from ..frameworks.memory import TENSOR_TYPES
 from ..frameworks.versions import hide_from_tracer, leads_here
+from ..gradients.writes import WRITES
 from ..optimizers.update import updates
 from ..patches import _unsubstituted
 from ..patching.patcher import InheritedPatch, Patcher, Point
@@ -167,6 +168,18 @@ def _moving(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     return hook
 
 
+def _writing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of an op that moves values in place: only the tape has to know of it."""
+
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        frame = top()
+        if frame is None or not frame.plan.on_tape:
+            return original(*args, **kwargs)
+        return frame.plan.exact(name, original, args, kwargs)
+
+    return hook
+
+
 def _py_layers() -> Point:
     """``PyLayer.apply``."""
 
@@ -254,7 +267,12 @@ def _movement() -> list[Point]:
     names = [name for name in names if not name.endswith("_") and not name.startswith(asking)]
     targets = {f"paddle._C_ops.{name}": name for name in names if c_function(paddle._C_ops, name) is not None}
     targets["paddle.Tensor._getitem_dygraph"] = "_getitem_dygraph"
-    return present(*(point(target, lambda patch, name=name: _moving(name, patch.original)) for target, name in targets.items()))  # type: ignore[misc]
+    writes = {f"paddle._C_ops.{name}": name for name in WRITES if c_function(paddle._C_ops, name) is not None}
+    writes["paddle.Tensor._setitem_dygraph"] = "_setitem_dygraph"
+    return present(
+        *(point(target, lambda patch, name=name: _moving(name, patch.original)) for target, name in targets.items()),  # type: ignore[misc]
+        *(point(target, lambda patch, name=name: _writing(name, patch.original)) for target, name in writes.items()),  # type: ignore[misc]
+    )
 
 
 def _indexing() -> list[Point]:

@@ -11,7 +11,7 @@ from ..dispatch.frames import Frame
 from ..dispatch.plan import Unlisted
 from ..errors import StayedNativeError
 from ..frameworks.memory import grad_tracer
-from ..gradients import islands, views
+from ..gradients import islands, views, writes
 from ..optimizers.update import CLIPPERS, updates
 from ..table.reasons import FORKED, STATIC, StayNative
 from . import clipping, moves, passes
@@ -60,8 +60,11 @@ class Substituting:
         def paddle(*given: Any, **named: Any) -> Any:
             return door.paddle(given, named)
 
-        call = paddle if door.entry.inplace else islands.calling(door.op.name, paddle, args, kwargs)
-        result = call(*args, **kwargs)
+        if door.entry.inplace and len(door.op.results) == 1 and door.op.name != "cast":
+            result = writes.written(door.op.name, 0, paddle, args, kwargs)
+        else:
+            call = paddle if door.entry.inplace else islands.calling(door.op.name, paddle, args, kwargs)
+            result = call(*args, **kwargs)
         self._count(frame, door.op.name, door.entry.target, why.reason, exact=why.exact or door.op.exact)
         return result
 
@@ -123,6 +126,8 @@ class Substituting:
 
         So is what moves a leaf: behind Paddle's own node its share of the leaf's gradient would be added last, and apart.
         """
+        if name in writes.WRITES:
+            return writes.written(name, writes.WRITES[name], original, args, kwargs)
         if name in views.VIEWS and not kwargs:
             found = moves.moving(name, original, args)
             if found is not None:

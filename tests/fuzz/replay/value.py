@@ -190,8 +190,8 @@ class Value(Tensor):
             given = given.to(new.dtype)
         where = index.data if isinstance(index, Value) else index
         axis = mirrored(index)
-        if axis is not None and (new.requires_grad or (isinstance(given, torch.Tensor) and given.ndim > new.ndim)):
-            raise Elsewhere("a write backwards, which is Paddle's own: a part of the graph beside Torch's")
+        if axis is not None and isinstance(given, torch.Tensor) and given.ndim > new.ndim:
+            raise Elsewhere("a write backwards of more axes than there are")
         if axis is None:
             new[where] = given
         else:
