@@ -8,7 +8,6 @@ import click
 
 from ..errors import ArgumentError
 from ..recording.diff import diff
-from ..waiting import Waiting
 from . import output
 from .main import FINE, NO
 
@@ -37,8 +36,7 @@ def command(first: str, second: str, atol: float, rtol: float, ranks: str | None
     """Compare two runs that padiff_shim.record() wrote down: machines, devices, versions, commits, Paddle and Torch. Says where
     they part first, at which lines, in which layer, and by how much."""
     chosen = _ranks(ranks)
-    with Waiting("comparing both recordings"):
-        found = diff(first, second, atol=atol, rtol=rtol, ranks=chosen)
+    found = diff(first, second, atol=atol, rtol=rtol, ranks=chosen)
     output.write_json(data, found.as_dict)
     output.write_markdown(markdown, found)
     if data is None and markdown is None:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ..screen import Screen
+from ..waiting import Waiting
 from . import output
 from .main import FINE, NO
 
@@ -30,10 +31,11 @@ def command(strict: bool, data: str | None) -> int:
     that can change a kernel's bits (TF32, determinism, threads); name what of this Paddle is unknown here."""
     from ..modes.environment import frameworks
 
-    frameworks()
-    from ..health.checks import REMARK, examine
+    with Waiting("importing Paddle and Torch, and trying them"):
+        frameworks()
+        from ..health.checks import REMARK, examine
 
-    health = examine()
+        health = examine()
     if data != "-":
         _print(health)
     output.write_json(data, health.as_dict)

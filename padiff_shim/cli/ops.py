@@ -11,6 +11,7 @@ import click
 
 from .. import errors
 from ..screen import Screen
+from ..waiting import Waiting
 from . import output
 
 _EPILOG = """\
@@ -33,6 +34,8 @@ def command(names: Sequence[str], data: str | None) -> None:
     """List the ops that run on Torch's kernels, or say all that is known of some."""
     from ..catalogue.registry import families, ops
 
+    with Waiting("reading the table of ops"):
+        families()
     if data is not None:
         chosen = list(dict.fromkeys(one for name in names for one in _members(name))) if names else list(ops())
         output.write_json(data, lambda: [_facts(ops()[name]) for name in chosen])

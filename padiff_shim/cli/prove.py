@@ -56,14 +56,14 @@ def command(
     'paddle' or 'torch', if it takes an argument, and returns an array, a tuple or a dict of them."""
     from ..modes.environment import frameworks
 
-    frameworks()
+    with Waiting("importing Paddle and Torch"):
+        frameworks()
     from ..proving.prove import prove
 
     models = _made(port, "PADDLE"), _made(original, "TORCH")
     options |= {"loss": None if loss is None else load(loss, "--loss"), "layer_map": dict(map(_pair, layer_map)) or None}
     given = _inputs(inputs)
-    with Waiting("proving"):
-        proof = prove(*models, given, **options)
+    proof = prove(*models, given, **options)
     if html is not None:
         output.written(output.write(html, proof.to_html()))
     output.write_json(data, proof.as_dict)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from ..runs.load_reference import load_any
-from ..waiting import Waiting
 from . import output
 
 _EPILOG = """\
@@ -30,12 +29,9 @@ def command(folder: str, html: str | None, markdown: str | None, data: str | Non
     coverage, what stayed native and at which lines, where the time went.
 
     DIR is what compare(log=...), reference(log=...) or `padiff-shim run --log` named. With no FILE the summary is printed."""
-    with Waiting(f"reading {folder}"):
-        run = load_any(folder)
+    run = load_any(folder)
     if html is not None:
-        with Waiting(f"writing {html}"):
-            page = run.to_html(html)
-        output.written(page)
+        output.written(run.to_html(html))
     output.write_json(data, run.as_dict)
     output.write_markdown(markdown, run)
     if html is None and data is None and markdown is None:

@@ -12,6 +12,7 @@ import torch
 
 from ..arguments import one_of, whole
 from ..errors import ArgumentError, described
+from ..waiting import Waiting
 from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import match
 from . import outcomes
@@ -33,6 +34,7 @@ WEIGHTS = ("torch->paddle", "paddle->torch", "as-is", "random")
 PHASES = ("forward", "both", "train")
 
 
+@Waiting("proving")
 def prove(
     paddle_layer: Any,
     torch_module: Any,

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..arguments import path, whole
 from ..errors import ArgumentError, described
+from ..waiting import Waiting
 from .align import Pair, align
 from .difference import Difference, Row
 from .measure import apart
@@ -20,6 +21,7 @@ _STATISTICS = {"_mean": "running_mean", "_variance": "running_var"}
 _SEQUENCES = ("op", "layer", "note")  # kinds that are aligned in their order; the others go by name
 
 
+@Waiting("comparing both recordings")
 def diff(
     a: str | Path,
     b: str | Path,

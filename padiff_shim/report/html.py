@@ -18,6 +18,7 @@ from typing import Any
 from ..arguments import path as file
 from ..arguments import whole
 from ..records.counts import Counts
+from ..waiting import Waiting
 from ..writing import write as write_file
 from .embed import Written, pack, plain
 from .source import Compared
@@ -119,5 +120,6 @@ def write(run: Compared, path: str | os.PathLike[str], *, limit: int = LIMIT) ->
     # What was counted and did not reach the log is not on the page.
     counts = run.counts if run.counts.records == len(run.calls) else None
     records = (call.as_dict() for call in run.calls)
-    text = render(run.header, records, run.coverage(), run.warnings, limit=limit, counts=counts)
-    return write_file(target, text, "the page ")
+    with Waiting(f"writing {target}"):
+        text = render(run.header, records, run.coverage(), run.warnings, limit=limit, counts=counts)
+        return write_file(target, text, "the page ")

@@ -16,6 +16,7 @@ from ..records import files, log
 from ..records.recorder import INPUTS, Recorder
 from ..records.replicas import Replicas, replicas
 from ..text import SENTENCE, shown
+from ..waiting import Waiting
 from .command import command
 from .results import Results
 
@@ -128,7 +129,8 @@ def load(folder: str | os.PathLike[str]) -> CompareRun:
         LogError: the folder does not exist, has no log, or none that can be read.
     """
     place = files.absolute(folder)
-    return together(place, files.find(place))
+    with Waiting(f"reading {place}"):
+        return together(place, files.find(place))
 
 
 def together(place: Path, paths: Sequence[Path]) -> CompareRun:

@@ -78,7 +78,7 @@ class Run:
             try:
                 try_folder(self._log.parent, "the log ")
             except FileError as error:
-                self._warn_of_log(error, 5)
+                self._warn_of_log(error, 6)
 
     def _warn_of_log(self, error: FileError, stacklevel: int) -> None:
         self.warn(str(error))

@@ -35,6 +35,30 @@ def test_what_is_quick_shows_nothing():
     assert out.getvalue() == ""
 
 
+def test_each_call_of_what_is_decorated_waits_and_what_is_inside_goes_without():
+    out, calls = Noted(), []
+
+    @Waiting("outer", console=Console(file=out, force_terminal=True, width=80), patience=0.0)
+    def asked():
+        out.written.clear()
+        with Waiting("inner", console=Console(file=out, force_terminal=True, width=80), patience=0.0):
+            assert out.written.wait(60)
+        calls.append(out.getvalue().count("outer") > len(calls))
+
+    asked(), asked()
+    assert calls == [True, True]
+    assert "inner" not in out.getvalue()
+
+
+def test_standard_output_stays_where_it_leads(capsys):
+    out = Noted()
+    with Waiting("reading the log", console=Console(file=out, force_terminal=True, width=80), patience=0.0):
+        assert out.written.wait(60)
+        print("data")
+    assert capsys.readouterr().out == "data\n"
+    assert "data" not in out.getvalue()
+
+
 def test_a_pipe_gets_no_control_characters():
     out = Noted()
     with Waiting("reading the log", console=Console(file=out, force_terminal=False), patience=0.0):
