@@ -203,4 +203,58 @@ x = paddle.to_tensor([-1e-6], "float32")
 np.testing.assert_allclose(paddle.nn.functional.elu(x).item(), np.expm1(-1e-6), rtol=1e-5)
 """,
     },
+    {
+        "name": "binary cross entropy of small probabilities",
+        "op": "bce_loss",
+        "what": "Paddle computes log(1 - x): of small probabilities the digits are lost in the difference.",
+        "size": "0.1 % of the loss at x = 1e-5, all of it at 1e-9, in float32",
+        "paddle": PADDLES,
+        "shim": "Torch's log1p(-x); a comparison says PRECISION_MODE, or WRONG beside other losses, side paddle.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([1e-5])
+loss = paddle.nn.functional.binary_cross_entropy(x, paddle.zeros([1])).item()
+np.testing.assert_allclose(loss, -np.log1p(-1e-5), rtol=1e-5)
+""",
+    },
+    {
+        "name": "gammaincc of small numbers",
+        "op": "gammaincc",
+        "what": "In float32 the result is the difference of numbers near 1.",
+        "size": "2.4e-6 of the result",
+        "paddle": PADDLE_3,
+        "shim": "Torch's result, which is off by more (below); a comparison says WRONG, both sides.",
+        "program": """\
+import numpy as np, paddle
+a = paddle.to_tensor([1e-4])
+np.testing.assert_allclose(paddle.gammaincc(a, a).item(), 8.62958112e-4, rtol=1e-6)
+""",
+    },
+    {
+        "name": "torch's gammaincc of small numbers",
+        "op": "gammaincc",
+        "what": "The same.",
+        "size": "1.1e-5 of the result",
+        "torch": ("2.13.0",),
+        "shim": "Torch's result, as in a Torch program; a comparison says WRONG, both sides.",
+        "program": """\
+import numpy as np, torch
+a = torch.tensor([1e-4])
+np.testing.assert_allclose(torch.special.gammaincc(a, a).item(), 8.62958112e-4, rtol=1e-6)
+""",
+    },
+    {
+        "name": "torch's gradient of the binary cross entropy",
+        "op": "bce_loss",
+        "what": "The 1e-12 below which no denominator goes is held in float32, in float64, too.",
+        "size": "4e-9 of the gradient at x = 0",
+        "torch": ("2.13.0",),
+        "shim": "Torch's gradient, as in a Torch program; a comparison says WRONG, side torch.",
+        "program": """\
+import numpy as np, torch
+x = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+torch.nn.functional.binary_cross_entropy(x, torch.ones(1, dtype=torch.float64)).backward()
+np.testing.assert_allclose(x.grad.numpy(), [-1e12], rtol=1e-12)
+""",
+    },
 )

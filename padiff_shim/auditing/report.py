@@ -108,17 +108,18 @@ def kind_of(record: Mapping[str, Any]) -> str:
     verdict, stress = Verdict(record["verdict"]), stress_of(record["case"]).partition(" ")[0]
     if verdict is Verdict.UNVERIFIED:
         return UNJUDGED
+    if verdict in (Verdict.LOW_ACCURACY, Verdict.LOCAL_SUSPECT) or (
+        verdict is not Verdict.NONFINITE and 0 < size_of(record) <= SLIGHT
+    ):
+        return ACCURACY
     if record.get("quirk"):
-        return ACCURACY if verdict in (Verdict.LOW_ACCURACY, Verdict.LOCAL_SUSPECT) else WRONG
+        return WRONG
     if stress in SPECIALS or (verdict is Verdict.NONFINITE and "oracle nan" in str(record.get("reason"))):
         return TREATMENT
     if stress in EDGES:
         return RANGE
-    if verdict in (Verdict.LOW_ACCURACY, Verdict.LOCAL_SUSPECT) or NEGLIGIBLE in (record.get("modifiers") or ()):
-        return ACCURACY
-    if verdict is not Verdict.NONFINITE and (0 < size_of(record) <= SLIGHT or _alike(record)):
-        return ACCURACY
-    return WRONG
+    alike = verdict is not Verdict.NONFINITE and _alike(record)
+    return ACCURACY if alike or NEGLIGIBLE in (record.get("modifiers") or ()) else WRONG
 
 
 def _alike(record: Mapping[str, Any]) -> bool:

@@ -63,11 +63,19 @@ def defects() -> Mapping[str, Defect]:
 @functools.cache
 def groups() -> Mapping[str, tuple[Defect, ...]]:
     """Title of a section -> its defects."""
-    from ..patches import _defects_crashes, _defects_gradients, _defects_mended, _defects_precision, _defects_values
+    from ..patches import (
+        _defects_crashes,
+        _defects_gradients,
+        _defects_mended,
+        _defects_precision,
+        _defects_ranges,
+        _defects_values,
+    )
 
     found = {
         "Gradients": _defects_gradients,
         "Values": _defects_values,
+        "Infinities, NaN and the edges of the range": _defects_ranges,
         "Precision": _defects_precision,
         "Crashes, and what is left behind": _defects_crashes,
         "Mended in Paddle 3.3.1": _defects_mended,

@@ -12,6 +12,7 @@ from ..oracle.precision import KINDS, Array
 from ..oracle.staging import Quantity, to_host
 
 SAMPLES = 16
+BEYOND = "; the value is beyond the range, and what is met on the way depends on the order of the steps"
 
 
 def classes(values: Array, largest: float = np.inf) -> Array:
@@ -36,7 +37,11 @@ def _places(mask: torch.Tensor, count: int, rng: np.random.Generator) -> Array:
 def judge(
     quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor, stats: dict[str, Any], rng: np.random.Generator
 ) -> Judgement | None:
-    """NONFINITE with the side whose NaN or Inf the oracle does not share, or None where every pattern is right."""
+    """NONFINITE with the side whose NaN or Inf the oracle does not share, or None where every pattern is right.
+
+    Where finite operands lead out of the range, what is met on the way depends on the order of the steps (inf - inf is NaN): no
+    side is wrong, and nothing can be verified.
+    """
     bad_p, bad_t = ~torch.isfinite(paddle), ~torch.isfinite(torch_)
     unlike = (bad_p != bad_t) | (bad_p & ((paddle != torch_) & ~(paddle.isnan() & torch_.isnan())))
     both = (bad_p | bad_t) & ~unlike
@@ -58,14 +63,21 @@ def judge(
     ]
     largest = KINDS[quantity.dtype].format.largest
     expected = classes(value, largest)
-    size = np.abs(value)
-    near = (size > 0.99 * largest) & (size < 1.01 * largest)  # there rounding decides between the largest number and infinity
-    wrong = [(found != expected) & ~(near & (found != 1)) for found in map(classes, sides)]
-    guilty = [side for side, places in zip((Side.PADDLE, Side.TORCH), wrong) if places.any()]
-    if not guilty:
+    near = np.abs(np.abs(value) / largest - 1) < 0.01  # there rounding decides between the largest number and infinity
+    seen_as = [classes(one) for one in sides]
+    wrong = [(found != expected) & ~(near & (found != 1)) for found in seen_as]
+    verdict, remark, guilty = Verdict.NONFINITE, "", wrong
+    if (expected > 0).any() and (wrong[0] | wrong[1]).any() and quantity.finite():
+        left = quantity.beyond(value, where)
+        guilty = [places & ~(left & (found > 0)) for places, found in zip(wrong, seen_as)]
+        if not (guilty[0] | guilty[1]).any():
+            verdict, remark = Verdict.UNVERIFIED, BEYOND
+    if not (wrong[0] | wrong[1]).any():
         return None
-    place = int(np.argmax(wrong[0] | wrong[1]))
+    place = int(np.argmax(wrong[0] | wrong[1] if remark else guilty[0] | guilty[1]))
     stats["first_bad"] = [int(i[place]) for i in index]
     seen = [float(v[place]) for v in (*sides, value)]
-    reason = f"at {stats['first_bad']}: paddle {seen[0]:g}, torch {seen[1]:g}, oracle {seen[2]:g}"
-    return Judgement(Verdict.NONFINITE, Side.BOTH if len(guilty) == 2 else guilty[0], reason=reason, stats=stats)
+    reason = f"at {stats['first_bad']}: paddle {seen[0]:g}, torch {seen[1]:g}, oracle {seen[2]:g}{remark}"
+    named = [side for side, places in zip((Side.PADDLE, Side.TORCH), guilty) if places.any()]
+    side = Side.BOTH if len(named) == 2 else named[0] if named else Side.NONE
+    return Judgement(verdict, side, reason=reason, stats=stats)

@@ -82,6 +82,18 @@ class Formula(Quantity):
         """Everything is computed already."""
         return 1
 
+    def beyond(self, value: Array, where: Sequence[Array]) -> Array:
+        """Of float64, too: what is no number there, but one of much smaller operands, is no pole."""
+        found = super().beyond(value, where)
+        if self.dtype == torch.float64 and not np.isfinite(value).all():
+            small = noise.exact(self.kernel, [t * 2.0**-600 if t.is_floating_point() else t for t in self.given])
+            found |= ~np.isfinite(value) & np.isfinite(small.numpy()[tuple(where)])
+        return found
+
+    def finite(self) -> bool:
+        """Of the formula's operands."""
+        return all(bool(torch.isfinite(tensor).all()) for tensor in self.given)
+
     def result(self, tensor: torch.Tensor) -> Operand:
         """One value a sample."""
         return Operand(tensor.detach(), tuple(range(tensor.ndim)), ())

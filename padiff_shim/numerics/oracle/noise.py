@@ -147,7 +147,7 @@ class Rounding(Apart):
 
     def _sums(self, kind: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
         """The sum of the terms' magnitudes behind each output, and how many they are."""
-        sizes = _listed(func(*steps.each(args, torch.abs), **kwargs))
+        sizes = _listed(steps.magnitudes(func, steps.each(args, torch.abs), kwargs))
         if steps.has_negative_weights(func):
             sizes = [torch.full_like(one, float(args[0].abs().max()) * max(1.0, args[0].numel() / one.numel())) for one in sizes]
         if kind is steps.COUNTED:

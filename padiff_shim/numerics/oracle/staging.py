@@ -192,6 +192,15 @@ class Quantity(ABC):
         """How many operand values one sample costs."""
         return max(self.k, 1)
 
+    def beyond(self, value: Array, where: Sequence[Array]) -> Array:
+        """Which of the oracle's values at these samples are numbers, but too large for the dtype."""
+        return np.isfinite(value) & (np.abs(value) > self.kind.format.largest)
+
+    def finite(self) -> bool:
+        """Whether all operands are."""
+        views = (operand.view for operand in self.operands.values())
+        return all(bool(np.isfinite(one).all() if isinstance(one, np.ndarray) else torch.isfinite(one).all()) for one in views)
+
     @abstractmethod
     def result(self, tensor: torch.Tensor) -> Operand:
         """A tensor of the judged shape, seen over the grid."""

@@ -1,0 +1,157 @@
+"""Defects found at the edges of the range: overflow on the way to a number that exists, infinities, NaN, saturation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._paddles import PADDLE_3, PADDLES
+
+_NONFINITE = "Torch's result; a comparison says NONFINITE, side paddle."
+
+DEFECTS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "maxima begin at the smallest float32",
+        "op": "max_pool2d, max_pool3d, maxout",
+        "what": "Also in float64, Paddle's maxima begin at -3.4e38: what lies below is not seen, and its index is -1.",
+        "size": "-3.4e38 for -1e39",
+        "paddle": PADDLES,
+        "shim": "Torch's maxima; a comparison says SEMANTICS, and names no side.",
+        "program": """\
+import numpy as np, paddle
+import paddle.nn.functional as F
+x = paddle.full([1, 2, 2, 2], -1e39, "float64")
+np.testing.assert_array_equal(F.max_pool2d(x, 2).numpy().ravel(), [-1e39] * 2)
+""",
+        "others": {
+            "max_pool3d": "np.testing.assert_array_equal(F.max_pool3d(x.unsqueeze(0), 2).numpy().ravel(), [-1e39])",
+            "maxout": "np.testing.assert_array_equal(F.maxout(x, 2).numpy().ravel(), [-1e39] * 4)",
+            "indices": "np.testing.assert_array_equal(F.max_pool2d(x, 2, return_mask=True)[1].numpy().ravel(), [0, 0])",
+        },
+    },
+    {
+        "name": "maxima hide NaN",
+        "op": "max_pool2d, max_pool3d, maxout, segment_pool",
+        "what": "Paddle's maxima pass NaN over, wherever it stands: what went wrong above a pool is not seen below it.",
+        "size": "3 for NaN",
+        "paddle": PADDLES,
+        "shim": _NONFINITE,
+        "program": """\
+import numpy as np, paddle
+import paddle.nn.functional as F
+x = paddle.to_tensor([[[[float("nan"), 1.0, 2.0, 3.0]]]])
+assert np.isnan(F.max_pool2d(x, [1, 4]).item())
+""",
+        "others": {
+            "max_pool3d": "assert np.isnan(F.max_pool3d(x.unsqueeze(0), [1, 1, 4]).item())",
+            "maxout": "assert np.isnan(F.maxout(x, 4, axis=3).item())",
+            "segments": 'assert np.isnan(paddle.geometric.segment_max(x.reshape([4, 1]), paddle.zeros([4], "int32")).item())',
+        },
+    },
+    {
+        "name": "sinc hides NaN",
+        "op": "sinc",
+        "what": "Paddle takes NaN for the 0 at which sinc is 1.",
+        "size": "1 for NaN",
+        "paddle": PADDLE_3,
+        "shim": _NONFINITE,
+        "program": """\
+import numpy as np, paddle
+assert np.isnan(paddle.sinc(paddle.to_tensor([float("nan")])).item())
+""",
+    },
+    {
+        "name": "infinities times a mask of 0",
+        "op": "softshrink, thresholded_relu, log_sigmoid, binary_cross_entropy_with_logits",
+        "what": "Branches that are not taken are multiplied by 0, or taken from each other: an infinity in them is NaN.",
+        "size": "NaN for 0 or an infinity",
+        "paddle": PADDLES,
+        "shim": _NONFINITE,
+        "program": """\
+import paddle
+import paddle.nn.functional as F
+inf = paddle.to_tensor([float("inf")])
+assert F.softshrink(inf).item() == float("inf")
+""",
+        "others": {
+            "thresholded_relu": "assert F.thresholded_relu(-inf).item() == 0",
+            "log_sigmoid": 'assert F.log_sigmoid(-inf).item() == -float("inf")',
+            "logits": 'assert F.binary_cross_entropy_with_logits(inf, paddle.zeros([1])).item() == float("inf")',
+        },
+    },
+    {
+        "name": "gradient of a saturated GRU",
+        "op": "rnn",
+        "what": "Where a GRU's gate is so far from 0 that its slope vanishes, Paddle's gradient of everything is NaN.",
+        "size": "NaN for 0",
+        "paddle": PADDLES,
+        "by_processor": True,
+        "shim": "Torch's gradient; a comparison says NONFINITE, side paddle.",
+        "program": """\
+import numpy as np, paddle
+layer, x = paddle.nn.GRU(1, 1), paddle.to_tensor([[[100.0]]], stop_gradient=False)
+for one in layer.parameters():
+    one.set_value(paddle.full_like(one, -1.0))
+layer(x)[0].backward()
+np.testing.assert_allclose(x.grad.numpy(), [[[0.0]]], atol=1e-6)
+""",
+    },
+    {
+        "name": "CTC loss saturates",
+        "op": "ctc_loss",
+        "what": "Paddle's softmax in front of the CTC loss holds no share below the smallest number of its dtype.",
+        "size": "87 for 199",
+        "paddle": PADDLES,
+        "shim": "Torch's loss; a comparison says WRONG, side paddle.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor(np.float32([[[0, -200, -300]]] * 2))
+label, long, short = paddle.to_tensor([[1]], "int32"), paddle.to_tensor([2]), paddle.to_tensor([1])
+loss = paddle.nn.functional.ctc_loss(x, label, long, short, reduction="sum").item()
+np.testing.assert_allclose(loss, 200.0 - np.log(2.0), rtol=1e-5)
+""",
+    },
+    {
+        "name": "slogdet through the determinant",
+        "op": "slogdet",
+        "what": "Paddle takes the logarithm of the determinant, which has left the range where its logarithm is a common number.",
+        "size": "-inf for -138",
+        "paddle": PADDLES,
+        "shim": _NONFINITE,
+        "program": """\
+import numpy as np, paddle
+found = paddle.linalg.slogdet(paddle.eye(20) * 1e-3).numpy()
+np.testing.assert_allclose(found, [1.0, 20 * np.log(1e-3)], rtol=1e-5)
+""",
+    },
+    {
+        "name": "squares that leave the range",
+        "op": "hypot, qr",
+        "what": "Paddle adds squares up unscaled: a length is 0 or infinite where it is a common number of the dtype.",
+        "size": "inf for 4e30",
+        "paddle": PADDLES,
+        "shim": "Torch's result; a comparison says NONFINITE or WRONG, side paddle.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([3e30])
+np.testing.assert_allclose(paddle.hypot(x, x).numpy(), [3e30 * np.sqrt(2)], rtol=1e-5)
+""",
+        "others": {
+            "small": "np.testing.assert_allclose(paddle.hypot(x * 1e-30 * 1e-30, x * 0).numpy(), [3e-30], rtol=1e-5)",
+            "qr": "q = paddle.linalg.qr(x * paddle.to_tensor([[3.0, 1], [4, 1]]))[0]; assert abs(q[0, 0].item() ** 2 - 0.36) < 1e-6",
+        },
+    },
+    {
+        "name": "torch's gradient of atan2 near 0",
+        "op": "atan2",
+        "what": "The squares of both numbers are added up; 0 or infinity over what has left the range.",
+        "size": "0 for 5e24",
+        "torch": ("2.13.0",),
+        "shim": "Torch's gradient, as in a Torch program; a comparison says WRONG or NONFINITE, both sides or one.",
+        "program": """\
+import numpy as np, torch
+x = torch.tensor([1e-25], requires_grad=True)
+torch.atan2(x, torch.tensor([1e-25])).backward()
+np.testing.assert_allclose(x.grad.numpy(), [5e24], rtol=1e-5)
+""",
+    },
+)
