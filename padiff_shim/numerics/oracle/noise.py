@@ -147,7 +147,7 @@ class Rounding(Apart):
 
     def _sums(self, kind: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
         """The sum of the terms' magnitudes behind each output, and how many they are."""
-        sizes = _listed(steps.magnitudes(func, steps.each(args, torch.abs), kwargs))
+        sizes = _listed(_magnitudes(func, steps.each(args, torch.abs), kwargs))
         if steps.has_negative_weights(func):
             sizes = [torch.full_like(one, float(args[0].abs().max()) * max(1.0, args[0].numel() / one.numel())) for one in sizes]
         if kind is steps.COUNTED:
@@ -172,6 +172,27 @@ class Rounding(Apart):
             found.copy_(torch.where(found.abs() > self._largest, torch.copysign(torch.full_like(found, math.inf), found), found))
         if low < self._tiny:
             found.masked_fill_(found.abs() < self._tiny, 0.0)
+
+
+def _magnitudes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The step of the terms' magnitudes, where an interpolation takes each for the largest beside it.
+
+    It reads from places that were rounded, so that a neighbour with the weight 0 may get a part.
+    """
+    name = func.overloadpacket.__name__
+    if "linear" not in name or not name.startswith(("upsample", "_upsample")):
+        return func(*args, **kwargs)
+    if name.endswith("_backward"):
+        return _beside(func(*args, **kwargs))
+    return func(_beside(args[0]), *args[1:], **kwargs)
+
+
+def _beside(sizes: torch.Tensor) -> torch.Tensor:
+    """The largest number within a place of each, along all axes behind the second."""
+    for axis in range(2, sizes.ndim):
+        parts = sizes.narrow(axis, 0, 1), sizes, sizes.narrow(axis, sizes.shape[axis] - 1, 1)
+        sizes = torch.cat(parts, axis).unfold(axis, 3, 1).amax(-1)
+    return sizes
 
 
 def _listed(found: Any) -> list[Any]:

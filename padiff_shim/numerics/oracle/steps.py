@@ -215,27 +215,6 @@ def has_negative_weights(func: Any) -> bool:
     return "bicubic" in func.overloadpacket.__name__
 
 
-def magnitudes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The step of the terms' magnitudes, where an interpolation takes each for the largest beside it.
-
-    It reads from places that were rounded, so that a neighbour with the weight 0 may get a part.
-    """
-    name = func.overloadpacket.__name__
-    if "linear" not in name or not name.startswith(("upsample", "_upsample")):
-        return func(*args, **kwargs)
-    if name.endswith("_backward"):
-        return _beside(func(*args, **kwargs))
-    return func(_beside(args[0]), *args[1:], **kwargs)
-
-
-def _beside(sizes: torch.Tensor) -> torch.Tensor:
-    """The largest number within a place of each, along all axes behind the second."""
-    for axis in range(2, sizes.ndim):
-        steps = sizes.narrow(axis, 0, 1), sizes, sizes.narrow(axis, sizes.shape[axis] - 1, 1)
-        sizes = torch.cat(steps, axis).unfold(axis, 3, 1).amax(-1)
-    return sizes
-
-
 def ratio(args: Sequence[Any]) -> float:
     """Terms in one reduced output, at most: the elements of the first operand."""
     return float(max(args[0].numel(), 1))
