@@ -56,6 +56,17 @@ class Held:
                 return False
         return tuple([args[i] for i in self._places]) == self._numbers
 
+    def stands(self) -> bool:
+        """The same of arguments that are known to be the same tensors and numbers."""
+        for _, tensor, pointer, version in self._guard:
+            if tensor.data_ptr() != pointer or tensor.inplace_version != version:
+                return False
+        return True
+
+    def numbers_are_plain(self) -> bool:
+        """Whether none of the numbers is read from a tensor."""
+        return not any(type(value) in TENSOR_TYPES for value in self._numbers)
+
     def take(self, grad: Any) -> None:
         """The gradient of this step, crossed and checked."""
         side, item = as_it_lies(grad), self.item
@@ -74,6 +85,7 @@ class Held:
         if self._velocity is not None and not self._seen:
             set_attribute(self._velocity, _SEEN, True)
             self._seen = True
+        self.item.grad = None  # nobody else may hold it by now
         if self.written is not self.item.tensors["param"]:
             self.written.copy_(self.item.tensors["param"])
 
