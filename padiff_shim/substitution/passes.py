@@ -41,6 +41,7 @@ class Pass:
         self.gradients: dict[int, Any] = {}  # of updates that are made again, by the identity of the parameter
         self.decays: dict[int, tuple[float, Callable[[], Any]]] = {}  # by the identity of the parameter
         self._base: float | None = None
+        self._common: float | None = None  # the learning rate of a parameter without a factor
         self._read: dict[int, tuple[Any, float]] = {}  # tensors of learning rates, and what they hold
         self._rates: dict[tuple[int, Any], float] = {}
 
@@ -70,10 +71,11 @@ class Pass:
     def kept_rate(self, tensor: Any, param: Any) -> float | None:
         """The learning rate of an update whose tensor was not made; None where only that tells it. ``tensor``: the optimizer's."""
         factor = (getattr(param, "optimize_attr", None) or _NONE).get("learning_rate", 1.0)
+        if self._common is None:
+            self._common = self._exact(self.read(tensor), 1.0)
         if factor == 1.0:
-            return self.learning_rate(tensor, param)
-        exact = self._exact(self.read(tensor), 1.0)
-        return exact * factor if isinstance(factor, (int, float)) and exact == self.base() else None
+            return self._common
+        return self._common * factor if isinstance(factor, (int, float)) and self._common == self.base() else None
 
     def decay_of(self, param: Any) -> float:
         """The coefficient of the L2 decay that was put off."""
@@ -137,10 +139,13 @@ def put_off(coupled: bool, original: Callable[..., Any], args: tuple[Any, ...], 
     if not coupled or not is_paddles(optimizer):
         return original(*args, **kwargs)
     found, decays = [], {}
+    leaves = str(type(optimizer)._create_regularization_of_grad.__module__).startswith("paddle.optimizer.")
     for param, grad in pairs:
         own = getattr(param, "regularizer", None)
         chosen = regularization if own is None else own
-        if grad is None or type(chosen) is not L2Decay or param.dtype != grad.dtype:
+        if chosen is None and leaves:
+            pass
+        elif grad is None or type(chosen) is not L2Decay or param.dtype != grad.dtype:
             [(param, grad)] = original(optimizer, [(param, grad)], regularization)
         elif not _adds_it_in_its_kernel(optimizer, own):
             decays[id(param)] = chosen._coeff, _adding(original, optimizer, param, grad, regularization)

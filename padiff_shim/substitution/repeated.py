@@ -58,10 +58,9 @@ class Repeat:
 
     def __init__(self, before: Before, here: Pass, updates: list[Kept]) -> None:
         self.before, self.updates = before, updates
-        self.name = updates[0].call.declared.name
-        self._state = [
-            id(tensor) for tensor in _state(here.optimizer)
-        ]
+        declared = updates[0].call.declared
+        self.name, self.rated = declared.name, declared.place_of_rate is not None
+        self._state = [id(tensor) for tensor in _state(here.optimizer)]
         after = vars(here.optimizer)
         self.changed = {name: after[name] for name, value in _attributes(here.optimizer).items() if _moved(before, name, value)}
 
@@ -74,14 +73,15 @@ class Repeat:
         tensor, asked = optimizer._global_learning_rate(), getattr(optimizer, _ASKED, None)
         found = []
         for (call, held, regularizer), (param, grad) in zip(self.updates, pairs):
-            rate = 0.0 if call.declared.place_of_rate is None else here.kept_rate(tensor, param)
             if (
                 param is not call.args[0]
-                or rate is None
                 or getattr(param, "regularizer", None) is not regularizer
                 or not held.stands()
                 or (asked is not None and bool(asked(param.name)) is not held.numbers.get("with_decay"))
             ):
+                return None
+            rate = here.kept_rate(tensor, param) if self.rated else 0.0
+            if rate is None:
                 return None
             held.take(grad)
             found.append(Again(call, held, rate, here.decay_of(param)))
@@ -92,8 +92,13 @@ class Repeat:
             _kind(optimizer) == self.before.kind
             and _attributes(optimizer) == self.before.attributes
             and [id(tensor) for tensor in _state(optimizer)] == self._state
-            and optimizer._get_auxiliary_var("found_inf") in (None, False)
+            and _is_off(optimizer._get_auxiliary_var("found_inf"))
         )
+
+
+def _is_off(found_inf: Any) -> bool:
+    """Whether no scaler has found anything: what it left to be read is read by Paddle."""
+    return found_inf is None or found_inf is False
 
 
 def _kind(optimizer: Any) -> tuple[Any, ...]:
@@ -126,15 +131,16 @@ def living(pairs: Any) -> list[tuple[Any, Any]]:
     return [pair for pair in given if pair[1] is not None and not pair[0].stop_gradient]
 
 
-_of: weakref.WeakKeyDictionary[Any, dict[int, Repeat]] = weakref.WeakKeyDictionary()
+_of: weakref.WeakKeyDictionary[Any, dict[int, Repeat]] = weakref.WeakKeyDictionary()  # by the identity of the first parameter
 
 
-def keep(before: Before, here: Pass, group: int, pairs: Any) -> None:
+def keep(before: Before, here: Pass, pairs: Any) -> None:
     """Keep a pass that is over, if the next one may be made of it: all of its updates were Torch's, and known to the last word."""
-    optimizer = here.optimizer
-    _of.get(optimizer, {}).pop(group, None)
-    alive = living(pairs)
-    if not alive or not here.whole or len(here.made) != len(alive) or not _is_plain(optimizer):
+    optimizer, alive = here.optimizer, living(pairs)
+    if not alive:
+        return
+    _of.get(optimizer, {}).pop(id(alive[0][0]), None)
+    if not here.whole or len(here.made) != len(alive) or not _is_plain(optimizer):
         return
     made = {id(call.args[0]): (call, held) for call, held in here.made}
     if len(made) != len(alive) or any(id(param) not in made or not _is_known(*made[id(param)], param) for param, _ in alive):
@@ -142,7 +148,7 @@ def keep(before: Before, here: Pass, group: int, pairs: Any) -> None:
     updates = [_kept(*made[id(param)], param) for param, _ in alive]
     repeat = Repeat(before, here, updates)
     if all(isinstance(value, _PLAIN) for value in repeat.changed.values()):
-        _of.setdefault(optimizer, {})[group] = repeat
+        _of.setdefault(optimizer, {})[id(alive[0][0])] = repeat
 
 
 def _kept(call: Waiting, held: Held, param: Any) -> Kept:
@@ -177,12 +183,12 @@ def finish(optimizer: Any, pairs: Any) -> None:
         own(optimizer, paddle.static.default_main_program().global_block(), pairs)
 
 
-def again(here: Pass, frame: Frame, group: int, pairs: Any) -> list[Again] | None:
-    """The updates of a pass that is as the last one over this group of parameters; None where it is not, or cannot be."""
-    repeat = _of.get(here.optimizer, {}).get(group)
+def again(here: Pass, frame: Frame, pairs: Any) -> list[Again] | None:
+    """The updates of a pass that is as the last one over these parameters; None where it is not, or cannot be."""
+    alive = living(pairs)
+    repeat = _of.get(here.optimizer, {}).get(id(alive[0][0])) if alive else None
     if repeat is None:
         return None
-    alive = living(pairs)
     try:
         gate(frame, repeat.name)
         found = repeat.again(here, alive)

@@ -42,24 +42,24 @@ class Updating:
         """``Optimizer._create_optimization_pass``: as the last time where nothing has changed, else through Paddle's Python."""
 
         def make(here: Pass) -> Any:
-            pairs, group = _spelled(*args, **kwargs)
-            if self._repeat(here, frame, group, pairs):
+            pairs = _pairs(*args, **kwargs)
+            if self._repeat(here, frame, pairs):
                 return []
             before = repeated.Before(here.optimizer)
             try:
                 result = original(*args, **kwargs)
             finally:
                 self.flush(here)
-            repeated.keep(before, here, group, pairs)
+            repeated.keep(before, here, pairs)
             return result
 
         return passes.run(make, args)
 
-    def _repeat(self, here: Pass, frame: Frame, group: int, pairs: Any) -> bool:
+    def _repeat(self, here: Pass, frame: Frame, pairs: Any) -> bool:
         """Make the updates of a pass that is as the last one; False where it is not."""
         if not self.repeats:
             return False
-        found = repeated.again(here, frame, group, pairs)
+        found = repeated.again(here, frame, pairs)
         if found is None:
             return False
         groups: dict[Any, list[tuple[Waiting, Held]]] = {}
@@ -183,5 +183,5 @@ def _rates(here: Pass | None, one: Waiting) -> tuple[float, float]:
     return here.learning_rate(one.args[place], param), decay
 
 
-def _spelled(optimizer: Any, parameters_and_grads: Any, param_group_idx: int = 0) -> tuple[Any, int]:
-    return parameters_and_grads, param_group_idx
+def _pairs(optimizer: Any, parameters_and_grads: Any, param_group_idx: int = 0) -> Any:
+    return parameters_and_grads
