@@ -141,9 +141,8 @@ def equal(build: Callable[[Step], Ways], *, gradients: bool) -> str:
     return f"{sum(found)} of {len(found)}"
 
 
-COLUMNS = [
-    "native ms", "shim ms", 'optimizer="torch" ms', "torch ms", "native / torch", "shim / torch", 'optimizer="torch" / torch', "equal",
-]  # fmt: skip
+COLUMNS = ["native ms", "shim ms", 'optimizer="torch" ms', "torch ms"]
+COLUMNS += ["native / torch", "shim / torch", 'optimizer="torch" / torch', "equal"]
 
 
 def cells(timing: Timing, same: str) -> list[str]:

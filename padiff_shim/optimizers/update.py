@@ -31,13 +31,22 @@ class Item:
     ``tensors["param"]`` is what is updated: the master weight if there is one. ``count`` is Torch's tensor that counts steps.
     """
 
-    __slots__ = ("count", "fresh", "grad", "tensors")
+    __slots__ = ("_arrays", "count", "fresh", "grad", "tensors")
 
     def __init__(self, tensors: dict[str, Any]) -> None:
         self.tensors = tensors
+        self._arrays: dict[str, Any] = {}
         self.grad: Any = None  # with the dtype of what is updated
         self.fresh = False  # no update was made with these accumulators yet
         self.count: Any = None
+
+    def flat(self, name: str) -> Any:
+        """A tensor that is filled with one number: as a flat NumPy array over its memory, or on a GPU as a flat tensor."""
+        found = self._arrays.get(name)
+        if found is None:
+            tensor = self.tensors[name].view(-1)
+            found = self._arrays[name] = tensor if tensor.is_cuda else tensor.numpy()
+        return found
 
 
 class Batch:
@@ -59,6 +68,10 @@ class Batch:
         if name in _ABSENT and name not in self.items[0].tensors:
             return None
         return [item.tensors[name] for item in self.items]
+
+    def flat(self, name: str) -> list[Any]:
+        """Tensors that are filled with one number each: see `Item.flat`."""
+        return [item.flat(name) for item in self.items]
 
     def decayed(self) -> list[Any]:
         """The gradients with their L2 decay."""
@@ -87,6 +100,7 @@ class Update:
         coupled: whether the formulas add L2 decay to the gradient, as Paddle's regularizers do.
         velocity: the accumulator that Torch begins with the first gradient, and Paddle with zero.
         at_once: Paddle's optimizer goes on to change what the update reads, so that updates cannot wait for one another.
+        behind: what that is, in the same words; the C function does not do it.
         merged: parameters of the C function ``merged_<door>``, which takes lists; empty if there is none.
     """
 
@@ -102,6 +116,7 @@ class Update:
     coupled: bool = True
     velocity: str = ""
     at_once: bool = False
+    behind: Formula | None = None
     merged: str = ""
 
     def formula(self, definition: str) -> tuple[Formula, str]:

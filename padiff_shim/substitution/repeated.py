@@ -16,6 +16,7 @@ import paddle
 
 from ..dispatch.door import gate
 from ..dispatch.frames import Frame
+from ..optimizers.update import Update
 from ..table.reasons import StayNative
 from .held import Held
 from .passes import Pass, Waiting, is_paddles
@@ -176,10 +177,10 @@ def _is_known(call: Waiting, held: Held, param: Any) -> bool:
     return held.numbers_are_plain() and not (call.declared.name == "momentum" and own is not None) and not hasattr(param, _SHARDED)
 
 
-def finish(optimizer: Any, pairs: Any) -> None:
-    """What an optimizer does behind all updates of a pass."""
+def finish(optimizer: Any, declared: Update, pairs: Any) -> None:
+    """What an optimizer does behind all updates of a pass, where it is not known."""
     own = type(optimizer)._finish_update
-    if own is not paddle.optimizer.Optimizer._finish_update:
+    if declared.behind is None and own is not paddle.optimizer.Optimizer._finish_update:
         own(optimizer, paddle.static.default_main_program().global_block(), pairs)
 
 

@@ -65,8 +65,8 @@ class Updating:
         groups: dict[Any, list[tuple[Waiting, Held]]] = {}
         for one, kept, rate, decay in found:
             groups.setdefault((kept.key, rate, decay), []).append((one, kept))
-        self._all(frame, groups)
-        repeated.finish(here.optimizer, pairs)
+        self._all(frame, groups, behind=True)
+        repeated.finish(here.optimizer, found[0].call.declared, pairs)
         return True
 
     def call(self, declared: Update, other: Unlisted, frame: Frame, args: tuple[Any, ...]) -> Any:
@@ -122,10 +122,14 @@ class Updating:
         if waiting:
             self._all(waiting[0].frame, groups)
 
-    def _all(self, frame: Frame, groups: dict[Any, list[tuple[Waiting, Held]]]) -> None:
+    def _all(self, frame: Frame, groups: dict[Any, list[tuple[Waiting, Held]]], *, behind: bool = False) -> None:
+        """Make updates in groups; ``behind``: with what Paddle's optimizer would do behind them."""
         with torch.no_grad():
             for (_, lr, decay), group in groups.items():
                 self._together(frame, group, lr, decay)
+                first, kept = group[0]
+                if behind and first.declared.behind is not None:
+                    first.declared.behind(Batch([kept.item for _, kept in group], kept.numbers, lr, decay))
 
     def _together(self, frame: Frame, group: Sequence[tuple[Waiting, Held]], lr: float, decay: float) -> None:
         first, kept = group[0]

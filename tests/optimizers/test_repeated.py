@@ -9,6 +9,7 @@ from helpers import same
 from trainings import KINDS, RATE, batch, nets
 
 import padiff_shim
+from padiff_shim.frameworks.memory import to_torch
 from padiff_shim.substitution import repeated
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
@@ -143,7 +144,26 @@ def _regularized(step, net, optimizer):
     net[3].weight.regularizer = paddle.regularizer.L2Decay(0.3) if step >= 3 else None
 
 
-CHANGES = (_rate, _beta, _epsilon, _frozen, _factor, _accumulator, _exchanged, _loaded, _new_memory, _regularized)
+def _power_of_no_step(step, net, optimizer):
+    """Written where nothing tells of it: found only when the step is about to be made."""
+    if step == 3:
+        powers = next(kind for name, kind in optimizer._accumulators.items() if "beta1_pow" in name)
+        to_torch(powers[net[0].weight.name]).fill_(0.37)
+
+
+CHANGES = (
+    _rate,
+    _beta,
+    _epsilon,
+    _frozen,
+    _factor,
+    _accumulator,
+    _exchanged,
+    _loaded,
+    _new_memory,
+    _regularized,
+    _power_of_no_step,
+)
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__[1:])
