@@ -22,9 +22,9 @@ from ..dispatch.door import Door
 from ..dispatch.frames import top
 from ..dispatch.plan import Unlisted
 from ..frameworks.memory import TENSOR_TYPES
-from ..frameworks.versions import hide_from_tracer, leads_here
+from ..frameworks.versions import IS_3, hide_from_tracer, leads_here
 from ..gradients.writes import WRITES
-from ..optimizers.update import updates
+from ..optimizers.update import Update, updates
 from ..patches import _unsubstituted
 from ..patching.patcher import InheritedPatch, Patcher, Point
 from ..patching.pyfunction import PyFunctionPatch
@@ -88,6 +88,8 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
     reason = _reason(name, path)
     if path.startswith("paddle._C_ops.") and name in updates():
         return _updating(name, path, original)
+    if path.startswith("paddle._legacy_C_ops.") and _has_old_form(name):
+        return _updating_in_old_form(updates()[f"{name}_"], path, original)
     other = Unlisted(name, path, reason, original, updates=reason is OPTIMIZER)
     drawn = Unlisted(name, path, DRAWN, original, updates=False) if reason in (RANDOM, RANDOM_ALONE) else None
 
@@ -123,6 +125,21 @@ def _updating(name: str, path: str, original: Callable[..., Any]) -> Callable[..
         return frame.plan.update(other, frame, args, kwargs)
 
     return hook
+
+
+def _has_old_form(name: str) -> bool:
+    declared = updates().get(f"{name}_")
+    return not IS_3 and declared is not None and bool(declared.legacy)
+
+
+def _updating_in_old_form(declared: Update, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of an optimizer's update that Paddle calls through its old tracer."""
+    hook = _updating(declared.door, path, lambda *args: original(*declared.to_legacy(args)))
+
+    def old(*args: Any) -> Any:
+        return hook(*declared.from_legacy(args))
+
+    return old
 
 
 def _others(taken: dict[str, Point]) -> list[Point]:

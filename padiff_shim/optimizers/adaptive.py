@@ -18,7 +18,7 @@ from torch.optim import radam as _radam
 from ..table import reasons
 from ..table.reasons import StayNative
 from .counts import mu_products, multiply, numbers, powers
-from .update import Batch, update
+from .update import Batch, Item, update
 
 
 def _exponent(beta: float, power: float, dtype: torch.dtype) -> tuple[int, bool]:
@@ -139,11 +139,29 @@ _MU_BASE = 0.96  # of NAdam's momentum schedule, in both frameworks
 
 
 def _steps_of_nadam(b: Batch) -> list[int]:
-    """Torch's momentum schedule needs the count also when beta's power has gone: then there is none to be read."""
-    found = _exponents(b.beta2, b.beta2_pow, b.flat("beta2_pow"))
-    if b.beta2 and any(ended for _, ended in found):
-        raise StayNative(reasons.POWER_GONE)
-    return [step for step, _ in found]
+    """How many steps there were. Torch's momentum schedule needs them also when beta's power has gone, which tells no more of them.
+
+    They are counted on then, while the averages are those that the last update has left: a checkpoint from beyond that point does not
+    tell how many there were.
+    """
+    done = []
+    for item, (step, ended) in zip(b.items, _exponents(b.beta2, b.beta2_pow, b.flat("beta2_pow"))):
+        if ended and b.beta2:
+            if item.left is None or item.left != _averages(item):
+                raise StayNative(reasons.POWER_GONE)
+            step = int(item.count.item())
+        done.append(step)
+    return done
+
+
+def _averages(item: Item) -> tuple[float, float]:
+    """What tells an optimizer's averages from those of another step."""
+    return item.tensors["moment1"].sum().item(), item.tensors["moment2"].sum().item()
+
+
+def _remember_where_powers_end(b: Batch) -> None:
+    for item, power, tensor in zip(b.items, numbers(b.flat("beta2_pow")), b.beta2_pow):
+        item.left = _averages(item) if powers(b.beta2, tensor.dtype).exponent(power)[1] else None
 
 
 def _nadam_of_paddle(b: Batch) -> None:
@@ -192,6 +210,7 @@ def nadam(b: Batch) -> None:
         beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, momentum_decay=b.momentum_decay, eps=b.epsilon,
     )  # fmt: skip
     _go_on_as_nadam(b)
+    _remember_where_powers_end(b)
 
 
 @update(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from numbers import Number
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from ..table.reasons import StayNative
 _SEEN = "_padiff_seen"  # attribute of accumulators that an update of ours has written
 _NUMBERS = frozenset({"beta1", "beta2", "epsilon", "momentum", "coefficient"})  # which Paddle also takes as tensors
 _APART = frozenset({"param", "grad", "lr", "master"})  # crossed in a way of their own, or not at all
+PLAIN = (Number, str, type(None))  # what cannot be written
 FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 
 
@@ -65,8 +67,8 @@ class Held:
         return True
 
     def numbers_are_plain(self) -> bool:
-        """Whether none of the numbers is read from a tensor."""
-        return not any(type(value) in TENSOR_TYPES for value in self._numbers)
+        """Whether none of the numbers is read from a tensor or an array, which may be written."""
+        return all(isinstance(value, PLAIN) for value in self._numbers)
 
     def take(self, grad: Any) -> None:
         """The gradient of this step, crossed and checked."""

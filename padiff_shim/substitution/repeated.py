@@ -11,18 +11,16 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import paddle
 
 from ..dispatch.door import gate
 from ..dispatch.frames import Frame
 from ..optimizers.update import Update
 from ..table.reasons import StayNative
-from .held import Held
+from .held import PLAIN, Held
 from .passes import Pass, Waiting, is_paddles
 
 _NEW_EACH_TIME = frozenset({"helper", "_learning_rate"})  # attributes: the one says nothing, the other is read at each step
-_PLAIN = (int, float, str, bool, type(None), np.generic)
 _ASKED = "_apply_decay_param_fun"  # a program's function, called for each parameter
 _UNASKED = ("_lr_ratio", "_exclude_from_weight_decay_fn", "fused_states_buffer")  # with these a step is never kept
 _SHARDED = "_need_shard_auto"  # of a parameter whose accumulators Paddle is going to lay out over processes
@@ -110,7 +108,7 @@ def _kind(optimizer: Any) -> tuple[Any, ...]:
 def _attributes(optimizer: Any) -> dict[str, Any]:
     """What an optimizer says of itself: plain values, and of others their kinds (they are asked, or watched, by themselves)."""
     return {
-        name: value if isinstance(value, _PLAIN) else type(value)
+        name: value if isinstance(value, PLAIN) else type(value)
         for name, value in vars(optimizer).items()
         if name not in _NEW_EACH_TIME
     }
@@ -148,7 +146,7 @@ def keep(before: Before, here: Pass, pairs: Any) -> None:
         return
     updates = [_kept(*made[id(param)], param) for param, _ in alive]
     repeat = Repeat(before, here, updates)
-    if all(isinstance(value, _PLAIN) for value in repeat.changed.values()):
+    if all(isinstance(value, PLAIN) for value in repeat.changed.values()):
         _of.setdefault(optimizer, {})[id(alive[0][0])] = repeat
 
 

@@ -13,8 +13,6 @@ from padiff_shim.frameworks.memory import to_torch
 from padiff_shim.substitution import repeated
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
-PADDLE_2 = paddle.__version__.startswith("2.")
-REPEATED = [name for name in KINDS if not (PADDLE_2 and name == "adagrad")]  # which runs natively there
 
 
 def built(kind="adamw", **options):
@@ -54,7 +52,7 @@ def calls(monkeypatch, optimizer):
     return found
 
 
-@pytest.mark.parametrize("kind", REPEATED)
+@pytest.mark.parametrize("kind", KINDS)
 def test_only_the_first_steps_calls_are_built(kind, monkeypatch):
     net, optimizer = built(kind)
     made = calls(monkeypatch, optimizer)
@@ -87,7 +85,7 @@ def alike(change, kind="adamw", build=built, **mode):
     return repeated_steps
 
 
-@pytest.mark.parametrize("kind", REPEATED)
+@pytest.mark.parametrize("kind", KINDS)
 def test_repeated_steps_are_the_steps(kind):
     assert alike(None, kind) >= 4
 
