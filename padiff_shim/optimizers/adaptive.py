@@ -141,8 +141,8 @@ _MU_BASE = 0.96  # of NAdam's momentum schedule, in both frameworks
 def _steps_of_nadam(b: Batch) -> list[int]:
     """How many steps there were. Torch's momentum schedule needs them also when beta's power has gone, which tells no more of them.
 
-    They are counted on then, while the averages are those that the last update has left: a checkpoint from beyond that point does not
-    tell how many there were.
+    They are counted on then, while the averages are those that the last update has left: a checkpoint from beyond that point
+    does not tell how many there were.
     """
     done = []
     for item, (step, ended) in zip(b.items, _exponents(b.beta2, b.beta2_pow, b.flat("beta2_pow"))):

@@ -28,8 +28,8 @@ _ABSENT = frozenset({"amsgrad", "moment2_max"})  # from arguments that Paddle 2.
 class Item:
     """The tensors of one parameter's update on Torch's side, over Paddle's memory, by the names of the C function's parameters.
 
-    ``tensors["param"]`` is what is updated: the master weight if there is one. ``count`` is Torch's tensor that counts steps; ``left``
-    what an update has left, where only that says whether the count still holds.
+    ``tensors["param"]`` is what is updated: the master weight if there is one. ``count`` is Torch's tensor that counts steps;
+    ``left`` what an update has left, where only that says whether the count still holds.
     """
 
     __slots__ = ("_arrays", "count", "fresh", "grad", "left", "tensors")
