@@ -22,9 +22,9 @@ from ..dispatch.door import Door
 from ..dispatch.frames import top
 from ..dispatch.plan import Unlisted
 from ..frameworks.memory import TENSOR_TYPES
-from ..frameworks.versions import IS_3, hide_from_tracer, leads_here
+from ..frameworks.versions import hide_from_tracer, leads_here
 from ..gradients.writes import WRITES
-from ..optimizers.update import Update, updates
+from ..optimizers.update import updates
 from ..patches import _unsubstituted
 from ..patching.patcher import InheritedPatch, Patcher, Point
 from ..patching.pyfunction import PyFunctionPatch
@@ -87,9 +87,9 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
     """The hook of a C function without reference."""
     reason = _reason(name, path)
     if path.startswith("paddle._C_ops.") and name in updates():
-        return _updating(name, path, original)
-    if path.startswith("paddle._legacy_C_ops.") and _has_old_form(name):
-        return _updating_in_old_form(updates()[f"{name}_"], path, original)
+        return optimizers.updating(name, path, original)
+    if path.startswith("paddle._legacy_C_ops.") and optimizers.has_old_form(name):
+        return optimizers.updating_in_old_form(name, path, original)
     other = Unlisted(name, path, reason, original, updates=reason is OPTIMIZER)
     drawn = Unlisted(name, path, DRAWN, original, updates=False) if reason in (RANDOM, RANDOM_ALONE) else None
 
@@ -109,37 +109,6 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
         return result
 
     return hook
-
-
-def _updating(name: str, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The hook of an optimizer's update."""
-    other = Unlisted(name, path, OPTIMIZER, original, updates=True)
-
-    def hook(*args: Any, **kwargs: Any) -> Any:
-        frame = top()
-        if frame is None:
-            return original(*args, **kwargs)
-        if frame.idle:
-            frame.plan.passed(other)
-            return original(*args, **kwargs)
-        return frame.plan.update(other, frame, args, kwargs)
-
-    return hook
-
-
-def _has_old_form(name: str) -> bool:
-    declared = updates().get(f"{name}_")
-    return not IS_3 and declared is not None and bool(declared.legacy)
-
-
-def _updating_in_old_form(declared: Update, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The hook of an optimizer's update that Paddle calls through its old tracer."""
-    hook = _updating(declared.door, path, lambda *args: original(*declared.to_legacy(args)))
-
-    def old(*args: Any) -> Any:
-        return hook(*declared.from_legacy(args))
-
-    return old
 
 
 def _others(taken: dict[str, Point]) -> list[Point]:
