@@ -38,7 +38,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-drift demo-prove demo-questions test test-compat test-isa test-matrix $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-questions test test-compat test-isa test-matrix $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -55,6 +55,9 @@ demo-seeds: $(READY) ## the reported accuracy cases: native differences, and 0 u
 demo-models: $(READY_DEMO) ## a step of sixteen models and fourteen whole trainings: native, under the shim, and the Torch twin
 	$(FROM_CHECKOUT) $(PY) examples/demo_models.py
 	$(FROM_CHECKOUT) $(PY) examples/demo_trainings.py
+
+demo-verdicts: $(READY_DEMO) ## a step of sixteen models under compare: what is judged, and which kernels are found wrong in ordinary models
+	$(FROM_CHECKOUT) $(PY) examples/demo_verdicts.py
 
 demo-drift: $(READY_DEMO) ## how far the reported CTRL and Reformer drift, layer by layer: native, on Torch's kernels, in float64
 	$(FROM_CHECKOUT) $(PY) examples/demo_drift.py

@@ -209,6 +209,22 @@ np.testing.assert_array_equal(y.numpy(), [[1.0, 3.0], [2.0, 4.0]])
 """,
     },
     {
+        "name": "products over no elements",
+        "op": "matmul, linear",
+        "what": "The result of a product over a dimension of size 0 is memory that nothing was written to, in 3.0.",
+        "size": "whatever lay there, for 0",
+        "paddle": PADDLES[1:2],
+        "shim": "Nothing: a call without elements is Paddle's.",
+        "program": """\
+import numpy as np, paddle
+for _ in range(50):
+    others = [paddle.full([3, 5], 7.0) for _ in range(50)]
+    del others
+    found = paddle.matmul(paddle.ones([3, 0]), paddle.ones([0, 5]))
+    np.testing.assert_array_equal(found.numpy(), np.zeros([3, 5]))
+""",
+    },
+    {
         "name": "numbers held in float32 by Paddle 2.6",
         "op": "add, subtract, remainder",
         "what": 'As "numbers held in float32", on 2.6.2 alone.',

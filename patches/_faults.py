@@ -54,7 +54,12 @@ def _shares(own: Callable[..., Any], x: torch.Tensor, label: torch.Tensor, weigh
     chosen = F.one_hot(at, x.shape[axis]).movedim(-1, axis).bool()
     kept, rest_of = single(1.0 - single(smoothing)), single(smoothing / x.shape[axis])
     shares = torch.where(chosen, torch.full_like(x, single(kept + rest_of)), torch.full_like(x, rest_of)).detach()
-    return own(x, shares, weight, ignored, reduction, True, axis, use_softmax, 0.0, counts_all)
+    arguments = (shares, weight, ignored, reduction, True, axis, use_softmax, 0.0, counts_all)
+    value = own(x, *arguments)
+    if weight is not None or not use_softmax:
+        return value
+    taken = shares_of_one(own, x, *arguments)  # rounded shares do not sum to one, and Paddle's gradient takes it that they do
+    return value.detach() + (taken - taken.detach())
 
 
 SMOOTHED, SMOOTHED_LABELS = smoothed(_labels), smoothed(_shares)
@@ -115,8 +120,13 @@ def held_mean(
     return normed if bias is None else normed + bias.view(-1, *[1] * (x.ndim - 2))
 
 
-def longer_norm(arguments: Callable[..., tuple[torch.Tensor, float, Any, bool]]) -> dict[str, Fault]:
-    """Norms of order 2 whose gradient divides by the norm and 1e-12. ``arguments`` as for :func:`roots`."""
+def longer_norm(
+    arguments: Callable[..., tuple[torch.Tensor, float, Any, bool]], then: Callable[..., torch.Tensor] | None = None
+) -> dict[str, Fault]:
+    """Norms of order 2 whose gradient divides by the norm and 1e-12.
+
+    ``arguments`` as for :func:`roots`; ``then``: the op's result, of the norm and the op's own arguments.
+    """
 
     def formula(own: Callable[..., Any], *values: Any) -> torch.Tensor:
         x, p, axis, keepdim = arguments(*values)
@@ -125,7 +135,8 @@ def longer_norm(arguments: Callable[..., tuple[torch.Tensor, float, Any, bool]])
         norm = torch.linalg.vector_norm(x.detach(), 2.0, axis, True)
         scaled = x.detach() / (norm + 1e-12) * (x - x.detach())
         value = torch.linalg.vector_norm(x.detach(), 2.0, axis, keepdim)
-        return value + (scaled.sum() if axis is None and not keepdim else scaled.sum(axis, keepdim))
+        value = value + (scaled.sum() if axis is None and not keepdim else scaled.sum(axis, keepdim))
+        return value if then is None else then(value, *values)
 
     return {"norm+1e-12": Fault(formula)}
 

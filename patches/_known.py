@@ -105,7 +105,7 @@ QUIRKS: tuple[dict[str, Any], ...] = (
     },
     {
         "name": "number added to a norm",
-        "op": ("p_norm", "vector_norm", "frobenius_norm", "dist"),
+        "op": ("p_norm", "vector_norm", "frobenius_norm", "dist", "normalize"),
         "phase": "backward",
         "side": "paddle",
         "verdict": ("SEMANTICS", "WRONG"),

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from padiff_shim.numerics import models
 from padiff_shim.table.op import Fault, Sample, function, op
 
-from ._faults import held_mean
+from ._faults import held_mean, longer_norm
 from ._windows import to_first, to_last
 
 
@@ -224,6 +224,9 @@ def local_response_norm(x: Any, size: int, alpha: float, beta: float, k: float, 
         Sample((2, 3, 4), axis=-1, p=1),
         Sample((2, 3, 4), axis=0, p=3.0, epsilon=1e-6),
         Sample((3, 4), epsilon=10.0),
+    ),
+    faults=longer_norm(
+        lambda x, p, axis, *_: (x, p, axis, True), lambda norm, x, p, axis, epsilon, out: x / norm.clamp_min(epsilon)
     ),
 )
 def normalize(x: Any, p: float, axis: int, epsilon: float, out: Any) -> torch.Tensor:

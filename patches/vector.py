@@ -156,6 +156,7 @@ def dist(x: torch.Tensor, y: torch.Tensor, p: float) -> torch.Tensor:
     deviations=_ROOTS,
     doors=(function("paddle.nn.functional.pairwise_distance", "x|x1 y|x2 p=2.0 epsilon|eps=1e-6 keepdim=False"),),
     samples=(*each((Sample((3, 4), (3, 4)),), p=_POWERS[:3], keepdim=(False, True)), Sample((3, 4), (4,)), Sample((4,), (4,))),
+    faults=roots(lambda x, y, p, epsilon, keepdim: (x - y + epsilon, p, -1, keepdim)),
 )
 def pairwise_distance(x: torch.Tensor, y: torch.Tensor, p: float, epsilon: float, keepdim: bool) -> torch.Tensor:
     """``torch.nn.functional.pairwise_distance``."""

@@ -10,8 +10,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
 import demo_models
+import demo_verdicts
 import tables
 from zoo import PAIRS, pairs
+
+from padiff_shim import testing
 
 TRAINED = "minilm"
 
@@ -63,3 +66,20 @@ def test_what_a_model_needs_is_named(monkeypatch):
     monkeypatch.setitem(tables.NEEDS, TRAINED, ("no_such_package_is_installed",))
     assert tables.lacking(["gpt"]) is None
     assert "requirements/demo.txt" in tables.lacking(["gpt", TRAINED])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["gpt", "vae", "ppo"])
+def test_every_element_gets_a_verdict(name, dtype):
+    row = demo_verdicts.measure(name, dtype)
+    assert row.unjudged == 0
+    assert row.verdicts["EQUAL"] + row.verdicts["ROUNDING"] > 30
+    assert row.more == 0, row.found
+    assert sum(row.found.values()) == row.verdicts["known"] + row.verdicts["negligible"]
+
+
+def test_what_is_found_is_told():
+    with testing.planted("tanh", lambda tensor, *_: tensor * 1.01, side="torch"):
+        row = demo_verdicts.measure("ppo", "float32")
+    assert row.more > 0
+    assert any(told.startswith("tanh ") for told in row.found)
