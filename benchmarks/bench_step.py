@@ -222,11 +222,11 @@ def lone_rows(rounds: int, budget: float) -> list[list[str]]:
     return rows
 
 
-def written(text: str, tables: str) -> str:
+def written(text: str, tables: str, begin: str = BEGIN, end: str = END) -> str:
     """``text`` with what stands between the marks exchanged; with the marks at its end if it has none."""
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    return f"{before}{BEGIN}\n{tables.rstrip()}\n{END}{after or chr(10)}"
+    before, _, rest = text.partition(begin)
+    after = rest.partition(end)[2]
+    return f"{before}{begin}\n{tables.rstrip()}\n{end}{after or chr(10)}"
 
 
 def main() -> int:

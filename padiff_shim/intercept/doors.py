@@ -87,7 +87,9 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
     """The hook of a C function without reference."""
     reason = _reason(name, path)
     if path.startswith("paddle._C_ops.") and name in updates():
-        return _updating(name, path, original)
+        return optimizers.updating(name, path, original)
+    if path.startswith("paddle._legacy_C_ops.") and optimizers.has_old_form(name):
+        return optimizers.updating_in_old_form(name, path, original)
     other = Unlisted(name, path, reason, original, updates=reason is OPTIMIZER)
     drawn = Unlisted(name, path, DRAWN, original, updates=False) if reason in (RANDOM, RANDOM_ALONE) else None
 
@@ -105,22 +107,6 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
         if name == "run_program":
             frame.run.warn("a compiled program (to_static) ran: the ops inside it are not seen")
         return result
-
-    return hook
-
-
-def _updating(name: str, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The hook of an optimizer's update."""
-    other = Unlisted(name, path, OPTIMIZER, original, updates=True)
-
-    def hook(*args: Any, **kwargs: Any) -> Any:
-        frame = top()
-        if frame is None:
-            return original(*args, **kwargs)
-        if frame.idle:
-            frame.plan.passed(other)
-            return original(*args, **kwargs)
-        return frame.plan.update(other, frame, args, kwargs)
 
     return hook
 

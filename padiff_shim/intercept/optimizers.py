@@ -1,7 +1,4 @@
-"""The doors of Paddle's optimizers and clippers that are functions in Python.
-
-The updates themselves are C functions: see :mod:`.doors`.
-"""
+"""The doors of Paddle's optimizers and clippers: functions in Python, and what the C functions of updates are redirected to."""
 
 from __future__ import annotations
 
@@ -11,8 +8,12 @@ from typing import Any
 import paddle
 
 from ..dispatch.frames import top
+from ..dispatch.plan import Unlisted
+from ..frameworks.versions import IS_3
+from ..optimizers.update import updates
 from ..patching.patcher import Point
 from ..patching.pyfunction import PyFunctionPatch
+from ..table.reasons import OPTIMIZER
 from .locate import awaiting, python_function
 
 _PARTS = (
@@ -48,6 +49,39 @@ def _point(target: str) -> Point:
         return patch
 
     return awaiting(path, look, owner, name)
+
+
+def updating(name: str, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of an optimizer's update."""
+    other = Unlisted(name, path, OPTIMIZER, original, updates=True)
+
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        frame = top()
+        if frame is None:
+            return original(*args, **kwargs)
+        if frame.idle:
+            frame.plan.passed(other)
+            return original(*args, **kwargs)
+        return frame.plan.update(other, frame, args, kwargs)
+
+    return hook
+
+
+def has_old_form(name: str) -> bool:
+    """Whether this Paddle calls an update through its old tracer, and how that is done is declared."""
+    declared = updates().get(f"{name}_")
+    return not IS_3 and declared is not None and bool(declared.legacy)
+
+
+def updating_in_old_form(name: str, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of an optimizer's update that Paddle calls through its old tracer."""
+    declared = updates()[f"{name}_"]
+    hook = updating(declared.door, path, lambda *args: original(*declared.to_legacy(args)))
+
+    def old(*args: Any) -> Any:
+        return hook(*declared.from_legacy(args))
+
+    return old
 
 
 def points() -> list[Point]:

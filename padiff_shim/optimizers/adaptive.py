@@ -6,7 +6,8 @@ Paddle keeps powers of the betas; Torch counts steps, and takes the powers of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch.optim import adam as _adam
@@ -16,22 +17,30 @@ from torch.optim import radam as _radam
 
 from ..table import reasons
 from ..table.reasons import StayNative
-from .counts import mu_products, multiply, number, powers
-from .update import Batch, update
+from .counts import mu_products, multiply, numbers, powers
+from .update import Batch, Item, update
 
 
-def _exponent(beta: float, power: torch.Tensor) -> tuple[int, bool]:
+def _exponent(beta: float, power: float, dtype: torch.dtype) -> tuple[int, bool]:
     """The exponent that gave a power of beta, and whether it may be a greater one: the power does not fall any more."""
-    step, ended = powers(beta, power.dtype).exponent(number(power))
+    step, ended = powers(beta, dtype).exponent(power)
     if step is None:
         raise StayNative(reasons.BETA_POWERS)
     return step, ended
 
 
-def _of_both(beta1: float, beta2: float, first: torch.Tensor, second: torch.Tensor) -> int:
+def _exponents(beta: float, tensors: Sequence[torch.Tensor], flats: Sequence[Any]) -> list[tuple[int, bool]]:
+    """The same of the powers of all parameters, most of which are equal."""
+    found: dict[Any, tuple[int, bool]] = {}
+    keys = list(zip(numbers(flats), [tensor.dtype for tensor in tensors]))
+    for key in keys:
+        if key not in found:
+            found[key] = _exponent(beta, *key)
+    return [found[key] for key in keys]
+
+
+def _of_both(one: int, one_ended: bool, other: int, other_ended: bool) -> int:
     """The exponent of both powers, which have to say the same."""
-    one, one_ended = _exponent(beta1, first)
-    other, other_ended = _exponent(beta2, second)
     if one != other and not (one_ended and one < other) and not (other_ended and other < one):
         raise StayNative(reasons.BETA_POWERS)
     return max(one, other)
@@ -48,7 +57,9 @@ def _counts(b: Batch, done: list[int]) -> list[torch.Tensor]:
 
 
 def _done(b: Batch) -> list[int]:
-    return [_of_both(b.beta1, b.beta2, *pair) for pair in zip(b.beta1_pow, b.beta2_pow)]
+    first = _exponents(b.beta1, b.beta1_pow, b.flat("beta1_pow"))
+    second = _exponents(b.beta2, b.beta2_pow, b.flat("beta2_pow"))
+    return [_of_both(*one, *other) for one, other in zip(first, second)]
 
 
 def _with_adam(b: Batch, lr: float, decay: float, *, decoupled: bool) -> None:
@@ -57,8 +68,8 @@ def _with_adam(b: Batch, lr: float, decay: float, *, decoupled: bool) -> None:
         decoupled_weight_decay=decoupled, amsgrad=bool(b.amsgrad), beta1=b.beta1, beta2=b.beta2, lr=lr, weight_decay=decay,
         eps=b.epsilon, maximize=False,
     )  # fmt: skip
-    multiply(b.beta1_pow, b.beta1)
-    multiply(b.beta2_pow, b.beta2)
+    multiply(b.flat("beta1_pow"), b.beta1)
+    multiply(b.flat("beta2_pow"), b.beta2)
 
 
 @update(
@@ -93,10 +104,15 @@ def adamw(b: Batch) -> None:
 
 def _adamax_of_paddle(b: Batch) -> None:
     """Paddle adds epsilon to the decayed norm, not to the gradient."""
-    for param, grad, moment, norm, power in zip(b.param, b.decayed(), b.moment, b.norm, b.beta1_pow):
+    for param, grad, moment, norm, power in zip(b.param, b.decayed(), b.moment, b.norm, numbers(b.flat("beta1_pow"))):
         moment.lerp_(grad, 1 - b.beta1)
         torch.maximum(norm.mul_(b.beta2).add_(b.epsilon), grad.abs(), out=norm)
-        param.addcdiv_(moment, norm, value=-b.lr / (1 - number(power)))
+        param.addcdiv_(moment, norm, value=-b.lr / (1 - power))
+
+
+def _behind_adamax(b: Batch) -> None:
+    """Paddle's optimizer takes its power on by itself."""
+    multiply(b.flat("beta1_pow"), b.beta1)
 
 
 @update(
@@ -108,11 +124,13 @@ def _adamax_of_paddle(b: Batch) -> None:
     twin="torch.optim.Adamax",
     differs="Paddle adds epsilon to the decayed norm at every step, Torch to the size of the gradient",
     at_once=True,
+    behind=_behind_adamax,
 )
 def adamax(b: Batch) -> None:
-    """Torch's definition; Paddle's optimizer takes its power on by itself."""
+    """Torch's definition."""
+    done = [step - 1 for step, _ in _exponents(b.beta1, b.beta1_pow, b.flat("beta1_pow"))]
     _adamax.adamax(
-        b.param, b.grad, b.moment, b.norm, _counts(b, [_exponent(b.beta1, power)[0] - 1 for power in b.beta1_pow]),
+        b.param, b.grad, b.moment, b.norm, _counts(b, done),
         eps=b.epsilon, beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay,
     )  # fmt: skip
 
@@ -120,18 +138,36 @@ def adamax(b: Batch) -> None:
 _MU_BASE = 0.96  # of NAdam's momentum schedule, in both frameworks
 
 
-def _steps_of_nadam(beta2: float, power: torch.Tensor) -> int:
-    """Torch's momentum schedule needs the count also when beta's power has gone: then there is none to be read."""
-    step, ended = _exponent(beta2, power)
-    if ended and beta2:
-        raise StayNative(reasons.POWER_GONE)
-    return step
+def _steps_of_nadam(b: Batch) -> list[int]:
+    """How many steps there were. Torch's momentum schedule needs them also when beta's power has gone, which tells no more of them.
+
+    They are counted on then, while the averages are those that the last update has left: a checkpoint from beyond that point
+    does not tell how many there were.
+    """
+    done = []
+    for item, (step, ended) in zip(b.items, _exponents(b.beta2, b.beta2_pow, b.flat("beta2_pow"))):
+        if ended and b.beta2:
+            if item.left is None or item.left != _averages(item):
+                raise StayNative(reasons.POWER_GONE)
+            step = int(item.count.item())
+        done.append(step)
+    return done
+
+
+def _averages(item: Item) -> tuple[float, float]:
+    """What tells an optimizer's averages from those of another step."""
+    return item.tensors["moment1"].sum().item(), item.tensors["moment2"].sum().item()
+
+
+def _remember_where_powers_end(b: Batch) -> None:
+    for item, power, tensor in zip(b.items, numbers(b.flat("beta2_pow")), b.beta2_pow):
+        item.left = _averages(item) if powers(b.beta2, tensor.dtype).exponent(power)[1] else None
 
 
 def _nadam_of_paddle(b: Batch) -> None:
     """Paddle keeps the product of the momenta in the parameter's dtype."""
     root = _MU_BASE**b.momentum_decay
-    powers_now = [(number(one) * _MU_BASE, number(two) * b.beta2, number(mu)) for one, two, mu in _powers_of_nadam(b)]
+    powers_now = [(one * _MU_BASE, two * b.beta2, mu) for one, two, mu in _powers_of_nadam(b)]
     for (fall, power, product), param, grad, first, second in zip(powers_now, b.param, b.grad, b.moment1, b.moment2):
         grad = grad.add(param, alpha=b.decay) if b.decay else grad
         mu = b.beta1 * (1.0 - 0.5 * fall**b.momentum_decay)
@@ -144,16 +180,16 @@ def _nadam_of_paddle(b: Batch) -> None:
     _go_on_as_nadam(b)
 
 
-def _powers_of_nadam(b: Batch) -> Iterable[tuple[torch.Tensor, ...]]:
-    return zip(b.decay_pow, b.beta2_pow, b.mu_product)
+def _powers_of_nadam(b: Batch) -> Iterable[tuple[float, ...]]:
+    return zip(*[numbers(b.flat(name)) for name in ("decay_pow", "beta2_pow", "mu_product")])
 
 
 def _go_on_as_nadam(b: Batch) -> None:
     """Paddle's powers and products after the update."""
-    multiply(b.decay_pow, _MU_BASE)
-    multiply(b.beta2_pow, b.beta2)
-    for product, power in zip(b.mu_product, b.decay_pow):
-        product.mul_(b.beta1 * (1.0 - 0.5 * number(power) ** b.momentum_decay))
+    falls = multiply(b.flat("decay_pow"), _MU_BASE)
+    multiply(b.flat("beta2_pow"), b.beta2)
+    for product, power in zip(b.flat("mu_product"), falls):
+        multiply([product], b.beta1 * (1.0 - 0.5 * power**b.momentum_decay))
 
 
 @update(
@@ -167,13 +203,14 @@ def _go_on_as_nadam(b: Batch) -> None:
 )
 def nadam(b: Batch) -> None:
     """Torch's products are made again; Paddle's go on as its kernel would leave them."""
-    done = [_steps_of_nadam(b.beta2, power) for power in b.beta2_pow]
+    done = _steps_of_nadam(b)
     products = mu_products(b.beta1, b.momentum_decay)
     _nadam.nadam(
         b.param, b.grad, b.moment1, b.moment2, [products.before(steps + 1) for steps in done], _counts(b, done),
         beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, momentum_decay=b.momentum_decay, eps=b.epsilon,
     )  # fmt: skip
     _go_on_as_nadam(b)
+    _remember_where_powers_end(b)
 
 
 @update(
@@ -189,7 +226,8 @@ def radam(b: Batch) -> None:
         b.param, b.grad, b.moment1, b.moment2, _counts(b, _done(b)),
         beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, eps=b.epsilon,
     )  # fmt: skip
-    multiply(b.beta1_pow, b.beta1)
-    multiply(b.beta2_pow, b.beta2)
-    for rho, power in zip(b.rho, b.beta2_pow):
-        rho.copy_((rho * (b.beta2 - power) + power) / (1 - power))
+    multiply(b.flat("beta1_pow"), b.beta1)
+    multiply(b.flat("beta2_pow"), b.beta2)
+    for rho, power in zip(b.rho, b.beta2_pow):  # both are filled with one number
+        one, fall = rho.view(-1)[:1], power.view(-1)[:1]
+        rho.copy_(((one * (b.beta2 - fall) + fall) / (1 - fall)).expand_as(rho.view(-1)).view(rho.shape))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -67,25 +68,27 @@ def powers(beta: float, dtype: torch.dtype) -> Powers:
     return Powers(beta, dtype)
 
 
-def number(power: torch.Tensor) -> float:
-    """The number that a tensor is filled with: NAdam and RAdam keep their powers in the shape of the parameter."""
-    return float(power.view(-1)[0].item() if power.numel() > 1 else power.item())
+def numbers(flats: Sequence[Any]) -> list[float]:
+    """What tensors are filled with (:meth:`.update.Item.flat`): NAdam and RAdam keep their powers in the shape of the parameter."""
+    return [flat[0].item() for flat in flats]
 
 
-def multiply(tensors: list[torch.Tensor], factor: float) -> None:
-    """Multiply powers by a factor, in their dtype, as Paddle's kernels do."""
+def multiply(flats: Sequence[Any], factor: float) -> list[float]:
+    """Multiply what tensors are filled with by a factor, in their dtype, as Paddle's kernels do; what they are filled with then."""
+    found: list[float] = []
+    known: dict[Any, Any] = {}
     with np.errstate(under="ignore"):
-        for power in tensors:
-            if power.is_cuda:
-                power.mul_(factor)
-            else:  # a fourth of what Torch's call costs for one number
-                values = power.numpy()
-                values *= _typed(power.dtype, factor)
-
-
-@functools.cache
-def _typed(dtype: torch.dtype, factor: float) -> Any:
-    return _TYPES[dtype](factor)
+        for flat in flats:
+            if isinstance(flat, np.ndarray):
+                key = flat[0], flat.dtype
+                product = known.get(key)
+                if product is None:
+                    product = known[key] = key[0] * flat.dtype.type(factor)
+                flat.fill(product)  # a power that is kept in the shape of its parameter has many elements
+                found.append(product.item())
+            else:
+                found.append(flat.mul_(factor)[0].item())
+    return found
 
 
 class MuProducts:

@@ -64,7 +64,12 @@ def momentum(b: Batch) -> None:
 
 
 @update(
-    "adagrad_", "Adagrad", "param grad moment lr master epsilon multi_precision", "param moment master", twin="torch.optim.Adagrad"
+    "adagrad_",
+    "Adagrad",
+    "param grad moment lr master epsilon multi_precision",
+    "param moment master",
+    legacy="param grad moment lr master param moment master | epsilon multi_precision",
+    twin="torch.optim.Adagrad",
 )
 def adagrad(b: Batch) -> None:
     """``param -= lr * grad / (sqrt(sum of squares) + epsilon)``."""

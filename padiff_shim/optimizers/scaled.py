@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .counts import multiply, number
+from .counts import multiply, numbers
 from .update import Batch, update
 
 
@@ -20,15 +20,15 @@ from .update import Batch, update
 def lamb(b: Batch) -> None:
     """Paddle's formula."""
     adapts = b.coefficient > 0 or b.always_adapt
-    powers = [(number(first), number(second)) for first, second in zip(b.beta1_pow, b.beta2_pow)]
+    powers = zip(numbers(b.flat("beta1_pow")), numbers(b.flat("beta2_pow")))
     for param, grad, moment1, moment2, (first, second) in zip(b.param, b.grad, b.moment1, b.moment2, powers):
         moment1.lerp_(grad, 1 - b.beta1)
         moment2.mul_(b.beta2).addcmul_(grad, grad, value=1 - b.beta2)
         direction = (moment1 / (1 - first)).div_((moment2 / (1 - second)).sqrt_().add_(b.epsilon))
         direction.add_(param, alpha=b.coefficient)
         param.add_(direction, alpha=-b.lr * (_ratio(param, direction) if adapts else 1.0))
-    multiply(b.beta1_pow, b.beta1)
-    multiply(b.beta2_pow, b.beta2)
+    multiply(b.flat("beta1_pow"), b.beta1)
+    multiply(b.flat("beta2_pow"), b.beta2)
 
 
 def _ratio(param: torch.Tensor, direction: torch.Tensor) -> float:

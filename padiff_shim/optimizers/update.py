@@ -28,16 +28,27 @@ _ABSENT = frozenset({"amsgrad", "moment2_max"})  # from arguments that Paddle 2.
 class Item:
     """The tensors of one parameter's update on Torch's side, over Paddle's memory, by the names of the C function's parameters.
 
-    ``tensors["param"]`` is what is updated: the master weight if there is one. ``count`` is Torch's tensor that counts steps.
+    ``tensors["param"]`` is what is updated: the master weight if there is one. ``count`` is Torch's tensor that counts steps;
+    ``left`` what an update has left, where only that says whether the count still holds.
     """
 
-    __slots__ = ("count", "fresh", "grad", "tensors")
+    __slots__ = ("_arrays", "count", "fresh", "grad", "left", "tensors")
 
     def __init__(self, tensors: dict[str, Any]) -> None:
         self.tensors = tensors
+        self._arrays: dict[str, Any] = {}
         self.grad: Any = None  # with the dtype of what is updated
         self.fresh = False  # no update was made with these accumulators yet
         self.count: Any = None
+        self.left: Any = None
+
+    def flat(self, name: str) -> Any:
+        """A tensor that is filled with one number: as a flat NumPy array over its memory, or on a GPU as a flat tensor."""
+        found = self._arrays.get(name)
+        if found is None:
+            tensor = self.tensors[name].view(-1)
+            found = self._arrays[name] = tensor if tensor.is_cuda else tensor.numpy()
+        return found
 
 
 class Batch:
@@ -59,6 +70,10 @@ class Batch:
         if name in _ABSENT and name not in self.items[0].tensors:
             return None
         return [item.tensors[name] for item in self.items]
+
+    def flat(self, name: str) -> list[Any]:
+        """Tensors that are filled with one number each: see `Item.flat`."""
+        return [item.flat(name) for item in self.items]
 
     def decayed(self) -> list[Any]:
         """The gradients with their L2 decay."""
@@ -87,7 +102,10 @@ class Update:
         coupled: whether the formulas add L2 decay to the gradient, as Paddle's regularizers do.
         velocity: the accumulator that Torch begins with the first gradient, and Paddle with zero.
         at_once: Paddle's optimizer goes on to change what the update reads, so that updates cannot wait for one another.
+        behind: what that is, in the same words; the C function does not do it.
         merged: parameters of the C function ``merged_<door>``, which takes lists; empty if there is none.
+        legacy: parameters of the function of that name in ``paddle._legacy_C_ops``, where Paddle 2.6 calls that one; behind the bar
+            those that are given by their names.
     """
 
     name: str
@@ -102,7 +120,9 @@ class Update:
     coupled: bool = True
     velocity: str = ""
     at_once: bool = False
+    behind: Formula | None = None
     merged: str = ""
+    legacy: str = ""
 
     def formula(self, definition: str) -> tuple[Formula, str]:
         """What computes the update, and whose definition it is; where Torch has none, Paddle's."""
@@ -130,6 +150,18 @@ class Update:
         """Where the learning rate stands, before the first parameter that a version lacks; None where it is a state (Rprop)."""
         words = self.params.split()
         return words.index("lr") if "lr" in words else None
+
+    def from_legacy(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments of the old function as those of the C function."""
+        names = self.legacy.partition(" | ")[0].split()
+        given = {**dict(zip(args[len(names) :: 2], args[len(names) + 1 :: 2])), **dict(zip(names, args))}
+        return tuple(given.get(word) for word in self.params.split())
+
+    def to_legacy(self, args: Sequence[Any]) -> list[Any]:
+        """The same the other way round."""
+        given = dict(zip(self.params.split(), args))
+        tensors, _, numbers = self.legacy.partition(" | ")
+        return [*map(given.get, tensors.split()), *[part for name in numbers.split() for part in (name, given[name])]]
 
     def names(self, count: int) -> tuple[str, ...]:
         """The parameters in the spelling of the Paddle version that has so many. Raises StayNative if none has."""

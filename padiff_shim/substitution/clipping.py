@@ -30,7 +30,8 @@ def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     with torch.no_grad(), stream_of(sides[0].device):
         by = factor(_turned([param for param, *_ in clipped], sides), clip.clip_norm, definition).to(sides[0].dtype)
         if IS_3:  # Paddle 3 writes into the gradients
-            torch._foreach_mul_(sides, by)
+            if sides[0].is_cuda or by.item() != 1.0:  # where nothing is clipped nothing is written
+                torch._foreach_mul_(sides, by)
             for _, grad, _ in clipped:
                 grad._bump_inplace_version()
             return given

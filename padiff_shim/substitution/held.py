@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from numbers import Number
 from typing import Any
 
 import torch
@@ -21,13 +22,14 @@ from ..table.reasons import StayNative
 _SEEN = "_padiff_seen"  # attribute of accumulators that an update of ours has written
 _NUMBERS = frozenset({"beta1", "beta2", "epsilon", "momentum", "coefficient"})  # which Paddle also takes as tensors
 _APART = frozenset({"param", "grad", "lr", "master"})  # crossed in a way of their own, or not at all
+PLAIN = (Number, str, type(None))  # what cannot be written
 FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 
 
 class Held:
     """One parameter's update: what was crossed, and what says that it still is right."""
 
-    __slots__ = ("_guard", "_numbers", "_places", "_seen", "_velocity", "declared", "item", "key", "numbers", "written")
+    __slots__ = ("_form", "_guard", "_numbers", "_places", "_seen", "_velocity", "declared", "item", "key", "numbers", "written")
 
     def __init__(self, declared: Update, names: Sequence[str], args: Sequence[Any]) -> None:
         given = dict(zip(names, args))
@@ -45,6 +47,7 @@ class Held:
         master = given.get("master") if given.get("multi_precision") else None
         tensors["param"] = self.written if master is None else as_it_lies(master)
         _check(tensors)
+        self._form = tensors["param"].dtype, tensors["param"].shape, tensors["param"].device
         self.item = Item(tensors)
         self._velocity = given[declared.velocity] if declared.velocity else None
         self._seen = self._velocity is None or attribute(self._velocity, _SEEN) is not None
@@ -52,28 +55,41 @@ class Held:
     def fits(self, args: Sequence[Any]) -> bool:
         """Whether what is held is what these arguments are."""
         for i, tensor, pointer, version in self._guard:
-            if args[i] is not tensor or tensor.data_ptr() != pointer or tensor.inplace_version != version:
+            if args[i] is not tensor or tensor.data_ptr() != pointer or tensor._inplace_version() != version:
                 return False
         return tuple([args[i] for i in self._places]) == self._numbers
+
+    def stands(self) -> bool:
+        """The same of arguments that are known to be the same tensors and numbers."""
+        for _, tensor, pointer, version in self._guard:
+            if tensor.data_ptr() != pointer or tensor._inplace_version() != version:
+                return False
+        return True
+
+    def numbers_are_plain(self) -> bool:
+        """Whether none of the numbers is read from a tensor or an array, which may be written."""
+        return all(isinstance(value, PLAIN) for value in self._numbers)
 
     def take(self, grad: Any) -> None:
         """The gradient of this step, crossed and checked."""
         side, item = as_it_lies(grad), self.item
-        param = item.tensors["param"]
-        if side.shape != param.shape or side.device != param.device or not side.is_contiguous():
+        dtype, shape, device = self._form
+        if side.shape != shape or side.device != device or not side.is_contiguous():
             raise StayNative(reasons.STATE_LAYOUT)
-        if side.dtype is not param.dtype:
-            if self.written is param:
-                raise StayNative(reasons.STATE_DTYPE, param=_word(param), other=_word(side))
-            side = side.to(param.dtype)
+        if side.dtype is not dtype:
+            if self.written is item.tensors["param"]:
+                raise StayNative(reasons.STATE_DTYPE, param=_word(self.written), other=_word(side))
+            side = side.to(dtype)
         item.grad = side
-        item.fresh = not self._seen and not bool(item.tensors[self.declared.velocity].any())
+        if not self._seen:
+            item.fresh = not bool(item.tensors[self.declared.velocity].any())
 
     def done(self) -> None:
         """The update was made: the parameter takes over its master weight's values."""
         if self._velocity is not None and not self._seen:
             set_attribute(self._velocity, _SEEN, True)
-            self._seen = True
+            self._seen, self.item.fresh = True, False
+        self.item.grad = None  # nobody else may hold it by now
         if self.written is not self.item.tensors["param"]:
             self.written.copy_(self.item.tensors["param"])
 
@@ -87,7 +103,7 @@ def _short(key: Any) -> int:
 
 
 def _mark(place: int, tensor: Any) -> tuple[int, Any, int, int]:
-    return place, tensor, tensor.data_ptr(), tensor.inplace_version
+    return place, tensor, tensor.data_ptr(), tensor._inplace_version()
 
 
 def _is_kept(name: str, value: Any) -> bool:

@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from paddle.regularizer import L2Decay
 
+from ..dispatch.plan import Unlisted
 from ..frameworks.memory import as_it_lies
+from ..optimizers.update import Update
 
 _NONE: dict[str, Any] = {}
 _ROUNDED = 2.0**-22  # two roundings to float32, as a ratio
+
+
+class Waiting(NamedTuple):
+    """One update of one parameter; in one that is kept the frame, the gradient and the learning rate are None."""
+
+    declared: Update
+    other: Unlisted
+    frame: Any  # a Frame, or None
+    args: tuple[Any, ...]
 
 
 class Pass:
@@ -24,9 +35,13 @@ class Pass:
     def __init__(self, optimizer: Any, *, collects: bool) -> None:
         self.optimizer = optimizer
         self.collects = collects  # updates may wait: nothing reads in between what they write
-        self.waiting: dict[int, Any] = {}  # by the identity of the parameter
+        self.waiting: dict[int, Waiting] = {}  # by the identity of the parameter
+        self.made: list[tuple[Waiting, Any]] = []  # updates on Torch's side, with what was crossed
+        self.whole = True  # no update was native
+        self.gradients: dict[int, Any] = {}  # of updates that are made again, by the identity of the parameter
         self.decays: dict[int, tuple[float, Callable[[], Any]]] = {}  # by the identity of the parameter
         self._base: float | None = None
+        self._common: float | None = None  # the learning rate of a parameter without a factor
         self._read: dict[int, tuple[Any, float]] = {}  # tensors of learning rates, and what they hold
         self._rates: dict[tuple[int, Any], float] = {}
 
@@ -52,6 +67,30 @@ class Pass:
         if known is None:
             known = self._rates[key] = self._exact(self.read(tensor), factor)
         return known
+
+    def kept_rate(self, tensor: Any, param: Any) -> float | None:
+        """The learning rate of an update whose tensor was not made; None where only that tells it. ``tensor``: the optimizer's."""
+        factor = (getattr(param, "optimize_attr", None) or _NONE).get("learning_rate", 1.0)
+        if self._common is None:
+            self._common = self._exact(self.read(tensor), 1.0)
+        if factor == 1.0:
+            return self._common
+        return self._common * factor if isinstance(factor, (int, float)) and self._common == self.base() else None
+
+    def decay_of(self, param: Any) -> float:
+        """The coefficient of the L2 decay that was put off."""
+        known = self.decays.get(id(param))
+        return 0.0 if known is None else known[0]
+
+    def given(self, one: Waiting) -> tuple[Any, ...]:
+        """The arguments of an update, with what is left out of those that are kept."""
+        args, declared = list(one.args), one.declared
+        grad = self.gradients.get(id(args[0]))
+        if one.frame is None and grad is not None:
+            args[declared.place_of_grad] = grad
+            if declared.place_of_rate is not None:
+                args[declared.place_of_rate] = self.optimizer._create_param_lr((args[0], grad))
+        return tuple(args)
 
     def _exact(self, held: float, factor: Any) -> float:
         if not isinstance(factor, (int, float)):
@@ -80,18 +119,15 @@ def is_paddles(optimizer: Any) -> bool:
     return str(type(optimizer)._append_optimize_op.__module__).startswith("paddle.optimizer.")
 
 
-def run(flush: Callable[[Pass], None], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``Optimizer._create_optimization_pass``; ``flush`` makes the updates that wait at its end, also where it fails."""
+def run(make: Callable[[Pass], Any], args: tuple[Any, ...]) -> Any:
+    """``Optimizer._create_optimization_pass``, which ``make`` makes."""
     outer, (owner, decays) = _here.now, _here.decays or (None, {})
     here = _here.now = Pass(args[0], collects=is_paddles(args[0]))
     _here.decays = None
     if owner is args[0]:
         here.decays = decays
     try:
-        try:
-            return original(*args, **kwargs)
-        finally:
-            flush(here)
+        return make(here)
     finally:
         _here.now = outer
 
@@ -103,10 +139,13 @@ def put_off(coupled: bool, original: Callable[..., Any], args: tuple[Any, ...], 
     if not coupled or not is_paddles(optimizer):
         return original(*args, **kwargs)
     found, decays = [], {}
+    leaves = str(type(optimizer)._create_regularization_of_grad.__module__).startswith("paddle.optimizer.")
     for param, grad in pairs:
         own = getattr(param, "regularizer", None)
         chosen = regularization if own is None else own
-        if grad is None or type(chosen) is not L2Decay or param.dtype != grad.dtype:
+        if chosen is None and leaves:
+            pass
+        elif grad is None or type(chosen) is not L2Decay or param.dtype != grad.dtype:
             [(param, grad)] = original(optimizer, [(param, grad)], regularization)
         elif not _adds_it_in_its_kernel(optimizer, own):
             decays[id(param)] = chosen._coeff, _adding(original, optimizer, param, grad, regularization)

@@ -31,7 +31,7 @@ class Substituting:
         self.draws = draws
         self.torchs = torchs  # ops that are computed by Torch's definition, which is another
         self.definition = definition  # of optimizers and clippers, where Paddle's and Torch's differ
-        self.updating = Updating(definition, self._kept_native)
+        self.updating = Updating(definition, self._kept_native, repeats=self.hurries)
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Torch's kernel, counted."""
@@ -95,7 +95,7 @@ class Substituting:
         if grad_tracer() is None:
             return original(*args, **kwargs)
         if part == "Optimizer._create_optimization_pass":
-            return passes.run(self.updating.flush, original, args, kwargs)
+            return self.updating.step(original, frame, args, kwargs)
         if part == "Optimizer.append_regularization_ops":
             return passes.put_off(coupled(args[0]), original, args, kwargs)
         clipper = part.partition(".")[0]

@@ -8,7 +8,7 @@ share their numbers, as Torch's optimizers do.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -18,20 +18,11 @@ from ..dispatch.plan import Unlisted
 from ..frameworks.memory import as_it_lies, stream_of
 from ..optimizers.update import Batch, Update, updates
 from ..table.reasons import StayNative
-from . import passes
+from . import passes, repeated
 from .held import Held, held
-from .passes import Pass
+from .passes import Pass, Waiting
 
 Count = Callable[[Frame, str, str, StayNative], None]
-
-
-class Waiting(NamedTuple):
-    """One update of one parameter."""
-
-    declared: Update
-    other: Unlisted
-    frame: Frame
-    args: tuple[Any, ...]
 
 
 def coupled(optimizer: Any) -> bool:
@@ -43,8 +34,40 @@ def coupled(optimizer: Any) -> bool:
 class Updating:
     """The updates of one mode: by whose definition, and how those that stay native are counted."""
 
-    def __init__(self, definition: str, count: Count) -> None:
+    def __init__(self, definition: str, count: Count, *, repeats: bool) -> None:
         self.definition, self._count = definition, count
+        self.repeats = repeats  # a step that is as the last one may pass Paddle's Python by
+
+    def step(self, original: Callable[..., Any], frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """``Optimizer._create_optimization_pass``: as the last time where nothing has changed, else through Paddle's Python."""
+
+        def make(here: Pass) -> Any:
+            pairs = _pairs(*args, **kwargs)
+            if self._repeat(here, frame, pairs):
+                return []
+            before = repeated.Before(here.optimizer)
+            try:
+                result = original(*args, **kwargs)
+            finally:
+                self.flush(here)
+            repeated.keep(before, here, pairs)
+            return result
+
+        return passes.run(make, args)
+
+    def _repeat(self, here: Pass, frame: Frame, pairs: Any) -> bool:
+        """Make the updates of a pass that is as the last one; False where it is not."""
+        if not self.repeats:
+            return False
+        found = repeated.again(here, frame, pairs)
+        if found is None:
+            return False
+        groups: dict[Any, list[tuple[Waiting, Held]]] = {}
+        for one, kept, rate, decay in found:
+            groups.setdefault((kept.key, rate, decay), []).append((one, kept))
+        self._all(frame, groups, behind=True)
+        repeated.finish(here.optimizer, found[0].call.declared, pairs)
+        return True
 
     def call(self, declared: Update, other: Unlisted, frame: Frame, args: tuple[Any, ...]) -> Any:
         """One call of a C function; what Paddle's would return."""
@@ -52,7 +75,7 @@ class Updating:
             gate(frame, declared.name)
             declared.names(len(args))
         except StayNative as why:
-            return self._native(Waiting(declared, other, frame, args), why)
+            return self._native(frame, Waiting(declared, other, frame, args), why)
         here = passes.now()
         self._add(here, Waiting(declared, other, frame, args))
         return declared.results_of(args)
@@ -65,7 +88,10 @@ class Updating:
         except StayNative as why:
             self._count(frame, declared.name, other.path, why)
             return other.original(*args)
-        self.make(passes.now(), [Waiting(declared, other, frame, one) for one in single])
+        here = passes.now()
+        if here is not None:
+            here.whole = False  # kept are single calls alone
+        self.make(here, [Waiting(declared, other, frame, one) for one in single])
         return declared.results_of_merged(args)
 
     def _add(self, here: Pass | None, one: Waiting) -> None:
@@ -90,14 +116,22 @@ class Updating:
                 kept = held(here and here.optimizer, one.declared, one.args)
                 kept.take(one.args[one.declared.place_of_grad])
             except StayNative as why:
-                self._native(one, why)
+                self._native(one.frame, one, why)
                 continue
             groups.setdefault((kept.key, *_rates(here, one)), []).append((one, kept))
+        if waiting:
+            self._all(waiting[0].frame, groups)
+
+    def _all(self, frame: Frame, groups: dict[Any, list[tuple[Waiting, Held]]], *, behind: bool = False) -> None:
+        """Make updates in groups; ``behind``: with what Paddle's optimizer would do behind them."""
         with torch.no_grad():
             for (_, lr, decay), group in groups.items():
-                self._together(group, lr, decay)
+                self._together(frame, group, lr, decay)
+                first, kept = group[0]
+                if behind and first.declared.behind is not None:
+                    first.declared.behind(Batch([kept.item for _, kept in group], kept.numbers, lr, decay))
 
-    def _together(self, group: Sequence[tuple[Waiting, Held]], lr: float, decay: float) -> None:
+    def _together(self, frame: Frame, group: Sequence[tuple[Waiting, Held]], lr: float, decay: float) -> None:
         first, kept = group[0]
         formula, of = first.declared.formula(self.definition)
         try:
@@ -108,11 +142,14 @@ class Updating:
         except StayNative as why:  # before anything was written
             for one in group:
                 if len(group) > 1:
-                    self._together([one], lr, decay)
+                    self._together(frame, [one], lr, decay)
                 else:
-                    self._native(one[0], why)
+                    self._native(frame, one[0], why)
             return
-        tally = first.frame.tally
+        here = passes.now()
+        if here is not None:
+            here.made += group
+        tally = frame.tally
         tally.substituted[first.declared.name] += len(group)
         tally.definitions[first.declared.name, of] += len(group)
         if first.declared.torch is not None and first.declared.paddle is not None:
@@ -121,26 +158,34 @@ class Updating:
                 if of == "torch"
                 else "by Paddle's; optimizer=\"torch\" takes Torch's"
             )
-            first.frame.run.warn(f"{first.declared.name}: {first.declared.differs}. Computed {whose}")
+            frame.run.warn(f"{first.declared.name}: {first.declared.differs}. Computed {whose}")
 
-    def _native(self, one: Waiting, why: StayNative) -> Any:
+    def _native(self, frame: Frame, one: Waiting, why: StayNative) -> Any:
         """Paddle's own update, with the decay that was left to Torch."""
-        args, here = one.args, passes.now()
-        put_off = None if here is None else here.decays.get(id(args[0]))
+        here = passes.now()
+        args = one.args if here is None else here.given(one)
+        put_off = None
+        if here is not None:
+            here.whole = False
+            put_off = here.decays.get(id(args[0]))
         if put_off is not None:
             place = one.declared.place_of_grad
             args = (*args[:place], put_off[1](), *args[place + 1 :])
         result = one.other.original(*args)
-        self._count(one.frame, one.declared.name, one.other.path, why)
+        self._count(frame, one.declared.name, one.other.path, why)
         return result
 
 
 def _rates(here: Pass | None, one: Waiting) -> tuple[float, float]:
     """Learning rate, and coefficient of the L2 decay that was put off."""
     param, place = one.args[0], one.declared.place_of_rate
-    decay = 0.0 if here is None else here.decays.get(id(param), (0.0, None))[0]
+    decay = 0.0 if here is None else here.decay_of(param)
     if place is None:
         return 0.0, decay
     if here is None:
         return float(as_it_lies(one.args[place]).item()), 0.0
     return here.learning_rate(one.args[place], param), decay
+
+
+def _pairs(optimizer: Any, parameters_and_grads: Any, param_group_idx: int = 0) -> Any:
+    return parameters_and_grads

@@ -16,13 +16,13 @@ def test_every_step_is_found_again(beta, dtype):
         if ended:
             break
         assert found == step
-        multiply([power], beta)
+        multiply([power.numpy()], beta)
 
 
 def test_a_power_that_does_not_fall_any_more_says_so():
     known, power = Powers(0.9, torch.float32), torch.tensor([0.9])
     for _ in range(2000):
-        multiply([power], 0.9)
+        multiply([power.numpy()], 0.9)
     found, ended = known.exponent(power.item())
     assert ended
     assert 0.9**found < 1e-17  # so that 1 - beta ** step is 1 for it and for all later ones
@@ -48,7 +48,7 @@ def test_what_belongs_to_no_step(power):
 def test_powers_go_on_in_their_dtype():
     ours = [torch.tensor([0.9], dtype=dtype) for dtype in (torch.float32, torch.float64)]
     theirs = [one.clone() for one in ours]
-    multiply(ours, 0.7)
+    multiply([one.numpy() for one in ours], 0.7)
     assert [one.item() for one in ours] == [one.mul_(0.7).item() for one in theirs]
 
 

@@ -15,8 +15,6 @@ import padiff_shim
 from padiff_shim.substitution import held
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
-PADDLE_2 = paddle.__version__.startswith("2.")
-NAMES = [name for name in KINDS if not (PADDLE_2 and name == "adagrad")]
 BEFORE, AFTER = 3, 3
 
 
@@ -56,7 +54,7 @@ def crossing(name, path, before, after):
 
 
 @pytest.mark.parametrize(("before", "after"), [(shim, shim), (shim, contextlib.nullcontext), (contextlib.nullcontext, shim)])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", KINDS)
 def test_a_checkpoint_goes_on_as_if_nothing_had_been_saved(name, before, after, tmp_path):
     """On either side of a mode, and from one side to the other."""
     resumed, ours, other, optimizer, run = crossing(name, tmp_path / "state", before, after)
@@ -69,7 +67,7 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been_saved(name, before, after, 
         assert set(run.optimizers[optimizer.type]) == {"torch"}
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("adamax", "rmsprop", "centered", "nadam")])
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("adamax", "rmsprop", "centered", "nadam")])
 def test_the_state_is_native_paddles_but_for_rounding(name):
     """Where the definitions are the same: also the powers of beta, exactly."""
     states = []
@@ -110,7 +108,7 @@ def test_the_twins_state_can_be_begun_from_a_native_checkpoint():
             theirs.zero_grad()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", KINDS)
 def test_the_next_forward_reads_the_new_weights(name):
     """The [out, in] copy and the leaf twins notice the write, in a graph that was made before it, too, as natively."""
     ours, twin = nets()

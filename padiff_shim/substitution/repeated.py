@@ -1,0 +1,199 @@
+"""An optimizer's step that is as its last one: made again without building each parameter's call anew.
+
+From step to step nothing changes but values, gradients and the learning rate. Paddle's optimizers look all of it up again for each
+parameter: attributes, accumulators by their names, a learning rate. So the calls of a step are kept, with what they were made of;
+if that is as it was, the updates are those that were kept, with the new gradients. Whatever is not the same takes the long way.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import paddle
+
+from ..dispatch.door import gate
+from ..dispatch.frames import Frame
+from ..optimizers.update import Update
+from ..table.reasons import StayNative
+from .held import PLAIN, Held
+from .passes import Pass, Waiting, is_paddles
+
+_NEW_EACH_TIME = frozenset({"helper", "_learning_rate"})  # attributes: the one says nothing, the other is read at each step
+_ASKED = "_apply_decay_param_fun"  # a program's function, called for each parameter
+_UNASKED = ("_lr_ratio", "_exclude_from_weight_decay_fn", "fused_states_buffer")  # with these a step is never kept
+_SHARDED = "_need_shard_auto"  # of a parameter whose accumulators Paddle is going to lay out over processes
+_METHODS = ("_append_optimize_op", "_create_accumulators", "_create_param_lr", "_finish_update")
+
+
+class Kept(NamedTuple):
+    """One parameter's update of a step: its call without gradient and learning rate, and what was crossed."""
+
+    call: Waiting
+    held: Held
+    regularizer: Any
+
+
+class Again(NamedTuple):
+    """One update of a step that is made again."""
+
+    call: Waiting
+    held: Held
+    rate: float
+    decay: float
+
+
+class Before:
+    """What an optimizer was before a pass over (a group of) its parameters."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.kind = _kind(optimizer)
+        self.attributes = _attributes(optimizer)
+
+
+class Repeat:
+    """One pass as it was: what it was made of, and its updates."""
+
+    def __init__(self, before: Before, here: Pass, updates: list[Kept]) -> None:
+        self.before, self.updates = before, updates
+        declared = updates[0].call.declared
+        self.name, self.rated = declared.name, declared.place_of_rate is not None
+        self._state = [id(tensor) for tensor in _state(here.optimizer)]
+        after = vars(here.optimizer)
+        self.changed = {name: after[name] for name, value in _attributes(here.optimizer).items() if _moved(before, name, value)}
+
+    def again(self, here: Pass, pairs: Sequence[tuple[Any, Any]]) -> list[Again] | None:
+        """The updates of this pass, if all is as it was; gradients are crossed. Raises StayNative where one cannot be."""
+        optimizer = here.optimizer
+        if not self._is_of(optimizer) or len(pairs) != len(self.updates):
+            return None
+        optimizer._create_global_learning_rate()  # a schedule's number goes into the tensor
+        tensor, asked = optimizer._global_learning_rate(), getattr(optimizer, _ASKED, None)
+        found = []
+        for (call, held, regularizer), (param, grad) in zip(self.updates, pairs):
+            if (
+                param is not call.args[0]
+                or getattr(param, "regularizer", None) is not regularizer
+                or not held.stands()
+                or (asked is not None and bool(asked(param.name)) is not held.numbers.get("with_decay"))
+            ):
+                return None
+            rate = here.kept_rate(tensor, param) if self.rated else 0.0
+            if rate is None:
+                return None
+            held.take(grad)
+            found.append(Again(call, held, rate, here.decay_of(param)))
+        return found
+
+    def _is_of(self, optimizer: Any) -> bool:
+        return (
+            _kind(optimizer) == self.before.kind
+            and _attributes(optimizer) == self.before.attributes
+            and [id(tensor) for tensor in _state(optimizer)] == self._state
+            and _is_off(optimizer._get_auxiliary_var("found_inf"))
+        )
+
+
+def _is_off(found_inf: Any) -> bool:
+    """Whether no scaler has found anything: what it left to be read is read by Paddle."""
+    return found_inf is None or found_inf is False
+
+
+def _kind(optimizer: Any) -> tuple[Any, ...]:
+    kind = type(optimizer)
+    return (kind, *[getattr(kind, name, None) for name in _METHODS])
+
+
+def _attributes(optimizer: Any) -> dict[str, Any]:
+    """What an optimizer says of itself: plain values, and of others their kinds (they are asked, or watched, by themselves)."""
+    return {
+        name: value if isinstance(value, PLAIN) else type(value)
+        for name, value in vars(optimizer).items()
+        if name not in _NEW_EACH_TIME
+    }
+
+
+def _moved(before: Before, name: str, value: Any) -> bool:
+    return name not in before.attributes or before.attributes[name] != value
+
+
+def _state(optimizer: Any) -> list[Any]:
+    """All accumulators and master weights, in order."""
+    found = [tensor for kind in optimizer._accumulators.values() for tensor in kind.values()]
+    return found + list(getattr(optimizer, "_master_weights", {}).values())
+
+
+def living(pairs: Any) -> list[tuple[Any, Any]]:
+    """The parameters of a pass that are updated, with their gradients."""
+    given = pairs["params"] if isinstance(pairs, dict) else pairs
+    return [pair for pair in given if pair[1] is not None and not pair[0].stop_gradient]
+
+
+_of: weakref.WeakKeyDictionary[Any, dict[int, Repeat]] = weakref.WeakKeyDictionary()  # by the identity of the first parameter
+
+
+def keep(before: Before, here: Pass, pairs: Any) -> None:
+    """Keep a pass that is over, if the next one may be made of it: all of its updates were Torch's, and known to the last word."""
+    optimizer, alive = here.optimizer, living(pairs)
+    if not alive:
+        return
+    _of.get(optimizer, {}).pop(id(alive[0][0]), None)
+    if not here.whole or len(here.made) != len(alive) or not _is_plain(optimizer):
+        return
+    made = {id(call.args[0]): (call, held) for call, held in here.made}
+    if len(made) != len(alive) or any(id(param) not in made or not _is_known(*made[id(param)], param) for param, _ in alive):
+        return
+    updates = [_kept(*made[id(param)], param) for param, _ in alive]
+    repeat = Repeat(before, here, updates)
+    if all(isinstance(value, PLAIN) for value in repeat.changed.values()):
+        _of.setdefault(optimizer, {})[id(alive[0][0])] = repeat
+
+
+def _kept(call: Waiting, held: Held, param: Any) -> Kept:
+    bare = list(call.args)
+    bare[call.declared.place_of_grad] = None  # a gradient must not outlive its step
+    if call.declared.place_of_rate is not None:
+        bare[call.declared.place_of_rate] = None
+    return Kept(call._replace(frame=None, args=tuple(bare)), held, getattr(param, "regularizer", None))
+
+
+def _is_plain(optimizer: Any) -> bool:
+    """Whether an optimizer is one of Paddle's own, and nothing of it is another's."""
+    kind = type(optimizer)
+    return (
+        kind.__module__.startswith("paddle.optimizer.")
+        and is_paddles(optimizer)
+        and all(getattr(optimizer, name, None) is None for name in _UNASKED)
+        and not any(callable(value) and hasattr(kind, name) for name, value in vars(optimizer).items())
+    )
+
+
+def _is_known(call: Waiting, held: Held, param: Any) -> bool:
+    """Whether what a call was made of is what is compared: no number is a tensor's, no decay is the kernel's own."""
+    own = getattr(param, "regularizer", None)
+    return held.numbers_are_plain() and not (call.declared.name == "momentum" and own is not None) and not hasattr(param, _SHARDED)
+
+
+def finish(optimizer: Any, declared: Update, pairs: Any) -> None:
+    """What an optimizer does behind all updates of a pass, where it is not known."""
+    own = type(optimizer)._finish_update
+    if declared.behind is None and own is not paddle.optimizer.Optimizer._finish_update:
+        own(optimizer, paddle.static.default_main_program().global_block(), pairs)
+
+
+def again(here: Pass, frame: Frame, pairs: Any) -> list[Again] | None:
+    """The updates of a pass that is as the last one over these parameters; None where it is not, or cannot be."""
+    alive = living(pairs)
+    repeat = _of.get(here.optimizer, {}).get(id(alive[0][0])) if alive else None
+    if repeat is None:
+        return None
+    try:
+        gate(frame, repeat.name)
+        found = repeat.again(here, alive)
+    except StayNative:
+        return None
+    if found is not None:
+        vars(here.optimizer).update(repeat.changed)
+        here.gradients = {id(param): grad for param, grad in alive}
+    return found
