@@ -50,6 +50,19 @@ np.testing.assert_allclose(found, np.log(4.0), rtol=1e-5)
 """,
     },
     {
+        "name": "parameters of an adaptive softmax",
+        "op": "nn.AdaptiveLogSoftmaxWithLoss",
+        "what": "The weights of the tails are in plain lists: parameters() and state_dict() lack them, so nothing trains or saves them.",
+        "size": "1 parameter for 5",
+        "paddle": PADDLES[-1:],
+        "shim": "Paddle's layer as it is; what its weights compute is Torch's.",
+        "program": """\
+import paddle
+layer = paddle.nn.AdaptiveLogSoftmaxWithLoss(8, 12, [4, 8])
+assert len(layer.parameters()) == 1 + sum(map(len, layer.tail_weights))
+""",
+    },
+    {
         "name": "index of tensors behind a slice, on a strided tensor",
         "op": "getitem",
         "what": "Where a tensor is a transposed or sliced view, Paddle reads its elements as if it were contiguous.",
