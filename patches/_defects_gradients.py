@@ -69,7 +69,8 @@ np.testing.assert_allclose(grads[0], grads[1], rtol=1e-9)
         "what": "Paddle's gradient is not the slope of the function, u and v held.",
         "size": "9 % of a gradient's element",
         "paddle": PADDLES,
-        "shim": "Torch's gradient of the function with u and v as constants.",
+        "known": "gradient of spectral norm",
+        "shim": "Torch's gradient of the function with u and v as constants; a comparison names it.",
         "program": """\
 import numpy as np, paddle
 u, v = paddle.to_tensor([1.0, 2.0], "float64"), paddle.to_tensor([3.0, -1.0, 2.0], "float64")
@@ -97,12 +98,12 @@ np.testing.assert_array_equal(x.grad.numpy(), [0.0, 6.0, 0.0])
 """,
     },
     {
-        "name": "gradient of a unit triangular matrix",
+        "name": "gradient of a triangular matrix alone",
         "op": "triangular_solve",
-        "what": "Paddle's gradient has a diagonal although the function does not read it.",
-        "size": "4 for 0",
+        "what": "Where y wants no gradient, that of x is computed from memory that nothing was written to.",
+        "size": "another one at each call, up to infinities",
         "paddle": PADDLES,
-        "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
+        "shim": "Torch's gradient; a comparison says WRONG or NONFINITE, side paddle.",
         "program": """\
 import numpy as np, paddle
 x = paddle.to_tensor([[1.0, 2.0], [0.0, 1.0]], stop_gradient=False)
@@ -117,7 +118,8 @@ np.testing.assert_array_equal(x.grad.numpy(), [[0.0, -4.0], [0.0, 0.0]])
         "what": "What lies outside of the factor's triangle is not read in the forward, and changes the gradient inside of it.",
         "size": "a factor of 5",
         "paddle": PADDLES,
-        "shim": "Torch's gradient.",
+        "known": "whole Cholesky factor",
+        "shim": "Torch's gradient; a comparison names it.",
         "program": """\
 import numpy as np, paddle
 grads = []

@@ -144,3 +144,32 @@ def longer_norm(
 def by_quantile(own: Callable[..., Any], x: torch.Tensor) -> torch.Tensor:
     """``erfinv`` by the normal distribution's quantile at (x + 1) / 2, where the digits of a small number are lost."""
     return torch.special.ndtri((x + 1) / 2) / math.sqrt(2.0)
+
+
+def whole_factor(own: Callable[..., Any], x: torch.Tensor, y: torch.Tensor, upper: bool) -> torch.Tensor:
+    """``cholesky_solve`` whose gradient of the factor multiplies by the factor as it lies, what is outside of its triangle included."""
+    lies = y.detach()
+    change = (y - lies).triu() if upper else (y - lies).tril()
+    outer = change.mT @ lies if upper else change @ lies.mT
+    solution = own(x, lies, upper)
+    return solution - own((outer + outer.mT) @ solution.detach(), lies, upper)
+
+
+def elementwise(own: Callable[..., Any], weight: torch.Tensor, u: Any, v: Any, dim: int, *rest: Any) -> torch.Tensor:
+    """``spectral_norm`` whose gradient takes the sum of the weight for that of its product with the incoming gradient."""
+    lies = weight.detach()
+    rows = lies.movedim(dim, 0)
+    left, right = factors(rows.flatten(1), u.detach(), v.detach(), *rest)
+    sigma = torch.dot(left, torch.mv(rows.flatten(1), right))
+    share = torch.outer(left, right).reshape(rows.shape).movedim(0, dim) * lies.sum() / sigma
+    return own(lies, u, v, dim, *rest) + (1 - share) / sigma * (weight - lies)
+
+
+def factors(matrix: torch.Tensor, u: torch.Tensor, v: torch.Tensor, steps: int, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two singular vectors after so many steps of the power method from ``u`` and ``v``."""
+    for _ in range(steps):
+        v = torch.mv(matrix.t(), u)
+        v = v / (v.norm() + eps)
+        u = torch.mv(matrix, v)
+        u = u / (u.norm() + eps)
+    return u, v

@@ -104,6 +104,27 @@ QUIRKS: tuple[dict[str, Any], ...] = (
         **_SEEN,
     },
     {
+        "name": "whole Cholesky factor",
+        "op": "cholesky_solve",
+        "tensor": "grad:y",
+        "side": "paddle",
+        "verdict": "SEMANTICS",
+        "hypothesis": "whole-factor",
+        "reason": "Paddle's gradient of a Cholesky factor multiplies by the factor with what lies outside of its triangle",
+        **_SEEN,
+    },
+    {
+        "name": "gradient of spectral norm",
+        "op": "spectral_norm",
+        "tensor": "grad:weight",
+        "side": "paddle",
+        "verdict": "SEMANTICS",
+        "hypothesis": "sum-of-weight",
+        "reason": "Paddle's gradient of spectral_norm takes the sum of the weight, element by element, where the sum of its product "
+        "with the incoming gradient belongs",
+        **_SEEN,
+    },
+    {
         "name": "number added to a norm",
         "op": ("p_norm", "vector_norm", "frobenius_norm", "dist", "normalize"),
         "phase": "backward",

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-from padiff_shim.table.op import Floats, Ints, Sample, c_op, each, function, op
+from padiff_shim.table.op import Fault, Floats, Ints, Sample, c_op, each, function, op
+
+from ._faults import whole_factor
 
 TALL, WIDE, SQUARE = Sample((2, 5, 3)), Sample((3, 5)), Sample((2, 4, 4))
 
@@ -36,7 +38,7 @@ def cholesky(x: torch.Tensor, upper: bool) -> torch.Tensor:
     samples=each(
         (Sample((3, 3), (3, 2), positive=True),), upper=(True, False), transpose=(True, False), unitriangular=(True, False)
     ),
-    deviations={"gradient": "Paddle's gradient of a unit triangular matrix holds what lies outside of the triangle, too"},
+    deviations={"gradient": "where y wants no gradient, Paddle computes that of x from memory that nothing was written to"},
 )
 def triangular_solve(x: torch.Tensor, y: torch.Tensor, upper: bool, transpose: bool, unitriangular: bool) -> torch.Tensor:
     """The solution of ``x @ result = y`` with a triangular ``x``."""
@@ -51,6 +53,7 @@ def triangular_solve(x: torch.Tensor, y: torch.Tensor, upper: bool, transpose: b
     legacy=True,
     samples=each((Sample((3, 2), (3, 3), positive=True),), upper=(True, False)),
     deviations={"gradient": "of a factor that is not 0 outside of its triangle, Paddle's gradient is wrong inside, too"},
+    faults={"whole-factor": Fault(whole_factor)},
 )
 def cholesky_solve(x: torch.Tensor, y: torch.Tensor, upper: bool) -> torch.Tensor:
     """The solution for the right side ``x``, where ``y`` is the matrix's Cholesky factor: only its triangle is read.

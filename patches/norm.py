@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from padiff_shim.numerics import models
 from padiff_shim.table.op import Fault, Sample, function, op
 
-from ._faults import held_mean, longer_norm
+from ._faults import elementwise, factors, held_mean, longer_norm
 from ._windows import to_first, to_last
 
 
@@ -242,6 +242,7 @@ def normalize(x: Any, p: float, axis: int, epsilon: float, out: Any) -> torch.Te
     unread=("u", "v"),
     legacy=True,
     deviations={"gradient": "that of the function with u and v as constants; Paddle's is another one"},
+    faults={"sum-of-weight": Fault(elementwise)},
     samples=(
         Sample((4, 2, 3), (4,), (6,)),
         Sample((2, 4, 3), (4,), (6,), dim=1, power_iters=3),
@@ -251,13 +252,7 @@ def normalize(x: Any, p: float, axis: int, epsilon: float, out: Any) -> torch.Te
 def spectral_norm(weight: Any, u: Any, v: Any, dim: int, power_iters: int, eps: float) -> torch.Tensor:
     """The weight over its largest singular value, by as many steps of the power method as asked for from ``u`` and ``v``."""
     matrix = weight.movedim(dim, 0).flatten(1)
-    u, v = u.detach(), v.detach()
-    with torch.no_grad():
-        for _ in range(power_iters):
-            v = torch.mv(matrix.t(), u)
-            v = v / (v.norm() + eps)
-            u = torch.mv(matrix, v)
-            u = u / (u.norm() + eps)
+    u, v = factors(matrix.detach(), u.detach(), v.detach(), power_iters, eps)
     return weight / torch.dot(u, torch.mv(matrix, v))
 
 
