@@ -52,7 +52,7 @@ np.testing.assert_allclose(found, np.log(4.0), rtol=1e-5)
     {
         "name": "parameters of an adaptive softmax",
         "op": "nn.AdaptiveLogSoftmaxWithLoss",
-        "what": "The weights of the tails are in plain lists: parameters() and state_dict() lack them, so nothing trains or saves them.",
+        "what": "The weights of the tails are in plain lists: parameters() and state_dict() lack them.",
         "size": "1 parameter for 5",
         "paddle": PADDLES[-1:],
         "shim": "Paddle's layer as it is; what its weights compute is Torch's.",

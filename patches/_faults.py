@@ -147,7 +147,7 @@ def by_quantile(own: Callable[..., Any], x: torch.Tensor) -> torch.Tensor:
 
 
 def whole_factor(own: Callable[..., Any], x: torch.Tensor, y: torch.Tensor, upper: bool) -> torch.Tensor:
-    """``cholesky_solve`` whose gradient of the factor multiplies by the factor as it lies, what is outside of its triangle included."""
+    """``cholesky_solve`` whose gradient of the factor reads what lies outside of the triangle, too."""
     lies = y.detach()
     change = (y - lies).triu() if upper else (y - lies).tril()
     outer = change.mT @ lies if upper else change @ lies.mT

@@ -120,7 +120,7 @@ QUIRKS: tuple[dict[str, Any], ...] = (
         "side": "paddle",
         "verdict": "SEMANTICS",
         "hypothesis": "sum-of-weight",
-        "reason": "Paddle's gradient of spectral_norm takes the sum of the weight, element by element, where the sum of its product "
+        "reason": "Paddle's gradient of spectral_norm takes the sum of the weight, element by element, where that of its product "
         "with the incoming gradient belongs",
         **_SEEN,
     },
