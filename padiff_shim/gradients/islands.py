@@ -250,7 +250,8 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
         flat = [outs]
     else:
         _flatten(outs, flat := [])
-    wanting = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient]
+    # An output that was not asked for holds no memory (hsigmoid_loss's path, on a default tree).
+    wanting = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and out._is_initialized()]
     if not wanting or not operands.sides:
         return outs
     if operands.whole or any(out.dtype not in DIFFERENTIABLE for out in wanting):
