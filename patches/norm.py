@@ -46,7 +46,7 @@ def layer_norm(
     if begin_norm_axis <= 0:
         raise ValueError("Paddle normalises over trailing axes, never over all")
     shape = x.shape[begin_norm_axis:]
-    weight, shift = (None if p is None else p.reshape(shape) for p in (scale, bias))
+    weight, shift = (p if p is None or p.shape == shape else p.reshape(shape) for p in (scale, bias))
     if any(p is not None and p.dtype != x.dtype for p in (weight, shift)):
         weight, shift = (None if p is None else p.float() for p in (weight, shift))
         return F.layer_norm(x.float(), shape, weight, shift, epsilon).to(x.dtype)

@@ -17,10 +17,6 @@ from .containers import each
 from .frames import Frame
 
 NUMBERS = (int, float, bool)
-# Dtypes that can want a gradient -> torch's.
-FLOATS = {
-    getattr(paddle, name): getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
-}
 
 
 class Inputs(NamedTuple):

@@ -46,7 +46,10 @@ def lend_numpy(tensor: torch.Tensor) -> Any:
     """A Paddle tensor over the memory of a contiguous CPU tensor."""
     lent = _new(_Tensor)
     _bare._share_buffer_to(lent)
-    put_numpy(tensor, lent)
+    if tensor.dtype is torch.bfloat16:
+        put_numpy(tensor, lent)
+    else:  # as put_numpy, written out: each result without a gradient comes here
+        lent.get_tensor().set(tensor.numpy(force=True), _CPU, True)
     return lent
 
 

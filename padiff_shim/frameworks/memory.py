@@ -26,6 +26,7 @@ from .versions import is_reversed, to_paddle, to_torch
 
 __all__ = [
     "CPU_ALONE",
+    "FLOATS",
     "TENSOR_TYPES",
     "as_it_lies",
     "as_operand",
@@ -43,6 +44,10 @@ __all__ = [
 
 # Whether this Paddle knows no device but the CPU, so that no tensor can lie elsewhere.
 CPU_ALONE = not core.is_compiled_with_cuda() and not paddle.device.get_all_custom_device_type()
+# Dtypes that can want a gradient -> torch's.
+FLOATS = {
+    getattr(paddle, name): getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+}
 TENSOR_TYPES = frozenset({paddle.Tensor, paddle.base.framework.EagerParamBase})
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .memory import grad_tracer, torch_dtype
+from .memory import FLOATS, grad_tracer
 
 WORTH = 24  # calls of one shape before it is tried: a trial costs as much as about twenty products
 _SHAPES = 4096  # that are kept account of: more come with lengths that change at each step, of which none comes often
@@ -61,7 +61,7 @@ def needless(x: torch.Tensor, weight: torch.Tensor, bias: Any) -> bool:
 def _is_cast(dtype: torch.dtype, bias: Any) -> bool:
     """Whether the product may be computed in another dtype than that of its matrices."""
     tracer = grad_tracer()
-    return tracer is None or tracer._amp_dtype != "float32" or not (bias is None or torch_dtype(bias.dtype) is dtype)
+    return tracer is None or tracer._amp_dtype != "float32" or not (bias is None or FLOATS.get(bias.dtype) is dtype)
 
 
 def _tried(shape: torch.Size, strides: tuple[int, ...], weight: torch.Size, dtype: torch.dtype, bias: bool) -> bool:

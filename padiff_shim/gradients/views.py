@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from ..dispatch.operands import FLOATS
-from ..frameworks.memory import TENSOR_TYPES
+from ..frameworks.memory import FLOATS, TENSOR_TYPES
 from ..frameworks.versions import set_attribute
 from .calls import Call
 from .twins import TAPE, Taped, share, taped, twin

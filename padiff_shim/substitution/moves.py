@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from ..dispatch.operands import FLOATS
-from ..frameworks.memory import TENSOR_TYPES, as_operand, shares_memory, stream_of
+from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, shares_memory, stream_of
 from ..gradients import islands, views
 from ..gradients.calls import Call
 from ..gradients.twins import twin

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from ..dispatch.frames import Frame
-from ..dispatch.operands import FLOATS, weight
+from ..dispatch.operands import weight
 from ..frameworks import strides, weights
 from ..frameworks.lend import lend_numpy
-from ..frameworks.memory import CPU_ALONE, TENSOR_TYPES, as_operand, grad_tracer, own
+from ..frameworks.memory import CPU_ALONE, FLOATS, TENSOR_TYPES, as_operand, grad_tracer, own
 from ..frameworks.versions import EMPTY_WORKS, EXPORT_IS_WHOLE, IS_3, attribute
 from ..gradients.calls import Call
 from ..gradients.leaves import leaf

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from . import reasons
 from .reasons import StayNative
@@ -45,6 +46,13 @@ def present(params: str, function: Callable[..., Any]) -> str:
     return " ".join(word for word in params.split() if names & set(word.partition("=")[0].split("|")))
 
 
+class _Form(NamedTuple):
+    """How calls of one spelling, so many positional arguments and these keywords, give the op's arguments."""
+
+    choose: Callable[[tuple[Any, ...]], tuple[Any, ...]]  # from what was given, with all defaults behind it
+    idle: tuple[tuple[int, str], ...]  # where an ``out=`` lies, which must be None, and (named "") what may only be a name
+
+
 class Binder:
     """Compiled binding of one entry point; calling it returns the op's arguments as a tuple in the op's order."""
 
@@ -62,44 +70,51 @@ class Binder:
         missing = [aliases[0] for aliases, default in op if aliases[0] not in position and default is REQUIRED]
         if missing:
             raise ValueError(f"the entry gives no value for {missing}")
-        # What follows so many positional arguments, where nothing that is required is left out.
+        self._constants = (*self._defaults, *(default for _, default in self._order))
+        self._forms: dict[tuple[Any, ...], _Form] = {}
+        # Where the entry's parameters are the op's: what follows so many positional arguments, if nothing required is left out.
         rests = {given: self._defaults[given:] for given in range(len(entry) + 1)}
-        self._rest = {given: rest for given, rest in rests.items() if not any(default is REQUIRED for default in rest)}
-        self._direct = [source for source, _ in self._order] == list(range(len(entry)))
-        # Where the entry's parameters are the op's: number of positional arguments -> what follows them, for who is in a hurry.
-        self.rests = self._rest if self._direct else {}
+        direct = [source for source, _ in self._order] == list(range(len(entry)))
+        self.rests = {given: rest for given, rest in rests.items() if direct and not any(one is REQUIRED for one in rest)}
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        rest = None if kwargs else self._rest.get(len(args))  # the hot case: positional arguments
-        values = self._fill(args, kwargs) if rest is None else args + rest
-        if self._direct:
-            return values
-        return tuple([default if source is None else values[source] for source, default in self._order])
-
-    def _fill(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        given = len(args)
-        if given > len(self._defaults):
-            # 3.x functions take a trailing positional ``name``.
-            if given == len(self._defaults) + 1 and (args[-1] is None or isinstance(args[-1], str)):
-                args = args[:-1]
-            else:
+        spelling = (len(args), *kwargs)
+        form = self._forms.get(spelling)
+        if form is None:
+            form = self._forms[spelling] = self._formed(*spelling)
+        given = (*args, *kwargs.values(), *self._constants)
+        for place, name in form.idle:
+            value = given[place]
+            if value is not None and name:
+                raise StayNative(reasons.REDIRECTED, name=name)
+            if value is not None and not isinstance(value, str):
                 raise StayNative(reasons.TOO_MANY_ARGUMENTS)
-        values = list(args) + list(self._defaults[len(args) :])
-        for key, value in kwargs.items():
+        return form.choose(given)
+
+    def _formed(self, count: int, *keywords: str) -> _Form:
+        """What calls of one spelling have in common. Raises StayNative for what no such call can be bound by."""
+        known, behind = len(self._defaults), count + len(keywords)
+        if count > known + 1:
+            raise StayNative(reasons.TOO_MANY_ARGUMENTS)
+        idle = [(known, "")] if count > known else []  # 3.x functions take a trailing positional ``name``
+        places = [i if i < count else behind + i for i in range(known)]
+        for place, key in enumerate(keywords, count):
             index = self._names.get(key)
             if index is not None:
-                if index < len(args):
+                if index < count:
                     raise StayNative(reasons.GIVEN_TWICE, name=key)
-                values[index] = value
+                places[index] = place
             elif key in REDIRECTING:
-                if value is not None:
-                    raise StayNative(reasons.REDIRECTED, name=key)
+                idle.append((place, key))
             elif key not in IGNORED:
                 raise StayNative(reasons.UNKNOWN_KEYWORD, name=key)
-        for name, value in zip(self._first, values, strict=True):
-            if value is REQUIRED:
+        for name, place in zip(self._first, places):
+            if place >= behind and self._constants[place - behind] is REQUIRED:
                 raise StayNative(reasons.MISSING, name=name)
-        return tuple(values)
+        own = behind + known  # where the op's own defaults begin
+        chosen = [own + i if source is None else places[source] for i, (source, _) in enumerate(self._order)]
+        choose = itemgetter(*chosen) if len(chosen) > 1 else lambda given: tuple([given[place] for place in chosen])
+        return _Form(choose, tuple(idle))
 
 
 # Attributes of the legacy form that choose a kernel's library and not what it computes.
