@@ -80,11 +80,11 @@ class Comparison(NativeCalls):
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one covered call natively and compare it."""
         if grad_tracer() is None:
-            return door.paddle(args, kwargs)  # a graph is being built: nothing is computed here
+            return door.native(*args, **kwargs)  # a graph is being built: nothing is computed here
         if door.entry.seen_below:
             raise StayNative(BELOW)
         if door.op.exact and not self.moves:
-            return self.exact(door.op.name, lambda *given, **named: door.paddle(given, named), args, kwargs)
+            return self.exact(door.op.name, door.native, args, kwargs)
         if not self.sampling.accounts:
             return self.bound(door, frame, values, args, kwargs)
         entered = self.sampling.enter()
@@ -117,7 +117,7 @@ class Comparison(NativeCalls):
         args, kwargs = watch.before(subject, args, kwargs)
         clock = self.sampling.clock
         start = clock()
-        result = subject.door.paddle(args, kwargs)
+        result = subject.door.native(*args, **kwargs)
         elapsed = clock() - start
         self.sampling.native(elapsed)
         result = watch.between(subject, result)

@@ -34,10 +34,10 @@ class NativeCalls:
     def timed(self, door: Door, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's own call, timed where there is a budget."""
         if not self.sampling.accounts:
-            return door.paddle(args, kwargs)
+            return door.native(*args, **kwargs)
         start = self.sampling.clock()
         try:
-            return door.paddle(args, kwargs)
+            return door.native(*args, **kwargs)
         finally:
             self.sampling.native(self.sampling.clock() - start)
 
@@ -53,11 +53,9 @@ class NativeCalls:
         if door.op.exact:
             return self.exact(door.op.name, door.original, args, kwargs)
         if why.why is RANDOM:  # a draw is to a comparison what an op without reference is
-            drawn = Unlisted(
-                door.op.name, door.entry.target, RANDOM, lambda *given, **named: door.paddle(given, named), updates=False
-            )
+            drawn = Unlisted(door.op.name, door.entry.target, RANDOM, door.native, updates=False)
             return self.unlisted(drawn, frame, args, kwargs)
-        result = door.paddle(args, kwargs)
+        result = door.native(*args, **kwargs)
         if why.why not in (STATIC, DRAWN) and grad_tracer() is not None:
             frame.tally.native[door.op.name, why.reason] += 1
         return result

@@ -41,6 +41,7 @@ class Door:
         if op.asked:
             op = replace(op, params=answered(op, original))
         self.op, self.entry, self.original, self.python = op, entry, original, python
+        self.native = self._whole if python else original  # Paddle's own call
         self.bind = binder(entry, op.params)
         self.rules = DtypeRules(op, original)
         self.names = op.names
@@ -97,12 +98,9 @@ class Door:
         elif self.entry.seen_below:
             raise StayNative(NOT_DRAWN)
 
-    def paddle(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Paddle's own call."""
-        if self.python:
-            with paused():  # what the function calls inside is part of this call
-                return self.original(*args, **kwargs)
-        return self.original(*args, **kwargs)
+    def _whole(self, *args: Any, **kwargs: Any) -> Any:
+        with paused():  # what the function calls inside is part of this call
+            return self.original(*args, **kwargs)
 
     def tell(self, frame: Frame, tensors: Sequence[Any], attributes: tuple[Any, ...], advice: str = "") -> None:
         """Leaves a remark in the run where Torch's own definition of the op would give this call another value."""

@@ -26,6 +26,7 @@ _CPU = paddle.CPUPlace()
 _Tensor = core.eager.Tensor
 _new = _Tensor.__new__
 _bare = paddle.to_tensor([0.0], place=_CPU)  # shared by what is new until it is filled: a quarter of the price of a constructor
+_begin: Callable[[Any], None] = _bare._share_buffer_to
 _view: Callable[..., Any] = CFunctionPatch(paddle._C_ops.as_strided).original
 
 
@@ -45,7 +46,7 @@ def put_numpy(tensor: torch.Tensor, into: Any) -> None:
 def lend_numpy(tensor: torch.Tensor) -> Any:
     """A Paddle tensor over the memory of a contiguous CPU tensor."""
     lent = _new(_Tensor)
-    _bare._share_buffer_to(lent)
+    _begin(lent)
     if tensor.dtype is torch.bfloat16:
         put_numpy(tensor, lent)
     else:  # as put_numpy, written out: each result without a gradient comes here

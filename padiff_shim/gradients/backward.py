@@ -217,7 +217,7 @@ def _next(reached: _Reached) -> tuple[Any, torch.Tensor]:
         return side, laid.clone(memory_format=torch.contiguous_format)
     storage = laid.untyped_storage()
     if laid._is_view():  # what it is a view of would count as a second user; it dies with the last view
-        laid = laid.new_empty(0).set_(storage, laid.storage_offset(), laid.shape, laid.stride())
+        laid = laid.data
         del grad
     # The tensor's own use and that of ``storage``; more where a sum hands one gradient to both of its operands.
     alone = _uses(storage._cdata) <= 2 and storage.nbytes() == laid.numel() * laid.element_size()

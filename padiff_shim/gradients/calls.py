@@ -63,9 +63,13 @@ class Call:
 
 def begin(calls: Iterable[Call], session: Any) -> None:
     """A backward is about to run through ``calls``: raise what Paddle would, bring copies up to date, and free what it frees."""
+    copies = set()
     for call in calls:
-        call.check(session)
-    for renew in {call.renew for call in calls if call.renew is not None}:
+        if call.saved or call.freed is not None:
+            call.check(session)
+        if call.renew is not None:
+            copies.add(call.renew)
+    for renew in copies:
         renew()
     if not session.retain:
         for call in calls:

@@ -52,13 +52,12 @@ def moving_a_leaf(args: Sequence[Any]) -> bool:
     return tensor._is_initialized() and recording()  # 2.6 gives tensors without elements no memory
 
 
-def calling(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
-    """The native function, or the same as an island where these arguments are on the tape."""
-    if not recording() or not (on_tape(args) or (kwargs and on_tape(list(kwargs.values())))):
-        return original
-    if kwargs.get("out") is not None:  # Paddle gives that very tensor another node
-        return original
-    return lambda *given, **named: island(name, original, given, named)
+def native(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The native function's result, made by an island where these arguments are on the tape."""
+    taken = recording() and (on_tape(args) or (kwargs and on_tape(list(kwargs.values()))))
+    if not taken or kwargs.get("out") is not None:  # Paddle gives that very tensor another node
+        return original(*args, **kwargs)
+    return island(name, original, args, kwargs)
 
 
 _KEEPS, _PASSES_ON, _NOTHING = "keeps", "passes on", "nothing"  # what an inlet does with a gradient
@@ -178,9 +177,12 @@ class Cell:
         self.freed = session
         return bool(session.keeps)  # this very backward may come back
 
-    def gradients(self, outs: Sequence[Any], grads: Sequence[torch.Tensor], *, retain: bool) -> list[torch.Tensor | None]:
+    def gradients(self, pairs: Sequence[tuple[Any, torch.Tensor]], *, retain: bool) -> list[torch.Tensor | None]:
         """Paddle's backward of the call. What comes back is torch's own memory."""
-        given = [to_paddle(grad.contiguous()) for grad in grads]  # the engine copies what it is started with
+        outs, given = [], []
+        for out, grad in pairs:
+            outs.append(out)
+            given.append(to_paddle(grad.contiguous()))  # the engine copies what it is started with
         inlets = self.operands.inlets
         outer, LOCAL.session = LOCAL.session, None  # what the engine reaches is no part of the backward around it
         try:
@@ -199,7 +201,7 @@ class _Island(torch.autograd.Function):
     def forward(ctx: Any, cell: Cell, *sides: torch.Tensor) -> Any:
         ctx.cell = cell
         ctx.set_materialize_grads(False)
-        return tuple([to_torch(out) for out in cell.outs])
+        return tuple(map(to_torch, cell.outs))
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -210,7 +212,7 @@ class _Island(torch.autograd.Function):
             return (None,) * (1 + len(cell.operands.inlets))
         if torch.is_grad_enabled():
             return (None, *_again(cell, pairs))
-        return (None, *cell.gradients([out for out, _ in pairs], [grad for _, grad in pairs], retain=retain))
+        return (None, *cell.gradients(pairs, retain=retain))
 
 
 # Without the Python around it, which serves functorch.
@@ -258,7 +260,7 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
         operands.pass_on()
         return outs
     ends = begun(Cell(name, wanting, operands, once=once))
-    results = [sentinel(out, end) for out, end in zip(wanting, ends)]
+    results = list(map(sentinel, wanting, ends))
     if once:
         for result in results:
             attribute(result, TAPE).deaf = True

@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 
-from ..frameworks.memory import FLOATS, TENSOR_TYPES
+from ..frameworks.memory import FLOATS
 from ..frameworks.versions import set_attribute
 from .calls import Call
-from .twins import TAPE, Taped, share, taped, twin
+from .leaves import leaf
+from .twins import TAPE, Taped, share, taped
 
 _WHOLE = frozenset({int, type(None)})
 
@@ -111,37 +112,44 @@ VIEWS: dict[str, Callable[..., Any]] = {
 def view(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
     """A view of a tensor that wants gradients, on the tape; None where the two frameworks' views are not the same."""
     tensor = args[0]
-    if type(tensor) not in TENSOR_TYPES or tensor.stop_gradient:
-        return None
     record = taped(tensor)
-    if record is None and tensor.dtype not in FLOATS:
+    if record is not None:
+        base, apart = record.twin, record.apart
+    elif tensor.dtype in FLOATS:
+        base, apart = leaf(tensor), False
+    else:
         return None  # integers may say that they want gradients: there are none
-    base = twin(tensor) if record is None else record.twin
     side = _of_torch(VIEWS[name], base, args[1:])  # where torch laid out the values elsewhere: a copy, of what Paddle views
-    several = type(side) is tuple
-    apart = record is not None and record.apart
-    for one in side if several else (side,):
-        if one is None or not one.numel() or not (apart or _shares(one, base)):
-            return None
+    if type(side) is tuple:
+        return _several(name, original(*args), side, record) if all(_is_view(one, base, apart) for one in side) else None
+    if not _is_view(side, base, apart):
+        return None
     source = original(*args)
-    if several:
-        if len(source) != len(side) or not all(_agree(*pair, record) for pair in zip(source, side)):
-            return None
-        _counted(name, side[0], record)  # one node for all of them
-        for one, of in zip(source, side):
-            set_attribute(one, TAPE, Taped(of, one, None))
-        return source
     if source is tensor:
         return source
-    if not _agree(source, side, record):
+    if side is base:
+        side = side.view_as(side)
+    made = _agreed(source, side, apart)
+    if made is None:
         return None
     if name == "_getitem_dygraph" and side.shape == base.shape and side.data_ptr() == base.data_ptr():
         return share(tensor, source)  # Paddle's t[:] is another object with the very node of t
-    if side is base:
-        side = side.view_as(side)
-    _counted(name, side, record)
-    set_attribute(source, TAPE, Taped(side, source, None))
+    if record is None:
+        _counted(name, side)
+    set_attribute(source, TAPE, made)
     return source
+
+
+def _several(name: str, sources: Any, sides: Sequence[torch.Tensor], record: Taped | None) -> Any:
+    """The same for an op that makes several views at once, behind one node."""
+    made = [_agreed(source, side, record is not None and record.apart) for source, side in zip(sources, sides)]
+    if len(sources) != len(sides) or None in made:
+        return None
+    if record is None:
+        _counted(name, sides[0])
+    for source, one in zip(sources, made):
+        set_attribute(source, TAPE, one)
+    return sources
 
 
 def _of_torch(formula: Callable[..., Any], base: torch.Tensor, rest: Sequence[Any]) -> Any:
@@ -155,21 +163,21 @@ def _of_torch(formula: Callable[..., Any], base: torch.Tensor, rest: Sequence[An
         return None
 
 
-def _counted(name: str, side: torch.Tensor, record: Taped | None) -> None:
+def _counted(name: str, side: torch.Tensor) -> None:
     """A second backward that ends in a leaf has to raise; where the view is of a call's result, that call does."""
-    if record is None:
-        Call(name, None, ()).behind(side)
+    Call(name, None, ()).behind(side)
 
 
-def _shares(side: torch.Tensor, base: torch.Tensor) -> bool:
-    """Whether torch made a view, and not a copy."""
-    return side.data_ptr() == base.data_ptr() or side.untyped_storage().data_ptr() == base.untyped_storage().data_ptr()
-
-
-def _agree(source: Any, side: torch.Tensor, record: Taped | None) -> bool:
-    """Whether Paddle's view is torch's: the same elements, and the same strides unless torch laid out the values elsewhere."""
-    if source.shape != list(side.shape):
+def _is_view(side: torch.Tensor | None, base: torch.Tensor, apart: bool) -> bool:
+    """Whether torch made a view, with elements, and not a copy (of what it laid out ``apart``: either)."""
+    if side is None or not side.numel():
         return False
-    if record is not None and record.apart:
-        return True
-    return source.data_ptr() == side.data_ptr() and tuple(source.strides) == side.stride()
+    return apart or side.data_ptr() == base.data_ptr() or side.untyped_storage().data_ptr() == base.untyped_storage().data_ptr()
+
+
+def _agreed(source: Any, side: torch.Tensor, apart: bool) -> Taped | None:
+    """Paddle's view on the tape, if it is torch's: the same elements, and the same strides unless torch laid them out ``apart``."""
+    made = Taped(side, source, None)
+    if made.shape != list(side.shape) or not (apart or (not made.apart and tuple(made.strides) == side.stride())):
+        return None
+    return made

@@ -108,7 +108,7 @@ class WithEngine(Patcher):
 
     def _settle(self) -> None:
         """From wherever the last tensor dies: in any thread, in the middle of anything."""
-        while not twins.alive():
+        while self._left and not twins.alive():
             try:
                 self._left.pop()  # one step: two threads never let go of the same user
             except IndexError:

@@ -76,13 +76,13 @@ class Watching(Substituting):
         wanted = _in_float64(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
         others: list[Array] = []
         if self._native:
-            result = door.paddle(args, kwargs)
+            result = door.native(*args, **kwargs)
         else:
             result = super().call(door, frame, values, args, kwargs)
             frame.quick.clear()  # a shorter way would pass by here
             if not door.entry.inplace:
                 with paddle.no_grad():
-                    others = [as_array(tensor) for _, tensor in leaves(door.paddle(args, kwargs))]
+                    others = [as_array(tensor) for _, tensor in leaves(door.native(*args, **kwargs))]
         made = [tensor for _, tensor in leaves(result)]
         place = self._layer(), door.op.name
         self._seen((*place, self._calls[place]), made, list(_errors(made, wanted)), others)

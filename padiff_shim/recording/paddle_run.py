@@ -105,7 +105,7 @@ class Observing:
         """What the door itself does for the frame below."""
         inner = below()
         if inner is None:
-            return self._noted(door, door.paddle(args, kwargs))
+            return self._noted(door, door.native(*args, **kwargs))
         if inner.idle:
             call = inner.plan.exact(door.op.name, door.original, args, kwargs) if door.op.exact else door.original(*args, **kwargs)
             return self._noted(door, call)
@@ -119,7 +119,7 @@ class Observing:
         """Paddle's kernel."""
         inner = below()
         if inner is None:
-            return self._noted(door, door.paddle(args, kwargs))
+            return self._noted(door, door.native(*args, **kwargs))
         return self._noted(door, inner.plan.native(door, inner, why, args, kwargs))
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

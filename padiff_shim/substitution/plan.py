@@ -56,15 +56,13 @@ class Substituting:
             return door.original(*args, **kwargs)  # a graph is being traced: nothing is computed here
         if door.op.exact and (why.exact or why.why is FORKED):  # what moves values loses nothing on Paddle's kernel
             return door.original(*args, **kwargs) if door.entry.inplace else self.exact(door.op.name, door.original, args, kwargs)
-
-        def paddle(*given: Any, **named: Any) -> Any:
-            return door.paddle(given, named)
-
+        paddle = door.native
         if door.entry.inplace and len(door.op.results) == 1 and door.op.name != "cast":
             result = writes.written(door.op.name, 0, paddle, args, kwargs)
+        elif door.entry.inplace:
+            result = paddle(*args, **kwargs)
         else:
-            call = paddle if door.entry.inplace else islands.calling(door.op.name, paddle, args, kwargs)
-            result = call(*args, **kwargs)
+            result = islands.native(door.op.name, paddle, args, kwargs)
         self._count(frame, door.op.name, door.entry.target, why.reason, exact=why.exact or door.op.exact)
         return result
 
@@ -72,8 +70,10 @@ class Substituting:
         """The same for an op without reference."""
         if grad_tracer() is None:
             return other.original(*args, **kwargs)
-        call = other.original if other.name.endswith("_") else islands.calling(other.name, other.original, args, kwargs)
-        result = call(*args, **kwargs)
+        if other.name.endswith("_"):
+            result = other.original(*args, **kwargs)
+        else:
+            result = islands.native(other.name, other.original, args, kwargs)
         self._count(frame, other.name, other.path, other.reason.text, exact=other.reason.exact)
         return result
 
@@ -134,7 +134,7 @@ class Substituting:
                 return found
         if islands.moving_a_leaf(args):
             return islands.island(name, original, args, kwargs)
-        return islands.calling(name, original, args, kwargs)(*args, **kwargs)
+        return islands.native(name, original, args, kwargs)
 
     def moved(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Nothing to do: the tape sees what it calls."""

@@ -61,7 +61,7 @@ def quick(frame, values):
         if ({kinds},) not in rules and not known(({kinds},)){empty_refused}:
             return None
         {weight}
-        enabled = is_grad_enabled()
+        enabled = trainable and is_grad_enabled()
         try:
             if trainable:  # as operands.without_gradient
                 {requiring}

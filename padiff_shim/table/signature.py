@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -81,7 +81,7 @@ class Binder:
         spelling = (len(args), *kwargs)
         form = self._forms.get(spelling)
         if form is None:
-            form = self._forms[spelling] = self._formed(*spelling)
+            form = self._forms[spelling] = self._formed(len(args), tuple(kwargs))
         given = (*args, *kwargs.values(), *self._constants)
         for place, name in form.idle:
             value = given[place]
@@ -91,7 +91,7 @@ class Binder:
                 raise StayNative(reasons.TOO_MANY_ARGUMENTS)
         return form.choose(given)
 
-    def _formed(self, count: int, *keywords: str) -> _Form:
+    def _formed(self, count: int, keywords: Sequence[str]) -> _Form:
         """What calls of one spelling have in common. Raises StayNative for what no such call can be bound by."""
         known, behind = len(self._defaults), count + len(keywords)
         if count > known + 1:

@@ -8,8 +8,10 @@ import torch
 from helpers import ROOT
 
 from padiff_shim.catalogue import registry
+from padiff_shim.table import reasons
 from padiff_shim.table.op import Bools, Entry, Floats, Ints, Sample, c_op, each, legacy_op, op, operator, ranged
-from padiff_shim.table.signature import binder
+from padiff_shim.table.reasons import StayNative
+from padiff_shim.table.signature import Binder, binder
 
 pytestmark = pytest.mark.compat
 
@@ -173,3 +175,38 @@ def test_every_op_has_samples_and_every_family_ops():
     assert untried - drawing | {"rnn"} == TRIED_ELSEWHERE
     assert all(registry.families().values())
     assert {name for names in registry.families().values() for name in names} == set(registry.ops())
+
+
+BOUND = "x|input y|other=None axis|dim=-1"
+SPELLED = {
+    "positional": ((1, 2, 3), {}, (1, 2, 3)),
+    "defaults": ((1,), {}, (1, None, -1)),
+    "aliases": ((), {"dim": 0, "input": 1}, (1, None, 0)),
+    "mixed": ((1,), {"axis": 0, "other": 2}, (1, 2, 0)),
+    "named": ((1, 2, 3, "a name"), {}, (1, 2, 3)),
+    "unnamed": ((1, 2, 3, None), {}, (1, 2, 3)),
+    "name": ((1,), {"name": "a name", "dim": 0}, (1, None, 0)),
+    "no out": ((1,), {"out": None, "dim": 0}, (1, None, 0)),
+}
+UNBOUND = {
+    "no operand": ((), {"dim": 0}, reasons.MISSING),
+    "too many": ((1, 2, 3, None, None), {}, reasons.TOO_MANY_ARGUMENTS),
+    "no name": ((1, 2, 3, 4), {}, reasons.TOO_MANY_ARGUMENTS),
+    "twice": ((1,), {"input": 1}, reasons.GIVEN_TWICE),
+    "out": ((1,), {"out": 5, "dim": 0}, reasons.REDIRECTED),
+    "unknown": ((1,), {"epsilon": 5}, reasons.UNKNOWN_KEYWORD),
+}
+
+
+def test_spellings_are_learnt_and_their_values_are_not():
+    """Two rounds on one binder: what was learnt of a spelling holds for other values, and an ``out=`` is looked at each time."""
+    bind, turned, one = Binder(BOUND, BOUND), Binder(BOUND, "axis keep=True y x"), Binder("x", "x")
+    for _ in range(2):
+        for name, (args, kwargs, found) in SPELLED.items():
+            assert bind(args, kwargs) == found, name
+            assert turned(args, kwargs) == (found[2], True, found[1], found[0]), name
+        for name, (args, kwargs, why) in UNBOUND.items():
+            with pytest.raises(StayNative) as caught:
+                bind(args, kwargs)
+            assert caught.value.why is why, name
+        assert one((7,), {}) == one((), {"x": 7}) == (7,)
