@@ -233,5 +233,10 @@ def _part(number: int, section: Section) -> str:
 
 
 def _tr(headings: Iterable[str], row: Iterable[str]) -> str:
-    cells = (f'<td data-of="{_text(heading)}">{_text(cell)}</td>' for heading, cell in zip(headings, row))
+    cells = (f'<td data-of="{_text(heading)}">{_folding(heading, cell)}</td>' for heading, cell in zip(headings, row))
     return f"<tr>{''.join(cells)}</tr>"
+
+
+def _folding(heading: str, cell: str) -> str:
+    """A cell's text; a file's name goes on in another line between its words only."""
+    return _text(cell).replace("_", "_<wbr>").replace("/", "/<wbr>") if heading == "reproducer" else _text(cell)

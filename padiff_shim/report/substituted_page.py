@@ -112,8 +112,9 @@ def _time(account: Account) -> str:
     parts = account.parts()
     total = sum(parts.values())
     legend = "".join(
-        f'<span><span class="mark p-{name}"></span>{_text(account.says(name))}: <b>{seconds_of(parts[name]) or "0 s"}</b> '
-        f"({words.share(round(1e9 * parts[name]), round(1e9 * total))})</span>"
+        f'<span><span class="mark p-{name}"></span>{_text(account.says(name))}: '
+        f'<span class="figure"><b>{seconds_of(parts[name]) or "0 s"}</b> '
+        f"({words.share(round(1e9 * parts[name]), round(1e9 * total))})</span></span>"
         for name in _ORDER
         if parts[name] > 0
     )

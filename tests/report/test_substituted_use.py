@@ -60,6 +60,14 @@ def test_on_a_phone_layer_and_line_are_readable(opened):
         assert cell.bounding_box()["x"] + cell.bounding_box()["width"] <= PHONE["width"]
 
 
+def test_on_a_phone_figures_are_whole(opened):
+    page = opened(account_data(), viewport=PHONE, has_touch=True, is_mobile=True)
+    figures = page.locator(".legend .figure")
+    heights = figures.evaluate_all("all => all.map(one => one.getBoundingClientRect().height)")
+    assert heights
+    assert max(heights) < 1.5 * min(heights)
+
+
 def test_bars_show_the_shares(opened):
     page = opened(account_data())
     widths = page.locator("svg.bar.wide rect").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")

@@ -1,0 +1,85 @@
+"""The page of an audit in headless Chromium, offline: light, dark and on a phone."""
+
+import pytest
+import report_page
+from report_page import DESKTOP, scrolls_sideways
+
+from padiff_shim.auditing import pages
+from padiff_shim.auditing.audit import Audit
+from padiff_shim.auditing.report import OpReport
+from padiff_shim.auditing.reproducing import Seen
+
+PHONE = {"width": 360, "height": 740}
+OP = "sigmoid_cross_entropy_with_logits"
+
+browser = report_page.browser  # a fixture
+pytestmark = pytest.mark.browser
+
+
+def audited(folder):
+    """An audit of many ops: findings of every part, reasons without a space, ops that were not tried."""
+    stats = {"paddle": {"prob": 3e5, "error_max": 1e-3}, "torch": {"prob": 0.1, "error_max": 0.0}}
+    report = OpReport(OP, calls=9, judged=9, native={"x" * 300: 2}, refusals={"y" * 300: 1}, untried={"time limit": 7})
+    for verdict, stress, reason in (("WRONG", "plain", "off"), ("NONFINITE", "nan", "at [0]: " + "z" * 300)):
+        case = f"{OP}: sample 0, {stress}, float32"
+        more = {"hypothesis": "numbers->float32", "quirk": "number in float32", "stats": stats, "script": f"{OP}_{OP}_0.py"}
+        told = {"verdict": verdict, "case": case, "dtype": "float32", "tensor": "grad:x", "side": "paddle", "reason": reason}
+        report.records += [{**told, **more}, {**told, "side": "torch"}]
+    report.died(f"{OP}: sample 1, empty 3, float32", "SIGSEGV")
+    environment = {"paddle": "3.3.1", "torch": "2.13.0", "processor": "a processor", "device": "cpu"}
+    idle = {f"idle_{number}": OpReport(f"idle_{number}") for number in range(60)}
+    found = Audit(folder, environment, {OP: report, **idle})
+    found.defects = [Seen("a defect", "relu, " * 30, "", True, 0, 1, ""), Seen("another", "relu", "", False, 1, 1, "SIGSEGV")]
+    return found
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """A function: options of the browser -> the open page."""
+    with report_page.pages(browser, tmp_path) as show:
+        yield lambda **options: show(pages.html(audited(tmp_path)), **options)
+
+
+@pytest.mark.parametrize("viewport", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_it_never_scrolls_sideways(opened, viewport):
+    assert not scrolls_sideways(opened(viewport=viewport))
+
+
+LINES = """one => {
+    const words = document.createRange();
+    words.selectNodeContents(one);
+    return new Set([...words.getClientRects()].map(box => Math.round(box.top))).size;
+}"""
+
+
+def test_short_words_are_whole(opened):
+    page = opened()
+    for cell in ("td[data-of=side]:text-is('paddle')", "td[data-of=verdict]:text-is('SIGSEGV')", "th:text-is('side')"):
+        assert page.locator(cell).first.evaluate(LINES) == 1, cell
+
+
+def test_it_follows_the_colours_of_the_system(opened):
+    def ink(scheme):
+        numbers = opened(color_scheme=scheme).evaluate(
+            "getComputedStyle(document.body).color.match(/\\d+/g).slice(0, 3).map(Number)"
+        )
+        return sum(numbers) / 3
+
+    assert ink("light") < 100
+    assert ink("dark") > 150
+
+
+def test_on_a_phone_each_cell_says_what_it_is(opened):
+    page = opened(viewport=PHONE, has_touch=True, is_mobile=True)
+    side = page.locator("td[data-of=side]", has_text="paddle").first
+    assert side.is_visible()
+    assert "side: " in side.evaluate("one => getComputedStyle(one, '::before').content").replace('"', "")
+    assert not page.locator("thead").first.is_visible()
+    widths = page.locator("td").evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
+    assert max(widths) <= PHONE["width"]
+
+
+def test_each_part_is_led_to(opened):
+    page = opened()
+    for link in page.locator("nav a").all():
+        assert page.locator(link.get_attribute("href")).locator("h2").inner_text() == link.inner_text()
