@@ -16,6 +16,7 @@ _EPILOG = """\
 Examples:
   padiff-shim diff here there
   padiff-shim diff cpu gpu --rtol 1e-5          # a pair is equal within the tolerances
+  padiff-shim diff before after --html difference.html
   padiff-shim diff before after --markdown -    # for a pull request
   padiff-shim diff one all --ranks 0,3          # rank 0 of the first against rank 3 of the second
 
@@ -30,16 +31,21 @@ Exit status: 0 if nothing differs, 1 if something does, 2 where there is nothing
 @click.option("--atol", type=float, default=0.0, show_default=True, help="Elements may differ by so much.")
 @click.option("--rtol", type=float, default=0.0, show_default=True, help="And by so much of the tensor's largest element.")
 @click.option("--ranks", metavar="N[,M]", help="Which process of A, and which of B; by default all that both have.")
+@click.option("--html", type=output.PAGE, help="Write the page.")
 @click.option("--markdown", type=output.TEXT, help="Write the difference as Markdown; - is standard output.")
 @click.option("--json", "data", type=output.TEXT, help="Write everything found as JSON; - is standard output.")
-def command(first: str, second: str, atol: float, rtol: float, ranks: str | None, markdown: str | None, data: str | None) -> int:
+def command(
+    first: str, second: str, atol: float, rtol: float, ranks: str | None, html: str | None, markdown: str | None, data: str | None
+) -> int:
     """Compare two runs that padiff_shim.record() wrote down: machines, devices, versions, commits, Paddle and Torch. Says where
     they part first, at which lines, in which layer, and by how much."""
     chosen = _ranks(ranks)
     found = diff(first, second, atol=atol, rtol=rtol, ranks=chosen)
+    if html is not None:
+        output.written(found.to_html(html))
     output.write_json(data, found.as_dict)
     output.write_markdown(markdown, found)
-    if data is None and markdown is None:
+    if html is None and data is None and markdown is None:
         click.echo(output.told(found))
     return FINE if found else NO
 

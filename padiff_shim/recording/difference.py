@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from ..writing import write
 from . import pages
 from .measure import Apart
 from .reading import Tensor
@@ -117,6 +120,12 @@ class Difference:
             "notes": list(self.notes),
             "rows": [row.as_dict() for row in self.rows],
         }
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write it as one self-contained page; returns its path. Raises FileError."""
+        from .webpage import html
+
+        return write(path, html(self), "the page ")
 
     def to_markdown(self) -> str:
         """For an issue or a pull request."""

@@ -13,7 +13,7 @@ from .reading import Tensor
 SHOWN = 12  # rows of a table
 HEADS = ("what", "layer", "a", "b", "max", "mean", "relative", "ULP")
 _MARKDOWN = ("what, layer", "a", "b", "max", "relative", "ULP")
-_FOOT = "max: largest absolute difference; relative: it by the largest element; ULP: in units of the last place."
+FOOT = "max: largest absolute difference; relative: it by the largest element; ULP: in units of the last place."
 _LEFT = 4  # columns of words
 _LEAVE = (0, 4, 0, 3, 0, 6, 2, 5)  # which of them is left out first where room is short
 
@@ -94,13 +94,14 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if math.isfinite(value) and value < 1e6 else f"{value:.2g}"
 
 
-def _cells(row: Told) -> list[str]:
+def cells(row: Told) -> list[str]:
+    """A row of a table, below :data:`HEADS`."""
     one = row.any
     what = one.name if one.tensor in ("", "out") else f"{one.name} {one.tensor}"
     kind = "" if one.kind == "op" else f"{one.kind} "
     rank = f"[{row.rank}] " if row.rank else ""
-    sites = ["-" if side is None else side.site or side.name for side in (row.a, row.b)]
-    return [f"{rank}{kind}{what}" + (f" (step {one.step})" if one.step else ""), one.layer, *sites, *_figures(row)]
+    places = ["-" if side is None else side.site or side.name for side in (row.a, row.b)]
+    return [f"{rank}{kind}{what}" + (f" (step {one.step})" if one.step else ""), one.layer, *places, *_figures(row)]
 
 
 def _figures(row: Told) -> list[str]:
@@ -120,7 +121,8 @@ def _worst(page: Page) -> Any:
     return None if worst in page.differing[:SHOWN] else worst
 
 
-def _sides(page: Page) -> list[str]:
+def sides(page: Page) -> list[str]:
+    """Where both sides stand at the first difference."""
     first = page.first
     if first is None:
         return []
@@ -131,7 +133,7 @@ def text(page: Page, width: int | None = None, *, colour: bool = False) -> str:
     """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
     screen = Screen(width, colour=colour)
     screen.say(shown(page.headline, SENTENCE), "bold green" if page.headline.startswith("SAME") else "bold red")
-    for told in (f"a: {page.a} ({page.frameworks[0]})", f"b: {page.b} ({page.frameworks[1]})", *_sides(page)):
+    for told in (f"a: {page.a} ({page.frameworks[0]})", f"b: {page.b} ({page.frameworks[1]})", *sides(page)):
         screen.say(shown(told, SENTENCE), hang=3)
     if page.surroundings:
         rows = [(shown(name), shown(one), shown(other)) for name, one, other in page.surroundings]
@@ -140,7 +142,7 @@ def text(page: Page, width: int | None = None, *, colour: bool = False) -> str:
         number = len(page.differing)
         title = f"{number:,} of {len(page.rows):,} differ" + (f"; the first {SHOWN}" if number > SHOWN else "")
         heads = [Column(head, leave, right=place >= _LEFT) for place, (head, leave) in enumerate(zip(HEADS, _LEAVE))]
-        screen.table(heads, ([shown(cell) for cell in _cells(row)] for row in page.differing[:SHOWN]), title)
+        screen.table(heads, ([shown(cell) for cell in cells(row)] for row in page.differing[:SHOWN]), title)
         worst = _worst(page)
         if worst is not None:
             screen.say(shown(f"largest relative difference: {described(worst)}", SENTENCE))
@@ -152,13 +154,13 @@ def text(page: Page, width: int | None = None, *, colour: bool = False) -> str:
 def markdown(page: Page) -> str:
     """Headline, both sides of the first divergence, tables."""
     lines = [f"**{_cell(page.headline)}**", "", f"- a: {_cell(page.a)} ({page.frameworks[0]})"]
-    lines += [f"- b: {_cell(page.b)} ({page.frameworks[1]})", *(f"- {_cell(side)}" for side in _sides(page))]
+    lines += [f"- b: {_cell(page.b)} ({page.frameworks[1]})", *(f"- {_cell(side)}" for side in sides(page))]
     if page.differing:
         lines += ["", f"| {' | '.join(_MARKDOWN)} |", f"|{' --- |' * 3}{' ---: |' * 3}"]
         lines += [_row(row) for row in page.differing[:SHOWN]]
         if len(page.differing) > SHOWN:
             lines += ["", f"{len(page.differing) - SHOWN:,} more."]
-        lines += ["", _FOOT]
+        lines += ["", FOOT]
     if page.surroundings:
         lines += ["", "<details><summary>What differs around the runs</summary>", "", "| | a | b |", "| --- | --- | --- |"]
         lines += [f"| {_cell(name)} | {_cell(one)} | {_cell(other)} |" for name, one, other in page.surroundings]
@@ -168,7 +170,7 @@ def markdown(page: Page) -> str:
 
 
 def _row(row: Told) -> str:
-    what, layer, one, other, largest, _, relative, ulps = map(_cell, _cells(row))
+    what, layer, one, other, largest, _, relative, ulps = map(_cell, cells(row))
     return f"| {' | '.join((what + (f'<br>{layer}' if layer else ''), one, other, largest, relative, ulps))} |"
 
 

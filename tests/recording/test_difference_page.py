@@ -1,0 +1,88 @@
+"""The page of a difference in headless Chromium, offline: light, dark and on a phone."""
+
+import pytest
+import report_page
+from pairs import paddle_run, seeded
+from report_page import DESKTOP, scrolls_sideways
+
+from padiff_shim import FileError, diff
+from padiff_shim.recording.webpage import html
+
+PHONE = {"width": 360, "height": 740}
+EVIL = "</style><script>window.broken=1</script>"
+
+browser = report_page.browser  # a fixture
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What two runs differ in, of which one has another bias."""
+    folder = tmp_path_factory.mktemp("runs")
+    paddle_run(folder / "here", seeded(), parameters=True, gradients=True)
+    port = seeded()
+    port.v.bias.set_value(port.v.bias + 2**-10)
+    paddle_run(folder / "there", port, parameters=True, gradients=True)
+    return diff(folder / "here", folder / "there")
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """A function: a difference and options of the browser -> its open page."""
+    with report_page.pages(browser, tmp_path) as show:
+        yield lambda found, **options: show(html(found), **options)
+
+
+def test_the_answer_comes_first_then_the_run_then_rows(opened, found):
+    page = opened(found)
+    text = page.locator("body").inner_text()
+    parts = (found.headline, "first in a:", "Along the run", "What differs")
+    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
+    assert page.locator("table.rows").first.locator("tbody tr").count() == len(found.differing)
+    assert "pairs.py:" in text
+
+
+def test_each_difference_is_drawn_and_axes_are_named(opened, found):
+    page = opened(found)
+    drawn = [row for row in found.compared if row.apart.relative > 0]
+    assert page.locator("svg.along circle").count() == len(drawn) > 3
+    names = page.locator("svg.along text").all_text_contents()
+    assert {"relative difference", "tensor (its place in the run)", "0", f"{len(found.rows) - 1}"} <= set(names)
+    box = page.locator("svg.along").bounding_box()
+    for place in page.locator("svg.along text, svg.along circle").all():
+        inner = place.bounding_box()
+        assert box["x"] <= inner["x"] <= inner["x"] + inner["width"] <= box["x"] + box["width"]
+
+
+@pytest.mark.parametrize("viewport", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_it_never_scrolls_sideways(opened, found, viewport):
+    assert not scrolls_sideways(opened(found, viewport=viewport))
+
+
+def test_it_follows_the_colours_of_the_system(opened, found):
+    def paper(scheme):
+        page = opened(found, color_scheme=scheme)
+        return sum(page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"))
+
+    assert paper("light") > 600
+    assert paper("dark") < 180
+
+
+def test_runs_that_are_the_same_and_what_is_hostile(opened, tmp_path):
+    for name in ("one", "other"):
+        paddle_run(tmp_path / name, seeded())
+    same = diff(tmp_path / "one", tmp_path / "other")
+    same.notes.append(EVIL)
+    same.surroundings.append((EVIL, EVIL, 1))
+    page = opened(same)
+    assert "SAME" in page.locator("h1").inner_text()
+    assert page.locator("svg.along").count() == 0
+    assert EVIL in page.locator("body").inner_text()
+    assert page.evaluate("window.broken") is None
+
+
+def test_it_is_written(found, tmp_path):
+    target = found.to_html(tmp_path / "new" / "difference.html")
+    assert target.read_text().startswith("<!doctype html>")
+    with pytest.raises(FileError, match=r"the page .* cannot be written"):
+        found.to_html(tmp_path)
