@@ -13,7 +13,7 @@ from .reading import Tensor
 SHOWN = 12  # rows of a table
 HEADS = ("what", "layer", "a", "b", "max", "mean", "relative", "ULP")
 _MARKDOWN = ("what, layer", "a", "b", "max", "relative", "ULP")
-FOOT = "max: largest absolute difference; relative: it by the largest element; ULP: in units of the last place."
+FOOT = "max, mean: absolute differences; relative: norm of the difference by that of b; ULP: in units of the last place."
 _LEFT = 4  # columns of words
 _LEAVE = (0, 4, 0, 3, 0, 6, 2, 5)  # which of them is left out first where room is short
 

@@ -10,7 +10,7 @@ from .pages import Page, Told
 
 ROWS = 1000  # of the table; the page says how many there are
 DOTS = 4000
-_WIDE, _HIGH, _LEFT, _BELOW, _ABOVE = 720, 240, 64, 40, 10
+_WIDE, _HIGH, _LEFT, _BELOW, _ABOVE = 720, 260, 84, 44, 12
 
 
 def html(difference: Page) -> str:
@@ -63,7 +63,7 @@ def _along(difference: Page) -> str:
     def up(size: float) -> float:
         return _ABOVE + (_HIGH - _BELOW - _ABOVE) * (high - size) / (high - low)
 
-    marks = range(low, high + 1, max(1, (high - low) // 5))
+    marks = range(low, high + 1, max(1, (high - low) // 3))
     lines = "".join(
         f'<line class="grid" x1="{_LEFT}" x2="{_WIDE - 10}" y1="{up(mark):.1f}" y2="{up(mark):.1f}"/>'
         f'<text x="{_LEFT - 6}" y="{up(mark) + 4:.1f}" text-anchor="end">1e{mark}</text>'
