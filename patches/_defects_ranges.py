@@ -141,6 +141,36 @@ np.testing.assert_allclose(paddle.hypot(x, x).numpy(), [3e30 * np.sqrt(2)], rtol
         },
     },
     {
+        "name": "soft margin loss of certain mistakes",
+        "op": "soft_margin_loss",
+        "what": "Paddle computes log(1 + exp(-x y)), and the exponential overflows where the loss is a common number.",
+        "size": "inf for 200",
+        "paddle": PADDLES,
+        "shim": "Torch's loss, which is infinite, too (below); a comparison calls both equal.",
+        "program": """\
+import paddle
+x, label = paddle.to_tensor([-200.0], stop_gradient=False), paddle.to_tensor([1.0])
+loss = paddle.nn.functional.soft_margin_loss(x, label)
+assert abs(loss.item() - 200) < 1e-3
+""",
+        "others": {"gradient": "loss.backward(); assert abs(x.grad.item() + 1) < 1e-6"},
+    },
+    {
+        "name": "torch's soft margin loss of certain mistakes",
+        "op": "soft_margin_loss",
+        "what": "The same.",
+        "size": "inf for 200",
+        "torch": ("2.13.0",),
+        "shim": "Torch's loss, as in a Torch program.",
+        "program": """\
+import torch
+x, label = torch.tensor([-200.0], requires_grad=True), torch.tensor([1.0])
+loss = torch.nn.functional.soft_margin_loss(x, label)
+assert abs(loss.item() - 200) < 1e-3
+""",
+        "others": {"gradient": "loss.backward(); assert abs(x.grad.item() + 1) < 1e-6"},
+    },
+    {
         "name": "torch's gradient of atan2 near 0",
         "op": "atan2",
         "what": "The squares of both numbers are added up; 0 or infinity over what has left the range.",
