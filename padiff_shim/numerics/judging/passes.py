@@ -4,43 +4,20 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
+from ..oracle.apriori import Limit
 from ..oracle.precision import KINDS, Array, norm
+from .peaks import Peaks, block_length
+from .pieces import CHUNK, SCRATCH, smallest, top_of
 
-CHUNK = 65536  # elements: a few pieces of it stay in a core's own cache
-KEPT = 1 << 24  # largest buffer that is kept, in elements
 SHARE = 1 / 512
 THIN = 16  # where |d| / |t| is only reported, every 16th element of a large tensor is asked
-
-
-class Peaks(NamedTuple):
-    """Candidates for the largest elements: one of each block of the tensor, its flat position and its size."""
-
-    places: Array
-    sizes: Array
-
-    @classmethod
-    def of(cls, flat: Array, length: int, low: int = 0) -> Peaks:
-        """Of blocks of this length. ``low``: the position of the first element."""
-        places = block_peaks(flat, length)
-        sizes = flat[places]
-        return cls(places + low if low else places, sizes)
-
-    @classmethod
-    def together(cls, parts: Sequence[Peaks]) -> Peaks:
-        """Those of all parts of a tensor."""
-        return parts[0] if len(parts) == 1 else cls(*(np.concatenate(column) for column in zip(*parts)))
-
-    def largest_first(self) -> Array:
-        """The positions, by size."""
-        return self.places[np.argsort(self.sizes)[::-1]]
 
 
 @dataclass
@@ -49,21 +26,34 @@ class Difference:
 
     ``distance``: of the judged shape; None on the host where relative errors are looked at. ``ratio``: |d| / max(|t|, floor), on a
     device only; the floor is the smallest normal number over the unit roundoff, below which no bound is relative any more
-    (numbers that one side flushes to 0 would hide all others). ``tops``, ``ratios``: where both are largest; None on a device, and
-    ``ratios`` where they are not looked at. ``stats``: see docs/log.md; ``ulp_max`` and the relative tolerance are lower estimates
-    on large tensors without ``ratios``. ``finite``: neither result has NaN or Inf. ``rms``: root mean square of torch's finite
-    values. ``beyond``: the largest |d| over what is harmless, where that was said; infinite where
-    that is more than :data:`SHARE` of the result (sums that cancel: their condition is to be said).
+    (numbers that one side flushes to 0 would hide all others). ``stats``: see docs/log.md; ``ulp_max`` and the relative tolerance
+    are lower estimates on large tensors whose ratios are not looked at. ``finite``: neither result has NaN or Inf. ``rms``: root
+    mean square of torch's finite values. ``beyond``: the largest |d| over what is harmless, where that was said; infinite where
+    that is more than :data:`SHARE` of the result (sums that cancel: their condition is to be said). ``peaks``: see :attr:`tops`
+    and :attr:`ratios`, which seldom anybody asks for where something is harmless.
     """
 
     distance: Any
     ratio: Any = None
-    tops: Peaks | None = None
-    ratios: Peaks | None = None
     stats: dict[str, Any] = field(default_factory=dict)
     finite: bool = True
     rms: float = 0.0
     beyond: float = math.inf
+    peaks: Callable[[], tuple[Peaks | None, Peaks | None]] = lambda: (None, None)
+
+    @functools.cached_property
+    def _found(self) -> tuple[Peaks | None, Peaks | None]:
+        return self.peaks()
+
+    @property
+    def tops(self) -> Peaks | None:
+        """Where the difference is largest; None on a device."""
+        return self._found[0]
+
+    @property
+    def ratios(self) -> Peaks | None:
+        """Where it is largest beside the result; None on a device, and where that is not looked at."""
+        return self._found[1]
 
 
 def readable(tensor: torch.Tensor) -> Any:
@@ -74,31 +64,10 @@ def readable(tensor: torch.Tensor) -> Any:
     return tensor if tensor.is_cuda else tensor.numpy()
 
 
-class _Scratch(threading.local):
-    """Buffers of this thread, kept between calls: fresh pages cost more than the arithmetic. Large ones are not kept."""
-
-    def __init__(self) -> None:
-        self.buffers: dict[tuple[str, Any], Array] = {}
-
-    def take(self, name: str, count: int, dtype: Any) -> Array:
-        """``count`` elements, of undefined value."""
-        found = self.buffers.get((name, dtype))
-        if found is None or found.size < count:
-            found = np.empty(count, dtype)
-            if count <= KEPT:
-                self.buffers[name, dtype] = found
-        return found[:count]
-
-
-_SCRATCH = _Scratch()
-
-
-def differ(
-    paddle: torch.Tensor, torch_: torch.Tensor, *, relative: bool = True, harmless: torch.Tensor | None = None
-) -> Difference:
+def differ(paddle: torch.Tensor, torch_: torch.Tensor, *, relative: bool = True, harmless: Limit | None = None) -> Difference:
     """Statistics of the difference of two tensors of one shape and dtype.
 
-    ``relative``: also look where |d| / |t| is largest. ``harmless``: positive numbers to hold |d| against, which broadcast.
+    ``relative``: also look where |d| / |t| is largest. ``harmless``: what to hold |d| against.
     The arrays of the answer are overwritten by the thread's next call.
     """
     p, t = readable(paddle), readable(torch_)
@@ -118,45 +87,68 @@ def alike(tensor: torch.Tensor) -> Difference:
     return Difference(None, stats=equal_stats(tensor.numel()), finite=finite, rms=size / math.sqrt(tensor.numel()))
 
 
-def _on_host(p: Array, t: Array, bits: int, relative: bool, harmless: torch.Tensor | None) -> Difference:
-    shape, count = p.shape, p.size
-    limit = None if harmless is None else np.broadcast_to(harmless.numpy(), shape).reshape(-1)
-    p, t = (np.ascontiguousarray(v).reshape(-1) for v in (p, t))
-    distance = _SCRATCH.take("distance", min(count, CHUNK) if relative else count, p.dtype)
-    ratio = _SCRATCH.take("ratio", min(count, CHUNK), p.dtype)
-    ones, floor = _ones(p.dtype), _floor(p.dtype)
-    length = block_length(count)
+class _Pieces:
+    """Two flat results on the host, to be looked at in pieces that stay in a core's own cache."""
+
+    def __init__(self, p: Array, t: Array, relative: bool) -> None:
+        self.p, self.t, self.relative = p, t, relative
+        self.distance = SCRATCH.take("distance", min(p.size, CHUNK) if relative else p.size, p.dtype)
+        self.ratio = SCRATCH.take("ratio", min(p.size, CHUNK), p.dtype)
+        self.length, self.floor = block_length(p.size), _floor(p.dtype)
+
+    def __iter__(self) -> Iterator[tuple[int, int, Array, Array, Array, Array]]:
+        """(low, high, Paddle's, Torch's, room for the distance, for the ratio)."""
+        count, kept = self.p.size, not self.relative
+        for low in range(0, count, CHUNK):
+            high = min(low + CHUNK, count)
+            distance = self.distance[low:high] if kept else self.distance[: high - low]
+            yield low, high, self.p[low:high], self.t[low:high], distance, self.ratio[: high - low]
+
+    def peaks(self) -> tuple[Peaks, Peaks | None]:
+        """Where distance and ratio are largest: once more over memory for what is not kept."""
+        tops, ratios = list[Peaks](), list[Peaks]()
+        with np.errstate(all="ignore"):
+            for low, _, a, b, d, r in self:
+                if self.relative:
+                    np.nan_to_num(np.subtract(a, b, out=d), copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+                    _ratio(np.abs(d, out=d), b, r, self.floor)
+                    ratios.append(Peaks.of(r, self.length, low))
+                tops.append(Peaks.of(d, self.length, low))
+        return Peaks.together(tops), Peaks.together(ratios) if self.relative else None
+
+
+def _on_host(p: Array, t: Array, bits: int, relative: bool, harmless: Limit | None) -> Difference:
+    shape, count, ones = p.shape, p.size, _ones(p.dtype)
+    pieces = _Pieces(np.ascontiguousarray(p).reshape(-1), np.ascontiguousarray(t).reshape(-1), relative)
     thin = 1 if relative or count <= CHUNK else THIN
-    mean, norms, largest, top = 0.0, [0.0, 0.0], 0.0, 0.0
-    tops, ratios = list[Peaks](), list[Peaks]()
-    different, finite, beyond, allowed = 0, True, math.inf if limit is None else 0.0, 0.0
-    for low in range(0, count, CHUNK):
-        high = min(low + CHUNK, count)
-        b, d = t[low:high], distance[: high - low] if relative else distance[low:high]
-        np.subtract(p[low:high], b, out=d)
-        squares, size = float(np.dot(d, d)), float(np.dot(b, b))
+    mean, apart, norm_, largest, top = 0.0, 0.0, 0.0, 0.0, 0.0
+    different, finite, beyond, allowed = 0, True, math.inf if harmless is None else 0.0, 0.0
+    for low, high, a, b, d, r in pieces:
+        np.subtract(a, b, out=d)
+        squares, size = float(d.dot(d)), float(b.dot(b))
         if not (math.isfinite(squares) and math.isfinite(size)):
-            finite = finite and bool(np.isfinite(p[low:high]).all() and np.isfinite(b).all())
+            finite = finite and bool(np.isfinite(a).all() and np.isfinite(b).all())
             np.nan_to_num(d, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
-        norms = [math.hypot(norms[0], _root(squares, d)), math.hypot(norms[1], _root(size, b))]
+        size = _root(size, b)
+        apart, norm_ = math.hypot(apart, _root(squares, d)), math.hypot(norm_, size)
         np.abs(d, out=d)
-        r = ratio[: high - low]
-        if limit is not None:
-            far = float(np.divide(d, limit[low:high], out=r).max())
-            allowed = math.hypot(allowed, math.sqrt(float(np.dot(limit[low:high], limit[low:high]))))
+        far, normal = _ratio(d[::thin], b[::thin], r[::thin], pieces.floor)
+        top = max(top, far)
+        if harmless is not None:
+            if harmless.relative and normal and thin == 1:
+                far, share = far / harmless.relative, harmless.relative * size
+            else:
+                limit = harmless.between(low, high).numpy()
+                far, share = float(top_of(np.divide(d, limit, out=r))), math.sqrt(float(limit.dot(limit)))
+            allowed = math.hypot(allowed, share)
             beyond = math.inf if math.isnan(far) else max(beyond, far)  # 0 / 0, or a limit that is none
-        top = max(top, _ratio(d[::thin], b[::thin], r[::thin], floor))
-        tops.append(Peaks.of(d, length, low))
-        if relative:
-            ratios.append(Peaks.of(r, length, low))
-        total = float(np.dot(d, ones[: high - low]))
+        total = float(d.dot(ones[: high - low]))
         mean += total / count if math.isfinite(total) else float((d / d.dtype.type(count)).sum(dtype=np.float64))
-        largest = max(largest, float(tops[-1].sizes.max()))
+        largest = max(largest, float(top_of(d)))
         different += _unequal(d)
-    stats = _stats(count, different, largest, mean, norms[0], norms[1], top, bits)
-    found = Difference(None if relative else distance.reshape(shape), None, Peaks.together(tops), stats=stats, finite=finite)
-    found.ratios = Peaks.together(ratios) if relative else None
-    found.rms, found.beyond = norms[1] / math.sqrt(count), beyond if allowed <= SHARE * norms[1] else math.inf
+    stats = _stats(count, different, largest, mean, apart, norm_, top, bits)
+    found = Difference(None if relative else pieces.distance.reshape(shape), stats=stats, finite=finite, peaks=pieces.peaks)
+    found.rms, found.beyond = norm_ / math.sqrt(count), beyond if allowed <= SHARE * norm_ else math.inf
     return found
 
 
@@ -171,7 +163,7 @@ def sizes(paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[float, float, flo
         found = torch.stack([torch.linalg.vector_norm(apart), apart.abs().max(), torch.linalg.vector_norm(t)]).tolist()
         return found[0], found[1], found[2]
     p, t = (np.ascontiguousarray(v).reshape(-1) for v in (p, t))
-    scratch = _SCRATCH.take("sizes", min(p.size, CHUNK), p.dtype)
+    scratch = SCRATCH.take("sizes", min(p.size, CHUNK), p.dtype)
     apart, largest, size = 0.0, 0.0, 0.0
     for low in range(0, p.size, CHUNK):
         b = t[low : low + CHUNK]
@@ -179,12 +171,6 @@ def sizes(paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[float, float, flo
         apart, size = apart + float(np.dot(d, d)), size + float(np.dot(b, b))
         largest = max(largest, float(d.max()), -float(d.min()))
     return math.sqrt(apart), largest, math.sqrt(size)
-
-
-def scaled(values: Array, size: Array) -> Array:
-    """``values`` in units of ``size``, which broadcasts against them; overwritten by the thread's next call."""
-    found = _SCRATCH.take("scaled", values.size, values.dtype).reshape(values.shape)
-    return np.divide(values, size, out=found, casting="unsafe")
 
 
 def _root(squares: float, values: Array) -> float:
@@ -201,16 +187,18 @@ def _floor(dtype: Any) -> Any:
     return np.dtype(dtype).type(2.0 * float(np.finfo(dtype).tiny) / float(np.finfo(dtype).eps))
 
 
-def _ratio(d: Array, b: Array, out: Array, floor: Any) -> float:
-    """d / max(|b|, floor) into ``out``; its maximum."""
+def _ratio(d: Array, b: Array, out: Array, floor: Any) -> tuple[float, bool]:
+    """d / max(|b|, floor) into ``out``; its maximum, and whether the floor was needed nowhere."""
     np.abs(b, out=out)
-    np.maximum(out, floor, out=out)
+    normal = bool(smallest(out) >= floor)
+    if not normal:
+        np.maximum(out, floor, out=out)
     np.divide(d, out, out=out)
-    top = float(out.max())
+    top = float(top_of(out))
     if math.isnan(top):
         np.nan_to_num(out, copy=False, nan=0.0, posinf=0.0)
-        top = float(out.max())
-    return top
+        top = float(top_of(out))
+    return top, normal
 
 
 def _unequal(d: Array) -> int:
@@ -218,29 +206,12 @@ def _unequal(d: Array) -> int:
     return int(np.count_nonzero(d.view(np.int32 if d.dtype.itemsize == 4 else np.int64)))
 
 
-def block_length(count: int) -> int:
-    """Length of the blocks of which each gives one candidate: about 256 blocks; small tensors are looked at one by one."""
-    return 1 if count <= 1024 else min(max(count // 256, 64), 2048)
-
-
-def block_peaks(flat: Array, length: int) -> Array:
-    """Position of the largest element of each block."""
-    if length == 1:
-        return np.arange(flat.size)
-    count = flat.size // length
-    places = flat[: count * length].reshape(count, length).argmax(axis=1)
-    places += np.arange(0, count * length, length)
-    if count * length < flat.size:
-        places = np.append(places, count * length + flat[count * length :].argmax())
-    return places
-
-
 @functools.cache
 def _ones(dtype: Any) -> Array:
     return np.ones(CHUNK, dtype)
 
 
-def _on_device(p: torch.Tensor, t: torch.Tensor, bits: int, harmless: torch.Tensor | None = None) -> Difference:
+def _on_device(p: torch.Tensor, t: torch.Tensor, bits: int, harmless: Limit | None = None) -> Difference:
     """The same on an accelerator, with one transfer of eight numbers."""
     distance = torch.sub(p, t).contiguous()
     finite = torch.isfinite(distance).all()
@@ -256,11 +227,12 @@ def _on_device(p: torch.Tensor, t: torch.Tensor, bits: int, harmless: torch.Tens
     return Difference(distance, ratio, stats=stats, finite=bool(good), rms=size / math.sqrt(p.numel()), beyond=far)
 
 
-def _beyond(distance: torch.Tensor, clean: torch.Tensor, harmless: torch.Tensor | None) -> torch.Tensor:
+def _beyond(distance: torch.Tensor, clean: torch.Tensor, harmless: Limit | None) -> torch.Tensor:
     if harmless is None:
         return distance.new_tensor(math.inf)
-    whole = torch.linalg.vector_norm(harmless.expand(distance.shape)) <= SHARE * torch.linalg.vector_norm(clean)
-    return torch.where(whole, (distance / harmless).max(), math.inf)
+    limit = harmless.whole().reshape(distance.shape)
+    whole = torch.linalg.vector_norm(limit) <= SHARE * torch.linalg.vector_norm(clean)
+    return torch.where(whole, (distance / limit).max(), math.inf)
 
 
 def _norm(wide: torch.Tensor) -> torch.Tensor:

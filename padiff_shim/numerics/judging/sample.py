@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,13 @@ import torch
 
 from ..oracle.precision import Array
 from ..oracle.staging import Quantity
-from .passes import Difference, Peaks, block_length, readable, scaled
+from .passes import Difference, readable
+from .peaks import Peaks, block_length
+from .pieces import magnitudes, scaled, scaled_peaks
 
 # Scales that vary less than this change no ranking that matters.
 LEVEL = 4.0
+LEAST = 1e-30  # of the largest one: no scale is less
 
 
 def guided(difference: Difference, quantity: Quantity, scales: list[torch.Tensor] | None, count: int) -> Array:
@@ -26,13 +30,27 @@ def guided(difference: Difference, quantity: Quantity, scales: list[torch.Tensor
         first = _units(_peaks(difference.ratio, difference.ratios, half), quantity, half)
         return np.unique(np.concatenate([first, _units(_peaks(difference.distance, difference.tops, half), quantity, half)]))
     values = difference.distance
-    found = values
-    for scale in scales or ():
-        found = _divided(found, scale)
-    if found is values:
+    largest = _largest_scaled(values, scales or (), half)
+    if largest is None:
         return _units(_peaks(values, difference.tops, count), quantity, count)
-    first = _units(_peaks(found, None, half), quantity, half)
+    first = _units(largest, quantity, half)
     return np.unique(np.concatenate([first, _units(_peaks(values, difference.tops, half), quantity, half)]))
+
+
+def _largest_scaled(values: Any, scales: Sequence[torch.Tensor], count: int) -> Array | None:
+    """Candidates for the largest of ``values`` in units of the scales, the largest first; None where no scale varies."""
+    if len(scales) == 1 and isinstance(values, np.ndarray) and scales[0].shape == values.shape:
+        size = np.ascontiguousarray(readable(scales[0])).reshape(-1)
+        low, high = magnitudes(size)
+        return None if _level(low, high) else scaled_peaks(values.reshape(-1), size, high * LEAST).largest_first()
+    found = values
+    for scale in scales:
+        found = _divided(found, scale)
+    return None if found is values else _peaks(found, None, count)
+
+
+def _level(low: float, high: float) -> bool:
+    return high <= LEVEL * low or not math.isfinite(high)
 
 
 def _divided(values: Any, scale: torch.Tensor) -> Any:
@@ -40,11 +58,9 @@ def _divided(values: Any, scale: torch.Tensor) -> Any:
     if isinstance(values, np.ndarray):
         size = np.abs(size)
         low, high = float(size.min()), float(size.max())
-        if high <= LEVEL * low or not math.isfinite(high):
-            return values
-        return scaled(values, np.maximum(size, high * 1e-30))
+        return values if _level(low, high) else scaled(values, np.maximum(size, high * LEAST))
     size = size.abs()
-    return values / size.clamp_min(size.amax() * 1e-30)
+    return values / size.clamp_min(size.amax() * LEAST)
 
 
 def _peaks(values: Any, peaks: Peaks | None, count: int) -> Array:

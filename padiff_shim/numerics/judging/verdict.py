@@ -37,12 +37,13 @@ def judge(
     audit: bool = False,
     hypotheses: bool = True,
     same: bool | None = None,
+    apriori: bool = True,
 ) -> Judgement:
     """Judge both kernels' results for ``quantity``.
 
     ``paddle``, ``torch_``: torch tensors of the judged shape and dtype. ``rng``: draws the random part of the sample. ``audit``:
     results that are equal, or nearly so, are held against the oracle as well. ``hypotheses``: look for the cause of what is not
-    rounding. ``same``: whether they are bit for bit equal, if that is known.
+    rounding. ``same``: whether they are bit for bit equal, if that is known. ``apriori``: ask what needs no oracle.
     """
     if paddle.shape != torch_.shape or paddle.dtype != torch_.dtype or tuple(torch_.shape) != quantity.shape:
         return _shapes(quantity, paddle, torch_)
@@ -51,7 +52,7 @@ def judge(
     if paddle.numel() == 0 or (same and not audit):
         return equal(paddle)
     with np.errstate(all="ignore"):
-        return _compare(quantity, paddle, torch_, same, audit, hypotheses, rng)
+        return _compare(quantity, paddle, torch_, same, audit, hypotheses, rng, apriori)
 
 
 def equal(tensor: torch.Tensor) -> Judgement:
@@ -67,12 +68,13 @@ def _compare(
     audit: bool,
     hypotheses: bool,
     rng: np.random.Generator,
+    apriori: bool,
 ) -> Judgement:
     blind = same or _whole_grid(quantity, FIRST)  # there is no place to look at first, or every one is looked at
     if same:
         difference = passes.alike(torch_)
     else:
-        harmless = None if audit else quantity.harmless(torch_)
+        harmless = quantity.harmless(torch_) if apriori and not audit else None
         difference = passes.differ(paddle, torch_, relative=quantity.relatively and not blind, harmless=harmless)
         if difference.finite and difference.beyond <= 1.0:
             reason = f"nowhere further apart than {difference.beyond:.2g} of what needs no oracle"

@@ -114,7 +114,7 @@ class Add(Binary):
         found = pointwise(target.shape, target.dtype, terms.COPY, [setting("sign", sign=-sign)], x=grad, sign=sign)
         if found.sums:
             found.term, found.stored, found.orders = terms.SUM, 0.0, sequential
-            found.harmless = apriori.of_sum(lambda: grad.detach().abs().sum_to_size(target.shape), found.k, 0.0)
+            found.harmless = apriori.of_sum(lambda: apriori.magnitudes(grad, target.shape), found.k, 0.0)
         return found
 
 
@@ -215,6 +215,23 @@ class Unary(Model):
         return found
 
 
+def _gelu_size(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """|x| (half of it below 0) + |gelu(x)|: what the rounding of gelu is relative to."""
+    return torch.nn.functional.leaky_relu(x, -0.5).add_(result.abs())
+
+
+def _gelu_gradient_size(result: torch.Tensor, grad: torch.Tensor, x: torch.Tensor, form: str) -> torch.Tensor:
+    """At most what the rounding of gelu's gradient is relative to (see :func:`formulas._gelu_gradient`)."""
+    size = torch.sign(x).mul_(0.25).add_(0.75)  # 1, and a half below 0
+    if form == "none":  # and |x| pdf(x) (1 + min(x^2, 100))
+        square = x * x
+        bent = torch.mul(square, -0.5).exp_().mul_(x).abs_()
+        size.addcmul_(bent, square.clamp_(max=100.0).add_(1.0), value=0.3989)
+    elif form == "tanh":  # and |x| times a part of the argument's slope
+        size.addcmul_((x * x).mul_(0.1341).add_(1.0), x.abs(), value=0.3989)
+    return size.mul_(grad).abs_()
+
+
 class Gelu(Model):
     """x Phi(x), or its form with tanh."""
 
@@ -232,8 +249,7 @@ class Gelu(Model):
         if not floating(x):
             return None
         found = pointwise(x.shape, x.dtype, terms.GELU, self._others(form), x=x, form=form, guide=lambda reference: [x])
-        size = lambda result: x.detach().abs().mul_(0.5).add_(result.abs())  # noqa: E731
-        found.harmless = apriori.relative(terms.GELU.rounds, size)
+        found.harmless = apriori.pointwise(terms.GELU.rounds, _gelu_size, x)
         return found
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
@@ -242,7 +258,10 @@ class Gelu(Model):
         if not floating(x, grad):
             return None
         others = self._others(form)
-        return pointwise(x.shape, x.dtype, terms.GELU_GRADIENT, others, grad=grad, x=x, form=form, guide=lambda reference: [grad])
+        found = pointwise(x.shape, x.dtype, terms.GELU_GRADIENT, others, grad=grad, x=x, form=form, guide=lambda reference: [grad])
+        size = partial(_gelu_gradient_size, form=form)
+        found.harmless = apriori.pointwise(terms.GELU_GRADIENT.rounds, size, grad, x)
+        return found
 
 
 def _replacing(name: str, which: Callable[[Array], Array], by: float, *, precision: bool = False) -> Hypothesis:

@@ -132,7 +132,7 @@ def _sum_of_gradient(target: torch.Tensor, labels: Labels, grad: torch.Tensor, o
         named=lambda: _scalars(target.dtype, listed) + precision(target.dtype, ("x",)) + dropped(("x",)),
         orders=sequential,
         sums=1,
-        harmless=apriori.of_sum(lambda: grad.detach().abs().sum_to_size(target.shape), count, 0.0, beta),
+        harmless=apriori.of_sum(lambda: apriori.magnitudes(grad, target.shape), count, 0.0, beta),
     )
 
 

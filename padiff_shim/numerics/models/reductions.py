@@ -28,6 +28,13 @@ def _targets(shape: Sequence[int], over: tuple[int, ...], keep: bool) -> tuple[t
     return tuple(shape[axis] for axis in rest), rest
 
 
+def _magnitudes(x: torch.Tensor, over: tuple[int, ...]) -> torch.Tensor:
+    """The sums of a tensor's magnitudes over some axes."""
+    if over == tuple(range(len(over))):
+        return apriori.summed(torch.abs, x.detach().reshape(-1, *x.shape[len(over) :]))
+    return x.detach().abs().sum(over)
+
+
 def _other_axes(x: torch.Tensor, over: tuple[int, ...], function: Callable[[torch.Tensor, int], torch.Tensor]) -> list[Hypothesis]:
     """The same function over another single axis."""
     if len(over) != 1:
@@ -87,7 +94,7 @@ class Sum(Model):
 
         return build(_targets(x.shape, over, keep), dtype, {"x": (x, tuple(range(x.ndim)))}, terms.SUM,
                      attrs=attrs, named=hypotheses, orders=sequential, sums=1,
-                     harmless=apriori.of_sum(lambda: x.detach().abs().sum(over), count, 0.0, float(attrs.get("alpha", 1.0))),
+                     harmless=apriori.of_sum(lambda: _magnitudes(x, over), count, 0.0, float(attrs.get("alpha", 1.0))),
                      )  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
@@ -236,7 +243,8 @@ class LayerNorm(Model):
         if name == "bias":
             return build(((count,), ("d",)), target.dtype, {"x": (flat, ("n", "d"))}, terms.SUM,
                          named=lambda: precision(target.dtype, ("x",)) + dropped(("x",)), orders=sequential, sums=1,
-                         coarse=True, harmless=apriori.of_sum(lambda: flat.abs().sum(0), flat.shape[0], 0.0))  # fmt: skip
+                         coarse=True,
+                         harmless=apriori.of_sum(lambda: apriori.summed(torch.abs, flat), flat.shape[0], 0.0))  # fmt: skip
         return self._weight(x.detach().reshape(-1, count), target.dtype, float(epsilon), flat)
 
     def _input(

@@ -1,13 +1,14 @@
 """Differences that need no oracle: a-priori bounds of whole tensors, in their own dtype, for a few passes over memory.
 
 Where two results are nowhere further apart than a part of their unit bound, both lie within it if one of them does, and where
-neither does, they are wrong alike, which is the question of an audit. The functions give tensors that are nowhere larger than
-that part of the bounds of :mod:`.sums` and :mod:`.rows` (whose terms these are), broadcastable to the judged shape; None for 16-bit
-results, whose bounds hold the roundings of many steps.
+neither does, they are wrong alike, which is the question of an audit. The functions give limits that are nowhere larger than
+that part of the bounds of :mod:`.sums` and :mod:`.rows` (whose terms these are); None for 16-bit results, whose bounds hold the
+roundings of many steps. A limit is asked for piece by piece, so that no tensor of the result's size is ever made of it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -17,11 +18,39 @@ from .precision import KINDS, confidence
 CLOSE = 0.75  # of the unit bound: an honest kernel is off by a quarter or so
 # Of the probabilistic bound: an error below it is nobody's fault, however small the other side's is.
 FAR_INSIDE = 0.02
+PIECE = 65536  # elements that are looked at in one go: a few arrays of them stay in a core's own cache
 
-Harmless = Callable[[torch.Tensor], "torch.Tensor | None"]  # (one of the results) -> differences that need no oracle
+
+class Limit:
+    """Differences that need no oracle, of a result of this many rows of ``width`` elements; ``part(first, last)``: of some rows.
+
+    ``relative``: not 0 where the limit is this times the result's magnitude.
+    """
+
+    __slots__ = ("_from", "_held", "_part", "_rows", "relative", "width")
+
+    def __init__(self, part: Callable[[int, int], torch.Tensor], rows: int, width: int = 1, relative: float = 0.0) -> None:
+        self._part, self._rows, self.width, self.relative = part, rows, max(width, 1), relative
+        self._from, self._held = 0, torch.empty(0)
+
+    def between(self, low: int, high: int) -> torch.Tensor:
+        """Those of the flat positions from ``low`` to ``high``: one axis."""
+        start = self._from
+        if not start <= low < high <= start + self._held.numel():  # a row longer than a piece is made once
+            first, last = low // self.width, -(-high // self.width)
+            start, self._held = first * self.width, self._part(first, last).reshape(-1)
+            self._from = start
+        return self._held[low - start : high - start]
+
+    def whole(self) -> torch.Tensor:
+        """All of them: one axis."""
+        return self._part(0, self._rows).reshape(-1)
 
 
-def unknown(result: torch.Tensor) -> torch.Tensor | None:
+Harmless = Callable[[torch.Tensor], "Limit | None"]  # (one of the results) -> differences that need no oracle
+
+
+def unknown(result: torch.Tensor) -> Limit | None:
     """No bound of this kind."""
     return None
 
@@ -35,13 +64,37 @@ def judged(tensor: torch.Tensor) -> bool:
     return tensor.dtype in (torch.float32, torch.float64)
 
 
-def relative(rounds: float, magnitude: Callable[[torch.Tensor], torch.Tensor] = torch.abs) -> Harmless:
-    """``rounds`` roundings of a magnitude; default: of the result's."""
+def by_rows(formula: Callable[..., torch.Tensor], lead: int, *tensors: torch.Tensor) -> Limit:
+    """A limit by a formula of tensors of one shape, whose axes from ``lead`` on make one row; it gets some rows of each."""
+    shape = tensors[0].shape[lead:]
+    width = math.prod(shape)
+    rows = tensors[0].numel() // max(width, 1)
+    flat = [tensor.detach().reshape(rows, *shape) for tensor in tensors]
+    return Limit(lambda first, last: formula(*[tensor[first:last] for tensor in flat]), rows, width)
 
-    def bound(result: torch.Tensor) -> torch.Tensor | None:
+
+def relative(rounds: float) -> Harmless:
+    """``rounds`` roundings of the result."""
+
+    def bound(result: torch.Tensor) -> Limit | None:
         if not judged(result) or not rounds:
             return None
-        return magnitude(result.detach()).mul_(rounds * _unit(result))
+        factor = rounds * _unit(result)
+        found = by_rows(lambda y: y.abs().mul_(factor), result.ndim, result)
+        found.relative = factor
+        return found
+
+    return bound
+
+
+def pointwise(rounds: float, magnitude: Callable[..., torch.Tensor], *tensors: torch.Tensor) -> Harmless:
+    """``rounds`` roundings of a magnitude, as a function of the result and of these tensors of its shape: a new tensor."""
+
+    def bound(result: torch.Tensor) -> Limit | None:
+        if not judged(result):
+            return None
+        factor = rounds * _unit(result)
+        return by_rows(lambda *given: magnitude(*given).mul_(factor), result.ndim, result, *tensors)
 
     return bound
 
@@ -49,42 +102,59 @@ def relative(rounds: float, magnitude: Callable[[torch.Tensor], torch.Tensor] = 
 def of_sum(terms: Callable[[], torch.Tensor], k: int, rounds: float, factor: float = 1.0) -> Harmless:
     """A sum of k terms. ``terms``: gives the sums of their magnitudes; ``factor``: they are multiplied by it."""
 
-    def bound(result: torch.Tensor) -> torch.Tensor | None:
+    def bound(result: torch.Tensor) -> Limit | None:
         if not judged(result):
             return None
         far = min(confidence(result.numel()) * k**0.5, k + 2.0) + rounds
         allowed = max(CLOSE * (1.0 + rounds), FAR_INSIDE * far) * KINDS[result.dtype].format.unit
-        return terms().reshape(result.shape).mul(abs(factor) * allowed)
+        found = terms().reshape(-1).mul(abs(factor) * allowed)
+        return Limit(lambda first, last: found[first:last], found.numel())
 
     return bound
+
+
+def summed(function: Callable[..., torch.Tensor], *tensors: torch.Tensor) -> torch.Tensor:
+    """The sum over the first axis of a function of tensors of one shape, some rows at a time: a tensor of one axis fewer."""
+    rows, width = tensors[0].shape[0], tensors[0][:1].numel()
+    step = max(PIECE // max(width, 1), 1)
+    if rows <= step:
+        return function(*tensors).sum(0)
+    total = function(*[tensor[:step] for tensor in tensors]).sum(0)
+    for first in range(step, rows, step):
+        total += function(*[tensor[first : first + step] for tensor in tensors]).sum(0)
+    return total
+
+
+def magnitudes(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """The sums of a tensor's magnitudes over the axes along which ``shape`` was broadcast to it."""
+    tensor, count = tensor.detach(), shape.numel()
+    if count and tensor.shape[tensor.ndim - len(shape) :] == shape:
+        return summed(torch.abs, tensor.reshape(-1, *shape))
+    return tensor.abs().sum_to_size(shape)
 
 
 def softmax(x: torch.Tensor, axis: int) -> Harmless:
     """y u (|z| + 7 + sum y |z|) with z = x - max."""
 
-    def bound(result: torch.Tensor) -> torch.Tensor | None:
-        if not judged(result) or not x.ndim:
-            return None
-        y, z = result.detach().abs(), x.detach().amax(axis, keepdim=True) - x.detach()
-        mean = (y * z).sum(axis, keepdim=True)
+    def rows(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        y, z = result.abs(), x.amax(1, keepdim=True) - x
+        mean = (y * z).sum(1, keepdim=True)
         return z.add_(mean.add_(7.0)).mul_(y.mul_(_unit(result)))
 
-    return bound
+    return lambda result: by_rows(rows, axis % x.ndim, result, x) if judged(result) and x.ndim else None
 
 
 def softmax_gradient(x: torch.Tensor, axis: int, grad: torch.Tensor) -> Harmless:
     """u (7 |dx| + p (9 sum |g| p + 2 |g| + 2 |sum g p|))."""
 
-    def bound(result: torch.Tensor) -> torch.Tensor | None:
-        if not judged(result) or not x.ndim:
-            return None
-        p, size = torch.softmax(x.detach(), axis), grad.detach().abs()
-        dot = (grad.detach() * p).sum(axis, keepdim=True).abs_()
-        mean = (size * p).sum(axis, keepdim=True)
+    def rows(result: torch.Tensor, x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+        p, size = torch.softmax(x, 1), grad.abs()
+        dot = (grad * p).sum(1, keepdim=True).abs_()
+        mean = (size * p).sum(1, keepdim=True)
         found = size.add_(mean.mul_(4.5).add_(dot)).mul_(p.mul_(2.0 * _unit(result)))
-        return found.add_(result.detach().abs(), alpha=7.0 * _unit(result))
+        return found.add_(result.abs(), alpha=7.0 * _unit(result))
 
-    return bound
+    return lambda result: by_rows(rows, axis % x.ndim, result, x, grad) if judged(result) and x.ndim else None
 
 
 def _moments(x: torch.Tensor, axes: tuple[int, ...], epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -100,42 +170,43 @@ def layer_norm(
     x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, epsilon: float, axes: tuple[int, ...]
 ) -> Harmless:
     """u (8 |y - b| + 2 |w| r mean |x|)."""
+    inside = tuple(range(1, len(axes) + 1))
 
-    def bound(result: torch.Tensor) -> torch.Tensor | None:
-        if not judged(result) or not axes:
-            return None
-        unit, y, given = _unit(result), result.detach(), x.detach()
-        spread = _moments(given, axes, epsilon)[1].mul_(given.abs().mean(axes, keepdim=True)).mul_(2.0 * unit)
-        size = spread if weight is None else spread * weight.detach().reshape(x.shape[axes[0] :]).abs()
-        scaled = y if bias is None else y - bias.detach().reshape(x.shape[axes[0] :])
-        return torch.add(size, scaled.abs(), alpha=8.0 * unit)
+    def rows(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        unit, shape = _unit(y), y.shape[1:]
+        spread = _moments(x, inside, epsilon)[1].mul_(x.abs().mean(inside, keepdim=True)).mul_(2.0 * unit)
+        size = spread if weight is None else spread * weight.detach().reshape(shape).abs()
+        scaled = y.abs() if bias is None else (y - bias.detach().reshape(shape)).abs_()
+        return scaled.mul_(8.0 * unit).add_(size)
 
-    return bound
+    return lambda result: by_rows(rows, axes[0], result, x) if judged(result) and axes else None
 
 
 def layer_norm_gradient(
     x: torch.Tensor, weight: torch.Tensor | None, epsilon: float, axes: tuple[int, ...], grad: torch.Tensor
 ) -> Harmless:
     """r u (3 |h| + 5 mean |h| + |xhat| (10 mean |h xhat| + 2 r mean |x| mean |h|)) + 4 u |dx|, with h = g w."""
+    inside = tuple(range(1, len(axes) + 1))
 
-    def bound(result: torch.Tensor) -> torch.Tensor | None:
-        if not judged(result) or not axes:
-            return None
-        unit, given = _unit(result), x.detach()
-        h = grad.detach().abs()
-        h = h if weight is None else h.mul_(weight.detach().reshape(x.shape[axes[0] :]).abs())
-        mean, spread = _moments(given, axes, epsilon)
-        hat = (given - mean).mul_(spread).abs_()
-        average = h.mean(axes, keepdim=True)
-        product = (h * hat).mean(axes, keepdim=True).mul_(10.0)
-        product.add_(given.abs().mean(axes, keepdim=True).mul_(spread).mul_(average), alpha=2.0)
+    def rows(result: torch.Tensor, x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+        unit, h = _unit(result), grad.abs()
+        h = h if weight is None else h.mul_(weight.detach().reshape(x.shape[1:]).abs())
+        mean, spread = _moments(x, inside, epsilon)
+        hat = (x - mean).mul_(spread).abs_()
+        average = h.mean(inside, keepdim=True)
+        product = (h * hat).mean(inside, keepdim=True).mul_(10.0)
+        product.add_(x.abs().mean(inside, keepdim=True).mul_(spread).mul_(average), alpha=2.0)
         found = hat.mul_(product).add_(h, alpha=3.0).add_(average, alpha=5.0).mul_(spread * unit)
-        return found.add_(result.detach().abs(), alpha=4.0 * unit)
+        return found.add_(torch.abs(result, out=h), alpha=4.0 * unit)
 
-    return bound
+    return lambda result: by_rows(rows, axes[0], result, x, grad) if judged(result) and axes else None
 
 
 def normalised(x: torch.Tensor, grad: torch.Tensor, epsilon: float) -> torch.Tensor:
     """A lower estimate of the sums over rows of the magnitudes of grad times the normalised input: twice |g| r |x - mean|."""
-    mean, spread = _moments(x.detach(), (1,), epsilon)
-    return (x.detach() - mean).mul_(spread).mul_(grad.detach()).abs_().sum(0).mul_(2.0)
+
+    def term(x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+        mean, spread = _moments(x, (1,), epsilon)
+        return (x - mean).mul_(spread).mul_(grad).abs_()
+
+    return summed(term, x.detach(), grad.detach()).mul_(2.0)
