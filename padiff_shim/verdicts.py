@@ -22,10 +22,8 @@ class Verdict(str, Enum):
     LOCAL_WRONG = "LOCAL_WRONG"
     WRONG = "WRONG"
 
-    @property
-    def severity(self) -> int:
-        """0 (``EQUAL``) to 9 (``WRONG``)."""
-        return _ORDER[self]
+    def __init__(self, word: str) -> None:
+        self.severity = len(type(self).__members__)  # 0 (``EQUAL``) to 9 (``WRONG``)
 
     def __str__(self) -> str:
         return self.value
@@ -43,8 +41,6 @@ MEANING = {
     Verdict.LOCAL_WRONG: "single elements that no order of summation explains",
     Verdict.WRONG: "no order of summation explains it",
 }
-_ORDER = {verdict: place for place, verdict in enumerate(Verdict)}
-
 # Clean pairs of kernels never get one of these (tests/comparison/test_faults.py, benchmarks/verdict.md).
 HARD = frozenset({Verdict.PRECISION_MODE, Verdict.SEMANTICS, Verdict.NONFINITE, Verdict.LOCAL_WRONG, Verdict.WRONG})
 

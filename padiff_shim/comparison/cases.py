@@ -30,6 +30,7 @@ class Case:
 
     def __init__(self, subject: Subject, name: str, mine: torch.Tensor, theirs: torch.Tensor) -> None:
         self.subject, self.name, self.mine, self.theirs = subject, name, mine, theirs
+        self._written: Written | None = None
         self.extra: Mapping[str, Any] = {}
         self.watched: Sequence[tuple[Any, int]] = ()  # Paddle tensors and their in-place versions, while it waits
 
@@ -39,7 +40,9 @@ class Case:
 
     def written(self) -> Written:
         """The other fields that are known before any verdict."""
-        return self.subject.place.written(self.phase, self.name, self.mine.shape, self.mine.dtype)
+        if self._written is None:
+            self._written = self.subject.place.written(self.phase, self.name, self.mine.shape, self.mine.dtype)
+        return self._written
 
     def quantity(self) -> Any:
         """The oracle's formula and bound (:class:`padiff_shim.numerics.oracle.staging.Quantity`), or None where there are none."""
@@ -61,7 +64,7 @@ class Case:
     @property
     def changed(self) -> Judgement | None:
         """The verdict on a case that can no longer be judged."""
-        if any(tensor.inplace_version != version for tensor, version in self.watched):
+        if self.watched and any(tensor.inplace_version != version for tensor, version in self.watched):
             return Judgement(Verdict.UNVERIFIED, reason=CHANGED)
         return None
 
@@ -101,7 +104,7 @@ class Gradient(Case):
     def __init__(
         self, subject: Subject, operand: int, grads: Mapping[int, torch.Tensor], mine: torch.Tensor, theirs: torch.Tensor
     ) -> None:
-        super().__init__(subject, f"grad:{subject.name_of(operand)}", mine, theirs)
+        super().__init__(subject, subject.place.gradient(operand), mine, theirs)
         self.operand, self.grads = operand, grads
 
     def quantity(self) -> Any:

@@ -62,11 +62,20 @@ class Place:
     Made once and kept, with the JSON of it: describing a call over and over takes longer than many a kernel.
     """
 
-    __slots__ = ("_texts", "fields")
+    __slots__ = ("_door", "_gradients", "_texts", "fields", "layer")
 
-    def __init__(self, fields: dict[str, Any]) -> None:
-        self.fields = fields
+    def __init__(self, door: Door, fields: dict[str, Any]) -> None:
+        self._door, self.fields = door, fields
+        self.layer = str(fields["layer"])
+        self._gradients: dict[int, str] = {}
         self._texts: dict[tuple[Any, ...], Written] = {}
+
+    def gradient(self, operand: int) -> str:
+        """What the gradient of an operand is called."""
+        found = self._gradients.get(operand)
+        if found is None:
+            found = self._gradients[operand] = f"grad:{name_of(self._door, operand)}"
+        return found
 
     def written(self, phase: str, tensor: str, shape: Sequence[int], dtype: torch.dtype) -> Written:
         """The fields of one judged tensor, and their JSON."""
@@ -92,11 +101,11 @@ class Places:
         try:
             place = self._known.get(key)
         except TypeError:  # an attribute of no hashable kind
-            return Place(self._described(door, found, sides, attributes, needs))
+            return Place(door, self._described(door, found, sides, attributes, needs))
         if place is None:
             if len(self._known) >= PLACES:
                 self._known.clear()
-            place = self._known[key] = Place(self._described(door, found, sides, attributes, needs))
+            place = self._known[key] = Place(door, self._described(door, found, sides, attributes, needs))
         return place
 
     @staticmethod

@@ -174,7 +174,7 @@ class Comparison(NativeCalls):
         self, subject: Subject, position: int, mine: torch.Tensor, theirs: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Both first results with the faults applied that :mod:`padiff_shim.testing` planted."""
-        if position:
+        if position or not planting.any_planted():
             return mine, theirs
         layer, values = subject.layer, subject.values()
         changed = planting.spoil(mine, subject.door, Side.PADDLE, layer, values)
@@ -186,9 +186,10 @@ class Comparison(NativeCalls):
         self, subject: Subject, operand: int, grads: Mapping[int, torch.Tensor], mine: torch.Tensor, theirs: torch.Tensor
     ) -> None:
         """The case of one gradient of a call, for these incoming gradients of its results."""
-        layer, name = subject.layer, subject.name_of(operand)
-        mine = planting.spoil(mine, subject.door, Side.PADDLE, layer, subject.values(), name=name)
-        theirs = planting.spoil(theirs, subject.door, Side.TORCH, layer, subject.values(), name=name)
+        if planting.any_planted():
+            layer, name = subject.layer, subject.name_of(operand)
+            mine = planting.spoil(mine, subject.door, Side.PADDLE, layer, subject.values(), name=name)
+            theirs = planting.spoil(theirs, subject.door, Side.TORCH, layer, subject.values(), name=name)
         record = self.take(Gradient(subject, operand, grads, mine, theirs), subject.inputs.paddle)
         if record is not None:
             self.outcome.act_later(record)
@@ -214,7 +215,8 @@ class Comparison(NativeCalls):
     def settle(self, case: Case) -> dict[str, Any]:
         """Judge a case and write its record."""
         judgement = self.judge(case)
-        judgement.stats.update(case.extra)
+        if case.extra:
+            judgement.stats.update(case.extra)
         return self.outcome.record(case, judgement)
 
     def replay(self, subject: Subject, incoming: Mapping[int, Any]) -> None:

@@ -18,6 +18,8 @@ from ..text import SENTENCE, shown
 from ..verdicts import PARTLY, Judgement, Verdict, apart
 from .cases import Case
 
+_SPOKEN_OF = Verdict.UNVERIFIED.severity  # from here on a difference may be a known one
+_word_of = str.__str__  # of a class or a side: its value, without a look-up in Python
 KEEP_BYTES = 256 * 2**20  # inputs larger than this are not saved
 
 
@@ -44,6 +46,7 @@ class Outcome:
     ) -> None:
         self.run, self.action, self.threshold, self.callback = run, action, threshold, callback
         self.keep, self.known = keep, known
+        self._threshold = frozenset(verdict.value for verdict in Verdict if verdict.severity >= threshold.severity)
         self._warned: set[tuple[str, str]] = set()
         self._giving_way: list[dict[str, Any]] = []  # records with saved inputs that are set apart
         self._silent: Counter[str] = Counter()  # serious records that nothing was said of yet, by why
@@ -54,8 +57,8 @@ class Outcome:
         record = {
             **case.counted(),
             **written.fields,
-            "verdict": judgement.verdict.value,
-            "side": judgement.side.value,
+            "verdict": _word_of(judgement.verdict),
+            "side": _word_of(judgement.side),
             "hypothesis": judgement.hypothesis,
             "alternatives": list(judgement.alternatives),
             "modifiers": list(judgement.modifiers),
@@ -64,7 +67,7 @@ class Outcome:
             "reason": judgement.reason,
             "stats": judgement.stats,
         }
-        if judgement.verdict.severity >= Verdict.UNVERIFIED.severity:
+        if judgement.verdict.severity >= _SPOKEN_OF:
             quirk = self._known(record, judgement)
             if quirk is not None:
                 record["quirk"], record["muted"] = quirk.name, quirk.mute
@@ -90,7 +93,7 @@ class Outcome:
 
     def serious(self, record: Mapping[str, Any]) -> bool:
         """At or above the class from which on something is done."""
-        return not record["muted"] and Verdict(record["verdict"]).severity >= self.threshold.severity
+        return record["verdict"] in self._threshold and not record["muted"]
 
     def act_later(self, record: dict[str, Any]) -> None:
         """:meth:`act` from within Paddle's backward: what it raises is raised when the backward has ended.

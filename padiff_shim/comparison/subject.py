@@ -137,7 +137,7 @@ class Subject:
     @property
     def layer(self) -> str:
         """The path of the layer in which the call is made."""
-        return str(self.place.fields["layer"])
+        return self.place.layer
 
     def name_of(self, index: int) -> str:
         """The operand's parameter name; those of a sequence are numbered."""

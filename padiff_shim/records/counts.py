@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..verdicts import APART, SCREENED, Verdict, apart
-from .innocent import Innocent
+from .innocent import INNOCENT, Innocent
 
 KEPT = 100  # worst records held
 _FINDINGS = 2000  # kinds of findings held; those beyond are counted as one
@@ -29,6 +29,8 @@ _HARMLESS = Verdict.UNVERIFIED.severity
 def excess(record: Mapping[str, Any]) -> float:
     """The larger of both sides' error as a multiple of the probabilistic bound; infinite for NaN, 0 where there is none."""
     stats, found = record.get("stats") or {}, 0.0
+    if "paddle" not in stats and "torch" not in stats:
+        return found
     for side in ("paddle", "torch"):
         value = (stats.get(side) or {}).get("prob")
         if value is not None:
@@ -190,7 +192,9 @@ class Counts:
     def add(self, record: Mapping[str, Any], log: str = "") -> None:
         """Count one record of the log file ``log``."""
         order, self.records = self.records, self.records + 1
-        op, layer = self._named("op", record["op"]), self._named("layer", record.get("layer") or "")
+        op, layer = record["op"], record.get("layer") or ""
+        if op not in self._names["op"] or layer not in self._names["layer"]:
+            op, layer = self._named("op", op), self._named("layer", layer)
         verdict, why = record["verdict"], apart(record)
         side = record.get("side") or "none"
         self.kinds[op, verdict, side, why] += 1
@@ -202,7 +206,8 @@ class Counts:
             self.coverage.screened += 1
         if record.get("quirk"):
             self.quirks[self._named("quirk", record["quirk"]), why == "muted"] += 1
-        self.innocent.add(record, log)
+        if verdict in INNOCENT:
+            self.innocent.add(record, log)
         if why != "muted":
             self._rank(record, log, order, (op, layer), why)
 
@@ -214,6 +219,8 @@ class Counts:
                 if far > self._probs.get(key, 0.0):
                     self._probs[key] = far
         rank = 0 if severity <= _HARMLESS else 1 if why else 2
+        if not rank and len(self._worst) >= self.kept and (0, severity, far) < self._worst[0] and (bool(why), severity) in self._first:
+            return  # the commonest record: not among the worst, nor the first of its kind, nor a finding
         entry = (rank, severity, far, -order, record, log)
         if len(self._worst) < self.kept:
             heapq.heappush(self._worst, entry)

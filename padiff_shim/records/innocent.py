@@ -9,8 +9,7 @@ from typing import Any
 from ..verdicts import Verdict
 
 PLACES = 1000  # tensors of lines that are told apart; those beyond are not kept
-_INNOCENT = (Verdict.EQUAL.value, Verdict.ROUNDING.value)
-_ALIKE = ("op", "tensor", "site")
+INNOCENT = frozenset((Verdict.EQUAL.value, Verdict.ROUNDING.value))
 
 
 class Innocent:
@@ -22,10 +21,10 @@ class Innocent:
     def add(self, record: Mapping[str, Any], log: str) -> None:
         """Look at one record. Those of which nothing is known but that they are equal are passed over."""
         stats = record.get("stats") or {}
-        if record["verdict"] not in _INNOCENT or not (stats.get("different") or stats.get("allowed")):
+        if record["verdict"] not in INNOCENT or not (stats.get("different") or stats.get("allowed")):
             return
         size = (stats.get("allowed") is not None, _number(stats.get("max_abs")), _number(stats.get("allowed")))
-        key = tuple(record.get(name) for name in _ALIKE)
+        key = (record.get("op"), record.get("tensor"), record.get("site"))
         known = self._largest.get(key)
         if known is None and len(self._largest) >= PLACES:
             return

@@ -83,6 +83,7 @@ class LogWriter:
         self._stem = stem
         self.folder, self.path, self.name = Path(folder), Path(), ""  # ``name``: the file's, without its ending
         self.failed = ""  # non-empty: why nothing is written any more
+        self._where = ""  # the path, as a text
         self.gone = False  # the file was removed, moved or replaced by somebody
         self._made: tuple[int, ...] | None = None  # the file's identity
         self.lock = threading.RLock()
@@ -90,8 +91,10 @@ class LogWriter:
         self._raises, self._tell = on_error == "raise", tell or _warn
         self._file: io.RawIOBase | None = None
         tell_of_forks(self)
-        with self._guarded("started"):
+        try:
             self._begin()
+        except OSError as error:
+            self._end("started", error)
 
     def _begin(self) -> None:
         """A new file with the header in it."""
@@ -105,7 +108,7 @@ class LogWriter:
             number += 1
             with contextlib.suppress(FileExistsError):
                 self._file = _create(self.path)
-        self.name, self._made = self.path.stem, _identity(self.path)
+        self.name, self._where, self._made = self.path.stem, str(self.path), _identity(self.path)
         self._put(encode(self.header))
 
     def write(self, record: Mapping[str, Any], written: Written | None = None) -> bool:
@@ -120,19 +123,25 @@ class LogWriter:
             line = encode(record, written)
             if len(line) > schema.LINE:  # longer than what readers take
                 line = encode({**record, "attributes": {"left out": f"the record had {len(line):,} bytes"}})
-            with self._guarded("written"):
+            try:
                 self._look()
                 if self._file is None:
                     self._reopen()
                 self._put(line)
+            except OSError as error:
+                self._end("written", error)
             return not self.failed
 
     def _look(self) -> None:
         """See that the file is still there: writing to a removed one succeeds (one ``stat``, beside the ``write``)."""
-        if not self.path.name:
+        if not self.name:
             return
         try:
-            same = _identity(self.path, resting=self._file is None) == self._made
+            if self._file is not None:
+                found = os.stat(self._where)
+                same = (found.st_dev, found.st_ino) == self._made
+            else:
+                same = _identity(self.path, resting=True) == self._made
         except (FileNotFoundError, NotADirectoryError):
             same = False
         except OSError:  # the folder may not be looked into; the file itself can still be written
@@ -155,19 +164,15 @@ class LogWriter:
             line = line[written:]
             written = self._file.write(line)
 
-    @contextlib.contextmanager
-    def _guarded(self, doing: str) -> Iterator[None]:
+    def _end(self, doing: str, error: OSError) -> None:
         """An error of the operating system ends the log, and is told once or raised."""
-        try:
-            yield
-        except OSError as error:
-            place = self.path if self.path.name else self.folder
-            counts = "" if self._raises else "; verdicts are still counted, but no further records are kept"
-            self.failed = f"the log cannot be {doing}: {error.strerror or error} ({place}){counts}"
-            self.close()
-            if self._raises:
-                raise LogError(self.failed) from error
-            self._tell(self.failed)
+        place = self.path if self.path.name else self.folder
+        counts = "" if self._raises else "; verdicts are still counted, but no further records are kept"
+        self.failed = f"the log cannot be {doing}: {error.strerror or error} ({place}){counts}"
+        self.close()
+        if self._raises:
+            raise LogError(self.failed) from error
+        self._tell(self.failed)
 
     def close(self) -> None:
         """Close the file; a later :meth:`write` opens it again."""
