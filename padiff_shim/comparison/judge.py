@@ -14,7 +14,6 @@ from ..verdicts import Judgement, Verdict
 from .cases import Case, describe_tensor
 from .screening import PLACES, Screening, Size, as_before
 
-
 # An a-priori bound costs some passes over memory: where it has failed so many times in a row, every eighth difference is
 # held against it, and the others against the oracle at once.
 TRIES, AGAIN = 3, 8

@@ -93,7 +93,7 @@ class Outcome:
 
     def serious(self, record: Mapping[str, Any]) -> bool:
         """At or above the class from which on something is done."""
-        return record["verdict"] in self._threshold and not record["muted"]
+        return not record["muted"] and record["verdict"] in self._threshold
 
     def act_later(self, record: dict[str, Any]) -> None:
         """:meth:`act` from within Paddle's backward: what it raises is raised when the backward has ended.

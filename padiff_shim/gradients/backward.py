@@ -25,6 +25,7 @@ from ..frameworks.versions import attribute
 from ..postponed import engine_runs, postpone
 from . import calls, clean
 from .calls import Call, Walk
+from .formula import run_engine
 from .leaves import LEAF, Place, deliver, frontiers, numbered
 from .local import LOCAL
 from .nodes import leads_to_tape
@@ -187,13 +188,9 @@ def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]
     # Behind a frontier Paddle's engine may come to torch's graph again; that it was freed is kept by each call itself.
     session.keeps = session.retain or bool(frontiers())
     with stream_of(roots[0].device):
-        # torch.autograd.grad without its checks of what is made here: they take as long as the engine for a small call.
-        found = _run_engine(roots, grads, session.keeps, False, leaves, True, accumulate_grad=False)
+        found = run_engine(roots, grads, session.keeps, False, leaves, True, accumulate_grad=False)
     calls.count(walk.calls, session)
     return [(side, grad) for side, grad in zip(leaves, found) if grad is not None and hasattr(side, "_place")]
-
-
-_run_engine: Callable[..., Any] = torch.autograd.Variable._execution_engine.run_backward
 
 
 def begin(reached: Sequence[Call], session: Session) -> None:

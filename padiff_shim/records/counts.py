@@ -219,7 +219,12 @@ class Counts:
                 if far > self._probs.get(key, 0.0):
                     self._probs[key] = far
         rank = 0 if severity <= _HARMLESS else 1 if why else 2
-        if not rank and len(self._worst) >= self.kept and (0, severity, far) < self._worst[0] and (bool(why), severity) in self._first:
+        if (
+            not rank
+            and len(self._worst) >= self.kept
+            and (0, severity, far) < self._worst[0]
+            and (bool(why), severity) in self._first
+        ):
             return  # the commonest record: not among the worst, nor the first of its kind, nor a finding
         entry = (rank, severity, far, -order, record, log)
         if len(self._worst) < self.kept:

@@ -11,9 +11,7 @@ from typing import Any
 
 _COUNTED = ("type", "index", "call", "step")
 # A plain record: what it has beside the known fields, what is constant in it, and what is known of every difference.
-_PLAIN = frozenset(
-    (*_COUNTED, "verdict", "side", "hypothesis", "alternatives", "modifiers", "quirk", "muted", "reason", "stats")
-)
+_PLAIN = frozenset((*_COUNTED, "verdict", "side", "hypothesis", "alternatives", "modifiers", "quirk", "muted", "reason", "stats"))
 _HARMLESS = ("EQUAL", "ROUNDING")
 _COUNTED_TEXT = '"type":"call","index":%d,"call":%d,"step":%d'
 _NOTHING_TEXT = '"side":"none","hypothesis":null,"alternatives":[],"modifiers":[],"quirk":null,"muted":false'
@@ -101,7 +99,7 @@ def encode(record: Mapping[str, Any], written: Written | None = None) -> bytes:
 
 
 def _plain_text(record: Mapping[str, Any], written: Written) -> str | None:
-    """As :func:`encode` has it but for the ``stats``, of a record of which there is nothing to say beside a reason: most of them."""
+    """As :func:`encode` has it, without the ``stats``: of a record of which nothing is to be said beside a reason, as of most."""
     if len(record) != len(written.fields) + len(_PLAIN) or record.keys() < _PLAIN:
         return None
     if record["alternatives"] or record["modifiers"] or record["side"] != "none" or record["muted"]:
@@ -116,7 +114,7 @@ def _figures(stats: Mapping[str, Any]) -> str | None:
     """``stats`` as JSON by one formatting of all its numbers; None for what that cannot write (NaN)."""
     if tuple(stats) == _DIFFERENCE:
         tolerance = stats["tolerance"]
-        values = (*stats.values(),)[:-1] + (*tolerance.values(),)
+        values = (*tuple(stats.values())[:-1], *tolerance.values())
         if tuple(tolerance) == _TOLERANCE and tuple(map(type, values)) == _DIFFERENCE_TYPES:
             text = _DIFFERENCE_TEXT % values
             return None if ":nan" in text or ":inf" in text else text

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import ctypes
-import math
 
-import numpy as np
 import torch
 
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes, _memcmp.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t], ctypes.c_int
-_READ = (torch.float32, torch.float64)  # by NumPy, quickly
+_SIZES = {torch.float32: 4, torch.float64: 8}
+_PIECE = 65536  # elements: what was compared is looked at again while it is in a core's own cache
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """:func:`torch.equal` of two tensors of one shape and dtype, up to ten times faster where their bytes are equal."""
-    host = one.device.type == other.device.type == "cpu" and one.dtype in _READ
-    if not (host and one.is_contiguous() and other.is_contiguous() and one.numel()):
+    size = _SIZES.get(one.dtype)
+    if size is None or not (one.is_cpu and other.is_cpu and one.is_contiguous() and other.is_contiguous()):
         return torch.equal(one, other)
-    if _memcmp(one.data_ptr(), other.data_ptr(), one.numel() * one.element_size()):
-        return torch.equal(one, other)  # which ends soon, or finds zeros of both signs
-    flat = one.detach().numpy().reshape(-1)
-    with np.errstate(all="ignore"):
-        return not math.isnan(float(np.dot(flat, flat)))  # a NaN equals nothing
+    flat, count = one.detach().view(-1), one.numel()
+    mine, theirs = one.data_ptr(), other.data_ptr()
+    for low in range(0, count, _PIECE):
+        high = min(low + _PIECE, count)
+        if _memcmp(mine + low * size, theirs + low * size, (high - low) * size):
+            return torch.equal(one, other)  # which ends soon, or finds zeros of both signs
+        piece = flat if high - low == count else flat[low:high]
+        squares = torch.dot(piece, piece).item()
+        if squares != squares:  # a NaN equals nothing
+            return False
+    return True

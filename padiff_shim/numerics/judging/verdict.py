@@ -70,16 +70,17 @@ def _compare(
     rng: np.random.Generator,
     apriori: bool,
 ) -> Judgement:
-    blind = same or _whole_grid(quantity, FIRST)  # there is no place to look at first, or every one is looked at
     if same:
         difference = passes.alike(torch_)
     else:
         harmless = quantity.harmless(torch_) if apriori and not audit else None
-        difference = passes.differ(paddle, torch_, relative=quantity.relatively and not blind, harmless=harmless)
+        relative = quantity.relatively and not _whole_grid(quantity, FIRST)
+        difference = passes.differ(paddle, torch_, relative=relative, harmless=harmless)
         if difference.finite and difference.beyond <= 1.0:
             reason = f"nowhere further apart than {difference.beyond:.2g} of what needs no oracle"
             return Judgement(Verdict.ROUNDING, reason=reason, stats=difference.stats)
-    scales = [] if blind else quantity.scale(torch_)
+    # Blind: there is no place to look at first, or every one is looked at.
+    scales = [] if same or _whole_grid(quantity, FIRST) else quantity.scale(torch_)
     if quantity.kind.oracle is np.longdouble and not WIDE:
         reason = "long double is no wider than double on this platform: nothing to judge float64 by"
         return Judgement(Verdict.UNVERIFIED, reason=reason, stats=difference.stats)

@@ -125,6 +125,9 @@ def norm(values: Array) -> Any:
 
 def rms(values: Array) -> float:
     """Root mean square of float64 values, of any size."""
+    squares = float(values.dot(values)) if values.ndim == 1 and values.dtype == np.float64 else 0.0
+    if 1e-200 < squares < 1e200:  # in sight of neither end of the range
+        return math.sqrt(squares / values.size)
     return float(norm(values)) / math.sqrt(values.size)
 
 
