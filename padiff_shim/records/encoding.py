@@ -100,7 +100,7 @@ def encode(record: Mapping[str, Any], written: Written | None = None) -> bytes:
 
 def _plain_text(record: Mapping[str, Any], written: Written) -> str | None:
     """As :func:`encode` has it, without the ``stats``: of a record of which nothing is to be said beside a reason, as of most."""
-    if len(record) != len(written.fields) + len(_PLAIN) or record.keys() < _PLAIN:
+    if len(record) != len(written.fields) + len(_PLAIN) or not record.keys() >= _PLAIN:
         return None
     if record["alternatives"] or record["modifiers"] or record["side"] != "none" or record["muted"]:
         return None

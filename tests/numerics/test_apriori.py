@@ -6,7 +6,7 @@ import torch
 
 from padiff_shim import numerics
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.numerics.judging import trial
+from padiff_shim.numerics.judging import equality, trial
 from padiff_shim.numerics.oracle import apriori
 from padiff_shim.verdicts import Verdict
 
@@ -112,3 +112,33 @@ def test_sixteen_bits_and_what_cancels_are_held_against_the_oracle():
     found = judge(ops()["sum"].model.forward((cancelling, 1, None, False)), out + 1.0, out)
     assert "ill_conditioned" in found.modifiers
     assert "paddle" in found.stats
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_pieces_are_parts_of_the_whole(dtype, monkeypatch):
+    """Also of rows longer than a piece, and where a piece begins or ends within a row; sums are those of all rows."""
+    wholes = [quantity.harmless(result).whole() for _, quantity, result in quantities("plain", dtype)]
+    monkeypatch.setattr(apriori, "PIECE", 7)
+    for whole, (name, quantity, result) in zip(wholes, quantities("plain", dtype), strict=True):
+        limit = quantity.harmless(result)
+        for step in (7, 40, 170, result.numel()):
+            parts = [limit.between(low, min(low + step, result.numel())) for low in range(0, result.numel(), step)]
+            np.testing.assert_allclose(torch.cat(parts).numpy(), whole.numpy(), rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_large_results_are_told_from_equal_ones_in_any_piece(dtype):
+    one = normal(3 * equality._PIECE + 5).to(dtype)
+    for place in (0, equality._PIECE, 3 * equality._PIECE + 4):
+        other, zeros = one.clone(), one.clone()
+        assert equality.same(one, other)
+        other[place] = torch.nextafter(other[place], torch.zeros((), dtype=dtype))
+        assert not equality.same(one, other)
+        zeros[place] = 0.0
+        negative = zeros.clone()
+        negative[place] = -0.0
+        assert equality.same(zeros, negative)
+        zeros[place] = float("nan")
+        assert not equality.same(zeros, zeros.clone())
+        zeros[place] = float("inf")
+        assert equality.same(zeros, zeros.clone())
