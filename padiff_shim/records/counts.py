@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..verdicts import APART, SCREENED, Verdict, apart
-from .innocent import INNOCENT, Innocent
+from .innocent import Innocent
 
 KEPT = 100  # worst records held
 _FINDINGS = 2000  # kinds of findings held; those beyond are counted as one
@@ -206,8 +206,7 @@ class Counts:
             self.coverage.screened += 1
         if record.get("quirk"):
             self.quirks[self._named("quirk", record["quirk"]), why == "muted"] += 1
-        if verdict in INNOCENT:
-            self.innocent.add(record, log)
+        self.innocent.add(record, log)
         if why != "muted":
             self._rank(record, log, order, (op, layer), why)
 
@@ -219,13 +218,6 @@ class Counts:
                 if far > self._probs.get(key, 0.0):
                     self._probs[key] = far
         rank = 0 if severity <= _HARMLESS else 1 if why else 2
-        if (
-            not rank
-            and len(self._worst) >= self.kept
-            and (0, severity, far) < self._worst[0]
-            and (bool(why), severity) in self._first
-        ):
-            return  # the commonest record: not among the worst, nor the first of its kind, nor a finding
         entry = (rank, severity, far, -order, record, log)
         if len(self._worst) < self.kept:
             heapq.heappush(self._worst, entry)

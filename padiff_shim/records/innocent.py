@@ -9,7 +9,7 @@ from typing import Any
 from ..verdicts import Verdict
 
 PLACES = 1000  # tensors of lines that are told apart; those beyond are not kept
-INNOCENT = frozenset((Verdict.EQUAL.value, Verdict.ROUNDING.value))
+_INNOCENT = frozenset((Verdict.EQUAL.value, Verdict.ROUNDING.value))
 
 
 class Innocent:
@@ -21,7 +21,7 @@ class Innocent:
     def add(self, record: Mapping[str, Any], log: str) -> None:
         """Look at one record. Those of which nothing is known but that they are equal are passed over."""
         stats = record.get("stats") or {}
-        if record["verdict"] not in INNOCENT or not (stats.get("different") or stats.get("allowed")):
+        if record["verdict"] not in _INNOCENT or not (stats.get("different") or stats.get("allowed")):
             return
         size = (stats.get("allowed") is not None, _number(stats.get("max_abs")), _number(stats.get("allowed")))
         key = (record.get("op"), record.get("tensor"), record.get("site"))
