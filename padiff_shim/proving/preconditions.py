@@ -6,6 +6,7 @@ import numpy as np
 
 from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import carry
+from ..weights.tree import Side as Tree
 from . import outcomes
 from .findings import ProofVerdict, Stage
 from .paddle_side import PaddleSide
@@ -13,11 +14,13 @@ from .proof import Proof
 from .torch_side import TorchSide
 from .values import Inputs, as_array, leaves
 
+Trees = tuple[Tree, Tree]
+
 
 def preconditions(
-    theirs: TorchSide, ours: PaddleSide, given: Inputs, mapping: Weights, weights: str, stages: list[Stage]
+    theirs: TorchSide, ours: PaddleSide, given: Inputs, mapping: Weights, trees: Trees, weights: str, stages: list[Stage]
 ) -> Proof | None:
-    """What must hold before outputs say anything; a proof if it does not."""
+    """What must hold before outputs say anything; a proof if it does not. ``trees``: Torch's and Paddle's, of the mapping."""
     if theirs.model.training != ours.model.training:
         words = {True: "training", False: "evaluation"}
         reason = (
@@ -29,7 +32,7 @@ def preconditions(
     stages.append(Stage("inputs", not different, different or "equal on both sides"))
     if different:
         return Proof(ProofVerdict.INPUTS_DIFFER, different, stages=stages)
-    return _weights(theirs, ours, mapping, weights, stages)
+    return _weights(theirs, ours, mapping, trees, weights, stages)
 
 
 def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
@@ -44,7 +47,9 @@ def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
     return ""
 
 
-def _weights(theirs: TorchSide, ours: PaddleSide, mapping: Weights, weights: str, stages: list[Stage]) -> Proof | None:
+def _weights(
+    theirs: TorchSide, ours: PaddleSide, mapping: Weights, trees: Trees, weights: str, stages: list[Stage]
+) -> Proof | None:
     left = [
         f"{side} {name}" for side, names in (("torch", mapping.unmatched_src), ("paddle", mapping.unmatched_dst)) for name in names
     ]
@@ -53,9 +58,9 @@ def _weights(theirs: TorchSide, ours: PaddleSide, mapping: Weights, weights: str
         stages.append(Stage("weights", False, reason))
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages, notes=["layer_map= tells which layers belong together"])
     if weights == "paddle->torch":
-        carry(mapping, ours.model, theirs.model)
+        carry(mapping, trees[1], trees[0])
     elif weights != "as-is":
-        carry(mapping, theirs.model, ours.model)
+        carry(mapping, *trees)
     else:
         unequal = mapping.check(theirs.model, ours.model).differences
         if unequal:

@@ -14,6 +14,7 @@ from ..arguments import one_of, whole
 from ..errors import ArgumentError, described
 from ..waiting import Waiting
 from ..weights.mapping import Mapping as Weights
+from ..weights.sides import read_both
 from ..weights.transfer import match
 from . import outcomes
 from .carriers import carriers
@@ -95,11 +96,12 @@ def prove(
     port, original = duplicate(paddle_layer), duplicate(torch_module)
     if weights == "random":
         _fill(original, seed)
-    mapping = match(original, port, layer_map=layer_map)
+    trees = read_both(original, port)
+    mapping = match(*trees, layer_map=layer_map)
     theirs = TorchSide(original, given, losses[1], seed, backward=phase != "forward")
     ours = PaddleSide(port, given, losses[0], seed, backward=phase != "forward")
     stages: list[Stage] = []
-    proof = preconditions(theirs, ours, given, mapping, weights, stages)
+    proof = preconditions(theirs, ours, given, mapping, trees, weights, stages)
     if proof is None and recipe is None:
         proof = _compared(theirs, ours, mapping, stages, _runs(theirs, ours))
     elif proof is None and recipe is not None:

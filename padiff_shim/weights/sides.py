@@ -29,7 +29,7 @@ def read_both(src: Any, dst: Any, writes: bool = False) -> tuple[Side, Side]:
     """Both models as trees.
 
     Args:
-        src, dst: modules, layers, state dicts or paths.
+        src, dst: modules, layers, state dicts or paths; or trees, as which they are returned.
         writes: whether ``dst`` will be written into.
 
     Raises:
@@ -48,6 +48,8 @@ def read_both(src: Any, dst: Any, writes: bool = False) -> tuple[Side, Side]:
 
 def _known_framework(model: Any) -> str | None:
     """The framework of a module, layer or tensors, if that is plain to see."""
+    if isinstance(model, Side):
+        return model.framework
     if isinstance(model, torch.nn.Module):
         return "torch"
     if isinstance(model, paddle.nn.Layer):
@@ -59,6 +61,8 @@ def _known_framework(model: Any) -> str | None:
 
 def _side(argument: str, model: Any, other: str | None, writes: bool = False) -> Side:
     """One of the two models as a tree; ``other`` is the framework of the other one, if it is known."""
+    if isinstance(model, Side):
+        return model
     hint = OTHER.get(other or "")
     if isinstance(model, (torch.nn.Module, paddle.nn.Layer)):
         return read_module(model, "torch" if isinstance(model, torch.nn.Module) else "paddle")

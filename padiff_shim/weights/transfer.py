@@ -53,7 +53,7 @@ def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = 
 
 
 def carry(mapping: Mapping, src: Any, dst: Any) -> None:
-    """Take all values across between the two models of a complete match, in either direction.
+    """Take all values across between the two models of a complete match, in either direction; or between the trees it was found by.
 
     Raises:
         TransferError: values do not fit; nothing was written.
