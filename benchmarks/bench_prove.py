@@ -7,6 +7,7 @@ natively and `prove` in turns in one process, on one thread, in processor time; 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import importlib
 import os
@@ -14,9 +15,10 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when the frameworks are imported
 sys.path.append(str(Path(__file__).resolve().parent.parent / "examples"))
@@ -32,6 +34,8 @@ from rich.progress import track
 from zoo.pairs import Pair, build
 
 import padiff_shim
+from padiff_shim.proving import prove as proofs
+from padiff_shim.proving import sides
 
 STEPS = 3
 PHASES = ("forward", "both", "train")
@@ -133,22 +137,76 @@ def measured(case: Case, rounds: int, budget: float) -> list[list[str]]:
     return rows
 
 
+def _named(side: Any) -> str:
+    """The run of a side, in words."""
+    if side.framework == "torch":
+        return "run Torch"
+    return "run on Torch's kernels" if side.shim else "run Paddle"
+
+
+PIECES: tuple[tuple[Any, str, Callable[[Any], str]], ...] = (
+    (proofs, "duplicate", lambda _: "copy both"),
+    (proofs, "read_both", lambda _: "match weights"),
+    (proofs, "match", lambda _: "match weights"),
+    (proofs, "preconditions", lambda _: "inputs, transfer"),
+    (sides.Side, "run", _named),
+    (proofs, "_compared", lambda _: "compare"),
+)
+PARTS = ("copy both", "match weights", "inputs, transfer", "run Torch", "run on Torch's kernels", "run Paddle", "compare")
+
+
+def pieces(case: Case, phase: str, times: int) -> list[str]:
+    """A row: milliseconds of the parts of a proof without training, of the whole, and of the models' own runs; medians."""
+    pair = built(case)
+    prove, found = proving(pair, phase), []
+    now: dict[str, float] = {}
+
+    def timed(original: Callable[..., Any], name: Callable[[Any], str]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            start = time.process_time()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                key = name(args[0])
+                now[key] = now.get(key, 0.0) + time.process_time() - start
+
+        return call
+
+    with contextlib.ExitStack() as patches:
+        for owner, name, label in PIECES:
+            patches.enter_context(mock.patch.object(owner, name, timed(getattr(owner, name), label)))
+        for _ in range(times):
+            now.clear()
+            start = time.process_time()
+            prove()
+            found.append({**now, "prove": time.process_time() - start})
+    medians = [statistics.median(one[part] for one in found[1:]) for part in (*PARTS, "prove")]
+    own = [statistics.median(best(way, 0) for _ in range(times)) for way in runs(pair, phase)]
+    return [str(case), phase, *(f"{value * 1e3:.1f}" for value in (*medians, *own))]
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], words: int = 2) -> str:
+    """Markdown, the first ``words`` columns of which are words."""
+    rule = ["---" if place < words else "---:" for place in range(len(header))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [header, rule, *rows])
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", help="names of the zoo (default: all of the table)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--budget", type=float, default=0.5, help="seconds for each way in a round")
+    parser.add_argument("--pieces", action="store_true", help="where the time of a proof goes, in place of its ratio")
     asked = parser.parse_args()
     warnings.filterwarnings("ignore", message="When training, we now always track")
     torch.set_num_threads(1)
     cases = [case for case in CASES if not asked.models or case.name in asked.models]
     rows = []
     for case in track(cases, description="proofs", console=Console(stderr=True), transient=True):
-        rows += measured(case, asked.rounds, asked.budget)
-    print("| pair | phase | Torch ms | Paddle ms | prove ms | ratio |\n| --- | --- | ---: | ---: | ---: | ---: |")
-    for row in rows:
-        print(f"| {' | '.join(row)} |")
+        rows += [pieces(case, phase, 30) for phase in PHASES[:2]] if asked.pieces else measured(case, asked.rounds, asked.budget)
+    own = [*PARTS, "prove", "Torch alone", "Paddle alone"] if asked.pieces else ["Torch ms", "Paddle ms", "prove ms", "ratio"]
+    print(table(["pair", "phase", *own], rows))
     print("", *machine(), sep="\n")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..dispatch.door import gate
-from ..dispatch.frames import Frame
+from ..dispatch.frames import Frame, top
 from ..dispatch.plan import Unlisted
 from ..frameworks.memory import as_it_lies, stream_of
 from ..optimizers.update import Batch, Update, updates
@@ -57,7 +57,7 @@ class Updating:
 
     def _repeat(self, here: Pass, frame: Frame, pairs: Any) -> bool:
         """Make the updates of a pass that is as the last one; False where it is not."""
-        if not self.repeats:
+        if not self.repeats or top() is not frame:  # who looks on sees each call
             return False
         found = repeated.again(here, frame, pairs)
         if found is None:

@@ -230,6 +230,20 @@ def test_a_mode_that_leaves_the_optimizer_native():
     assert run.native
 
 
+@pytest.mark.parametrize("recording_first", [True, False])
+def test_a_recording_sees_each_call(recording_first, tmp_path, monkeypatch):
+    net, optimizer = built()
+    made = calls(monkeypatch, optimizer)
+    modes = [padiff_shim.record(tmp_path, framework="paddle"), padiff_shim.reference("torch")]
+    first, second = modes if recording_first else reversed(modes)
+    with first, second:
+        for step in range(3):
+            (net(paddle.to_tensor(batch(step))) ** 2).mean().backward()
+            optimizer.step()
+            optimizer.clear_grad()
+    assert len(made) == 3 * 6
+
+
 def test_gradients_and_the_optimizer_die_with_their_users():
     net, optimizer = built()
     with padiff_shim.reference("torch"):
