@@ -18,12 +18,13 @@ from ..weights.sides import read_both
 from ..weights.transfer import match
 from . import outcomes
 from .carriers import carriers
+from .copies import duplicate
 from .findings import ProofVerdict, Stage, merged
 from .locate import Located, locate
 from .paddle_side import PaddleSide
 from .preconditions import preconditions
 from .proof import Proof
-from .sides import NotInDouble, Outcome, duplicate
+from .sides import NotInDouble, Outcome
 from .stages import Differing
 from .stages import stages as staged
 from .torch_side import TorchSide

@@ -4,7 +4,7 @@ import paddle
 import pytest
 import torch
 
-from padiff_shim.proving.sides import duplicate
+from padiff_shim.proving.copies import duplicate
 
 pytestmark = pytest.mark.compat
 
