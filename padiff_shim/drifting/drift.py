@@ -13,8 +13,8 @@ import torch
 
 from ..arguments import flag, one_of
 from ..errors import ArgumentError, described
-from ..proving.paddle_side import PaddleSide
 from ..proving.copies import duplicate
+from ..proving.paddle_side import PaddleSide
 from ..proving.sides import NotInDouble, Outcome, Side
 from ..proving.torch_side import TorchSide
 from ..proving.values import Inputs
