@@ -275,20 +275,17 @@ np.testing.assert_allclose(x.grad.numpy(), np.eye(3) * 1e-10)
 """,
     },
     {
-        "name": "gradient of a value that is set in several rows",
-        "op": "setitem",
-        "what": "Where a tensor of as many axes is broadcast as it is set, the backward ends in an error.",
-        "size": "no gradient",
+        "name": "gradient of products of complex numbers",
+        "op": "prod",
+        "what": "Paddle leaves the product of the others as it is, where its conjugate belongs.",
+        "size": "another direction",
         "paddle": PADDLES[-1:],
-        "shows": "ValueError",
-        "shim": "The same error: items are set by Paddle.",
+        "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
         "program": """\
 import numpy as np, paddle
-x, y = paddle.ones([2, 3]), paddle.ones([1, 3])
-y.stop_gradient = False
-x[:] = y
-x.sum().backward()
-np.testing.assert_array_equal(y.grad.numpy(), [[2.0, 2.0, 2.0]])
+x = paddle.to_tensor(np.array([1 + 2j, 3 - 1j]), stop_gradient=False)
+paddle.prod(x).real().backward()
+np.testing.assert_allclose(x.grad.numpy(), [3 + 1j, 1 - 2j], rtol=1e-9)
 """,
     },
 )

@@ -250,4 +250,18 @@ for _ in range(50):
             "softplus": "near(F.softplus(one, 0.3), np.log1p(np.exp(0.3)) / 0.3)",
         },
     },
+    {
+        "name": "gradient of running products of complex numbers",
+        "op": "cumprod",
+        "what": 'As "gradient of products of complex numbers", in 2.6.',
+        "size": "another direction",
+        "paddle": PADDLES[:1],
+        "shim": "Torch's gradient.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor(np.array([1 + 2j, 3 - 1j]), stop_gradient=False)
+paddle.cumprod(x, 0).backward(paddle.to_tensor(np.array([0, 1 + 0j])))
+np.testing.assert_allclose(x.grad.numpy(), [3 + 1j, 1 - 2j], rtol=1e-9)
+""",
+    },
 )

@@ -207,4 +207,21 @@ near(paddle.gammainc)
 """,
         "others": {"gammaincc": "near(paddle.gammaincc)"},
     },
+    {
+        "name": "gradient of a value that is set in several rows",
+        "op": "setitem",
+        "what": "Where a tensor of as many axes is broadcast as it is set, the backward ends in an error.",
+        "size": "no gradient",
+        "paddle": PADDLES[-1:],
+        "shows": "ValueError",
+        "shim": "The same error: items are set by Paddle.",
+        "program": """\
+import numpy as np, paddle
+x, y = paddle.ones([2, 3]), paddle.ones([1, 3])
+y.stop_gradient = False
+x[:] = y
+x.sum().backward()
+np.testing.assert_array_equal(y.grad.numpy(), [[2.0, 2.0, 2.0]])
+""",
+    },
 )

@@ -91,7 +91,7 @@ def meshgrid(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return list(torch.meshgrid(*inputs, indexing="ij"))
 
 
-@op("x axis", samples=(Sample((3, 4), axis=[0]), Sample((2, 3, 4), axis=[-1, 0])), **MOVED)
+@op("x axis", samples=(Sample((3, 4), axis=[0]), Sample((2, 3, 4), axis=[-1, 0])), complex=True, **MOVED)
 def flip(x: torch.Tensor, axis: Any) -> torch.Tensor:
     """``torch.flip``."""
     return torch.flip(x, integers(axis))
@@ -100,6 +100,7 @@ def flip(x: torch.Tensor, axis: Any) -> torch.Tensor:
 @op(
     "x shifts axis=None",
     samples=(Sample((3, 4), shifts=1), Sample((3, 4), shifts=[1, -2], axis=[0, 1]), Sample((5,), shifts=[7], axis=[0])),
+    complex=True,
     **MOVED,
 )
 def roll(x: torch.Tensor, shifts: Any, axis: Any) -> torch.Tensor:
@@ -108,19 +109,24 @@ def roll(x: torch.Tensor, shifts: Any, axis: Any) -> torch.Tensor:
     return torch.roll(x, integers(shifts), over) if over else torch.roll(x, integers(shifts))
 
 
-@op("x|input diagonal=0", samples=(Sample((3, 4)), Sample((2, 4, 4), diagonal=-1)), **MOVED)
+@op("x|input diagonal=0", samples=(Sample((3, 4)), Sample((2, 4, 4), diagonal=-1)), complex=True, **MOVED)
 def tril(x: torch.Tensor, diagonal: int) -> torch.Tensor:
     """``torch.tril``."""
     return torch.tril(x, diagonal)
 
 
-@op("x|input diagonal=0", samples=(Sample((3, 4)), Sample((2, 4, 4), diagonal=1)), **MOVED)
+@op("x|input diagonal=0", samples=(Sample((3, 4)), Sample((2, 4, 4), diagonal=1)), complex=True, **MOVED)
 def triu(x: torch.Tensor, diagonal: int) -> torch.Tensor:
     """``torch.triu``."""
     return torch.triu(x, diagonal)
 
 
-@op("x|input offset|diagonal=0 padding_value=0", samples=(Sample((3,)), Sample((3,), offset=-1), Sample((3, 4), offset=1)), **MOVED)
+@op(
+    "x|input offset|diagonal=0 padding_value=0",
+    samples=(Sample((3,)), Sample((3,), offset=-1), Sample((3, 4), offset=1)),
+    complex=True,
+    **MOVED,
+)
 def diag(x: torch.Tensor, offset: int, padding_value: float) -> torch.Tensor:
     """``torch.diag``."""
     if x.ndim == 1 and padding_value:

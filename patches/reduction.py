@@ -52,6 +52,7 @@ def logsumexp(x: torch.Tensor, axis: Any, keepdim: bool, reduce_all: bool) -> to
 @reduction(
     "x|input axis|dim=None keepdim=False reduce_all=False",
     legacy="reduce_prod",
+    complex=True,
     note="of several axes one after the other, the last one first; where an element is 0, Paddle's gradient is NaN",
 )
 def prod(x: torch.Tensor, axis: Any, keepdim: bool, reduce_all: bool) -> torch.Tensor:
@@ -141,7 +142,7 @@ def _running(formula: Any, x: torch.Tensor, axis: int, flatten: bool, exclusive:
     return formula(x, axis)
 
 
-@op(_RUNNING, inplace=True, legacy=True, samples=_ALONG, refusals=(Sample((3, 4), axis=7),))
+@op(_RUNNING, inplace=True, legacy=True, complex=True, samples=_ALONG, refusals=(Sample((3, 4), axis=7),))
 def cumsum(x: torch.Tensor, axis: int, flatten: bool, exclusive: bool, reverse: bool) -> torch.Tensor:
     """``torch.cumsum``."""
     return _running(torch.cumsum, x, axis, flatten, exclusive, reverse)
@@ -157,6 +158,7 @@ def logcumsumexp(x: torch.Tensor, axis: int, flatten: bool, exclusive: bool, rev
     "x|input dim exclusive=False reverse=False",
     inplace=True,
     legacy="cumprod: x * dim",
+    complex=True,
     samples=(Sample((3, 4), dim=0), Sample((2, 3, 4), dim=-1), Sample((5,), dim=0)),
 )
 def cumprod(x: torch.Tensor, dim: int, exclusive: bool, reverse: bool) -> torch.Tensor:
@@ -169,6 +171,7 @@ def cumprod(x: torch.Tensor, dim: int, exclusive: bool, reverse: bool) -> torch.
 @op(
     "x|input offset=0 axis1=0 axis2=1",
     legacy=True,
+    complex=True,
     note="with an offset and axis1 behind axis2, Paddle takes the diagonal on the other side up to 3.0",
     samples=(
         Sample((4, 4)),

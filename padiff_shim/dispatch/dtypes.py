@@ -63,7 +63,8 @@ class DtypeRules:
         dtypes = {side.dtype for side in inputs.torch if isinstance(side, torch.Tensor)}
         if dtypes & _COMPLEX and not self._op.complex:
             return Rule(refusal=COMPLEX)
-        if self._op.promote == "same" or self._op.exact or self._op.random is not None:  # to ask would draw from Paddle's generator
+        moved = self._op.exact and not dtypes & _COMPLEX  # not every Paddle moves complex numbers
+        if self._op.promote == "same" or moved or self._op.random is not None:  # to ask would draw from Paddle's generator
             floats = {dtype for dtype in dtypes if dtype.is_floating_point or dtype.is_complex}
             if len(floats) == 1 or (self._op.random is not None and not floats):
                 return Rule()
@@ -77,7 +78,7 @@ class DtypeRules:
         while isinstance(shown, (list, tuple)):  # of several results the first one says it
             shown = shown[0]
         result = torch_dtype(shown.dtype)
-        if result is None or not result.is_floating_point:
+        if result is None or not (result.is_floating_point or result.is_complex):
             return Rule() if self._op.integer else Rule(refusal=INTEGER)
         return Rule() if self._op.promote == "none" or dtypes == {result} else Rule(cast=result)
 
