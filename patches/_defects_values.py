@@ -224,4 +224,20 @@ x.sum().backward()
 np.testing.assert_array_equal(y.grad.numpy(), [[2.0, 2.0, 2.0]])
 """,
     },
+    {
+        "name": "gradient of what fills a mask",
+        "op": "masked_fill",
+        "what": "Where x wants its gradient, too, that of the value is zero; of several values, those not taken get unwritten memory.",
+        "size": "0 for 2",
+        "paddle": PADDLES[-1:],
+        "shim": "Torch's gradient.",
+        "program": """\
+import numpy as np, paddle
+x, mask = paddle.ones([3]), paddle.to_tensor([True, False, True])
+value = paddle.to_tensor(5.0, stop_gradient=False)
+x.stop_gradient = False
+paddle.masked_fill(x, mask, value).sum().backward()
+np.testing.assert_array_equal(value.grad.numpy(), 2.0)
+""",
+    },
 )

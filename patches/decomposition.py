@@ -178,9 +178,12 @@ def matrix_exp(x: torch.Tensor) -> torch.Tensor:
 
 @_whole("pinv", "x rcond=1e-15 hermitian=False", samples=(TALL, Sample((1, 3, 5))), copies_result=True)
 def pinv(x: torch.Tensor, rcond: Any, hermitian: bool) -> torch.Tensor:
-    """``torch.linalg.pinv``; the tolerance may be a tensor, whose element Paddle takes for each matrix."""
-    rtol = float(rcond) if isinstance(rcond, (int, float)) else rcond
-    return torch.linalg.pinv(x, rtol=rtol, hermitian=bool(hermitian))
+    """``torch.linalg.pinv``; the tolerance may be a tensor of one element."""
+    if hasattr(rcond, "item"):
+        if rcond.size != 1:
+            raise NotImplementedError("several tolerances")
+        rcond = rcond.item()
+    return torch.linalg.pinv(x, rtol=float(rcond), hermitian=bool(hermitian))
 
 
 @_whole("cholesky_inverse", "x upper=False")

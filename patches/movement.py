@@ -164,15 +164,22 @@ def cast(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 @op(
     "x|input mask value",
     tensors=3,
-    samples=(Sample((3, 4), Bools((3, 4)), ()), Sample((2, 3), Bools((2, 3)), ())),
-    deviations={"gradient": "Paddle's gradient of the value is zero, Torch's the sum over the mask"},
+    samples=(
+        Sample((3, 4), Bools((3, 4)), ()),
+        Sample((2, 3), Bools((2, 3)), ()),
+        Sample((3, 4), Bools((3, 4)), (4,)),
+        Sample((2, 3, 4), Bools((3, 4)), (3, 1)),
+    ),
+    deviations={"gradient": "Paddle's gradient of the value is zero or unwritten memory, Torch's the sum over the mask"},
     **MOVED,
 )
 def masked_fill(x: torch.Tensor, mask: torch.Tensor, value: Any) -> torch.Tensor:
-    """``Tensor.masked_fill`` with one value."""
-    if isinstance(value, torch.Tensor) and value.ndim:
-        raise NotImplementedError("masked_fill with several values")
-    return x.masked_fill(mask, value)
+    """``Tensor.masked_fill``; ``torch.where`` with several values, which Paddle broadcasts."""
+    if not isinstance(value, torch.Tensor) or not value.ndim:
+        return x.masked_fill(mask, value)
+    if torch.broadcast_shapes(x.shape, mask.shape, value.shape) != torch.broadcast_shapes(x.shape, mask.shape):
+        raise NotImplementedError("masked_fill with more values than places")
+    return torch.where(mask, value.to(x.dtype), x)
 
 
 @op("x|input mask", tensors=2, samples=(Sample((3, 4), Bools((3, 4))),), unread=("x",), **MOVED)

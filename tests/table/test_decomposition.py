@@ -153,3 +153,20 @@ def test_what_tells_of_a_singular_matrix_has_the_native_shape(shape):
         ours = [one.shape for one in paddle.linalg.lu(x, get_infos=True)]
     assert ours == native
     assert run.substituted == {"lu": 1}
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("shape", [[], [1]], ids=["a number", "one element"])
+def test_a_tolerance_in_a_tensor(shape):
+    values = np.random.default_rng(0).standard_normal((2, 3, 4))
+    tolerance = paddle.full(shape, 0.3, "float64")
+    side = torch.from_numpy(values).requires_grad_()
+    expected = torch.linalg.pinv(side, rtol=0.3)
+    (expected * expected).sum().backward()
+    x = paddle.to_tensor(values, stop_gradient=False)
+    with padiff_shim.reference("torch") as run:
+        found = paddle.linalg.pinv(x, rcond=tolerance)
+        (found * found).sum().backward()
+    assert not run.native
+    np.testing.assert_array_equal(found.numpy(), expected.detach().numpy())
+    np.testing.assert_array_equal(x.grad.numpy(), side.grad.numpy())
