@@ -227,7 +227,7 @@ np.testing.assert_array_equal(y.grad.numpy(), [[2.0, 2.0, 2.0]])
     {
         "name": "gradient of what fills a mask",
         "op": "masked_fill",
-        "what": "Where x wants its gradient, too, that of the value is zero; of several values, those not taken get unwritten memory.",
+        "what": "Where x wants its gradient, too, that of the value is zero; of several, those not taken get unwritten memory.",
         "size": "0 for 2",
         "paddle": PADDLES[-1:],
         "shim": "Torch's gradient.",
