@@ -19,6 +19,7 @@ from ..frameworks.memory import to_paddle, to_torch
 from ..gradients.formula import gradients
 from ..gradients.saved import reads
 from ..numerics.judging.fallback import Variant
+from ..numerics.oracle.together import Part, Together
 from . import describe
 from .results import of_paddle
 
@@ -55,6 +56,9 @@ class Subject:
         self.aliased = False
         self.replay: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # Paddle's arguments, where the call is made again
         self.incoming: dict[int, Any] = {}  # the gradients of the results, between two hooks of one backward
+        self._together: tuple[Mapping[int, torch.Tensor], Together] | None = (
+            None  # the gradients for these incoming ones, as a formula
+        )
 
     def run_reference(self) -> list[Any]:
         """Torch's kernel; keeps its backward if a gradient is wanted."""
@@ -127,12 +131,12 @@ class Subject:
     def release(self) -> None:
         """Backward is over for good: hold no tensor of the program any longer."""
         self.backward, self.replay = None, None
-        self.operands, self.outs, self.saved, self.incoming = [], [], [], {}
+        self.operands, self.outs, self.saved, self.incoming, self._together = [], [], [], {}, None
         self.inputs = self.inputs._replace(paddle=[], torch=[])
 
     def let_go(self) -> None:
         """The backward has ended: an incoming gradient that its node never took is held no longer."""
-        self.incoming = {}
+        self.incoming, self._together = {}, None
 
     @property
     def layer(self) -> str:
@@ -168,30 +172,40 @@ class Subject:
 
     def gradient_kernels(self, operand: int, grads: Mapping[int, torch.Tensor]) -> dict[str, Any]:
         """The same for the gradient of an operand; Paddle's is not run a second time."""
-        needs, positions = self.inputs.needs, list(grads)
+        if self._together is None or self._together[0] is not grads:
+            operands = [*(self.operands[i] for i in self.inputs.needs), *grads.values()]
+            elements = sum(self.operands[i].numel() for i in self.inputs.needs)
+            self._together = grads, Together(partial(self._gradients_of, list(grads)), operands, elements)
+        together, needs = self._together[1], self.inputs.needs
 
-        def torch_kernel(*tensors: torch.Tensor, run: Run = self.meaning) -> torch.Tensor:
-            given, incoming = tensors[: len(needs)], tensors[len(needs) :]
-            sides = list(self.operands)
-            for index, tensor in zip(needs, given):
-                sides[index] = tensor.detach().requires_grad_()
-            others = {t.dtype for t in given}
-            if len(others) == 1:
-                dtype = others.pop()
-                sides = [
-                    s.to(dtype) if isinstance(s, torch.Tensor) and s.is_floating_point() and not s.requires_grad else s
-                    for s in sides
-                ]
-            with torch.enable_grad():
-                outs = flat(run(*sides))
-                return gradients([(outs[p], grad) for p, grad in zip(positions, incoming)], [sides[operand]])[0]
+        def other(*tensors: torch.Tensor, run: Run) -> torch.Tensor:
+            return together.formula(*tensors, chosen=[operand], run=run)[0]
 
         return {
-            "torch_kernel": torch_kernel,
+            "torch_kernel": Part(together, needs, needs.index(operand)),
             "paddle_kernel": None,
-            "operands": [*(self.operands[i] for i in needs), *grads.values()],
-            "variants": self.variants(torch_kernel),
+            "operands": together.operands,
+            "variants": self.variants(other),
         }
+
+    def _gradients_of(
+        self, positions: Sequence[int], *tensors: torch.Tensor, chosen: Sequence[int], run: Run | None = None
+    ) -> list[torch.Tensor]:
+        """The gradients of the operands ``chosen``, of operands that want one and the incoming gradients of these results."""
+        needs = self.inputs.needs
+        given, incoming = tensors[: len(needs)], tensors[len(needs) :]
+        sides = list(self.operands)
+        for index, tensor in zip(needs, given):
+            sides[index] = tensor.detach().requires_grad_()
+        others = {t.dtype for t in given}
+        if len(others) == 1:
+            dtype = others.pop()
+            sides = [
+                s.to(dtype) if isinstance(s, torch.Tensor) and s.is_floating_point() and not s.requires_grad else s for s in sides
+            ]
+        with torch.enable_grad():
+            outs = flat((run or self.meaning)(*sides))
+            return gradients([(outs[p], grad) for p, grad in zip(positions, incoming)], [sides[index] for index in chosen])
 
 
 def _in_float32(value: Any) -> Any:

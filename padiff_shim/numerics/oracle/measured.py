@@ -17,6 +17,7 @@ import torch
 from . import noise
 from .precision import FORMATS, KINDS, Array, Kind, rounded
 from .staging import Evaluation, Operand, Quantity, Staged
+from .together import Part
 
 HARD = 4.0  # steps of one term may be this many times less accurate than taken for, in kernels that are not wrong
 WIDE_STEP, FINE_STEP = 2.0**-30, 2.0**-40  # moves for results in float64, whose own roundings would hide among float64's
@@ -50,7 +51,10 @@ class Formula(Quantity):
         Raises:
             Exception: whatever the formula raises in float64.
         """
-        operands = [noise.wide(t) for t in given]
+        if isinstance(kernel, Part):
+            operands, seed = kernel.widened(given, noise.wide), kernel.seeded(seed)
+        else:
+            operands = [noise.wide(t) for t in given]
         value, other = noise.exact(kernel, operands), _in_steps(kernel, operands)
         apart = other is not None and _alike(value, other)
         if other is not None and apart and dtype == torch.float64:
@@ -141,13 +145,15 @@ class Formula(Quantity):
         largest = self._moves.get(name)
         for number in range(done, runs):
             seed = self.seed + 7919 * number + sum(map(ord, name))
-            found, seen = noise.moved(self.kernel, self.given, size, seed, apart=self.apart)
+            # The first run is of this result's own steps: how many terms its sums have is seen there.
+            found, seen = noise.moved(self.kernel, self.given, size, seed, apart=self.apart, alone=not number)
             move = (found.double() - self.value).abs_().mul_(down)
             same = torch.isfinite(found) == torch.isfinite(self.value)
             move = torch.where(torch.isfinite(move), move, torch.where(same, 0.0, math.inf))
             largest = move if largest is None else torch.maximum(largest, move)
-            self.k = max(self.k, round(seen.terms))
-            self.approximated |= seen.special
+            if not number:
+                self.k = max(self.k, round(seen.terms))
+                self.approximated |= seen.special
         if largest is not None:
             self._moves[name] = largest
             self._runs[name] = max(runs, done)

@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import steps
 from .precision import span
+from .together import run_of
 
 NARROW = (torch.float16, torch.bfloat16, torch.float32)
 NARROW_COMPLEX = (torch.complex32, torch.complex64)
@@ -217,19 +218,27 @@ Kernel = Callable[..., torch.Tensor]
 
 
 def moved(
-    kernel: Kernel, operands: Sequence[torch.Tensor], size: Size, seed: int, *, apart: bool = True
+    kernel: Kernel, operands: Sequence[torch.Tensor], size: Size, seed: int, *, apart: bool = True, alone: bool = False
 ) -> tuple[torch.Tensor, Rounding]:
     """The formula's result with errors of this size, and what was seen of its steps. ``operands``: wide ones.
 
-    ``apart``: fused kernels are taken apart.
+    ``apart``: fused kernels are taken apart. ``alone``: only this result's steps are run, whatever others the formula has.
     """
-    mode = Rounding(size, seed, apart)
-    operands = [mode.operand(t) for t in operands]
-    with Functions() if apart else nullcontext(), mode:
-        return kernel(*operands).detach(), mode
+
+    def run(formula: Callable[..., Any]) -> tuple[Any, Rounding]:
+        mode = Rounding(size, seed, apart)
+        given = [mode.operand(t) for t in operands]
+        with Functions() if apart else nullcontext(), mode:
+            return formula(*given), mode
+
+    return run_of(kernel, operands, None if alone else ("moved", size, seed, apart), run)
 
 
 def exact(kernel: Kernel, operands: Sequence[torch.Tensor], *, apart: bool = False) -> torch.Tensor:
     """The formula's result in float64. ``apart``: computed in other steps than Torch's own kernel does, where there are such."""
-    with Functions() if apart else nullcontext(), Apart() if apart else Widened():
-        return kernel(*operands).detach()
+
+    def run(formula: Callable[..., Any]) -> tuple[Any, None]:
+        with Functions() if apart else nullcontext(), Apart() if apart else Widened():
+            return formula(*operands), None
+
+    return run_of(kernel, operands, ("exact", apart), run)[0]
