@@ -1,0 +1,116 @@
+"""Several results of one formula are measured by the same runs, each with the sums of its own steps."""
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+import padiff_shim
+from padiff_shim import testing
+from padiff_shim.numerics.judging.fallback import fallback
+from padiff_shim.numerics.oracle import together
+from padiff_shim.numerics.oracle.measured import Formula
+from padiff_shim.numerics.oracle.together import Part, Together
+
+ROWS, COLUMNS = 60, 5
+
+
+def operands():
+    random = np.random.default_rng(0)
+    return [torch.from_numpy(random.standard_normal(shape, dtype=np.float32)) for shape in ((ROWS, COLUMNS), (COLUMNS,))]
+
+
+class Counted:
+    """The gradients of tanh(x + b): of one operand element by element, of the other summed over the rows."""
+
+    def __init__(self):
+        self.runs = []
+
+    def __call__(self, x, b, *, chosen):
+        self.runs.append(list(chosen))
+        leaves = [x.detach().requires_grad_(), b.detach().requires_grad_()]
+        with torch.enable_grad():
+            out = torch.tanh(leaves[0] + leaves[1])
+            return list(torch.autograd.grad(out, [leaves[index] for index in chosen], torch.ones_like(out)))
+
+
+def parts():
+    formula, given = Counted(), operands()
+    shared = Together(formula, given, sum(one.numel() for one in given))
+    return formula, given, [Part(shared, [0, 1], index) for index in range(2)]
+
+
+def measured(part, given):
+    found = Formula.of(part, given, torch.float32, 3)
+    found.probe(3)
+    return found
+
+
+def test_runs_are_made_once():
+    formula, given, kernels = parts()
+    first = measured(kernels[0], given)
+    both, alone = formula.runs.count([0, 1]), formula.runs.count([0])
+    second = measured(kernels[1], given)
+    assert both == 4  # two exact ones, two moved ones: the first is of one result alone
+    assert alone == 1
+    assert formula.runs.count([0, 1]) == both + 1  # what sums add, which the first result has not
+    assert formula.runs.count([1]) == 2  # the first of either kind
+    assert (first.k, second.k) == (1, ROWS)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_the_bound_is_that_of_one_result(index, monkeypatch):
+    _, given, kernels = parts()
+    ours = measured(kernels[index], given)
+    monkeypatch.setattr(together, "LARGEST", 0)
+    formula, given, kernels = parts()
+    single = measured(kernels[index], given)
+    assert [0, 1] not in formula.runs
+    assert torch.equal(ours.value, single.value)
+    assert ours.k == single.k
+    ratio = ours._moved("step").mean() / single._moved("step").mean()
+    assert 0.5 < ratio < 2
+
+
+def test_other_operands_are_run_alone():
+    formula, given, kernels = parts()
+    measured(kernels[0], [one.clone() for one in given])
+    assert [0, 1] not in formula.runs
+
+
+def test_both_are_judged():
+    formula, given, kernels = parts()
+    exact = formula(*(one.double() for one in given), chosen=[0, 1])
+    for kernel, value in zip(kernels, exact):
+        right = value.float()
+        wrong = right.clone()
+        wrong.view(-1)[3] *= 1.001
+        options = {"paddle_kernel": None, "operands": given, "rng": np.random.default_rng(0)}
+        found = fallback(wrong, right, torch_kernel=kernel, **options)
+        assert str(found.verdict) in ("WRONG", "LOCAL_WRONG")
+        assert str(found.side) == "paddle"
+        near = torch.nextafter(right, torch.full_like(right, 9.0))
+        assert fallback(near, right, torch_kernel=kernel, **options).verdict == "ROUNDING"
+
+
+def recurrent():
+    paddle.seed(0)
+    return paddle.nn.LSTM(4, 6), paddle.randn([2, 5, 4])
+
+
+def test_gradients_of_a_recurrent_layer():
+    layer, x = recurrent()
+    with padiff_shim.compare("torch", audit=1) as run:
+        layer(x)[0].square().sum().backward()
+    found = list(run.calls.filter(op="rnn", phase="backward"))
+    assert len(found) == 4
+    assert {str(one.verdict) for one in found} <= {"EQUAL", "ROUNDING"}
+
+
+@pytest.mark.parametrize("side", ["paddle", "torch"])
+def test_a_fault_in_one_of_them_is_found_there(side):
+    layer, x = recurrent()
+    with testing.planted("rnn", lambda grad, *_: grad * 1.01, side=side, gradients=True), padiff_shim.compare("torch") as run:
+        layer(x)[0].square().sum().backward()
+    found = {(str(one.verdict), str(one.side)) for one in run.calls.filter(op="rnn", phase="backward")}
+    assert found == {("WRONG", side)}
