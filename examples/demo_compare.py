@@ -19,6 +19,7 @@ from rich.console import Console
 
 import padiff_shim
 from padiff_shim import testing
+from padiff_shim.waiting import Waiting
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
@@ -55,7 +56,8 @@ def main() -> int:
     config, data = Config(epochs=1), load_data()
     model = digits_paddle.build_model(config)
     console.rule("compare mode: one epoch of digits_paddle.py with a planted fault")
-    with testing.planted("linear", tf32_linear, layer=LAYER), padiff_shim.compare("torch", log=args.log) as run:
+    planted, mode = testing.planted("linear", tf32_linear, layer=LAYER), padiff_shim.compare("torch", log=args.log)
+    with Waiting("training, and judging every call"), planted, mode as run:
         digits_paddle.train(model, data, config)
     console.print(str(run), markup=False)
     run.to_html(args.html)

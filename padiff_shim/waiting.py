@@ -7,6 +7,7 @@ import threading
 from contextlib import ContextDecorator
 
 from rich.console import Console
+from rich.file_proxy import FileProxy
 from rich.live import Live
 from rich.spinner import Spinner
 
@@ -39,7 +40,8 @@ class Waiting(ContextDecorator):
 
     def __enter__(self) -> Waiting:
         console = self._console or Console(stderr=True)
-        if console.is_terminal and not console.is_dumb_terminal and _shown.acquire(blocking=False):
+        shows = console.is_terminal and not console.is_dumb_terminal and not _drawn_upon()
+        if shows and _shown.acquire(blocking=False):
             # What goes to another place than the terminal must not be drawn on it.
             redirect = sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty()
             spinner = Spinner("dots", text=self._what)
@@ -56,3 +58,8 @@ class Waiting(ContextDecorator):
             self._line.stop()
             self._timer = self._line = None
             _shown.release()
+
+
+def _drawn_upon() -> bool:
+    """Whether somebody's progress bar has the terminal: two would draw over each other."""
+    return isinstance(sys.stdout, FileProxy) or isinstance(sys.stderr, FileProxy)

@@ -4,6 +4,7 @@ import io
 import threading
 
 from rich.console import Console
+from rich.progress import Progress
 
 from padiff_shim.waiting import Waiting
 
@@ -48,6 +49,13 @@ def test_each_call_of_what_is_decorated_waits_and_what_is_inside_goes_without():
     asked(), asked()
     assert calls == [True, True]
     assert "inner" not in out.getvalue()
+
+
+def test_a_progress_bar_of_somebody_keeps_the_terminal():
+    out, bar = Noted(), Console(file=io.StringIO(), force_terminal=True, width=80)
+    with Progress(console=bar), Waiting("inner", console=Console(file=out, force_terminal=True), patience=0.0):
+        assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    assert out.getvalue() == ""
 
 
 def test_standard_output_stays_where_it_leads(capsys):
