@@ -124,14 +124,14 @@ def test_gradients_that_are_views_of_one_another_are_told_apart():
 
 def test_a_bias_takes_over_the_memory_of_its_gradient(monkeypatch):
     """Which is a view of what torch's sum over the rows has left."""
-    made, run = [], backward._run_engine
+    made, run = [], backward.run_engine
 
     def noted(*args, **kwargs):
         found = run(*args, **kwargs)
         made.extend(grad.data_ptr() for grad in found)
         return found
 
-    monkeypatch.setattr(backward, "_run_engine", noted)
+    monkeypatch.setattr(backward, "run_engine", noted)
     layer = paddle.nn.Linear(16, 8)
     with padiff_shim.reference("torch"):
         layer(paddle.rand([4, 16])).sum().backward()
