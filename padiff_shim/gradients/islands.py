@@ -252,8 +252,7 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
         flat = [outs]
     else:
         _flatten(outs, flat := [])
-    # An output that was not asked for holds no memory (hsigmoid_loss's path, on a default tree).
-    wanting = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and out._is_initialized()]
+    wanting = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and _made(out)]
     if not wanting or not operands.sides:
         return outs
     if operands.whole or any(out.dtype not in DIFFERENTIABLE for out in wanting):
@@ -280,6 +279,11 @@ def begun(cell: Cell) -> tuple[torch.Tensor, ...]:
     if frame is not None and frame.tally.clock is not None:
         ends[0].grad_fn.register_prehook(frame.tally.clock.passing(cell.name))
     return ends
+
+
+def _made(out: Any) -> bool:
+    """Whether an output was asked for: hsigmoid_loss's path, on a default tree, holds no memory; nothing else is without."""
+    return bool(out._is_initialized() or out._is_dense_tensor_hold_allocation())
 
 
 def _flatten(value: Any, into: list[Any]) -> None:
