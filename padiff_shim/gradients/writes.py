@@ -34,6 +34,8 @@ def written(name: str, place: int, original: Callable[..., Any], args: Sequence[
     target: Any = args[place] if len(args) > place else None
     if type(target) not in TENSOR_TYPES or target.dtype not in DIFFERENTIABLE or refused(target) or not recording():
         return original(*args, **kwargs)
+    if target.persistable:  # a state that goes from step to step (a quantiser's scale): its history would be that of all of them
+        return original(*args, **kwargs)
     if not target.size or not (on_tape(args) or on_tape(list(kwargs.values()))):
         return original(*args, **kwargs)
     operands = Operands()

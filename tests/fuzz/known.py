@@ -101,6 +101,14 @@ KNOWN = (
         ),
     ),
     Known(
+        "a reshape that copies shares Paddle's counter of writes with the memory that it has left; under the tape it has its own",
+        lambda seen: (
+            not seen.exact
+            and ".inplace_version: natively" in seen.text
+            and any(part in seen.made for part in (".reshape(", ".flatten("))
+        ),
+    ),
+    Known(
         "recompute reads a tensor again that was changed in place meanwhile: its gradients are those of other values",
         lambda seen: seen.text.startswith("accused") and seen.has("use_reentrant=False"),
     ),

@@ -70,7 +70,7 @@ CASES = [
     (lambda program: padiff_shim.do_no_harm(program), "program", (3, None, "f"), "function of no argument"),
     (lambda state: padiff_shim.do_no_harm(plain, state=state), "state", (3, "model", None, [3]), "layers and|state_dict"),
     (lambda carry: padiff_shim.do_no_harm(plain, carry=carry), "carry", ("torch",), "'native'"),
-    (lambda op: planted(op, plain), "op", (3, None, ["exp"], "exq"), "exp"),
+    (lambda op: planted(op, plain), "op", (3, None, ["exp"], "exq"), "exp|abs, acos"),
     (lambda change: planted("exp", change), "change", (3, None, "f"), "function of the result"),
     (lambda side: planted("exp", plain, side=side), "side", (3, None, "both", "padle"), "paddle, torch"),
     (lambda gradients: planted("exp", plain, gradients=gradients), "gradients", FLAGS, "True or False"),
