@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .subject import Subject
 
 CHANGED = "changed in place before it was judged"
+OVERTAKEN = "an operand was changed in place since the call was made: the kernels' backward need not read it, the formula does"
 
 
 def describe_tensor(tensor: torch.Tensor) -> dict[str, Any]:
@@ -68,6 +69,10 @@ class Case:
             return Judgement(Verdict.UNVERIFIED, reason=CHANGED)
         return None
 
+    def overtaken(self) -> bool:
+        """Whether the formula would be asked of other operands than the call had."""
+        return False
+
     @property
     def bytes(self) -> int:
         """Memory of both results."""
@@ -117,6 +122,9 @@ class Gradient(Case):
 
     def kernels(self) -> dict[str, Any]:
         return self.subject.gradient_kernels(self.operand, self.grads)
+
+    def overtaken(self) -> bool:
+        return self.subject.overtaken()
 
     def tensors(self) -> dict[str, Any]:
         names = {position: "grad" if not position else f"grad[{position}]" for position in self.grads}

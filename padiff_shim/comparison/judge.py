@@ -11,12 +11,15 @@ import torch
 from .. import numerics
 from ..runs.compare_run import CompareRun
 from ..verdicts import Judgement, Verdict
-from .cases import Case, describe_tensor
+from .cases import OVERTAKEN, Case, describe_tensor
 from .screening import PLACES, Screening, Size, as_before
 
 # An a-priori bound costs some passes over memory: where it has failed so many times in a row, every eighth difference is
 # held against it, and the others against the oracle at once.
 TRIES, AGAIN = 3, 8
+
+
+QUIET = (Verdict.EQUAL, Verdict.ROUNDING, Verdict.UNVERIFIED)
 
 
 class Judge:
@@ -44,7 +47,10 @@ class Judge:
             ours, others = describe_tensor(mine), describe_tensor(theirs)
             return Judgement(Verdict.UNVERIFIED, reason=f"Paddle's result is {ours}, torch's {others}: nothing to compare")
         try:
-            return self._judged(case, mine, theirs)
+            judgement = self._judged(case, mine, theirs)
+            if judgement.verdict not in QUIET and case.overtaken():
+                return Judgement(Verdict.UNVERIFIED, reason=OVERTAKEN)
+            return judgement
         except Exception as error:
             text = f"{type(error).__name__}: {str(error)[:200]}"
             self.run.warn(f"no verdict on a call of {case.subject.door.op.name!r}: {text}")

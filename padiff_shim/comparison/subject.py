@@ -18,6 +18,7 @@ from ..frameworks import weights
 from ..frameworks.memory import to_paddle, to_torch
 from ..gradients.formula import gradients
 from ..gradients.saved import reads
+from ..numerics import same
 from ..numerics.judging.fallback import Variant
 from ..numerics.oracle.together import Part, Together
 from . import describe
@@ -52,7 +53,8 @@ class Subject:
         self.outs: list[Any] = []  # Torch's results
         self.shown: dict[int, tuple[list[int], Any]] = {}  # position -> shape and dtype of Paddle's results with a gradient
         self.read: frozenset[int] = frozenset()  # positions of what torch's backward reads
-        self.saved: list[tuple[Any, int]] = []
+        self.saved: list[tuple[Any, int]] = []  # Paddle's tensors that the backward reads, and their in-place versions
+        self.shared: list[tuple[Any, int]] = []  # the other operands
         self.aliased = False
         self.replay: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # Paddle's arguments, where the call is made again
         self.incoming: dict[int, Any] = {}  # the gradients of the results, between two hooks of one backward
@@ -128,10 +130,21 @@ class Subject:
         chosen = [index for index in self.inputs.needs if index in wanted]
         return {index: found.detach() for index, found in zip(chosen, self.backward(grads, chosen)) if found is not None}
 
+    def overtaken(self) -> bool:
+        """Whether an operand was changed in place since the forward, also where Paddle does not count it.
+
+        Torch's kernel is run again: of the same operands it gives the same bits.
+        """
+        if self.door.op.writes:  # it would write a second time
+            return any(tensor.inplace_version != version for tensor, version in self.shared)
+        with torch.no_grad():
+            again = flat(self.run(*self.operands))
+        return not all(same(one, out) for one, out in zip(again, self.outs) if isinstance(out, torch.Tensor))
+
     def release(self) -> None:
         """Backward is over for good: hold no tensor of the program any longer."""
         self.backward, self.replay = None, None
-        self.operands, self.outs, self.saved, self.incoming, self._together = [], [], [], {}, None
+        self.operands, self.outs, self.saved, self.shared, self.incoming, self._together = [], [], [], [], {}, None
         self.inputs = self.inputs._replace(paddle=[], torch=[])
 
     def let_go(self) -> None:

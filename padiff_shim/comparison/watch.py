@@ -84,6 +84,8 @@ def after(subject: Subject, result: Any, args: tuple[Any, ...], kwargs: dict[str
     ours = {id(one) for one in shown.values()}
     operands = [value.detach() if id(value) in ours else value for value in subject.inputs.paddle]
     subject.saved = [(tensor, tensor.inplace_version) for tensor in [operands[index] for index in subject.read]]
+    if subject.door.op.writes:
+        subject.shared = [(one, one.inplace_version) for one in operands if isinstance(one, paddle.Tensor)]
     subject.inputs = subject.inputs._replace(paddle=operands)
     subject.shown = {position: (list(one.shape), one.dtype) for position, one in shown.items()}
     if subject.aliased:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from paddle.nn import functional as F
 
 import padiff_shim
+from padiff_shim import testing
 from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.verdicts import Verdict
 
@@ -196,3 +197,43 @@ def test_gradients_beside_an_absent_operand_are_their_own(op):
     if "grad:bias" in found:
         assert found["grad:bias"].shape == [4]
         assert found["grad:bias"].verdict in (Verdict.EQUAL, Verdict.ROUNDING)
+
+
+CHANGES = {
+    "counted": lambda x: x.add_(paddle.ones([12])),
+    "twice": lambda x: x.tanh_(),
+    "not counted": lambda x: x.set_value(paddle.zeros([12])),
+    "one element": lambda x: x.__setitem__(0, 5.0),
+}
+
+
+def overwritten(change):
+    leaf = paddle.linspace(0.1, 1.0, 12)
+    leaf.stop_gradient = False
+    x = leaf * 2.0
+    y = paddle.tanh(x)  # whose backward reads y alone
+    change(x)
+    y.sum().backward()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_operand_that_is_written_later_accuses_nobody(change):
+    with padiff_shim.compare("torch", audit=1) as run:
+        overwritten(CHANGES[change])
+    found = list(run.calls.filter(op="tanh", phase="backward"))
+    assert {str(one.verdict) for one in found} <= {"EQUAL", "ROUNDING", "UNVERIFIED"}, [str(one) for one in run.calls]
+    assert any("an operand was changed in place" in one.reason for one in found)
+
+
+def test_two_that_are_wrong_alike_stay_accused():
+    def wrong(grad, *_):
+        return grad * 1.01
+
+    with (
+        testing.planted("tanh", wrong, side="paddle", gradients=True),
+        testing.planted("tanh", wrong, side="torch", gradients=True),
+        padiff_shim.compare("torch", audit=1) as run,
+    ):
+        overwritten(lambda x: None)
+    (call,) = run.calls.filter(op="tanh", phase="backward")
+    assert (call.verdict, call.side) == ("WRONG", "both")

@@ -101,6 +101,15 @@ KNOWN = (
         ),
     ),
     Known(
+        "what a PyLayer's backward returns comes to hooks with stop_gradient set natively, and without under the tape",
+        lambda seen: (
+            not seen.exact
+            and seen.text.startswith("seen[")
+            and (".is_leaf: natively True" in seen.text or ".stop_gradient: natively True" in seen.text)
+            and seen.has(".apply(")
+        ),
+    ),
+    Known(
         "a reshape that copies shares Paddle's counter of writes with the memory that it has left; under the tape it has its own",
         lambda seen: (
             not seen.exact
