@@ -80,16 +80,19 @@ def retain(tensor: Any) -> None:
         record.heard.register_hook(functools.partial(_keep, weakref.ref(tensor)))
 
 
-def _keep(reference: weakref.ref[Any], grad: torch.Tensor) -> None:
+def _keep(reference: weakref.ref[Any], grad: torch.Tensor | None) -> None:
     tensor = reference()
-    if tensor is not None:
+    if tensor is not None and grad is not None:  # None: one of several results, of which nothing was made
         kept = to_paddle(grad.detach().clone(memory_format=torch.contiguous_format))
         kept.stop_gradient = False
         tensor._copy_gradient_from(kept)
 
 
-def _shown(function: Callable[..., Any], deaf: bool, grad: torch.Tensor) -> torch.Tensor | None:
-    """A user's hook: gets Paddle's tensor of a gradient, may return another."""
+def _shown(function: Callable[..., Any], deaf: bool, grad: torch.Tensor | None) -> torch.Tensor | None:
+    """A user's hook: gets Paddle's tensor of a gradient, may return another; None of one of several results that is not used."""
+    if grad is None:
+        function(None)
+        return None
     create = grad.requires_grad and torch.is_grad_enabled()
     shown = wrap(grad.clone()) if create else to_paddle(grad.detach().clone(memory_format=torch.contiguous_format))
     shown.stop_gradient = False
