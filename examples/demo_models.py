@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from tables import covered, explain, lacking, new_progress, new_table, notes, size, stayed
+from tables import covered, explain, models_of, new_table, notes, rows_of, size, stayed
 
 import padiff_shim
 
@@ -120,26 +120,11 @@ def shown(rows: list[Row]) -> Table:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", nargs="*", help=f"of {', '.join(PAIRS)} (default: all)")
-    parser.add_argument("--dtypes", nargs="+", choices=["float32", "float64"], default=["float32", "float64"])
     parser.add_argument("--rounds", type=int, default=3, help="steps that are timed")
-    options = parser.parse_args()
-    for name in options.models:
-        if name not in PAIRS:
-            parser.error(f"there is no model {name!r}; there are {', '.join(PAIRS)}")
-    if missing := lacking(options.models or list(PAIRS)):
-        parser.error(missing)
+    options = models_of(parser, PAIRS)
     torch.set_num_threads(1)
-    warnings.filterwarnings("ignore", message="When training, we now always track")  # Paddle's BatchNorm says so at every call
     console = Console()
-    rows = []
-    with new_progress(console, transient=True) as progress:
-        work = [(name, dtype) for name in options.models or PAIRS for dtype in options.dtypes]
-        bar = progress.add_task("", total=len(work))
-        for name, dtype in work:
-            progress.update(bar, description=f"{name}, {dtype}")
-            rows.append(measure(name, dtype, options.rounds))
-            progress.advance(bar)
+    rows = rows_of(console, options, lambda name, dtype: measure(name, dtype, options.rounds))
     console.print(shown(rows))
     explain(console, COLUMNS)
     stayed(console, rows)

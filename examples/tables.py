@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
+import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rich.console import Console
@@ -26,6 +29,35 @@ def new_progress(console: Console, transient: bool = False) -> Progress:
     """Bars with their counts and the time so far."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=transient, disable=not console.is_terminal)
+
+
+def models_of(parser: argparse.ArgumentParser, models: Iterable[str]) -> argparse.Namespace:
+    """The command line of a demo of these models: which of them, in which dtypes; refuses what is not there."""
+    models = list(models)
+    parser.add_argument("models", nargs="*", help=f"of {', '.join(models)} (default: all)")
+    parser.add_argument("--dtypes", nargs="+", choices=["float32", "float64"], default=["float32", "float64"])
+    options = parser.parse_args()
+    for name in options.models:
+        if name not in models:
+            parser.error(f"there is no model {name!r}; there are {', '.join(models)}")
+    options.models = options.models or models
+    if missing := lacking(options.models):
+        parser.error(missing)
+    return options
+
+
+def rows_of(console: Console, options: argparse.Namespace, measure: Callable[[str, str], Any]) -> list[Any]:
+    """``measure(name, dtype)`` of each model in each dtype, with a bar that grows."""
+    warnings.filterwarnings("ignore", message="When training, we now always track")  # Paddle's BatchNorm says so at every call
+    rows = []
+    with new_progress(console, transient=True) as progress:
+        work = [(name, dtype) for name in options.models for dtype in options.dtypes]
+        bar = progress.add_task("", total=len(work))
+        for name, dtype in work:
+            progress.update(bar, description=f"{name}, {dtype}")
+            rows.append(measure(name, dtype))
+            progress.advance(bar)
+    return rows
 
 
 def size(difference: float) -> str:

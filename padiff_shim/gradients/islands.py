@@ -14,16 +14,12 @@ import paddle
 import torch
 
 from ..dispatch.frames import top
-from ..frameworks.memory import TENSOR_TYPES, grad_tracer, to_paddle, to_torch
+from ..frameworks.memory import FLOATS, TENSOR_TYPES, grad_tracer, to_paddle, to_torch
 from ..frameworks.versions import attribute
 from . import backward, clean
 from .calls import freed
 from .local import LOCAL, floats
 from .twins import TAPE, Arriving, seated, sentinel, taped, twin
-
-DIFFERENTIABLE = frozenset(
-    getattr(paddle, name) for name in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
-)
 
 
 def on_tape(values: Sequence[Any]) -> bool:
@@ -47,7 +43,7 @@ def recording() -> bool:
 def moving_a_leaf(args: Sequence[Any]) -> bool:
     """Whether the first argument is a leaf that wants a gradient, and Paddle records one."""
     tensor: Any = args[0] if args else None
-    if type(tensor) not in TENSOR_TYPES or tensor.stop_gradient or not tensor.is_leaf or tensor.dtype not in DIFFERENTIABLE:
+    if type(tensor) not in TENSOR_TYPES or tensor.stop_gradient or not tensor.is_leaf or tensor.dtype not in FLOATS:
         return False
     return tensor._is_initialized() and recording()  # 2.6 gives tensors without elements no memory
 
@@ -110,7 +106,7 @@ class Operands:
         if kind in TENSOR_TYPES:
             if value.stop_gradient:
                 return value
-            if value.dtype not in DIFFERENTIABLE:
+            if value.dtype not in FLOATS:
                 self.whole = True
                 return value
             found = self.known.get(id(value))
@@ -255,7 +251,7 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
     wanting = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and _made(out)]
     if not wanting or not operands.sides:
         return outs
-    if operands.whole or any(out.dtype not in DIFFERENTIABLE for out in wanting):
+    if operands.whole or any(out.dtype not in FLOATS for out in wanting):
         operands.pass_on()
         return outs
     ends = begun(Cell(name, wanting, operands, once=once))

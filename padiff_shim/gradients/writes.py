@@ -11,10 +11,10 @@ from typing import Any
 
 import paddle
 
-from ..frameworks.memory import TENSOR_TYPES
+from ..frameworks.memory import FLOATS, TENSOR_TYPES
 from . import clean
 from .inplace import refused, take
-from .islands import DIFFERENTIABLE, Cell, Operands, begun, on_tape, recording
+from .islands import Cell, Operands, begun, on_tape, recording
 
 # What moves values in place, and into which argument.
 WRITES = {
@@ -32,7 +32,7 @@ WRITES = {
 def written(name: str, place: int, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """A native op that writes into an argument and returns it or nothing; an island where it meets the tape."""
     target: Any = args[place] if len(args) > place else None
-    if type(target) not in TENSOR_TYPES or target.dtype not in DIFFERENTIABLE or refused(target) or not recording():
+    if type(target) not in TENSOR_TYPES or target.dtype not in FLOATS or refused(target) or not recording():
         return original(*args, **kwargs)
     if target.persistable:  # a state that goes from step to step (a quantiser's scale): its history would be that of all of them
         return original(*args, **kwargs)
