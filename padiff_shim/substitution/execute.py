@@ -68,6 +68,7 @@ class Substitution:
                 return self.write_on_tape(frame, inputs, sides, attributes, run)
             return self.on_tape(frame, inputs.paddle, sides, attributes, run)
 
+    @torch.enable_grad()  # within a backward torch's are off, and a replay there has gradients of its own
     def on_tape(self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], attributes: Any, run: Callable[..., Any]) -> Any:
         """The result with gradients wanted: torch's own graph goes on behind it."""
         call, read, out = self.recorded(frame, tensors, sides, attributes, run)
@@ -84,11 +85,12 @@ class Substitution:
 
         return self.answer(tensors, sides, out, made)
 
+    @torch.enable_grad()
     def write_on_tape(self, frame: Frame, inputs: Inputs, sides: list[Any], attributes: Any, run: Callable[..., Any]) -> Any:
         """The same of an in-place op."""
         target = inputs.paddle[0]
-        with torch.enable_grad():  # what torch keeps for the backward must not be overwritten
-            sides = [side.clone() if tensor is target else side for side, tensor in zip(sides, inputs.paddle)]
+        # What torch keeps for the backward must not be overwritten.
+        sides = [side.clone() if tensor is target else side for side, tensor in zip(sides, inputs.paddle)]
         call, read, out = self.recorded(frame, inputs.paddle, sides, attributes, run)
         fits(out, inputs.torch[0])
         call.saved = [(tensor, version) for tensor, version in call.saved if tensor is not target]
@@ -98,9 +100,8 @@ class Substitution:
         self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], attributes: Any, run: Callable[..., Any]
     ) -> tuple[Call, Reads, Any]:
         """Torch's kernel with its graph, and the call's part in a backward."""
-        with torch.enable_grad():
-            read = reads(self.door.reads, attributes, sides, run)
-            out = run(*sides)
+        read = reads(self.door.reads, attributes, sides, run)
+        out = run(*sides)
         if not any(isinstance(one, torch.Tensor) and one.requires_grad for one in flat(out)):
             raise StayNative(reasons.INDEPENDENT)
         saved = [(tensors[index], tensors[index].inplace_version) for index in read.operands if index not in self.unread]

@@ -18,6 +18,9 @@ from ..table.reasons import StayNative
 
 def weight_with_gradient(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
     """A Linear weight as [out, in], by which ``x``, on Torch's side, is multiplied, to add ``bias``, on Paddle's."""
+    if not torch.is_grad_enabled():  # within a backward: a replay asks for gradients of its own
+        with torch.enable_grad():
+            return weight_with_gradient(frame, value, x, bias)
     cost = frame.run.layout_cost
     if value.ndim != 2:
         raise StayNative(reasons.NOT_A_MATRIX)

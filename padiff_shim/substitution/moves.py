@@ -84,4 +84,5 @@ def _made(name: str, tensor: Any, read: Sequence[Any], formula: Callable[[torch.
         return None
     if not wanted:
         return moved(out, (side,))
-    return on_tape(Call(name, None, [(one, one.inplace_version) for one in read]), out, (side,))
+    with torch.enable_grad():
+        return on_tape(Call(name, None, [(one, one.inplace_version) for one in read]), out, (side,))

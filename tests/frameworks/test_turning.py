@@ -8,6 +8,7 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
+from paddle.distributed.fleet.utils import recompute
 from test_amp import autocast
 from test_layout import WRITES, check_refreshed, equal, linear, twin_of
 
@@ -241,6 +242,27 @@ def test_clipping_sees_gradients_as_they_lie_in_a_torch_program():
     norms = torch.stack([torch.linalg.vector_norm(to_torch(g).t().contiguous()) for g in clipped.values()])
     assert leaves.is_linear_weight(layer.weight)
     np.testing.assert_allclose(torch.linalg.vector_norm(norms), torch.clamp(norm, max=0.01), rtol=1e-5)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "view"])
+@pytest.mark.parametrize("computed", [False, True], ids=["leaf", "computed"])
+def test_weights_in_a_recomputed_block(layout, computed):
+    """Its replay runs within a backward, where Torch's own gradients are switched off."""
+    layer = paddle.nn.Linear(16, 16)
+
+    def block(x):
+        return F.linear(F.gelu(x), layer.weight * 1.0 if computed else layer.weight, layer.bias)
+
+    def step(whole):
+        x = paddle.to_tensor(np.random.default_rng(3).standard_normal((8, 16)).astype("float32"), stop_gradient=False)
+        (whole(x * 1.0) ** 2).sum().backward()
+        found = [to_torch(one.grad).clone() for one in (x, layer.weight, layer.bias)]
+        layer.clear_gradients()
+        return found
+
+    with padiff_shim.reference("torch", linear_layout=layout):
+        for _ in range(3):
+            assert all_equal(step(block), step(lambda x: recompute(block, x)))
 
 
 @pytest.mark.parametrize("between", [False, True], ids=["inside", "between-openings"])

@@ -97,6 +97,24 @@ def check_native_gradients(call, dtype, ours):
     assert all(near(one, other, dtype, roundings=4 * loose(dtype)) for one, other in pairs), call.sample
 
 
+@pytest.mark.parametrize(("op", "entry"), DOORS)
+def test_gradients_where_torch_s_own_are_switched_off(op, entry):
+    """As within a backward, where recompute replays a forward: Paddle's switch decides, and Torch's does not."""
+
+    def step(switch):
+        call = Call(op, entry, sample, grad=True)
+        with padiff_shim.reference("torch") as run, switch():
+            found, error = outcome(functools.partial(pulled, call, "float32"))
+        return found, error, run.substituted, run.backward, dict(run.native)
+
+    for sample in [sample for sample in op.samples if takes(op, entry, sample) and not sample.empty][:2]:
+        (on, *rest), (off, *others) = step(torch.enable_grad), step(torch.no_grad)
+        assert rest == others, sample
+        if on is not None:
+            pairs = list(zip(on[2], off[2], strict=True))
+            assert all(one is other or same(one, other) for one, other in pairs), sample
+
+
 def twice(call, framework):
     """The gradients of a curved function of the first gradients; None where there are none."""
     theirs = framework is torch
