@@ -19,6 +19,7 @@ from ..frameworks.versions import attribute
 from . import backward, clean
 from .calls import freed
 from .local import LOCAL, floats
+from .nodes import led_to
 from .twins import TAPE, Arriving, seated, sentinel, taped, twin
 
 
@@ -125,6 +126,22 @@ class Operands:
         self.inlets.append(inlet)
         self.aliases.append(found)
         return found
+
+    def led_to_by(self, results: Sequence[Any]) -> bool:
+        """Keep those alone that Paddle's graph leads to from the results of the call; whether there are any.
+
+        What it does not lead to can get no gradient. And a state that each step reads and writes anew (a quantiser's scale) would,
+        as an operand, hold the graph of the step before, and that one the graph of the step before it.
+        """
+        if len(self.sides) == 1 and not self.sides[0].is_leaf:  # the usual case: what wants a gradient because of it leads to it
+            return True
+        reached = led_to(results, self.aliases)
+        if any(reached) and not all(reached):
+            self.known.clear()
+            self.aliases, self.inlets, self.sides = (
+                [one for one, kept in zip(several, reached) if kept] for several in (self.aliases, self.inlets, self.sides)
+            )
+        return any(reached)
 
     def joined(self) -> Operands:
         """The same operands, to which others may be added."""
@@ -249,7 +266,7 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
     else:
         _flatten(outs, flat := [])
     wanting = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and _made(out)]
-    if not wanting or not operands.sides:
+    if not wanting or not operands.led_to_by(wanting):
         return outs
     if operands.whole or any(out.dtype not in FLOATS for out in wanting):
         operands.pass_on()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..frameworks.versions import grad_node
@@ -24,3 +25,25 @@ def leads_to_tape(tensor: Any) -> bool:
                 seen.add(place)
                 waiting.append(following)
     return False
+
+
+def led_to(results: Sequence[Any], operands: Sequence[Any]) -> list[bool]:
+    """Which of some tensors with nodes of their own Paddle's engine could come to, started at the results of a call with them.
+
+    Not all that want gradients: Paddle asks for none of a quantiser's scale, though the scale says that it wants one.
+    """
+    places = [grad_node(tensor).node_ptr() for tensor in operands]
+    missing = set(places)
+    waiting = [node for node in map(grad_node, results) if node is not None]
+    seen = {node.node_ptr() for node in waiting}
+    while waiting and missing:
+        for following in waiting.pop().next_functions:
+            if following is None:
+                continue
+            place = following.node_ptr()
+            if place in missing:
+                missing.discard(place)
+            elif place not in seen:
+                seen.add(place)
+                waiting.append(following)
+    return [place not in missing for place in places]

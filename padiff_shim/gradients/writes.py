@@ -46,6 +46,7 @@ def written(name: str, place: int, original: Callable[..., Any], args: Sequence[
     outs = original(*given, **{key: operands.alias(value) for key, value in kwargs.items()})
     if alias.stop_gradient:  # nothing that is written wants a gradient
         return target if outs is alias else outs
+    operands.led_to_by([alias])  # not what the new values know nothing of: the old ones, of an assignment
     (end,) = begun(Cell(name, [alias], operands, once=False))
     take(target, alias.detach(), end)
     return target if outs is alias else outs
