@@ -7,7 +7,8 @@
 * :mod:`.backward`: torch's engine over the twins, Paddle's over everything else, in turns.
 * :mod:`.partial`: the same for ``paddle.grad``.
 * :mod:`.watching`: hooks and retained gradients of tensors on the tape.
-* :mod:`.islands`: a native op as one node of torch's graph; :mod:`.writes`: one that writes into a tensor.
+* :mod:`.islands`: a native op as one node of torch's graph; :mod:`.writes`: one that writes into a tensor; :mod:`.operands`: what
+  they are given.
 * :mod:`.views`: a view on both sides.
 * :mod:`.nodes`: Paddle's own graph, looked at without running it; :mod:`.reducers`: who else looks at it.
 * :mod:`.seats`: a sentinel for a tensor that has another node.

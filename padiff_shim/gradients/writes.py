@@ -14,7 +14,8 @@ import paddle
 from ..frameworks.memory import FLOATS, TENSOR_TYPES
 from . import clean
 from .inplace import refused, take
-from .islands import Cell, Operands, begun, on_tape, recording
+from .islands import Cell, begun, on_tape, recording
+from .operands import Operands
 
 # What moves values in place, and into which argument.
 WRITES = {

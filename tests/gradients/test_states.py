@@ -13,8 +13,9 @@ from paddle.quantization.quanters import FakeQuanterWithAbsMaxObserver
 
 import padiff_shim
 from padiff_shim.gradients.calls import Call
-from padiff_shim.gradients.islands import Cell, Operands
+from padiff_shim.gradients.islands import Cell
 from padiff_shim.gradients.leaves import Place
+from padiff_shim.gradients.operands import Operands
 from padiff_shim.gradients.twins import Taped
 
 pytestmark = pytest.mark.compat
