@@ -13,6 +13,7 @@ import torch
 
 from ..arguments import flag, one_of
 from ..errors import ArgumentError, described
+from ..proving.arguments import both_losses
 from ..proving.copies import duplicate
 from ..proving.paddle_side import PaddleSide
 from ..proving.sides import NotInDouble, Outcome, Side
@@ -23,10 +24,12 @@ from ..recording.record import record
 from ..waiting import Waiting
 from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import match, transfer_weights
-from .rows import Array, Distance, DriftRow, distance
+from .gradients import gradients
+from .rows import Distance, DriftRow, row_of
 from .told import Drift
 
 WEIGHTS = ("torch->paddle", "paddle->torch", "as-is")
+PHASES = ("forward", "both")
 
 
 def drift(
@@ -36,6 +39,8 @@ def drift(
     *,
     weights: str = "torch->paddle",
     layer_map: Mapping[Any, Any] | None = None,
+    phase: str = "forward",
+    loss: Callable[[Any], Any] | tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None,
     calls: bool = False,
     double: bool = True,
     seed: int = 0,
@@ -44,11 +49,13 @@ def drift(
 
     The port runs natively and under :func:`padiff_shim.reference`, both models once more in float64. A native difference that is
     rounding is 0 (or of another order of summation) on Torch's kernels, and about 1e-9 of itself in float64. The caller's models
-    are not changed; both run forward only.
+    are not changed.
 
     Args:
-        paddle_layer, torch_module, inputs, layer_map, seed: as for :func:`padiff_shim.prove`.
+        paddle_layer, torch_module, inputs, layer_map, loss, seed: as for :func:`padiff_shim.prove`.
         weights: whose are used for both: ``"torch->paddle"``, ``"paddle->torch"``, or ``"as-is"``: each model keeps its own.
+        phase: ``"forward"``, or ``"both"``: also the gradients of every layer's result, of inputs of floats and of parameters, by a
+            backward that begins with ``loss``, or without it with the same fixed random numbers on both sides.
         calls: also every op call, aligned as :func:`padiff_shim.diff` aligns them.
         double: also the float64 pair, both natively; without it, or where a model does not run in float64, its column is empty.
 
@@ -64,6 +71,8 @@ def drift(
     start = time.perf_counter()
     _check(paddle_layer, torch_module)
     one_of("weights", weights, WEIGHTS)
+    one_of("phase", phase, PHASES)
+    losses = both_losses(loss)
     flag("calls", calls)
     flag("double", double)
     given = Inputs(inputs)
@@ -74,7 +83,10 @@ def drift(
         transfer_weights(
             port, original, layer_map=None if layer_map is None else {ours: theirs for theirs, ours in layer_map.items()}
         )
-    pair = TorchSide(original, given, None, seed, backward=False), PaddleSide(port, given, None, seed, backward=False)
+    back = phase != "forward"
+    pair = TorchSide(original, given, losses[1], seed, backward=back), PaddleSide(port, given, losses[0], seed, backward=back)
+    for side in pair:
+        side.follows = back
     found = Drift(framework_dtype=str(pair[0]._dtype()))
     with tempfile.TemporaryDirectory(prefix="padiff_shim-") as folder, Waiting("drift: running both models"):
         _measure(found, pair, match(original, port, layer_map=layer_map), Path(folder) if calls else None, double=double)
@@ -108,6 +120,7 @@ def _measure(found: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights,
         ours.shim = shim
         try:
             outcomes[name] = _run(side, run, folder / name if folder else None)
+            ours.order = list(outcomes["torch"].outputs)
         except NotInDouble as error:
             found.notes.append(f"no float64 pair: {error}")
             break
@@ -117,6 +130,7 @@ def _measure(found: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights,
     if folder is not None:
         found.rows += _calls(folder, outcomes)
     found.rows += _outputs(outcomes)
+    found.rows += gradients(mapping, outcomes)
     left = [
         ours
         for theirs, ours in mapping.layers.items()
@@ -133,17 +147,6 @@ def _run(side: Side, run: Callable[[Side], Outcome], folder: Path | None) -> Out
         return run(side)
 
 
-def _row(kind: str, names: tuple[str, str], number: int, site: str, arrays: Mapping[str, Array]) -> DriftRow | None:
-    """The distances of one tensor in all runs; None where they have no common shape."""
-    native, shim = (distance(arrays[name], arrays["torch"]) for name in ("native", "substituted"))
-    if native is None or shim is None:
-        return None
-    double: Distance | None = None
-    if "native64" in arrays:
-        double = distance(arrays["native64"], arrays["torch64"])
-    return DriftRow(kind, names[0], names[1], number, site, native, shim, double)
-
-
 def _layers(mapping: Weights, outcomes: Mapping[str, Outcome]) -> list[DriftRow]:
     """Every call of every pair of layers, in the order in which the original's layers end."""
     order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
@@ -151,7 +154,7 @@ def _layers(mapping: Weights, outcomes: Mapping[str, Outcome]) -> list[DriftRow]
     for theirs, ours in sorted(mapping.layers.items(), key=lambda pair: order.get(pair[0], len(order))):
         held = {name: one.layers.get(theirs if name.startswith("torch") else ours, []) for name, one in outcomes.items()}
         for number in range(min(map(len, held.values()))):
-            rows.append(_row("layer", (ours, theirs), number, "", {name: arrays[number] for name, arrays in held.items()}))
+            rows.append(row_of("layer", (ours, theirs), number, "", {name: arrays[number] for name, arrays in held.items()}))
     return [row for row in rows if row is not None]
 
 
@@ -161,7 +164,7 @@ def _outputs(outcomes: Mapping[str, Outcome]) -> list[DriftRow]:
     rows: list[DriftRow | None] = []
     for number in range(min(map(len, columns.values()))):
         names = columns["native"][number][0], columns["torch"][number][0]
-        rows.append(_row("output", names, 0, "", {name: held[number][1] for name, held in columns.items()}))
+        rows.append(row_of("output", names, 0, "", {name: held[number][1] for name, held in columns.items()}))
     return [row for row in rows if row is not None]
 
 

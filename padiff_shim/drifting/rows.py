@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,10 @@ class Distance:
 
 @dataclass(frozen=True)
 class DriftRow:
-    """A layer's result or an op's, and its distances; ``float64`` is None where there is no float64 pair.
+    """A tensor and its distances; ``float64`` is None where there is no float64 pair.
 
-    ``kind``: ``"layer"``, ``"call"`` (of an op) or ``"output"``. ``number``: the how-maniest call of the layer, from 0.
+    ``kind``: ``"layer"`` (its result), ``"call"`` (of an op), ``"output"``, or a gradient: ``"gradient of layer"`` (of its result),
+    ``"gradient of parameter"``, ``"gradient of input"``. ``number``: the how-maniest call of the layer, from 0.
     ``site``: of a call its line in the port.
     """
 
@@ -39,9 +40,14 @@ class DriftRow:
     float64: Distance | None
 
     @property
+    def of_gradient(self) -> bool:
+        """Whether the tensor is a gradient."""
+        return self.kind.startswith("gradient")
+
+    @property
     def name(self) -> str:
         """In one word."""
-        shown = self.paddle or ("(the model)" if self.kind == "layer" else "(output)")
+        shown = self.paddle or ("(the model)" if self.kind.endswith("layer") else "(output)")
         return f"{shown}, call {self.number + 1}" if self.number else shown
 
 
@@ -56,6 +62,17 @@ def distance(ours: Array, theirs: Array) -> Distance | None:
     apart = np.nan_to_num(apart, nan=np.inf)
     identical = ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes()
     return Distance(float(apart.mean()), float(apart.max()), identical)
+
+
+def row_of(kind: str, names: tuple[str, str], number: int, site: str, arrays: Mapping[str, Array]) -> DriftRow | None:
+    """The distances of one tensor in all runs; None where they have no common shape."""
+    native, shim = (distance(arrays[name], arrays["torch"]) for name in ("native", "substituted"))
+    if native is None or shim is None:
+        return None
+    double: Distance | None = None
+    if "native64" in arrays:
+        double = distance(arrays["native64"], arrays["torch64"])
+    return DriftRow(kind, names[0], names[1], number, site, native, shim, double)
 
 
 def largest(distances: Iterable[Distance | None]) -> Distance:

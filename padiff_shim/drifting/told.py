@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ _LEAVE = (7, 0, 5, 6, 4, 0, 3, 0, 2, 1)  # which column is left out first where 
 class Drift:
     """The differences of a port from its original, tensor by tensor.
 
-    ``rows``: layers in the order of the run, then op calls, then outputs. ``framework_dtype``: of the models' parameters.
+    ``rows``: layers in the order of the run, then op calls, then outputs; then gradients in the order of the backward: of layers'
+    results (the last first), of inputs, of parameters. ``framework_dtype``: of the models' parameters.
     """
 
     framework_dtype: str = "float32"
@@ -35,24 +37,24 @@ class Drift:
 
     @property
     def largest(self) -> dict[str, Distance]:
-        """The largest mean and maximum of each column; ``float64`` is missing where there is no such pair."""
-        found = {side: [getattr(row, side) for row in self.rows if getattr(row, side) is not None] for side in SIDES}
-        return {side: largest(distances) for side, distances in found.items() if distances}
+        """The largest mean and maximum of each column, without gradients; ``float64`` is missing where there is no such pair."""
+        return _largest([row for row in self.rows if not row.of_gradient])
+
+    @property
+    def largest_gradients(self) -> dict[str, Distance]:
+        """The same of gradients; empty without them."""
+        return _largest([row for row in self.rows if row.of_gradient])
 
     @property
     def headline(self) -> str:
         """The answer in one line."""
         if not self.rows:
             return "no layer, call or output has one shape on both sides"
-        worst = self.largest
-        same = sum(row.substituted.identical for row in self.rows)
-        text = f"{same} of {len(self.rows)} identical on Torch's kernels (largest difference {worst['substituted'].max:.2g})"
-        text += f"; natively up to {worst['native'].max:.2g} apart"
-        if "float64" not in worst or not worst["native"].max:
-            return text
-        ratio = worst["float64"].max / worst["native"].max
-        meaning = next(words for limit, words in _MEANINGS if ratio < limit)
-        return f"{text}, in float64 {worst['float64'].max:.2g}, which is {ratio:.1g} of it: {meaning}"
+        kinds = (
+            ("", [row for row in self.rows if not row.of_gradient]),
+            ("gradients: ", [row for row in self.rows if row.of_gradient]),
+        )
+        return "; ".join(f"{name}{_said(rows)}" for name, rows in kinds if rows)
 
     def as_dict(self) -> dict[str, Any]:
         """In plain types (JSON)."""
@@ -116,6 +118,24 @@ class Drift:
 
     def __str__(self) -> str:
         return self.text()
+
+
+def _largest(rows: Sequence[DriftRow]) -> dict[str, Distance]:
+    found = {side: [getattr(row, side) for row in rows if getattr(row, side) is not None] for side in SIDES}
+    return {side: largest(distances) for side, distances in found.items() if distances}
+
+
+def _said(rows: Sequence[DriftRow]) -> str:
+    """What rows of one kind come to."""
+    worst = _largest(rows)
+    same = sum(row.substituted.identical for row in rows)
+    text = f"{same} of {len(rows)} identical on Torch's kernels (largest difference {worst['substituted'].max:.2g})"
+    text += f"; natively up to {worst['native'].max:.2g} apart"
+    if "float64" not in worst or not worst["native"].max:
+        return text
+    ratio = worst["float64"].max / worst["native"].max
+    meaning = next(words for limit, words in _MEANINGS if ratio < limit)
+    return f"{text}, in float64 {worst['float64'].max:.2g}, which is {ratio:.1g} of it: {meaning}"
 
 
 def _row(cells: list[str]) -> str:

@@ -49,6 +49,14 @@ class Rounding:
         """The largest error, in unit roundoffs of the largest element."""
         return float(np.abs(self.error).max(initial=0)) / (self.size * self.unit) if self.size and self.unit else 0.0
 
+    @classmethod
+    def between(cls, made: Array, exact: Array) -> Rounding:
+        """Of a result of floats and its exact counterpart, which has its shape."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.nan_to_num(np.subtract(made, exact, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+        size = float(np.abs(np.nan_to_num(exact, posinf=0.0, neginf=0.0)).max(initial=0))
+        return cls(error, size, float(np.finfo(made.dtype).eps) / 2)
+
 
 Seen = Callable[[Key, list[Any], list[Rounding | None], list[Array]], None]
 
@@ -117,14 +125,11 @@ def _errors(made: Sequence[Any], wanted: Sequence[torch.Tensor]) -> Iterator[Rou
         if array.shape != exact.shape or (array.dtype == np.float64 == exact.dtype and not array.size):
             yield None
             continue
-        with np.errstate(invalid="ignore", over="ignore"):
-            error = np.nan_to_num(array - exact, nan=0.0, posinf=0.0, neginf=0.0)
-        size = float(np.abs(np.nan_to_num(exact, posinf=0.0, neginf=0.0)).max(initial=0))
-        yield Rounding(error, size, float(np.finfo(array.dtype).eps) / 2)
+        yield Rounding.between(array, exact)
 
 
 @dataclass
-class _Sum:
+class Sum:
     """What is known of one op in one layer."""
 
     calls: int = 0
@@ -135,17 +140,30 @@ class _Sum:
     along: float = 0.0  # sum of the inner products of J e with the difference, which is scaled to length 1
     own: float = 0.0  # the same of the kernels' own part of e
 
-    def row(self, place: tuple[str, str], length: float) -> CarrierRow:
+    def add(self, gradient: Array, native: Rounding, substituted: Rounding, own: Array | None) -> None:
+        """Add one result: both runs' rounding of it, and ``gradient``, how it moves what differs.
+
+        ``own``: what the kernels are apart on equal operands; None where it is not known.
+        """
+        self.paddle, self.torch = max(self.paddle, native.units), max(self.torch, substituted.units)
+        error = native.error - substituted.error
+        self.local += float((error**2).sum())
+        self.along += float((gradient * error).sum())
+        if own is not None and own.shape == gradient.shape:
+            self.kernels = max(self.kernels, Rounding(own, substituted.size, substituted.unit).units)
+            self.own += float((gradient * own).sum())
+
+    def row(self, place: tuple[str, str], length: float, part: str = "forward") -> CarrierRow:
         """The same for people; ``length``: of the difference."""
         amplified = abs(self.along) / self.local**0.5 if self.local else 0.0
         own, share = self.own / length, self.along / length
-        return CarrierRow(*place, self.calls, self.kernels, self.paddle, self.torch, amplified, own, share)
+        return CarrierRow(*place, self.calls, self.kernels, self.paddle, self.torch, amplified, own, share, part)
 
 
 def carriers(ours: PaddleSide) -> CarriedBy:
     """Run the port natively and on Torch's kernels, and tell which calls carry the difference of its outputs."""
     native: dict[Key, list[Rounding | None]] = {}
-    sums: dict[tuple[str, str], _Sum] = collections.defaultdict(_Sum)
+    sums: dict[tuple[str, str], Sum] = collections.defaultdict(Sum)
     outputs: list[Array] = []
     apart: list[float] = [0.0, 0.0]
 
@@ -181,8 +199,12 @@ def carriers(ours: PaddleSide) -> CarriedBy:
 
 
 def _mode(ours: PaddleSide, *, native: bool, seen: Any) -> Mode:
+    return opened(Watching(native=native, layer=ours.layer, seen=seen))
+
+
+def opened(plan: Substituting) -> Mode:
+    """A mode in which that plan answers all ops."""
     enabled, _ = selection(ReferenceOptions(), door="reference")
-    plan = Watching(native=native, layer=ours.layer, seen=seen)
     return Mode(Run("torch", "contiguous"), enabled, None, plan, strict=False, all_threads=False)
 
 
@@ -192,7 +214,7 @@ def _floats(named: list[tuple[str, Any]]) -> tuple[list[Any], list[Array]]:
     return tensors, [as_array(tensor).copy() for tensor in tensors]
 
 
-def _adding(known: _Sum, native: Rounding, substituted: Rounding, own: Array | None) -> Callable[[Any], None]:
+def _adding(known: Sum, native: Rounding, substituted: Rounding, own: Array | None) -> Callable[[Any], None]:
     """What is done with the gradient of one result; one without a gradient moves no output, whatever it holds.
 
     ``own``: what the kernels are apart on equal operands; None where it is not known.
@@ -202,12 +224,6 @@ def _adding(known: _Sum, native: Rounding, substituted: Rounding, own: Array | N
         array = as_array(gradient)
         if not array.any():
             return
-        known.paddle, known.torch = max(known.paddle, native.units), max(known.torch, substituted.units)
-        error = native.error - substituted.error
-        known.local += float((error**2).sum())
-        known.along += float((array * error).sum())
-        if own is not None and own.shape == array.shape:
-            known.kernels = max(known.kernels, Rounding(own, substituted.size, substituted.unit).units)
-            known.own += float((array * own).sum())
+        known.add(array, native, substituted, own)
 
     return add

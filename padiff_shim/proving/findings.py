@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import linecache
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
+from ..arguments import path as checked
 from ..dispatch.site import Site
+from ..writing import write
 from .causes import Cause, Difference
 from .trace import Node
 
@@ -105,12 +110,13 @@ class StepRow:
 
 @dataclass(frozen=True)
 class CarrierRow:
-    """What the calls of one op in one layer carry of the outputs' native difference.
+    """What the calls of one op in one layer carry of a native difference: that of the outputs, or that of gradients.
 
     ``kernels``: how far both kernels are apart on equal operands at most, ``paddle`` and ``torch``: the largest rounding error of
     either on its run's own operands, all in unit roundoffs of the result's largest element. ``amplified``: how many times as long
     as its local error what it carries is. ``share``: of the difference; all add up to 1. ``own``: the part of it that comes of the
-    kernels being apart; the rest is rounding of operands that differ already.
+    kernels being apart; the rest is rounding of operands that differ already. ``part``: ``"forward"``, or ``"backward"``: what is
+    told is that of the gradients which the calls' backward gives, against what it was handed.
     """
 
     layer: str
@@ -122,18 +128,33 @@ class CarrierRow:
     amplified: float
     own: float
     share: float
+    part: str = "forward"
+
+
+@dataclass(frozen=True)
+class GradientRow:
+    """The native difference of one gradient: its largest element, that over the gradient's largest, its share of all squares."""
+
+    name: str
+    apart: float
+    relative: float
+    share: float
 
 
 @dataclass
 class CarriedBy:
-    """Which calls carry the native difference of the outputs, those whose own kernels carry most first.
+    """Which calls carry a native difference, those whose own kernels carry most first.
 
     ``explained``: the sum of all shares; far from 1, the difference is too large for a first order. ``apart``: its largest element.
+    ``of``: whose it is: ``"outputs"``, ``"gradients"`` (all of them together), or the name of one. ``gradients``: those that it is
+    made of, those that hold most of it first.
     """
 
     rows: list[CarrierRow]
     explained: float
     apart: float
+    of: str = "outputs"
+    gradients: list[GradientRow] = field(default_factory=list)
 
     @property
     def own(self) -> float:
@@ -142,6 +163,22 @@ class CarriedBy:
 
     def __iter__(self) -> Iterator[CarrierRow]:
         return iter(self.rows)
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write both tables with all digits: a line for each carrier, then one for each gradient (``part`` is ``gradient``).
+
+        Raises:
+            FileError: it cannot be written.
+        """
+        heads = ["part", *(one.name for one in fields(CarrierRow) if one.name != "part"), "apart", "relative"]
+        lines = io.StringIO()
+        writer = csv.DictWriter(lines, heads, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in self.rows)
+        for row in self.gradients:
+            told = asdict(row)
+            writer.writerow({"part": "gradient", "layer": told.pop("name"), **told})
+        return write(checked("path", path), lines.getvalue())
 
 
 @dataclass(frozen=True)

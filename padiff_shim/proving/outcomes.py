@@ -67,12 +67,15 @@ def own(mapping: Mapping, values: dict[str, Array]) -> list[Array | None]:
     return [_laid_out(pair.torch_slot, values.get(pair.torch)) for pair in mapping]
 
 
+def ported(mapping: Mapping, values: dict[str, Array]) -> list[Array | None]:
+    """Paddle's values for each pair of weights, in the same layout."""
+    return [_laid_out(pair.paddle_slot, values.get(pair.paddle)) for pair in mapping]
+
+
 def _paired(mapping: Mapping, mine: dict[str, Array], yours: dict[str, Array]) -> list[Row]:
     """A row for each pair of weights."""
-    theirs = own(mapping, mine)
-    return [
-        (pair.paddle or pair.torch, one, _laid_out(pair.paddle_slot, yours.get(pair.paddle))) for pair, one in zip(mapping, theirs)
-    ]
+    names = (pair.paddle or pair.torch for pair in mapping)
+    return list(zip(names, own(mapping, mine), ported(mapping, yours)))
 
 
 def gradients(mapping: Mapping, original: Outcome, port: Outcome) -> list[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,12 @@ from ..catalogue.registry import ops as all_ops
 from ..modes.options import ReferenceOptions
 from ..modes.reference import opened
 from ..runs.run import Run
+from . import following
+from .seeding import default_dtype
 from .sides import Outcome, Side, seeded
 from .values import as_array, leaves
 
+Moved = Mapping[str, np.ndarray[Any, Any]]
 TORCHS = ("batch_norm",)  # ops that a proof takes by Torch's definition
 
 
@@ -100,6 +103,45 @@ class PaddleSide(Side):
         with self._listening(self.model, Outcome()), seeded(self._seed), mode:
             behind(leaves(self.model(*positional, **keywords)))
         self._clear()
+
+    def observed_back(
+        self, mode: contextlib.AbstractContextManager[Any], *, training: bool, double: bool = False, moved: Moved | None = None
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """A forward and a backward within a mode; the gradients of all parameters and of inputs of floats, by name.
+
+        Args:
+            mode: entered around them.
+            training: the model's own output ``"loss"`` is the loss, if there is no other.
+            double: of the float64 copy of the model.
+            moved: what is added to parameters and inputs, by those names.
+        """
+        model, moved = self._in_double() if double else self.model, moved or {}
+        self._restore_buffers(model)
+        positional, keywords = self._inputs.of(self.framework, self._dtype(), double=double)
+        held = [(one, one.detach().clone(), name) for name, one in self._parameters(model).items() if name in moved]
+        self._keeping = False
+        self._stack.clear()
+        self._clear()
+        arguments, begun = following.inputs((positional, keywords), lambda name, one: self._leaf(one, moved.get(name)))
+        widened = default_dtype("float64") if double else contextlib.nullcontext()
+        try:
+            for parameter, value, name in held:
+                self._write(parameter, as_array(value) + moved[name])
+            with self._listening(model, Outcome()), seeded(self._seed), widened, mode:
+                self._pass(model, arguments, training=training)
+            return {**{name: one.copy() for name, one in self._gradients(model).items()}, **following.gradients(begun)}
+        finally:
+            for parameter, value, _ in held:
+                self._write(parameter, value)
+            self._clear()
+
+    def _leaf(self, tensor: Any, moved: np.ndarray[Any, Any] | None = None) -> Any:
+        """A leaf that wants a gradient, for an input of floats; None for others. ``moved`` is added to its values."""
+        if not paddle.is_floating_point(tensor):
+            return None
+        leaf = tensor.detach() if moved is None else paddle.to_tensor(as_array(tensor) + moved).astype(tensor.dtype)
+        leaf.stop_gradient = False
+        return leaf
 
     def back_from(self, tensors: list[Any], starts: list[Any]) -> None:
         """A backward from tensors with the gradients that they begin with."""

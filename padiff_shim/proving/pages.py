@@ -7,7 +7,8 @@ from typing import Protocol
 
 from ..screen import Column, Screen
 from ..text import shown
-from .findings import CarriedBy, CarrierRow, LayerRow, Mistake, Place, Stage, StepRow
+from .carried import CARRIERS, GRADIENTS, carried, holding, largest
+from .findings import CarriedBy, LayerRow, Mistake, Place, Stage, StepRow
 
 SHOWN, FOLDED = 12, 100  # layers in text, and in Markdown
 _MARKS = {True: "✓", False: "✗", None: "–"}
@@ -27,6 +28,7 @@ class Proven(Protocol):
     layers: list[LayerRow]
     training: list[StepRow]
     carried: CarriedBy | None
+    carried_gradients: dict[str, CarriedBy]
     notes: list[str]
 
 
@@ -46,8 +48,8 @@ def text(proof: Proven, width: int | None = None, *, colour: bool = False) -> st
         _layers(proof, screen)
     if proof.training:
         _training(proof, screen)
-    if proof.carried is not None:
-        _carriers(proof.carried, screen)
+    for found in measured(proof):
+        _carriers(found, screen)
     for note in proof.notes:
         screen.say(f"note: {shown(note, 1000)}")
     return screen.text()
@@ -75,38 +77,18 @@ def step(row: StepRow) -> tuple[str, ...]:
     return str(row.step), loss, "identical" if row.identical else f"{row.shim:.3g}", f"{row.native:.3g}"
 
 
-CARRIERS = ("layer", "op", "calls", "kernels apart", "rounding: Paddle", "Torch", "amplified", "own", "share")
-
-
 def _carriers(found: CarriedBy, screen: Screen) -> None:
     leave = (0, 0, 3, 1, 4, 5, 2, 6, 0)
     heads = [Column(heading, leave, right=heading not in ("layer", "op")) for heading, leave in zip(CARRIERS, leave)]
     screen.table(heads, largest(found), carried(found))
+    held = holding(found)
+    if held:
+        screen.table([Column(heading, leave, right=leave > 0) for heading, leave in zip(GRADIENTS, (0, 3, 1, 2))], held)
 
 
-def carried(found: CarriedBy) -> str:
-    """What a table of carriers shows."""
-    return (
-        f"what carries the native difference of the outputs ({found.apart:.3g}); explained: {found.explained:.1%}, "
-        f"{found.own:.1%} by kernels that are apart on equal operands, the rest by rounding of what differs already. "
-        "In unit roundoffs of the largest element"
-    )
-
-
-def largest(found: CarriedBy, most: int = SHOWN) -> list[tuple[str, ...]]:
-    """The rows that carry most, and the sum of the others."""
-    rows = [_carrier(row) for row in found.rows[:most]]
-    others = found.rows[most:]
-    if others:
-        own, share = sum(row.own for row in others), sum(row.share for row in others)
-        rows.append((f"{len(others)} others", "", str(sum(row.calls for row in others)), *[""] * 4, f"{own:.1%}", f"{share:.1%}"))
-    return rows
-
-
-def _carrier(row: CarrierRow) -> tuple[str, ...]:
-    units = (f"{number:.2g}" for number in (row.kernels, row.paddle, row.torch, row.amplified))
-    numbers = (*units, f"{row.own:.1%}", f"{row.share:.1%}")
-    return shown(row.layer or "(the model)"), row.op, str(row.calls), *numbers
+def measured(proof: Proven) -> list[CarriedBy]:
+    """All that was asked of what carries a difference."""
+    return [*([proof.carried] if proof.carried is not None else []), *proof.carried_gradients.values()]
 
 
 def _layers(proof: Proven, screen: Screen) -> None:
@@ -176,14 +158,24 @@ def markdown(proof: Proven) -> str:
     if proof.training:
         lines += ["", f"| {' | '.join(STEP)} |", "| ---: | ---: | ---: | ---: |"]
         lines += [f"| {' | '.join(step(row))} |" for row in proof.training]
-    if proof.carried is not None:
-        heads = (*CARRIERS[:3], "kernels apart (rounding: Paddle, Torch)", "amplified", "share (own)")
-        lines += ["", carried(proof.carried), "", f"| {' | '.join(heads)} |", "| --- | --- | ---: | ---: | ---: | ---: |"]
-        for *named, apart, ours, theirs, amplified, own, share in largest(proof.carried):
-            told = f"{apart} ({ours}, {theirs})" if apart else ""
-            lines.append(f"| {' | '.join(map(_cell, (*named, told, amplified, f'{share} ({own})')))} |")
+    for found in measured(proof):
+        lines += _told(found)
     lines += [f"\n{_cell(note)}" for note in proof.notes]
     return "\n".join(lines) + "\n"
+
+
+def _told(found: CarriedBy) -> list[str]:
+    """Markdown's lines of what carries a difference."""
+    heads = (*CARRIERS[:3], "kernels apart (rounding: Paddle, Torch)", "amplified", "share (own)")
+    lines = ["", carried(found), "", f"| {' | '.join(heads)} |", "| --- | --- | ---: | ---: | ---: | ---: |"]
+    for *named, apart, ours, theirs, amplified, own, share in largest(found):
+        told = f"{apart} ({ours}, {theirs})" if apart else ""
+        lines.append(f"| {' | '.join(map(_cell, (*named, told, amplified, f'{share} ({own})')))} |")
+    held = holding(found)
+    if held:
+        lines += ["", f"| {' | '.join(GRADIENTS)} |", "| --- | ---: | ---: | ---: |"]
+        lines += [f"| {' | '.join(map(_cell, cells))} |" for cells in held]
+    return lines
 
 
 def _cell(value: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..errors import PadiffShimError
+from ..errors import ArgumentError, PadiffShimError, described
 from . import pages, webpage
 from .findings import CarriedBy, LayerRow, Mistake, ProofVerdict, Stage, StepRow
 
@@ -27,6 +27,7 @@ class Proof:
     layers: list[LayerRow] = field(default_factory=list)
     training: list[StepRow] = field(default_factory=list)
     carried: CarriedBy | None = None
+    carried_gradients: dict[str, CarriedBy] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     differences: dict[str, float | None] = field(default_factory=dict)
     complete: bool = True
@@ -34,25 +35,46 @@ class Proof:
 
     def __post_init__(self) -> None:
         self._measure: Callable[[], CarriedBy] | None = None
+        self._measure_gradients: Callable[[str], CarriedBy] | None = None
 
-    def measure_by(self, measure: Callable[[], CarriedBy]) -> None:
-        """What :meth:`carriers` asks, once."""
-        self._measure = measure
+    def measure_by(self, measure: Callable[[], CarriedBy], of_gradients: Callable[[str], CarriedBy] | None = None) -> None:
+        """What :meth:`carriers` asks, once for each ``of``; ``of_gradients`` is None if the port was not gone back through."""
+        self._measure, self._measure_gradients = measure, of_gradients
 
-    def carriers(self) -> CarriedBy:
-        """Why the port differs natively: which calls carry how much of the difference of its outputs.
+    def carriers(self, of: str = "outputs") -> CarriedBy:
+        """Why the port differs natively: which calls carry how much of a difference.
 
-        Runs the port twice more, with each op's formula in float64 beside it. The answer is kept in :attr:`carried` and printed
-        with the proof; until then the proof holds copies of both models.
+        Args:
+            of: ``"outputs"``: runs the port's forward twice more, with each op's formula in float64 beside it. ``"gradients"``, all
+                of them together, or the name of one, of a parameter or of an input (``"input 0"``, ``"input tokens"``): which
+                calls' forward, and which calls' backward against what it was handed. Runs the port's step four times more, twice
+                in float64, and each call's backward by itself.
+
+        The answer is kept in :attr:`carried`, or by its name in :attr:`carried_gradients`, and printed with the proof. The proof
+        holds copies of both models.
 
         Raises:
-            PadiffShimError: nothing was run, as for inputs that differ.
+            PadiffShimError: nothing was run, as for inputs that differ, or for gradients no backward (``phase="forward"``), or the
+                port does not run in float64.
+            ArgumentError: there is no gradient of that name.
         """
+        if not isinstance(of, str):
+            raise ArgumentError(f'of= is "outputs", "gradients" or the name of one, got {described(of)}')
+        if of != "outputs":
+            return self._of_gradients(of)
         if self.carried is None:
             if self._measure is None:
                 raise PadiffShimError(f"no run of the port to measure: {self.headline}")
             self.carried, self._measure = self._measure(), None
         return self.carried
+
+    def _of_gradients(self, of: str) -> CarriedBy:
+        if of not in self.carried_gradients:
+            if self._measure_gradients is None:
+                why = "phase='forward' goes not back" if self.differences else self.headline
+                raise PadiffShimError(f"no backward of the port to measure: {why}")
+            self.carried_gradients[of] = self._measure_gradients(of)
+        return self.carried_gradients[of]
 
     def __bool__(self) -> bool:
         return bool(self.verdict)

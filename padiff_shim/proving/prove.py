@@ -17,9 +17,11 @@ from ..weights.mapping import Mapping as Weights
 from ..weights.sides import read_both
 from ..weights.transfer import match
 from . import outcomes
+from .arguments import both_losses
 from .carriers import carriers
 from .copies import duplicate
 from .findings import ProofVerdict, Stage, merged
+from .gradient_carriers import gradient_carriers
 from .locate import Located, locate
 from .paddle_side import PaddleSide
 from .preconditions import preconditions
@@ -91,7 +93,7 @@ def prove(
     _check(paddle_layer, torch_module)
     one_of("weights", weights, WEIGHTS)
     one_of("phase", phase, PHASES)
-    losses = _losses(loss)
+    losses = both_losses(loss)
     given = Inputs(inputs)
     recipe = _recipe(phase, optimizer, steps)
     port, original = duplicate(paddle_layer), duplicate(torch_module)
@@ -113,7 +115,8 @@ def prove(
         proof.notes += [one for one in remarks if one not in proof.notes]
     assert proof is not None
     if proof.differences:
-        proof.measure_by(functools.partial(carriers, ours))
+        back = functools.partial(gradient_carriers, ours, training=recipe is not None) if phase != "forward" else None
+        proof.measure_by(functools.partial(carriers, ours), back)
     proof.seconds = time.perf_counter() - start
     return proof
 
@@ -125,14 +128,6 @@ def _check(paddle_layer: Any, torch_module: Any) -> None:
         raise ArgumentError(f"paddle_layer= is a paddle.nn.Layer, got {described(paddle_layer)}")
     if not isinstance(torch_module, torch.nn.Module):
         raise ArgumentError(f"torch_module= is a torch.nn.Module, got {described(torch_module)}")
-
-
-def _losses(loss: Any) -> tuple[Any, Any]:
-    if isinstance(loss, tuple) and len(loss) == 2 and all(map(callable, loss)):
-        return loss
-    if loss is not None and not callable(loss):
-        raise ArgumentError(f"loss= is a function of the output, or a pair of them (Paddle's, Torch's), got {described(loss)}")
-    return loss, loss
 
 
 def _recipe(phase: str, optimizer: Any, steps: int) -> Recipe | None:

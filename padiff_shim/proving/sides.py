@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import PadiffShimError
+from . import following
 from .capture import Capture
 from .copies import duplicate
 from .seeding import default_dtype, seeded
@@ -23,7 +24,8 @@ Capturing = Callable[[dict[int, str], Callable[[], str]], Capture]  # makes a ca
 class Outcome:
     """What one run (or step) gave, as arrays: outputs and loss by path; outputs of layers, gradients and statistics by name.
 
-    Of a step of a training also the ``weights`` behind it, and what is told of its ``update``.
+    Of a step of a training also the ``weights`` behind it, and what is told of its ``update``; of a side that follows gradients
+    also those of layers' outputs (None where a call's has none) and of inputs.
     """
 
     outputs: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
@@ -33,6 +35,8 @@ class Outcome:
     capture: Capture | None = None
     weights: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     update: Update | None = None
+    of_layers: dict[str, list[np.ndarray[Any, Any] | None]] = field(default_factory=dict)
+    of_inputs: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
 
 class NotInDouble(PadiffShimError):
@@ -43,6 +47,7 @@ class Side:
     """A model of one framework and what it is called with."""
 
     framework: str
+    follows = False  # the gradients of what layers return, and of inputs
 
     def __init__(self, model: Any, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
         self.model, self._inputs, self._loss, self._seed, self._backward = model, inputs, loss, seed, backward
@@ -70,6 +75,7 @@ class Side:
     def _run(self, model: Any, capturing: Capturing | None, *, double: bool) -> Outcome:
         self._restore_buffers(model)
         arguments = self._inputs.of(self.framework, self._dtype(), double=double)
+        arguments, begun = following.inputs(arguments, lambda _, one: self._leaf(one)) if self.follows else (arguments, {})
         labels = {**self._labels(model), **self._input_labels(arguments)}
         capture = capturing(labels, lambda: self._stack[-1] if self._stack else "") if capturing else None
         outcome, self._keeping = Outcome(capture=capture), capture is None or not double
@@ -79,6 +85,7 @@ class Side:
         with self._listening(model, outcome), seeded(self._seed), widened, self._mode(), capture or contextlib.nullcontext():
             named = self._pass(model, arguments)
         self._note(model, named, outcome)
+        outcome.of_inputs = following.gradients(begun)
         self._clear()
         return outcome
 
@@ -203,6 +210,10 @@ class Side:
         """What an optimizer may write, by name."""
         return {name: parameter for name, parameter in model.named_parameters() if self._trainable(parameter)}
 
+    def _leaf(self, tensor: Any) -> Any:
+        """A leaf that wants a gradient, for an input of floats; None for others."""
+        raise NotImplementedError
+
     def _trainable(self, parameter: Any) -> bool:
         raise NotImplementedError
 
@@ -229,6 +240,8 @@ class Side:
                 found = leaves(output) if self._keeping else []
                 if found:
                     outcome.layers.setdefault(name, []).append(as_array(found[0][1]).copy())  # it may be written to later
+                    if self.follows:
+                        following.follow(found[0][1], outcome.of_layers.setdefault(name, []))
 
             removers.extend(self._hooks(layer, lambda *_: self._stack.append(name), leave))
 

@@ -35,6 +35,9 @@ class TorchSide(Side):
         starts = None if ones else [torch.from_numpy(self._cotangent(i, t)).to(t.dtype) for i, t in enumerate(wanted)]
         torch.autograd.backward(wanted, starts)
 
+    def _leaf(self, tensor: Any) -> Any:
+        return tensor.detach().requires_grad_() if tensor.is_floating_point() else None
+
     def _trainable(self, parameter: Any) -> bool:
         return bool(parameter.requires_grad)
 

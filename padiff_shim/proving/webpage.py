@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..text import shown
+from .carried import CARRIERS, GRADIENTS, carried, holding, largest
 from .findings import CarriedBy, LayerRow, Mistake, Place, Stage, StepRow
-from .pages import CARRIERS, STEP, TRAINING, Proven, carried, largest, line, numbers, step
+from .pages import STEP, TRAINING, Proven, line, measured, numbers, step
 from .tokens import marked, marked_calls
 
 STYLE = Path(__file__).with_name("page") / "proof.css"
@@ -28,8 +29,7 @@ def html(proof: Proven) -> str:
     body += [f'<p class="note">{_text(note)}</p>' for note in proof.notes]
     if proof.training:
         body.append(_training(proof.training))
-    if proof.carried is not None:
-        body.append(_carriers(proof.carried))
+    body += map(_carriers, measured(proof))
     if proof.layers:
         body.append(_layers(proof.layers))
     head = (
@@ -146,7 +146,20 @@ def _carriers(found: CarriedBy) -> str:
     )
     said = _text(carried(found))
     title = f'<h2>What differs natively</h2><p class="legend">{said[0].upper()}{said[1:]}.</p>'
-    return f'{title}<table class="carriers"><thead><tr>{heads}</thead><tbody>{body}</tbody></table>'
+    return f'{title}<table class="carriers"><thead><tr>{heads}</thead><tbody>{body}</tbody></table>{_gradients(found)}'
+
+
+def _gradients(found: CarriedBy) -> str:
+    """Which gradients hold the difference, where there are several."""
+    held = holding(found, MOST)
+    if not held:
+        return ""
+    heads = "".join(f'<th class="{"number" if at else ""}">{heading}' for at, heading in enumerate(GRADIENTS))
+    body = "".join(
+        "<tr>" + "".join(f'<td class="{"number" if at else ""}">{_text(cell)}</td>' for at, cell in enumerate(cells)) + "</tr>"
+        for cells in held
+    )
+    return f'<table class="carriers"><thead><tr>{heads}</thead><tbody>{body}</tbody></table>'
 
 
 def far(difference: float) -> float:

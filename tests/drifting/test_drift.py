@@ -102,6 +102,67 @@ def test_every_op_call(tmp_path):
     assert all(row.float64 is not None for row in calls)
 
 
+def loss(out):
+    return (out["logits"] ** 2).mean()
+
+
+@pytest.mark.bitexact
+def test_gradients_of_hidden_states_inputs_and_parameters():
+    found = drift(*pair(), X, phase="both", loss=loss)
+    kinds = [row.kind for row in found.rows if row.of_gradient]
+    assert kinds == ["gradient of layer"] * 4 + ["gradient of input"] + ["gradient of parameter"] * 4
+    assert [row.name for row in found.rows if row.kind == "gradient of layer"] == ["(the model)", "outer", "inner, call 2", "inner"]
+    assert list(by_name(found, "gradient of input")) == [("0", "0")]
+    assert {name for name, _ in by_name(found, "gradient of parameter")} == {
+        f"{layer}.{name}" for layer in ("inner", "outer") for name in ("weight", "bias")
+    }
+    assert all(row.substituted.identical for row in found.rows)
+    assert all(row.float64.max < 1e-13 for row in found.rows)
+    values, _, gradients = found.headline.partition("; gradients: ")
+    assert values.startswith("7 of 7 identical")
+    assert gradients.startswith("9 of 9 identical on Torch's kernels (largest difference 0)")
+    assert found.largest_gradients["substituted"].identical
+    for text in (str(found), found.to_markdown()):
+        assert "gradient of parameter" in text
+
+
+def test_the_figures_of_gradients_are_those_of_the_arrays():
+    port, original = pair(factor=1.5)
+    padiff_shim.transfer_weights(original, port)
+    original.zero_grad()
+    x, y = torch.from_numpy(X).requires_grad_(), paddle.to_tensor(X, stop_gradient=False)
+    loss(original(x)).backward()
+    loss(port(y)).backward()
+    rows = {row.name: row for row in drift(port, original, X, weights="as-is", phase="both", loss=loss).rows if row.of_gradient}
+    for name, ours, theirs in (
+        ("inner.weight", port.inner.weight.grad.numpy().T, original.inner.weight.grad.numpy()),
+        ("outer.bias", port.outer.bias.grad.numpy(), original.outer.bias.grad.numpy()),
+        ("0", y.grad.numpy(), x.grad.numpy()),
+    ):
+        apart = np.abs(ours.astype("float64") - theirs)
+        assert rows[name].native.max == pytest.approx(apart.max(), rel=1e-3), name
+        assert rows[name].native.mean == pytest.approx(apart.mean(), rel=1e-3), name
+        assert rows[name].float64.max == pytest.approx(apart.max(), rel=1e-3), "no rounding"
+
+
+def test_gradients_without_a_loss_begin_alike_and_the_forward_alone_has_none():
+    found = drift(*pair(), X, phase="both", double=False)
+    assert {row.kind for row in found.rows if row.of_gradient} == {
+        f"gradient of {kind}" for kind in ("layer", "input", "parameter")
+    }
+    assert all(row.substituted.identical for row in found.rows)
+    assert not any(row.of_gradient for row in drift(*pair(), X).rows)
+    assert not drift(*pair(), X).largest_gradients
+
+
+@pytest.mark.bitexact
+def test_every_op_call_beside_gradients():
+    found = drift(*pair(), X, phase="both", calls=True)
+    calls = [row.paddle for row in found.rows if row.kind == "call"]
+    assert calls[:5] == ["linear (inner)", "tanh", "linear (inner)", "tanh", "linear (outer)"]
+    assert all(row.substituted.identical for row in found.rows)
+
+
 def test_without_a_float64_pair():
     found = drift(*pair(), X, double=False)
     assert all(row.float64 is None for row in found.rows)
@@ -162,6 +223,8 @@ def test_what_is_refused():
         ((original, port, X), {}, "the first is a paddle.nn.Layer"),
         ((port, port, X), {}, "the second is a torch.nn.Module"),
         ((port, original, X), {"weights": "random"}, "weights"),
+        ((port, original, X), {"phase": "train"}, "phase"),
+        ((port, original, X), {"phase": "both", "loss": 3}, "loss= is a function"),
         ((port, original, X), {"calls": 1}, "calls= is True or False"),
         ((port, original, None), {}, "inputs= is an array"),
     ):

@@ -13,7 +13,7 @@ from padiff_shim.bisecting.choosing import Unit
 from padiff_shim.dispatch.site import Site
 from padiff_shim.drifting.rows import Distance, DriftRow
 from padiff_shim.drifting.told import Drift
-from padiff_shim.proving.findings import CarriedBy, CarrierRow, LayerRow, Place, Stage, StepRow
+from padiff_shim.proving.findings import CarriedBy, CarrierRow, GradientRow, LayerRow, Place, Stage, StepRow
 from padiff_shim.proving.pages import markdown as proof_markdown
 from padiff_shim.proving.pages import text as proof_text
 from padiff_shim.recording.difference import Difference, Row
@@ -93,6 +93,9 @@ class Proof:
         self.layers = [LayerRow(layer, layer, 1, True, 0.0, 1e-7), LayerRow("", "", 3, False, 0.25, 1e-7)]
         self.training = [StepRow(step, 0.5, True, 0.0, 1e-6) for step in range(3)]
         self.carried = CarriedBy([CarrierRow(layer, "linear", 2, 1.0, 2.0, 3.0, 4.0, 0.4, 0.9)], 0.9, 1e-6)
+        back = [CarrierRow(layer, "linear", 2, 1.0, 2.0, 3.0, 4.0, 0.4, 0.9, "backward")]
+        held = [GradientRow(f"{layer}.{name}", 1e-6, 1e-3, 0.5) for name in ("weight", "bias")]
+        self.carried_gradients = {"gradients": CarriedBy(back, 0.9, 1e-6, "gradients", held)}
         self.notes = ["a note of many words " * 12]
 
     def __bool__(self):
