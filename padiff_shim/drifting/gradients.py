@@ -35,7 +35,7 @@ def _of_inputs(outcomes: Mapping[str, Outcome]) -> Iterator[DriftRow | None]:
     for name in outcomes["torch"].of_inputs:
         if all(name in one.of_inputs for one in outcomes.values()):
             arrays = {run: one.of_inputs[name] for run, one in outcomes.items()}
-            yield row_of("gradient of input", (name.partition(" ")[2],) * 2, 0, "", arrays)
+            yield row_of("gradient of input", (name, name), 0, "", arrays)
 
 
 def _of_parameters(mapping: Weights, outcomes: Mapping[str, Outcome]) -> Iterator[DriftRow | None]:

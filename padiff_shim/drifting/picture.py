@@ -40,9 +40,7 @@ def draw(rows: Sequence[DriftRow], title: str, path: str | Path) -> Path:
     axes.set_title(title, fontsize=8, wrap=True)
     axes.legend()
     if len(rows) <= _NAMES:
-        axes.set_xticks(
-            range(len(rows)), [f"gradient of {row.name}" if row.of_gradient else row.name for row in rows], rotation=90, fontsize=6
-        )
+        axes.set_xticks(range(len(rows)), [row.label for row in rows], rotation=90, fontsize=6)
     else:
         axes.set_xlabel("tensors in the order of the run")
     try:

@@ -50,6 +50,11 @@ class DriftRow:
         shown = self.paddle or ("(the model)" if self.kind.endswith("layer") else "(output)")
         return f"{shown}, call {self.number + 1}" if self.number else shown
 
+    @property
+    def label(self) -> str:
+        """The same where no kind stands beside it."""
+        return f"gradient of {self.name}" if self.of_gradient else self.name
+
 
 def distance(ours: Array, theirs: Array) -> Distance | None:
     """Measured in float64, so that the measurement rounds nothing of float32; None for other shapes and for no numbers."""

@@ -110,6 +110,8 @@ class Drift:
         screen = Screen(width, colour=colour)
         screen.say(self.headline, "bold")
         head, *rows = self.table()
+        for cells, row in zip(rows, self.rows):  # the kind is what a narrow screen leaves out
+            cells[1] = row.label
         heads = [Column(name, leave, right=place >= 4) for place, (name, leave) in enumerate(zip(head, _LEAVE))]
         screen.table(heads, ([shown(cell) for cell in row] for row in rows))
         for note in self.notes:

@@ -25,9 +25,7 @@ from .findings import CarriedBy, GradientRow
 from .paddle_side import PaddleSide
 from .sides import NotInDouble
 
-STEP = (
-    1e-6  # how far weights are moved, in lengths of all weights: far above float64's rounding, and its square far below float32's
-)
+STEP = 1e-9  # how far, in lengths of all weights: hardly a relu changes sides there, and float64 has digits left
 Grads = dict[str, Array]
 
 

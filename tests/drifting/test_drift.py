@@ -112,7 +112,7 @@ def test_gradients_of_hidden_states_inputs_and_parameters():
     kinds = [row.kind for row in found.rows if row.of_gradient]
     assert kinds == ["gradient of layer"] * 4 + ["gradient of input"] + ["gradient of parameter"] * 4
     assert [row.name for row in found.rows if row.kind == "gradient of layer"] == ["(the model)", "outer", "inner, call 2", "inner"]
-    assert list(by_name(found, "gradient of input")) == [("0", "0")]
+    assert list(by_name(found, "gradient of input")) == [("input 0", "input 0")]
     assert {name for name, _ in by_name(found, "gradient of parameter")} == {
         f"{layer}.{name}" for layer in ("inner", "outer") for name in ("weight", "bias")
     }
@@ -124,6 +124,7 @@ def test_gradients_of_hidden_states_inputs_and_parameters():
     assert found.largest_gradients["substituted"].identical
     for text in (str(found), found.to_markdown()):
         assert "gradient of parameter" in text
+    assert "gradient of outer.weight" in found.text(100)
 
 
 def test_the_figures_of_gradients_are_those_of_the_arrays():
@@ -137,7 +138,7 @@ def test_the_figures_of_gradients_are_those_of_the_arrays():
     for name, ours, theirs in (
         ("inner.weight", port.inner.weight.grad.numpy().T, original.inner.weight.grad.numpy()),
         ("outer.bias", port.outer.bias.grad.numpy(), original.outer.bias.grad.numpy()),
-        ("0", y.grad.numpy(), x.grad.numpy()),
+        ("input 0", y.grad.numpy(), x.grad.numpy()),
     ):
         apart = np.abs(ours.astype("float64") - theirs)
         assert rows[name].native.max == pytest.approx(apart.max(), rel=1e-3), name
