@@ -6,7 +6,7 @@
 * :mod:`.calls`: one call's part in a backward.
 * :mod:`.backward`: torch's engine over the twins, Paddle's over everything else, in turns.
 * :mod:`.partial`: the same for ``paddle.grad``.
-* :mod:`.watching`: hooks and retained gradients of tensors on the tape.
+* :mod:`.watching`: hooks and retained gradients of tensors on the tape; :mod:`.unused`: where no gradient arrives.
 * :mod:`.islands`: a native op as one node of torch's graph; :mod:`.writes`: one that writes into a tensor; :mod:`.operands`: what
   they are given.
 * :mod:`.views`: a view on both sides.

@@ -18,6 +18,7 @@ import torch
 from ..frameworks.memory import to_paddle, to_torch
 from .seats import seat
 from .twins import taped, twin, wrap
+from .unused import Unused, unused
 
 _FIRST = 10**9  # Paddle's own numbers of hooks are small
 _numbers = itertools.count(_FIRST)
@@ -35,7 +36,7 @@ def registering(original: Callable[..., Any]) -> Callable[..., Any]:
         number = next(_numbers)
         if record.hooks is None:
             record.hooks = {}
-        record.hooks[number] = record.heard.register_hook(functools.partial(_shown, function, record.deaf))
+        record.hooks[number] = record.heard.register_hook(functools.partial(_shown, function, record.deaf, unused(record.heard)))
         return number
 
     return hook
@@ -77,19 +78,33 @@ def retain(tensor: Any) -> None:
     if record is not None and not record.retained:
         seat(tensor, record)
         record.retained = True
-        record.heard.register_hook(functools.partial(_keep, weakref.ref(tensor)))
+        record.heard.register_hook(functools.partial(_keep, weakref.ref(tensor), unused(record.heard)))
 
 
-def _keep(reference: weakref.ref[Any], grad: torch.Tensor | None) -> None:
+def _keep(reference: weakref.ref[Any], without: Unused | None, grad: torch.Tensor | None) -> None:
     tensor = reference()
+    if grad is None and without is not None:
+        grad = without.gradient()
     if tensor is not None and grad is not None:  # None: one of several results, of which nothing was made
         kept = to_paddle(grad.detach().clone(memory_format=torch.contiguous_format))
         kept.stop_gradient = False
         tensor._copy_gradient_from(kept)
 
 
-def _shown(function: Callable[..., Any], deaf: bool, grad: torch.Tensor | None) -> torch.Tensor | None:
-    """A user's hook: gets Paddle's tensor of a gradient, may return another; None of one of several results that is not used."""
+def _shown(function: Callable[..., Any], deaf: bool, without: Unused | None, grad: torch.Tensor | None) -> torch.Tensor | None:
+    """A user's hook: gets Paddle's tensor of a gradient, may return another.
+
+    Of one of several results that nothing was made of it gets zeros or None, as natively.
+    """
+    if grad is None and without is not None:
+        answer = _asked(function, deaf, without.gradient())
+        if answer is not None:
+            without.answer(answer)
+        return None
+    return _asked(function, deaf, grad)
+
+
+def _asked(function: Callable[..., Any], deaf: bool, grad: torch.Tensor | None) -> torch.Tensor | None:
     if grad is None:
         function(None)
         return None
