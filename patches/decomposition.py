@@ -13,13 +13,19 @@ from ._faults import whole_factor
 
 TALL, WIDE, SQUARE = Sample((2, 5, 3)), Sample((3, 5)), Sample((2, 4, 4))
 
+_PHASES = "vectors of complex matrices have phases that nothing fixes: Torch refuses the gradient of what depends on them"
 
-inverse = op("x|input", name="inverse", legacy=True, samples=(SQUARE, Sample((3, 3))))(torch.linalg.inv)
+inverse = op("x|input", name="inverse", legacy=True, complex=True, samples=(SQUARE, Sample((3, 3))))(torch.linalg.inv)
 det = op("x|input", name="det", legacy="determinant", samples=(SQUARE, Sample((3, 3))))(torch.linalg.det)
 svdvals = op("x|input", name="svdvals", legacy=True, samples=(TALL, WIDE), copies_result=True)(torch.linalg.svdvals)
-solve = op("x|input y|other", name="solve", tensors=2, legacy=True, samples=(Sample((2, 4, 4), (2, 4, 3)), Sample((3, 3), (3, 2))))(
-    torch.linalg.solve
-)
+solve = op(
+    "x|input y|other",
+    name="solve",
+    tensors=2,
+    legacy=True,
+    complex=True,
+    samples=(Sample((2, 4, 4), (2, 4, 3)), Sample((3, 3), (3, 2))),
+)(torch.linalg.solve)
 matrix_power = op("x|input n", name="matrix_power", legacy="matrix_power: x * n", samples=each((Sample((3, 3)),), n=(0, 1, 2, 3)))(
     torch.linalg.matrix_power
 )
@@ -63,19 +69,19 @@ def cholesky_solve(x: torch.Tensor, y: torch.Tensor, upper: bool) -> torch.Tenso
     return torch.cholesky_solve(x, y.triu() if upper else y.tril(), upper=upper)
 
 
-@op("x mode='reduced'", legacy=True, results=("q", "r"))
+@op("x mode='reduced'", legacy=True, complex=True, results=("q", "r"))
 def qr(x: torch.Tensor, mode: str) -> tuple[Any, ...]:
     """``torch.linalg.qr``."""
     return tuple(torch.linalg.qr(x, mode=mode))
 
 
-@op("x full_matrices=False", legacy=True, results=("u", "s", "vh"), scratch=("u", "vh"))
+@op("x full_matrices=False", legacy=True, complex=True, results=("u", "s", "vh"), scratch=("u", "vh"), note=_PHASES)
 def svd(x: torch.Tensor, full_matrices: bool) -> tuple[Any, ...]:
     """``torch.linalg.svd``."""
     return tuple(torch.linalg.svd(x, full_matrices=full_matrices))
 
 
-@op("x UPLO='L'", legacy=True, results=("values", "vectors"), scratch=("vectors",))
+@op("x UPLO='L'", legacy=True, complex=True, results=("values", "vectors"), scratch=("vectors",), note=_PHASES)
 def eigh(x: torch.Tensor, UPLO: str) -> tuple[Any, ...]:
     """``torch.linalg.eigh``."""
     return tuple(torch.linalg.eigh(x, UPLO=UPLO))
@@ -84,6 +90,7 @@ def eigh(x: torch.Tensor, UPLO: str) -> tuple[Any, ...]:
 @op(
     "x uplo|UPLO='L' is_test=False",
     legacy="eigvalsh: x uplo|UPLO='L' is_test=False",
+    complex=True,
     results=("values", "vectors"),
     scratch=("vectors",),
 )
@@ -128,13 +135,13 @@ def lu_unpack(x: torch.Tensor, y: torch.Tensor, unpack_ludata: bool, unpack_pivo
     return tuple(torch.lu_unpack(x, y, unpack_ludata, unpack_pivots))
 
 
-@op("x", legacy=True, promote="same", results=("values", "vectors"), scratch=("vectors",))
+@op("x", legacy=True, promote="same", complex=True, results=("values", "vectors"), scratch=("vectors",), note=_PHASES)
 def eig(x: torch.Tensor) -> tuple[Any, ...]:
     """``torch.linalg.eig``."""
     return tuple(torch.linalg.eig(x))
 
 
-eigvals = op("x", name="eigvals", legacy=True, promote="same")(torch.linalg.eigvals)
+eigvals = op("x", name="eigvals", legacy=True, promote="same", complex=True)(torch.linalg.eigvals)
 
 
 @op(

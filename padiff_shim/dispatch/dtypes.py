@@ -80,7 +80,8 @@ class DtypeRules:
         result = torch_dtype(shown.dtype)
         if result is None or not (result.is_floating_point or result.is_complex):
             return Rule() if self._op.integer else Rule(refusal=INTEGER)
-        return Rule() if self._op.promote == "none" or dtypes == {result} else Rule(cast=result)
+        real = len(dtypes) == 1 and bool(dtypes & _COMPLEX) and not result.is_complex  # of complex numbers: eigenvalues, lengths
+        return Rule() if self._op.promote == "none" or dtypes == {result} or real else Rule(cast=result)
 
     def _shown(self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the native op answers: on one element each, or where that is too little for it (windows, groups), on copies."""

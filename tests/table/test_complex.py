@@ -63,3 +63,67 @@ def test_values_and_gradients(name, dtype):
     np.testing.assert_allclose(found[0], native[0], rtol=tolerance, atol=tolerance)
     if not (name in WRONG and has_defect(WRONG[name])):
         np.testing.assert_allclose(found[1], native[1], rtol=tolerance, atol=tolerance)
+
+
+# Each with what a Torch program writes, and of a matrix to begin with.
+FACTORS = {
+    "qr": (paddle.linalg.qr, torch.linalg.qr, lambda values: values),
+    "svd": (paddle.linalg.svd, lambda x: torch.linalg.svd(x, full_matrices=False), lambda values: values),
+    "eigh": (paddle.linalg.eigh, torch.linalg.eigh, lambda values: values + values.conj().T),
+    "eigvalsh": (paddle.linalg.eigvalsh, torch.linalg.eigvalsh, lambda values: values + values.conj().T),
+    "eig": (paddle.linalg.eig, torch.linalg.eig, lambda values: values),
+    "inverse": (paddle.linalg.inv, torch.linalg.inv, lambda values: values),
+}
+
+
+def _several(results):
+    return [results] if hasattr(results, "shape") else list(results)
+
+
+def _weighted(result):
+    """An incoming gradient that no phase of a vector changes: that of weighted squares."""
+    weights = np.random.default_rng(2).uniform(0.5, 1.5, result.shape)
+    return np.asarray(result * weights).astype(result.dtype)
+
+
+def _factors(call, values, taken):
+    x = paddle.to_tensor(values, stop_gradient=False)
+    outs = _several(call(x))
+    chosen = [outs[index] for index in taken] if taken else outs
+    paddle.autograd.backward(chosen, [paddle.to_tensor(_weighted(out.numpy())) for out in chosen])
+    return [out.numpy() for out in outs], x.grad.numpy()
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize(
+    ("name", "taken"), [*((name, ()) for name in FACTORS), ("qr", (0,)), ("qr", (1,)), ("svd", (1,)), ("eigh", (1,))]
+)
+def test_factors(name, taken, dtype):
+    """Also through some of the results alone, where Paddle's own backward of ``qr`` ends the process."""
+    call, formula, prepared = FACTORS[name]
+    values = prepared(numbers((4, 4), dtype))
+    try:
+        native = _factors(call, values, ()) if not taken else _several(call(paddle.to_tensor(values)))
+    except RuntimeError:
+        pytest.skip("this Paddle has no such kernel of complex numbers")
+    side = torch.from_numpy(values).requires_grad_()
+    sides = _several(formula(side))
+    chosen = [sides[index] for index in taken] if taken else sides
+    torch.autograd.backward(chosen, [torch.from_numpy(_weighted(out.detach().resolve_conj().numpy())) for out in chosen])
+    with padiff_shim.reference("torch") as run:
+        found = _factors(call, values, taken)
+    assert name not in run.native
+    for one, other in zip(found[0], sides, strict=True):
+        np.testing.assert_array_equal(one, other.detach().resolve_conj().numpy())
+    np.testing.assert_array_equal(found[1], side.grad.resolve_conj().numpy())
+    if not taken:  # the gradient of what no phase changes is one and the same
+        np.testing.assert_allclose(found[1], native[1], rtol=1e-3, atol=1e-3 if dtype == "complex64" else 1e-9)
+
+
+def test_a_gradient_that_depends_on_a_phase_is_refused_as_torch_does():
+    values = numbers((3, 3), "complex128")
+    x = paddle.to_tensor(values + values.conj().T, stop_gradient=False)
+    with padiff_shim.reference("torch"):
+        _, vectors = paddle.linalg.eigh(x)
+        with pytest.raises(RuntimeError, match="specified up to multiplication by"):
+            paddle.real(vectors).sum().backward()
