@@ -279,7 +279,7 @@ np.testing.assert_allclose(x.grad.numpy(), np.eye(3) * 1e-10)
         "op": "prod",
         "what": "Paddle leaves the product of the others as it is, where its conjugate belongs.",
         "size": "another direction",
-        "paddle": PADDLES[-1:],
+        "paddle": PADDLE_3,
         "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
         "program": """\
 import numpy as np, paddle

@@ -54,7 +54,7 @@ np.testing.assert_allclose(found, np.log(4.0), rtol=1e-5)
         "op": "nn.AdaptiveLogSoftmaxWithLoss",
         "what": "The weights of the tails are in plain lists: parameters() and state_dict() lack them.",
         "size": "1 parameter for 5",
-        "paddle": PADDLES[-1:],
+        "paddle": PADDLE_3,
         "shim": "Paddle's layer as it is; what its weights compute is Torch's.",
         "program": """\
 import paddle
@@ -229,7 +229,7 @@ np.testing.assert_array_equal(y.grad.numpy(), [[2.0, 2.0, 2.0]])
         "op": "masked_fill",
         "what": "Where x wants its gradient, too, that of the value is zero; of several, those not taken get unwritten memory.",
         "size": "0 for 2",
-        "paddle": PADDLES[-1:],
+        "paddle": PADDLES[2:],
         "shim": "Torch's gradient.",
         "program": """\
 import numpy as np, paddle

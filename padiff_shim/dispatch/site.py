@@ -56,8 +56,18 @@ class Site(NamedTuple):
     function: str
 
     def __str__(self) -> str:
-        path = os.path.relpath(self.file) if self.file.startswith(os.getcwd() + os.sep) else self.file
-        return f"{path}:{self.line} in {self.function}"
+        return f"{short(self.file)}:{self.line} in {self.function}"
+
+
+_PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+
+
+def short(file: str) -> str:
+    """A file as people name it: from its installed package on, or from the working directory."""
+    for packages in _PACKAGES:
+        if packages in file:
+            return file.rpartition(packages)[2]
+    return os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file
 
 
 _library: dict[CodeType, bool] = {}  # code objects seen -> whether they belong to a framework, to Python or to us
@@ -82,27 +92,39 @@ def _is_library(code: CodeType) -> bool:
     ):  # of Python, substitution/shortcut.py, Paddle 2.6's decorators
         return True
     path = os.path.abspath(name)
-    packages = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
     folders = _folders()
     inside = [folder for folder in folders if path.startswith(folder)]
     # The standard library's folder holds site-packages as well.
     stdlib = sysconfig.get_path("stdlib") + os.sep
-    return any(folder != stdlib or not any(part in path for part in packages) for folder in inside)
+    return any(folder != stdlib or not any(part in path for part in _PACKAGES) for folder in inside)
 
 
-def call_site() -> Site:
-    """The innermost line that belongs neither to a framework nor to the standard library nor to this package."""
-    frame = sys._getframe(1)
-    outermost = frame
-    while frame is not None:
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def call_site(until: CodeType | None = None) -> Site:
+    """The innermost line that belongs neither to a framework nor to the standard library nor to this package.
+
+    With ``until``, the code of a function that calls a model: the innermost line within that call. Where a model is made of a
+    framework's layers alone there is none of the user's, and the innermost line of a layer's ``forward`` stands for it.
+    """
+    frame = outermost = sys._getframe(1)
+    forward = None
+    while frame is not None and frame.f_code is not until:
         code = frame.f_code
         library = _library.get(code)
         if library is None:
             library = _library[code] = _is_library(code)
         if not library:
-            return Site(code.co_filename, frame.f_lineno, code.co_name)
+            return _at(frame)
+        if forward is None and until is not None and code.co_name == "forward" and not code.co_filename.startswith(_OURS):
+            forward = frame
         outermost, frame = frame, frame.f_back  # type: ignore[assignment]
-    return Site(outermost.f_code.co_filename, outermost.f_lineno, outermost.f_code.co_name)
+    return _at(forward or outermost)
+
+
+def _at(frame: FrameType) -> Site:
+    return Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def call_stack(until: CodeType) -> tuple[Site, ...]:
@@ -112,7 +134,7 @@ def call_stack(until: CodeType) -> tuple[Site, ...]:
     while frame is not None and frame.f_code is not until:
         code = frame.f_code
         if not (_library[code] if code in _library else _library.setdefault(code, _is_library(code))):
-            found.append(Site(code.co_filename, frame.f_lineno, code.co_name))
+            found.append(_at(frame))
         frame = frame.f_back
     return tuple(reversed(found))
 

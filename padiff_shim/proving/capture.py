@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
 from typing import Any
 
 import torch
@@ -71,6 +72,7 @@ class Capture(TorchDispatchMode):
     Args:
         names: labels of tensors that are there before, by the address of their memory.
         layer: tells the path of the layer that is running.
+        until: code of the function that calls the model; lines are looked for within that call.
         forced: results to exchange, so that what follows goes on with another program's values.
         touch: called with each node's first result; may change it (to measure how far rounding errors travel).
     """
@@ -79,12 +81,13 @@ class Capture(TorchDispatchMode):
         self,
         names: Mapping[int, str],
         layer: Callable[[], str],
+        until: CodeType | None = None,
         forced: Forced | None = None,
         touch: Callable[[torch.Tensor], None] | None = None,
     ) -> None:
         super().__init__()
         self.trace = Trace()
-        self._names, self._layer, self._forced, self._touch = names, layer, forced or {}, touch
+        self._names, self._layer, self._until, self._forced, self._touch = names, layer, until, forced or {}, touch
         self._count: collections.Counter[Any] = collections.Counter()
         self._places: dict[int, tuple[Site, str]] = {}  # by the number that Torch gives the node of a call in its graph
         self._known: dict[int, Value] = {}  # by the tensor's identity
@@ -179,10 +182,10 @@ class Capture(TorchDispatchMode):
         """The line and layer of a call; one of a backward has those of the call that it goes back through."""
         behind = torch._C._current_autograd_node()
         if behind is None:
-            place = call_site(), self._layer()
+            place = call_site(self._until), self._layer()
             self._places[torch._C._autograd._get_sequence_nr() - 1] = place
             return (*place, False)
-        return (*(self._places.get(behind._sequence_nr()) or (call_site(), "")), True)
+        return (*(self._places.get(behind._sequence_nr()) or (call_site(self._until), "")), True)
 
     def _value(self, tensor: torch.Tensor) -> Value:
         """What a tensor holds: by its identity, else by its place in memory."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import Protocol
 
+from ..dispatch.site import short
 from ..screen import Column, Screen
 from ..text import shown
 from .carried import CARRIERS, GRADIENTS, carried, holding, largest
@@ -125,9 +125,8 @@ def where(place: Place | None) -> str:
 
 
 def line(place: Place) -> str:
-    """File and line, from the working directory on where that holds it."""
-    file = os.path.relpath(place.file) if place.file.startswith(os.getcwd() + os.sep) else place.file
-    return f"{file}:{place.line}"
+    """File and line, as people name a file."""
+    return f"{short(place.file)}:{place.line}"
 
 
 def markdown(proof: Proven) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..dispatch.site import short
 from ..errors import ArgumentError, PadiffShimError, described
 from . import pages, webpage
 from .findings import CarriedBy, LayerRow, Mistake, ProofVerdict, Stage, StepRow
@@ -86,7 +87,7 @@ class Proof:
             return f"{self.verdict}: {self.reason}"
         first = self.mistakes[0]
         place = first.paddle or first.torch
-        where = f" at {place.file}:{place.line}" + (f" (layer {place.layer})" if place.layer else "") if place else ""
+        where = f" at {short(place.file)}:{place.line}" + (f" (layer {place.layer})" if place.layer else "") if place else ""
         more = f", and {len(self.mistakes) - 1} more" if len(self.mistakes) > 1 else ""
         return f"{self.verdict}: {first}{where}{more}"
 

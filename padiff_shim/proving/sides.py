@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from .seeding import default_dtype, seeded
 from .updates import Recipe, Trainer, Update
 from .values import Inputs, as_array, leaves
 
-Capturing = Callable[[dict[int, str], Callable[[], str]], Capture]  # makes a capture from labels and the running layer's path
+# Makes a capture from labels, what tells the running layer's path, and the code that calls the model.
+Capturing = Callable[[dict[int, str], Callable[[], str], CodeType], Capture]
 
 
 @dataclass
@@ -77,7 +79,7 @@ class Side:
         arguments = self._inputs.of(self.framework, self._dtype(), double=double)
         arguments, begun = following.inputs(arguments, lambda _, one: self._leaf(one)) if self.follows else (arguments, {})
         labels = {**self._labels(model), **self._input_labels(arguments)}
-        capture = capturing(labels, lambda: self._stack[-1] if self._stack else "") if capturing else None
+        capture = capturing(labels, self._path, Side._pass.__code__) if capturing else None
         outcome, self._keeping = Outcome(capture=capture), capture is None or not double
         self._stack.clear()
         self._clear()
@@ -88,6 +90,9 @@ class Side:
         outcome.of_inputs = following.gradients(begun)
         self._clear()
         return outcome
+
+    def _path(self) -> str:
+        return self._stack[-1] if self._stack else ""
 
     def _pass(self, model: Any, arguments: Any, *, training: bool = False) -> list[tuple[str, Any]]:
         """A forward and, if asked for, a backward; (path, tensor) of all that it returns."""

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.skipif(sys.platform != "linux", re
 
 PRELUDE = """
 import faulthandler, os, sys
-faulthandler.dump_traceback_later(60, exit=True)
+faulthandler.dump_traceback_later(100, exit=True)
 import numpy as np, paddle, padiff_shim, torch
 
 torch.set_num_threads(2)

@@ -41,6 +41,17 @@ def test_a_proof_prints_and_is_data():
     assert "✗ forward" in str(wrong)
 
 
+@pytest.mark.parametrize("phase", ["forward", "both"])
+def test_of_layers_of_a_framework_alone_the_line_is_that_of_the_layer(phase):
+    """Nobody learns anything from the line that began the proof."""
+    proof = prove(port(approximate=True), original(), X, phase=phase)
+    (mistake,) = proof.mistakes
+    lines = mistake.paddle, mistake.torch
+    assert ["paddle/nn/layer/activation.py" in lines[0].file, "torch/nn/modules/activation.py" in lines[1].file] == [True, True]
+    assert all("gelu(" in place.source for place in lines)
+    assert " at paddle/nn/layer/activation.py:" in proof.headline
+
+
 def test_a_page_escapes_what_it_shows():
     page = Proof(ProofVerdict.NOT_COMPARABLE, "<script>alert(1)</script>").to_html()
     assert "<script>" not in page

@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import same
+from helpers import needs, same
 
 import padiff_shim
 from padiff_shim.frameworks.versions import VERSION
@@ -78,14 +78,19 @@ def test_what_stays_native_says_why():
     assert run.native == {"linspace": {"filtered out by ops= or exclude=": 1}}
 
 
-@pytest.mark.skipif(not hasattr(paddle, "range"), reason="this Paddle has neither")
-def test_a_range_with_its_end_and_a_place_asked_for():
+@needs("range")
+def test_a_range_with_its_end():
     numbers = (0.5, 7, 0.3)
     with padiff_shim.reference("torch") as run, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # both frameworks would like it gone
         assert same(paddle.range(*numbers), torch.range(*numbers))
-        paddle.linspace(0, 1, 5, device="cpu")
     assert run.substituted == {"range": 1}
+
+
+@needs("linspace device")
+def test_a_place_asked_for():
+    with padiff_shim.reference("torch") as run:
+        paddle.linspace(0, 1, 5, device="cpu")
     assert run.native == {"linspace": {"a device, memory or gradient of its own asked for": 1}}
 
 
