@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from ..frameworks.surroundings import put_aside
 from .cases import Case
 
 LIMIT = 256 * 2**20  # bytes
@@ -52,5 +53,6 @@ class Waiting:
         with self._lock:
             cases = self._cases.pop(thread, [])
             self._bytes -= sum(case.bytes for case in cases)
-        for case in cases:  # without the lock: a user's callback may wait for another thread
-            self._settle(case)
+        with put_aside():
+            for case in cases:  # without the lock: a user's callback may wait for another thread
+                self._settle(case)

@@ -23,6 +23,7 @@ import torch
 from ..dispatch.containers import each, flat, nested
 from ..dispatch.door import Door
 from ..frameworks.memory import autocast_off, hand_over, own, to_torch
+from ..frameworks.surroundings import put_aside
 from ..frameworks.versions import NODE_HOOKS, grad_node
 from ..gradients import clean
 from ..postponed import after_engine, engine_runs, postpone
@@ -185,7 +186,8 @@ def _seen(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tu
     sampling = subject.comparison.sampling
     entered = sampling.enter() if sampling.accounts else 0.0
     try:
-        return _observe(subject, tensors, results, incoming, over=over)
+        with put_aside():  # also where no mode is open any more
+            return _observe(subject, tensors, results, incoming, over=over)
     except Exception as error:
         if isinstance(error, LogError):
             postpone(error)

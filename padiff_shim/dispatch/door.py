@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..frameworks.surroundings import autocasting, dispatch_modes, function_modes, inference, put_aside
 from ..table.op import Entry, Op
 from ..table.reasons import DRAWN, FILTERED, NOT_DRAWN, OUTSIDE_LAYERS, RANDOM, WHOLE, StayNative
 from ..table.signature import REFUSALS, binder, present, refused
@@ -70,6 +71,9 @@ class Door:
                 return original(*args, **kwargs)
             if frame.idle:
                 return frame.plan.exact(name, original, args, kwargs) if exact else original(*args, **kwargs)
+            if function_modes() or dispatch_modes() or inference() or autocasting():
+                with put_aside():
+                    return hook(*args, **kwargs)
             try:
                 quick = frame.quick.get(self)
                 if quick is None or frame.layers is not None:

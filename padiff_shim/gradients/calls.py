@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..frameworks.surroundings import put_aside
 from ..records.tally import Tally
 
 _FREED = (
@@ -24,7 +25,8 @@ _MODIFIED = (
     "Tensor which will used in gradient computation."
 )
 _KEY = "padiff_shim"  # in a node's metadata
-_LEAF: Any = type(torch.zeros(1, requires_grad=True).view_as(torch.zeros(1)).grad_fn.next_functions[0][0])
+with put_aside(), torch.enable_grad():  # a mode may be opened for the first time under torch.no_grad()
+    _LEAF: Any = type(torch.zeros(1, requires_grad=True).view_as(torch.zeros(1)).grad_fn.next_functions[0][0])
 
 
 def freed(op: str) -> SystemError:

@@ -14,6 +14,7 @@ import torch
 
 from ..dispatch.frames import top
 from ..frameworks.memory import FLOATS, TENSOR_TYPES, grad_tracer, to_paddle, to_torch
+from ..frameworks.surroundings import undisturbed
 from ..frameworks.versions import attribute
 from . import backward, clean
 from .calls import freed
@@ -145,9 +146,19 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
         once: Paddle cannot run backward through it a second time (PyLayer: it would crash the process).
     """
     operands = Operands()
-    given = [operands.alias(value) for value in args]
-    named = {key: operands.alias(value) for key, value in kwargs.items()} if kwargs else kwargs
-    outs = original(*given, **named)
+    given, named = _entering(operands, args, kwargs)
+    return _left(name, original(*given, **named), operands, once=once)
+
+
+@undisturbed
+def _entering(operands: Operands, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a native call, each operand exchanged for its alias."""
+    return [operands.alias(value) for value in args], {key: operands.alias(value) for key, value in kwargs.items()}
+
+
+@undisturbed
+def _left(name: str, outs: Any, operands: Operands, *, once: bool) -> Any:
+    """The results of a native call; those that are differentiable on the tape."""
     if type(outs) in TENSOR_TYPES:
         flat = [outs]
     else:

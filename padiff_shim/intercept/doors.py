@@ -22,6 +22,7 @@ from ..dispatch.door import Door
 from ..dispatch.frames import top
 from ..dispatch.plan import Unlisted
 from ..frameworks.memory import TENSOR_TYPES
+from ..frameworks.surroundings import undisturbed
 from ..frameworks.versions import hide_from_tracer, leads_here
 from ..gradients.writes import WRITES
 from ..optimizers.update import updates
@@ -93,6 +94,7 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
     other = Unlisted(name, path, reason, original, updates=reason is OPTIMIZER)
     drawn = Unlisted(name, path, DRAWN, original, updates=False) if reason in (RANDOM, RANDOM_ALONE) else None
 
+    @undisturbed
     def hook(*args: Any, **kwargs: Any) -> Any:
         frame = top()
         if frame is None:
@@ -147,6 +149,7 @@ def inventory() -> tuple[int, int, list[str]]:
 def _moving(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """The hook of an op that moves values."""
 
+    @undisturbed
     def hook(*args: Any, **kwargs: Any) -> Any:
         frame = top()
         return original(*args, **kwargs) if frame is None else frame.plan.exact(name, original, args, kwargs)
@@ -157,6 +160,7 @@ def _moving(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 def _writing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """The hook of an op that moves values in place: only the tape has to know of it."""
 
+    @undisturbed
     def hook(*args: Any, **kwargs: Any) -> Any:
         frame = top()
         if frame is None or not frame.plan.on_tape:

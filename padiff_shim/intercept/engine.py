@@ -12,6 +12,7 @@ from typing import Any
 
 from ..dispatch.frames import top
 from ..frameworks.memory import grad_tracer
+from ..frameworks.surroundings import undisturbed
 from ..gradients import backward, clean, partial, reducers, twins, watching
 from ..patching.patcher import Patcher, Point
 from ..postponed import engine
@@ -25,7 +26,7 @@ def _doors() -> list[Point]:
     def engine_door(ours: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
         def made(patch: Any) -> Callable[..., Any]:
             clean.use(**{ours.__name__: patch.original})
-            return _settling(ours)
+            return undisturbed(_settling(ours))
 
         return made
 
@@ -38,8 +39,9 @@ def _doors() -> list[Point]:
         "_new_shared_tensor": _sharing,
         "_tensor_use_gpudnn": _sharing,
     }
-    targets |= {f"paddle.Tensor.{name}": lambda patch, make=make: make(patch.original) for name, make in watched.items()}  # type: ignore[misc]
-    targets["paddle.base.core.EagerReducer.prepare_for_backward"] = lambda patch: reducers.preparing(patch.original)
+    for name, make in watched.items():
+        targets[f"paddle.Tensor.{name}"] = lambda patch, make=make: undisturbed(make(patch.original))  # type: ignore[misc]
+    targets["paddle.base.core.EagerReducer.prepare_for_backward"] = lambda patch: undisturbed(reducers.preparing(patch.original))
     return [*present(*(point(target, hook) for target, hook in targets.items())), *generators.points()]
 
 

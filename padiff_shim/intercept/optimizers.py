@@ -9,6 +9,7 @@ import paddle
 
 from ..dispatch.frames import top
 from ..dispatch.plan import Unlisted
+from ..frameworks.surroundings import undisturbed
 from ..frameworks.versions import IS_3
 from ..optimizers.update import updates
 from ..patching.patcher import Point
@@ -25,6 +26,7 @@ _PARTS = (
 
 
 def _hook(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @undisturbed
     def hook(*args: Any, **kwargs: Any) -> Any:
         frame = top()
         if frame is None or frame.idle:
@@ -55,6 +57,7 @@ def updating(name: str, path: str, original: Callable[..., Any]) -> Callable[...
     """The hook of an optimizer's update."""
     other = Unlisted(name, path, OPTIMIZER, original, updates=True)
 
+    @undisturbed
     def hook(*args: Any, **kwargs: Any) -> Any:
         frame = top()
         if frame is None:

@@ -30,8 +30,11 @@ class CompareMode(Mode):
         sampling = self._plan.sampling
         began = sampling.clock() if sampling.entry else None  # what a process pays once is in no account
         super().start()
+        from ..frameworks.surroundings import put_aside
+
         try:
-            self._open(began)
+            with put_aside():
+                self._open(began)
         except BaseException:
             self.stop()
             raise

@@ -54,6 +54,12 @@ class Mode:
         """Open the mode here; returns the run that counts."""
         self._used = True
         self.run.environment.update(prepare())
+        from ..frameworks.surroundings import put_aside
+
+        with put_aside():
+            return self._opened()
+
+    def _opened(self) -> Run:
         from ..intercept import doors
 
         remarks = doors.OPS.acquire()

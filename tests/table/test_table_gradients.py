@@ -1,5 +1,6 @@
 """Gradients of every door of the op table, once and twice: Torch's bits, and Paddle's values but for rounding."""
 
+import contextlib
 import functools
 
 import numpy as np
@@ -7,6 +8,7 @@ import paddle
 import pytest
 import torch
 from helpers import Call, array, flat, same, takes
+from torch._subclasses.fake_tensor import FakeTensorMode
 from trials import (
     DOORS,
     FIRST,
@@ -97,22 +99,37 @@ def check_native_gradients(call, dtype, ours):
     assert all(near(one, other, dtype, roundings=4 * loose(dtype)) for one, other in pairs), call.sample
 
 
-@pytest.mark.parametrize(("op", "entry"), DOORS)
-def test_gradients_where_torch_s_own_are_switched_off(op, entry):
-    """As within a backward, where recompute replays a forward: Paddle's switch decides, and Torch's does not."""
+@contextlib.contextmanager
+def everything_set(op):
+    """What of Torch's own a program may have set around its Paddle code, all at once."""
+    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16), torch.device("meta"), FakeTensorMode():
+        if op.name != "det":  # Torch 2.13's own backward fails where the default is another dtype
+            torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(torch.float32)
 
-    def step(switch):
+
+@pytest.mark.parametrize(("op", "entry"), DOORS)
+@pytest.mark.parametrize("switched", [lambda op: torch.no_grad(), everything_set], ids=["no_grad", "everything"])
+def test_gradients_do_not_depend_on_torch_s_own_switches(switched, op, entry):
+    """Paddle's decide. As within a backward, where Torch's gradients are off, and recompute replays a forward."""
+
+    def step(around):
         call = Call(op, entry, sample, grad=True)
-        with padiff_shim.reference("torch") as run, switch():
+        with padiff_shim.reference("torch") as run, around:
             found, error = outcome(functools.partial(pulled, call, "float32"))
         return found, error, run.substituted, run.backward, dict(run.native)
 
     for sample in [sample for sample in op.samples if takes(op, entry, sample) and not sample.empty][:2]:
-        (on, *rest), (off, *others) = step(torch.enable_grad), step(torch.no_grad)
+        (on, *rest), (off, *others) = step(contextlib.nullcontext()), step(switched(op))
         assert rest == others, sample
         if on is not None:
             pairs = list(zip(on[2], off[2], strict=True))
             assert all(one is other or same(one, other) for one, other in pairs), sample
+            pairs = list(zip(flat(on[0]), flat(off[0]), strict=True))
+            assert all(same(one.detach(), other.detach()) for one, other in pairs), sample
 
 
 def twice(call, framework):

@@ -1,0 +1,62 @@
+"""Torch's own switches as the program has set them around Paddle code: autocast, inference mode, a default device, modes.
+
+They are meant for the program's Torch code. What a Paddle call computes is for Paddle's switches to decide, so a call is made with
+Torch's put aside; left standing they would round to bfloat16 unasked, or have tensors without numbers. Whether gradients are
+recorded is not among them: it is said to Torch at each call. Nor is what a Torch program's bits depend on as much as the shim's
+(threads, precisions, determinism).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+# What tells that a switch is set, each some 50 ns: they are asked at every call.
+function_modes: Callable[[], int] = torch._C._len_torch_function_stack  # a default device is one
+dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+inference: Callable[[], bool] = torch.is_inference_mode_enabled
+autocasting: Callable[[], bool] = torch._C._is_any_autocast_enabled
+
+_DEVICES = ("cpu", "cuda")
+_Hook = TypeVar("_Hook", bound=Callable[..., Any])
+
+
+def disturbed() -> bool:
+    """Whether a switch is set that would change what Torch computes here."""
+    return bool(function_modes() or dispatch_modes() or inference() or autocasting())
+
+
+@contextlib.contextmanager
+def put_aside() -> Iterator[None]:
+    """Torch as it is when nothing is set; afterwards as it was."""
+    if not disturbed():
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(_disable_current_modes())
+        for device in _DEVICES:
+            if torch.is_autocast_enabled(device):
+                torch.set_autocast_enabled(device, False)
+                stack.callback(torch.set_autocast_enabled, device, True)
+        for _ in range(function_modes()):
+            stack.callback(torch._C._push_on_torch_function_stack, torch._C._pop_torch_function_stack())
+        yield
+
+
+def undisturbed(hook: _Hook) -> _Hook:
+    """``hook``, called with Torch's switches put aside."""
+
+    @functools.wraps(hook)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if function_modes() or dispatch_modes() or inference() or autocasting():
+            with put_aside():
+                return hook(*args, **kwargs)
+        return hook(*args, **kwargs)
+
+    return called  # type: ignore[return-value]
