@@ -51,6 +51,7 @@ def lend_numpy(tensor: torch.Tensor) -> Any:
         put_numpy(tensor, lent)
     else:  # as put_numpy, written out: each result without a gradient comes here
         lent.get_tensor().set(tensor.numpy(force=True), _CPU, True)
+    lent.stop_gradient = True  # as it is; but without having been told so, it could not be asked to clear its gradient
     return lent
 
 

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from padiff_shim.frameworks import turning
+
 from .execute import NATIVE, Plan, accusations, cut, differences, run, whole
 from .known import unexplained
 from .replay.run import REFERENCE, compared
@@ -31,6 +33,18 @@ def script(lines: list[str], plan: object) -> str:
     """A program as text, with the modes it ran under."""
     body = "\n".join(f"{number:3}  {line}" for number, line in enumerate(lines))
     return f"modes: {plan}\n{body}\n"
+
+
+@contextlib.contextmanager
+def layouts(*, at_once: bool) -> Iterator[None]:
+    """Nothing is known of the products whose weights need no copy; on request each is tried when it comes first."""
+    held = turning.WORTH
+    turning._known.clear()
+    turning.WORTH = 0 if at_once else held
+    try:
+        yield
+    finally:
+        turning.WORTH = held
 
 
 def check(lines: list[str], schedule: Plan, counts: dict[str, int], progress: Progress) -> None:

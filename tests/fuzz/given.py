@@ -16,6 +16,32 @@ def numbers(shape: Sequence[int], dtype: str, seed: int, shift: float) -> np.nda
     return np.asarray(SPECIAL[dtype](random, shape) if dtype in SPECIAL else random.standard_normal(shape) + shift)
 
 
+def calculus(paddle: Any, F: Any) -> dict[str, Any]:
+    """Functions that ask for gradients: in blocks and hooks they do so within a backward. ``paddle``, ``F``: those of the side."""
+
+    def slope(x: Any) -> Any:
+        """The gradient of a graph of its own."""
+        with paddle.enable_grad():
+            leaf = x.detach().clone()
+            leaf.stop_gradient = False
+            return paddle.grad([F.gelu(leaf * 1.5).sum()], [leaf])[0]
+
+    def bent(x: Any) -> Any:
+        """The same, whose own gradient goes on to ``x``."""
+        with paddle.enable_grad():
+            y = x * 1.5
+            if y.stop_gradient:
+                y.stop_gradient = False
+            return paddle.grad([paddle.tanh(y).sum()], [y], create_graph=True)[0]
+
+    def apart(x: Any) -> Any:
+        """What wants no gradient."""
+        with paddle.no_grad():
+            return paddle.tanh(x)
+
+    return {"slope": slope, "bent": bent, "apart": apart}
+
+
 def watching() -> dict[str, Any]:
     """``watch(name, factor)`` makes a hook, which multiplies gradients if asked; ``seen`` holds what hooks were shown."""
     seen: list[tuple[str, Any]] = []

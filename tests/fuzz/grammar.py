@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .nested import asking, computing_hook, layers, recomputed, second
 from .state import (
     autocast,
     backward,
@@ -10,7 +11,6 @@ from .state import (
     inplace,
     partial_gradient,
     pylayer,
-    recomputed,
     retained,
     setitem,
     toggle,
@@ -59,7 +59,11 @@ GRAMMAR = (
     *(hook,) * 2,
     retained,
     pylayer,
-    recomputed,
+    asking,
+    layers,
+    *(recomputed,) * 2,
+    computing_hook,
+    second,
     without_gradient,
     autocast,
     *(backward,) * 5,

@@ -5,6 +5,7 @@ A difference that no entry explains fails the run; how often each was needed is 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -45,6 +46,15 @@ class Seen(NamedTuple):
         if self.text.startswith("accused"):
             return "grad:" in self.text
         return not self.exact and (".grad:" in self.text or self.text.startswith("seen["))
+
+    @property
+    def of_several_dtypes(self) -> bool:
+        """Whether the errors differ only by those of Paddle's optimizers over leaves of several dtypes."""
+        if not self.text.startswith("errors: natively "):
+            return False
+        natively, here = map(ast.literal_eval, self.text.removeprefix("errors: natively ").split(", here "))
+        refused = [(line, *rest) for line, *rest in natively if "o.step()" in self.lines[line] and "type of data" in rest[-1]]
+        return bool(refused) and [one[:2] for one in natively if one not in refused] == [one[:2] for one in here]
 
     def has(self, *parts: str) -> bool:
         """Whether one line of the program holds all of these."""
@@ -89,6 +99,14 @@ KNOWN = (
     Known(
         "a write that Paddle does not count, between forward and backward: Paddle's gradient is one of the new values",
         lambda seen: any(seen.has(write) for write in UNCOUNTED) and seen.of_a_gradient,
+    ),
+    Known(
+        "Paddle's optimizers keep the learning rate in the dtype of one leaf, and refuse leaves of others; Torch steps them all",
+        lambda seen: not seen.exact and seen.of_several_dtypes,
+    ),
+    Known(
+        "where a view shows an element several times, Paddle's gradient counts it once (docs/defects.md)",
+        lambda seen: not seen.exact and seen.has("paddle.as_strided(") and seen.of_a_gradient,
     ),
     Known(
         "recompute without reentry needs the same modes in its backward as in its forward; Paddle's own error says so",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 
 import numpy as np
 import paddle
@@ -10,7 +11,7 @@ import paddle.nn.functional as F
 from paddle.autograd import PyLayer
 from paddle.distributed.fleet.utils import recompute
 
-from .given import numbers, watching
+from .given import calculus, numbers, watching
 
 
 def make(shape, dtype="float32", seed=0, grad=False, shift=0.0):
@@ -20,9 +21,9 @@ def make(shape, dtype="float32", seed=0, grad=False, shift=0.0):
     return leaf
 
 
-def layer(width_in, width_out, seed):
+def layer(width_in, width_out, seed, kind=paddle.nn.Linear):
     """A Linear of known weights."""
-    linear = paddle.nn.Linear(width_in, width_out)
+    linear = kind(width_in, width_out)
     linear.weight.set_value(make([width_in, width_out], seed=seed) * 0.5)
     linear.bias.set_value(make([width_out], seed=seed + 1) * 0.5)
     return linear
@@ -68,9 +69,49 @@ class Mix(PyLayer):
         return first * (1.0 - paddle.tanh(x) ** 2) + second * y, first + second * x
 
 
+class Asking(PyLayer):
+    """Asks for the gradients of a graph of its own in its backward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return F.gelu(x) * paddle.max(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        with paddle.enable_grad():
+            x = ctx.saved_tensor()[0].detach()
+            x.stop_gradient = False
+            return paddle.grad([F.gelu(x) * paddle.max(x)], [x], [grad])[0]
+
+
+class Again(PyLayer):
+    """Runs a backward within its backward, through a recomputed block."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return recompute(block, x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        with paddle.enable_grad():
+            x = ctx.saved_tensor()[0].detach()
+            x.stop_gradient = False
+            paddle.autograd.backward([recompute(block, x)], [grad])
+            return x.grad
+
+
 def block(x):
     """What recompute runs again."""
     return F.softmax(paddle.tanh(x) * 1.5, axis=-1) + x * 0.5
+
+
+class Scaled(paddle.nn.Linear):
+    """A Linear whose weight is computed at each call."""
+
+    def forward(self, x):
+        return F.linear(x, self.weight * 0.5, self.bias)
 
 
 def namespace():
@@ -82,6 +123,10 @@ def namespace():
         "copy": copy,
         "make": make,
         "layer": layer,
+        "scaled": functools.partial(layer, kind=Scaled),
+        "Asking": Asking,
+        "Again": Again,
+        **calculus(paddle, F),
         "Twice": Twice,
         "Cube": Cube,
         "Mix": Mix,

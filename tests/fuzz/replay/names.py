@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ..given import SPECIAL, numbers, watching
+from ..given import SPECIAL, calculus, numbers, watching
 from .parts import OPTIMIZERS, PYLAYERS, block, recompute
 from .tensor import FLOATS, Elsewhere
 from .value import INTEGERS, Value, made, moved, operand, product, run_backward
@@ -37,8 +37,14 @@ class Layer:
         self.bias = bias.requires_grad_()
 
     def __call__(self, x: Value) -> Value:
-        weight, bias = (one if torch.is_grad_enabled() else one.detach() for one in (self.weight, self.bias))
-        return Value(F.linear(x.wanted(), weight, bias))
+        return Value(F.linear(x.wanted(), self.weight, self.bias))
+
+
+class Scaled(Layer):
+    """One whose weight is computed at each call."""
+
+    def __call__(self, x: Value) -> Value:
+        return Value(F.linear(x.wanted(), self.weight * 0.5, self.bias))
 
 
 # Functions
@@ -189,13 +195,20 @@ def no_grad() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def enable_grad() -> Iterator[None]:
+    """``torch.enable_grad``."""
+    with torch.enable_grad():
+        yield
+
+
 FUNCTIONAL = SimpleNamespace(
     **{name: _one(function) for name, function in ACTIVATIONS.items()},
     linear=linear,
     layer_norm=layer_norm,
     softmax=lambda x, axis=-1: Value(F.softmax(x.wanted(), axis)),
     log_softmax=lambda x, axis=-1: Value(F.log_softmax(x.wanted(), axis)),
-    dropout=lambda x, share: Value(F.dropout(x.wanted(), share)),
+    dropout=lambda x, share, training=True: Value(F.dropout(x.wanted(), share, training)),
     pad=pad,
 )
 PADDLE = SimpleNamespace(
@@ -236,6 +249,7 @@ PADDLE = SimpleNamespace(
     subtract=subtract,
     grad=gradient,
     no_grad=no_grad,
+    enable_grad=enable_grad,
     seed=torch.manual_seed,
     Size=tuple,
 )
@@ -250,6 +264,8 @@ def namespace() -> dict[str, Any]:
         "copy": copy,
         "make": make,
         "layer": Layer,
+        "scaled": Scaled,
+        **calculus(PADDLE, FUNCTIONAL),
         **PYLAYERS,
         "block": block,
         "recompute": recompute,

@@ -80,19 +80,22 @@ class _Reentrant(torch.autograd.Function):
     """``torch.utils.checkpoint`` in its reentrant form, also for partial gradients, as Paddle has it."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, function: Any, x: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(x)
-        return block(x)
+        ctx.function, ctx.random = function, torch.get_rng_state()
+        return function(Value(x)).data
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor | None:
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[None, torch.Tensor | None]:
         if torch.is_grad_enabled():
             raise Elsewhere("a second derivative of reentrant recompute")
         (x,) = saved(ctx)
         again = x.detach().requires_grad_()
-        with torch.enable_grad():
-            out = block(again)
-        return torch.autograd.grad(out, again, grad)[0]
+        with torch.enable_grad(), torch.random.fork_rng(devices=()):
+            torch.set_rng_state(ctx.random)
+            out = ctx.function(Value(again))
+        torch.autograd.backward([out.graph()], [grad])
+        return None, again.grad
 
 
 class _Unchanged(torch.autograd.Function):
@@ -109,14 +112,48 @@ class _Unchanged(torch.autograd.Function):
         return grad, None
 
 
-def recompute(function: Any, x: Value, use_reentrant: bool) -> Value:
-    """``block``, run again by its backward."""
+def recompute(function: Callable[[Value], Value], x: Value, use_reentrant: bool = True) -> Value:
+    """``function``, run again by its backward."""
+    if x.stop_gradient or not torch.is_grad_enabled():
+        return function(x)
     if not use_reentrant:
         operand = x.wanted()
-        return Value(_Unchanged.apply(torch.utils.checkpoint.checkpoint(function, operand, use_reentrant=False), operand))
-    found = Value(_Reentrant.apply(x.wanted()))
+        again = torch.utils.checkpoint.checkpoint(lambda x: function(Value(x)).graph(), operand, use_reentrant=False)
+        return Value(_Unchanged.apply(again, operand))
+    found = Value(_Reentrant.apply(function, x.wanted()))
     found.deaf = True  # Paddle's is a PyLayer
     return found
+
+
+class _Asking(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return F.gelu(x) * torch.amax(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            x = saved(ctx)[0].detach().requires_grad_()
+            return torch.autograd.grad(F.gelu(x) * torch.amax(x), x, grad)[0]
+
+
+class _Again(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return block(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            x = saved(ctx)[0].detach().requires_grad_()
+            torch.autograd.backward([recompute(_of_values(block), Value(x)).graph()], [grad])
+            return x.grad
+
+
+def _of_values(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Value], Value]:
+    return lambda x: Value(function(x.wanted()))
 
 
 # Optimizers
@@ -158,4 +195,5 @@ OPTIMIZERS = SimpleNamespace(
     Adam=_optimizer(torch.optim.Adam),
     AdamW=_optimizer(torch.optim.AdamW),
 )
-PYLAYERS = {"Twice": _applied(_Twice), "Cube": _applied(_Cube), "Mix": _applied(_Mix)}
+FUNCTIONS = {"Twice": _Twice, "Cube": _Cube, "Mix": _Mix, "Asking": _Asking, "Again": _Again}
+PYLAYERS = {name: _applied(function) for name, function in FUNCTIONS.items()}
