@@ -298,17 +298,3 @@ def test_a_gradient_begins_at_what_crossed():
     leaf.stop_gradient = False
     (leaf * leaf).sum().backward()
     assert leaf.grad.numpy().tolist() == [[6.0, 6.0], [6.0, 6.0]]
-
-
-@pytest.mark.parametrize("made", ["result", "gradient", "under no_grad"])
-def test_what_wants_no_gradient_can_be_asked_to_clear_it(made):
-    x = paddle.ones([2, 3])
-    with padiff_shim.reference("torch"):
-        x.stop_gradient = made == "result"
-        if made == "gradient":
-            (y,) = paddle.grad([paddle.exp(x).sum()], [x])
-        else:
-            with paddle.no_grad():
-                y = paddle.exp(x)
-        y.clear_grad()
-    assert y.grad is None

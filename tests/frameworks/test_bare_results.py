@@ -1,0 +1,22 @@
+"""Results that want no gradient, made as bare tensors over Torch's memory: what may be asked of them natively."""
+
+import paddle
+import pytest
+
+import padiff_shim
+
+pytestmark = pytest.mark.compat
+
+
+@pytest.mark.parametrize("made", ["result", "gradient", "under no_grad"])
+def test_what_wants_no_gradient_can_be_asked_to_clear_it(made):
+    x = paddle.ones([2, 3])
+    with padiff_shim.reference("torch"):
+        x.stop_gradient = made == "result"
+        if made == "gradient":
+            (y,) = paddle.grad([paddle.exp(x).sum()], [x])
+        else:
+            with paddle.no_grad():
+                y = paddle.exp(x)
+        y.clear_grad()
+    assert y.grad is None
