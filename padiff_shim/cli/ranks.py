@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
 import sys
-import tempfile
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +14,7 @@ from ..modes.options import CompareOptions, Options
 from ..modes.settings import Setting
 from ..runs.command import command
 from ..runs.run import Run
+from ..scratch import Scratch
 from . import notes
 from .bootstrap import sitecustomize
 from .inheriting import Inheritance, withdraw
@@ -36,15 +34,16 @@ class Ranks:
     """
 
     def __init__(self, options: Options, owed: dict[str, Setting]) -> None:
-        self._folder = os.path.join(tempfile.gettempdir(), f"padiff_shim-{uuid.uuid4().hex}")
-        self._options, self._owed, self._process = options, owed, os.getpid()
+        self._scratch = Scratch()
+        self._folder = str(self._scratch.path)
+        self._options, self._owed = options, owed
         self._spawned = False
         if isinstance(options, CompareOptions) and options.log is None:
             object.__setattr__(options, "log", Path(self._folder, "log"))
 
     def export(self) -> None:
         """Have what this process starts come into the mode, if it is a rank."""
-        atexit.register(self._forget)
+        atexit.register(self._scratch.close)  # logs in a folder that the user named stay
         Inheritance.of(self._options, self._owed, command(), self._folder).export()
         wrapt.register_post_import_hook(lambda _: self._look_out(), "paddle")
 
@@ -94,11 +93,6 @@ class Ranks:
                 "process's environment, and they ran on Paddle's kernels"
             )
         return told
-
-    def _forget(self) -> None:
-        """Remove what the ranks have left, but for logs in a folder that the user named."""
-        if os.getpid() == self._process:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _launches() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from ..proving.torch_side import TorchSide
 from ..proving.values import Inputs
 from ..recording.diff import diff
 from ..recording.record import record
+from ..scratch import Scratch
 from ..waiting import Waiting
 from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import match, transfer_weights
@@ -88,8 +88,8 @@ def drift(
     for side in pair:
         side.follows = back
     found = Drift(framework_dtype=str(pair[0]._dtype()))
-    with tempfile.TemporaryDirectory(prefix="padiff_shim-") as folder, Waiting("drift: running both models"):
-        _measure(found, pair, match(original, port, layer_map=layer_map), Path(folder) if calls else None, double=double)
+    with Scratch() as folder, Waiting("drift: running both models"):
+        _measure(found, pair, match(original, port, layer_map=layer_map), folder if calls else None, double=double)
     found.seconds = time.perf_counter() - start
     return found
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import warnings
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,23 +12,11 @@ from ..errors import PadiffShimError
 from ..records import files, log
 from ..records.recorder import INPUTS, Recorder
 from ..records.replicas import Replicas, replicas
+from ..scratch import Scratch
 from ..text import SENTENCE, shown
 from ..waiting import Waiting
 from .command import command
 from .results import Results
-
-
-class _Folder:
-    """A temporary folder, removed when nobody holds this object any more; never by a forked child."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="padiff_shim-"))
-        weakref.finalize(self, _remove, self.path, os.getpid())
-
-
-def _remove(path: Path, pid: int) -> None:
-    if os.getpid() == pid:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 class CompareRun(Results):
@@ -62,7 +47,7 @@ class CompareRun(Results):
         progress: bool = False,
     ) -> None:
         super().__init__(backend, linear_layout)
-        self._keeper = _Folder() if folder is None else None
+        self._keeper = Scratch() if folder is None else None
         # Where it is now: the program may change its working directory before the log is begun, or read.
         place = self._keeper.path if self._keeper is not None else files.absolute(folder)
         header = {"rank": rank, "backend": backend, "carry": carry, "command": command(), "options": dict(options or {})}
