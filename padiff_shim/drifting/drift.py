@@ -14,8 +14,9 @@ from ..arguments import flag, one_of
 from ..errors import ArgumentError, described
 from ..proving.arguments import both_losses
 from ..proving.copies import duplicate
+from ..proving.outcome import Outcome
 from ..proving.paddle_side import PaddleSide
-from ..proving.sides import NotInDouble, Outcome, Side
+from ..proving.sides import NotInDouble, Side
 from ..proving.torch_side import TorchSide
 from ..proving.values import Inputs
 from ..recording.diff import diff

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..proving import outcomes as paired
-from ..proving.sides import Outcome
+from ..proving.outcome import Outcome
 from ..weights.mapping import Mapping as Weights
 from .rows import DriftRow, row_of
 

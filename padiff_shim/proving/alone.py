@@ -12,9 +12,9 @@ from ..weights.mapping import Mapping
 from ..weights.tree import Node, Side
 from ..weights.values import prepared
 from . import outcomes
+from .outcome import Outcome
 from .outcomes import Array
 from .paddle_side import PaddleSide
-from .sides import Outcome
 from .updates import Recipe
 
 

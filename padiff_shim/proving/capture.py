@@ -63,7 +63,7 @@ class _Shape:
 
 
 _shape = functools.cache(_Shape)
-Forced = Mapping[Key, Sequence[torch.Tensor]]  # what the results of a call shall hold
+Forced = Mapping[Key, Sequence[torch.Tensor | None]]  # what the results of a call shall hold; None: they stay
 
 
 class Capture(TorchDispatchMode):
@@ -165,7 +165,7 @@ class Capture(TorchDispatchMode):
         forced = self._forced.get(key)
         if forced is not None:
             for tensor, wanted in zip([*results, *updated], forced):
-                if tensor.is_floating_point():  # an index of the original may lie outside of the port's tensor
+                if wanted is not None:
                     tensor.copy_(wanted)
         elif self._touch is not None and not moves and results[0].is_floating_point():
             self._touch(results[0])

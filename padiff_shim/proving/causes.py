@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from ..dispatch.site import Site
 from .matching import Matching, roots
+from .pairing import Pair, align, alike, fits, kind
 from .trace import Node, Operand, Value
+from .wording import extent, from_elsewhere, given, role, swapped
 
 WINDOW = 40  # calls of each side that are laid side by side
 
@@ -41,6 +43,9 @@ class Cause(str, Enum):
         return self.value
 
 
+Mend = tuple[Node, Sequence[torch.Tensor | None]]  # a call, and what its results shall hold; None: they stay
+
+
 @dataclass(frozen=True)
 class Difference:
     """The first place where the second program (the port) does otherwise than the first.
@@ -53,18 +58,13 @@ class Difference:
     text: str
     theirs: Node | None
     ours: Node | None
-    mend: tuple[Node, Sequence[torch.Tensor]] | None
+    mend: Mend | None
     sites: tuple[Site, Site] | None = None  # where the elements are arranged, if that is what differs
 
     @property
     def backward(self) -> bool:
         """Whether it is in the backward."""
         return all(node.backward for node in (self.theirs, self.ours) if node is not None)
-
-
-class _Pair(NamedTuple):
-    theirs: Node | None
-    ours: Node | None
 
 
 def explain(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node]) -> Difference | None:
@@ -77,7 +77,7 @@ def explain(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node]) ->
     return Difference(cause, text, pair.theirs, pair.ours, _mend(matching, pairs), _sites(matching, cause, pair))
 
 
-def _sites(matching: Matching, cause: Cause, pair: _Pair) -> tuple[Site, Site] | None:
+def _sites(matching: Matching, cause: Cause, pair: Pair) -> tuple[Site, Site] | None:
     """The first steps on which both arrange an operand otherwise."""
     if cause is not Cause.ORDER or pair.theirs is None or pair.ours is None:
         return None
@@ -89,7 +89,7 @@ def _sites(matching: Matching, cause: Cause, pair: _Pair) -> tuple[Site, Site] |
     return None
 
 
-def _mend(matching: Matching, pairs: Sequence[_Pair]) -> tuple[Node, Sequence[torch.Tensor]] | None:
+def _mend(matching: Matching, pairs: Sequence[Pair]) -> Mend | None:
     """Whose results to exchange: of the call that feeds a missing one, of one too many, or of the first pair."""
     first = pairs[0]
     following = next((pair for pair in pairs if pair.theirs and pair.ours and _exchangeable(pair.theirs, pair.ours)), None)
@@ -102,7 +102,7 @@ def _mend(matching: Matching, pairs: Sequence[_Pair]) -> tuple[Node, Sequence[to
                 node is not None
                 and not node.view
                 and matching.of_second.get(one.value) in skipped
-                and _fits(one.value, first.theirs.result)
+                and fits(one.value, first.theirs.result)
             ):
                 return node, [first.theirs.result.tensor]
     if first.theirs is None and first.ours is not None:
@@ -112,91 +112,99 @@ def _mend(matching: Matching, pairs: Sequence[_Pair]) -> tuple[Node, Sequence[to
     if following is None or following.ours is None or following.theirs is None:
         return None
     updated = following.theirs.updated if len(following.theirs.updated) == len(following.ours.updated) else []
-    return following.ours, [value.tensor for value in (*following.theirs.results, *updated)]
+    return following.ours, [exchanged(following, value.tensor) for value in (*following.theirs.results, *updated)]
+
+
+def exchanged(pair: Pair, wanted: torch.Tensor) -> torch.Tensor | None:
+    """Whole numbers of the original are places in what it was given: in another shape they may lie outside."""
+    if wanted.is_floating_point():
+        return wanted
+    theirs, ours = (node.operands[:1] if node is not None else [] for node in pair)
+    same = pair.theirs and pair.ours and pair.theirs.name == pair.ours.name and theirs and ours
+    return wanted if same and theirs[0].tensor.shape == ours[0].tensor.shape else None
 
 
 def _exchangeable(one: Node, other: Node) -> bool:
-    return _alike(one, other) and not other.view
+    return alike(one, other) and not other.view
 
 
-def _fits(one: Value, other: Value) -> bool:
-    return one.tensor.shape == other.tensor.shape and one.tensor.dtype == other.tensor.dtype
-
-
-def _first(matching: Matching, pairs: list[_Pair], theirs: Sequence[Node], ours: Sequence[Node]) -> int:
+def _first(matching: Matching, pairs: list[Pair], theirs: Sequence[Node], ours: Sequence[Node]) -> int:
     """Where the first of the regions' roots stands among the pairs."""
     origins = {*roots(theirs, lambda value: value in matching.of_first), *roots(ours, matching.good)}
     return next((place for place, pair in enumerate(pairs) if pair.theirs in origins or pair.ours in origins), 0)
 
 
-def align(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node]) -> list[_Pair]:
-    """Both sequences in order, partners side by side: global alignment (Needleman and Wunsch, 1970) by names and operands."""
-    rows, columns = len(theirs), len(ours)
-    best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
-    for row in range(rows - 1, -1, -1):
-        for column in range(columns - 1, -1, -1):
-            together = best[row + 1][column + 1] + _likeness(matching, theirs[row], ours[column])
-            best[row][column] = max(together, best[row + 1][column], best[row][column + 1])
-    pairs, row, column = [], 0, 0
-    while row < rows and column < columns:
-        if best[row][column] == best[row + 1][column]:
-            pairs.append(_Pair(theirs[row], None))
-            row += 1
-        elif best[row][column] == best[row][column + 1]:
-            pairs.append(_Pair(None, ours[column]))
-            column += 1
-        else:
-            pairs.append(_Pair(theirs[row], ours[column]))
-            row, column = row + 1, column + 1
-    return [*pairs, *(_Pair(node, None) for node in theirs[row:]), *(_Pair(None, node) for node in ours[column:])]
-
-
-_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "addmv", "mv"})
-
-
-def _kind(node: Node) -> str:
-    return "product" if node.name in _PRODUCTS else node.name
-
-
-def _alike(one: Node, other: Node) -> bool:
-    return len(one.results) == len(other.results) and all(map(_fits, one.results, other.results))
-
-
-def _likeness(matching: Matching, one: Node, other: Node) -> float:
-    """How well two calls may stand for each other; at most 0 if they may not."""
-    shared = sum(any(matching.same(mine.value, yours.value) for mine in one.operands) for yours in other.operands)
-    if _kind(one) != _kind(other):
-        # Another op in the same place: what it is given and what follows must fit.
-        return 1.0 + shared if _fits(one.result, other.result) and shared and not one.moves and not other.moves else -1.0
-    return 4.0 + 2.0 * _alike(one, other) + shared + (one.attributes == other.attributes)
-
-
-def _cause(matching: Matching, pairs: Sequence[_Pair]) -> tuple[Cause, str, _Pair]:
+def _cause(matching: Matching, pairs: Sequence[Pair]) -> tuple[Cause, str, Pair]:
     pair = pairs[0]
     if pair.theirs and pair.ours:
         return (*_between(matching, pair.theirs, pair.ours), pair)
     alone = pair.theirs or pair.ours
     assert alone is not None
+    given_otherwise = _given_otherwise(matching, alone, pairs) if pair.ours is None else None
+    if given_otherwise is not None:
+        return given_otherwise
     elsewhere = next((other for other in pairs[1:] if _counterpart(pair, other)), None)
     following = next((other for other in pairs if other.theirs and other.ours), pair)
-    both = _Pair(pair.theirs or following.theirs, pair.ours or following.ours)
+    both = Pair(pair.theirs or following.theirs, pair.ours or following.ours)
     if elsewhere is not None:
         return (
             Cause.PLACE,
             f"{alone.name} stands in another place",
-            _Pair(pair.theirs or elsewhere.theirs, pair.ours or elsewhere.ours),
+            Pair(pair.theirs or elsewhere.theirs, pair.ours or elsewhere.ours),
         )
     if pair.ours is None:
         return Cause.MISSING, f"{alone} is missing", both
     return Cause.EXTRA, f"{alone} is too much", both
 
 
-def _counterpart(pair: _Pair, other: _Pair) -> bool:
+def _given_otherwise(matching: Matching, alone: Node, pairs: Sequence[Pair]) -> tuple[Cause, str, Pair] | None:
+    """Where nothing is missing but what reads the result of a call of the original is given another one.
+
+    Either it is given what stands in no trace, for Paddle's kernels computed it (whole numbers, tables of no operand), or what
+    another call of that kind made, which is no operand of the missing one.
+    """
+    following = next((other for other in pairs if other.theirs and other.ours), None)
+    if following is None or following.theirs is None or following.ours is None:
+        return None
+    for one, other in zip(following.theirs.operands, following.ours.operands):
+        if one.value.node is None or not _comparable(one, other) or matching.same(one.value, other.value):
+            continue
+        if not _behind(one.value, alone):
+            continue
+        if other.value.node is None and not other.value.label:
+            return (*_constant(one, other), following)
+        if other.value.node is None or not matching.good(other.value) or one.value.node is not alone:
+            continue
+        fed = any(matching.same(two.value, other.value) for two in alone.operands)
+        if kind(other.value.node) == kind(alone) and not fed:
+            return Cause.OPERAND, from_elsewhere(one, other), following
+    return None
+
+
+def _comparable(one: Operand, other: Operand) -> bool:
+    """Whether two operands may be one: so many numbers of one kind."""
+    return one.tensor.numel() == other.tensor.numel() and one.tensor.is_floating_point() == other.tensor.is_floating_point()
+
+
+def _behind(value: Value, node: Node) -> bool:
+    """Whether a value is computed from a call's result."""
+    waiting, known = [value.node], set()
+    while waiting:
+        one = waiting.pop()
+        if one is node:
+            return True
+        if one is not None and one.index > node.index and one.index not in known:
+            known.add(one.index)
+            waiting += [operand.value.node for operand in one.operands]
+    return False
+
+
+def _counterpart(pair: Pair, other: Pair) -> bool:
     """Whether ``other`` is the same call that stands alone on the other side: op, attributes, shape and weights."""
     alone, candidate = (pair.theirs, other.ours) if pair.ours is None else (pair.ours, other.theirs)
     if alone is None or candidate is None or (other.theirs and other.ours):
         return False
-    same = _kind(alone) == _kind(candidate) and alone.attributes == candidate.attributes and _alike(alone, candidate)
+    same = kind(alone) == kind(candidate) and alone.attributes == candidate.attributes and alike(alone, candidate)
     return same and _weights(alone) == _weights(candidate)
 
 
@@ -206,11 +214,13 @@ def _weights(node: Node) -> list[tuple[int, ...]]:
 
 def _between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
     """What differs between two calls that stand for each other."""
-    if _kind(theirs) != _kind(ours):
+    if kind(theirs) != kind(ours):
         return Cause.OTHER_OP, f"{ours} in place of {theirs}"
-    for one, other in zip(theirs.operands, ours.operands):
-        if _is_index(one) and _is_index(other) and not matching.same(one.value, other.value):
+    for one, other in zip(filter(_is_index, theirs.operands), filter(_is_index, ours.operands)):
+        if not matching.same(one.value, other.value) and not _complementary(one, other):
             return _constant(one, other)
+    if kind(theirs) == "masked" and theirs.name != ours.name:
+        return Cause.OTHER_OP, f"{ours} in place of {theirs}"
     others = [
         f"{name}={_shown(ours.attributes.get(name))} against {_shown(theirs.attributes.get(name))}"
         for name in sorted({*theirs.attributes, *ours.attributes})
@@ -224,11 +234,13 @@ def _between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
             continue
         another = next((two for two in mine if two is not one and matching.same(two.value, other.value)), None)
         if another is not None:
-            return Cause.SWAPPED, f"{_role(other)} is what the original has as {_role(another)}"
+            return Cause.SWAPPED, swapped(mine, another, yours, other)
+        named = all(two.node is not None or given(two) for two in (one.value, other.value))
+        if named and matching.good(other.value):
+            cause = Cause.WEIGHT if one.value.node is None is other.value.node else Cause.OPERAND
+            return cause, from_elsewhere(one, other)
         if other.value.node is None or one.value.node is None:
             return _constant(one, other)
-        if matching.good(other.value):
-            return Cause.OPERAND, f"{_role(other)} comes from {_whence(other.value)}, in the original from {_whence(one.value)}"
     if len(mine) != len(yours):
         missing = {one.name for one in mine} ^ {one.name for one in yours}
         return Cause.OPERAND, f"{len(yours)} operands against {len(mine)}" + (f" ({', '.join(sorted(missing))})" if missing else "")
@@ -243,11 +255,10 @@ def _is_index(operand: Operand) -> bool:
     return operand.value.node is None and not operand.tensor.is_floating_point()
 
 
-_ROLES = {"self": "the first operand", "other": "the second operand", "mat2": "the second operand", "mat1": "the first operand"}
-
-
-def _role(operand: Operand) -> str:
-    return _ROLES.get(operand.name, operand.name)
+def _complementary(one: Operand, other: Operand) -> bool:
+    """Whether two masks say the same, the other way round."""
+    masks = one.tensor.dtype is torch.bool is other.tensor.dtype
+    return masks and one.tensor.numel() == other.tensor.numel() and bool((one.tensor.flatten() != other.tensor.flatten()).all())
 
 
 def _arranged(one: Operand, other: Operand) -> tuple[Cause, str]:
@@ -255,34 +266,25 @@ def _arranged(one: Operand, other: Operand) -> tuple[Cause, str]:
     if one.value.node is None and other.value.node is None and one.tensor.shape == other.tensor.shape:
         return _constant(one, other)
     ours, theirs = (", ".join(map(str, operand.way)) or str(list(operand.tensor.shape)) for operand in (other, one))
-    return Cause.ORDER, f"{_role(other)} is arranged by {ours}, in the original by {theirs}"
+    return Cause.ORDER, f"{role(other)} is arranged by {ours}, in the original by {theirs}"
 
 
 def _constant(one: Operand, other: Operand) -> tuple[Cause, str]:
     label = other.value.label or one.value.label
-    kind = Cause.WEIGHT if other.value.label and one.value.label and "(" not in label else Cause.CONSTANT
+    cause = Cause.WEIGHT if other.value.label and one.value.label and "(" not in label else Cause.CONSTANT
     where = f" ({label})" if label else ""
-    if one.tensor.shape != other.tensor.shape:
-        return kind, f"{_role(other)}{where} is {_range(other.value)} against {_range(one.value)}"
-    apart = (one.tensor != other.tensor).nonzero()
-    first = tuple(apart[0].tolist()) if len(apart) else ()
-    mine, yours = (f"{operand.tensor[first].item():g}" for operand in (one, other))
+    try:
+        here, there = torch.broadcast_tensors(one.tensor, other.tensor)
+    except RuntimeError:
+        return cause, f"{role(other)}{where} is {extent(other.value)} against {extent(one.value)}"
+    apart = (here != there).nonzero()
+    first = tuple(apart[0].tolist()) if len(apart) else (0,) * here.dim()
+    mine, yours = (f"{tensor[first].item():g}" for tensor in (here, there))
     place = f"[{', '.join(map(str, first))}]"
-    return (
-        kind,
-        f"{_role(other)}{where} holds {yours} at {place} against {mine} ({len(apart)} of {one.tensor.numel()} elements differ)",
-    )
-
-
-def _range(value: Value) -> str:
-    elements = value.sorted
-    return f"{list(value.tensor.shape)}" + (
-        f" from {elements[0].item():.4g} to {elements[-1].item():.4g}" if elements.numel() else ""
-    )
-
-
-def _whence(value: Value) -> str:
-    return value.label if value.node is None else f"{value.node.name} (line {value.node.site.line})"
+    shuffled = len(apart) and _comparable(one, other) and torch.equal(one.value.sorted, other.value.sorted)
+    order = "; they are the same in another order" if shuffled else ""
+    differing = f"{len(apart)} of {here.numel()} elements differ{order}"
+    return cause, f"{role(other)}{where} holds {yours} at {place} against {mine} ({differing})"
 
 
 def _shown(value: Any) -> str:

@@ -57,7 +57,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A place where the port does otherwise than the original; ``layers`` of the port in which these lines run so."""
+    """A place where the port does otherwise than the original; ``layers`` of the port in which these lines run so, one per call."""
 
     cause: Cause
     text: str
@@ -66,7 +66,9 @@ class Mistake:
     layers: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{self.cause}: {self.text}" + (f" (in {len(self.layers)} layers)" if len(self.layers) > 1 else "")
+        layers, calls = len(set(self.layers)), len(self.layers)
+        often = f" (in {layers} layers)" if layers > 1 else f" ({calls} times)" if calls > 1 else ""
+        return f"{self.cause}: {self.text}{often}"
 
 
 def merged(differences: Sequence[Difference]) -> list[Mistake]:
@@ -77,10 +79,14 @@ def merged(differences: Sequence[Difference]) -> list[Mistake]:
         sites = difference.sites or (None, None)
         theirs, ours = Place.of(difference.theirs, sites[0]), Place.of(difference.ours, sites[1])
         lines = [one and (one.file, one.line) for one in (theirs, ours)]
+        names = [node and node.name for node in (difference.theirs, difference.ours)]
         if difference.backward and (lines[0] in wrong or lines[1] in wrong):
             continue
         wrong.update(line for line in lines if line)
-        key = (difference.cause, *lines, *(node and node.name for node in (difference.theirs, difference.ours)))
+        if difference.cause in (Cause.MISSING, Cause.EXTRA):  # what lacks it, or has it too much, may be several calls
+            beside = 1 if difference.cause is Cause.MISSING else 0
+            lines[beside] = names[beside] = None
+        key = (difference.cause, *lines, *names)
         layers = (ours or theirs).layer if ours or theirs else ""  # type: ignore[union-attr]
         known = found.get(key)
         kept = (*known.layers, layers) if known else (layers,)

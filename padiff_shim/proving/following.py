@@ -7,14 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from ..trees import as_array, is_tensor
+from ..trees import as_array, is_tensor, leaves
 
 Array = np.ndarray[Any, Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
+def named(arguments: Arguments) -> list[tuple[str, Any]]:
+    """(name, tensor) of all arguments: ``"input 0"``, ``"input 0[1]"``, ``"input tokens"``."""
+    positional, keywords = arguments
+    given = [(f"input {place}", one) for place, one in enumerate(positional)] + [
+        (f"input {key}", one) for key, one in keywords.items()
+    ]
+    return [(name + path, tensor) for name, one in given for path, tensor in leaves(one)]
+
+
 def inputs(arguments: Arguments, leaf: Callable[[str, Any], Any]) -> tuple[Arguments, dict[str, Any]]:
-    """Arguments with gradients behind them, and their leaves by name: ``"input 0"``, ``"input 0[1]"``, ``"input tokens"``.
+    """Arguments with gradients behind them, and their leaves by name, as :func:`named` gives them.
 
     The model is given a copy of each leaf, for it may write its inputs in place.
 

@@ -15,8 +15,9 @@ from . import outcomes
 from .capture import Capture
 from .causes import Difference, explain
 from .matching import Matching, guilty, numbers
+from .outcome import Outcome
 from .outcomes import Array
-from .sides import Outcome, Side
+from .sides import Side
 from .trace import Key, Trace, Value
 
 FORWARD, BACKWARD, STATISTICS = "forward", "backward", "statistics"  # parts of a run
@@ -106,7 +107,7 @@ def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     touched = theirs.run_double(functools.partial(Capture, touch=rounded(torch.Generator().manual_seed(0))))
     tolerance = Tolerances(trace_of(touched))
     port = _settled(ours)
-    forced: dict[Key, Sequence[torch.Tensor]] = {}
+    forced: dict[Key, Sequence[torch.Tensor | None]] = {}
     found: list[tuple[str, Difference]] = []
     apart = None
     rest: str | None = None
@@ -124,7 +125,7 @@ def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
         mend = seen[1].mend
         if mend is None or mend[0].key in forced:
             break
-        forced[mend[0].key] = [tensor.detach().clone() for tensor in mend[1]]
+        forced[mend[0].key] = [None if tensor is None else tensor.detach().clone() for tensor in mend[1]]
     return Located([one for _, one in found], rest == "", apart or 0.0, rest or "", tuple(part for part, _ in found))
 
 

@@ -11,7 +11,7 @@ import torch
 from ..weights.layouts import canonical
 from ..weights.mapping import Mapping
 from .findings import LayerRow
-from .sides import Outcome
+from .outcome import Outcome
 
 Array = np.ndarray[Any, Any]
 

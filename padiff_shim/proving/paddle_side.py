@@ -14,8 +14,9 @@ from ..modes.options import ReferenceOptions
 from ..modes.reference import opened
 from ..runs.run import Run
 from . import following
+from .outcome import Outcome
 from .seeding import default_dtype
-from .sides import Outcome, Side, seeded
+from .sides import Side, seeded
 from .values import as_array, leaves
 
 Moved = Mapping[str, np.ndarray[Any, Any]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
@@ -14,31 +13,13 @@ from ..errors import PadiffShimError
 from . import following
 from .capture import Capture
 from .copies import duplicate
+from .outcome import Outcome
 from .seeding import default_dtype, seeded
-from .updates import Recipe, Trainer, Update
+from .updates import Recipe, Trainer
 from .values import Inputs, as_array, leaves
 
 # Makes a capture from labels, what tells the running layer's path, and the code that calls the model.
 Capturing = Callable[[dict[int, str], Callable[[], str], CodeType], Capture]
-
-
-@dataclass
-class Outcome:
-    """What one run (or step) gave, as arrays: outputs and loss by path; outputs of layers, gradients and statistics by name.
-
-    Of a step of a training also the ``weights`` behind it, and what is told of its ``update``; of a side that follows gradients
-    also those of layers' outputs (None where a call's has none) and of inputs.
-    """
-
-    outputs: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    layers: dict[str, list[np.ndarray[Any, Any]]] = field(default_factory=dict)
-    gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    statistics: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    capture: Capture | None = None
-    weights: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    update: Update | None = None
-    of_layers: dict[str, list[np.ndarray[Any, Any] | None]] = field(default_factory=dict)
-    of_inputs: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
 
 class NotInDouble(PadiffShimError):
@@ -62,6 +43,14 @@ class Side:
     def run(self, capturing: Capturing | None = None) -> Outcome:
         """One forward and, if asked for, backward."""
         return self._run(self.model, capturing, double=False)
+
+    def run_forward(self) -> Outcome:
+        """The same without the backward."""
+        held, self._backward = self._backward, False
+        try:
+            return self.run()
+        finally:
+            self._backward = held
 
     def run_double(self, capturing: Capturing | None = None) -> Outcome:
         """The same of a float64 copy of the model.
@@ -281,7 +270,7 @@ class Side:
         raise NotImplementedError
 
     def _input_labels(self, arguments: Any) -> dict[int, str]:
-        return {tensor.data_ptr(): f"input {path}" for path, tensor in leaves(arguments)}
+        return {tensor.data_ptr(): name for name, tensor in following.named(arguments)}
 
     def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
         """A backward from tensors, which begins with ones or with the same random numbers on both sides."""

@@ -8,7 +8,7 @@ from ..weights.mapping import Mapping
 from . import outcomes
 from .findings import Stage
 from .locate import BACKWARD, FORWARD, STATISTICS, Located
-from .sides import Outcome
+from .outcome import Outcome
 
 IDENTICAL = "identical bit for bit"
 ROUNDED = "equal up to rounding"

@@ -14,9 +14,10 @@ from .faults import faults
 from .findings import Mistake, ProofVerdict, Stage, StepRow
 from .locate import beyond
 from .noise import Noise
+from .outcome import Outcome
 from .paddle_side import PaddleSide
 from .proof import Proof
-from .sides import NotInDouble, Outcome
+from .sides import NotInDouble
 from .stages import IDENTICAL, LOSS, ROUNDED, Differing
 from .torch_side import TorchSide
 from .updates import Recipe, Update

@@ -45,7 +45,7 @@ class Updating:
             pairs = _pairs(*args, **kwargs)
             if self._repeat(here, frame, pairs):
                 return []
-            before = repeated.Before(here.optimizer, pairs)
+            before = repeated.Before(here.optimizer)
             try:
                 result = original(*args, **kwargs)
             finally:

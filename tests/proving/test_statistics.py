@@ -9,7 +9,9 @@ import torch
 import padiff_shim
 from padiff_shim import ProofVerdict, prove
 from padiff_shim.proving.capture import Capture
-from padiff_shim.proving.sides import Outcome
+from padiff_shim.proving.causes import exchanged
+from padiff_shim.proving.outcome import Outcome
+from padiff_shim.proving.pairing import Pair
 from padiff_shim.proving.stages import Differing, stages
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
@@ -61,10 +63,23 @@ def test_indices_of_the_original_stay_out_of_the_port():
         return capture.trace.nodes, results
 
     (node,), (_, indices) = pooled()
-    wanted = [torch.full((1, 1, 3, 3), 7.0, dtype=torch.float64), torch.full((1, 1, 3, 3), 10**6)]
-    _, (values, again) = pooled(forced={node.key: wanted})
+    wanted = torch.full((1, 1, 3, 3), 7.0, dtype=torch.float64)
+    _, (values, again) = pooled(forced={node.key: [wanted, None]})
     assert (values == 7.0).all()
     assert torch.equal(again, indices)
+
+
+@pytest.mark.parametrize(("size", "taken_over"), [(6, True), (7, False)])
+def test_indices_are_taken_over_where_both_read_tensors_of_one_shape(size, taken_over):
+    def pooled(size):
+        with Capture({}, lambda: "") as capture:
+            torch.nn.functional.max_pool2d(torch.rand(1, 1, size, size, dtype=torch.float64), 2, return_indices=True)
+        return capture.trace.nodes[0]
+
+    theirs, ours = pooled(size), pooled(6)
+    values, indices = (exchanged(Pair(theirs, ours), result.tensor) for result in theirs.results)
+    assert values is theirs.results[0].tensor
+    assert (indices is theirs.results[1].tensor) if taken_over else (indices is None)
 
 
 @pytest.mark.parametrize("more", [{}, {"epsilon": 1e-3}])

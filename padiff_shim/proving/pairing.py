@@ -1,0 +1,63 @@
+"""Two sequences of calls laid side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .matching import Matching
+from .trace import Node, Value
+
+
+class Pair(NamedTuple):
+    theirs: Node | None
+    ours: Node | None
+
+
+def fits(one: Value, other: Value) -> bool:
+    return one.tensor.shape == other.tensor.shape and one.tensor.dtype == other.tensor.dtype
+
+
+def align(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node]) -> list[Pair]:
+    """Both sequences in order, partners side by side: global alignment (Needleman and Wunsch, 1970) by names and operands."""
+    rows, columns = len(theirs), len(ours)
+    best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
+    for row in range(rows - 1, -1, -1):
+        for column in range(columns - 1, -1, -1):
+            together = best[row + 1][column + 1] + _likeness(matching, theirs[row], ours[column])
+            best[row][column] = max(together, best[row + 1][column], best[row][column + 1])
+    pairs, row, column = [], 0, 0
+    while row < rows and column < columns:
+        if best[row][column] == best[row + 1][column]:
+            pairs.append(Pair(theirs[row], None))
+            row += 1
+        elif best[row][column] == best[row][column + 1]:
+            pairs.append(Pair(None, ours[column]))
+            column += 1
+        else:
+            pairs.append(Pair(theirs[row], ours[column]))
+            row, column = row + 1, column + 1
+    return [*pairs, *(Pair(node, None) for node in theirs[row:]), *(Pair(None, node) for node in ours[column:])]
+
+
+_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "addmv", "mv"})
+_MASKED = frozenset({"masked_fill", "where"})
+
+
+def kind(node: Node) -> str:
+    if node.name in _MASKED:
+        return "masked"
+    return "product" if node.name in _PRODUCTS else node.name
+
+
+def alike(one: Node, other: Node) -> bool:
+    return len(one.results) == len(other.results) and all(map(fits, one.results, other.results))
+
+
+def _likeness(matching: Matching, one: Node, other: Node) -> float:
+    """How well two calls may stand for each other; at most 0 if they may not."""
+    shared = sum(any(matching.same(mine.value, yours.value) for mine in one.operands) for yours in other.operands)
+    if kind(one) != kind(other):
+        # Another op in the same place: what it is given and what follows must fit.
+        return 1.0 + shared if fits(one.result, other.result) and shared and not one.moves and not other.moves else -1.0
+    return 4.0 + 2.0 * alike(one, other) + shared + (one.attributes == other.attributes)
