@@ -223,9 +223,10 @@ def _statistics(mapping: Mapping, original: Outcome, port: Outcome) -> Pairs:
 
 
 def _wholes(mapping: Mapping, mine: dict[str, Array], yours: dict[str, Array]) -> Pairs:
-    """Of weights that are one whole on both sides: a part of a gradient is no call's result."""
-    whole = [pair for pair in mapping if pair.torch_slot.section is None and pair.paddle_slot.section is None]
-    return [(mine[pair.torch], yours[pair.paddle]) for pair in whole if pair.torch in mine and pair.paddle in yours]
+    """Of weights that are one whole on both sides, in one layout: a part of a gradient is no call's result."""
+    whole = [pair.torch_slot.section is None and pair.paddle_slot.section is None for pair in mapping]
+    pairs = zip(outcomes.own(mapping, mine), outcomes.ported(mapping, yours), whole)
+    return [(one, other) for one, other, is_whole in pairs if is_whole and one is not None and other is not None]
 
 
 def _end(trace: Trace, array: Array) -> Value | None:
