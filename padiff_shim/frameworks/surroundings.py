@@ -14,16 +14,30 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
 # What tells that a switch is set, each some 50 ns: they are asked at every call.
 function_modes: Callable[[], int] = torch._C._len_torch_function_stack  # a default device is one
-dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 inference: Callable[[], bool] = torch.is_inference_mode_enabled
 autocasting: Callable[[], bool] = torch._C._is_any_autocast_enabled
 
 _DEVICES = ("cpu", "cuda")
 _Hook = TypeVar("_Hook", bound=Callable[..., Any])
+
+
+class LooksOn:
+    """What a dispatch mode of ours is that writes down or changes on purpose what a Paddle call computes; it is never put aside."""
+
+
+def _looking_on() -> list[Any]:
+    return [mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, LooksOn)]
+
+
+def dispatch_modes() -> int:
+    """How many dispatch modes of the program are open."""
+    found = _dispatch_modes()
+    return found and found - len(_looking_on())
 
 
 def disturbed() -> bool:
@@ -39,7 +53,10 @@ def put_aside() -> Iterator[None]:
         return
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
+        ours = _looking_on()
         stack.enter_context(_disable_current_modes())
+        for mode in ours:
+            stack.enter_context(mode)
         for device in _DEVICES:
             if torch.is_autocast_enabled(device):
                 torch.set_autocast_enabled(device, False)

@@ -12,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..dispatch.site import Site, call_site
+from ..frameworks.surroundings import LooksOn
 from .trace import Key, Node, Operand, Step, Trace, Value, described
 
 # The same elements in another shape, memory or object: no call of its own, whatever a framework needs of these.
@@ -66,7 +67,7 @@ _shape = functools.cache(_Shape)
 Forced = Mapping[Key, Sequence[torch.Tensor | None]]  # what the results of a call shall hold; None: they stay
 
 
-class Capture(TorchDispatchMode):
+class Capture(LooksOn, TorchDispatchMode):
     """Within it every call of Torch's kernels is written into :attr:`trace`.
 
     Args:

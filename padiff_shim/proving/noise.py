@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..frameworks.surroundings import LooksOn
 from .capture import is_passive, tensors_in
 from .locate import rounded
 
 
-class Noise(TorchDispatchMode):
+class Noise(LooksOn, TorchDispatchMode):
     """Within it each float64 result of Torch's kernels is changed by up to one unit roundoff; nothing is written down."""
 
     def __init__(self, generator: torch.Generator) -> None:

@@ -13,9 +13,10 @@ from helpers import ROOT
 from paddle.distributed.fleet.utils import recompute
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import padiff_shim
-from padiff_shim.frameworks.surroundings import disturbed, undisturbed
+from padiff_shim.frameworks.surroundings import LooksOn, disturbed, undisturbed
 
 pytestmark = pytest.mark.compat
 
@@ -144,3 +145,30 @@ def test_the_first_modes_of_a_process_are_opened_there():
         """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+class Seen(LooksOn, TorchDispatchMode):
+    """Names what is computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.append(function._schema.name)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("around", ["dispatch mode", "autocast", "device"])
+def test_what_looks_on_stays_open_and_the_programs_own_are_put_aside(around):
+    x, weight = (paddle.to_tensor(numbers(4, 4, seed=seed), stop_gradient=False) for seed in (0, 1))
+    with padiff_shim.reference("torch") as run:
+        plain = F.gelu(paddle.matmul(x, weight))
+        for order in (1, -1):
+            seen = Seen()
+            first, second = (seen, AROUND[around]())[::order]
+            with first, second:
+                found = F.gelu(paddle.matmul(x, weight))
+            assert [name for name in seen.names if name in ("aten::mm", "aten::gelu")] == ["aten::mm", "aten::gelu"]
+            assert np.array_equal(found.numpy(), plain.numpy())
+    assert run.native == {}
