@@ -8,6 +8,22 @@ from ._paddles import PADDLE_3, PADDLES
 
 DEFECTS: tuple[dict[str, Any], ...] = (
     {
+        "name": "gradient of a broadcast product",
+        "op": "matmul",
+        "what": "Where a batch of matrices is multiplied by one with fewer batch axes, the backward of the smaller one raises.",
+        "size": "ValueError",
+        "paddle": PADDLES,
+        "shows": "ValueError",
+        "shim": "Torch's gradient.",
+        "program": """\
+import numpy as np, paddle
+x, y = paddle.ones([2, 3, 4, 5]), paddle.ones([3, 5, 6])
+y.stop_gradient = False
+paddle.matmul(x, y).sum().backward()
+np.testing.assert_array_equal(y.grad.numpy(), np.full([3, 5, 6], 8.0))
+""",
+    },
+    {
         "name": "cross entropy saturates",
         "op": "cross_entropy",
         "what": "Paddle's CPU kernel computes exp(max(x - max, -64)): no loss is larger than 64 and the logarithm of the classes.",
