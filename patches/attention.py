@@ -48,6 +48,7 @@ def _attention(
         ),
     ),
     copies_result=True,
+    by_layout=True,  # one fused kernel, or where that cannot take them its steps
     samples=(
         Sample(*QKV),
         Sample(*QKV, is_causal=True),
@@ -84,6 +85,7 @@ def scaled_dot_product_attention(
     random=lambda query, key, value, dropout, causal, softmax, offset, name, training, scale: bool(dropout and training),
     results=("out", "softmax"),
     copies_result=True,
+    by_layout=True,  # one fused kernel, or where that cannot take them its steps
     doors=(
         function(
             "paddle.nn.functional.flash_attention.flash_attention",

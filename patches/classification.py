@@ -180,6 +180,7 @@ def nll_loss(x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, 
     'log_probs labels input_lengths label_lengths blank=0 reduction="mean" norm_by_times=False zero_infinity=False',
     tensors=4,
     amp="warpctc",
+    unread=("labels", "input_lengths", "label_lengths"),  # copies of them are
     note="of logits; a row that no path fits is 0, without gradient; with norm_by_times a row's gradient is divided by its length",
     samples=each(
         (Sample((8, 2, 5), Ints((2, 3), 1, 5, "int32"), Ints((2,), 7, 9), Ints((2,), 1, 4)),),

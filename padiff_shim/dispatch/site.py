@@ -143,11 +143,25 @@ def _name_in(parent: Any, layer: Any) -> str:
     """Name of ``layer`` below ``parent``, or its class name if it is not registered there."""
     known = _names.setdefault(parent, {})
     name = known.get(id(layer))
-    if name is None:
+    if name is None or not _lies_at(parent, name, layer):
         known.clear()
         known.update({id(sub): path for path, sub in parent.named_sublayers()})
-        name = known.setdefault(id(layer), type(layer).__name__)
-    return name
+        name = known.setdefault(id(layer), "")
+    return name or type(layer).__name__
+
+
+def _lies_at(parent: Any, path: str, layer: Any) -> bool:
+    """Whether a name still is the layer's: layers are exchanged, and one that is gone leaves its identity to another.
+
+    ``path``: "" says that it is not registered, of which the children alone are asked.
+    """
+    if not path:
+        return not any(sub is layer for sub in parent._sub_layers.values())
+    for name in path.split("."):
+        parent = parent._sub_layers.get(name)
+        if parent is None:
+            return False
+    return parent is layer
 
 
 def tracking(call: Callable[..., Any], outermost: Callable[[], None], ended: Callable[[Any, Any], None]) -> Callable[..., Any]:

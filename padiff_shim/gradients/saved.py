@@ -3,7 +3,8 @@
 An in-place change of such a tensor between forward and backward has to raise, as it does in Paddle. Torch's graph holds the tensors
 over memory that Paddle writes without Torch's version counter knowing, so each call keeps Paddle's own versions of what is read.
 What is read depends on which operands want a gradient and which are numbers; it is learnt once for each such combination, by a run
-of the formula whose graph is thrown away.
+of the formula whose graph is thrown away. It also depends on how operands lie: of one with strides Torch may keep a copy, of others
+their memory. So an operand counts as read where a copy of it is, whichever came first; Paddle does not tell them apart either.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..dispatch.containers import flat
 from ..frameworks.randomness import undrawn
@@ -28,23 +30,63 @@ def _memory(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def reads(known: dict[Any, Reads], attributes: Sequence[Any], sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
-    """What the backward of ``run(*sides)`` reads. ``known``: what was learnt for this op; gradients must be on."""
+_MANY = 4096  # combinations of one op that are kept: more come with attributes that change at each call
+_COPIES = frozenset({torch.ops.aten.clone.default, torch.ops.aten._to_copy.default})
+
+
+def reads(known: dict[Any, Reads], told: Sequence[Any], sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
+    """What the backward of ``run(*sides)`` reads. ``known``: learnt for this op so far; ``told``: what else ``run`` depends on."""
     kinds = [(side.requires_grad, side.ndim, side.dtype) if isinstance(side, torch.Tensor) else type(side) for side in sides]
-    key = (*kinds, repr(attributes)) if attributes else tuple(kinds)
+    key = (*kinds, repr(told)) if told else tuple(kinds)
     found = known.get(key)
     if found is None:
+        if len(known) >= _MANY:
+            known.clear()
         found = known[key] = _learnt(sides, run)
     return found
 
 
+class _Copying(TorchDispatchMode):
+    """Notes what is copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made: list[tuple[torch.Tensor, torch.Tensor]] = []  # the tensors: of one that is freed, another could get the memory
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """One step."""
+        out = func(*args, **(kwargs or {}))
+        if func in _COPIES and out.dtype is args[0].dtype:  # what was cast is another value, of which Paddle keeps that
+            self._made.append((out, args[0]))
+        return out
+
+    def originals(self, memories: set[int]) -> set[int]:
+        """These memories, and those that they were copied from and not written since."""
+        found = set(memories)
+        for out, given in reversed(self._made):
+            if _memory(out) in found and not out._version:
+                found.add(_memory(given))
+        return found
+
+
+@torch.enable_grad()
 def _learnt(sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
+    memories, results = _kept(sides, run)
+    if all(not isinstance(side, torch.Tensor) or _memory(side) in memories for side in sides):
+        return Reads(frozenset(_among(sides, memories)), results)
+    with _Copying() as copies:
+        copied, _ = _kept(sides, run)
+    return Reads(frozenset(_among(sides, memories | copies.originals(copied))), results)
+
+
+def _kept(sides: Sequence[Any], run: Callable[..., Any]) -> tuple[set[int], frozenset[int]]:
+    """The memory of what Torch's graph keeps, and which results are among it."""
     kept: list[torch.Tensor] = []  # the tensors: of one that is freed, another could get the memory
     try:
         with undrawn(), torch.autograd.graph.saved_tensors_hooks(kept.append, _never):
             results = flat(run(*sides))
         memories = {_memory(tensor) for tensor in kept}
-        return Reads(*(frozenset(_among(tensors, memories)) for tensors in (sides, results)))
+        return memories, frozenset(_among(results, memories))
     finally:
         kept.clear()  # the graph holds its hooks: with its own result among what they keep it would never die
 

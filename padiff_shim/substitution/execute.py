@@ -64,14 +64,15 @@ class Substitution:
                 value = inputs.paddle[index]
                 turned = index == self.transposed
                 sides[index] = weight_with_gradient(frame, value, sides[0], inputs.paddle[2]) if turned else twin(value)
+            told = attributes if casts.targets is None else (*attributes, *casts.targets)  # of what was cast a copy is read
             if self.entry.inplace:
-                return self.write_on_tape(frame, inputs, sides, attributes, run)
-            return self.on_tape(frame, inputs.paddle, sides, attributes, run)
+                return self.write_on_tape(frame, inputs, sides, told, run)
+            return self.on_tape(frame, inputs.paddle, sides, told, run)
 
     @torch.enable_grad()  # within a backward torch's are off, and a replay there has gradients of its own
-    def on_tape(self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], attributes: Any, run: Callable[..., Any]) -> Any:
-        """The result with gradients wanted: torch's own graph goes on behind it."""
-        call, read, out = self.recorded(frame, tensors, sides, attributes, run)
+    def on_tape(self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], told: Any, run: Callable[..., Any]) -> Any:
+        """The result with gradients wanted: torch's own graph goes on behind it. ``told``: what else ``run`` depends on."""
+        call, read, out = self.recorded(frame, tensors, sides, told, run)
 
         if self.moves:
             return self.answer(tensors, sides, out, functools.partial(on_tape, call))
@@ -86,21 +87,21 @@ class Substitution:
         return self.answer(tensors, sides, out, made)
 
     @torch.enable_grad()
-    def write_on_tape(self, frame: Frame, inputs: Inputs, sides: list[Any], attributes: Any, run: Callable[..., Any]) -> Any:
+    def write_on_tape(self, frame: Frame, inputs: Inputs, sides: list[Any], told: Any, run: Callable[..., Any]) -> Any:
         """The same of an in-place op."""
         target = inputs.paddle[0]
         # What torch keeps for the backward must not be overwritten.
         sides = [side.clone() if tensor is target else side for side, tensor in zip(sides, inputs.paddle)]
-        call, read, out = self.recorded(frame, inputs.paddle, sides, attributes, run)
+        call, read, out = self.recorded(frame, inputs.paddle, sides, told, run)
         fits(out, inputs.torch[0])
         call.saved = [(tensor, version) for tensor, version in call.saved if tensor is not target]
         return inplace.write(call, target, out, reads_result=0 in read.results)
 
     def recorded(
-        self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], attributes: Any, run: Callable[..., Any]
+        self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], told: Any, run: Callable[..., Any]
     ) -> tuple[Call, Reads, Any]:
         """Torch's kernel with its graph, and the call's part in a backward."""
-        read = reads(self.door.reads, attributes, sides, run)
+        read = self._reads(told, sides, run)
         out = run(*sides)
         if not any(isinstance(one, torch.Tensor) and one.requires_grad for one in flat(out)):
             raise StayNative(reasons.INDEPENDENT)
@@ -110,7 +111,12 @@ class Substitution:
 
     def read(self, sides: Sequence[Any], attributes: Any) -> Reads:
         """What the backward of a call reads that was made before."""
-        return reads(self.door.reads, attributes, sides, lambda *tensors: self.op.reference(*tensors, *attributes))
+        return self._reads(attributes, sides, lambda *tensors: self.op.reference(*tensors, *attributes))
+
+    def _reads(self, told: Sequence[Any], sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
+        if self.op.by_layout:
+            told = (*told, *[(side.shape, side.stride()) for side in sides if isinstance(side, torch.Tensor)])
+        return reads(self.door.reads, told, sides, run)
 
     def answer(
         self, tensors: Sequence[Any], sides: Sequence[Any], out: Any, made: Callable[[torch.Tensor, Sequence[Any], int], Any]

@@ -57,7 +57,8 @@ class Held:
         for i, tensor, pointer, version in self._guard:
             if args[i] is not tensor or tensor.data_ptr() != pointer or tensor._inplace_version() != version:
                 return False
-        return tuple([args[i] for i in self._places]) == self._numbers
+        # A tensor may be the same one with another number in it.
+        return [_number(args[i]) for i in self._places] == list(self.numbers.values())
 
     def stands(self) -> bool:
         """The same of arguments that are known to be the same tensors and numbers."""

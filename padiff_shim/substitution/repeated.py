@@ -45,11 +45,12 @@ class Again(NamedTuple):
 
 
 class Before:
-    """What an optimizer was before a pass over (a group of) its parameters."""
+    """What an optimizer was before a pass over (a group of) its parameters, and what it was told of that group."""
 
-    def __init__(self, optimizer: Any) -> None:
+    def __init__(self, optimizer: Any, pairs: Any) -> None:
         self.kind = _kind(optimizer)
         self.attributes = _attributes(optimizer)
+        self.options = _options(optimizer, pairs)
 
 
 class Repeat:
@@ -63,10 +64,16 @@ class Repeat:
         after = vars(here.optimizer)
         self.changed = {name: after[name] for name, value in _attributes(here.optimizer).items() if _moved(before, name, value)}
 
-    def again(self, here: Pass, pairs: Sequence[tuple[Any, Any]]) -> list[Again] | None:
-        """The updates of this pass, if all is as it was; gradients are crossed. Raises StayNative where one cannot be."""
+    def again(self, here: Pass, given: Any, pairs: Sequence[tuple[Any, Any]]) -> list[Again] | None:
+        """The updates of this pass, if all is as it was; gradients are crossed. Raises StayNative where one cannot be.
+
+        Args:
+            here: the pass.
+            given: the parameters as the optimizer got them, with the options of their group if they are one.
+            pairs: those that are updated, with their gradients.
+        """
         optimizer = here.optimizer
-        if not self._is_of(optimizer) or len(pairs) != len(self.updates):
+        if len(pairs) != len(self.updates) or not self._is_of(optimizer, given):
             return None
         optimizer._create_global_learning_rate()  # a schedule's number goes into the tensor
         tensor, asked = optimizer._global_learning_rate(), getattr(optimizer, _ASKED, None)
@@ -86,10 +93,11 @@ class Repeat:
             found.append(Again(call, held, rate, here.decay_of(param)))
         return found
 
-    def _is_of(self, optimizer: Any) -> bool:
+    def _is_of(self, optimizer: Any, given: Any) -> bool:
         return (
             _kind(optimizer) == self.before.kind
             and _attributes(optimizer) == self.before.attributes
+            and _options(optimizer, given) == self.before.options
             and [id(tensor) for tensor in _state(optimizer)] == self._state
             and _is_off(optimizer._get_auxiliary_var("found_inf"))
         )
@@ -106,12 +114,21 @@ def _kind(optimizer: Any) -> tuple[Any, ...]:
 
 
 def _attributes(optimizer: Any) -> dict[str, Any]:
-    """What an optimizer says of itself: plain values, and of others their kinds (they are asked, or watched, by themselves)."""
-    return {
-        name: value if isinstance(value, PLAIN) else type(value)
-        for name, value in vars(optimizer).items()
-        if name not in _NEW_EACH_TIME
-    }
+    """What an optimizer says of itself: see :func:`_word`."""
+    return {name: _word(value) for name, value in vars(optimizer).items() if name not in _NEW_EACH_TIME}
+
+
+def _options(optimizer: Any, pairs: Any) -> list[dict[str, Any]]:
+    """What a program told of this group of parameters and of all others; either may be changed between two steps."""
+    own = {name: value for name, value in pairs.items() if name != "params"} if isinstance(pairs, dict) else {}
+    return [{name: _word(value) for name, value in told.items()} for told in (own, getattr(optimizer, "_default_dict", None) or {})]
+
+
+def _word(value: Any) -> Any:
+    """A plain value, which tensor it is, and of others their kind: they are asked, or watched, by themselves."""
+    if isinstance(value, PLAIN):
+        return value
+    return id(value) if isinstance(value, paddle.Tensor) else type(value)
 
 
 def _moved(before: Before, name: str, value: Any) -> bool:
@@ -146,7 +163,7 @@ def keep(before: Before, here: Pass, pairs: Any) -> None:
         return
     updates = [_kept(*made[id(param)], param) for param, _ in alive]
     repeat = Repeat(before, here, updates)
-    if all(isinstance(value, PLAIN) for value in repeat.changed.values()):
+    if all(isinstance(value, PLAIN) for value in repeat.changed.values()) and not _asks_tensors(optimizer, pairs, updates):
         _of.setdefault(optimizer, {})[id(alive[0][0])] = repeat
 
 
@@ -167,6 +184,14 @@ def _is_plain(optimizer: Any) -> bool:
         and all(getattr(optimizer, name, None) is None for name in _UNASKED)
         and not any(callable(value) and hasattr(kind, name) for name, value in vars(optimizer).items())
     )
+
+
+def _asks_tensors(optimizer: Any, pairs: Any, updates: Sequence[Kept]) -> bool:
+    """Whether a number may have been read out of a tensor, which may be written; what an update itself reads is read each time."""
+    own = {name: value for name, value in vars(optimizer).items() if name not in _NEW_EACH_TIME}
+    told = [own, getattr(optimizer, "_default_dict", None) or {}, pairs if isinstance(pairs, dict) else {}]
+    read = {id(value) for update in updates for value in update.call.args}
+    return any(isinstance(value, paddle.Tensor) and id(value) not in read for values in told for value in values.values())
 
 
 def _is_known(call: Waiting, held: Held, param: Any) -> bool:
@@ -190,7 +215,7 @@ def again(here: Pass, frame: Frame, pairs: Any) -> list[Again] | None:
         return None
     try:
         gate(frame, repeat.name)
-        found = repeat.again(here, alive)
+        found = repeat.again(here, pairs, alive)
     except StayNative:
         return None
     if found is not None:

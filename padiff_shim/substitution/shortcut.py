@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from ..dispatch.containers import flat
 from ..dispatch.frames import Frame
 from ..dispatch.operands import weight
 from ..frameworks import strides, weights
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 Quick = Callable[[Frame, tuple[Any, ...]], Any]
 _PLAIN = frozenset({int, float, type(None)})  # operands that are no tensors
-_MANY = 4096  # kinds of calls of one door, which attributes that change with each call may not exceed
+_MANY = 4096  # kinds of calls of one door that are kept: more come with attributes that change at each call
 _TORCH_FLOATS = frozenset(FLOATS.values())
 
 # Of each operand: v as Paddle gave it, t whether it is a tensor, w whether its gradient is wanted, s its torch side, r whether the
@@ -265,7 +266,9 @@ def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..
         except REFUSALS as error:
             raise refused(error) from None
         found = simple(result, sides, rest)
-        if found is not None and len(learnt) < _MANY:
+        if found is not None:
+            if len(learnt) >= _MANY:
+                learnt.clear()
             learnt[kind] = found
         frame.tally.substituted[op.name] += 1
         return result
@@ -273,6 +276,8 @@ def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..
     def simple(result: Any, sides: Sequence[Any], rest: Sequence[Any]) -> tuple[bool, ...] | None:
         if not substitution.single or type(result) not in TENSOR_TYPES or attribute(result, TAPE) is None:
             return None
+        if op.by_layout or any(type(one) in TENSOR_TYPES for one in flat(list(rest))):
+            return None  # a tensor would be held, and is another one at the next call
         read = substitution.read(sides, rest)
         if op.copies_result and read.results:
             return None

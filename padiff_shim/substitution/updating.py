@@ -45,7 +45,7 @@ class Updating:
             pairs = _pairs(*args, **kwargs)
             if self._repeat(here, frame, pairs):
                 return []
-            before = repeated.Before(here.optimizer)
+            before = repeated.Before(here.optimizer, pairs)
             try:
                 result = original(*args, **kwargs)
             finally:

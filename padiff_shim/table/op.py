@@ -108,6 +108,7 @@ class Op:
     gradient: bool = True
     copies_result: bool = False
     unread: tuple[str, ...] = ()
+    by_layout: bool = False
     layouts: Mapping[str, str] = field(default_factory=dict)
     amp: tuple[str, str] = ("", "")
     asked: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
@@ -203,6 +204,7 @@ def op(
         copies_result: Torch's backward reads the result where Paddle's does not, so that Paddle, whose program may change it, gets
             a copy.
         unread: operands that Torch's graph keeps although its backward does not read their values, so that they may change.
+        by_layout: Torch chooses by the operands' sizes and strides, too, what its backward reads (beyond copying what has strides).
         layouts: ``{"weight": "transposed"}`` marks the parameter of which the formula wants a contiguous transposed copy.
         asked: parameters of the op that no door has: name -> function of Paddle's own function and of one that makes its tensors,
             called once a process, whose answer is the parameter's value. For what Paddle's versions compute otherwise.

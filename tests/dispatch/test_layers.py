@@ -124,6 +124,28 @@ def test_a_layer_replaced_between_calls_is_found():
     assert counts(net, "head").substituted == {"linear": 1}
 
 
+def test_layers_that_exchange_their_names_are_found():
+    net = Net()
+    assert counts(net, "head.0").substituted == {"linear": 1}
+    net.head[0], net.head[1] = net.head[1], net.head[0]
+    assert counts(net, "head.0").substituted == {"softmax": 1}
+
+
+def test_a_layer_that_is_registered_later_is_found():
+    class Outer(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.held = [paddle.nn.Linear(4, 4)]
+
+        def forward(self, x):
+            return self.held[0](x)
+
+    net = Outer()
+    assert counts(net, "Linear").substituted == {"linear": 1}
+    net.inner = net.held[0]
+    assert counts(net, "inner").substituted == {"linear": 1}
+
+
 @pytest.mark.parametrize("layers", [[], "", [""], [3], 3, ("a", None)], ids=repr)
 def test_bad_patterns_are_refused_when_the_mode_is_made(layers):
     with pytest.raises(PadiffShimError, match="glob patterns over layer paths"):

@@ -10,6 +10,7 @@ import torch
 from paddle.base import core
 
 import padiff_shim
+from padiff_shim.dispatch import frames
 from padiff_shim.frameworks import autocast as amp
 from padiff_shim.frameworks.memory import grad_tracer, to_torch
 
@@ -223,3 +224,28 @@ def test_end_to_end_on_the_gpu(level, low):
             np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=5e-2, atol=5e-3)
     finally:
         paddle.set_device("cpu")
+
+
+def test_what_is_read_of_operands_that_were_cast_is_no_rule_for_others():
+    """Of an operand that autocast casts, Torch's graph keeps a copy, and Paddle's, too: it may be written before the backward."""
+    x = paddle.ones([3, 4]).astype("bfloat16")
+    x.stop_gradient = False
+
+    def step(context):
+        operand = x * 1.0
+        with context:
+            result = operand * x
+        with paddle.no_grad():
+            operand.fill_(0.5)
+        result.sum().backward()
+
+    with padiff_shim.reference("torch"):
+        x * x
+        for door in frames.top().quick:  # what was learnt so far
+            door.reads.clear()
+            door.substitution = None
+    with padiff_shim.reference("torch") as run:
+        step(autocast(white=(), black=()))
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            step(contextlib.nullcontext())
+    assert not run.native

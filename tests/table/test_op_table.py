@@ -4,7 +4,20 @@ import paddle
 import pytest
 import torch
 from helpers import Call, flat, same, takes
-from trials import DOORS, INPLACE, check_tally, formula, held, loose, near, outcome, trials, uninitialised, without_kernel
+from trials import (
+    DOORS,
+    INPLACE,
+    NoShortcuts,
+    check_tally,
+    formula,
+    held,
+    loose,
+    near,
+    outcome,
+    trials,
+    uninitialised,
+    without_kernel,
+)
 
 import padiff_shim
 from padiff_shim.dispatch import frames
@@ -69,13 +82,6 @@ def test_in_place_forms_write_into_their_tensor(op, entry):
         assert target.inplace_version > version
         assert same(target, theirs)
         assert run.substituted == {op.name: 1}
-
-
-class NoShortcuts(dict):
-    """A frame's shortcuts where each door has tried its own, in vain."""
-
-    def __contains__(self, door):
-        return True
 
 
 WANTED = {"nothing wants a gradient": (False, True), "gradients wanted": (True, True), "wanted, under no_grad": (True, False)}
