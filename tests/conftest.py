@@ -9,6 +9,7 @@ import torch
 from hypothesis import settings
 
 from padiff_shim.dispatch import frames
+from padiff_shim.frameworks import turning
 from padiff_shim.intercept import doors
 
 
@@ -28,6 +29,8 @@ torch.set_num_threads(1)
 paddle.set_device("cpu")
 # Reports as wide as where the output is no terminal: once readline is imported, every child inherits a made-up width of 80.
 os.environ.pop("COLUMNS", None)
+if "PADIFF_TESTS_WARM" in os.environ:  # as in a process that has made many products of each shape: see CONTRIBUTING.md
+    turning.WORTH = 0
 
 
 INSTRUCTION_SETS = ("ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "MKL_CBWR", "ONEDNN_MAX_CPU_ISA")

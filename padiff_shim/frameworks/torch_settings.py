@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,9 +40,9 @@ def flags() -> dict[str, Any]:
     """Torch's switches as they stand now."""
     matmul = torch.backends.cuda.matmul
     return {
-        "torch.float32_matmul_precision": torch.get_float32_matmul_precision(),
-        "torch.backends.cuda.matmul.allow_tf32": matmul.allow_tf32,
-        "torch.backends.cudnn.allow_tf32": torch.backends.cudnn.allow_tf32,
+        "torch.float32_matmul_precision": _asked(torch.get_float32_matmul_precision),
+        "torch.backends.cuda.matmul.allow_tf32": _asked(lambda: matmul.allow_tf32),
+        "torch.backends.cudnn.allow_tf32": _asked(lambda: torch.backends.cudnn.allow_tf32),
         "torch.allow_fp16_reduced_precision_reduction": matmul.allow_fp16_reduced_precision_reduction,
         "torch.allow_bf16_reduced_precision_reduction": matmul.allow_bf16_reduced_precision_reduction,
         "torch.deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
@@ -49,6 +50,14 @@ def flags() -> dict[str, Any]:
         "torch.cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "torch.mkldnn": torch.backends.mkldnn.is_available(),
     }
+
+
+def _asked(switch: Callable[[], Any]) -> Any:
+    """A switch that Torch refuses to read where ``fp32_precision`` of one backend was set: there is no one word for all."""
+    try:
+        return switch()
+    except RuntimeError:
+        return "set by backend"
 
 
 def variables() -> dict[str, str]:

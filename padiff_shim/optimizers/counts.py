@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,27 +21,29 @@ _TYPES: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.f
 
 
 class Powers:
-    """The powers of one beta in one dtype: beta, beta * beta, ... each rounded."""
+    """The powers of one beta in one dtype: beta, beta * beta, ... each rounded. Threads share them."""
 
     def __init__(self, beta: float, dtype: torch.dtype) -> None:
         self._type = _TYPES[dtype]
         self._factor = self._type(beta)
         self._last = self._factor
         self._steps = {float(self._last): 1}
+        self._one_at_a_time = threading.Lock()
         self.end: int | None = None  # the first step at which the power does not fall any more
 
     def exponent(self, power: float) -> tuple[int | None, bool]:
         """The exponent that gives this power (None if none does), and whether all later steps have this power, too."""
-        found = self._steps.get(power)
-        if found is None:
-            if power == 1.0:
-                return 0, False
-            while self.end is None and float(self._last) > power:
-                self._grow()
+        with self._one_at_a_time:
             found = self._steps.get(power)
-        if self.end is None and float(self._last) == power:
-            self._grow()  # to know whether it falls any more
-        return (self._near(power), False) if found is None else (found, found == self.end)
+            if found is None:
+                if power == 1.0:
+                    return 0, False
+                while self.end is None and float(self._last) > power:
+                    self._grow()
+                found = self._steps.get(power)
+            if self.end is None and float(self._last) == power:
+                self._grow()  # to know whether it falls any more
+            return (self._near(power), False) if found is None else (found, found == self.end)
 
     def _grow(self) -> None:
         with np.errstate(under="ignore"):
@@ -92,17 +95,19 @@ def multiply(flats: Sequence[Any], factor: float) -> list[float]:
 
 
 class MuProducts:
-    """Torch's ``mu_product`` of NAdam before each step: products in float32, as Torch's state is."""
+    """Torch's ``mu_product`` of NAdam before each step: products in float32, as Torch's state is. Threads share them."""
 
     def __init__(self, beta1: float, decay: float) -> None:
+        self._one_at_a_time = threading.Lock()
         self._beta1, self._decay = beta1, decay
         self._products = [torch.ones(())]
 
     def before(self, step: int) -> torch.Tensor:
         """The product of the steps before ``step``, a tensor of its own."""
-        while len(self._products) < step:
-            mu = self._beta1 * (1.0 - 0.5 * (0.96 ** (len(self._products) * self._decay)))
-            self._products.append(self._products[-1] * mu)
+        with self._one_at_a_time:
+            while len(self._products) < step:
+                mu = self._beta1 * (1.0 - 0.5 * (0.96 ** (len(self._products) * self._decay)))
+                self._products.append(self._products[-1] * mu)
         return self._products[step - 1].clone()
 
 

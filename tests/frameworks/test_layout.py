@@ -53,7 +53,7 @@ def test_every_bit_is_torchs(dtype, bias):
             seed = paddle.rand([*batch, outputs], dtype=dtype)
             x.stop_gradient = False
             tx = to_torch(x).detach().clone().requires_grad_()
-            with padiff_shim.reference("torch") as run:
+            with padiff_shim.reference("torch", linear_layout="copy") as run:
                 out = layer(x)
                 out.backward(seed)
             expected = twin(tx)

@@ -1,0 +1,19 @@
+"""What is told of Torch's switches."""
+
+import pytest
+import torch
+
+from padiff_shim.frameworks import torch_settings
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.mkldnn, "matmul"), reason="this Torch has one switch for all backends")
+def test_a_precision_that_was_set_for_one_backend_is_no_error():
+    plain, before = torch_settings.flags(), torch.backends.mkldnn.matmul.fp32_precision
+    torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+    try:
+        told = torch_settings.flags()
+    finally:
+        torch.backends.mkldnn.matmul.fp32_precision = before
+    assert told.keys() == plain.keys()
+    assert told["torch.float32_matmul_precision"] == "set by backend"
+    assert torch_settings.flags() == plain
