@@ -17,7 +17,9 @@ from torch.optim import radam as _radam
 
 from ..table import reasons
 from ..table.reasons import StayNative
+from . import foreach
 from .counts import mu_products, multiply, numbers, powers
+from .lists import Core
 from .update import Batch, Item, update
 
 
@@ -46,7 +48,7 @@ def _of_both(one: int, one_ended: bool, other: int, other_ended: bool) -> int:
     return max(one, other)
 
 
-def _counts(b: Batch, done: list[int]) -> list[torch.Tensor]:
+def _counts(b: Batch, done: Sequence[int]) -> list[torch.Tensor]:
     """Torch's state before an update: how many there were, for each parameter."""
     for item, steps in zip(b.items, done):
         if item.count is None:
@@ -62,12 +64,19 @@ def _done(b: Batch) -> list[int]:
     return [_of_both(*one, *other) for one, other in zip(first, second)]
 
 
-def _with_adam(b: Batch, lr: float, decay: float, *, decoupled: bool) -> None:
+def _adam_of_torch(b: Batch, done: Sequence[int], lr: float, decay: float, decoupled: bool) -> None:
     _adam.adam(
-        b.param, b.grad, b.moment1, b.moment2, b.moment2_max if b.amsgrad else [], _counts(b, [power - 1 for power in _done(b)]),
+        b.param, b.grad, b.moment1, b.moment2, b.moment2_max if b.amsgrad else [], _counts(b, done),
         decoupled_weight_decay=decoupled, amsgrad=bool(b.amsgrad), beta1=b.beta1, beta2=b.beta2, lr=lr, weight_decay=decay,
         eps=b.epsilon, maximize=False,
     )  # fmt: skip
+
+
+_adam_core = Core(_adam_of_torch, foreach.adam)
+
+
+def _with_adam(b: Batch, lr: float, decay: float, *, decoupled: bool) -> None:
+    _adam_core(b, [power - 1 for power in _done(b)], lr, decay, decoupled)
     multiply(b.flat("beta1_pow"), b.beta1)
     multiply(b.flat("beta2_pow"), b.beta2)
 
@@ -110,6 +119,16 @@ def _adamax_of_paddle(b: Batch) -> None:
         param.addcdiv_(moment, norm, value=-b.lr / (1 - power))
 
 
+def _adamax_of_torch(b: Batch, done: Sequence[int]) -> None:
+    _adamax.adamax(
+        b.param, b.grad, b.moment, b.norm, _counts(b, done),
+        eps=b.epsilon, beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay,
+    )  # fmt: skip
+
+
+_adamax_core = Core(_adamax_of_torch, foreach.adamax)
+
+
 def _behind_adamax(b: Batch) -> None:
     """Paddle's optimizer takes its power on by itself."""
     multiply(b.flat("beta1_pow"), b.beta1)
@@ -128,11 +147,7 @@ def _behind_adamax(b: Batch) -> None:
 )
 def adamax(b: Batch) -> None:
     """Torch's definition."""
-    done = [step - 1 for step, _ in _exponents(b.beta1, b.beta1_pow, b.flat("beta1_pow"))]
-    _adamax.adamax(
-        b.param, b.grad, b.moment, b.norm, _counts(b, done),
-        eps=b.epsilon, beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay,
-    )  # fmt: skip
+    _adamax_core(b, [step - 1 for step, _ in _exponents(b.beta1, b.beta1_pow, b.flat("beta1_pow"))])
 
 
 _MU_BASE = 0.96  # of NAdam's momentum schedule, in both frameworks
@@ -159,9 +174,22 @@ def _averages(item: Item) -> tuple[float, float]:
     return item.tensors["moment1"].sum().item(), item.tensors["moment2"].sum().item()
 
 
-def _remember_where_powers_end(b: Batch) -> None:
-    for item, power, tensor in zip(b.items, numbers(b.flat("beta2_pow")), b.beta2_pow):
-        item.left = _averages(item) if powers(b.beta2, tensor.dtype).exponent(power)[1] else None
+def _remember_where_powers_end(b: Batch, done: Sequence[int]) -> None:
+    """What an update left behind ``done`` steps, where the powers tell no more of the next one."""
+    for item, steps, (_, ended) in zip(b.items, done, _exponents(b.beta2, b.beta2_pow, b.flat("beta2_pow"))):
+        item.left = _averages(item) if ended else None
+        item.count = torch.tensor(steps + 1.0) if ended else None
+
+
+def _nadam_of_torch(b: Batch, done: Sequence[int]) -> None:
+    products = mu_products(b.beta1, b.momentum_decay)
+    _nadam.nadam(
+        b.param, b.grad, b.moment1, b.moment2, [products.before(steps + 1) for steps in done], _counts(b, done),
+        beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, momentum_decay=b.momentum_decay, eps=b.epsilon,
+    )  # fmt: skip
+
+
+_nadam_core = Core(_nadam_of_torch, foreach.nadam)
 
 
 def _nadam_of_paddle(b: Batch) -> None:
@@ -204,13 +232,25 @@ def _go_on_as_nadam(b: Batch) -> None:
 def nadam(b: Batch) -> None:
     """Torch's products are made again; Paddle's go on as its kernel would leave them."""
     done = _steps_of_nadam(b)
-    products = mu_products(b.beta1, b.momentum_decay)
-    _nadam.nadam(
-        b.param, b.grad, b.moment1, b.moment2, [products.before(steps + 1) for steps in done], _counts(b, done),
-        beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, momentum_decay=b.momentum_decay, eps=b.epsilon,
-    )  # fmt: skip
+    _nadam_core(b, done)
     _go_on_as_nadam(b)
-    _remember_where_powers_end(b)
+    _remember_where_powers_end(b, done)
+
+
+def _radam_of_torch(b: Batch, done: Sequence[int]) -> None:
+    _radam.radam(
+        b.param, b.grad, b.moment1, b.moment2, _counts(b, done),
+        beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, eps=b.epsilon,
+    )  # fmt: skip
+
+
+def _following_rho(beta2: float, rho: float, power: float, dtype: torch.dtype) -> float:
+    """In the rounding of the accumulators, which are filled with one number each."""
+    one, fall = torch.tensor([rho], dtype=dtype), torch.tensor([power], dtype=dtype)
+    return float(((one * (beta2 - fall) + fall) / (1 - fall)).item())
+
+
+_radam_core = Core(_radam_of_torch, foreach.radam)
 
 
 @update(
@@ -222,12 +262,12 @@ def nadam(b: Batch) -> None:
 )
 def radam(b: Batch) -> None:
     """Paddle keeps ``step * beta2 ** step / (1 - beta2 ** step)`` by a recursion, which goes on as its kernel would leave it."""
-    _radam.radam(
-        b.param, b.grad, b.moment1, b.moment2, _counts(b, _done(b)),
-        beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, eps=b.epsilon,
-    )  # fmt: skip
+    _radam_core(b, _done(b))
     multiply(b.flat("beta1_pow"), b.beta1)
     multiply(b.flat("beta2_pow"), b.beta2)
-    for rho, power in zip(b.rho, b.beta2_pow):  # both are filled with one number
-        one, fall = rho.view(-1)[:1], power.view(-1)[:1]
-        rho.copy_(((one * (b.beta2 - fall) + fall) / (1 - fall)).expand_as(rho.view(-1)).view(rho.shape))
+    known: dict[Any, float] = {}
+    for rho, *key in zip(b.rho, numbers(b.flat("rho")), numbers(b.flat("beta2_pow")), [rho.dtype for rho in b.rho]):
+        following = known.get(tuple(key))
+        if following is None:
+            following = known[tuple(key)] = _following_rho(b.beta2, *key)
+        rho.fill_(following)

@@ -79,16 +79,16 @@ def numbers(flats: Sequence[Any]) -> list[float]:
 def multiply(flats: Sequence[Any], factor: float) -> list[float]:
     """Multiply what tensors are filled with by a factor, in their dtype, as Paddle's kernels do; what they are filled with then."""
     found: list[float] = []
-    known: dict[Any, Any] = {}
+    known: dict[Any, float] = {}
     with np.errstate(under="ignore"):
         for flat in flats:
             if isinstance(flat, np.ndarray):
-                key = flat[0], flat.dtype
+                key = flat.item(0), flat.itemsize
                 product = known.get(key)
                 if product is None:
-                    product = known[key] = key[0] * flat.dtype.type(factor)
+                    product = known[key] = (flat[0] * flat.dtype.type(factor)).item()
                 flat.fill(product)  # a power that is kept in the shape of its parameter has many elements
-                found.append(product.item())
+                found.append(product)
             else:
                 found.append(flat.mul_(factor)[0].item())
     return found

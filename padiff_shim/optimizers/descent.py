@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from torch.optim import sgd as _sgd
 
 from ..table import reasons
 from ..table.reasons import StayNative
+from . import foreach
+from .lists import Core
 from .update import Batch, update
 
 
@@ -24,17 +27,40 @@ def _counts(b: Batch) -> list[torch.Tensor]:
     return [item.count for item in b.items]
 
 
-def _with_sgd(b: Batch, buffers: list[Any], decay: float, momentum: float, *, nesterov: bool) -> None:
+def _never(b: Batch) -> list[int]:
+    """Steps done, where nothing is computed with them."""
+    return [0] * len(b.items)
+
+
+def _with_sgd(b: Batch, buffers: list[Any], momentum: float, *, nesterov: bool) -> None:
     _sgd.sgd(
         b.param, b.grad, buffers,
-        weight_decay=decay, momentum=momentum, lr=b.lr, dampening=0, nesterov=nesterov, maximize=False,
+        weight_decay=b.decay, momentum=momentum, lr=b.lr, dampening=0, nesterov=nesterov, maximize=False,
     )  # fmt: skip
+
+
+def _sgd_of_torch(b: Batch, done: Sequence[int]) -> None:
+    _with_sgd(b, [None] * len(b.items), 0, nesterov=False)
+
+
+_sgd_core = Core(_sgd_of_torch, foreach.sgd)
 
 
 @update("sgd_", "SGD", "param lr grad master multi_precision", "param master", twin="torch.optim.SGD")
 def sgd(b: Batch) -> None:
     """``param -= lr * grad``."""
-    _with_sgd(b, [None] * len(b.items), b.decay, 0, nesterov=False)
+    _sgd_core(b, _never(b))
+
+
+def _momentum_of_torch(b: Batch, done: Sequence[int]) -> None:
+    buffers = [None if item.fresh else velocity for item, velocity in zip(b.items, b.velocity)]
+    _with_sgd(b, buffers, b.mu, nesterov=b.nesterov)
+    for item, velocity, buffer in zip(b.items, b.velocity, buffers):
+        if item.fresh:
+            velocity.copy_(buffer)
+
+
+_momentum_core = Core(_momentum_of_torch, foreach.momentum)
 
 
 @update(
@@ -54,13 +80,18 @@ def momentum(b: Batch) -> None:
     if b.mu == 0:  # Torch keeps no buffer then
         for velocity, grad in zip(b.velocity, b.decayed()):
             velocity.copy_(grad)
-        _with_sgd(b, [None] * len(b.items), b.decay, 0, nesterov=False)
-        return
-    buffers = [None if item.fresh else velocity for item, velocity in zip(b.items, b.velocity)]
-    _with_sgd(b, buffers, b.decay, b.mu, nesterov=b.nesterov)
-    for item, velocity, buffer in zip(b.items, b.velocity, buffers):
-        if item.fresh:
-            velocity.copy_(buffer)
+        _sgd_core(b, _never(b))
+    else:
+        _momentum_core(b, _never(b))
+
+
+def _adagrad_of_torch(b: Batch, done: Sequence[int]) -> None:
+    _adagrad.adagrad(
+        b.param, b.grad, b.moment, _counts(b), lr=b.lr, weight_decay=b.decay, lr_decay=0, eps=b.epsilon, maximize=False
+    )
+
+
+_adagrad_core = Core(_adagrad_of_torch, foreach.adagrad)
 
 
 @update(
@@ -73,9 +104,16 @@ def momentum(b: Batch) -> None:
 )
 def adagrad(b: Batch) -> None:
     """``param -= lr * grad / (sqrt(sum of squares) + epsilon)``."""
-    _adagrad.adagrad(
-        b.param, b.grad, b.moment, _counts(b), lr=b.lr, weight_decay=b.decay, lr_decay=0, eps=b.epsilon, maximize=False
+    _adagrad_core(b, _never(b))
+
+
+def _adadelta_of_torch(b: Batch, done: Sequence[int]) -> None:
+    _adadelta.adadelta(
+        b.param, b.grad, b.squares, b.updates, _counts(b), lr=b.lr, rho=b.rho, eps=b.epsilon, weight_decay=b.decay, maximize=False
     )
+
+
+_adadelta_core = Core(_adadelta_of_torch, foreach.adadelta)
 
 
 @update(
@@ -87,9 +125,7 @@ def adagrad(b: Batch) -> None:
 )
 def adadelta(b: Batch) -> None:
     """Gradients scaled by the ratio of two averages, of squared updates and of squared gradients."""
-    _adadelta.adadelta(
-        b.param, b.grad, b.squares, b.updates, _counts(b), lr=b.lr, rho=b.rho, eps=b.epsilon, weight_decay=b.decay, maximize=False
-    )
+    _adadelta_core(b, _never(b))
 
 
 def _rmsprop_of_paddle(b: Batch) -> None:
@@ -105,6 +141,16 @@ def _rmsprop_of_paddle(b: Batch) -> None:
         param.sub_(moment)
 
 
+def _rmsprop_of_torch(b: Batch, done: Sequence[int]) -> None:
+    _rmsprop.rmsprop(
+        b.param, b.grad, b.squares, b.mean, b.moment, _counts(b),
+        lr=b.lr, alpha=b.rho, eps=b.epsilon, weight_decay=b.decay, momentum=b.momentum, centered=b.centered,
+    )  # fmt: skip
+
+
+_rmsprop_core = Core(_rmsprop_of_torch, foreach.rmsprop)
+
+
 @update(
     "rmsprop_",
     "RMSProp",
@@ -117,10 +163,7 @@ def _rmsprop_of_paddle(b: Batch) -> None:
 )
 def rmsprop(b: Batch) -> None:
     """Torch's definition: its momentum stands in Paddle's accumulator."""
-    _rmsprop.rmsprop(
-        b.param, b.grad, b.squares, b.mean, b.moment, _counts(b),
-        lr=b.lr, alpha=b.rho, eps=b.epsilon, weight_decay=b.decay, momentum=b.momentum, centered=b.centered,
-    )  # fmt: skip
+    _rmsprop_core(b, _never(b))
 
 
 @update(

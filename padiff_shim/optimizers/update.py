@@ -29,10 +29,10 @@ class Item:
     """The tensors of one parameter's update on Torch's side, over Paddle's memory, by the names of the C function's parameters.
 
     ``tensors["param"]`` is what is updated: the master weight if there is one. ``count`` is Torch's tensor that counts steps;
-    ``left`` what an update has left, where only that says whether the count still holds.
+    ``left`` what an update has left, where only that says whether the count still holds. ``extents``: where tensors begin and end.
     """
 
-    __slots__ = ("_arrays", "count", "fresh", "grad", "left", "tensors")
+    __slots__ = ("_arrays", "count", "extents", "fresh", "grad", "left", "tensors")
 
     def __init__(self, tensors: dict[str, Any]) -> None:
         self.tensors = tensors
@@ -41,6 +41,7 @@ class Item:
         self.fresh = False  # no update was made with these accumulators yet
         self.count: Any = None
         self.left: Any = None
+        self.extents = [(one.data_ptr(), one.data_ptr() + one.numel() * one.element_size()) for one in tensors.values()]
 
     def flat(self, name: str) -> Any:
         """A tensor that is filled with one number: as a flat NumPy array over its memory, or on a GPU as a flat tensor."""
@@ -70,6 +71,14 @@ class Batch:
         if name in _ABSENT and name not in self.items[0].tensors:
             return None
         return [item.tensors[name] for item in self.items]
+
+    def of(self, items: Sequence[Item]) -> Batch:
+        """The same for some of the parameters, or for others."""
+        return Batch(items, self._numbers, self.lr, self.decay)
+
+    def branches(self) -> tuple[bool, ...]:
+        """Which numbers are there: what a formula asks of them."""
+        return bool(self.decay), *[bool(value) for value in self._numbers.values()]
 
     def flat(self, name: str) -> list[Any]:
         """Tensors that are filled with one number each: see `Item.flat`."""

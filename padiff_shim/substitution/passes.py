@@ -41,7 +41,6 @@ class Pass:
         self.gradients: dict[int, Any] = {}  # of updates that are made again, by the identity of the parameter
         self.decays: dict[int, tuple[float, Callable[[], Any]]] = {}  # by the identity of the parameter
         self._base: float | None = None
-        self._common: float | None = None  # the learning rate of a parameter without a factor
         self._read: dict[int, tuple[Any, float]] = {}  # tensors of learning rates, and what they hold
         self._rates: dict[tuple[int, Any], float] = {}
 
@@ -68,14 +67,17 @@ class Pass:
             known = self._rates[key] = self._exact(self.read(tensor), factor)
         return known
 
-    def kept_rate(self, tensor: Any, param: Any) -> float | None:
-        """The learning rate of an update whose tensor was not made; None where only that tells it. ``tensor``: the optimizer's."""
-        factor = (getattr(param, "optimize_attr", None) or _NONE).get("learning_rate", 1.0)
-        if self._common is None:
-            self._common = self._exact(self.read(tensor), 1.0)
+    def common_rate(self, tensor: Any) -> float:
+        """The learning rate of a parameter without a factor; ``tensor``: the optimizer's."""
+        return self._exact(self.read(tensor), 1.0)
+
+    def kept_rate(self, common: float, param: Any) -> float | None:
+        """The learning rate of an update whose tensor was not made; None where only that tells it."""
+        attributes = getattr(param, "optimize_attr", None)
+        factor = attributes.get("learning_rate", 1.0) if attributes else 1.0
         if factor == 1.0:
-            return self._common
-        return self._common * factor if isinstance(factor, (int, float)) and self._common == self.base() else None
+            return common
+        return common * factor if isinstance(factor, (int, float)) and common == self.base() else None
 
     def decay_of(self, param: Any) -> float:
         """The coefficient of the L2 decay that was put off."""

@@ -32,16 +32,11 @@ class Kept(NamedTuple):
 
     call: Waiting
     held: Held
+    param: Any
     regularizer: Any
 
 
-class Again(NamedTuple):
-    """One update of a step that is made again."""
-
-    call: Waiting
-    held: Held
-    rate: float
-    decay: float
+Groups = dict[Any, list[tuple[Waiting, Held]]]  # by their numbers, the learning rate and the decay
 
 
 class Before:
@@ -64,7 +59,7 @@ class Repeat:
         after = vars(here.optimizer)
         self.changed = {name: after[name] for name, value in _attributes(here.optimizer).items() if _moved(before, name, value)}
 
-    def again(self, here: Pass, given: Any, pairs: Sequence[tuple[Any, Any]]) -> list[Again] | None:
+    def again(self, here: Pass, given: Any, pairs: Sequence[tuple[Any, Any]]) -> Groups | None:
         """The updates of this pass, if all is as it was; gradients are crossed. Raises StayNative where one cannot be.
 
         Args:
@@ -77,20 +72,28 @@ class Repeat:
             return None
         optimizer._create_global_learning_rate()  # a schedule's number goes into the tensor
         tensor, asked = optimizer._global_learning_rate(), getattr(optimizer, _ASKED, None)
-        found = []
-        for (call, held, regularizer), (param, grad) in zip(self.updates, pairs):
+        rate = 0.0
+        common = here.common_rate(tensor) if self.rated else rate
+        found: Groups = {}
+        for (call, held, own, regularizer), (param, grad) in zip(self.updates, pairs):
             if (
-                param is not call.args[0]
+                param is not own
                 or getattr(param, "regularizer", None) is not regularizer
                 or not held.stands()
                 or (asked is not None and bool(asked(param.name)) is not held.numbers.get("with_decay"))
             ):
                 return None
-            rate = here.kept_rate(tensor, param) if self.rated else 0.0
-            if rate is None:
-                return None
+            if self.rated:
+                known = here.kept_rate(common, param)
+                if known is None:
+                    return None
+                rate = known
             held.take(grad)
-            found.append(Again(call, held, rate, here.decay_of(param)))
+            key = held.key, rate, here.decay_of(param) if here.decays else 0.0
+            group = found.get(key)
+            if group is None:
+                group = found[key] = []
+            group.append((call, held))
         return found
 
     def _is_of(self, optimizer: Any, given: Any) -> bool:
@@ -172,7 +175,7 @@ def _kept(call: Waiting, held: Held, param: Any) -> Kept:
     bare[call.declared.place_of_grad] = None  # a gradient must not outlive its step
     if call.declared.place_of_rate is not None:
         bare[call.declared.place_of_rate] = None
-    return Kept(call._replace(frame=None, args=tuple(bare)), held, getattr(param, "regularizer", None))
+    return Kept(call._replace(frame=None, args=tuple(bare)), held, param, getattr(param, "regularizer", None))
 
 
 def _is_plain(optimizer: Any) -> bool:
@@ -207,7 +210,7 @@ def finish(optimizer: Any, declared: Update, pairs: Any) -> None:
         own(optimizer, paddle.static.default_main_program().global_block(), pairs)
 
 
-def again(here: Pass, frame: Frame, pairs: Any) -> list[Again] | None:
+def again(here: Pass, frame: Frame, pairs: Any) -> Groups | None:
     """The updates of a pass that is as the last one over these parameters; None where it is not, or cannot be."""
     alive = living(pairs)
     repeat = _of.get(here.optimizer, {}).get(id(alive[0][0])) if alive else None

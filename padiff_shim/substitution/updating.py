@@ -21,6 +21,7 @@ from ..table.reasons import StayNative
 from . import passes, repeated
 from .held import Held, held
 from .passes import Pass, Waiting
+from .repeated import Groups
 
 Count = Callable[[Frame, str, str, StayNative], None]
 
@@ -62,11 +63,9 @@ class Updating:
         found = repeated.again(here, frame, pairs)
         if found is None:
             return False
-        groups: dict[Any, list[tuple[Waiting, Held]]] = {}
-        for one, kept, rate, decay in found:
-            groups.setdefault((kept.key, rate, decay), []).append((one, kept))
-        self._all(frame, groups, behind=True)
-        repeated.finish(here.optimizer, found[0].call.declared, pairs)
+        self._all(frame, found, behind=True)
+        first, _ = next(iter(found.values()))[0]
+        repeated.finish(here.optimizer, first.declared, pairs)
         return True
 
     def call(self, declared: Update, other: Unlisted, frame: Frame, args: tuple[Any, ...]) -> Any:
@@ -110,7 +109,7 @@ class Updating:
 
     def make(self, here: Pass | None, waiting: Sequence[Waiting]) -> None:
         """Make updates: those that share their numbers in one call."""
-        groups: dict[Any, list[tuple[Waiting, Held]]] = {}
+        groups: Groups = {}
         for one in waiting:
             try:
                 kept = held(here and here.optimizer, one.declared, one.args)
@@ -122,7 +121,7 @@ class Updating:
         if waiting:
             self._all(waiting[0].frame, groups)
 
-    def _all(self, frame: Frame, groups: dict[Any, list[tuple[Waiting, Held]]], *, behind: bool = False) -> None:
+    def _all(self, frame: Frame, groups: Groups, *, behind: bool = False) -> None:
         """Make updates in groups; ``behind``: with what Paddle's optimizer would do behind them."""
         with torch.no_grad():
             for (_, lr, decay), group in groups.items():

@@ -176,6 +176,27 @@ def test_a_change_of_others_is_noticed(kind, change):
     alike(change, kind)
 
 
+@pytest.mark.parametrize("kind", ["sgd", "momentum", "adam", "adamax"])
+def test_one_parameter_that_is_refused(kind):
+    """Its update is Paddle's, and counted so; those of the others are Torch's, as without a step to repeat."""
+    refused = []
+
+    def strided(grad):
+        found = grad.t().clone().t()  # which 2.6 copies into order
+        refused.append(not found.is_contiguous())
+        return found
+
+    def change(step, net, optimizer):
+        if step == 3:
+            net[3].weight.register_hook(strided)
+
+    _, _, run = train(*built(kind), change=change)
+    assert len(refused) == 3
+    assert sum(sum(counts.values()) for counts in run.native.values()) == sum(refused)
+    assert sum(sum(counts.values()) for counts in run.optimizers.values()) == 6 * 6 - sum(refused)
+    assert alike(change, kind) >= 2
+
+
 def test_a_schedule_goes_on():
     def with_schedule(kind):
         schedule = paddle.optimizer.lr.StepDecay(RATE, step_size=2, gamma=0.5)
