@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import paddle
@@ -27,7 +28,7 @@ from . import calls, clean
 from .calls import Call, Walk
 from .formula import run_engine
 from .leaves import LEAF, Place, deliver, frontiers, numbered
-from .local import LOCAL
+from .local import LOCAL, turn
 from .nodes import leads_to_tape
 from .twins import Arriving, alive, taped, twin, when_one_strays
 
@@ -118,6 +119,7 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
     # torch's graph may come back behind a frontier to what it walked already; torch's calls then keep that they were freed.
     doors = bool(natives and frontiers() and (session.noted or any(map(leads_to_tape, natives))))
     held: _Reached = []
+    _ahead()
     while natives or session.noted or held:
         if natives:
             # The doors of leaves serve again; and what lies below a frontier may be reached in another turn once more, also by
@@ -128,6 +130,7 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
             noted, session.noted = session.noted, []
             held = _joined(held, _torch_turn(session, noted))
         reached, held = _due(held)
+        _ahead()
         while reached:  # a gradient that is laid out anew is not kept beside its copy
             side, grad = _next(reached)
             if side._place.frontier:
@@ -187,10 +190,50 @@ def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]
     leaves = tuple(sorted(walk.leaves, key=numbered))
     # Behind a frontier Paddle's engine may come to torch's graph again; that it was freed is kept by each call itself.
     session.keeps = session.retain or bool(frontiers())
-    with stream_of(roots[0].device):
+    with stream_of(roots[0].device), _shown(leaves if walk.nests and not frontiers() else ()) as taken:
         found = run_engine(roots, grads, session.keeps, False, leaves, True, accumulate_grad=False)
     calls.count(walk.calls, session)
-    return [(side, grad) for side, grad in zip(leaves, found) if grad is not None and hasattr(side, "_place")]
+    reached = [(side, grad) for side, grad in zip(leaves, found) if grad is not None and hasattr(side, "_place")]
+    return [(side, grad) for side, grad in reached if id(side) not in taken] if taken else reached
+
+
+@contextmanager
+def _shown(leaves: Sequence[torch.Tensor]) -> Iterator[set[int]]:
+    """Around torch's engine: backwards that run within it find what it has finished of ``leaves``. Gives which of it they took."""
+    ready: dict[int, tuple[Any, torch.Tensor]] = {}
+    taken: set[int] = set()
+
+    def finished(side: Any, grad: torch.Tensor) -> None:
+        if LOCAL.turn is taken:  # else it is that of an engine within, which came to the same leaf
+            ready[id(side)] = side, grad
+
+    handles = [side.register_hook(partial(finished, side)) for side in leaves if hasattr(side, "_place")]
+    LOCAL.around.append((ready, taken))
+    with turn(taken):
+        try:
+            yield taken
+        finally:
+            LOCAL.around.pop()
+            for handle in handles:
+                handle.remove()
+
+
+def _ahead() -> None:
+    """Leaves get what the backwards around this one have finished before they get anything of this one, as in Torch.
+
+    A weight that a recomputed block and others use would be added up in another order.
+    """
+    natives: list[Any] = []
+    given: list[Any] = []
+    for ready, taken in LOCAL.around:
+        while ready:
+            key, (side, grad) = ready.popitem()
+            taken.add(key)
+            laid = grad.t() if side._place.transposed else grad
+            deliver(side, to_paddle(laid.detach().clone(memory_format=torch.contiguous_format)), natives, given)
+        if natives:
+            clean.run_backward(natives, given, True, *clean.NO_PATH)  # doors serve again
+        natives, given = [], []
 
 
 def begin(reached: Sequence[Call], session: Session) -> None:

@@ -88,15 +88,19 @@ def count(calls: Iterable[Call], session: Any) -> None:
                 call.tally.clock.settle()
 
 
+NESTS = Call("", None, ())  # hangs on the nodes of PyLayers: their backward may run another one (recompute)
+
+
 class Walk:
     """What a backward from some tensors comes to.
 
     Attributes:
         calls: those of substituted ops, each once.
+        nests: whether other backwards may run within it.
         leaves: the tensors where torch's graph begins.
     """
 
-    __slots__ = ("calls", "leaves")
+    __slots__ = ("calls", "leaves", "nests")
 
     def __init__(self, roots: Sequence[torch.Tensor]) -> None:
         waiting: list[Any] = list({root.grad_fn: None for root in roots if root.grad_fn is not None})
@@ -115,6 +119,8 @@ class Walk:
                 if following is not None and following not in seen:
                     seen.add(following)
                     waiting.append(following)
+        self.nests = NESTS in calls
+        calls.pop(NESTS, None)
         self.calls = list(calls)
 
 
@@ -140,6 +146,6 @@ def between(roots: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> li
                 leading.add(node)
                 waiting.append(node)
                 call = node.metadata.get(_KEY)
-                if call is not None:
+                if call is not None and call is not NESTS:
                     calls[call] = None
     return list(calls)

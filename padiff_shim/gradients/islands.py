@@ -17,7 +17,7 @@ from ..frameworks.memory import FLOATS, TENSOR_TYPES, grad_tracer, to_paddle, to
 from ..frameworks.surroundings import undisturbed
 from ..frameworks.versions import attribute
 from . import backward, clean
-from .calls import freed
+from .calls import NESTS, freed
 from .local import LOCAL
 from .operands import Operands
 from .twins import TAPE, sentinel, taped
@@ -186,6 +186,8 @@ def begun(cell: Cell) -> tuple[torch.Tensor, ...]:
     else:
         with torch.enable_grad():
             ends = _apply(cell, *cell.operands.sides)
+    if cell.once:
+        NESTS.behind(ends[0])
     frame = top()
     if frame is not None and frame.tally.clock is not None:
         ends[0].grad_fn.register_prehook(frame.tally.clock.passing(cell.name))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,10 +18,24 @@ class _Local(threading.local):
 
     def __init__(self) -> None:
         self.session: Any = None  # the backward that is running, see :mod:`.backward`
+        self.around: list[Any] = []  # what torch's engine has finished of leaves in the backwards around it, the outermost first
+        self.turn: Any = None  # the call of torch's engine that is running
         self.floats: dict[torch.dtype, tuple[Any, Any]] = {}  # what sentinels are made of, and what they pass on
 
 
 LOCAL = _Local()
+
+
+@contextmanager
+def turn(name: Any) -> Iterator[None]:
+    """Torch's engine runs over twins inside; ``name`` tells this call from those within it."""
+    outer, LOCAL.turn = LOCAL.turn, name
+    try:
+        yield
+    finally:
+        LOCAL.turn = outer
+
+
 _tinies: dict[int, weakref.ref[Any]] = {}  # what the sentinels of all threads are made of
 
 

@@ -20,7 +20,7 @@ from .backward import Session, begin, incoming
 from .calls import between
 from .edges import edge, reached_without
 from .leaves import COPY, LEAF, deliver, frontiers
-from .local import LOCAL, tinies
+from .local import LOCAL, tinies, turn
 from .twins import alive, taped, twin, wrap
 
 
@@ -127,7 +127,7 @@ class _Search:
         roots = [side for side, _ in noted]
         reached = between(roots, wanted)
         begin(reached, LOCAL.session)
-        with torch.enable_grad(), stream_of(roots[0].device):
+        with torch.enable_grad(), stream_of(roots[0].device), turn(self):
             found = torch.autograd.grad(
                 roots,
                 wanted,
