@@ -33,13 +33,23 @@ def options() -> argparse.Namespace:
     parser.add_argument("--length", type=int, default=16, help="lines of a program")
     parser.add_argument("--seed", type=int, default=0, help="default: the same programs every time")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes at a time")
+    parser.add_argument("--nested", action="store_true", help="more recompute, PyLayers and hooks that compute")
     return parser.parse_args()
 
 
-def block(folder: Path, programs: int, length: int, seed: str, report: Callable[[int], None]) -> str:
+def block(folder: Path, programs: int, length: int, seed: str, report: Callable[[int], None], *, nested: bool = False) -> str:
     """Run a block; returns what it found: "" if nothing."""
     folder.mkdir()
-    arguments = [str(folder), "--programs", str(programs), "--length", str(length), "--seed", seed]
+    arguments = [
+        str(folder),
+        "--programs",
+        str(programs),
+        "--length",
+        str(length),
+        "--seed",
+        seed,
+        *(["--nested"] if nested else []),
+    ]
     with (folder / FOUND).open("w") as found, (folder / SAID).open("w") as said:
         child = subprocess.Popen([sys.executable, "-m", "fuzz.block", *arguments], stdout=found, stderr=said)
         while True:
@@ -85,7 +95,9 @@ def main(wanted: argparse.Namespace) -> int:
                 ran[number] = done
                 bar.update(task, completed=sum(list(ran.values())))
 
-            return block(Path(name, str(number)), sizes[number], wanted.length, f"{wanted.seed}/{number}", report)
+            return block(
+                Path(name, str(number)), sizes[number], wanted.length, f"{wanted.seed}/{number}", report, nested=wanted.nested
+            )
 
         with ThreadPoolExecutor(wanted.workers) as pool:
             for number, found in enumerate(pool.map(run, range(len(sizes)))):

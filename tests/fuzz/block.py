@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from . import COUNTS, RAN, RUNNING, check, generate
 
 
-def fuzz(folder: Path, programs: int, length: int, number: str) -> int:
+def fuzz(folder: Path, programs: int, length: int, number: str, *, nested: bool = False) -> int:
     """Draw and check so many programs of so many lines; print the smallest failure."""
     counts: dict[str, int] = {RAN: 0}
     progress = check.Progress(folder / RUNNING)
@@ -26,9 +26,9 @@ def fuzz(folder: Path, programs: int, length: int, number: str) -> int:
         def choose(n: int) -> int:
             return data.draw(st.integers(0, n - 1)) if n > 1 else 0
 
-        drawn = generate.Program(choose, progress)
+        drawn = generate.Program(choose, progress, nested=nested)
         lines = drawn.draw(length)
-        with check.layouts(at_once=choose(3) == 2):
+        with check.layouts(at_once=nested and choose(3) == 2):
             check.check(lines, generate.schedule(choose, len(lines)), counts, progress)
         counts[RAN] += 1
         (folder / COUNTS).write_text(json.dumps(counts))
@@ -58,5 +58,6 @@ if __name__ == "__main__":
     parser.add_argument("--programs", type=int, required=True)
     parser.add_argument("--length", type=int, required=True)
     parser.add_argument("--seed", required=True)
+    parser.add_argument("--nested", action="store_true")
     asked = parser.parse_args()
-    sys.exit(fuzz(asked.folder, asked.programs, asked.length, asked.seed))
+    sys.exit(fuzz(asked.folder, asked.programs, asked.length, asked.seed, nested=asked.nested))

@@ -15,7 +15,7 @@ import paddle
 from . import prelude
 from .check import Progress
 from .execute import Plan
-from .grammar import GRAMMAR
+from .grammar import GRAMMAR, NESTED
 from .words import FLOATS, Nothing, broadcast
 
 SHAPES = ([3, 4], [4, 3], [4, 4], [4], [3, 1], [2, 3, 4], [1, 4], [2, 4, 3], [])
@@ -25,7 +25,8 @@ LIMIT = 1e3  # larger numbers would make "equal but for rounding" mean little
 class Program:
     """A program being drawn, with its native state."""
 
-    def __init__(self, choose: Callable[[int], int], progress: Progress) -> None:
+    def __init__(self, choose: Callable[[int], int], progress: Progress, *, nested: bool = False) -> None:
+        self.grammar = NESTED if nested else GRAMMAR
         self.choose, self.progress = choose, progress
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {}
@@ -98,7 +99,7 @@ class Program:
             self.add(self.leaf())
         while len(self.lines) < length:
             try:
-                line = self.pick(GRAMMAR)(self)
+                line = self.pick(self.grammar)(self)
             except Nothing:
                 line = self.leaf()
             self.add(line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .nested import asking, computing_hook, layers, recomputed, second
+from . import nested
 from .state import (
     autocast,
     backward,
@@ -11,6 +11,7 @@ from .state import (
     inplace,
     partial_gradient,
     pylayer,
+    recomputed,
     retained,
     setitem,
     toggle,
@@ -59,11 +60,7 @@ GRAMMAR = (
     *(hook,) * 2,
     retained,
     pylayer,
-    asking,
-    layers,
-    *(recomputed,) * 2,
-    computing_hook,
-    second,
+    recomputed,
     without_gradient,
     autocast,
     *(backward,) * 5,
@@ -71,3 +68,6 @@ GRAMMAR = (
     housekeeping,
     update,
 )
+
+# With more of what runs within a backward: ``python -m fuzz --nested``.
+NESTED = (*GRAMMAR, nested.asking, nested.layers, *(nested.recomputed,) * 2, nested.computing_hook, nested.second)

@@ -92,6 +92,11 @@ def pylayer(g: Program) -> str:
     return f"{g.new()} = {g.pick(('Twice', 'Cube'))}.apply({x})"
 
 
+def recomputed(g: Program) -> str:
+    x = g.floating(lambda t: t.ndim >= 1 and not t.stop_gradient)
+    return f"{g.new()} = recompute(block, {x}, use_reentrant={g.choose(2) == 0})"
+
+
 def without_gradient(g: Program) -> str:
     inner = g.pick((unary, binary, product, reduction))(g)
     return f"with paddle.no_grad(): {inner}"
