@@ -15,7 +15,6 @@ from ..table import reasons
 from ..table.reasons import StayNative
 
 Pairs = list[tuple[Any, Any]]
-_SHUFFLES = "fbgemm" in torch.backends.quantized.supported_engines
 
 
 def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
@@ -60,26 +59,11 @@ def _turned(params: Sequence[Any], sides: Sequence[torch.Tensor]) -> Iterator[to
     scratch: torch.Tensor | None = None
     for param, side in zip(params, sides):
         if is_linear_weight(param):
-            if _turns_by_shuffling(side):
-                yield _turned_by_shuffling(side)
-                continue
             if scratch is None or scratch.numel() < side.numel():
                 scratch = side.new_empty(max(other.numel() for other in sides))
             yield scratch[: side.numel()].view(side.shape[1], side.shape[0]).copy_(side.t())
         else:
             yield side
-
-
-def _turns_by_shuffling(side: torch.Tensor) -> bool:
-    """Where Torch's shuffle of channels is a vectorised transposition, which its copy is not."""
-    return _SHUFFLES and side.dtype is torch.float32 and not side.is_cuda and side.is_contiguous() and side.numel() > 0
-
-
-def _turned_by_shuffling(side: torch.Tensor) -> torch.Tensor:
-    """A matrix transposed: the channels of one pixel, in groups that are its rows."""
-    count, (rows, columns) = side.numel(), side.shape
-    pixel = side.as_strided((1, count, 1, 1), (count, 1, count, count))  # channels last
-    return torch.native_channel_shuffle(pixel, rows).view(columns, rows)
 
 
 def _is_clipped(param: Any) -> bool:
