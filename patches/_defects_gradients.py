@@ -86,10 +86,11 @@ np.testing.assert_allclose(w.grad.numpy()[0, 1], slope, rtol=1e-5)
     {
         "name": "gradient of a product with a zero",
         "op": "prod",
+        "known": "gradient of a product with a zero",
         "what": "Paddle divides the product by the element: 0 / 0.",
         "size": "NaN for 6",
         "paddle": PADDLES,
-        "shim": "Torch's gradient.",
+        "shim": "Torch's gradient; a comparison names it.",
         "program": """\
 import numpy as np, paddle
 x = paddle.to_tensor([2.0, 0.0, 3.0], stop_gradient=False)

@@ -151,6 +151,7 @@ np.testing.assert_allclose(paddle.to_tensor(x).sum(1).numpy(), x.astype("float64
     {
         "name": "torch's gradient of hardsigmoid",
         "op": "hardsigmoid",
+        "known": "torch's gradient of hardsigmoid",
         "what": "Torch's backward for float64 multiplies by 1/6 in float32.",
         "size": "3e-8 of the gradient",
         "torch": ("2.13.0",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.table.op import Fault
+
+from ._spell import axes
 
 LOWEST = -64.0  # Paddle's CPU softmax: exp(max(x - max, -64))
 
@@ -66,17 +69,26 @@ SMOOTHED, SMOOTHED_LABELS = smoothed(_labels), smoothed(_shares)
 
 
 def roots(arguments: Callable[..., tuple[torch.Tensor, float, Any, bool]]) -> dict[str, Fault]:
-    """Norms of order p with 1 / p in float32. ``arguments``: the tensor, p, the axes and keepdim of the op's own."""
+    """Norms of order p with 1 / p in float32, also where their gradient divides by them, or by them and 1e-12.
 
-    def formula(own: Callable[..., Any], *values: Any) -> torch.Tensor:
+    ``arguments``: the tensor, p, the axes and keepdim of the op's own.
+    """
+
+    def formula(own: Callable[..., Any], *values: Any, added: float = 0.0) -> torch.Tensor:
         x, p, axis, keepdim = arguments(*values)
         if p in (0.0, 1.0, 2.0, math.inf, -math.inf):
             raise NotImplementedError("orders with kernels of their own")
-        order = single(p)
-        powers = x.abs().pow(order)
-        return (powers.sum() if axis is None else powers.sum(axis, keepdim)).pow(single(1.0 / order))
+        order, lies, whole = single(p), x.detach(), axis is None and not keepdim
+        norm = lies.abs().pow(order).sum(axis, True).pow(single(1.0 / order))
+        scaled = lies.sign() * lies.abs().pow(order - 1) / (norm.pow(order - 1) + added) * (x - lies)
+        value = lies.abs().pow(order)
+        value = (value.sum() if whole else value.sum(axis, keepdim)).pow(single(1.0 / order))
+        return value + (scaled.sum() if whole else scaled.sum(axis, keepdim))
 
-    return {"1/p->float32": Fault(formula, precision=True)}
+    return {
+        "1/p->float32": Fault(formula, precision=True),
+        "1/p->float32+1e-12": Fault(functools.partial(formula, added=1e-12), precision=True),
+    }
 
 
 def slope(own: Callable[..., Any], x: torch.Tensor, lower: float, upper: float, is_test: bool) -> torch.Tensor:
@@ -173,3 +185,18 @@ def factors(matrix: torch.Tensor, u: torch.Tensor, v: torch.Tensor, steps: int, 
         u = torch.mv(matrix, v)
         u = u / (u.norm() + eps)
     return u, v
+
+
+def quotients(own: Callable[..., Any], x: torch.Tensor, axis: Any, keepdim: bool, reduce_all: bool) -> torch.Tensor:
+    """``prod`` whose gradient divides the product by each element: NaN where that is 0."""
+    lies, over = x.detach(), axes(None if reduce_all else axis, x.ndim)
+    shares = own(lies, axis, True, reduce_all) / lies * (x - lies)
+    return own(lies, axis, keepdim, reduce_all) + (shares.sum(over, keepdim) if over else shares)
+
+
+def sixth(own: Callable[..., Any], x: torch.Tensor, slope: float, offset: float) -> torch.Tensor:
+    """``hardsigmoid`` whose gradient is 1/6 in float32."""
+    if (slope, offset) != (0.1666667, 0.5):
+        raise NotImplementedError("Torch's own slope")
+    lies = x.detach()
+    return own(lies, slope, offset) + single(1 / 6) * (lies.abs() < 3) * (x - lies)

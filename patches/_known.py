@@ -19,7 +19,7 @@ _OPS = """pow addmm baddbmm elu celu selu softshrink hardshrink hardtanh hardsig
 label_smooth cross_entropy batch_norm instance_norm group_norm local_response_norm p_norm vector_norm frobenius_norm dist cdist
 pairwise_distance normalize trapezoid cumulative_trapezoid multi_margin_loss"""
 _SINGLE = tuple(_OPS.split())
-_NUMBERS = ("numbers->float32", "1-epsilon->float32", "slope->float32", "1/p->float32")
+_NUMBERS = ("numbers->float32", "1-epsilon->float32", "slope->float32", "1/p->float32", "1/p->float32+1e-12")
 
 QUIRKS: tuple[dict[str, Any], ...] = (
     {
@@ -213,6 +213,18 @@ QUIRKS: tuple[dict[str, Any], ...] = (
         **_TORCH_SEEN,
     },
     {
+        "name": "torch's gradient of hardsigmoid",
+        "op": "hardsigmoid",
+        "dtype": "float64",
+        "tensor": "grad:x",
+        "side": "both",
+        "verdict": "PRECISION_MODE",
+        "hypothesis": ("numbers->float32", "1/6->float32"),
+        "reason": "Torch's backward for float64 multiplies by 1/6 in float32, and Paddle's by 0.1666667 in float32",
+        **_SEEN,
+        **_TORCH_SEEN,
+    },
+    {
         "name": "torch's sqrt for pow",
         "op": "pow",
         "side": "torch",
@@ -220,5 +232,15 @@ QUIRKS: tuple[dict[str, Any], ...] = (
         "hypothesis": "sqrt-for-pow",
         "reason": "Torch computes x ** 0.5 as sqrt(x), which is NaN at -inf; C's pow(-inf, 0.5) is +inf",
         **_TORCH_SEEN,
+    },
+    {
+        "name": "gradient of a product with a zero",
+        "op": "prod",
+        "tensor": "grad:x",
+        "side": "paddle",
+        "verdict": "NONFINITE",
+        "hypothesis": "product/element",
+        "reason": "Paddle's gradient divides the product by each element: NaN where that is 0",
+        **_SEEN,
     },
 )

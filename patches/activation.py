@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from padiff_shim.numerics import models
 from padiff_shim.table.op import Fault, Op, Sample, each, function, op
 
-from ._faults import clipped, exp_minus_one, log_of_one_plus, slope
+from ._faults import clipped, exp_minus_one, log_of_one_plus, sixth, slope
 from ._spell import ROUNDED, UNARY, unary
 
 relu = unary(torch.relu, model=models.RELU)
@@ -114,6 +114,7 @@ def hardtanh(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
     legacy="hard_sigmoid: x slope=0.2 offset=0.5",
     note="Paddle spells 1/6 as 0.1666667",
     deviations=ROUNDED,
+    faults={"1/6->float32": Fault(sixth, precision=True)},
 )
 def hardsigmoid(x: torch.Tensor, slope: float, offset: float) -> torch.Tensor:
     """``torch.nn.functional.hardsigmoid`` for Paddle's default, which spells 1/6 as 0.1666667."""

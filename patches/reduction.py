@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from padiff_shim.numerics import models
-from padiff_shim.table.op import Sample, c_op, each, function, op
+from padiff_shim.table.op import Fault, Sample, c_op, each, function, op
 
+from ._faults import quotients
 from ._spell import REDUCED, REDUCED_EMPTY, all_of, axes, reduction
 
 _NARROW_INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16})
@@ -53,6 +54,7 @@ def logsumexp(x: torch.Tensor, axis: Any, keepdim: bool, reduce_all: bool) -> to
     "x|input axis|dim=None keepdim=False reduce_all=False",
     legacy="reduce_prod",
     complex=True,
+    faults={"product/element": Fault(quotients)},
     note="of several axes one after the other, the last one first; where an element is 0, Paddle's gradient is NaN",
 )
 def prod(x: torch.Tensor, axis: Any, keepdim: bool, reduce_all: bool) -> torch.Tensor:

@@ -105,12 +105,32 @@ def smoothed_labels():
     F.cross_entropy(tensor(40, 50, dtype="float64"), paddle.arange(40), label_smoothing=0.1).backward()
 
 
+def third_order():
+    x, y = tensor(40, 5, dtype="float64"), tensor(5, dtype="float64") * 0.1
+    F.pairwise_distance(x, y.detach(), 3.0).backward(tensor(40, dtype="float64").detach())
+
+
+def default_slope():
+    F.hardsigmoid(tensor(40, 50, dtype="float64")).backward(tensor(40, 50, dtype="float64").detach() ** 2)
+
+
+def products_of_zeros():
+    x = tensor(40, 5)
+    x[:, 3] = 0.0
+    x = x.detach()
+    x.stop_gradient = False
+    paddle.prod(x, 1).backward(tensor(40).detach())
+
+
 # By op: the name, and a call.
 GRADIENTS = {
     "group_norm": ("group norm without a weight", group_norm),
     "vector_norm": ("number added to a norm", small_norms),
     "normalize": ("number added to a norm", normalized),
     "cross_entropy": ("number in float32", smoothed_labels),
+    "pairwise_distance": ("number in float32", third_order),
+    "hardsigmoid": ("torch's gradient of hardsigmoid", default_slope),
+    "prod": ("gradient of a product with a zero", products_of_zeros),
 }
 
 

@@ -58,6 +58,8 @@ GENERIC = {
     "expm1 and log1p spelled out",
     "shares that do not sum to one",
     "torch's renorm",
+    "torch's gradient of hardsigmoid",
+    "gradient of a product with a zero",
     "whole Cholesky factor",
     "gradient of spectral norm",
 }

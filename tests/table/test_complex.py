@@ -127,3 +127,15 @@ def test_a_gradient_that_depends_on_a_phase_is_refused_as_torch_does():
         _, vectors = paddle.linalg.eigh(x)
         with pytest.raises(RuntimeError, match="specified up to multiplication by"):
             paddle.real(vectors).sum().backward()
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_running_sums_and_products_get_a_verdict(name, dtype):
+    if name in WRONG and has_defect(WRONG[name]):
+        pytest.skip("their gradient is wrong in this Paddle")
+    with padiff_shim.compare("torch", audit=1) as run:
+        ours(OPS[name][0], numbers((4, 5), dtype), lambda shape: numbers(shape, dtype, seed=1))
+    calls = list(run.calls.filter(op=name))
+    assert {call.tensor for call in calls} == {"out", "grad:x"}
+    assert {str(call.verdict) for call in calls} <= {"EQUAL", "ROUNDING"}, [str(call) for call in calls]

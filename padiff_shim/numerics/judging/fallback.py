@@ -104,6 +104,7 @@ def _formula(
     if formula.shape != tuple(result.shape):
         raise ValueError(f"its shape is {list(formula.shape)} there")
     formula.named = lambda: [*_variants(formula, variants), *_narrower(formula)]
+    formula.special = lambda: _without_number(formula, variants)
     formula.probe(RUNS[0])
     return formula
 
@@ -121,6 +122,16 @@ def _variants(formula: Formula, variants: Mapping[str, Variant]) -> list[Hypothe
 
     chosen = {name: one for name, one in variants.items() if formula.dtype == torch.float64 or not one.wide}
     return [Hypothesis(name, one.precision, full=partial(value, one)) for name, one in chosen.items()]
+
+
+def _without_number(formula: Formula, variants: Mapping[str, Variant]) -> list[Hypothesis]:
+    """Other formulas as far as they give NaN or infinities; everywhere else the formula's own value."""
+
+    def value(full: Callable[[], torch.Tensor | None]) -> torch.Tensor | None:
+        found = full()
+        return None if found is None or found.shape != formula.value.shape else torch.where(found.isfinite(), formula.value, found)
+
+    return [Hypothesis(one.name, one.precision, full=partial(value, one.full)) for one in _variants(formula, variants) if one.full]
 
 
 def _narrower(formula: Formula) -> list[Hypothesis]:

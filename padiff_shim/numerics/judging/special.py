@@ -13,8 +13,9 @@ import numpy as np
 
 from ...verdicts import Verdict
 from ..oracle.precision import Array
+from ..oracle.staging import Hypothesis
 from .classes import classify, sound
-from .hypotheses import CHANCE, Explained, evidence
+from .hypotheses import CHANCE, Explained, evidence, gathered
 from .nonfinite import classes
 from .trial import Errors, Trial, errors
 
@@ -44,11 +45,10 @@ def treatment(found: Trial, own: Errors, other: Errors) -> Treatment | None:
         return None
     used = []
     for hypothesis in named:
-        changed = hypothesis.change(found.staged) if hypothesis.change else None
-        if changed is None:
+        given = _given(found, hypothesis)
+        if given is None:
             continue
-        there = found.quantity.solve(changed)
-        theirs, theirs_bounds = there.value.reshape(-1), [there.bound(f).reshape(-1) for f in (1.0, *found.factors)]
+        theirs, theirs_bounds = given
         here = ~right & _fits(own.y, theirs, theirs_bounds[1], top)
         if here.any():
             used.append(hypothesis)
@@ -60,6 +60,18 @@ def treatment(found: Trial, own: Errors, other: Errors) -> Treatment | None:
     if classify(found, left, other) is not Verdict.ROUNDING:
         return None
     return Treatment("+".join(dict.fromkeys(h.name for h in used)), all(h.precision for h in used))
+
+
+def _given(found: Trial, hypothesis: Hypothesis) -> tuple[Array, list[Array]] | None:
+    """What a hypothesis gives for the samples, and its bounds; None if it says nothing of them."""
+    if hypothesis.full is not None:
+        values = gathered(found, hypothesis.full)
+        return None if values is None else (values, [found.unit, found.probable, found.certain])
+    changed = hypothesis.change(found.staged) if hypothesis.change else None
+    if changed is None:
+        return None
+    there = found.quantity.solve(changed)
+    return there.value.reshape(-1), [there.bound(f).reshape(-1) for f in (1.0, *found.factors)]
 
 
 def _fits(y: Array, value: Array, bound: Array, top: float) -> Array:

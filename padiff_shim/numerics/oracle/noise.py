@@ -152,7 +152,7 @@ class Rounding(Apart):
         if steps.has_negative_weights(func):
             sizes = [torch.full_like(one, float(args[0].abs().max()) * max(1.0, args[0].numel() / one.numel())) for one in sizes]
         if kind is steps.COUNTED:
-            return sizes, _listed(func(*steps.each(args, torch.ones_like), **kwargs))
+            return sizes, _listed(func(*steps.each(args, _ones), **kwargs))
         count = steps.terms(func, args)
         return sizes, [count] * len(sizes) if isinstance(count, (int, float)) else list(count)
 
@@ -173,6 +173,11 @@ class Rounding(Apart):
             found.copy_(torch.where(found.abs() > self._largest, torch.copysign(torch.full_like(found, math.inf), found), found))
         if low < self._tiny:
             found.masked_fill_(found.abs() < self._tiny, 0.0)
+
+
+def _ones(tensor: torch.Tensor) -> torch.Tensor:
+    """Real ones, of complex numbers as well: terms are counted with them."""
+    return torch.ones_like(tensor, dtype=tensor.dtype.to_real())
 
 
 def _magnitudes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
