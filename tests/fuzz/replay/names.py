@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from ..given import SPECIAL, calculus, numbers, watching
-from .parts import OPTIMIZERS, PYLAYERS, block, recompute
+from .parts import OPTIMIZERS, PYLAYERS, block, of_values, recompute
 from .tensor import FLOATS, Elsewhere
 from .value import INTEGERS, Value, made, moved, operand, product, run_backward
 
@@ -267,7 +267,7 @@ def namespace() -> dict[str, Any]:
         "scaled": Scaled,
         **calculus(PADDLE, FUNCTIONAL),
         **PYLAYERS,
-        "block": block,
+        "block": of_values(block),
         "recompute": recompute,
         **watching(),
     }

@@ -148,11 +148,12 @@ class _Again(torch.autograd.Function):
     def backward(ctx: Any, grad: torch.Tensor) -> Any:
         with torch.enable_grad():
             x = saved(ctx)[0].detach().requires_grad_()
-            torch.autograd.backward([recompute(_of_values(block), Value(x)).graph()], [grad])
+            torch.autograd.backward([recompute(of_values(block), Value(x)).graph()], [grad])
             return x.grad
 
 
-def _of_values(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Value], Value]:
+def of_values(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Value], Value]:
+    """A function of tensors as one that a program may call."""
     return lambda x: Value(function(x.wanted()))
 
 
