@@ -119,6 +119,7 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
     # torch's graph may come back behind a frontier to what it walked already; torch's calls then keep that they were freed.
     doors = bool(natives and frontiers() and (session.noted or any(map(leads_to_tape, natives))))
     held: _Reached = []
+    first = True
     _ahead()
     while natives or session.noted or held:
         if natives:
@@ -128,7 +129,8 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
         natives, given, doors = [], [], True
         if session.noted:
             noted, session.noted = session.noted, []
-            held = _joined(held, _torch_turn(session, noted))
+            held = _joined(held, _torch_turn(session, noted, first))
+            first = False
         reached, held = _due(held)
         _ahead()
         while reached:  # a gradient that is laid out anew is not kept beside its copy
@@ -179,10 +181,10 @@ def _check_freed(tensor: Any, session: Session) -> None:
             _once(side._place, session)
 
 
-def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]) -> _Reached:
+def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]], first: bool) -> _Reached:
     """Torch's engine over the twins: the leaf twins that it reached, with their gradients, from the one that was made first.
 
-    Taken from the end they are in Torch's own order.
+    Taken from the end they are in Torch's own order. ``first``: it is the first turn of this backward.
     """
     roots, grads = zip(*noted)
     walk = Walk(roots)
@@ -190,7 +192,9 @@ def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]
     leaves = tuple(sorted(walk.leaves, key=numbered))
     # Behind a frontier Paddle's engine may come to torch's graph again; that it was freed is kept by each call itself.
     session.keeps = session.retain or bool(frontiers())
-    with stream_of(roots[0].device), _shown(leaves if walk.nests and not frontiers() else ()) as taken:
+    # A leaf that a later turn may come to, behind a frontier, is to be given one gradient, and waits.
+    alone = first and not any(side._place.frontier for side in leaves if hasattr(side, "_place"))
+    with stream_of(roots[0].device), _shown(leaves if walk.nests and alone else ()) as taken:
         found = run_engine(roots, grads, session.keeps, False, leaves, True, accumulate_grad=False)
     calls.count(walk.calls, session)
     reached = [(side, grad) for side, grad in zip(leaves, found) if grad is not None and hasattr(side, "_place")]

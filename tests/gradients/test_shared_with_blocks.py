@@ -45,8 +45,12 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["alone", "with a graph of Paddle's elsewhere"])
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_gradients_are_added_up_as_in_torch(program):
+def test_gradients_are_added_up_as_in_torch(program, elsewhere):
+    natively = paddle.ones([3])
+    natively.stop_gradient = not elsewhere
+    natively = natively * 2.0
     torch.manual_seed(3)
     twin, net = Twin(), Net()
     padiff_shim.transfer_weights(twin, net)
@@ -54,11 +58,13 @@ def test_gradients_are_added_up_as_in_torch(program):
     theirs = torch.tensor(values, requires_grad=True)
     ours = paddle.to_tensor(values, stop_gradient=False)
     with padiff_shim.reference("torch"):
+        other = natively * 3.0  # leads to Paddle's own node; no part of the backward
         for _ in range(3):
             (program(net, ours, recompute) ** 2).sum().backward()
     for _ in range(3):
         (program(twin, theirs, lambda *block: checkpoint(*block, use_reentrant=True)) ** 2).sum().backward()
     assert same(ours.grad, theirs.grad)
-    for layer, other in ((net.first, twin.first), (net.second, twin.second)):
-        assert same(layer.weight.grad, other.weight.grad.t())
-        assert same(layer.bias.grad, other.bias.grad)
+    for layer, counterpart in ((net.first, twin.first), (net.second, twin.second)):
+        assert same(layer.weight.grad, counterpart.weight.grad.t())
+        assert same(layer.bias.grad, counterpart.bias.grad)
+    assert other.stop_gradient is not elsewhere

@@ -178,3 +178,9 @@ def test_version_is_written_once():
     """setup.cfg reads it from the package, by parsing: importing at build time is not needed."""
     assert "version = attr: padiff_shim.__version__" in (CHECKOUT / "setup.cfg").read_text()
     assert padiff_shim.__version__.split(".")[0].isdigit()
+
+
+def test_test_modules_have_names_of_their_own():
+    """pytest imports them by their names alone."""
+    names = [path.name for path in (CHECKOUT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
