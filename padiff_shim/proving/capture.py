@@ -31,12 +31,12 @@ _MOVES = frozenset({
     "take", "triu", "tril", "where", "scatter", "index_put", "select_scatter", "slice_scatter", "copy", "_to_copy", "to",
     "repeat_interleave", "masked_fill", "tile", "pad", "reflection_pad1d", "reflection_pad2d", "replication_pad2d",
 })  # fmt: skip
-# Questions about values, and memory without values.
-_NOTHING = frozenset({
-    "equal", "is_nonzero", "_local_scalar_dense", "item", "empty", "empty_like", "empty_strided", "new_empty",
-    "new_empty_strided", "set_", "is_pinned", "is_same_size", "size", "stride", "storage_offset", "sym_size", "prim_device",
-    "device", "record_stream",
-})  # fmt: skip
+_BLANK = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})  # memory without values
+# Questions about values, too.
+_NOTHING = _BLANK | {
+    "equal", "is_nonzero", "_local_scalar_dense", "item", "set_", "is_pinned", "is_same_size", "size", "stride",
+    "storage_offset", "sym_size", "prim_device", "device", "record_stream",
+}  # fmt: skip
 # Numbers of nothing, in the shape of an operand at most.
 _CREATES = frozenset({
     "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full",
@@ -100,7 +100,10 @@ class Capture(LooksOn, TorchDispatchMode):
         shape = _shape(function)
         given = _named(shape, args, kwargs or {})
         if shape.base in _NOTHING:
-            return function(*args, **(kwargs or {}))
+            found = function(*args, **(kwargs or {}))
+            if shape.base in _BLANK:
+                self._blank(found)
+            return found
         operands = [self._operand(name, tensor) for name, value, _ in given for tensor in tensors_in(value)]
         written = [tensor for _, value, writes in given if writes for tensor in tensors_in(value)]
         wholes = [whole for whole in map(self._whole, written) if whole is not None]
@@ -202,6 +205,11 @@ class Capture(LooksOn, TorchDispatchMode):
         value = self._new(tensor, Value(tensor.detach().clone(), None, label))
         self.trace.constants.append(value)
         return value
+
+    def _blank(self, tensor: torch.Tensor) -> None:
+        """Memory that nothing was written into is none of the trace's values: what lies there may be those of a run before."""
+        tensor.zero_()
+        self._new(tensor, Value(tensor.detach().clone(), None, ""))
 
     def _new(self, tensor: torch.Tensor, value: Value) -> Value:
         self._memory.setdefault(_address(tensor), []).append(value)

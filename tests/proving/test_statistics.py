@@ -82,6 +82,16 @@ def test_indices_are_taken_over_where_both_read_tensors_of_one_shape(size, taken
     assert (indices is theirs.results[1].tensor) if taken_over else (indices is None)
 
 
+def test_memory_that_nothing_was_written_into_is_no_value():
+    """What lies there may be the results of a run before, which a call of the port would then seem to have made."""
+    with Capture({}, lambda: "") as capture:
+        torch.empty(8, 8).bernoulli_(0.5)
+    (node,) = capture.trace.nodes
+    assert node.name == "bernoulli"
+    assert capture.trace.constants == []
+    assert not node.operands[0].tensor.any()
+
+
 @pytest.mark.parametrize("more", [{}, {"epsilon": 1e-3}])
 def test_another_momentum_is_named_though_no_output_shows_it(more):
     x = np.random.default_rng(0).standard_normal((3, 3, 6, 6))
