@@ -103,6 +103,72 @@ def test_a_fault_of_a_few_units_is_judged(dtype):
         assert "paddle" in found.stats or found.verdict.severity > Verdict.ROUNDING.severity, name
 
 
+def products(kind, dtype):
+    """(name, quantity, result in float64) of products and their gradients: turned, batched, with a bias, a factor, zeros in them."""
+    x, grad, _, bias = values(kind, dtype)
+    table, w, rows = ops(), normal(40, 40, seed=4).to(dtype), x[0]
+    several = x.mT.contiguous()
+    masked = torch.where(rows > 0, rows, torch.zeros_like(rows))
+    calls = [
+        ("matmul", (x, several, False, False), ("x", "y")),
+        ("matmul", (x.mT, several, True, False), ("x", "y")),
+        ("matmul", (rows, w, False, True), ("x", "y")),
+        ("matmul", (masked, w, False, False), ("x", "y")),
+        ("matmul", (x, w, False, False), ("x", "y")),
+        ("linear", (x, w, bias, False), ("x", "weight")),
+        ("addmm", (bias, rows, w, 0.5, 3.0), ("x", "y")),
+    ]
+    for name, given in [call[:2] for call in calls]:
+        wide = [one.double() if isinstance(one, torch.Tensor) else one for one in given]
+        yield name, table[name].model.forward(given), table[name].reference(*wide)
+    for name, given, operands in calls:
+        leaves = [one.double().requires_grad_() if isinstance(one, torch.Tensor) else one for one in given]
+        result = table[name].reference(*leaves)
+        incoming = normal(*result.shape, seed=5).to(dtype)
+        tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
+        found = torch.autograd.grad(result, tensors[-2:] if name == "addmm" else tensors[:2], incoming.double())
+        for operand, gradient in zip(operands, found, strict=True):
+            yield f"{name} {operand}", table[name].model.gradient(operand, given, result.detach().to(dtype), incoming), gradient
+
+
+def unit_of(quantity):
+    where = np.unravel_index(np.arange(int(np.prod(quantity.grid))), quantity.grid) if quantity.grid else ()
+    return quantity_order(quantity, quantity.solve(quantity.stage(where)).bound(1.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("kind", ["plain", "far", "tiny", "large", "zeros"])
+def test_of_products_it_follows_each_element_s_bound(kind, dtype):
+    known = 0
+    for name, quantity, result in products(kind, dtype):
+        limit = quantity.harmless(result.to(dtype))
+        if limit is None:
+            assert quantity.k < apriori.TERMS, name
+            continue
+        known += 1
+        found, unit = limit.whole().reshape(result.shape).double().numpy(), unit_of(quantity)
+        assert (found <= apriori.APART * unit * (1 + 1e-5)).all(), name
+        if kind == "plain" and "addmm" not in name and "linear" not in name:  # without a bias and a rounded factor it is all of it
+            assert (found >= apriori.APART * unit * (1 - 1e-5)).all(), name
+        assert limit.usual == apriori.USUAL / apriori.APART
+    assert known > 12
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_products_that_are_off_by_units_are_held_against_the_oracle(dtype):
+    """One element by more than two of them, or all of them by a little more than half of one; what is nearer passes."""
+    for name, quantity, result in products("plain", dtype):
+        if quantity.k < apriori.TERMS:
+            continue
+        right, unit = result.to(dtype), torch.from_numpy(unit_of(quantity))
+        signs = torch.from_numpy(np.random.default_rng(6).choice([-1.0, 1.0], tuple(result.shape)))
+        single = torch.zeros_like(unit)
+        single.view(-1)[unit.numel() // 2] = 1.0
+        for moved, passes in ((2.5 * single, False), (0.8 * signs, False), (0.2 * signs, True)):
+            found = judge(quantity, (right.double() + moved * unit).to(dtype), right)
+            assert ("paddle" in found.stats) is not passes, (name, found)
+
+
 def test_sixteen_bits_and_what_cancels_are_held_against_the_oracle():
     x = values("plain", torch.float32)[0]
     half = torch.softmax(x, -1).half()

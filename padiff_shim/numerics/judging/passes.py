@@ -122,7 +122,7 @@ def _on_host(p: Array, t: Array, bits: int, relative: bool, harmless: Limit | No
     pieces = _Pieces(np.ascontiguousarray(p).reshape(-1), np.ascontiguousarray(t).reshape(-1), relative)
     thin = 1 if relative or count <= CHUNK else THIN
     mean, apart, norm_, largest, top = 0.0, 0.0, 0.0, 0.0, 0.0
-    different, finite, beyond, allowed = 0, True, math.inf if harmless is None else 0.0, 0.0
+    different, finite, beyond, allowed, usual = 0, True, math.inf if harmless is None else 0.0, 0.0, 0.0
     for low, high, a, b, d, r in pieces:
         np.subtract(a, b, out=d)
         squares, size = float(d.dot(d)), float(b.dot(b))
@@ -140,12 +140,16 @@ def _on_host(p: Array, t: Array, bits: int, relative: bool, harmless: Limit | No
             else:
                 limit = harmless.between(low, high).numpy()
                 far, share = float(top_of(np.divide(d, limit, out=r))), math.sqrt(float(limit.dot(limit)))
+                if harmless.usual < math.inf:
+                    usual += float(r.dot(r))
             allowed = math.hypot(allowed, share)
             beyond = math.inf if math.isnan(far) else max(beyond, far)  # 0 / 0, or a limit that is none
         total = float(d.dot(ones[: high - low]))
         mean += total / count if math.isfinite(total) else float((d / d.dtype.type(count)).sum(dtype=np.float64))
         largest = max(largest, float(top_of(d)))
         different += _unequal(d)
+    if usual:
+        beyond = max(beyond, math.sqrt(usual / count) / harmless.usual)  # type: ignore[union-attr]
     stats = _stats(count, different, largest, mean, apart, norm_, top, bits)
     found = Difference(None if relative else pieces.distance.reshape(shape), stats=stats, finite=finite, peaks=pieces.peaks)
     found.rms, found.beyond = norm_ / math.sqrt(count), beyond if allowed <= SHARE * norm_ else math.inf
@@ -232,7 +236,9 @@ def _beyond(distance: torch.Tensor, clean: torch.Tensor, harmless: Limit | None)
         return distance.new_tensor(math.inf)
     limit = harmless.whole().reshape(distance.shape)
     whole = torch.linalg.vector_norm(limit) <= SHARE * torch.linalg.vector_norm(clean)
-    return torch.where(whole, (distance / limit).max(), math.inf)
+    far = distance / limit
+    most = torch.maximum(far.max(), torch.linalg.vector_norm(far) / (math.sqrt(far.numel()) * harmless.usual))
+    return torch.where(whole, most, math.inf)
 
 
 def _norm(wide: torch.Tensor) -> torch.Tensor:

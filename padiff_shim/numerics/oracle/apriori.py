@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import torch
 
@@ -19,18 +20,23 @@ CLOSE = 0.75  # of the unit bound: an honest kernel is off by a quarter or so
 # Of the probabilistic bound: an error below it is nobody's fault, however small the other side's is.
 FAR_INSIDE = 0.02
 PIECE = 65536  # elements that are looked at in one go: a few arrays of them stay in a core's own cache
+# Products of so many terms and more are off by up to a few units while their typical error is far below one (see ``TYPICAL`` in
+# :mod:`..judging.classes`): two results may be apart by ``APART`` unit bounds, and by ``USUAL`` in root mean square.
+TERMS, APART, USUAL = 8, 2.0, 0.5
+WORK = 1 << 22  # multiplications that a product's bound may cost: beyond, the oracle on a sample is cheaper
 
 
 class Limit:
     """Differences that need no oracle, of a result of this many rows of ``width`` elements; ``part(first, last)``: of some rows.
 
-    ``relative``: not 0 where the limit is this times the result's magnitude.
+    ``relative``: not 0 where the limit is this times the result's magnitude. ``usual``: the part of it that the differences may be
+    in root mean square; infinite where that is not asked.
     """
 
-    __slots__ = ("_from", "_held", "_part", "_rows", "relative", "width")
+    __slots__ = ("_from", "_held", "_part", "_rows", "relative", "usual", "width")
 
     def __init__(self, part: Callable[[int, int], torch.Tensor], rows: int, width: int = 1, relative: float = 0.0) -> None:
-        self._part, self._rows, self.width, self.relative = part, rows, max(width, 1), relative
+        self._part, self._rows, self.width, self.relative, self.usual = part, rows, max(width, 1), relative, math.inf
         self._from, self._held = 0, torch.empty(0)
 
     def between(self, low: int, high: int) -> torch.Tensor:
@@ -45,6 +51,13 @@ class Limit:
     def whole(self) -> torch.Tensor:
         """All of them: one axis."""
         return self._part(0, self._rows).reshape(-1)
+
+
+class Factor(Protocol):
+    """An operand of a product, see :class:`.staging.Operand`."""
+
+    view: Any
+    grid: tuple[int, ...]
 
 
 Harmless = Callable[[torch.Tensor], "Limit | None"]  # (one of the results) -> differences that need no oracle
@@ -111,6 +124,37 @@ def of_sum(terms: Callable[[], torch.Tensor], k: int, rounds: float, factor: flo
         return Limit(lambda first, last: found[first:last], found.numel())
 
     return bound
+
+
+def of_product(x: Factor, y: Factor, k: int, rounds: float, factor: float) -> Harmless:
+    """``factor`` times a matrix product, or a batch of them, over k terms: the product of the magnitudes."""
+
+    def bound(result: torch.Tensor) -> Limit | None:
+        if not judged(result) or k < TERMS or result.numel() * k > WORK:
+            return None
+        pair = _matrices(x, y, k) or _matrices(y, x, k)
+        if pair is None:
+            return None
+        found = torch.bmm(pair[0].abs(), pair[1].abs().mT).reshape(-1)
+        if found.numel() != result.numel():
+            return None
+        found.mul_(abs(factor) * APART * (1.0 + rounds) * KINDS[result.dtype].format.unit)
+        limit = Limit(lambda first, last: found[first:last], found.numel())
+        limit.usual = USUAL / APART
+        return limit
+
+    return bound
+
+
+def _matrices(x: Factor, y: Factor, k: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Both factors as batches of matrices [rows, k]; None where the result's axes do not run over x's first, and then y's."""
+    lead = next((n for n, (one, other) in enumerate(zip(x.grid, y.grid)) if one != other), min(len(x.grid), len(y.grid)))
+    axes = [*x.grid, *y.grid[lead:]]
+    if axes != sorted(set(axes)):
+        return None
+    batch = x.view.shape[:lead].numel()
+    sides = [factor.view.reshape(batch, factor.view.shape[lead : len(factor.grid)].numel(), -1) for factor in (x, y)]
+    return (sides[0], sides[1]) if all(side.shape[2] == k for side in sides) else None
 
 
 def summed(function: Callable[..., torch.Tensor], *tensors: torch.Tensor) -> torch.Tensor:

@@ -213,6 +213,9 @@ def build(
     sums = options.pop("sums", len(summed))
     if not sums:
         options.setdefault("harmless", apriori.relative(term.rounds))
+    elif term.product:
+        factor = options.get("attrs", {}).get("alpha", 1.0)
+        options.setdefault("harmless", apriori.of_product(found["x"], found["y"], k, term.rounds, factor))
     return Terms(tuple(shape), dtype, k, found, term=term, sums=sums, **options)
 
 
