@@ -71,7 +71,7 @@ class Door:
                 return original(*args, **kwargs)
             if frame.idle:
                 return frame.plan.exact(name, original, args, kwargs) if exact else original(*args, **kwargs)
-            if function_modes() or dispatch_modes() or inference() or autocasting():
+            if function_modes() or dispatch_modes() or inference() or autocasting():  # disturbed(), without its call
                 with put_aside():
                     return hook(*args, **kwargs)
             try:

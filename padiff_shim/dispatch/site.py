@@ -70,7 +70,15 @@ def short(file: str) -> str:
     return os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file
 
 
-_library: dict[CodeType, bool] = {}  # code objects seen -> whether they belong to a framework, to Python or to us
+class _Library(dict[CodeType, bool]):
+    """Code objects -> whether they belong to a framework, to Python or to us; found out once for each."""
+
+    def __missing__(self, code: CodeType) -> bool:
+        self[code] = found = _is_library(code)
+        return found
+
+
+_library = _Library()
 
 
 def _folders() -> tuple[str, ...]:
@@ -112,10 +120,7 @@ def call_site(until: CodeType | None = None) -> Site:
     forward = None
     while frame is not None and frame.f_code is not until:
         code = frame.f_code
-        library = _library.get(code)
-        if library is None:
-            library = _library[code] = _is_library(code)
-        if not library:
+        if not _library[code]:
             return _at(frame)
         if forward is None and until is not None and code.co_name == "forward" and not code.co_filename.startswith(_OURS):
             forward = frame
@@ -132,8 +137,7 @@ def call_stack(until: CodeType) -> tuple[Site, ...]:
     found: list[Site] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not until:
-        code = frame.f_code
-        if not (_library[code] if code in _library else _library.setdefault(code, _is_library(code))):
+        if not _library[frame.f_code]:
             found.append(_at(frame))
         frame = frame.f_back
     return tuple(reversed(found))

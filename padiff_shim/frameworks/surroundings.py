@@ -71,7 +71,7 @@ def undisturbed(hook: _Hook) -> _Hook:
 
     @functools.wraps(hook)
     def called(*args: Any, **kwargs: Any) -> Any:
-        if function_modes() or dispatch_modes() or inference() or autocasting():
+        if function_modes() or dispatch_modes() or inference() or autocasting():  # disturbed(), without its call
             with put_aside():
                 return hook(*args, **kwargs)
         return hook(*args, **kwargs)

@@ -233,8 +233,8 @@ def _ahead() -> None:
         while ready:
             key, (side, grad) = ready.popitem()
             taken.add(key)
-            laid = grad.t() if side._place.transposed else grad
-            deliver(side, to_paddle(laid.detach().clone(memory_format=torch.contiguous_format)), natives, given)
+            laid = _laid(side, grad).detach().clone(memory_format=torch.contiguous_format)
+            deliver(side, to_paddle(laid), natives, given)
         if natives:
             clean.run_backward(natives, given, True, *clean.NO_PATH)  # doors serve again
         natives, given = [], []
@@ -250,13 +250,18 @@ def begin(reached: Sequence[Call], session: Session) -> None:
         calls.begin(reached, session)
 
 
+def _laid(side: Any, grad: torch.Tensor) -> torch.Tensor:
+    """A leaf twin's gradient in the order of Paddle's weight."""
+    return grad.t() if side._place.transposed else grad
+
+
 _uses: Callable[[int], int] = getattr(torch._C, "_storage_Use_Count", lambda storage: 3)  # where torch cannot tell: shared
 
 
 def _next(reached: _Reached) -> tuple[Any, torch.Tensor]:
     """A leaf twin, taken out of ``reached``, and its gradient as Paddle lays it out, in memory of its own, for accumulation."""
     side, grad = reached.pop()
-    laid = grad.t() if side._place.transposed else grad
+    laid = _laid(side, grad)
     if not laid.is_contiguous() or laid.is_conj() or laid.is_neg():
         return side, laid.clone(memory_format=torch.contiguous_format)
     storage = laid.untyped_storage()
