@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -58,8 +59,20 @@ def as_array(tensor: Any) -> np.ndarray[Any, Any]:
     if not is_tensor(tensor):
         return np.asarray(tensor)
     tensor = tensor.detach().cpu()
-    if str(tensor.dtype).endswith("bfloat16"):
+    if _is_bfloat16(tensor.dtype):
         return (tensor.float() if hasattr(tensor, "float") else tensor.astype("float32")).numpy()
     if hasattr(tensor, "resolve_conj"):  # Torch notes these two and computes them later
         tensor = tensor.resolve_conj().resolve_neg()
     return tensor.numpy()
+
+
+def copied(tensor: Any) -> np.ndarray[Any, Any]:
+    """The same in memory of its own. Some Paddles' ``numpy()`` has made a copy already."""
+    array = as_array(tensor)
+    shared = not is_tensor(tensor) or array.__array_interface__["data"][0] == tensor.data_ptr()
+    return array.copy() if shared else array
+
+
+@functools.cache
+def _is_bfloat16(dtype: Any) -> bool:
+    return str(dtype).endswith("bfloat16")

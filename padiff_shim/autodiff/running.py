@@ -70,16 +70,20 @@ class Trained(Side):
             self._optimizer.step()
         self._clear()
 
+    def _clear(self) -> None:
+        self._held(self.model).look()  # the model is the caller's, who may exchange what it holds
+        super()._clear()
+
     @contextlib.contextmanager
     def kept(self, *, buffers: bool) -> Iterator[None]:
         """What a forward writes (running statistics) is put back afterwards, if asked for."""
         if buffers:
-            self._restore_buffers(self.model)
+            self._held(self.model).restore()
         try:
             yield
         finally:
             if buffers:
-                self._restore_buffers(self.model)
+                self._held(self.model).restore()
 
     @contextlib.contextmanager
     def _watched(self, recorder: Recorder) -> Iterator[None]:

@@ -156,7 +156,8 @@ def numbered(side: torch.Tensor) -> int:
 
 def _door(tensor: Any, key: int, dtype: torch.dtype) -> Any:
     door = clean.alias(tensor)
-    if tensor.size:  # what a hook hands back without elements is dropped by Paddle's engine, which is then started with it
+    # What a hook hands back without elements is dropped by Paddle's engine, which is then started with it.
+    if 0 not in tensor.shape:
         clean.assign(floats(dtype)[1])._share_underline_tensor_to(door)
         clean.register_grad_hook(door, functools.partial(_exchanged, key))
     return door

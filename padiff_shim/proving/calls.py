@@ -17,7 +17,7 @@ from ..dispatch.plan import Unlisted
 from ..dispatch.prepare import Prepared, prepare
 from ..substitution.plan import Substituting
 from ..table.reasons import StayNative
-from .paddle_side import TORCHS
+from .plans import TORCHS
 from .values import as_array, leaves, mapped
 
 Array = np.ndarray[Any, Any]

@@ -23,13 +23,11 @@ from ..dispatch.door import Door
 from ..dispatch.frames import Frame
 from ..dispatch.prepare import prepare
 from ..modes.mode import Mode
-from ..modes.options import ReferenceOptions
-from ..modes.selection import selection
-from ..runs.run import Run
 from ..substitution.plan import Substituting
 from ..table.reasons import StayNative
 from .findings import CarriedBy, CarrierRow
-from .paddle_side import TORCHS, PaddleSide
+from .paddle_side import PaddleSide
+from .plans import TORCHS, opened
 from .values import as_array, leaves
 
 Array = np.ndarray[Any, Any]
@@ -200,12 +198,6 @@ def carriers(ours: PaddleSide) -> CarriedBy:
 
 def _mode(ours: PaddleSide, *, native: bool, seen: Any) -> Mode:
     return opened(Watching(native=native, layer=ours.layer, seen=seen))
-
-
-def opened(plan: Substituting) -> Mode:
-    """A mode in which that plan answers all ops."""
-    enabled, _ = selection(ReferenceOptions(), door="reference")
-    return Mode(Run("torch", "contiguous"), enabled, None, plan, strict=False, all_threads=False)
 
 
 def _floats(named: list[tuple[str, Any]]) -> tuple[list[Any], list[Array]]:

@@ -20,9 +20,10 @@ import numpy as np
 from ..errors import ArgumentError
 from ..table.reasons import StayNative
 from .calls import Array, Keeping, Kept, Key
-from .carriers import Rounding, Sum, opened
+from .carriers import Rounding, Sum
 from .findings import CarriedBy, GradientRow
 from .paddle_side import PaddleSide
+from .plans import opened
 from .sides import NotInDouble
 
 STEP = 1e-9  # how far, in lengths of all weights: hardly a relu changes sides there, and float64 has digits left

@@ -10,6 +10,7 @@ import torch
 
 from ..weights.layouts import canonical
 from ..weights.mapping import Mapping
+from ..weights.tree import AS_IS
 from .findings import LayerRow
 from .outcome import Outcome
 
@@ -59,7 +60,9 @@ Row = tuple[str, Array | None, Array | None]  # a name, Torch's values and Paddl
 
 
 def _laid_out(slot: Any, values: Array | None) -> Array | None:
-    return None if values is None else canonical(slot, torch.from_numpy(values)).numpy()
+    if values is None or (slot.layout == AS_IS and slot.section is None):
+        return values
+    return canonical(slot, torch.from_numpy(values)).numpy()
 
 
 def own(mapping: Mapping, values: dict[str, Array]) -> list[Array | None]:
@@ -121,7 +124,8 @@ def layers(mapping: Mapping, original: Outcome, port: Outcome, native: Outcome) 
         if not mine or not len(mine) == len(shim) == len(own) or any(a.shape != b.shape for a, b in zip(mine, shim)):
             continue
         identical = all(map(same_bits, mine, shim))
-        rows.append(LayerRow(theirs, ours, len(mine), identical, max(map(largest, mine, shim)), max(map(largest, mine, own))))
+        apart = 0.0 if identical else max(map(largest, mine, shim))
+        rows.append(LayerRow(theirs, ours, len(mine), identical, apart, max(map(largest, mine, own))))
     return rows
 
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
 import paddle
 
-from ..catalogue.registry import ops as all_ops
-from ..modes.options import ReferenceOptions
-from ..modes.reference import opened
 from ..runs.run import Run
+from ..trees import copied
 from . import following
+from .holding import Holding
 from .outcome import Outcome
+from .plans import Natively, OnTorch, opened
 from .seeding import default_dtype
 from .sides import Side, seeded
 from .values import as_array, leaves
 
 Moved = Mapping[str, np.ndarray[Any, Any]]
-TORCHS = ("batch_norm",)  # ops that a proof takes by Torch's definition
 
 
 class PaddleSide(Side):
@@ -29,32 +28,27 @@ class PaddleSide(Side):
     framework = "paddle"
     shim = True
     counted: Run | None = None  # of the last run under the shim
+    _drawn: Set[str] = frozenset()  # ops that drew random numbers in it
 
     def _write(self, buffer: Any, value: Any) -> None:
         buffer.set_value(value)
 
-    def _state(self, model: Any) -> dict[str, Any]:
+    def _state(self, held: Holding) -> dict[str, Any]:
         """Running statistics are parameters that want no gradient."""
-        held = [*super()._state(model).items(), *(one for one in model.named_parameters() if one[1].stop_gradient)]
-        return {name: tensor for name, tensor in held if tensor._is_initialized()}
+        stopped = {name: one for name, one in held.parameters.items() if one.stop_gradient}
+        return {name: one for name, one in {**super()._state(held), **stopped}.items() if one._is_initialized()}
 
     @contextlib.contextmanager
     def _mode(self) -> Iterator[None]:
         if not self.shim:
-            drawn = self._drawn()
-            with opened(ReferenceOptions(random="torch", ops=drawn)) if drawn else contextlib.nullcontext():
+            with opened(Natively(), ops=self._drawn) if self._drawn else contextlib.nullcontext():
                 yield
             return
-        # Statistics by Torch's definition can be compared. What else is defined otherwise, the port computes as it will.
         # Copies of weights: calls of both sides, and of their backwards, shall be of one form.
-        options = ReferenceOptions(random="torch", optimizer="torch", definitions=TORCHS, linear_layout="copy")
-        with opened(options) as self.counted:
+        plan = OnTorch()
+        with opened(plan, layout="copy") as self.counted:
             yield
-
-    def _drawn(self) -> list[str]:
-        """Ops that drew random numbers in the last run under the shim: natively they draw Torch's, or nothing were comparable."""
-        table = all_ops()
-        return [name for name in self.counted.substituted if name in table and table[name].random] if self.counted else []
+        self._drawn = plan.drawn
 
     @property
     def remarks(self) -> list[str]:
@@ -76,11 +70,12 @@ class PaddleSide(Side):
         return {} if self.counted and any("batch_norm" in op for op in self.counted.native) else super()._statistics(model)
 
     def _dtype(self) -> str:
-        floats = [str(p.dtype).rpartition(".")[2] for p in self.model.parameters() if "float" in str(p.dtype)]
-        return floats[0] if floats else "float32"
+        names = (str(one.dtype).rpartition(".")[2] for one in self._held(self.model).parameters.values())
+        return next((name for name in names if "float" in name), "float32")
 
     def _labels(self, model: Any) -> dict[int, str]:
-        named = [*model.named_buffers(), *model.named_parameters()]
+        found = self._held(model)
+        named = [*found.buffers.items(), *found.parameters.items()]
         return {tensor.data_ptr(): name for name, tensor in named if tensor._is_initialized()}
 
     def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
@@ -96,7 +91,7 @@ class PaddleSide(Side):
 
     def observed(self, mode: contextlib.AbstractContextManager[Any], behind: Callable[[list[tuple[str, Any]]], None]) -> None:
         """A forward within a mode; ``behind`` gets (path, tensor) of its outputs before the mode is closed."""
-        self._restore_buffers(self.model)
+        self._held(self.model).restore()
         positional, keywords = self._inputs.of(self.framework, self._dtype(), double=False)
         self._keeping = False
         self._stack.clear()
@@ -117,7 +112,7 @@ class PaddleSide(Side):
             moved: what is added to parameters and inputs, by those names.
         """
         model, moved = self._in_double() if double else self.model, moved or {}
-        self._restore_buffers(model)
+        self._held(model).restore()
         positional, keywords = self._inputs.of(self.framework, self._dtype(), double=double)
         held = [(one, one.detach().clone(), name) for name, one in self._parameters(model).items() if name in moved]
         self._keeping = False
@@ -130,7 +125,7 @@ class PaddleSide(Side):
                 self._write(parameter, as_array(value) + moved[name])
             with self._listening(model, Outcome()), seeded(self._seed), widened, mode:
                 self._pass(model, arguments, training=training)
-            return {**{name: one.copy() for name, one in self._gradients(model).items()}, **following.gradients(begun)}
+            return {**self._gradients(model), **following.gradients(begun)}
         finally:
             for parameter, value, _ in held:
                 self._write(parameter, value)
@@ -151,11 +146,12 @@ class PaddleSide(Side):
     def _clear(self) -> None:
         for model in (self.model, self._double):
             if model is not None:
-                for parameter in model.parameters():
+                for parameter in self._held(model).parameters.values():
                     parameter.clear_gradient(False)
 
     def _gradients(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
-        return {name: as_array(p.grad) for name, p in model.named_parameters() if p.grad is not None}
+        gradients = ((name, one.grad) for name, one in self._held(model).parameters.items())
+        return {name: copied(gradient) for name, gradient in gradients if gradient is not None}
 
     def _converted(self, model: Any) -> Any:
         return model.to(dtype="float64")

@@ -16,7 +16,7 @@ def seeded(seed: int) -> Iterator[None]:
     """All random generators begin with ``seed``, and are put back where they stood."""
     states = paddle.get_rng_state(), np.random.get_state(), random.getstate(), torch.get_rng_state()
     paddle.seed(seed)
-    torch.manual_seed(seed)
+    _seed_torch(seed)
     np.random.seed(seed)
     random.seed(seed)
     try:
@@ -26,6 +26,15 @@ def seeded(seed: int) -> Iterator[None]:
         np.random.set_state(states[1])
         random.setstate(states[2])
         torch.set_rng_state(states[3])
+
+
+def _seed_torch(seed: int) -> None:
+    """As ``torch.manual_seed``, which without any device writes down the whole stack for each kind of them, every time."""
+    devices = getattr(torch, "accelerator", None)
+    if devices is not None and devices.current_accelerator() is None:
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 @contextlib.contextmanager

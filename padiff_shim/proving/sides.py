@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import PadiffShimError
+from ..trees import copied
 from . import following
 from .capture import Capture
 from .copies import duplicate
+from .holding import Holding
 from .outcome import Outcome
 from .seeding import default_dtype, seeded
 from .updates import Recipe, Trainer
@@ -38,7 +40,7 @@ class Side:
         self._stack: list[str] = []
         self._keeping = True  # what layers return
         self._double: Any = None
-        self._buffers: dict[int, list[tuple[Any, Any]]] = {}  # by model: its buffers, and what they held before the first run
+        self._holdings: dict[int, Holding] = {}  # by model
 
     def run(self, capturing: Capturing | None = None) -> Outcome:
         """One forward and, if asked for, backward."""
@@ -64,17 +66,19 @@ class Side:
             raise NotInDouble(f"{self.framework} in float64: {type(error).__name__}: {str(error)[:300]}") from error
 
     def _run(self, model: Any, capturing: Capturing | None, *, double: bool) -> Outcome:
-        self._restore_buffers(model)
+        self._held(model).restore()
         arguments = self._inputs.of(self.framework, self._dtype(), double=double)
         arguments, begun = following.inputs(arguments, lambda _, one: self._leaf(one)) if self.follows else (arguments, {})
-        labels = {**self._labels(model), **self._input_labels(arguments)}
-        capture = capturing(labels, self._path, Side._pass.__code__) if capturing else None
+        capture = None
+        if capturing:
+            capture = capturing({**self._labels(model), **self._input_labels(arguments)}, self._path, Side._pass.__code__)
         outcome, self._keeping = Outcome(capture=capture), capture is None or not double
         self._stack.clear()
         self._clear()
         widened = default_dtype("float64") if double else contextlib.nullcontext()
         with self._listening(model, outcome), seeded(self._seed), widened, self._mode(), capture or contextlib.nullcontext():
             named = self._pass(model, arguments)
+        self._held(model).look()  # a forward may exchange what the model holds
         self._note(model, named, outcome)
         outcome.of_inputs = following.gradients(begun)
         self._clear()
@@ -102,7 +106,7 @@ class Side:
         return sorted(named, key=lambda one: self.order.index(one[0]))
 
     def _note(self, model: Any, named: list[tuple[str, Any]], outcome: Outcome) -> None:
-        outcome.outputs = {path: as_array(tensor).copy() for path, tensor in named}
+        outcome.outputs = {path: copied(tensor) for path, tensor in named}
         outcome.statistics = self._statistics(model)
         if self._backward:
             outcome.gradients = self._gradients(model)
@@ -129,7 +133,7 @@ class Side:
             NotInDouble: ``double``, and it does not run so; with the model's own error.
         """
         model = self._in_double() if double else self.model
-        self._restore_buffers(model)
+        self._held(model).restore()
         held = [(parameter, parameter.detach().clone()) for parameter in self._parameters(model).values()]
         sink, self._keeping = Outcome(), True
         self._clear()
@@ -141,7 +145,9 @@ class Side:
                     arguments = self._inputs.of(self.framework, self._dtype(), double=double, step=step)
                     self._stack.clear()
                     outcome = Outcome()
-                    self._note(model, self._pass(model, arguments, training=True), outcome)
+                    named = self._pass(model, arguments, training=True)
+                    self._held(model).look()
+                    self._note(model, named, outcome)
                     outcome.layers, sink.layers = sink.layers, {}
                     self._keeping = False
                     self._update(model, trainer, outcome)
@@ -159,7 +165,7 @@ class Side:
         """The optimizer's step, and what is there behind it."""
         parameters = self._parameters(model)
         outcome.update = trainer.step(parameters, outcome.gradients)
-        outcome.weights = {name: as_array(parameter).copy() for name, parameter in parameters.items()}
+        outcome.weights = {name: copied(parameter) for name, parameter in parameters.items()}
         outcome.update.left = [name for name, gradient in self._gradients(model).items() if gradient.any()]
 
     def step_alone(self, recipe: Recipe, given: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -178,7 +184,7 @@ class Side:
                     for name, parameter in parameters.items():
                         self._begin(parameter, weights.get(name), gradients.get(name))
                     trainer.step(parameters, gradients)
-                    found.append({name: as_array(parameter).copy() for name, parameter in parameters.items()})
+                    found.append({name: copied(parameter) for name, parameter in parameters.items()})
         finally:
             self._clear()
             for parameter, value in held:
@@ -187,22 +193,19 @@ class Side:
 
     def _in_double(self) -> Any:
         if self._double is None:
-            self._restore_buffers(self.model)
+            self._held(self.model).restore()
             self._double = self._converted(duplicate(self.model))
         return self._double
 
-    def _restore_buffers(self, model: Any) -> None:
-        """Running statistics and the like are what they were: each run begins alike."""
-        known = self._buffers.get(id(model))
-        if known is None:
-            self._buffers[id(model)] = [(buffer, buffer.detach().clone()) for buffer in self._state(model).values()]
-            return
-        for buffer, value in known:
-            self._write(buffer, value)
+    def _held(self, model: Any) -> Holding:
+        """What a model held when it was last gone through."""
+        if id(model) not in self._holdings:
+            self._holdings[id(model)] = Holding(model, self._named_layers, self._state, self._write)
+        return self._holdings[id(model)]
 
     def _parameters(self, model: Any) -> dict[str, Any]:
         """What an optimizer may write, by name."""
-        return {name: parameter for name, parameter in model.named_parameters() if self._trainable(parameter)}
+        return {name: parameter for name, parameter in self._held(model).parameters.items() if self._trainable(parameter)}
 
     def _leaf(self, tensor: Any) -> Any:
         """A leaf that wants a gradient, for an input of floats; None for others."""
@@ -220,7 +223,7 @@ class Side:
         raise NotImplementedError
 
     def _statistics(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
-        return {name: as_array(tensor).copy() for name, tensor in self._state(model).items()}
+        return {name: copied(tensor) for name, tensor in self._held(model).written().items()}
 
     @contextlib.contextmanager
     def _listening(self, model: Any, outcome: Outcome) -> Iterator[None]:
@@ -233,7 +236,7 @@ class Side:
                     self._stack.pop()
                 found = leaves(output) if self._keeping else []
                 if found:
-                    outcome.layers.setdefault(name, []).append(as_array(found[0][1]).copy())  # it may be written to later
+                    outcome.layers.setdefault(name, []).append(copied(found[0][1]))  # it may be written to later
                     if self.follows:
                         following.follow(found[0][1], outcome.of_layers.setdefault(name, []))
 
@@ -258,9 +261,9 @@ class Side:
     def _write(self, buffer: Any, value: Any) -> None:
         raise NotImplementedError
 
-    def _state(self, model: Any) -> dict[str, Any]:
+    def _state(self, held: Holding) -> dict[str, Any]:
         """What a forward may write, by name."""
-        return dict(model.named_buffers())
+        return dict(held.buffers)
 
     def _dtype(self) -> str:
         """That of the parameters, the first of which tells."""

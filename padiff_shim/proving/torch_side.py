@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..trees import copied
 from .sides import Side
-from .values import as_array
 
 
 class TorchSide(Side):
@@ -22,11 +22,12 @@ class TorchSide(Side):
             buffer.copy_(value)
 
     def _dtype(self) -> str:
-        floats = [p for p in self.model.parameters() if p.is_floating_point()]
-        return str(floats[0].dtype).rpartition(".")[2] if floats else "float32"
+        first = next((one for one in self._held(self.model).parameters.values() if one.is_floating_point()), None)
+        return "float32" if first is None else str(first.dtype).rpartition(".")[2]
 
     def _labels(self, model: Any) -> dict[int, str]:
-        return {tensor.data_ptr(): name for name, tensor in [*model.named_buffers(), *model.named_parameters()]}
+        found = self._held(model)
+        return {tensor.data_ptr(): name for name, tensor in [*found.buffers.items(), *found.parameters.items()]}
 
     def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
         wanted = [tensor for tensor in tensors if tensor.requires_grad]
@@ -44,10 +45,11 @@ class TorchSide(Side):
     def _clear(self) -> None:
         for model in (self.model, self._double):
             if model is not None:
-                model.zero_grad(set_to_none=True)
+                for parameter in self._held(model).parameters.values():
+                    parameter.grad = None
 
     def _gradients(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
-        return {name: as_array(p.grad).copy() for name, p in model.named_parameters() if p.grad is not None}
+        return {name: copied(p.grad) for name, p in self._held(model).parameters.items() if p.grad is not None}
 
     def _converted(self, model: Any) -> Any:
         return model.double()

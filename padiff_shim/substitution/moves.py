@@ -72,7 +72,7 @@ def _index(part: Any) -> torch.Tensor:
 
 def _made(name: str, tensor: Any, read: Sequence[Any], formula: Callable[[torch.Tensor], torch.Tensor], *, wanted: bool) -> Any:
     """What torch copies; None where it makes a view or refuses. ``read``: tensors that the backward reads."""
-    if (tensor.dtype not in FLOATS and name != "getitem") or not tensor._is_initialized() or not tensor.size:
+    if (tensor.dtype not in FLOATS and name != "getitem") or not tensor._is_initialized() or 0 in tensor.shape:
         return None
     try:
         side = twin(tensor) if wanted else as_operand(tensor)

@@ -1,0 +1,55 @@
+"""What answers a port's calls in the runs of a proof: Torch's kernels, or Paddle's but for random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..dispatch.door import Door
+from ..dispatch.frames import Frame
+from ..modes.mode import Mode
+from ..modes.options import ReferenceOptions
+from ..modes.selection import selection
+from ..runs.run import Run
+from ..substitution.plan import Substituting
+from ..table.reasons import NOT_DRAWN, StayNative
+
+TORCHS = ("batch_norm",)  # ops that a proof takes by Torch's definition
+
+
+class OnTorch(Substituting):
+    """Reference mode's plan, with Torch's random numbers and optimizers; it remembers which ops drew some."""
+
+    def __init__(self) -> None:
+        # Statistics by Torch's definition can be compared. What else is defined otherwise, the port computes as it will.
+        super().__init__("torch", draws=True, torchs=frozenset(TORCHS))
+        self.drawn: set[str] = set()
+
+    def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call."""
+        if _draws(door, values):
+            self.drawn.add(door.op.name)
+        return super().call(door, frame, values, args, kwargs)
+
+
+class Natively(Substituting):
+    """Paddle's kernels; calls that draw random numbers draw Torch's all the same, or nothing were comparable."""
+
+    def __init__(self) -> None:
+        super().__init__("paddle", draws=True)
+
+    def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call of an op that may draw."""
+        if not _draws(door, values):
+            raise StayNative(NOT_DRAWN)
+        return super().call(door, frame, values, args, kwargs)
+
+
+def _draws(door: Door, values: tuple[Any, ...]) -> bool:
+    return door.op.random is not None and bool(door.op.random(*values))
+
+
+def opened(plan: Substituting, *, ops: Iterable[str] | None = None, layout: str = "contiguous") -> Mode:
+    """A mode in which that plan answers all ops, or these; ``layout``: of Linear weights."""
+    enabled, _ = selection(ReferenceOptions(ops=ops), door="reference")
+    return Mode(Run("torch", layout), enabled, None, plan, strict=False, all_threads=False)
