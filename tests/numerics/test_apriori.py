@@ -104,8 +104,8 @@ def test_a_fault_of_a_few_units_is_judged(dtype):
 
 
 def products(kind, dtype):
-    """(name, quantity, result in float64) of products and their gradients: turned, batched, with a bias, a factor, zeros in them."""
-    x, grad, _, bias = values(kind, dtype)
+    """(name, quantity, result in float64) of products and their gradients: turned, batched, with bias, factor and zeros in them."""
+    x, _, _, bias = values(kind, dtype)
     table, w, rows = ops(), normal(40, 40, seed=4).to(dtype), x[0]
     several = x.mT.contiguous()
     masked = torch.where(rows > 0, rows, torch.zeros_like(rows))
