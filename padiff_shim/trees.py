@@ -27,13 +27,18 @@ def _is_leaf(value: Any) -> bool:
 
 def mapped(tree: Tree, change: Callable[[Any], Any]) -> Tree:
     """``tree`` with each tensor and array changed; other values stand as they are."""
+    return changed(tree, lambda _, leaf: change(leaf))
+
+
+def changed(tree: Tree, change: Callable[[str, Any], Any], path: str = "") -> Tree:
+    """The same, told the path of each, which is that of :func:`leaves`."""
     if _is_leaf(tree):
-        return change(tree)
+        return change(path, tree)
     if isinstance(tree, Mapping):
-        return {key: mapped(value, change) for key, value in tree.items()}
+        return {key: changed(value, change, where) for key, (where, value) in zip(tree, _within(tree, path))}
     if isinstance(tree, (list, tuple)):
-        changed = [mapped(value, change) for value in tree]
-        return type(tree)(*changed) if hasattr(tree, "_fields") else type(tree)(changed)
+        held = [changed(value, change, where) for where, value in _within(tree, path)]
+        return type(tree)(*held) if hasattr(tree, "_fields") else type(tree)(held)
     return tree
 
 
@@ -41,17 +46,20 @@ def leaves(tree: Tree, path: str = "") -> list[tuple[str, Any]]:
     """(path, tensor or array) of everything in ``tree``, in its order; a model's own output class by its items or fields."""
     if _is_leaf(tree):
         return [(path, tree)]
+    return [leaf for where, value in _within(tree, path) for leaf in leaves(value, where)]
+
+
+def _within(tree: Tree, path: str) -> list[tuple[str, Any]]:
+    """(path, value) of what a container holds."""
     if isinstance(tree, Mapping) or hasattr(tree, "items"):
-        items = [(f"{path}.{key}" if path else str(key), value) for key, value in tree.items()]
-    elif hasattr(tree, "_fields"):  # a named tuple
-        items = [(f"{path}.{name}" if path else name, getattr(tree, name)) for name in tree._fields]
-    elif isinstance(tree, (list, tuple)):
-        items = [(f"{path}[{place}]", value) for place, value in enumerate(tree)]
-    elif hasattr(tree, "__dataclass_fields__"):
-        items = [(f"{path}.{name}" if path else name, getattr(tree, name)) for name in tree.__dataclass_fields__]
-    else:
-        return []
-    return [leaf for where, value in items for leaf in leaves(value, where)]
+        return [(f"{path}.{key}" if path else str(key), value) for key, value in tree.items()]
+    if hasattr(tree, "_fields"):  # a named tuple
+        return [(f"{path}.{name}" if path else name, getattr(tree, name)) for name in tree._fields]
+    if isinstance(tree, (list, tuple)):
+        return [(f"{path}[{place}]", value) for place, value in enumerate(tree)]
+    if hasattr(tree, "__dataclass_fields__"):
+        return [(f"{path}.{name}" if path else name, getattr(tree, name)) for name in tree.__dataclass_fields__]
+    return []
 
 
 def as_array(tensor: Any) -> np.ndarray[Any, Any]:

@@ -132,6 +132,17 @@ def _at(frame: FrameType) -> Site:
     return Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
+def raised_at(error: BaseException) -> Site | None:
+    """The innermost line of the user's program that an error came through on its way; None if it came through none."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not _library[code]:
+            found = Site(code.co_filename, trace.tb_lineno, code.co_name)
+        trace = trace.tb_next
+    return found
+
+
 def call_stack(until: CodeType) -> tuple[Site, ...]:
     """The user's lines that lead to this call, the outermost first, from the function with the code ``until`` on."""
     found: list[Site] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from ..arguments import flag, one_of
 from ..errors import ArgumentError, described
 from ..proving.arguments import both_losses
 from ..proving.copies import duplicate
+from ..proving.natively import natively
 from ..proving.outcome import Outcome
 from ..proving.paddle_side import PaddleSide
 from ..proving.sides import NotInDouble, Side
@@ -67,7 +69,7 @@ def drift(
         ArgumentError: an argument of a kind that is not accepted.
         TransferError: the weights cannot be transferred.
 
-    Errors of the models themselves are raised unchanged.
+    Errors of the models themselves are raised unchanged; those of Paddle's own kernels alone are told in a note.
     """
     start = time.perf_counter()
     _check(paddle_layer, torch_module)
@@ -109,22 +111,19 @@ def _check(paddle_layer: Any, torch_module: Any) -> None:
 def _measure(found: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights, folder: Path | None, *, double: bool) -> None:
     """All runs, and a row for each tensor that they share."""
     theirs, ours = pair
-    runs: dict[str, tuple[Side, bool, Callable[[Side], Outcome]]] = {
-        "torch": (theirs, False, Side.run),
-        "native": (ours, False, Side.run),
-        "substituted": (ours, True, Side.run),
-    }
-    if double and found.framework_dtype != "float64":
-        runs |= {"torch64": (theirs, False, Side.run_double), "native64": (ours, False, Side.run_double)}
-    outcomes: dict[str, Outcome] = {}
-    for name, (side, shim, run) in runs.items():
-        ours.shim = shim
-        try:
-            outcomes[name] = _run(side, run, folder / name if folder else None)
-            ours.order = list(outcomes["torch"].outputs)
-        except NotInDouble as error:
-            found.notes.append(f"no float64 pair: {error}")
-            break
+    outcomes: dict[str, Outcome] = {"torch": _run(theirs, Side.run, folder, "torch")}
+    ours.order = list(outcomes["torch"].outputs)
+    outcomes["substituted"] = _run(ours, Side.run, folder, "substituted")  # an error of the model itself is raised here
+    native, failure = natively(ours, lambda run: _run(ours, run, folder, "native"))
+    if native is not None:
+        outcomes["native"] = native
+    found.notes += [failure] if failure else []
+    ours.shim = False
+    try:
+        for name, side in (("torch64", theirs), ("native64", ours)) if double and found.framework_dtype != "float64" else ():
+            outcomes[name] = _run(side, Side.run_double, folder, name)
+    except NotInDouble as error:
+        found.notes.append(f"no float64 pair: {error}")
     if "native64" not in outcomes:
         outcomes.pop("torch64", None)
     found.rows += _layers(mapping, outcomes)
@@ -135,16 +134,18 @@ def _measure(found: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights,
     left = [
         ours
         for theirs, ours in mapping.layers.items()
-        if theirs not in outcomes["torch"].layers or ours not in outcomes["native"].layers
+        if theirs not in outcomes["torch"].layers or ours not in outcomes["substituted"].layers
     ]
     if left:
         found.notes.append(f"{len(left)} layers were not called on both sides: {', '.join(left[:6])}")
 
 
-def _run(side: Side, run: Callable[[Side], Outcome], folder: Path | None) -> Outcome:
+def _run(side: Side, run: Callable[[Side], Outcome], folder: Path | None, name: str) -> Outcome:
+    """One run, recorded in the folder of its name if there is one; what a run that failed has left there goes."""
     if folder is None:
         return run(side)
-    with record(folder, framework=side.framework, layers=False):
+    shutil.rmtree(folder / name, ignore_errors=True)
+    with record(folder / name, framework=side.framework, layers=False):
         return run(side)
 
 
@@ -164,28 +165,28 @@ def _outputs(outcomes: Mapping[str, Outcome]) -> list[DriftRow]:
     columns = {name: list(one.outputs.items()) for name, one in outcomes.items()}
     rows: list[DriftRow | None] = []
     for number in range(min(map(len, columns.values()))):
-        names = columns["native"][number][0], columns["torch"][number][0]
+        names = columns["substituted"][number][0], columns["torch"][number][0]
         rows.append(row_of("output", names, 0, "", {name: held[number][1] for name, held in columns.items()}))
     return [row for row in rows if row is not None]
 
 
 def _calls(folder: Path, outcomes: Mapping[str, Outcome]) -> list[DriftRow]:
     """The op calls that belong together in all runs, in the order of the original."""
-    pairs = [("native", "torch"), ("substituted", "torch"), *([("native64", "torch64")] if "native64" in outcomes else [])]
+    pairs = [(ours, "torch64" if ours == "native64" else "torch") for ours in outcomes if not ours.startswith("torch")]
     columns: dict[str, dict[tuple[int, int], Any]] = {}
     for ours, theirs in pairs:
         compared = diff(folder / ours, folder / theirs).compared
         columns[ours] = {(row.b.index, row.a.index): row for row in compared if row.a is not None and row.b is not None}
     found = []
-    for key, row in columns["native"].items():
+    for key, row in columns.get("native", columns["substituted"]).items():
         held = {ours: columns[ours].get(key) for ours, _ in pairs}  # equal runs make equal calls: their numbers are the same
-        shim, double = held["substituted"], held.get("native64")
+        native, shim, double = held.get("native"), held["substituted"], held.get("native64")
         if (row.apart.how != "values" and not row.apart.identical) or shim is None:
             continue
         found.append(
             DriftRow(
                 "call", f"{row.a.name} ({row.a.layer})" if row.a.layer else row.a.name, row.b.function, 0, row.a.site,
-                _distance(row), _distance(shim), None if double is None else _distance(double),
+                None if native is None else _distance(native), _distance(shim), None if double is None else _distance(double),
             )
         )  # fmt: skip
     return found

@@ -13,6 +13,8 @@ from .rows import DriftRow, row_of
 
 def gradients(mapping: Weights, outcomes: Mapping[str, Outcome]) -> list[DriftRow]:
     """A row for each gradient that all runs have, in the order of the backward; none where no run went back."""
+    if not (outcomes.get("native") or Outcome()).gradients:  # it failed in the backward, or before
+        outcomes = {run: one for run, one in outcomes.items() if run != "native"}
     rows = (*_of_layers(mapping, outcomes), *_of_inputs(outcomes), *_of_parameters(mapping, outcomes))
     return [row for row in rows if row is not None]
 

@@ -23,7 +23,7 @@ class Distance:
 
 @dataclass(frozen=True)
 class DriftRow:
-    """A tensor and its distances; ``float64`` is None where there is no float64 pair.
+    """A tensor and its distances; ``float64`` is None where there is no float64 pair, ``native`` where the port fails natively.
 
     ``kind``: ``"layer"`` (its result), ``"call"`` (of an op), ``"output"``, or a gradient: ``"gradient of layer"`` (of its result),
     ``"gradient of parameter"``, ``"gradient of input"``. ``number``: the how-maniest call of the layer, from 0.
@@ -35,7 +35,7 @@ class DriftRow:
     torch: str
     number: int
     site: str
-    native: Distance
+    native: Distance | None
     substituted: Distance
     float64: Distance | None
 
@@ -71,8 +71,8 @@ def distance(ours: Array, theirs: Array) -> Distance | None:
 
 def row_of(kind: str, names: tuple[str, str], number: int, site: str, arrays: Mapping[str, Array]) -> DriftRow | None:
     """The distances of one tensor in all runs; None where they have no common shape."""
-    native, shim = (distance(arrays[name], arrays["torch"]) for name in ("native", "substituted"))
-    if native is None or shim is None:
+    native, shim = (distance(arrays[name], arrays["torch"]) if name in arrays else None for name in ("native", "substituted"))
+    if shim is None or (native is None and "native" in arrays):
         return None
     double: Distance | None = None
     if "native64" in arrays:

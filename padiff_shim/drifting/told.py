@@ -10,6 +10,7 @@ from typing import Any
 
 from ..arguments import path as checked
 from ..errors import FileError
+from ..proving.findings import FAILS
 from ..screen import Column, Screen
 from ..text import shown
 from .picture import draw
@@ -37,7 +38,7 @@ class Drift:
 
     @property
     def largest(self) -> dict[str, Distance]:
-        """The largest mean and maximum of each column, without gradients; ``float64`` is missing where there is no such pair."""
+        """The largest mean and maximum of each column, without gradients; a pair that did not run is missing."""
         return _largest([row for row in self.rows if not row.of_gradient])
 
     @property
@@ -132,6 +133,8 @@ def _said(rows: Sequence[DriftRow]) -> str:
     worst = _largest(rows)
     same = sum(row.substituted.identical for row in rows)
     text = f"{same} of {len(rows)} identical on Torch's kernels (largest difference {worst['substituted'].max:.2g})"
+    if "native" not in worst:
+        return f"{text}; natively it fails"
     text += f"; natively up to {worst['native'].max:.2g} apart"
     if "float64" not in worst or not worst["native"].max:
         return text
@@ -152,7 +155,7 @@ def _cells(row: DriftRow) -> list[str]:
     for side in SIDES:
         apart = getattr(row, side)
         if apart is None:
-            found += ["", ""]
+            found += [FAILS if side == "native" else ""] * 2
         elif apart.max == 0:
             found += ["0" if apart.identical else "±0"] * 2
         else:

@@ -11,7 +11,9 @@ GRADIENTS = ("gradient of", "native difference", "of its largest element", "shar
 
 
 def carried(found: CarriedBy) -> str:
-    """What a table of carriers shows."""
+    """What a table of carriers shows; or why there is none."""
+    if found.failed:
+        return f"what carries the native difference of {_whose(found)} is not known: {found.failed}"
     return (
         f"what carries the native difference of {_whose(found)} ({found.apart:.3g}); explained: {found.explained:.1%}, "
         f"{found.own:.1%} by kernels that are apart on equal operands, the rest by rounding of what differs already. "

@@ -26,10 +26,12 @@ from ..modes.mode import Mode
 from ..substitution.plan import Substituting
 from ..table.reasons import StayNative
 from .findings import CarriedBy, CarrierRow
+from .natively import told
 from .paddle_side import PaddleSide
 from .plans import TORCHS, opened
 from .values import as_array, leaves
 
+NOWHERE = "the port fails on Paddle's own kernels"
 Array = np.ndarray[Any, Any]
 Key = tuple[str, str, int]  # layer, op, and the how-maniest call of it
 
@@ -168,8 +170,11 @@ def carriers(ours: PaddleSide) -> CarriedBy:
     def keep(key: Key, _: Sequence[Any], errors: list[Rounding | None], __: Any) -> None:
         native[key] = errors
 
-    with paddle.no_grad():
-        ours.observed(_mode(ours, native=True, seen=keep), lambda named: outputs.extend(_floats(named)[1]))
+    try:
+        with paddle.no_grad():
+            ours.observed(_mode(ours, native=True, seen=keep), lambda named: outputs.extend(_floats(named)[1]))
+    except Exception as error:
+        return CarriedBy([], 0.0, 0.0, failed=f"{NOWHERE} ({told(error)})")
 
     def follow(key: Key, made: Sequence[Any], errors: list[Rounding | None], others: list[Array]) -> None:
         known = sums[key[:2]]

@@ -17,6 +17,8 @@ from ..writing import write
 from .causes import Cause, Difference
 from .trace import Node
 
+FAILS = "fails"  # in place of a native difference
+
 
 class ProofVerdict(str, Enum):
     """What is said of a port; true in a condition if the code is right."""
@@ -105,13 +107,16 @@ class Stage:
 
 @dataclass(frozen=True)
 class StepRow:
-    """One step of a training: the original's loss, and the largest differences of everything from it behind the step."""
+    """One step of a training: the original's loss, and the largest differences of everything from it behind the step.
+
+    ``native``: None where the port fails natively.
+    """
 
     step: int
     loss: float | None
     identical: bool
     shim: float
-    native: float
+    native: float | None
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,7 @@ class CarriedBy:
 
     ``explained``: the sum of all shares; far from 1, the difference is too large for a first order. ``apart``: its largest element.
     ``of``: whose it is: ``"outputs"``, ``"gradients"`` (all of them together), or the name of one. ``gradients``: those that it is
-    made of, those that hold most of it first.
+    made of, those that hold most of it first. ``failed``: why nothing could be measured: natively the port does not run.
     """
 
     rows: list[CarrierRow]
@@ -161,6 +166,7 @@ class CarriedBy:
     apart: float
     of: str = "outputs"
     gradients: list[GradientRow] = field(default_factory=list)
+    failed: str = ""
 
     @property
     def own(self) -> float:
@@ -189,11 +195,11 @@ class CarriedBy:
 
 @dataclass(frozen=True)
 class LayerRow:
-    """Outputs of one layer: largest differences from the original's, on the same kernels and natively."""
+    """Outputs of one layer: largest differences from the original's, on the same kernels and natively (None: it fails)."""
 
     torch: str
     paddle: str
     calls: int
     identical: bool
     shim: float
-    native: float
+    native: float | None

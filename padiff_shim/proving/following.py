@@ -7,19 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ..trees import as_array, is_tensor, leaves
+from ..trees import changed, copied, is_tensor, leaves
 
 Array = np.ndarray[Any, Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def named(arguments: Arguments) -> list[tuple[str, Any]]:
-    """(name, tensor) of all arguments: ``"input 0"``, ``"input 0[1]"``, ``"input tokens"``."""
+def _given(arguments: Arguments) -> list[tuple[str, Any]]:
+    """(name, value) of all arguments."""
     positional, keywords = arguments
-    given = [(f"input {place}", one) for place, one in enumerate(positional)] + [
-        (f"input {key}", one) for key, one in keywords.items()
-    ]
-    return [(name + path, tensor) for name, one in given for path, tensor in leaves(one)]
+    return [(f"input {key}", one) for key, one in (*enumerate(positional), *keywords.items())]
+
+
+def named(arguments: Arguments) -> list[tuple[str, Any]]:
+    """(name, tensor) of all arguments: ``"input 0"``, ``"input 0[1]"``, ``"input tokens"``, ``"input batch.tokens"``."""
+    return [found for name, one in _given(arguments) for found in leaves(one, name)]
 
 
 def inputs(arguments: Arguments, leaf: Callable[[str, Any], Any]) -> tuple[Arguments, dict[str, Any]]:
@@ -33,26 +35,21 @@ def inputs(arguments: Arguments, leaf: Callable[[str, Any], Any]) -> tuple[Argum
     """
     begun: dict[str, Any] = {}
 
-    def wanting(tree: Any, name: str) -> Any:
-        if is_tensor(tree):
-            made = leaf(name, tree)
-            if made is None:
-                return tree
-            begun[name] = made
-            return made.clone()
-        if isinstance(tree, (list, tuple)):
-            held = [wanting(one, f"{name}[{place}]") for place, one in enumerate(tree)]
-            return type(tree)(*held) if hasattr(tree, "_fields") else type(tree)(held)
-        return {key: wanting(one, f"{name}.{key}") for key, one in tree.items()} if isinstance(tree, dict) else tree
+    def wanting(name: str, one: Any) -> Any:
+        made = leaf(name, one) if is_tensor(one) else None
+        if made is None:
+            return one
+        begun[name] = made
+        return made.clone()
 
-    positional, keywords = arguments
-    changed = tuple(wanting(one, f"input {place}") for place, one in enumerate(positional))
-    return (changed, {name: wanting(one, f"input {name}") for name, one in keywords.items()}), begun
+    held = [changed(one, wanting, name) for name, one in _given(arguments)]
+    count = len(arguments[0])
+    return (tuple(held[:count]), dict(zip(arguments[1], held[count:]))), begun
 
 
 def gradients(begun: dict[str, Any]) -> dict[str, Array]:
     """The gradients of leaves, by name; those that a backward reached."""
-    return {name: as_array(leaf.grad).copy() for name, leaf in begun.items() if leaf.grad is not None}
+    return {name: copied(leaf.grad) for name, leaf in begun.items() if leaf.grad is not None}
 
 
 def follow(tensor: Any, found: list[Array | None]) -> None:
@@ -61,7 +58,7 @@ def follow(tensor: Any, found: list[Array | None]) -> None:
     found.append(None)
 
     def keep(gradient: Any) -> None:
-        found[place] = as_array(gradient).copy()
+        found[place] = copied(gradient)
 
     wanted = not tensor.stop_gradient if hasattr(tensor, "stop_gradient") else tensor.requires_grad
     if wanted:

@@ -20,8 +20,9 @@ import numpy as np
 from ..errors import ArgumentError
 from ..table.reasons import StayNative
 from .calls import Array, Keeping, Kept, Key
-from .carriers import Rounding, Sum
+from .carriers import NOWHERE, Rounding, Sum
 from .findings import CarriedBy, GradientRow
+from .natively import told
 from .paddle_side import PaddleSide
 from .plans import opened
 from .sides import NotInDouble
@@ -42,8 +43,12 @@ def gradient_carriers(ours: PaddleSide, of: str, *, training: bool) -> CarriedBy
         ArgumentError: there is no gradient of that name.
         NotInDouble: the port does not run in float64.
     """
-    native, yours = _run(ours, native=True, training=training)
     substituted, mine = _run(ours, native=False, training=training)
+    _check(mine, of)
+    try:
+        native, yours = _run(ours, native=True, training=training)
+    except Exception as error:
+        return CarriedBy([], 0.0, 0.0, of, failed=f"{NOWHERE} ({told(error)})")
     between = _between(mine, yours, of)
     length = float(np.sqrt(sum((one**2).sum() for one in between.values())))
     largest = max((float(np.abs(one).max(initial=0)) for one in between.values()), default=0.0)
@@ -66,12 +71,16 @@ def _run(ours: PaddleSide, *, native: bool, training: bool, **how: Any) -> tuple
     return plan.calls, found
 
 
-def _between(mine: Grads, yours: Grads, of: str) -> Grads:
-    """How far the native gradients are apart from Torch's."""
+def _check(mine: Grads, of: str) -> None:
+    """Raise if there is no gradient of that name."""
     if of != "gradients" and of not in mine:
         raise ArgumentError(
             f'of= is "outputs", "gradients" or the name of one of them ({", ".join(list(mine)[:8])}...), got {of!r}'
         )
+
+
+def _between(mine: Grads, yours: Grads, of: str) -> Grads:
+    """How far the native gradients are apart from Torch's."""
     names = [name for name in mine if name in yours and mine[name].shape == yours[name].shape and of in ("gradients", name)]
     return {name: np.nan_to_num(np.subtract(yours[name], mine[name], dtype=np.float64)) for name in names}
 

@@ -116,16 +116,18 @@ def differ(what: str, rows: Sequence[Row]) -> str:
     return wrong[0] + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "") if wrong else ""
 
 
-def layers(mapping: Mapping, original: Outcome, port: Outcome, native: Outcome) -> list[LayerRow]:
-    """The results of each pair of layers, where they have one shape."""
+def layers(mapping: Mapping, original: Outcome, port: Outcome, native: Outcome | None) -> list[LayerRow]:
+    """The results of each pair of layers, where they have one shape; ``native``: None where the port does not run natively."""
     rows = []
     for theirs, ours in mapping.layers.items():
-        mine, shim, own = original.layers.get(theirs, []), port.layers.get(ours, []), native.layers.get(ours, [])
+        mine, shim = original.layers.get(theirs, []), port.layers.get(ours, [])
+        own = shim if native is None else native.layers.get(ours, [])
         if not mine or not len(mine) == len(shim) == len(own) or any(a.shape != b.shape for a, b in zip(mine, shim)):
             continue
         identical = all(map(same_bits, mine, shim))
         apart = 0.0 if identical else max(map(largest, mine, shim))
-        rows.append(LayerRow(theirs, ours, len(mine), identical, apart, max(map(largest, mine, own))))
+        natively = None if native is None else max(map(largest, mine, own))
+        rows.append(LayerRow(theirs, ours, len(mine), identical, apart, natively))
     return rows
 
 

@@ -8,7 +8,7 @@ from ..dispatch.site import short
 from ..screen import Column, Screen
 from ..text import shown
 from .carried import CARRIERS, GRADIENTS, carried, holding, largest
-from .findings import CarriedBy, LayerRow, Mistake, Place, Stage, StepRow
+from .findings import FAILS, CarriedBy, LayerRow, Mistake, Place, Stage, StepRow
 
 SHOWN, FOLDED = 12, 100  # layers in text, and in Markdown
 _MARKS = {True: "✓", False: "✗", None: "–"}
@@ -74,10 +74,13 @@ STEP = ("step", "loss", "on Torch's kernels", "native")
 def step(row: StepRow) -> tuple[str, ...]:
     """A step's cells."""
     loss = "" if row.loss is None else f"{row.loss:.6g}"
-    return str(row.step), loss, "identical" if row.identical else f"{row.shim:.3g}", f"{row.native:.3g}"
+    return str(row.step), loss, *_apart(row)
 
 
 def _carriers(found: CarriedBy, screen: Screen) -> None:
+    if found.failed:
+        screen.say(shown(carried(found), 1000))
+        return
     leave = (0, 0, 3, 1, 4, 5, 2, 6, 0)
     heads = [Column(heading, leave, right=heading not in ("layer", "op")) for heading, leave in zip(CARRIERS, leave)]
     screen.table(heads, largest(found), carried(found))
@@ -104,7 +107,11 @@ def _layers(proof: Proven, screen: Screen) -> None:
 
 def numbers(row: LayerRow) -> tuple[str, str]:
     """A layer's differences, on the same kernels and natively."""
-    return "identical" if row.identical else f"{row.shim:.3g}", f"{row.native:.3g}"
+    return _apart(row)
+
+
+def _apart(row: LayerRow | StepRow) -> tuple[str, str]:
+    return "identical" if row.identical else f"{row.shim:.3g}", FAILS if row.native is None else f"{row.native:.3g}"
 
 
 def chosen(rows: list[LayerRow], most: int = SHOWN) -> list[LayerRow]:
@@ -112,7 +119,8 @@ def chosen(rows: list[LayerRow], most: int = SHOWN) -> list[LayerRow]:
     if len(rows) <= most:
         return rows
     wanted = sorted(
-        range(len(rows)), key=lambda place: (rows[place].identical, place if not rows[place].identical else -rows[place].native)
+        range(len(rows)),
+        key=lambda place: (rows[place].identical, place if not rows[place].identical else -(rows[place].native or 0.0)),
     )
     return [rows[place] for place in sorted(wanted[:most])]
 
@@ -165,6 +173,8 @@ def markdown(proof: Proven) -> str:
 
 def _told(found: CarriedBy) -> list[str]:
     """Markdown's lines of what carries a difference."""
+    if found.failed:
+        return ["", _cell(carried(found))]
     heads = (*CARRIERS[:3], "kernels apart (rounding: Paddle, Torch)", "amplified", "share (own)")
     lines = ["", carried(found), "", f"| {' | '.join(heads)} |", "| --- | --- | ---: | ---: | ---: | ---: |"]
     for *named, apart, ours, theirs, amplified, own, share in largest(found):

@@ -23,6 +23,7 @@ from .copies import duplicate
 from .findings import ProofVerdict, Stage, merged
 from .gradient_carriers import gradient_carriers
 from .locate import Located, locate
+from .natively import natively
 from .outcome import Outcome
 from .paddle_side import PaddleSide
 from .preconditions import preconditions
@@ -88,7 +89,7 @@ def prove(
         ArgumentError: an argument of a kind that is not accepted.
         TransferError: the weights cannot be transferred.
 
-    Errors of the models themselves are raised unchanged; one of Paddle's own kernels in a backward alone is told in a note.
+    Errors of the models themselves are raised unchanged; those of Paddle's own kernels alone are told in a note.
     """
     start = time.perf_counter()
     _check(paddle_layer, torch_module)
@@ -113,7 +114,8 @@ def prove(
     elif proof is None and recipe is not None:
         trained = train(theirs, ours, mapping, recipe, steps)
         remarks = ours.remarks
-        proof = _compared(theirs, ours, mapping, stages, (trained.original[0], trained.port.start, trained.native.start))
+        proof = _compared(theirs, ours, mapping, stages, (trained.original[0], trained.port.start, trained.natively))
+        proof.notes += trained.notes
         judge(proof, trained, theirs, ours)
         proof.notes += [one for one in remarks if one not in proof.notes]
     assert proof is not None
@@ -154,24 +156,15 @@ def _fill(module: torch.nn.Module, seed: int) -> None:
                 parameter.copy_(parameter.mean() + noise * (spread or 0.02))
 
 
-Runs = tuple[Outcome, Outcome, Outcome]  # the original, the port on Torch's kernels, and natively
+Runs = tuple[Outcome, Outcome, Outcome | None]  # the original, the port on Torch's kernels, and natively if it runs so
 
 
 def _runs(theirs: TorchSide, ours: PaddleSide, notes: list[str]) -> Runs:
     original = theirs.run()
     ours.order = list(original.outputs)
     port = ours.run()
-    ours.shim = False
-    try:
-        native = ours.run()
-    except Exception as error:
-        native = ours.run_forward()
-        said = f"{type(error).__name__}: {str(error).strip()[:300]}"
-        notes.append(
-            f"the port's backward fails on Paddle's own kernels, not on Torch's ({said}): natively outputs alone are compared"
-        )
-    finally:
-        ours.shim = True
+    native, failure = natively(ours)
+    notes += [failure] if failure else []
     return original, port, native
 
 
@@ -180,14 +173,16 @@ def _compared(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: lis
     original, port, native = runs
     layers = outcomes.layers(mapping, original, port, native)
     differences: dict[str, float | None] = {
-        "native": outcomes.worst(mapping, original, native),
+        "native": None if native is None else outcomes.worst(mapping, original, native),
         "shim": outcomes.worst(mapping, original, port),
         "float64": None,
     }
     differing = Differing.between(mapping, original, port)
     if not differing:
         stages += staged(differing, original, port)
-        reason = f"bit for bit on Torch's kernels; natively {differences['native']:.3g} apart, which is the kernels' doing"
+        apart = differences["native"]
+        told = "the port does not run" if apart is None else f"{apart:.3g} apart, which is the kernels' doing"
+        reason = f"bit for bit on Torch's kernels; natively {told}"
         return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
     try:
         located = locate(theirs, ours, mapping) if differing.first else Located([], True, 0.0)

@@ -13,6 +13,7 @@ from .alone import weights_alone
 from .faults import faults
 from .findings import Mistake, ProofVerdict, Stage, StepRow
 from .locate import beyond
+from .natively import forward_alone, told
 from .noise import Noise
 from .outcome import Outcome
 from .paddle_side import PaddleSide
@@ -77,6 +78,8 @@ class Trained:
     original: list[Outcome]
     port: Followed
     native: Followed
+    natively: Outcome | None = None  # what the first step gave natively, or its forward alone; None where that fails
+    notes: list[str] = field(default_factory=list)
 
     def rows(self) -> list[StepRow]:
         """One for each step."""
@@ -84,20 +87,31 @@ class Trained:
         for step, theirs in enumerate(self.original):
             loss = theirs.outputs.get(LOSS)
             shown = float(loss) if loss is not None and loss.size == 1 else None
-            found.append(StepRow(step + 1, shown, self.port.identical[step], self.port.apart[step], self.native.apart[step]))
+            native = self.native.apart[step] if step < len(self.native.apart) else None
+            found.append(StepRow(step + 1, shown, self.port.identical[step], self.port.apart[step], native))
         return found
 
 
 def train(theirs: TorchSide, ours: PaddleSide, mapping: Mapping, recipe: Recipe, steps: int) -> Trained:
-    """Train the original, the port on Torch's kernels, and the port natively."""
+    """Train the original, the port on Torch's kernels, and the port natively, as far as it goes there."""
     original: list[Outcome] = []
     theirs.train(recipe, steps, original.append)
     native, port = Followed(mapping, original, judged=False), Followed(mapping, original)
     ours.train(recipe, steps, port)
+    trained = Trained(recipe, original, port, native)
     ours.shim = False
-    ours.train(recipe, steps, native)
-    ours.shim = True
-    return Trained(recipe, original, port, native)
+    try:
+        ours.train(recipe, steps, native)
+    except Exception as error:
+        step = len(native.apart) + 1
+        trained.notes.append(
+            f"the port's training fails at step {step} on Paddle's own kernels, not on Torch's ({told(error)}): natively "
+            + ("it is compared up to there" if step > 1 else "outputs alone are compared, if any")
+        )
+    finally:
+        ours.shim = True
+    trained.natively = native.start if native.apart else forward_alone(ours)[0]
+    return trained
 
 
 def judge(proof: Proof, trained: Trained, theirs: TorchSide, ours: PaddleSide) -> None:

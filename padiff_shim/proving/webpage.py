@@ -136,6 +136,8 @@ def _training(rows: Sequence[StepRow]) -> str:
 
 
 def _carriers(found: CarriedBy) -> str:
+    if found.failed:
+        return f'<p class="note">{_text(carried(found))}</p>'
     heads = "".join(f'<th class="{"number" if at > 1 else ""}">{heading}' for at, heading in enumerate(CARRIERS))
     shares = [*(row.share for row in found.rows[:MOST]), 0.0]
     body = "".join(
@@ -162,9 +164,9 @@ def _gradients(found: CarriedBy) -> str:
     return f'<table class="carriers"><thead><tr>{heads}</thead><tbody>{body}</tbody></table>'
 
 
-def far(difference: float) -> float:
+def far(difference: float | None) -> float:
     """How strong the colour of a difference is: 0 for none, then by its magnitude, from 1e-9 to 1."""
-    if difference == 0:
+    if not difference:
         return 0.0
     if not math.isfinite(difference):
         return 0.7

@@ -1,12 +1,15 @@
 """The port's native run: Paddle's own kernels, and no more of ours than random numbers need."""
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import paddle
 import pytest
 import torch
 
-from padiff_shim import ProofVerdict, prove
+from padiff_shim import ProofVerdict, drift, prove
 from padiff_shim.dispatch.frames import top
+from padiff_shim.proving import following
 from padiff_shim.trees import as_array, copied
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
@@ -125,3 +128,40 @@ def test_a_copy_keeps_its_values_when_the_tensor_is_written(kind):
     tensor[...] = 7.0
     assert np.array_equal(copy, before)
     assert not np.array_equal(as_array(tensor), before)
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@pytest.mark.parametrize("framework", ["paddle", "torch"])
+def test_an_input_has_one_name_however_it_is_asked_for(framework):
+    """A dict's entries and a named tuple's fields had another name as a value than as what a gradient belongs to."""
+
+    def make():
+        return paddle.ones([2]) if framework == "paddle" else torch.ones(2)
+
+    arguments = (
+        (make(), [make(), 3, Pair(make(), "no tensor")], {"a": make(), "b": (make(),)}),
+        {"tokens": make(), "more": {"c": make()}},
+    )
+    names = [name for name, _ in following.named(arguments)]
+    wanted = "0,1[0],1[2].left,2.a,2.b[0],tokens,more.c"
+    assert names == [f"input {one}" for one in wanted.split(",")]
+    given = []
+    (positional, keywords), begun = following.inputs(arguments, lambda name, one: given.append(name) or one.detach())
+    assert given == list(begun) == names
+    assert isinstance(positional[1][2], Pair)
+    assert positional[1][1:2] == [3]
+    assert positional[1][2].right == "no tensor"
+    assert list(keywords) == ["tokens", "more"]
+    assert [name for name, _ in following.named((positional, keywords))] == names
+
+
+def test_a_drift_draws_torchs_random_numbers_natively_too():
+    """The native run came before one that tells what is drawn, and drew Paddle's: nothing could be compared."""
+    found = drift(Port(0.5, []), Original(0.5), np.random.default_rng(0).standard_normal((3, 4, 6)))
+    assert found.largest["substituted"].identical
+    assert 0 <= found.largest["native"].max < 1e-4
+    assert found.largest["float64"].max < 1e-12

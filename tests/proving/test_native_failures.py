@@ -1,0 +1,171 @@
+"""A kernel of Paddle's that fails where Torch's does not: the code is judged all the same, and the failure told with its line."""
+
+import inspect
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+from padiff_shim import ProofVerdict, drift, prove
+from padiff_shim.dispatch.frames import below, top
+
+pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
+X = np.random.default_rng(0).standard_normal((5, 4)).astype("float32")
+HERE = "test_native_failures.py:"
+
+
+def natively():
+    """Whether Paddle's kernels answer here, in whatever mode."""
+    frame = top()
+    if frame is not None and hasattr(frame.plan, "_writer"):  # one that records
+        frame = below()
+    return frame is None or getattr(frame.plan, "_native", False)
+
+
+class Original(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(4, 3), torch.nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)))
+
+
+class InForward(paddle.nn.Layer):
+    """An op of its forward fails natively, from the ``after``-th native forward on."""
+
+    def __init__(self, act=paddle.tanh, after=0):
+        super().__init__()
+        self.first, self.last, self.act, self.left = paddle.nn.Linear(4, 3), paddle.nn.Linear(3, 2), act, after
+
+    def forward(self, x):
+        out = self.act(self.first(x))
+        if natively():
+            if not self.left:
+                raise RuntimeError("(NotFound) the kernel is not registered")
+            self.left -= 1
+        return self.last(out)
+
+
+LINE = inspect.getsourcelines(InForward.forward)[1] + 4  # of the raise
+
+
+class Broken(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise ValueError("(NotFound) no kernel for this gradient")
+
+
+class InBackward(InForward):
+    """Its backward alone fails natively."""
+
+    def forward(self, x):
+        out = self.act(self.first(x))
+        return self.last(Broken.apply(out) if natively() else out)
+
+
+TRAINING = {"phase": "train", "optimizer": "AdamW", "loss": lambda out: (out**2).mean(), "steps": 3}
+PHASES = {"forward": {"phase": "forward"}, "both": {"phase": "both"}, "train": TRAINING}
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_port_that_fails_natively_is_proven_all_the_same(phase):
+    proof = prove(InForward(), Original(), X, **PHASES[phase])
+    assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
+    assert proof.differences["native"] is None
+    assert "(NotFound) the kernel is not registered, at " in proof.notes[0]
+    assert f"{HERE}{LINE})" in proof.notes[0]
+    assert {row.native for row in proof.layers} == {None}
+    assert "fails" in str(proof)
+    assert "fails" in proof.to_markdown()
+    assert ">fails<" in proof.to_html()
+    assert proof.as_dict()["differences"]["native"] is None
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_the_mistakes_of_a_port_that_fails_natively_are_found(phase):
+    proof = prove(InForward(paddle.sin), Original(), X, **PHASES[phase])
+    assert proof.verdict is ProofVerdict.CODE_DIFFERS
+    (mistake,) = proof.mistakes
+    assert "sin in place of tanh" in str(mistake)
+    assert "self.act(self.first(x))" in mistake.paddle.source
+    assert "(NotFound) the kernel is not registered" in " ".join(proof.notes)
+
+
+def test_a_training_whose_backward_fails_natively_shows_the_native_forward():
+    proof = prove(InBackward(), Original(), X, **TRAINING)
+    assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
+    assert len(proof.training) == 3
+    assert all(row.identical and row.native is None for row in proof.training)
+    assert all(row.native is not None and row.native < 1e-5 for row in proof.layers)
+    assert proof.differences["native"] < 1e-5
+    assert "fails at step 1 on Paddle's own kernels" in proof.notes[0]
+    assert "(NotFound) no kernel for this gradient" in proof.notes[0]
+
+
+def test_a_training_that_fails_natively_at_a_later_step_is_compared_up_to_there():
+    proof = prove(InForward(after=2), Original(), X, **TRAINING)
+    assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
+    assert [row.native is None for row in proof.training] == [False, False, True]
+    assert "fails at step 3 on Paddle's own kernels" in proof.notes[0]
+    assert "compared up to there" in proof.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("port", "of"), [(InForward, "outputs"), (InForward, "gradients"), (InBackward, "gradients"), (InForward, "first.weight")]
+)
+def test_carriers_of_what_fails_natively_say_so(port, of):
+    proof = prove(port(), Original(), X)
+    found = proof.carriers(of)
+    assert not found.rows
+    assert found.of == of
+    assert "the port fails on Paddle's own kernels (" in found.failed
+    assert "(NotFound)" in found.failed
+    assert (HERE in found.failed) is (port is InForward)  # an error in Paddle's engine has no line of the program
+    for page in (str(proof), proof.to_markdown(), proof.to_html()):
+        assert "is not known: the port fails on Paddle" in " ".join(page.split())
+    with pytest.raises(Exception, match="of="):
+        proof.carriers("no.such.gradient")
+
+
+@pytest.mark.parametrize("phase", ["forward", "both"])
+@pytest.mark.parametrize("calls", [False, True])
+def test_a_drift_without_its_native_column_keeps_the_others(phase, calls):
+    found = drift(InForward(), Original(), X, phase=phase, calls=calls)
+    assert found.rows
+    assert all(row.native is None and row.substituted.identical for row in found.rows)
+    assert ("both" in phase) is any(row.of_gradient for row in found.rows)
+    assert calls is any(row.kind == "call" for row in found.rows)
+    assert "natively it fails" in found.headline
+    assert f"{HERE}{LINE}): natively nothing is compared" in found.notes[0]
+    assert "fails" in str(found)
+    assert "fails" in found.to_markdown()
+    assert "native" not in found.largest
+
+
+@pytest.mark.parametrize("calls", [False, True])
+def test_a_drift_whose_native_backward_fails_keeps_its_native_forward(calls):
+    found = drift(InBackward(), Original(), X, phase="both", calls=calls)
+    forward, back = ([row for row in found.rows if row.of_gradient is one] for one in (False, True))
+    assert forward
+    assert all(row.native is not None and row.native.max < 1e-5 for row in forward)
+    assert back
+    assert all(row.native is None and row.substituted.identical for row in back)
+    assert "(NotFound) no kernel for this gradient" in found.notes[0]
+    assert "natively outputs alone are compared" in found.notes[0]
+
+
+def test_an_error_of_the_model_itself_is_raised_unchanged():
+    class Wrong(InForward):
+        def forward(self, x):
+            raise KeyError("the model's own")
+
+    with pytest.raises(KeyError, match="the model's own"):
+        drift(Wrong(), Original(), X)
+    with pytest.raises(KeyError, match="the model's own"):
+        prove(Wrong(), Original(), X, **TRAINING)
