@@ -6,7 +6,7 @@ import torch
 
 from padiff_shim import numerics
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.numerics.judging import equality, trial
+from padiff_shim.numerics.judging import equality, passes, trial
 from padiff_shim.numerics.oracle import apriori
 from padiff_shim.verdicts import Verdict
 
@@ -164,9 +164,9 @@ def test_products_that_are_off_by_units_are_held_against_the_oracle(dtype):
         signs = torch.from_numpy(np.random.default_rng(6).choice([-1.0, 1.0], tuple(result.shape)))
         single = torch.zeros_like(unit)
         single.view(-1)[unit.numel() // 2] = 1.0
-        for moved, passes in ((2.5 * single, False), (0.8 * signs, False), (0.2 * signs, True)):
+        for moved, near in ((2.5 * single, False), (0.8 * signs, False), (0.2 * signs, True)):
             found = judge(quantity, (right.double() + moved * unit).to(dtype), right)
-            assert ("paddle" in found.stats) is not passes, (name, found)
+            assert ("paddle" in found.stats) is not near, (name, found)
 
 
 def test_sixteen_bits_and_what_cancels_are_held_against_the_oracle():
@@ -208,3 +208,23 @@ def test_large_results_are_told_from_equal_ones_in_any_piece(dtype):
         assert not equality.same(zeros, zeros.clone())
         zeros[place] = float("inf")
         assert equality.same(zeros, zeros.clone())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32], ids=str)
+def test_a_turned_matrix_is_told_from_what_it_equals_not(dtype):
+    """The gradient of a Linear's weight lies as [in, out] in Paddle and as [out, in] in Torch."""
+    lying = (normal(7, 300) * 100).to(dtype)
+    for turned, other in ((lying.t(), lying.t().contiguous()), (lying.t().contiguous().t().t(), lying.t().contiguous())):
+        assert equality.same(turned, other)
+        assert equality.same(other, turned)
+        for place in ((0, 0), (0, 6), (299, 0), (299, 6)):
+            changed = other.clone()
+            changed[place] += 64
+            assert not equality.same(turned, changed)
+            assert passes.sizes(turned.float(), changed.float())[1] >= 32
+            stats = passes.differ(turned.float(), changed.float()).stats
+            assert (stats["different"], stats["count"]) == (1, 2100)
+        if dtype.is_floating_point:
+            odd = other.clone()
+            odd[299, 6] = float("nan")
+            assert not equality.same(odd.t().contiguous().t(), odd.clone())

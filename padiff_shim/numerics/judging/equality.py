@@ -15,6 +15,10 @@ _PIECE = 65536  # elements: what was compared is looked at again while it is in 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """:func:`torch.equal` of two tensors of one shape and dtype, up to ten times faster where their bytes are equal."""
     size = _SIZES.get(one.dtype)
+    if one.ndim == 2 and one.is_cpu and other.is_contiguous() and not one.is_contiguous() and one.mT.is_contiguous():
+        if not torch.equal(one[:1], other[:1]):
+            return False
+        one = one.detach().contiguous()  # a gradient of a Linear's weight: turned once it is read several times faster
     if size is None or not (one.is_cpu and other.is_cpu and one.is_contiguous() and other.is_contiguous()):
         return torch.equal(one, other)
     flat, count = one.detach().view(-1), one.numel()

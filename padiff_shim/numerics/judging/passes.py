@@ -64,13 +64,18 @@ def readable(tensor: torch.Tensor) -> Any:
     return tensor if tensor.is_cuda else tensor.numpy()
 
 
+def _flat(tensor: torch.Tensor) -> Any:
+    """:func:`readable` in one piece: Torch turns a matrix several times faster than NumPy."""
+    return readable(tensor.detach().contiguous())
+
+
 def differ(paddle: torch.Tensor, torch_: torch.Tensor, *, relative: bool = True, harmless: Limit | None = None) -> Difference:
     """Statistics of the difference of two tensors of one shape and dtype.
 
     ``relative``: also look where |d| / |t| is largest. ``harmless``: what to hold |d| against.
     The arrays of the answer are overwritten by the thread's next call.
     """
-    p, t = readable(paddle), readable(torch_)
+    p, t = _flat(paddle), _flat(torch_)
     bits = KINDS[paddle.dtype].format.bits
     if isinstance(p, np.ndarray):
         return _on_host(p, t, bits, relative, harmless)
@@ -119,7 +124,7 @@ class _Pieces:
 
 def _on_host(p: Array, t: Array, bits: int, relative: bool, harmless: Limit | None) -> Difference:
     shape, count, ones = p.shape, p.size, _ones(p.dtype)
-    pieces = _Pieces(np.ascontiguousarray(p).reshape(-1), np.ascontiguousarray(t).reshape(-1), relative)
+    pieces = _Pieces(p.reshape(-1), t.reshape(-1), relative)
     thin = 1 if relative or count <= CHUNK else THIN
     mean, apart, norm_, largest, top = 0.0, 0.0, 0.0, 0.0, 0.0
     different, finite, beyond, allowed, usual = 0, True, math.inf if harmless is None else 0.0, 0.0, 0.0
@@ -161,12 +166,12 @@ def sizes(paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[float, float, flo
 
     Nothing else of :func:`differ`, in a fraction of its time; not finite where an element is not, or a square is none.
     """
-    p, t = readable(paddle), readable(torch_)
+    p, t = _flat(paddle), _flat(torch_)
     if not isinstance(p, np.ndarray):
         apart = p - t
         found = torch.stack([torch.linalg.vector_norm(apart), apart.abs().max(), torch.linalg.vector_norm(t)]).tolist()
         return found[0], found[1], found[2]
-    p, t = (np.ascontiguousarray(v).reshape(-1) for v in (p, t))
+    p, t = p.reshape(-1), t.reshape(-1)
     scratch = SCRATCH.take("sizes", min(p.size, CHUNK), p.dtype)
     apart, largest, size = 0.0, 0.0, 0.0
     for low in range(0, p.size, CHUNK):
