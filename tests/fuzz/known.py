@@ -48,11 +48,25 @@ class Seen(NamedTuple):
         return not self.exact and (".grad:" in self.text or self.text.startswith("seen["))
 
     @property
+    def errors(self) -> tuple[list[tuple[int, str, str]], list[tuple[int, str, str]]]:
+        """The errors, natively and here: (line, type, text); none where they are not what differs."""
+        if not self.text.startswith("errors: natively "):
+            return [], []
+        natively, here = map(ast.literal_eval, self.text.removeprefix("errors: natively ").split(", here "))
+        return natively, here
+
+    @property
+    def refused_for_another_reason(self) -> bool:
+        """Whether the errors differ only by the reason for which a backward is refused that has several."""
+        natively, here = self.errors
+        same_lines = [one[0] for one in natively] == [one[0] for one in here]
+        parted = [pair for pair in zip(natively, here) if pair[0][:2] != pair[1][:2]]
+        return bool(parted) and same_lines and all(any(part in one[-1] for part in REFUSALS) for pair in parted for one in pair)
+
+    @property
     def of_several_dtypes(self) -> bool:
         """Whether the errors differ only by those of Paddle's optimizers over leaves of several dtypes."""
-        if not self.text.startswith("errors: natively "):
-            return False
-        natively, here = map(ast.literal_eval, self.text.removeprefix("errors: natively ").split(", here "))
+        natively, here = self.errors
         refused = [(line, *rest) for line, *rest in natively if "o.step()" in self.lines[line] and "type of data" in rest[-1]]
         return bool(refused) and [one[:2] for one in natively if one not in refused] == [one[:2] for one in here]
 
@@ -70,6 +84,7 @@ class Known:
 
 
 UNCOUNTED = (".set_value(", "paddle.assign(", ".copy_(", "initializer.", "out=", "o.step()")
+REFUSALS = ("The TensorWrappers of", "has been modified by an inplace operation")
 
 KNOWN = (
     Known(
@@ -115,6 +130,10 @@ KNOWN = (
     Known(
         "recompute without reentry needs the same modes in its backward as in its forward; Paddle's own error says so",
         lambda seen: not seen.exact and seen.recomputed_elsewhere,
+    ),
+    Known(
+        "a backward comes to a graph that was freed and to a tensor that was written since: the engine's order says which is named",
+        lambda seen: not seen.exact and seen.refused_for_another_reason,
     ),
     Known(
         "a native part of a graph that was walked from the tape is not freed: a second backward through it succeeds",
