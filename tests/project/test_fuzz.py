@@ -67,6 +67,13 @@ def test_an_accusation_is_seen(gradients):
     assert found(whole("compare")) == []
 
 
+def test_a_view_between_two_elements_is_compared_where_bits_are():
+    harm = "t3 = paddle.tanh(t1) * (1.0 + 2.0**-23 if modes.top() else 1.0)"  # rounding, but for who reads the middle of a number
+    lines = ("from padiff_shim.dispatch import frames as modes", harm, "t4 = paddle.as_strided(t3, [2], [1], 1)")
+    assert found(whole("reference"), *lines) == []
+    assert any(line.startswith("t4.value") for line in found(whole("compare"), *lines))
+
+
 def test_a_mode_that_is_left_open_or_closed_early_changes_nothing():
     assert found(Plan("around the backward", {2: [("open", "reference", "m0", "")]})) == []
     assert found(Plan("around the forward", {0: [("open", "reference", "m0", "")], 2: [("close", "m0")]})) == []
