@@ -106,19 +106,24 @@ def _shown(function: Callable[..., Any], deaf: bool, without: Unused | None, gra
 
 def _asked(function: Callable[..., Any], deaf: bool, grad: torch.Tensor | None) -> torch.Tensor | None:
     if grad is None:
-        function(None)
+        _called(function, None)
         return None
     create = grad.requires_grad and torch.is_grad_enabled()
     shown = wrap(grad.clone()) if create else to_paddle(grad.detach().clone(memory_format=torch.contiguous_format))
     shown.stop_gradient = False
-    try:
-        answer = function(shown)
-    except Exception as error:  # natively it goes through Paddle's engine
-        raise OSError(f"(External) {type(error).__name__}: {error}") from error
+    answer = _called(function, shown)
     if answer is None or deaf:
         return None
     _check(answer, shown)
     return twin(answer).clone() if create and not answer.stop_gradient else to_torch(answer).clone()
+
+
+def _called(function: Callable[..., Any], shown: Any) -> Any:
+    """A user's hook's answer. An error in it is what it is natively, where it goes through Paddle's engine."""
+    try:
+        return function(shown)
+    except Exception as error:
+        raise OSError(f"(External) {type(error).__name__}: {error}") from error
 
 
 def _check(answer: Any, shown: Any) -> None:

@@ -37,14 +37,19 @@ class Layer:
         self.bias = bias.requires_grad_()
 
     def __call__(self, x: Value) -> Value:
-        return Value(F.linear(x.wanted(), self.weight, self.bias))
+        return Value(F.linear(self._fitting(x), self.weight, self.bias))
+
+    def _fitting(self, x: Value) -> torch.Tensor:
+        if x.dtype != self.weight.dtype:
+            raise Elsewhere("linear of several dtypes")
+        return x.wanted()
 
 
 class Scaled(Layer):
     """One whose weight is computed at each call."""
 
     def __call__(self, x: Value) -> Value:
-        return Value(F.linear(x.wanted(), self.weight * 0.5, self.bias))
+        return Value(F.linear(self._fitting(x), self.weight * 0.5, self.bias))
 
 
 # Functions
@@ -90,7 +95,7 @@ def linear(x: Value, weight: Value, *bias: Value) -> Value:
     """``torch.nn.functional.linear`` of a weight as Torch keeps it."""
     if len({one.dtype for one in (x, weight, *bias)}) > 1:
         raise Elsewhere("linear of several dtypes")
-    turned = weight.weight().t().clone(memory_format=torch.contiguous_format)
+    turned = weight.family.turned(weight.data, weight.weight().t().clone(memory_format=torch.contiguous_format))
     return Value(F.linear(x.wanted(), turned, *(one.wanted() for one in bias)))
 
 
@@ -146,6 +151,8 @@ def subtract(x: Value, y: Value, out: Value) -> None:
     """Into one of its operands."""
     if not (x.stop_gradient and y.stop_gradient):
         raise Elsewhere("a result that is written into an operand in the graph")
+    if x.dtype != y.dtype:
+        raise Elsewhere("an in-place op that changes the dtype")
     out.overwrite(operand(x - y))
 
 

@@ -176,6 +176,8 @@ class Optimizer:
 
     def step(self) -> None:
         self.own.step()
+        for leaf in self.leaves:
+            leaf.family.rewritten()
 
     def clear_grad(self) -> None:
         for leaf in self.leaves:

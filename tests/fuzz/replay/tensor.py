@@ -25,6 +25,17 @@ class Family:
 
     def __init__(self) -> None:
         self.mirrored = False
+        self._turned: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def turned(self, weight: torch.Tensor, copy: torch.Tensor) -> torch.Tensor:
+        """``copy`` is a Linear weight of this memory as Torch keeps it, which a program in Torch has instead, and writes."""
+        self._turned.append((weight.detach(), copy))
+        return copy
+
+    def rewritten(self) -> None:
+        """Autograd did not hear of a write: what a backward reads of this memory is the new values."""
+        for weight, copy in self._turned:
+            copy.data.copy_(weight.t())
 
 
 class Tensor:
@@ -42,19 +53,24 @@ class Tensor:
         self.kept: Tensor | None = None
         self._keeps: torch.Tensor | None = None
         self._silent = False
+        self._cleared: torch.Tensor | None = None  # the leaf whose gradient was made zero since the last one came
         self._role = ""
         self._written = False  # the node has a memory of its own
 
     # In the graph
 
     def wanted(self) -> torch.Tensor:
-        """The tensor as an operand: in the graph if it wants a gradient, also under ``no_grad``: Torch chooses kernels by that."""
+        """The tensor as an operand: in the graph if it wants a gradient, also under ``no_grad``: Torch chooses kernels by that.
+
+        There it is the memory that is read, which Paddle's copies have laid out where Torch's graph has a view (``expand``).
+        """
         if self.barred and torch.is_grad_enabled() and not self.stop_gradient:
             raise Elsewhere(self.barred)
         if self.stop_gradient or not self.data.is_floating_point():
             return self.data
         self._plays("an operand")
-        return self.graph()
+        found = self.graph()
+        return found if torch.is_grad_enabled() or not self.apart else self.data.detach().requires_grad_()
 
     def weight(self) -> torch.Tensor:
         """The tensor as a Linear weight, which Torch keeps as [out, in]: a leaf is one in all calls, or in none."""
@@ -145,6 +161,7 @@ class Tensor:
             raise Elsewhere("an uncounted write to what a backward may read")
         for memory in (self.data, *([self.node] if self._written else [])):
             memory.data.copy_(new.detach())
+        self.family.rewritten()
         return self
 
     def changing(self) -> None:
@@ -170,11 +187,19 @@ class Tensor:
         return found
 
     def clear_gradient(self, zeros: bool = True) -> None:
+        """Forget it, or have zeros of it; the next one takes their place in Paddle, so that a sum of -0.0 stays one."""
         found = self.grad
         if found is not None and zeros:
             found.data.zero_()
+            if self.node.is_leaf and self._cleared is None:
+                self.node.register_hook(self._replacing)
+                self._cleared = self.node
         elif found is not None:
             self.node.grad, self.kept = None, None
+
+    def _replacing(self, grad: torch.Tensor) -> None:
+        if self._cleared is self.node and not self._silent:
+            self.node.grad = self._cleared = None
 
     def register_hook(self, function: Callable[[Tensor], Tensor | None]) -> Any:
         """A hook on the gradient of this value."""
