@@ -21,6 +21,7 @@ from padiff_shim.table.op import Sample, c_op, function, op
     ),
     legacy="linear_v2: x weight bias transpose_weight=False",
     amp="matmul_v2",
+    promote="alike",  # natively the product is one of its own operands' dtype, to which a bias of another is added
     layouts={"weight": "transposed"},
     model=models.Linear(),
     samples=(

@@ -69,6 +69,8 @@ class DtypeRules:
             if len(floats) == 1 or (self._op.random is not None and not floats):
                 return Rule()
             return Rule(refusal=MIXED if floats else INTEGER)
+        if self._op.promote == "alike" and len({kind for kind in _given(inputs, targets) if kind.is_floating_point}) > 1:
+            return Rule(refusal=MIXED)
         try:
             shown = self._shown(inputs, targets, args, kwargs)
         except Exception as error:
@@ -91,6 +93,12 @@ class DtypeRules:
             return apart(self._original, args, kwargs, {id(given): _one_element(given, dtype) for given, dtype in tensors})
         except Exception:
             return apart(self._original, args, kwargs, {id(given): _copy(given, dtype) for given, dtype in tensors})
+
+
+def _given(inputs: Inputs, targets: Sequence[Any] | None) -> list[torch.dtype]:
+    """The dtypes in which a native op gets its tensors."""
+    sides = [(index, side) for index, side in enumerate(inputs.torch) if isinstance(side, torch.Tensor)]
+    return [(targets[index] if targets else None) or side.dtype for index, side in sides]
 
 
 def _one_element(tensor: Any, dtype: Any) -> Any:

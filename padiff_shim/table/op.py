@@ -190,7 +190,8 @@ def op(
         promote: ``"result"`` casts every tensor to the dtype that the native op returns before the formula runs; ``"none"`` leaves
             dtypes to the formula (layer norm keeps float32 weights beside float16 input; labels stay integers); ``"same"`` asks
             nothing of the native op where all float operands share one dtype, and leaves other calls native (ops that are slow
-            to ask, or draw numbers).
+            to ask, or draw numbers); ``"alike"`` is ``"result"`` where they share one, or have one by autocast, and leaves other
+            calls native (ops whose parts each compute in the dtype of their own operands).
         integer: integer and bool results are computed by the formula too; otherwise they stay native, being exact in both.
         elementwise: an element of the result depends on the operands' elements in its place only (asked where an in-place op of
             several tensors has the target as another operand, too).

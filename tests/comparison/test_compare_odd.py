@@ -10,6 +10,7 @@ from helpers import Call, entries, flat, has_defect, same
 import padiff_shim
 from padiff_shim.comparison import native
 from padiff_shim.frameworks.versions import IS_3
+from padiff_shim.verdicts import HARD
 
 pytestmark = [pytest.mark.usefixtures("undone"), pytest.mark.compat, pytest.mark.filterwarnings("ignore")]
 
@@ -197,3 +198,23 @@ def test_every_entry_runs_as_natively_whether_sampled_or_not(options, grad):
         assert len(mine) == len(theirs), entry.target
         assert all(map(same, mine, theirs)), entry.target
     assert not [warning for warning in run.warnings if "shadow was not" in warning or "failed" in warning]
+
+
+@pytest.mark.parametrize("kinds", [("float32", "float64"), ("float64", "float32")], ids="-".join)
+def test_a_linear_with_a_bias_of_another_dtype_is_two_ops(kinds):
+    """Its product is one of the operands' own dtype: nobody is wrong who rounds it to that."""
+    paddle.seed(3)
+    x, w, b = paddle.randn([4, 5]).astype(kinds[0]), paddle.randn([5, 3]).astype(kinds[0]), paddle.randn([3]).astype(kinds[1])
+
+    def result():
+        try:
+            return paddle.nn.functional.linear(x, w, b).numpy()
+        except Exception as error:  # some Paddles refuse it
+            return type(error)
+
+    native = result()
+    for mode in (padiff_shim.compare, padiff_shim.reference):
+        with mode("torch") as run:
+            np.testing.assert_array_equal(result(), native)
+        assert "several float dtypes" in str(run)
+        assert not [call for call in getattr(run, "calls", ()) if call.verdict in HARD]

@@ -78,6 +78,12 @@ class Seen(NamedTuple):
         return any(map(self.has, SEVERAL)) and (unused or unmade)
 
     @property
+    def of_a_leaf_that_was(self) -> bool:
+        """Whether it is the gradient of a tensor that an in-place op took into a graph."""
+        name = self.text.partition(".")[0]
+        return ".grad" in self.text and any(re.match(rf"{name}(\[.*\] = |\.[a-z]+_\(| [+*]= )", line) for line in self.lines)
+
+    @property
     def of_two_pairs_of_hooks(self) -> bool:
         """Whether Paddle has refused a second pair of hooks: an error, and what follows from it."""
         refused = any("only one pair of hooks is allowed" in one.partition(", here ")[0] for one in self.others)
@@ -221,6 +227,14 @@ KNOWN = (
             and ".inplace_version: natively" in seen.text
             and any(part in line for line in seen.origins for part in (".reshape(", ".flatten("))
         ),
+    ),
+    Known(
+        "the gradient of what wanted none before an in-place op: Paddle's is of the values before, the tape's of those after",
+        lambda seen: not seen.exact and seen.of_a_leaf_that_was,
+    ),
+    Known(
+        "a PyLayer's backward under paddle.grad: Paddle asks it for None where an operand leads to no input, with an error",
+        lambda seen: not seen.exact and "backward function should return None at" in seen.text.partition(", here ")[0],
     ),
     Known(
         "of several results of one call Paddle's gradient of one by another is zeros; in Torch the other is unused",

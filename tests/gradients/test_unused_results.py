@@ -120,3 +120,29 @@ def test_a_hook_that_was_removed_is_not_called():
         handle.remove()
         first.sum().backward()
     assert seen == []
+
+
+class _Two(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2.0, x * 3.0
+
+    @staticmethod
+    def backward(ctx, first, second):
+        return first * 2.0 + second * 3.0
+
+
+@pytest.mark.parametrize("made", [_Two.apply, lambda x: paddle.linalg.svd(x)[:2]], ids=["PyLayer", "svd"])
+def test_an_error_in_a_hook_that_is_shown_nothing_is_one_of_paddles_engine(made):
+    def refuse(grad):
+        raise ValueError("mine")
+
+    def program():
+        first, second = made(_matrix() * 1.0)
+        first.register_hook(refuse)
+        with pytest.raises(OSError, match=r"\(External\) ValueError: mine"):
+            second.sum().backward()
+
+    program()
+    with padiff_shim.reference("torch"):
+        program()

@@ -194,7 +194,7 @@ def test_one_parameter_that_is_refused(kind):
     assert len(refused) == 3
     assert sum(sum(counts.values()) for counts in run.native.values()) == sum(refused)
     assert sum(sum(counts.values()) for counts in run.optimizers.values()) == 6 * 6 - sum(refused)
-    assert alike(change, kind) >= 2
+    assert alike(change, kind) >= 1  # step 2; Paddle 3.0.0 makes something new in step 1, too
 
 
 def test_a_schedule_goes_on():

@@ -118,7 +118,7 @@ def left_of(lines, differs):
 def test_of_two_reasons_to_refuse_a_backward_either_may_be_named():
     natively = (1, "SystemError", "(Fatal) The TensorWrappers of ExpGradNode do not exist.")
     here = (1, "RuntimeError", "(PermissionDenied) Tensor _ has been modified by an inplace operation.")
-    texts = [f"errors: natively {[natively]}, here {told}" for told in ([here], [], [(1, "ValueError", "")], [(2, *here[1:])])]
+    texts = [f"errors: natively {[natively]}, here {told}" for told in ([here], [(1, "ValueError", "")], [(2, *here[1:])])]
     assert left_of(PROGRAM, texts) == texts[1:]
 
 
