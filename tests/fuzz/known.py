@@ -5,134 +5,10 @@ A difference that no entry explains fails the run; how often each was needed is 
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
-
-class Seen(NamedTuple):
-    """A difference, and where it was seen."""
-
-    text: str
-    lines: list[str]
-    exact: bool  # compare mode alone
-    failed: bool  # an error in a backward, the same natively
-    changing: bool = False  # modes open and close in the middle
-    others: tuple[str, ...] = ()  # all that differs
-
-    @property
-    def made(self) -> str:
-        """The line that made the variable that differs."""
-        return self._made(self.text.partition(":")[0].partition(".")[0])
-
-    def _made(self, name: str) -> str:
-        return next((line for line in self.lines if re.match(rf"(with .*?: )?(\w+, )*{name}(, \w+)* = ", line)), "")
-
-    @property
-    def origins(self) -> list[str]:
-        """The lines that made the variable that differs, and what it was made of."""
-        lines = [self.made]
-        for line in lines:
-            lines += [made for name in re.findall(r"\bt\d+\b", line) if (made := self._made(name)) not in (*lines, "")]
-        return lines
-
-    @property
-    def recomputed_elsewhere(self) -> bool:
-        """Whether recompute without reentry met a change of modes: an error, and what follows from it."""
-        parts = ("errors:", "left behind", ".grad", "is_leaf", "stop_gradient", "only natively", "seen[")
-        return self.changing and self.has("use_reentrant=False") and any(part in self.text for part in parts)
-
-    @property
-    def walked_on(self) -> bool:
-        """Whether a paddle.grad went where Paddle does not go, and met a hook or a counted write there."""
-        hook = self.text.startswith("seen[") and "only here" in self.text and self.has("paddle.grad(")
-        unmade = "paddle.grad(" in self.made and self.text.endswith("only natively")
-        return hook or self.refused_further_on or (self.has("paddle.grad(", "allow_unused=True") and unmade)
-
-    @property
-    def refused_further_on(self) -> bool:
-        """Whether the errors differ only where a paddle.grad came to what cannot be run, and natively to nothing."""
-        natively, here = self.errors
-        found = {line: text for line, _, text in natively}
-        beyond = set()
-        for line, _, text in here:
-            nothing = UNUSED in found[line] if line in found else "allow_unused=True" in self.lines[line]
-            if nothing and "paddle.grad(" in self.lines[line] and any(part in text for part in (MODIFIED, LACKING)):
-                beyond.add(line)
-        left = [[one[:2] for one in errors if one[0] not in beyond] for errors in (natively, here)]
-        return bool(beyond) and left[0] == left[1]
-
-    @property
-    def refused_by_torch(self) -> bool:
-        """Whether a backward was refused that reads what was written since, as in Torch: an error, and what follows from it."""
-        refused = any(f"op '{op}' has been modified" in one.partition(", here ")[2] for one in self.others for op in READ_BY_TORCH)
-        return refused and (".grad" in self.text or self.text.startswith(("errors:", "seen[")))
-
-    @property
-    def of_a_sibling(self) -> bool:
-        """Whether a gradient of one result of a call was asked for by another one: natively zeros."""
-        unused = UNUSED in self.text.partition(", here ")[2] and UNUSED not in self.text.partition(", here ")[0]
-        unmade = "paddle.grad(" in self.made and (self.text.endswith("only natively") or "here NoneType" in self.text)
-        return any(map(self.has, SEVERAL)) and (unused or unmade)
-
-    @property
-    def of_a_leaf_that_was(self) -> bool:
-        """Whether it is the gradient of a tensor that an in-place op took into a graph."""
-        name = self.text.partition(".")[0]
-        return ".grad" in self.text and any(re.match(rf"{name}(\[.*\] = |\.[a-z]+_\(| [+*]= )", line) for line in self.lines)
-
-    @property
-    def of_two_pairs_of_hooks(self) -> bool:
-        """Whether Paddle has refused a second pair of hooks: an error, and what follows from it."""
-        refused = any("only one pair of hooks is allowed" in one.partition(", here ")[0] for one in self.others)
-        return refused and any(part in self.text for part in ("errors:", "only here", ".grad", "seen["))
-
-    @property
-    def after_an_error(self) -> bool:
-        """Whether gradients differ, or what was made of them."""
-        gradients = ".grad" in self.text or self.text.startswith("seen[") or any(".grad" in line for line in self.origins)
-        return gradients or (".value:" in self.text and self.has("o.step()"))
-
-    @property
-    def of_a_gradient(self) -> bool:
-        """Whether a gradient differs in reference mode, or is accused in compare mode."""
-        if self.text.startswith("accused"):
-            return "grad:" in self.text
-        return not self.exact and (".grad:" in self.text or self.text.startswith("seen["))
-
-    @property
-    def errors(self) -> tuple[list[tuple[int, str, str]], list[tuple[int, str, str]]]:
-        """The errors, natively and here: (line, type, text); none where they are not what differs."""
-        return _errors(self.text)
-
-    @property
-    def refused_for_another_reason(self) -> bool:
-        """Whether the errors differ only by the reason for which a backward is refused that has several."""
-        natively, here = self.errors
-        same_lines = [one[0] for one in natively] == [one[0] for one in here]
-        parted = [pair for pair in zip(natively, here) if pair[0][:2] != pair[1][:2]]
-        return bool(parted) and same_lines and all(any(part in one[-1] for part in REFUSALS) for pair in parted for one in pair)
-
-    @property
-    def of_several_dtypes(self) -> bool:
-        """Whether the errors differ only by those of Paddle's optimizers over leaves of several dtypes; or the values, for that."""
-        natively, here = next((both for both in map(_errors, self.others) if any(both)), ([], []))
-        refused = [(line, *rest) for line, *rest in natively if "o.step()" in self.lines[line] and "type of data" in rest[-1]]
-        only = bool(refused) and [one[:2] for one in natively if one not in refused] == [one[:2] for one in here]
-        return only and (".value:" in self.text or self.text.startswith("errors:"))
-
-    def has(self, *parts: str) -> bool:
-        """Whether one line of the program holds all of these."""
-        return any(all(part in line for part in parts) for line in self.lines)
-
-
-def _errors(text: str) -> tuple[list[tuple[int, str, str]], list[tuple[int, str, str]]]:
-    if not text.startswith("errors: natively "):
-        return [], []
-    natively, here = map(ast.literal_eval, text.removeprefix("errors: natively ").split(", here "))
-    return natively, here
+from .seen import Seen
 
 
 @dataclass(frozen=True)
@@ -145,12 +21,6 @@ class Known:
 
 UNCOUNTED = (".set_value(", "paddle.assign(", ".copy_(", "initializer.", "out=", "o.step()")
 INTERNAL = ("There is no grad op for", "MetaTensor is not initialized", "Invalid slot_id for GradTensorHolder")
-READ_BY_TORCH = ("einsum",)
-MODIFIED = "has been modified by an inplace operation"
-LACKING = "doesn't have any grad op"
-UNUSED = "does not appear in the backward graph"
-SEVERAL = ("Mix.apply(", "paddle.split(", ".chunk(", ".unbind()")  # what makes several results in one call
-REFUSALS = ("The TensorWrappers of", MODIFIED)
 
 KNOWN = (
     Known(
@@ -267,6 +137,14 @@ KNOWN = (
     Known(
         "Torch's backward reads an operand of which Paddle's has a copy: where it was written since, it is refused, as in Torch",
         lambda seen: not seen.exact and seen.refused_by_torch,
+    ),
+    Known(
+        "Paddle's backward reads a result that Torch's does not: where it was written since, Paddle refuses the backward",
+        lambda seen: not seen.exact and seen.text.startswith("errors:") and seen.refused_by_paddle,
+    ),
+    Known(
+        "a backward from a leaf itself: natively nothing happens unless something has led to it before",
+        lambda seen: not seen.exact and ".grad" in seen.text and "natively None" in seen.text and "copy.deepcopy(" in seen.made,
     ),
     Known(
         "recompute reads a tensor again that was changed in place meanwhile: its gradients are those of other values",

@@ -147,6 +147,7 @@ class Tensor:
         with torch.no_grad():
             self.data.copy_(new)
         if new.requires_grad:
+            self.kept = self.grad  # of a leaf that it was
             self.node, self.stop_gradient, self.deaf, self._written = new, False, False, True
             if was_leaf and retained:
                 self.retain_grads()

@@ -185,6 +185,8 @@ class Value(Tensor):
     def __setitem__(self, index: Any, value: Any) -> None:
         given = operand(value)
         wanted = isinstance(given, torch.Tensor) and given.requires_grad
+        if wanted and not given.is_leaf and self.is_leaf and self.stop_gradient:
+            raise Elsewhere("the gradient of what wanted none before it was written")
         new = self.replaced() if wanted else self.wanted().clone()
         if isinstance(given, torch.Tensor):
             given = given.to(new.dtype)
