@@ -6,7 +6,7 @@ Paddle keeps powers of the betas; Torch counts steps, and takes the powers of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -31,14 +31,24 @@ def _exponent(beta: float, power: float, dtype: torch.dtype) -> tuple[int, bool]
     return step, ended
 
 
-def _exponents(beta: float, tensors: Sequence[torch.Tensor], flats: Sequence[Any]) -> list[tuple[int, bool]]:
-    """The same of the powers of all parameters, most of which are equal."""
-    found: dict[Any, tuple[int, bool]] = {}
-    keys = list(zip(numbers(flats), [tensor.dtype for tensor in tensors]))
+def _powers(b: Batch, name: str) -> Iterable[tuple[float, torch.dtype]]:
+    """A power of beta of each parameter, with what it is rounded to."""
+    return zip(numbers(b.flat(name)), b.dtypes(name))
+
+
+def _each(keys: Iterable[Any], find: Callable[[Any], Any]) -> list[Any]:
+    """What ``find`` gives for each key, most of which are equal."""
+    found: dict[Any, Any] = {}
+    keys = list(keys)
     for key in keys:
         if key not in found:
-            found[key] = _exponent(beta, *key)
+            found[key] = find(key)
     return [found[key] for key in keys]
+
+
+def _exponents(b: Batch, beta: float, name: str) -> list[tuple[int, bool]]:
+    """The exponents of the powers of all parameters."""
+    return _each(_powers(b, name), lambda key: _exponent(beta, *key))
 
 
 def _of_both(one: int, one_ended: bool, other: int, other_ended: bool) -> int:
@@ -59,9 +69,8 @@ def _counts(b: Batch, done: Sequence[int]) -> list[torch.Tensor]:
 
 
 def _done(b: Batch) -> list[int]:
-    first = _exponents(b.beta1, b.beta1_pow, b.flat("beta1_pow"))
-    second = _exponents(b.beta2, b.beta2_pow, b.flat("beta2_pow"))
-    return [_of_both(*one, *other) for one, other in zip(first, second)]
+    both = zip(_powers(b, "beta1_pow"), _powers(b, "beta2_pow"))
+    return _each(both, lambda key: _of_both(*_exponent(b.beta1, *key[0]), *_exponent(b.beta2, *key[1])))
 
 
 def _adam_of_torch(b: Batch, done: Sequence[int], lr: float, decay: float, decoupled: bool) -> None:
@@ -147,7 +156,7 @@ def _behind_adamax(b: Batch) -> None:
 )
 def adamax(b: Batch) -> None:
     """Torch's definition."""
-    _adamax_core(b, [step - 1 for step, _ in _exponents(b.beta1, b.beta1_pow, b.flat("beta1_pow"))])
+    _adamax_core(b, [step - 1 for step, _ in _exponents(b, b.beta1, "beta1_pow")])
 
 
 _MU_BASE = 0.96  # of NAdam's momentum schedule, in both frameworks
@@ -160,7 +169,7 @@ def _steps_of_nadam(b: Batch) -> list[int]:
     does not tell how many there were.
     """
     done = []
-    for item, (step, ended) in zip(b.items, _exponents(b.beta2, b.beta2_pow, b.flat("beta2_pow"))):
+    for item, (step, ended) in zip(b.items, _exponents(b, b.beta2, "beta2_pow")):
         if ended and b.beta2:
             if item.left is None or item.left != _averages(item):
                 raise StayNative(reasons.POWER_GONE)
@@ -176,7 +185,7 @@ def _averages(item: Item) -> tuple[float, float]:
 
 def _remember_where_powers_end(b: Batch, done: Sequence[int]) -> None:
     """What an update left behind ``done`` steps, where the powers tell no more of the next one."""
-    for item, steps, (_, ended) in zip(b.items, done, _exponents(b.beta2, b.beta2_pow, b.flat("beta2_pow"))):
+    for item, steps, (_, ended) in zip(b.items, done, _exponents(b, b.beta2, "beta2_pow")):
         item.left = _averages(item) if ended else None
         item.count = torch.tensor(steps + 1.0) if ended else None
 
@@ -216,8 +225,11 @@ def _go_on_as_nadam(b: Batch) -> None:
     """Paddle's powers and products after the update."""
     falls = multiply(b.flat("decay_pow"), _MU_BASE)
     multiply(b.flat("beta2_pow"), b.beta2)
+    products: dict[float, list[Any]] = {}
     for product, power in zip(b.flat("mu_product"), falls):
-        multiply([product], b.beta1 * (1.0 - 0.5 * power**b.momentum_decay))
+        products.setdefault(power, []).append(product)
+    for power, flats in products.items():
+        multiply(flats, b.beta1 * (1.0 - 0.5 * power**b.momentum_decay))
 
 
 @update(

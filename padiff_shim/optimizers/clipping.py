@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -20,7 +20,12 @@ def factor(gradients: Iterable[torch.Tensor], limit: float, definition: str) -> 
             of the sum of all squares, and ``limit / max(norm, limit)``.
     """
     if definition == "torch":
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients]))
-        return torch.clamp(limit / (norm + _BESIDE_ZERO), max=1.0)
+        return factor_of_norms([torch.linalg.vector_norm(gradient) for gradient in gradients], limit)
     norm = torch.stack([gradient.square().sum() for gradient in gradients]).sum().sqrt()
     return limit / norm.clamp(min=limit)
+
+
+def factor_of_norms(norms: Sequence[torch.Tensor], limit: float) -> torch.Tensor:
+    """The same by Torch's definition, from the gradients' norms."""
+    norm = torch.linalg.vector_norm(torch.stack(list(norms)))
+    return torch.clamp(limit / (norm + _BESIDE_ZERO), max=1.0)

@@ -73,7 +73,7 @@ def powers(beta: float, dtype: torch.dtype) -> Powers:
 
 def numbers(flats: Sequence[Any]) -> list[float]:
     """What tensors are filled with (:meth:`.update.Item.flat`): NAdam and RAdam keep their powers in the shape of the parameter."""
-    return [flat[0].item() for flat in flats]
+    return [flat.item(0) if isinstance(flat, np.ndarray) else flat[0].item() for flat in flats]
 
 
 def multiply(flats: Sequence[Any], factor: float) -> list[float]:
@@ -87,7 +87,10 @@ def multiply(flats: Sequence[Any], factor: float) -> list[float]:
                 product = known.get(key)
                 if product is None:
                     product = known[key] = (flat[0] * flat.dtype.type(factor)).item()
-                flat.fill(product)  # a power that is kept in the shape of its parameter has many elements
+                if flat.size == 1:
+                    flat[0] = product
+                else:
+                    flat.fill(product)  # a power that is kept in the shape of its parameter has many elements
                 found.append(product)
             else:
                 found.append(flat.mul_(factor)[0].item())

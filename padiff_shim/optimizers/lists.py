@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 
 from .update import Batch, Item
@@ -92,22 +93,40 @@ class Core:
 
 def lists(b: Batch, *names: str) -> Iterator[list[Any]]:
     """All parameters in parts: `ONE` or `MANY`, and a tensor or a list of them for each name (``grad`` among them)."""
-    small: list[list[Any]] = [[] for _ in names]
+    for on, items, kept in b.gathered.once(names, lambda: _laid_out(b.items, names)):
+        if on is ONE:
+            yield [ONE, *[items.grad if tensor is None else tensor for tensor in kept]]
+        else:
+            yield [MANY, *[[item.grad for item in items] if tensors is None else tensors for tensors in kept]]
+
+
+def _laid_out(items: Sequence[Item], names: Sequence[str]) -> list[tuple[Any, Any, list[Any]]]:
+    """The parts: `ONE` and a parameter or `MANY` and several, with what belongs to each name; None where it is the gradient's."""
+    parts: list[tuple[Any, Any, list[Any]]] = []
+    small: list[Item] = []
     gathered = 0
-    for item in b.items:
-        tensors = [item.grad if name == "grad" else item.tensors[name] for name in names]
-        count = tensors[0].numel()
+
+    def kept(take: Callable[[str], Any]) -> list[Any]:
+        return [None if name == "grad" else take(name) for name in names]
+
+    def close() -> None:
+        nonlocal small, gathered
+        if small:
+            together = small
+            parts.append((MANY, together, kept(lambda name: [item.tensors[name] for item in together])))
+        small, gathered = [], 0
+
+    for item in items:
+        count = item.tensors["param"].numel()
         if count > _LARGE:
-            yield [ONE, *tensors]
+            parts.append((ONE, item, kept(item.tensors.__getitem__)))
             continue
-        for found, tensor in zip(small, tensors):
-            found.append(tensor)
+        small.append(item)
         gathered += count
         if gathered > _LARGE:
-            yield [MANY, *small]
-            small, gathered = [[] for _ in names], 0
-    if gathered:
-        yield [MANY, *small]
+            close()
+    close()
+    return parts
 
 
 def _parts(b: Batch, done: Sequence[int]) -> list[tuple[int, Batch]]:
@@ -122,13 +141,17 @@ def _parts(b: Batch, done: Sequence[int]) -> list[tuple[int, Batch]]:
 
 def _lie_apart(b: Batch) -> bool:
     """Whether no two parameters have memory in common: the one's update is over then before the other's begins."""
-    extents = sorted(extent for item in b.items for extent in item.extents)
-    return all(one[1] <= other[0] for one, other in itertools.pairwise(extents))
+
+    def found() -> bool:
+        extents = sorted(extent for item in b.items for extent in item.extents)
+        return all(one[1] <= other[0] for one, other in itertools.pairwise(extents))
+
+    return b.gathered.once("apart", found)
 
 
 def _following(steps: int) -> float:
     """The number of the next step as Torch counts it: in float32."""
-    return float((torch.tensor(float(steps)) + 1).item())
+    return float(np.float32(steps) + np.float32(1))
 
 
 def _sample(b: Batch) -> Batch:

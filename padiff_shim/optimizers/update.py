@@ -52,16 +52,40 @@ class Item:
         return found
 
 
+class Gathered:
+    """What does not change from update to update of the same parameters: their tensors in lists, and what is found out once."""
+
+    __slots__ = ("_found", "items")
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.items = items
+        self._found: dict[Any, Any] = {}
+
+    def once(self, key: Any, find: Callable[[], Any]) -> Any:
+        """What ``find`` gives, found once."""
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = find()
+        return found
+
+    def tensors(self, name: str) -> list[Any]:
+        """A tensor for each parameter."""
+        return self.once(name, lambda: [item.tensors[name] for item in self.items])
+
+
 class Batch:
     """Updates of several parameters by one optimizer with the same numbers: what a formula computes.
 
     Tensors are lists, a tensor for each parameter, under the C function's names; numbers are numbers. ``lr`` is the number that the
     program wrote, not the float32 that Paddle makes of it. ``decay`` is the coefficient of L2 decay that belongs to the gradients,
-    which Paddle would have added to them before.
+    which Paddle would have added to them before. ``gathered``: what is known of the parameters from an update before.
     """
 
-    def __init__(self, items: Sequence[Item], numbers: dict[str, Any], lr: float, decay: float) -> None:
+    def __init__(
+        self, items: Sequence[Item], numbers: dict[str, Any], lr: float, decay: float, gathered: Gathered | None = None
+    ) -> None:
         self.items, self.lr, self.decay = items, lr, decay
+        self.gathered = gathered or Gathered(items)
         self.grad = [item.grad for item in items]
         self._numbers = numbers
 
@@ -70,11 +94,11 @@ class Batch:
             return self._numbers[name]
         if name in _ABSENT and name not in self.items[0].tensors:
             return None
-        return [item.tensors[name] for item in self.items]
+        return self.gathered.tensors(name)
 
     def of(self, items: Sequence[Item]) -> Batch:
         """The same for some of the parameters, or for others."""
-        return Batch(items, self._numbers, self.lr, self.decay)
+        return Batch(items, self._numbers, self.lr, self.decay, self.gathered if items == self.items else None)
 
     def branches(self) -> tuple[bool, ...]:
         """Which numbers are there: what a formula asks of them."""
@@ -82,7 +106,11 @@ class Batch:
 
     def flat(self, name: str) -> list[Any]:
         """Tensors that are filled with one number each: see `Item.flat`."""
-        return [item.flat(name) for item in self.items]
+        return self.gathered.once((name, "flat"), lambda: [item.flat(name) for item in self.items])
+
+    def dtypes(self, name: str) -> list[Any]:
+        """The dtype of a tensor of each parameter."""
+        return self.gathered.once((name, "dtype"), lambda: [item.tensors[name].dtype for item in self.items])
 
     def decayed(self) -> list[Any]:
         """The gradients with their L2 decay."""

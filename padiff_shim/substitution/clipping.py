@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
-from ..frameworks.memory import as_it_lies, hand_over, stream_of
+from ..frameworks.memory import hand_over, stream_of
+from ..frameworks.transposing import Scratch
 from ..frameworks.versions import IS_3
+from ..frameworks.windows import all_on_torchs_side, on_torchs_side
 from ..gradients.leaves import is_linear_weight
-from ..optimizers.clipping import factor
+from ..optimizers.clipping import factor, factor_of_norms
 from ..table import reasons
 from ..table.reasons import StayNative
 
@@ -20,19 +22,19 @@ Pairs = list[tuple[Any, Any]]
 def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     """``ClipGradByGlobalNorm``: one norm over all gradients. Raises StayNative, with nothing written."""
     _check_global(clip)
-    given = [(param, grad) for param, grad in pairs if grad is not None]
-    clipped = [(param, grad, as_it_lies(grad)) for param, grad in given if _is_clipped(param)]
+    given = [pair for pair in pairs if pair[1] is not None]
+    clipped = [pair for pair in given if _is_clipped(pair[0])]
     if not clipped:
         return pairs
-    if len({side.dtype for *_, side in clipped}) > 1:
+    sides = all_on_torchs_side(clipped)
+    if len({side.dtype for side in sides}) > 1:
         raise StayNative(reasons.MIXED)
-    sides = [side for *_, side in clipped]
     with torch.no_grad(), stream_of(sides[0].device):
-        by = factor(_turned([param for param, *_ in clipped], sides), clip.clip_norm, definition).to(sides[0].dtype)
+        by = _factor([param for param, _ in clipped], sides, clip.clip_norm, definition).to(sides[0].dtype)
         if IS_3:  # Paddle 3 writes into the gradients
             if sides[0].is_cuda or by.item() != 1.0:  # where nothing is clipped nothing is written
                 torch._foreach_mul_(sides, by)
-            for _, grad, _ in clipped:
+            for _, grad in clipped:
                 grad._bump_inplace_version()
             return given
         scaled = iter(torch._foreach_mul(sides, by))
@@ -42,7 +44,7 @@ def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
 def by_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     """``ClipGradByNorm``: a norm for each gradient."""
     given = [(param, grad) for param, grad in pairs if grad is not None]
-    sides = [as_it_lies(grad) if _is_clipped(param) else None for param, grad in given]
+    sides = [on_torchs_side(param, grad) if _is_clipped(param) else None for param, grad in given]
     return [
         (param, grad if side is None else _by_norm(definition, clip.clip_norm, param, side))
         for (param, grad), side in zip(given, sides)
@@ -54,14 +56,26 @@ def _by_norm(definition: str, limit: float, param: Any, side: torch.Tensor) -> A
         return hand_over(side * factor(_turned([param], [side]), limit, definition).to(side.dtype))
 
 
+def _factor(params: Sequence[Any], sides: Sequence[torch.Tensor], limit: float, definition: str) -> torch.Tensor:
+    """What gradients are multiplied by; of those that lie as in a Torch program the norms are taken in one call."""
+    if definition != "torch" or sides[0].is_cuda:
+        return factor(_turned(params, sides), limit, definition)
+    linear = [is_linear_weight(param) for param in params]
+    straight = [side for side, turn in zip(sides, linear) if not turn]
+    others = [side for side, turn in zip(sides, linear) if turn]
+    norms = iter(torch._foreach_norm(straight) if straight else ())
+    scratch = Scratch(others or straight)
+    norm = torch.linalg.vector_norm
+    return factor_of_norms([norm(scratch.turned(side)) if turn else next(norms) for side, turn in zip(sides, linear)], limit)
+
+
 def _turned(params: Sequence[Any], sides: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
     """Gradients as they lie in a Torch program: a Linear weight's as [out, in], valid until the next one is asked for."""
-    scratch: torch.Tensor | None = None
+    scratch: Scratch | None = None
     for param, side in zip(params, sides):
         if is_linear_weight(param):
-            if scratch is None or scratch.numel() < side.numel():
-                scratch = side.new_empty(max(other.numel() for other in sides))
-            yield scratch[: side.numel()].view(side.shape[1], side.shape[0]).copy_(side.t())
+            scratch = scratch or Scratch(sides)
+            yield scratch.turned(side).view(side.shape[1], side.shape[0])
         else:
             yield side
 

@@ -15,6 +15,7 @@ import torch
 
 from ..frameworks.memory import TENSOR_TYPES, as_it_lies
 from ..frameworks.versions import attribute, set_attribute
+from ..frameworks.windows import on_torchs_side
 from ..optimizers.update import Item, Update
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -29,7 +30,10 @@ FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64}
 class Held:
     """One parameter's update: what was crossed, and what says that it still is right."""
 
-    __slots__ = ("_form", "_guard", "_numbers", "_places", "_seen", "_velocity", "declared", "item", "key", "numbers", "written")
+    __slots__ = (
+        "_form", "_has_master", "_numbers", "_places", "_seen", "_velocity", "declared", "guard", "item", "key", "numbers",
+        "unfinished", "written"
+    )  # fmt: skip
 
     def __init__(self, declared: Update, names: Sequence[str], args: Sequence[Any]) -> None:
         given = dict(zip(names, args))
@@ -37,7 +41,7 @@ class Held:
             raise StayNative(reasons.SKIPPED_BY_TENSOR)
         if given.get("global_powers"):
             raise StayNative(reasons.SHARED_POWERS)
-        self._guard = [_mark(i, value) for i, value in enumerate(args) if _is_kept(names[i], value)]
+        self.guard = [_mark(i, value) for i, value in enumerate(args) if _is_kept(names[i], value)]
         self._places = [i for i, value in enumerate(args) if names[i] not in ("grad", "lr") and not _is_kept(names[i], value)]
         self._numbers = tuple([args[i] for i in self._places])
         self.numbers = {names[i]: _number(args[i]) for i in self._places}
@@ -51,47 +55,46 @@ class Held:
         self.item = Item(tensors)
         self._velocity = given[declared.velocity] if declared.velocity else None
         self._seen = self._velocity is None or attribute(self._velocity, _SEEN) is not None
+        self._has_master = master is not None
+        self.unfinished = self._has_master or not self._seen
 
     def fits(self, args: Sequence[Any]) -> bool:
         """Whether what is held is what these arguments are."""
-        for i, tensor, pointer, version in self._guard:
+        for i, tensor, pointer, version in self.guard:
             if args[i] is not tensor or tensor.data_ptr() != pointer or tensor._inplace_version() != version:
                 return False
         # A tensor may be the same one with another number in it.
         return [_number(args[i]) for i in self._places] == list(self.numbers.values())
 
-    def stands(self) -> bool:
-        """The same of arguments that are known to be the same tensors and numbers."""
-        for _, tensor, pointer, version in self._guard:
-            if tensor.data_ptr() != pointer or tensor._inplace_version() != version:
-                return False
-        return True
-
     def numbers_are_plain(self) -> bool:
         """Whether none of the numbers is read from a tensor or an array, which may be written."""
         return all(isinstance(value, PLAIN) for value in self._numbers)
 
-    def take(self, grad: Any) -> None:
-        """The gradient of this step, crossed and checked."""
-        side, item = as_it_lies(grad), self.item
+    def take(self, param: Any, grad: Any, side: torch.Tensor | None = None) -> None:
+        """The gradient of this step, crossed (``side``: if it is already) and checked; to be held until the update is made."""
+        if side is None:
+            side = on_torchs_side(param, grad)
+        self.item.grad = self._fitting(side)
+        if not self._seen:
+            self.item.fresh = not bool(self.item.tensors[self.declared.velocity].any())
+
+    def _fitting(self, side: torch.Tensor) -> torch.Tensor:
         dtype, shape, device = self._form
         if side.shape != shape or side.device != device or not side.is_contiguous():
             raise StayNative(reasons.STATE_LAYOUT)
         if side.dtype is not dtype:
-            if self.written is item.tensors["param"]:
+            if not self._has_master:
                 raise StayNative(reasons.STATE_DTYPE, param=_word(self.written), other=_word(side))
-            side = side.to(dtype)
-        item.grad = side
-        if not self._seen:
-            item.fresh = not bool(item.tensors[self.declared.velocity].any())
+            return side.to(dtype)
+        return side
 
-    def done(self) -> None:
-        """The update was made: the parameter takes over its master weight's values."""
+    def finish(self) -> None:
+        """An update was made that leaves something to do: the parameter takes over its master weight's values."""
         if self._velocity is not None and not self._seen:
             set_attribute(self._velocity, _SEEN, True)
             self._seen, self.item.fresh = True, False
-        self.item.grad = None  # nobody else may hold it by now
-        if self.written is not self.item.tensors["param"]:
+            self.unfinished = self._has_master
+        if self._has_master:
             self.written.copy_(self.item.tensors["param"])
 
 

@@ -7,13 +7,13 @@ optimizers take the number that the program wrote, and add the decay themselves.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from paddle.regularizer import L2Decay
 
 from ..dispatch.plan import Unlisted
-from ..frameworks.memory import as_it_lies
+from ..frameworks.windows import on_torchs_side
 from ..optimizers.update import Update
 
 _NONE: dict[str, Any] = {}
@@ -38,7 +38,7 @@ class Pass:
         self.waiting: dict[int, Waiting] = {}  # by the identity of the parameter
         self.made: list[tuple[Waiting, Any]] = []  # updates on Torch's side, with what was crossed
         self.whole = True  # no update was native
-        self.gradients: dict[int, Any] = {}  # of updates that are made again, by the identity of the parameter
+        self.pairs: list[tuple[Any, Any]] = []  # of updates that are made again: parameters with their gradients
         self.decays: dict[int, tuple[float, Callable[[], Any]]] = {}  # by the identity of the parameter
         self._base: float | None = None
         self._read: dict[int, tuple[Any, float]] = {}  # tensors of learning rates, and what they hold
@@ -55,7 +55,7 @@ class Pass:
         """What a tensor with a learning rate holds."""
         known = self._read.get(id(tensor))
         if known is None:
-            known = self._read[id(tensor)] = tensor, as_it_lies(tensor).item()
+            known = self._read[id(tensor)] = tensor, on_torchs_side(tensor, tensor).item()
         return known[1]
 
     def learning_rate(self, tensor: Any, param: Any) -> float:
@@ -71,13 +71,17 @@ class Pass:
         """The learning rate of a parameter without a factor; ``tensor``: the optimizer's."""
         return self._exact(self.read(tensor), 1.0)
 
-    def kept_rate(self, common: float, param: Any) -> float | None:
+    @staticmethod
+    def factors(params: Sequence[Any]) -> list[float] | None:
+        """What the learning rates of these parameters are multiplied by; None where one is no plain number."""
+        found = [(getattr(param, "optimize_attr", None) or _NONE).get("learning_rate", 1.0) for param in params]
+        return found if False not in [isinstance(factor, (int, float)) for factor in found] else None
+
+    def kept_rate(self, common: float, factor: float) -> float | None:
         """The learning rate of an update whose tensor was not made; None where only that tells it."""
-        attributes = getattr(param, "optimize_attr", None)
-        factor = attributes.get("learning_rate", 1.0) if attributes else 1.0
         if factor == 1.0:
             return common
-        return common * factor if isinstance(factor, (int, float)) and common == self.base() else None
+        return common * factor if common == self.base() else None
 
     def decay_of(self, param: Any) -> float:
         """The coefficient of the L2 decay that was put off."""
@@ -87,7 +91,7 @@ class Pass:
     def given(self, one: Waiting) -> tuple[Any, ...]:
         """The arguments of an update, with what is left out of those that are kept."""
         args, declared = list(one.args), one.declared
-        grad = self.gradients.get(id(args[0]))
+        grad = next((grad for param, grad in self.pairs if param is args[0]), None)
         if one.frame is None and grad is not None:
             args[declared.place_of_grad] = grad
             if declared.place_of_rate is not None:
@@ -142,16 +146,17 @@ def put_off(coupled: bool, original: Callable[..., Any], args: tuple[Any, ...], 
         return original(*args, **kwargs)
     found, decays = [], {}
     leaves = str(type(optimizer)._create_regularization_of_grad.__module__).startswith("paddle.optimizer.")
-    for param, grad in pairs:
+    for pair in pairs:
+        param, grad = pair
         own = getattr(param, "regularizer", None)
         chosen = regularization if own is None else own
         if chosen is None and leaves:
             pass
         elif grad is None or type(chosen) is not L2Decay or param.dtype != grad.dtype:
-            [(param, grad)] = original(optimizer, [(param, grad)], regularization)
+            [pair] = original(optimizer, [(param, grad)], regularization)
         elif not _adds_it_in_its_kernel(optimizer, own):
             decays[id(param)] = chosen._coeff, _adding(original, optimizer, param, grad, regularization)
-        found.append((param, grad))
+        found.append(pair)
     _here.decays = optimizer, decays
     return found
 

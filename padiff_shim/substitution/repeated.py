@@ -8,14 +8,17 @@ if that is as it was, the updates are those that were kept, with the new gradien
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import is_not
 from typing import Any, NamedTuple
 
 import paddle
 
 from ..dispatch.door import gate
 from ..dispatch.frames import Frame
-from ..optimizers.update import Update
+from ..frameworks.memory import TENSOR_TYPES
+from ..frameworks.windows import Windows
+from ..optimizers.update import Gathered, Item, Update
 from ..table.reasons import StayNative
 from .held import PLAIN, Held
 from .passes import Pass, Waiting, is_paddles
@@ -24,19 +27,28 @@ _NEW_EACH_TIME = frozenset({"helper", "_learning_rate"})  # attributes: the one 
 _ASKED = "_apply_decay_param_fun"  # a program's function, called for each parameter
 _UNASKED = ("_lr_ratio", "_exclude_from_weight_decay_fn", "fused_states_buffer")  # with these a step is never kept
 _SHARDED = "_need_shard_auto"  # of a parameter whose accumulators Paddle is going to lay out over processes
+_PLAINEST = frozenset({bool, int, float, str, type(None)})  # of what is plain, that which needs no looking up
+_GROUPINGS = 16  # of parameters that are known
 _METHODS = ("_append_optimize_op", "_create_accumulators", "_create_param_lr", "_finish_update")
 
 
 class Kept(NamedTuple):
-    """One parameter's update of a step: its call without gradient and learning rate, and what was crossed."""
+    """One parameter's update of a step: its call without gradient and learning rate, with what was crossed."""
 
-    call: Waiting
-    held: Held
+    one: tuple[Waiting, Held]
     param: Any
     regularizer: Any
 
 
 Groups = dict[Any, list[tuple[Waiting, Held]]]  # by their numbers, the learning rate and the decay
+Gatherer = Callable[[Sequence[Item]], Gathered]
+
+
+class Again(NamedTuple):
+    """The updates of a pass that is as the last one, and what tells what is known of the parameters of a group."""
+
+    groups: Groups
+    gathered: Gatherer
 
 
 class Before:
@@ -53,7 +65,17 @@ class Repeat:
 
     def __init__(self, before: Before, here: Pass, updates: list[Kept]) -> None:
         self.before, self.updates = before, updates
-        declared = updates[0].call.declared
+        declared = updates[0].one[0].declared
+        marks = [mark for kept in updates for mark in kept.one[1].guard]
+        self._crossed = [tensor for _, tensor, _, _ in marks]
+        self._pointers, self._versions = [mark[2] for mark in marks], [mark[3] for mark in marks]
+        self._params = [kept.param for kept in updates]
+        self._regularizers = [kept.regularizer for kept in updates]
+        self._decaying = [kept.one[1].numbers.get("with_decay") for kept in updates]
+        self._items = [kept.one[1].item for kept in updates]
+        self._gathered: list[Gathered] = []
+        self._windows = Windows()
+        self._grouped: tuple[Any, dict[Any, list[tuple[Waiting, Held]]]] = None, {}  # what they were grouped by, and the groups
         self.name, self.rated = declared.name, declared.place_of_rate is not None
         self._state = [id(tensor) for tensor in _state(here.optimizer)]
         after = vars(here.optimizer)
@@ -68,33 +90,68 @@ class Repeat:
             pairs: those that are updated, with their gradients.
         """
         optimizer = here.optimizer
-        if len(pairs) != len(self.updates) or not self._is_of(optimizer, given):
+        if len(pairs) != len(self.updates) or not self._is_of(optimizer, given) or not self._stand():
             return None
-        optimizer._create_global_learning_rate()  # a schedule's number goes into the tensor
         tensor, asked = optimizer._global_learning_rate(), getattr(optimizer, _ASKED, None)
-        rate = 0.0
-        common = here.common_rate(tensor) if self.rated else rate
+        if type(optimizer._learning_rate) is not float or type(tensor) not in TENSOR_TYPES:
+            optimizer._create_global_learning_rate()  # a schedule's number goes into the tensor
+            tensor = optimizer._global_learning_rate()
+        params = [param for param, _ in pairs]
+        if any(map(is_not, params, self._params)):
+            return None
+        if any(map(is_not, [getattr(param, "regularizer", None) for param in params], self._regularizers)):
+            return None
+        if asked is not None and [bool(asked(param.name)) for param in params] != self._decaying:
+            return None
+        factors = here.factors(params) if self.rated else [1.0] * len(params)
+        if factors is None:
+            return None
+        decays = [here.decay_of(param) for param in params] if here.decays else [0.0] * len(params)
+        common = here.common_rate(tensor) if self.rated else 0.0
         found: Groups = {}
-        for (call, held, own, regularizer), (param, grad) in zip(self.updates, pairs):
-            if (
-                param is not own
-                or getattr(param, "regularizer", None) is not regularizer
-                or not held.stands()
-                or (asked is not None and bool(asked(param.name)) is not held.numbers.get("with_decay"))
-            ):
+        for (key, factor, decay), group in self._groups(factors, decays).items():
+            rate = here.kept_rate(common, factor)
+            if rate is None:
                 return None
-            if self.rated:
-                known = here.kept_rate(common, param)
-                if known is None:
-                    return None
-                rate = known
-            held.take(grad)
-            key = held.key, rate, here.decay_of(param) if here.decays else 0.0
-            group = found.get(key)
-            if group is None:
-                group = found[key] = []
-            group.append((call, held))
+            found.setdefault((key, rate, decay), []).extend(group)
+        self._take(pairs)
         return found
+
+    def _groups(self, factors: list[float], decays: list[float]) -> Groups:
+        """The updates by their numbers, factors and decays."""
+        if self._grouped[0] != (factors, decays):
+            found: Groups = {}
+            for (one, *_), factor, decay in zip(self.updates, factors, decays):
+                found.setdefault((one[1].key, factor, decay), []).append(one)
+            self._grouped = (factors, decays), found
+        return self._grouped[1]
+
+    def _take(self, pairs: Sequence[tuple[Any, Any]]) -> None:
+        """The gradients of this step."""
+        if not self._windows.show([grad for _, grad in pairs]):
+            self._windows, seen = Windows(), Windows(pairs)
+            for ((_, held), *_), (param, grad), side in zip(self.updates, pairs, seen.sides or [None] * len(pairs)):
+                held.take(param, grad, side)
+            if not seen.sides or any(map(is_not, [item.grad for item in self._items], seen.sides)):  # crossed, of another dtype
+                return
+            self._windows = seen
+        for item, side in zip(self._items, self._windows.sides):
+            item.grad = side
+
+    def gathered(self, items: Sequence[Item]) -> Gathered:
+        """What is known of these parameters; they are grouped as at the last step, mostly."""
+        for known in self._gathered:
+            if known.items == items:
+                return known
+        found = Gathered(items)
+        self._gathered = [*self._gathered[1 - _GROUPINGS :], found]
+        return found
+
+    def _stand(self) -> bool:
+        """Whether all tensors that were crossed lie where they lay, and were not written in a way that Paddle counts."""
+        return [tensor.data_ptr() for tensor in self._crossed] == self._pointers and [
+            tensor._inplace_version() for tensor in self._crossed
+        ] == self._versions
 
     def _is_of(self, optimizer: Any, given: Any) -> bool:
         return (
@@ -129,7 +186,7 @@ def _options(optimizer: Any, pairs: Any) -> list[dict[str, Any]]:
 
 def _word(value: Any) -> Any:
     """A plain value, which tensor it is, and of others their kind: they are asked, or watched, by themselves."""
-    if isinstance(value, PLAIN):
+    if type(value) in _PLAINEST or isinstance(value, PLAIN):
         return value
     return id(value) if isinstance(value, paddle.Tensor) else type(value)
 
@@ -175,7 +232,7 @@ def _kept(call: Waiting, held: Held, param: Any) -> Kept:
     bare[call.declared.place_of_grad] = None  # a gradient must not outlive its step
     if call.declared.place_of_rate is not None:
         bare[call.declared.place_of_rate] = None
-    return Kept(call._replace(frame=None, args=tuple(bare)), held, param, getattr(param, "regularizer", None))
+    return Kept((call._replace(frame=None, args=tuple(bare)), held), param, getattr(param, "regularizer", None))
 
 
 def _is_plain(optimizer: Any) -> bool:
@@ -193,7 +250,7 @@ def _asks_tensors(optimizer: Any, pairs: Any, updates: Sequence[Kept]) -> bool:
     """Whether a number may have been read out of a tensor, which may be written; what an update itself reads is read each time."""
     own = {name: value for name, value in vars(optimizer).items() if name not in _NEW_EACH_TIME}
     told = [own, getattr(optimizer, "_default_dict", None) or {}, pairs if isinstance(pairs, dict) else {}]
-    read = {id(value) for update in updates for value in update.call.args}
+    read = {id(value) for update in updates for value in update.one[0].args}
     return any(isinstance(value, paddle.Tensor) and id(value) not in read for values in told for value in values.values())
 
 
@@ -210,7 +267,7 @@ def finish(optimizer: Any, declared: Update, pairs: Any) -> None:
         own(optimizer, paddle.static.default_main_program().global_block(), pairs)
 
 
-def again(here: Pass, frame: Frame, pairs: Any) -> Groups | None:
+def again(here: Pass, frame: Frame, pairs: Any) -> Again | None:
     """The updates of a pass that is as the last one over these parameters; None where it is not, or cannot be."""
     alive = living(pairs)
     repeat = _of.get(here.optimizer, {}).get(id(alive[0][0])) if alive else None
@@ -221,7 +278,8 @@ def again(here: Pass, frame: Frame, pairs: Any) -> Groups | None:
         found = repeat.again(here, pairs, alive)
     except StayNative:
         return None
-    if found is not None:
-        vars(here.optimizer).update(repeat.changed)
-        here.gradients = {id(param): grad for param, grad in alive}
-    return found
+    if found is None:
+        return None
+    vars(here.optimizer).update(repeat.changed)
+    here.pairs = alive
+    return Again(found, repeat.gathered)

@@ -21,7 +21,7 @@ from ..table.reasons import StayNative
 from . import passes, repeated
 from .held import Held, held
 from .passes import Pass, Waiting
-from .repeated import Groups
+from .repeated import Gatherer, Groups
 
 Count = Callable[[Frame, str, str, StayNative], None]
 
@@ -63,8 +63,8 @@ class Updating:
         found = repeated.again(here, frame, pairs)
         if found is None:
             return False
-        self._all(frame, found, behind=True)
-        first, _ = next(iter(found.values()))[0]
+        self._all(frame, found.groups, found.gathered)
+        first, _ = next(iter(found.groups.values()))[0]
         repeated.finish(here.optimizer, first.declared, pairs)
         return True
 
@@ -113,7 +113,7 @@ class Updating:
         for one in waiting:
             try:
                 kept = held(here and here.optimizer, one.declared, one.args)
-                kept.take(one.args[one.declared.place_of_grad])
+                kept.take(one.args[0], one.args[one.declared.place_of_grad])
             except StayNative as why:
                 self._native(one.frame, one, why)
                 continue
@@ -121,27 +121,31 @@ class Updating:
         if waiting:
             self._all(waiting[0].frame, groups)
 
-    def _all(self, frame: Frame, groups: Groups, *, behind: bool = False) -> None:
-        """Make updates in groups; ``behind``: with what Paddle's optimizer would do behind them."""
+    def _all(self, frame: Frame, groups: Groups, gathered: Gatherer | None = None) -> None:
+        """Make updates in groups; ``gathered``, where they are made again: with what Paddle's optimizer would do behind them."""
         with torch.no_grad():
             for (_, lr, decay), group in groups.items():
-                self._together(frame, group, lr, decay)
+                items = [kept.item for _, kept in group]
                 first, kept = group[0]
-                if behind and first.declared.behind is not None:
-                    first.declared.behind(Batch([kept.item for _, kept in group], kept.numbers, lr, decay))
+                batch = Batch(items, kept.numbers, lr, decay, gathered and gathered(items))
+                self._together(frame, group, batch)
+                if gathered is not None and first.declared.behind is not None:
+                    first.declared.behind(batch)
 
-    def _together(self, frame: Frame, group: Sequence[tuple[Waiting, Held]], lr: float, decay: float) -> None:
+    def _together(self, frame: Frame, group: Sequence[tuple[Waiting, Held]], batch: Batch) -> None:
         first, kept = group[0]
         formula, of = first.declared.formula(self.definition)
         try:
             with stream_of(kept.written.device):
-                formula(Batch([kept.item for _, kept in group], kept.numbers, lr, decay))
+                formula(batch)
                 for _, kept in group:
-                    kept.done()
+                    kept.item.grad = None  # nobody else may hold it by now
+                    if kept.unfinished:
+                        kept.finish()
         except StayNative as why:  # before anything was written
             for one in group:
                 if len(group) > 1:
-                    self._together(frame, [one], lr, decay)
+                    self._together(frame, [one], batch.of([one[1].item]))
                 else:
                     self._native(frame, one[0], why)
             return

@@ -127,14 +127,14 @@ def test_parameters_over_one_memory_are_updated_one_after_the_other(name, of):
     """The same memory, a part of it, an accumulator that two of them have."""
     core, numbers, names, words = CORES[name]
     both = [batch_of(np.random.default_rng(5), torch.float32, numbers, names.split(), [(6,)] * 3, 0.03) for _ in range(2)]
-    for b in both:
+    for place, b in enumerate(both):
         for key in names.split()[:2]:
             b.items[of[0]].tensors[key] = b.items[of[1]].tensors[key][1:] if of == (2, 1) else b.items[of[1]].tensors[key]
-        b.items = [Item(item.tensors) for item in b.items]
-        for item, grad in zip(b.items, b.grad, strict=True):
+        items = [Item(item.tensors) for item in b.items]
+        for item, grad in zip(items, b.grad, strict=True):
             item.grad = grad[: item.tensors["param"].numel()]
             item.tensors = {key: tensor[: item.grad.numel()] for key, tensor in item.tensors.items()}
-        b.grad = [item.grad for item in b.items]
+        both[place] = b.of(items)
     core(both[0], [3] * 3, *words)
     core._whole(both[1], [3] * 3, *words)
     for mine, theirs in zip(both[0].items, both[1].items, strict=True):

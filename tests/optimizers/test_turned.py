@@ -24,3 +24,24 @@ def test_a_linear_weights_gradient_is_turned(shape, dtype, monkeypatch):
         assert found.shape == wanted.shape
         assert same(found.clone(), wanted)
         assert same(torch.linalg.vector_norm(found), torch.linalg.vector_norm(wanted))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("linear", ["none", "some", "all"])
+def test_the_factor_is_that_of_the_torch_program(linear, dtype, monkeypatch):
+    """Of gradients that are turned and of others, each in its place."""
+    shapes = [(37, 21), (5, 9), (130, 67), (1, 40), (256, 33)]
+    params = [paddle.create_parameter(list(shape), "float32") for shape in shapes]
+    turned = {"none": [], "some": params[1::2], "all": params}[linear]
+    monkeypatch.setattr(clipping, "is_linear_weight", lambda param: any(param is one for one in turned))
+    rng = torch.Generator().manual_seed(0)
+    sides = [torch.randn(shape, generator=rng).to(dtype) for shape in shapes]
+    twins = [torch.nn.Parameter(torch.zeros_like(side)) for side in sides]
+    for twin, param, side in zip(twins, params, sides, strict=True):
+        is_turned = any(param is one for one in turned)
+        twin.data = twin.data.t().contiguous() if is_turned else twin.data
+        twin.grad = (side.t() if is_turned else side).clone(memory_format=torch.contiguous_format)
+    torch.nn.utils.clip_grad_norm_(twins, 0.7)
+    by = clipping._factor(params, sides, 0.7, "torch").to(dtype)
+    for twin, param, side in zip(twins, params, sides, strict=True):
+        assert same((side * by).t().contiguous() if any(param is one for one in turned) else side * by, twin.grad)
