@@ -90,7 +90,7 @@ class Repeat:
             pairs: those that are updated, with their gradients.
         """
         optimizer = here.optimizer
-        if len(pairs) != len(self.updates) or not self._is_of(optimizer, given) or not self._stand():
+        if len(pairs) != len(self.updates) or not self._is_of(optimizer, given):
             return None
         tensor, asked = optimizer._global_learning_rate(), getattr(optimizer, _ASKED, None)
         if type(optimizer._learning_rate) is not float or type(tensor) not in TENSOR_TYPES:
@@ -114,6 +114,8 @@ class Repeat:
             if rate is None:
                 return None
             found.setdefault((key, rate, decay), []).extend(group)
+        if not self._stand():  # behind all that is the program's own: its schedules, its functions
+            return None
         self._take(pairs)
         return found
 
