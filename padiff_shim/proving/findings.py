@@ -74,10 +74,15 @@ class Mistake:
 
 
 def merged(differences: Sequence[Difference]) -> list[Mistake]:
-    """One mistake for each line, however many layers run it; a gradient of a call that is a mistake itself is none of its own."""
+    """One mistake for each line, however many layers run it; a gradient of a call that is a mistake itself is none of its own.
+
+    Nor is what only follows from another one, see :func:`_follows`.
+    """
     found: dict[Any, Mistake] = {}
     wrong: set[Any] = set()
     for difference in differences:
+        if _follows(difference, differences):
+            continue
         sites = difference.sites or (None, None)
         theirs, ours = Place.of(difference.theirs, sites[0]), Place.of(difference.ours, sites[1])
         lines = [one and (one.file, one.line) for one in (theirs, ours)]
@@ -94,6 +99,37 @@ def merged(differences: Sequence[Difference]) -> list[Mistake]:
         kept = (*known.layers, layers) if known else (layers,)
         found[key] = replace(known, layers=kept) if known else Mistake(difference.cause, difference.text, theirs, ours, kept)
     return list(found.values())
+
+
+def _follows(difference: Difference, all_: Sequence[Difference]) -> bool:
+    """Whether another one says it already.
+
+    A call that has its counterpart with other attributes is neither missing nor too much. One that stands in another place is
+    missing where it was and too much where it is, in each layer that runs these lines; and where it is the last one of a line,
+    what reads that line's result is given another op's.
+    """
+    paired = [(one.cause, one.theirs, one.ours) for one in all_ if one.theirs and one.ours]
+    moved = [(theirs, ours) for cause, theirs, ours in paired if cause is Cause.PLACE]
+    others = [(theirs, ours) for cause, theirs, ours in paired if cause not in (Cause.PLACE, Cause.MISSING, Cause.EXTRA)]
+    if difference.cause in (Cause.MISSING, Cause.EXTRA):
+        side = 0 if difference.cause is Cause.MISSING else 1
+        alone = (difference.theirs, difference.ours)[side]
+        return alone is not None and (
+            any(pair[side].key == alone.key for pair in others) or any(_at(pair[side]) == _at(alone) for pair in moved)
+        )
+    if difference.cause is not Cause.OPERAND or not difference.theirs or not difference.ours:
+        return False
+    sources = [(one.value.node, other.value.node) for one, other in zip(difference.theirs.operands, difference.ours.operands)]
+    return any(
+        mine is not None and yours is not None and mine.site == one.site and _at(yours) == _at(other)
+        for mine, yours in sources
+        for one, other in moved
+    )
+
+
+def _at(node: Node) -> tuple[str, Site, str]:
+    """What is equal for the calls that one line makes in all layers."""
+    return node.name, node.site, str(node.attributes)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,102 @@
+"""One mistake is one finding: what only follows from it is none of its own, and what is a mistake of its own is not lost."""
+
+import numpy as np
+import paddle
+import paddle.nn.functional as PF
+import pytest
+import torch
+import torch.nn.functional as TF
+
+from padiff_shim import prove
+
+pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
+D = 12
+X = np.random.default_rng(0).standard_normal((2, 5, D))
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2, self.norm3 = (torch.nn.LayerNorm(D) for _ in range(3))
+        self.mix, self.up, self.down, self.left, self.right = (torch.nn.Linear(D, D) for _ in range(5))
+
+    def forward(self, x):
+        x = x + self.mix(self.norm1(x))
+        x = x + self.down(TF.gelu(self.up(self.norm2(x))))
+        x = torch.relu(self.left(x) + x)
+        x = (self.left(x) + self.right(x)) * 0.125
+        return self.norm3(x + self.mix(x))
+
+
+class Original(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.Sequential(Block(), Block())
+        self.head = torch.nn.Linear(D, 3)
+
+    def forward(self, x):
+        return self.head(self.blocks(x))
+
+
+class PortedBlock(paddle.nn.Layer):
+    """With the mistakes that are in ``wrong``."""
+
+    def __init__(self, wrong):
+        super().__init__()
+        self.wrong = wrong
+        self.norm1, self.norm2, self.norm3 = (paddle.nn.LayerNorm(D) for _ in range(3))
+        self.mix, self.up, self.down, self.left, self.right = (paddle.nn.Linear(D, D) for _ in range(5))
+
+    def forward(self, x):
+        x = x + (self.norm1(self.mix(x)) if "norm behind" in self.wrong else self.mix(self.norm1(x)))
+        x = x + self.down(PF.gelu(self.up(self.norm2(x)), approximate="gelu by tanh" in self.wrong))
+        x = PF.relu(self.left(x)) + x if "relu before the sum" in self.wrong else PF.relu(self.left(x) + x)
+        left, right = self.left(x), self.right(x)
+        x = left * 0.125 + right if "scale of one term" in self.wrong else (left + right) * 0.125
+        return x + self.norm3(self.mix(x)) if "norm in front" in self.wrong else self.norm3(x + self.mix(x))
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self, wrong=()):
+        super().__init__()
+        self.blocks = paddle.nn.Sequential(PortedBlock(wrong), PortedBlock(wrong))
+        self.head = paddle.nn.Linear(D, 3)
+        self.wrong = wrong
+
+    def forward(self, x):
+        return PF.relu(self.head(self.blocks(x))) if "relu behind" in self.wrong else self.head(self.blocks(x))
+
+
+MOVED = ["norm behind", "relu before the sum", "scale of one term", "norm in front"]
+OTHERS = {"gelu by tanh": "another attribute: approximate", "relu behind": "an op too many: relu"}
+
+
+def found(*wrong):
+    torch.manual_seed(0)
+    proof = prove(Port(wrong), Original(), X, phase="forward", weights="random")  # no two norms alike
+    return [str(mistake) for mistake in proof.mistakes], str(proof)
+
+
+def test_the_port_without_a_mistake_is_right():
+    assert found()[0] == []
+
+
+@pytest.mark.parametrize("wrong", MOVED)
+def test_an_op_in_another_place_is_one_finding(wrong):
+    told, shown = found(wrong)
+    assert len(told) == 1, shown
+    assert "an op in another place: " in told[0], shown
+
+
+@pytest.mark.parametrize("wrong", MOVED)
+def test_beside_it_every_other_mistake_is_found(wrong):
+    told, shown = found(wrong, *OTHERS)
+    assert len(told) == 3, shown
+    assert any("an op in another place: " in one for one in told), shown
+    for other in OTHERS.values():
+        assert any(one.startswith(other) for one in told), shown
+
+
+def test_two_ops_in_other_places_are_two_findings():
+    told, shown = found("norm behind", "relu before the sum")
+    assert sum("an op in another place: " in one for one in told) == len(told) == 2, shown
