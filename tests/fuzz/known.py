@@ -139,7 +139,7 @@ KNOWN = (
         lambda seen: not seen.exact and seen.refused_by_torch,
     ),
     Known(
-        "Paddle's backward reads a result that Torch's does not: where it was written since, Paddle refuses the backward",
+        "Paddle's backward reads what Torch's does not: where it was written since, Paddle refuses the backward",
         lambda seen: not seen.exact and seen.text.startswith("errors:") and seen.refused_by_paddle,
     ),
     Known(

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import NamedTuple
 
-READ_BY_PADDLE = ("silu(",)
+READ_BY_PADDLE = ("silu(", "paddle.as_strided(")
 READ_BY_TORCH = ("einsum",)
 MODIFIED = "has been modified by an inplace operation"
 LACKING = "doesn't have any grad op"
@@ -77,7 +77,7 @@ class Seen(NamedTuple):
     def of_a_sibling(self) -> bool:
         """Whether a gradient of one result of a call was asked for by another one: natively zeros."""
         unused = UNUSED in self.text.partition(", here ")[2] and UNUSED not in self.text.partition(", here ")[0]
-        unmade = "paddle.grad(" in self.made and (self.text.endswith("only natively") or "here NoneType" in self.text)
+        unmade = "paddle.grad(" in self.made and (self.text.endswith("only natively") or ", here None" in self.text)
         return any(map(self.has, SEVERAL)) and (unused or unmade)
 
     @property
