@@ -91,6 +91,11 @@ class Program:
         made = [number for number, line in enumerate(self.lines) if ".apply(" in line or "use_reentrant=True" in line]
         return bool(made) and any("backward(" in line for line in self.lines[made[0] :])
 
+    @property
+    def asks(self) -> bool:
+        """Whether a paddle.grad may come to another one within: natively that ends the process (docs/defects.md)."""
+        return any("Asking.apply(" in line or ("lambda" in line and ("slope(" in line or "bent(" in line)) for line in self.lines)
+
     # Drawing
 
     def draw(self, length: int) -> list[str]:

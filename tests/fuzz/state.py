@@ -121,7 +121,7 @@ def backward(g: Program) -> str:
 
 
 def partial_gradient(g: Program) -> str:
-    if g.spent:
+    if g.spent or g.asks:
         raise Nothing
     y, x = g.floating(lambda t: not t.stop_gradient), g.floating(lambda t: not t.stop_gradient)
     options = g.pick(("", ", retain_graph=True", ", create_graph=True", ", create_graph=True"))

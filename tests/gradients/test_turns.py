@@ -77,3 +77,31 @@ def test_a_pooling_s_operand_is_the_tensor_itself():
         assert taped(pooled) is not None
         pooled.sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), np.full((1, 2, 4, 4), 2 / 16), rtol=1e-6)
+
+
+class _Asking(paddle.autograd.PyLayer):
+    """The gradient of x * x, which its backward asks for."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        with paddle.enable_grad():
+            x = ctx.saved_tensor()[0].detach()
+            x.stop_gradient = False
+            return paddle.grad([x * x], [x], [grad])[0]
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("leaf", [False, True])
+def test_a_gradient_may_be_asked_for_within_another(leaf):
+    """Natively the process ends: docs/defects.md."""
+    with padiff_shim.reference("torch"):
+        x = paddle.to_tensor([1.0, -3.0], stop_gradient=False)
+        middle = x if leaf else paddle.tanh(x)
+        (found,) = paddle.grad([(_Asking.apply(middle) * 3.0).sum()], [x])
+        slope = 1.0 if leaf else 1.0 - middle * middle
+        assert (found - 6.0 * middle * slope).abs().max().item() < 1e-6
