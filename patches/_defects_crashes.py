@@ -71,33 +71,6 @@ paddle._C_ops.p_norm(paddle.ones([3]))
 """,
     },
     {
-        "name": "a gradient within a gradient",
-        "op": "paddle.grad",
-        "what": "paddle.grad keeps what it looks for in one place: one that comes to another, in a PyLayer's backward, "
-        "goes on without it.",
-        "size": "the process ends",
-        "paddle": PADDLES,
-        "shows": SIGSEGV,
-        "shim": "Torch's engine. Compared, the backward is Paddle's, and the process ends, too.",
-        "program": """\
-import paddle
-class Square(paddle.autograd.PyLayer):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * x
-    @staticmethod
-    def backward(ctx, grad):
-        with paddle.enable_grad():
-            x = ctx.saved_tensor()[0].detach()
-            x.stop_gradient = False
-            return paddle.grad([x * x], [x], [grad])[0]
-x = paddle.ones([3])
-x.stop_gradient = False
-paddle.grad([Square.apply(x).sum()], [x])
-""",
-    },
-    {
         "name": "a PyLayer's second backward",
         "op": "PyLayer",
         "what": "A second backward without retain_graph reads what the first one freed; other nodes raise.",

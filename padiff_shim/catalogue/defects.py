@@ -65,6 +65,7 @@ def groups() -> Mapping[str, tuple[Defect, ...]]:
     """Title of a section -> its defects."""
     from ..patches import (
         _defects_crashes,
+        _defects_engine,
         _defects_gradients,
         _defects_mended,
         _defects_precision,
@@ -78,6 +79,7 @@ def groups() -> Mapping[str, tuple[Defect, ...]]:
         "Infinities, NaN and the edges of the range": _defects_ranges,
         "Precision": _defects_precision,
         "Crashes, and what is left behind": _defects_crashes,
+        "The autograd engine": _defects_engine,
         "Mended in Paddle 3.3.1": _defects_mended,
     }
     return {title: tuple(Defect(**entry) for entry in module.DEFECTS) for title, module in found.items()}

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import NamedTuple
 
-READ_BY_PADDLE = ("silu(", "paddle.as_strided(")
+READ_BY_PADDLE = ("silu(", " / (", "paddle.as_strided(")
 READ_BY_TORCH = ("einsum",)
 MODIFIED = "has been modified by an inplace operation"
 LACKING = "doesn't have any grad op"

@@ -29,6 +29,8 @@ def inplace(g: Program) -> str:
     if g.choose(2):
         return f"{x}.{g.pick(INPLACE_UNARY)}"
     y = x if g.chance(4) else g.partner(x)
+    if min(g.scope[x].strides, default=0) < 0 and g.scope[y].dtype != g.scope[x].dtype:
+        raise Nothing  # Paddle reads and writes outside of the view's memory
     return f"{x}.{g.pick(INPLACE_BINARY)}({y})"
 
 
