@@ -62,7 +62,7 @@ class Seen(NamedTuple):
         beyond = set()
         for line, _, text in here:
             nothing = UNUSED in found[line] if line in found else "allow_unused=True" in self.lines[line]
-            if nothing and "paddle.grad(" in self.lines[line] and any(part in text for part in (MODIFIED, LACKING)):
+            if nothing and "paddle.grad(" in self.lines[line] and any(part in text for part in (*REFUSALS, LACKING)):
                 beyond.add(line)
         left = [[one[:2] for one in errors if one[0] not in beyond] for errors in (natively, here)]
         return bool(beyond) and left[0] == left[1]
