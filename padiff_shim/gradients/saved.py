@@ -49,6 +49,11 @@ def reads(known: dict[Any, Reads], told: Sequence[Any], sides: Sequence[Any], ru
 class _Copying(TorchDispatchMode):
     """Notes what is copied."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: nothing is compiled here, and Torch would load its compiler to say so, with the first call's frames held."""
+        return False
+
     def __init__(self) -> None:
         super().__init__()
         self._made: list[tuple[torch.Tensor, torch.Tensor]] = []  # the tensors: of one that is freed, another could get the memory

@@ -139,3 +139,16 @@ def test_flat_without_the_collector():
         assert known == [1, 1]
     finally:
         gc.enable()
+
+
+def test_torch_s_compiler_is_not_loaded():
+    """It takes a second, and what it is loaded in the midst of is held until the next collection."""
+    passes("""
+import sys
+layer, x = paddle.nn.Linear(4, 4), paddle.ones([2, 4])
+x.stop_gradient = False
+for mode in padiff_shim.reference, padiff_shim.compare:
+    with mode("torch"):
+        layer(x).tanh().sum().backward()
+assert "torch._dynamo" not in sys.modules
+""")

@@ -63,6 +63,11 @@ class Size(NamedTuple):
 class Widened(TorchDispatchMode):
     """Every step of a formula in float64, also where it asks for a narrower dtype."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: nothing is compiled here, and Torch would load its compiler to say so."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """One step."""
         args, kwargs = steps.widened(func, args, kwargs or {}, NARROW, NARROW_COMPLEX)
