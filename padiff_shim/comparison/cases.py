@@ -33,6 +33,7 @@ class Case:
         self.subject, self.name, self.mine, self.theirs = subject, name, mine, theirs
         self._written: Written | None = None
         self.extra: Mapping[str, Any] = {}
+        self.waits = False
         self.watched: Sequence[tuple[Any, int]] = ()  # Paddle tensors and their in-place versions, while it waits
 
     def counted(self) -> dict[str, Any]:
@@ -59,7 +60,11 @@ class Case:
         return {**dict(zip(subject.door.names, subject.values())), "paddle": self.mine, "torch": self.theirs}
 
     def wait(self, involved: Sequence[Any]) -> None:
-        """It is judged later: in-place changes of these Paddle tensors would make that impossible."""
+        """It is judged later: in-place changes of these Paddle tensors would make that impossible.
+
+        Not every write is counted (``set_value``): Paddle's result is kept as it is now, and operands see :meth:`overtaken`.
+        """
+        self.waits, self.mine = True, self.mine.clone()
         self.watched = [(tensor, tensor.inplace_version) for tensor in involved if hasattr(tensor, "inplace_version")]
 
     @property
@@ -71,7 +76,7 @@ class Case:
 
     def overtaken(self) -> bool:
         """Whether the formula would be asked of other operands than the call had."""
-        return False
+        return self.waits and self.subject.overtaken()
 
     @property
     def bytes(self) -> int:

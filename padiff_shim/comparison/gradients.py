@@ -36,7 +36,7 @@ def judge_gradients(subject: Subject, incoming: Mapping[int, Any], found: Mappin
                 mine = to_torch(tensor)
                 mine = mine.t() if operand == door.transposed else mine
                 other = theirs[operand]
-                comparison.gradient(subject, operand, grads, mine.clone() if waits else mine, other)
+                comparison.gradient(subject, operand, grads, mine, other)
                 if mine.shape == other.shape and mine.dtype == other.dtype:
                     carried[operand] = other.t().contiguous() if operand == door.transposed else other
     except LogError as stop:  # the user wants to know: on_log_error="raise"

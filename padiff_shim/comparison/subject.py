@@ -66,7 +66,8 @@ class Subject:
         """Torch's kernel; keeps its backward if a gradient is wanted."""
         run = self.run
         if not self.inputs.needs:
-            return flat(without_gradient(run, self.inputs.paddle, self.inputs.torch))
+            self.outs = flat(without_gradient(run, self.inputs.paddle, self.inputs.torch))
+            return self.outs
         sides, needs, at = list(self.inputs.torch), self.inputs.needs, self.door.transposed
         copy = None if at is None else sides[at]
         leaves = {index: sides[index].detach().requires_grad_() for index in needs}
@@ -137,9 +138,14 @@ class Subject:
         """
         if self.door.op.writes:  # it would write a second time
             return any(tensor.inplace_version != version for tensor, version in self.shared)
-        with torch.no_grad():
-            again = flat(self.run(*self.operands))
-        return not all(same(one, out) for one, out in zip(again, self.outs) if isinstance(out, torch.Tensor))
+        needs = self.inputs.needs
+        if needs:  # Torch chooses kernels by it
+            sides = [side.detach().requires_grad_() if index in needs else side for index, side in enumerate(self.operands)]
+            with torch.enable_grad():
+                again = flat(self.run(*sides))
+        else:
+            again = flat(without_gradient(self.run, self.inputs.paddle, self.operands))
+        return not all(same(one.detach(), out) for one, out in zip(again, self.outs) if isinstance(out, torch.Tensor))
 
     def release(self) -> None:
         """Backward is over for good: hold no tensor of the program any longer."""
