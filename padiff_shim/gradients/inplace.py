@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from ..frameworks.memory import autocast_off, to_torch
-from . import watching
 from .calls import Call
+from .leaves import leaf
 from .local import floats
 from .seats import exchange_node
 from .twins import attach
@@ -36,6 +36,18 @@ def refused(tensor: Any) -> bool:
     return bool(tensor.is_leaf and not tensor.stop_gradient)
 
 
+def before(tensor: Any) -> torch.Tensor:
+    """The leaf twin of a tensor that wants no gradient and is about to be written with what wants one.
+
+    Natively its ``grad`` becomes the gradient of the value that it has now.
+    """
+    tensor.stop_gradient = False
+    try:
+        return leaf(tensor)
+    finally:
+        tensor.stop_gradient = True
+
+
 def write(call: Call, tensor: Any, side: torch.Tensor, *, reads_result: bool) -> Any:
     """``tensor`` takes the values of ``side`` in its own memory, and its history."""
     call.behind(side)
@@ -50,11 +62,9 @@ def write(call: Call, tensor: Any, side: torch.Tensor, *, reads_result: bool) ->
 
 def take(tensor: Any, memory: Any, written: torch.Tensor) -> Any:
     """``tensor`` takes another history, that of ``written``; ``memory``: another Paddle tensor over its memory, as it is now."""
-    pair, was_leaf = floats(written.dtype), tensor.is_leaf
+    pair = floats(written.dtype)
     with autocast_off():
         exchange_node(tensor, pair)
     memory._share_underline_tensor_to(tensor)
     attach(tensor, written, pair[0])
-    if was_leaf:
-        watching.retain(tensor)  # as Paddle does
     return tensor

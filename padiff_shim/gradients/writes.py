@@ -13,7 +13,7 @@ import paddle
 
 from ..frameworks.memory import FLOATS, TENSOR_TYPES
 from . import clean
-from .inplace import refused, take
+from .inplace import before, refused, take
 from .islands import Cell, begun, on_tape, recording
 from .operands import Operands
 
@@ -40,14 +40,17 @@ def written(name: str, place: int, original: Callable[..., Any], args: Sequence[
     if not target.size or not (on_tape(args) or on_tape(list(kwargs.values()))):
         return original(*args, **kwargs)
     operands = Operands()
+    first = target.stop_gradient and target.is_leaf and target._is_initialized()  # nobody wanted its gradient so far
+    entered = operands.enter(target, before(target)) if first else operands.alias(target)
     # With a node of its own, which is exchanged: that of the operand stays where a second derivative looks for it.
-    alias = paddle.Tensor() if target.stop_gradient else clean.alias(operands.alias(target))
+    alias = paddle.Tensor() if target.stop_gradient and not first else clean.alias(entered)
     target._share_underline_tensor_to(alias)
     given = [alias if index == place else operands.alias(value) for index, value in enumerate(args)]
     outs = original(*given, **{key: operands.alias(value) for key, value in kwargs.items()})
-    if alias.stop_gradient:  # nothing that is written wants a gradient
+    own = operands.inlets[:1] if first else []
+    led = operands.led_to_by([alias])  # not what the new values know nothing of: the old ones, of an assignment
+    if alias.stop_gradient or (first and (not led or operands.inlets == own)):  # nothing that is written wants a gradient
         return target if outs is alias else outs
-    operands.led_to_by([alias])  # not what the new values know nothing of: the old ones, of an assignment
     (end,) = begun(Cell(name, [alias], operands, once=False))
     take(target, alias.detach(), end)
     return target if outs is alias else outs

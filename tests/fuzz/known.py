@@ -99,10 +99,6 @@ KNOWN = (
         ),
     ),
     Known(
-        "the gradient of what wanted none before an in-place op: Paddle's is of the values before, the tape's of those after",
-        lambda seen: not seen.exact and seen.of_a_leaf_that_was,
-    ),
-    Known(
         "a PyLayer's backward under paddle.grad: Paddle asks it for None where an operand leads to no input, with an error",
         lambda seen: not seen.exact and "backward function should return None at" in seen.text.partition(", here ")[0],
     ),

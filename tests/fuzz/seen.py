@@ -81,12 +81,6 @@ class Seen(NamedTuple):
         return any(map(self.has, SEVERAL)) and (unused or unmade)
 
     @property
-    def of_a_leaf_that_was(self) -> bool:
-        """Whether it is the gradient of a tensor that an in-place op took into a graph."""
-        name = self.text.partition(".")[0]
-        return ".grad" in self.text and any(re.match(rf"{name}(\[.*\] = |\.[a-z]+_\(| [+*]= )", line) for line in self.lines)
-
-    @property
     def of_two_pairs_of_hooks(self) -> bool:
         """Whether Paddle has refused a second pair of hooks: an error, and what follows from it."""
         refused = any("only one pair of hooks is allowed" in one.partition(", here ")[0] for one in self.others)

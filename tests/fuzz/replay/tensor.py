@@ -134,14 +134,13 @@ class Tensor:
         if not self.is_leaf or not self.stop_gradient:
             return self.wanted().clone()
         before = self.data.clone().requires_grad_()
-        before.register_hook(self._keep)
+        before.register_hook(self._add)
         return before.clone()
 
-    def write(self, new: torch.Tensor, *, retained: bool = True) -> Tensor:
+    def write(self, new: torch.Tensor) -> Tensor:
         """An in-place op: the tensor takes the values and the history of ``new``."""
         self._writable(new)
-        was_leaf = self.is_leaf
-        if was_leaf and not self.stop_gradient and torch.is_grad_enabled():
+        if self.is_leaf and not self.stop_gradient and torch.is_grad_enabled():
             raise Elsewhere("a leaf that wants a gradient is written in place")
         new = new.to(self.data.dtype)
         with torch.no_grad():
@@ -149,8 +148,6 @@ class Tensor:
         if new.requires_grad:
             self.kept = self.grad  # of a leaf that it was
             self.node, self.stop_gradient, self.deaf, self._written = new, False, False, True
-            if was_leaf and retained:
-                self.retain_grads()
         return self
 
     def overwrite(self, new: torch.Tensor) -> Tensor:
@@ -232,6 +229,10 @@ class Tensor:
 
     def _keep(self, grad: torch.Tensor) -> None:
         self.kept = type(self)(grad.detach().clone())
+
+    def _add(self, grad: torch.Tensor) -> None:
+        found = grad.detach().clone()
+        self.kept = type(self)(found if self.kept is None else self.kept.data + found)
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

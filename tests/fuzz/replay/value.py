@@ -185,8 +185,6 @@ class Value(Tensor):
     def __setitem__(self, index: Any, value: Any) -> None:
         given = operand(value)
         wanted = isinstance(given, torch.Tensor) and given.requires_grad
-        if wanted and not given.is_leaf and self.is_leaf and self.stop_gradient:
-            raise Elsewhere("the gradient of what wanted none before it was written")
         new = self.replaced() if wanted else self.wanted().clone()
         if isinstance(given, torch.Tensor):
             given = given.to(new.dtype)
@@ -198,7 +196,7 @@ class Value(Tensor):
             new[where] = given
         else:
             new[...] = (given.expand(new.shape) if isinstance(given, torch.Tensor) else torch.full_like(new, given)).flip(axis)
-        self.write(new, retained=False)
+        self.write(new)
 
     def _inplace(self, function: Callable[..., torch.Tensor], *others: Any) -> Value:
         """An op of the values before the write, which is what a backward reads in Paddle, too."""
@@ -207,8 +205,10 @@ class Value(Tensor):
                 raise Elsewhere("an in-place op that reads what it writes")
             if isinstance(other, Value) and other.dtype != self.dtype:
                 raise Elsewhere("an in-place op that changes the dtype")
-        before = self.wanted().clone()
-        return self.write(function(before, *(before if other is self else operand(other) for other in others)))
+        given = [None if other is self else operand(other) for other in others]
+        wanted = any(isinstance(one, torch.Tensor) and one.requires_grad for one in given)
+        before = self.replaced() if wanted else self.wanted().clone()
+        return self.write(function(before, *(before if one is None else one for one in given)))
 
     def add_(self, y: Value) -> Value:
         return self._inplace(torch.add, y)
