@@ -49,10 +49,15 @@ def _read(tensor: Any, index: Any, *, wanted: bool) -> Any:
     if all(views.basic(part) for part in parts) or (tensor.dtype not in FLOATS and tensor.is_contiguous()):
         return None  # of strided integers, too, Paddle reads others than those that are asked for (docs/defects.md)
     try:
-        sides = tuple([part if views.basic(part) else _index(part) for part in parts])
+        sides = indices(parts)
     except (StayNative, ValueError, TypeError):
         return None
     return _made("getitem", tensor, [part for part in parts if type(part) in TENSOR_TYPES], lambda side: side[sides], wanted=wanted)
+
+
+def indices(parts: Sequence[Any]) -> tuple[Any, ...]:
+    """An index on torch's side. Raises StayNative, ValueError or TypeError for what torch has no equal of."""
+    return tuple([part if views.basic(part) else _index(part) for part in parts])
 
 
 def _index(part: Any) -> torch.Tensor:

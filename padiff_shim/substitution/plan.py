@@ -14,7 +14,7 @@ from ..frameworks.memory import grad_tracer
 from ..gradients import islands, views, writes
 from ..optimizers.update import CLIPPERS, updates
 from ..table.reasons import FORKED, STATIC, StayNative
-from . import clipping, moves, passes
+from . import clipping, moves, passes, setting
 from .draw import Drawing
 from .execute import Substitution
 from .updating import Updating, coupled
@@ -127,6 +127,8 @@ class Substituting:
         So is what moves a leaf: behind Paddle's own node its share of the leaf's gradient would be added last, and apart.
         """
         if name in writes.WRITES:
+            if name in setting.SETS and not kwargs and setting.took(name, args):
+                return None if name == "_setitem_dygraph" else args[0]
             return writes.written(name, writes.WRITES[name], original, args, kwargs)
         if name in views.VIEWS and not kwargs:
             found = moves.moving(name, original, args)

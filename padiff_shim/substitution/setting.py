@@ -1,0 +1,79 @@
+"""Elements set to a value that wants a gradient, where that gradient is a sum: torch's.
+
+Setting moves values, and which they are is exact on either kernel; but what is written to several places gets the sum over them.
+Paddle's has other last bits, is zero for one number behind a mask, and ends in an error where a value of as many axes is
+broadcast (docs/defects.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, stream_of
+from ..gradients import inplace, islands
+from ..gradients.calls import Call
+from ..gradients.twins import twin
+from .moves import indices
+
+SETS = frozenset({"_setitem_dygraph", "masked_fill_"})
+_Put = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # the values before, and what is set -> the values after
+
+
+def took(name: str, args: Any) -> bool:
+    """Whether torch has set the elements; no where Paddle's kernel does the same, or has to say whether it is an error."""
+    if len(args) != 3 or not islands.recording() or not _fits(*args):
+        return False
+    tensor, index, value = args
+    parts = index if type(index) is tuple else (index,)
+    try:
+        put = _masked(as_operand(index)) if name == "masked_fill_" else _at(parts, tensor, value)
+        if put is None:
+            return False
+        side = _before(tensor)
+        with stream_of(side.device), torch.enable_grad():
+            out = put(side.clone(), twin(value).to(side.dtype))
+    except Exception:
+        return False  # Paddle decides whether it is an error
+    if out.shape != side.shape:
+        return False
+    read = [(part, part.inplace_version) for part in parts if type(part) in TENSOR_TYPES]
+    inplace.write(Call("setitem", None, read), tensor, out, reads_result=False)
+    return True
+
+
+def _fits(tensor: Any, _: Any, value: Any) -> bool:
+    """Whether a float tensor that may be written is set to one that wants a gradient."""
+    if any(type(one) not in TENSOR_TYPES or one.dtype not in FLOATS or not one._is_initialized() for one in (tensor, value)):
+        return False
+    # A state that goes from step to step: its history would be that of all of them.
+    return not (value.stop_gradient or tensor.persistable or inplace.refused(tensor) or 0 in tensor.shape or 0 in value.shape)
+
+
+def _before(tensor: Any) -> torch.Tensor:
+    if not tensor.stop_gradient:
+        return twin(tensor)
+    return inplace.before(tensor) if tensor.is_leaf else as_operand(tensor)
+
+
+def _masked(mask: torch.Tensor) -> _Put:
+    def put(side: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        return side.masked_fill(mask, value.reshape(())) if value.numel() == 1 else torch.where(mask, value, side)
+
+    return put
+
+
+def _at(parts: Any, tensor: Any, value: Any) -> _Put | None:
+    """Setting at an index; None where each element of the value is written to one place."""
+    sides = indices(parts)
+    masks = any(isinstance(side, torch.Tensor) and side.dtype is torch.bool for side in sides)
+    if not masks and as_operand(tensor)[sides].numel() == value.size:
+        return None
+
+    def put(side: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
+        side[sides] = given
+        return side
+
+    return put

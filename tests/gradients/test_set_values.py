@@ -1,0 +1,93 @@
+"""The gradient of a value that is set in several places is a sum: Torch's under the shim, bit for bit."""
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+import padiff_shim
+
+pytestmark = [pytest.mark.compat, pytest.mark.bitexact]
+
+MASK = np.random.default_rng(3).random((4, 5, 6)) > 0.5
+ROWS = np.array([[True, False, True, True, False]] * 4)
+# index, shape of the value
+SETS = {
+    "rows of a slice": (np.s_[1:], (6,)),
+    "all, with as many axes": (np.s_[:], (1, 5, 6)),
+    "a column": (np.s_[..., 0], (5,)),
+    "every other": (np.s_[:, ::2], (3, 1)),
+    "one number": (np.s_[1, 2:4], ()),
+    "rows at places": (np.array([0, 2, 3]), (6,)),
+    "places of two axes": ((np.array([0, 1, 2]), np.array([4, 4, 0])), (6,)),
+    "behind a mask, one number": (MASK, ()),
+    "behind a mask, one element": (MASK, (1,)),
+    "rows behind a mask": (ROWS, (6,)),
+}
+
+
+def _torchs(index):
+    return tuple(torch.tensor(one) if isinstance(one, np.ndarray) else one for one in (index if type(index) is tuple else (index,)))
+
+
+def _paddles(index):
+    found = tuple(
+        paddle.to_tensor(one) if isinstance(one, np.ndarray) else one for one in (index if type(index) is tuple else (index,))
+    )
+    return found if type(index) is tuple else found[0]
+
+
+def _values(shape, dtype):
+    rng = np.random.default_rng(7)
+    return [rng.standard_normal(one).astype(dtype) for one in ((4, 5, 6), shape, (4, 5, 6))]
+
+
+def _twin(index, x, value, weights, wanted):
+    x, value = torch.tensor(x, requires_grad=wanted), torch.tensor(value, requires_grad=True)
+    written = x * 1.0
+    written[_torchs(index)] = value * 3.0
+    (written * written * torch.tensor(weights)).sum().backward()
+    return [written.detach().numpy(), value.grad.numpy(), *([x.grad.numpy()] if wanted else [])]
+
+
+@pytest.mark.parametrize("wanted", [True, False], ids=["x wants its gradient", "x wants none"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", SETS)
+def test_set_by_index(name, dtype, wanted):
+    index, shape = SETS[name]
+    x, value, weights = _values(shape, dtype)
+    expected = _twin(index, x, value, weights, wanted)
+    with padiff_shim.reference("torch"):
+        mine, given = paddle.to_tensor(x, stop_gradient=not wanted), paddle.to_tensor(value, stop_gradient=False)
+        written = mine * 1.0
+        written[_paddles(index)] = given * 3.0
+        (written * written * paddle.to_tensor(weights)).sum().backward()
+    found = [written.numpy(), given.grad.numpy(), *([mine.grad.numpy()] if wanted else [])]
+    for one, other in zip(found, expected):
+        assert one.tobytes() == other.tobytes(), (one, other)
+
+
+@pytest.mark.skipif(not hasattr(paddle._C_ops, "masked_fill_"), reason="this Paddle has no such op: it writes what where() gives")
+@pytest.mark.parametrize("wanted", [True, False], ids=["x wants its gradient", "x wants none"])
+def test_filled_in_place(wanted):
+    x, value, weights = _values((), "float32")
+    expected = _twin(MASK, x, value, weights, wanted)
+    with padiff_shim.reference("torch"):
+        mine, given = paddle.to_tensor(x, stop_gradient=not wanted), paddle.to_tensor(value, stop_gradient=False)
+        written = mine * 1.0
+        assert written.masked_fill_(paddle.to_tensor(MASK), given * 3.0) is written
+        (written * written * paddle.to_tensor(weights)).sum().backward()
+    found = [written.numpy(), given.grad.numpy(), *([mine.grad.numpy()] if wanted else [])]
+    for one, other in zip(found, expected):
+        assert one.tobytes() == other.tobytes(), (one, other)
+
+
+def test_an_index_that_is_written_afterwards_is_refused():
+    with padiff_shim.reference("torch"):
+        x, value = paddle.zeros([4, 3]), paddle.ones([3])
+        value.stop_gradient = False
+        places = paddle.to_tensor([0, 1])
+        x[places] = value * 2.0
+        places.add_(paddle.to_tensor([1, 1]))
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            x.sum().backward()
