@@ -6,6 +6,7 @@ verdict or be called inaccurate, but for what ``padiff_shim.patches._quirks`` kn
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +27,7 @@ from .score import defect, verdict_of
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 SIZES = (1, 2, 3, 7, 64, 1000)
 ALARMS = (HARD - {Verdict.NONFINITE}) | {Verdict.LOW_ACCURACY}
-LONG = 64  # a sum of so many terms may be much worse than one in float64, which is what LOW_ACCURACY says
+LONG = 64  # a sum of so many terms may be much worse than one in float64, which is what LOW_ACCURACY says: see _in_order
 VERSIONS = {"paddle": paddle.__version__, "torch": torch.__version__}
 
 Draw = Callable[[np.random.Generator, tuple[int, ...], torch.dtype], np.ndarray]
@@ -210,6 +211,16 @@ def known(problem: Problem, judged: Judgement) -> bool:
     return known_differences.find(record, VERSIONS) is not None
 
 
+def _in_order(judged: Judgement) -> bool:
+    """Whether the worse side is off by no more than sums taken term by term: sqrt(k) unit roundoffs (Higham 2002, section 2.8).
+
+    There are machines whose products of narrow matrices are such sums (Paddle's on an AMD EPYC), beside which another order is
+    much better.
+    """
+    worse = max(judged.stats[side]["rho_max"] for side in ("paddle", "torch"))
+    return bool(worse <= math.sqrt(judged.stats["k"]))
+
+
 def alarms(found: Problem, seed: int) -> Iterator[tuple[str, Judgement]]:
     """The false alarms of one problem: the pair of kernels, and what was said of it."""
     theirs = torch_kernel(found)
@@ -218,7 +229,7 @@ def alarms(found: Problem, seed: int) -> Iterator[tuple[str, Judgement]]:
         if mine is None or mine.dtype != theirs.dtype:
             continue
         judged = verdict_of(found, mine, theirs, seed, audit=True)
-        if name == "wide" and judged.verdict is Verdict.LOW_ACCURACY and judged.stats["k"] >= LONG:
+        if judged.verdict is Verdict.LOW_ACCURACY and judged.stats["k"] >= LONG and (name == "wide" or _in_order(judged)):
             continue
         if judged.verdict in ALARMS and not known(found, judged):
             yield name, judged
