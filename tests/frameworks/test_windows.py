@@ -93,7 +93,7 @@ def test_what_no_window_can_show_crosses_or_says_why(case):
             on_torchs_side(param, grad)
         return
     grad = gradient(np.arange(12.0).reshape(4, 3)).t() if case == "strided" else gradient(np.ones((0, 3)))
-    param = parameter(grad.shape or [1])
+    param = parameter(grad.shape if grad.size else [1])  # Paddle 2.6 has no parameters without elements
     assert window(param, grad) is None or not IS_3
     assert same(on_torchs_side(param, grad), grad.numpy())
     assert same(all_on_torchs_side([(param, grad)])[0], grad.numpy())
