@@ -22,19 +22,25 @@ from .versions import IS_3, attribute, set_attribute
 _WINDOW, _WINDOWS = "_padiff_window", "_padiff_windows"  # attributes of parameters
 
 
-class Window:
-    """Where the gradient of one parameter lay, and ``side``, valid while one lies there. It never changes: threads share it."""
+class _Looks:
+    """No copy of a parameter has them, in this process or in a file."""
 
-    __slots__ = ("_dtype", "_pointer", "_shape", "side")
-
-    def __init__(self, grad: Any, side: torch.Tensor) -> None:
-        self._pointer, self._shape, self._dtype, self.side = grad.data_ptr(), grad.shape, grad.dtype, side
+    __slots__ = ()
 
     def __deepcopy__(self, memo: Any) -> None:
         return None
 
     def __reduce__(self) -> Any:
         return _nothing, ()
+
+
+class Window(_Looks):
+    """Where the gradient of one parameter lay, and ``side``, valid while one lies there. It never changes: threads share it."""
+
+    __slots__ = ("_dtype", "_pointer", "_shape", "side")
+
+    def __init__(self, grad: Any, side: torch.Tensor) -> None:
+        self._pointer, self._shape, self._dtype, self.side = grad.data_ptr(), grad.shape, grad.dtype, side
 
     def shows(self, grad: Any) -> bool:
         """Whether this is the gradient behind it."""
@@ -72,7 +78,7 @@ def _opened(grad: Any) -> Window | None:
     return Window(grad, torch.frombuffer(_bytes(count * dtype.itemsize).from_address(place), dtype=dtype).view(grad.shape))
 
 
-class Windows:
+class Windows(_Looks):
     """Windows on the gradients of many parameters: whether all of them are there is asked at once. It never changes, either."""
 
     def __init__(self, pairs: Sequence[tuple[Any, Any]] = ()) -> None:
@@ -84,12 +90,6 @@ class Windows:
         self._shapes = [grad.shape for grad in grads]
         self._dtypes = [grad.dtype for grad in grads]
         self.sides = [one.side for one in opened] if grads else []  # valid while gradients are held that are shown
-
-    def __deepcopy__(self, memo: Any) -> None:
-        return None
-
-    def __reduce__(self) -> Any:
-        return _nothing, ()
 
     def show(self, grads: Sequence[Any]) -> bool:
         """Whether these are the gradients behind them."""

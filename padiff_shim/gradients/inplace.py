@@ -36,6 +36,11 @@ def refused(tensor: Any) -> bool:
     return bool(tensor.is_leaf and not tensor.stop_gradient)
 
 
+def starts(tensor: Any) -> bool:
+    """Whether nobody wanted a gradient of what it holds so far, and a write may change that: see :func:`before`."""
+    return bool(tensor.stop_gradient and tensor.is_leaf and tensor._is_initialized())
+
+
 def before(tensor: Any) -> torch.Tensor:
     """The leaf twin of a tensor that wants no gradient and is about to be written with what wants one.
 

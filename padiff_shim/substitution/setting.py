@@ -55,7 +55,7 @@ def _fits(tensor: Any, _: Any, value: Any) -> bool:
 def _before(tensor: Any) -> torch.Tensor:
     if not tensor.stop_gradient:
         return twin(tensor)
-    return inplace.before(tensor) if tensor.is_leaf else as_operand(tensor)
+    return inplace.before(tensor) if inplace.starts(tensor) else as_operand(tensor)
 
 
 def _masked(mask: torch.Tensor) -> _Put:
