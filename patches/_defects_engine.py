@@ -1,10 +1,12 @@
-"""Defects of Paddle's autograd engine that end the process: data in the keys of ``catalogue.defects.Defect``."""
+"""Defects of Paddle's autograd engine: data in the keys of ``catalogue.defects.Defect``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ._paddles import PADDLES
+from ._paddles import PADDLE_3, PADDLES
+
+SIGSEGV = "SIGSEGV"
 
 DEFECTS: tuple[dict[str, Any], ...] = (
     {
@@ -14,7 +16,7 @@ DEFECTS: tuple[dict[str, Any], ...] = (
         "goes on without it.",
         "size": "the process ends",
         "paddle": PADDLES,
-        "shows": "SIGSEGV",
+        "shows": SIGSEGV,
         "shim": "Torch's engine. Compared, the backward is Paddle's, and the process ends, too.",
         "program": """\
 import paddle
@@ -32,6 +34,106 @@ class Square(paddle.autograd.PyLayer):
 x = paddle.ones([3])
 x.stop_gradient = False
 paddle.grad([Square.apply(x).sum()], [x])
+""",
+    },
+    {
+        "name": "the gradient of what is left out",
+        "op": "paddle.grad",
+        "what": "An input that is in no_grad_vars, too, is looked for where it was left out.",
+        "size": "the process ends",
+        "paddle": PADDLES,
+        "shows": SIGSEGV,
+        "shim": "Not in the graph: None with allow_unused, and else Paddle's error. Compared, the process ends, too.",
+        "program": """\
+import paddle
+x = paddle.ones([2])
+x.stop_gradient = False
+paddle.grad([(x / 2).sum()], [x], no_grad_vars=[x], allow_unused=True)
+""",
+    },
+    {
+        "name": "a PyLayer's second backward",
+        "op": "PyLayer",
+        "what": "A second backward without retain_graph reads what the first one freed; other nodes raise.",
+        "size": "the process ends",
+        "paddle": PADDLES,
+        "shows": SIGSEGV,
+        "shim": "On the tape Paddle's own error is raised before the backward starts.",
+        "program": """\
+import paddle
+class Twice(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2 + 0 * ctx.saved_tensor()[0]
+x = paddle.ones([3])
+x.stop_gradient = False
+y = Twice.apply(x)
+y.sum().backward()
+y.sum().backward()
+""",
+    },
+    {
+        "name": "None for a gradient that is wanted",
+        "op": "PyLayer",
+        "what": "A PyLayer that returns None for an operand behind which another op stands.",
+        "size": "the process ends",
+        "paddle": PADDLES,
+        "shows": SIGSEGV,
+        "shim": "What stands behind on the tape gets no gradient.",
+        "program": """\
+import paddle
+class First(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * y
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+x, y = paddle.ones([3]), paddle.ones([3])
+x.stop_gradient = y.stop_gradient = False
+First.apply(x * 1, y * 1).sum().backward()
+""",
+    },
+    {
+        "name": "an error in a node's post hook",
+        "op": "backward",
+        "what": "It leaves the backward as an OSError, and gradients are switched off from there on.",
+        "size": "nothing records a gradient any more",
+        "paddle": PADDLE_3,
+        "alone": True,
+        "shim": "No error leaves a hook of ours; they are raised when the backward has ended.",
+        "program": """\
+import paddle
+x = paddle.ones([3])
+x.stop_gradient = False
+y = (x * 2).sum()
+y.grad_fn._register_post_hook(lambda inputs, outputs: 1 / 0)
+try:
+    y.backward()
+except OSError:
+    assert paddle.is_grad_enabled()
+""",
+    },
+    {
+        "name": "reading grad_fn",
+        "op": "Tensor.grad_fn",
+        "what": "Each reading leaves a reference to the node behind, and with it all that the node holds.",
+        "size": "one node for each tensor that was asked",
+        "paddle": PADDLES,
+        "shim": "Gives its own references back.",
+        "program": """\
+import sys, paddle
+x = paddle.ones([3])
+x.stop_gradient = False
+y = x * 2
+node = y.grad_fn
+before = sys.getrefcount(node)
+y.grad_fn
+assert sys.getrefcount(node) == before
 """,
     },
 )

@@ -62,7 +62,7 @@ def replay(subject: Subject, incoming: Mapping[int, Any]) -> None:
     exchange.update({id(given): given.clone() for given in written if isinstance(given, paddle.Tensor)})
     leaves = [copy[0] for copy in copies.values()]
     with paddle.enable_grad(), paused():
-        results = subject.door.original(*exchanged(args, exchange), **{k: exchanged(v, exchange) for k, v in kwargs.items()})
+        results = subject.door.native(*exchanged(args, exchange), **{k: exchanged(v, exchange) for k, v in kwargs.items()})
         results = of_paddle(subject.door, results)
         outs, grads = [results[position] for position in incoming], list(incoming.values())
         found = paddle.grad(outs, [leaf for _, leaf in leaves], grads, allow_unused=True)

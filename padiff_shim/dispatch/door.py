@@ -42,9 +42,12 @@ class Door:
         if op.asked:
             op = replace(op, params=answered(op, original))
         self.op, self.entry, self.original, self.python = op, entry, original, python
-        self.native = self._whole if python else original  # Paddle's own call
+        # Paddle leaves some calls with a result and an exception at once (`x - 10**400`): a partial notices it. Behind
+        # `original(*args)` whatever runs next fails in its stead, the end of a `with` as well.
+        checked = original if python else functools.partial(original)
+        self.native = self._whole if python else checked  # Paddle's own call
         self.bind = binder(entry, op.params)
-        self.rules = DtypeRules(op, original)
+        self.rules = DtypeRules(op, checked)
         self.names = op.names
         self.numbers = [self.names.index(name) for name in entry.numbers]
         self.transposed = self.names.index("weight") if op.layouts else None
