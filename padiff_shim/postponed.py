@@ -24,27 +24,27 @@ class _Here(threading.local):
         self.tasks: collections.deque[Callable[[], None]] = collections.deque()
 
 
-_here = _Here()
+HERE = _Here()
 
 
 def postpone(error: BaseException) -> None:
     """Have ``error`` raised in this thread when its engine has returned, or by :func:`raise_postponed`."""
-    _here.errors.append(error)
+    HERE.errors.append(error)
 
 
 def engine_runs() -> bool:
     """Whether an engine call of this thread is running that will end what waits."""
-    return _here.engines > 0
+    return HERE.engines > 0
 
 
 def after_engine(task: Callable[[], None]) -> None:
     """Have ``task`` called here when the engine has returned, before the errors are raised. If :func:`engine_runs` only."""
-    _here.tasks.append(task)
+    HERE.tasks.append(task)
 
 
 def raise_postponed() -> None:
     """Raise what waits in this thread: the first error, with the others as its notes. Nothing while an engine is running here."""
-    if _here.errors and not _here.engines:
+    if HERE.errors and not HERE.engines:
         raise _taken()
 
 
@@ -52,10 +52,10 @@ class engine:
     """Around a call into Paddle's engine, ``with engine():``. What waits is raised at its end; an error takes the others along."""
 
     def __enter__(self) -> None:
-        _here.engines += 1
+        HERE.engines += 1
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        here = _here
+        here = HERE
         if error is None and not here.tasks and not here.errors:  # nothing waits
             here.engines -= 1
             return
@@ -73,7 +73,7 @@ def _joined(error: BaseException) -> None:
     """What waits, beside an error with which the engine has ended."""
     if isinstance(error, OSError) and str(error).startswith(_INTERRUPTED):
         postpone(KeyboardInterrupt())
-    if _here.errors and _here.engines == 1:
+    if HERE.errors and HERE.engines == 1:
         waited = _taken()
         if isinstance(error, Exception) and not isinstance(waited, Exception):
             raise waited from error  # Ctrl-C comes before everything
@@ -82,19 +82,19 @@ def _joined(error: BaseException) -> None:
 
 def _finish() -> None:
     """The tasks that wait, if this is the outermost engine call; they may start engines of their own, and wait for those."""
-    while _here.tasks and _here.engines == 1:
+    while HERE.tasks and HERE.engines == 1:
         try:
-            _here.tasks.popleft()()
+            HERE.tasks.popleft()()
         except Exception as error:
             postpone(error)
         except BaseException as stop:  # Ctrl-C: what is left is given up
             postpone(stop)
-            _here.tasks.clear()
+            HERE.tasks.clear()
 
 
 def _taken() -> BaseException:
     """The error to raise for all that wait: the first, but Ctrl-C and its like before it."""
-    errors, _here.errors = _here.errors, []
+    errors, HERE.errors = HERE.errors, []
     chosen = next((error for error in errors if not isinstance(error, Exception)), errors[0])
     _note(chosen, [error for error in errors if error is not chosen])
     return chosen

@@ -19,7 +19,7 @@ import torch
 from .. import planting
 from ..dispatch import site
 from ..dispatch.door import Door
-from ..dispatch.frames import Frame, paused
+from ..dispatch.frames import PAUSE, Frame, stand, standing
 from ..dispatch.prepare import device_of, prepare
 from ..frameworks.memory import grad_tracer, stream_of, to_torch
 from ..frameworks.versions import exchange_tracer
@@ -121,10 +121,11 @@ class Comparison(NativeCalls):
         elapsed = clock() - start
         self.sampling.native(elapsed)
         result = watch.between(subject, result)
-        records = []
+        records, before = [], standing()
         tracer = exchange_tracer(None)  # torch imports, when it first needs it, what is no part of the program
         try:
-            with paused(), stream_of(device_of(subject.operands, subject.attributes)):
+            stand((*before, PAUSE))
+            with stream_of(device_of(subject.operands, subject.attributes)):
                 records = self.forward(subject, result, args, kwargs)
         except StayNative as why:
             self.uncompared(subject.door, why.reason, result)
@@ -133,7 +134,10 @@ class Comparison(NativeCalls):
         except Exception as error:  # comparing must never break the program
             self.uncompared(subject.door, f"the comparison failed: {type(error).__name__}: {str(error)[:120]}", result)
         finally:
-            exchange_tracer(tracer)
+            try:
+                stand(before)
+            finally:
+                exchange_tracer(tracer)
             self.sampling.spent(subject.key, clock() - began - elapsed)
         for record in records:
             self.outcome.act(record)

@@ -13,7 +13,7 @@ from ..table.reasons import DRAWN, FILTERED, NOT_DRAWN, OUTSIDE_LAYERS, RANDOM, 
 from ..table.signature import REFUSALS, binder, present, refused
 from . import site
 from .dtypes import DtypeRules, ask
-from .frames import Frame, paused, top
+from .frames import PAUSE, Frame, stand, standing, top
 
 
 def gate(frame: Frame, name: str) -> None:
@@ -106,8 +106,12 @@ class Door:
             raise StayNative(NOT_DRAWN)
 
     def _whole(self, *args: Any, **kwargs: Any) -> Any:
-        with paused():  # what the function calls inside is part of this call
+        before = standing()
+        try:
+            stand((*before, PAUSE))  # what the function calls inside is part of this call
             return self.original(*args, **kwargs)
+        finally:
+            stand(before)
 
     def tell(self, frame: Frame, tensors: Sequence[Any], attributes: tuple[Any, ...], advice: str = "") -> None:
         """Leaves a remark in the run where Torch's own definition of the op would give this call another value."""

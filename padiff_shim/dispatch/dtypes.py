@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import paddle
 import torch
 
-from ..frameworks.memory import autocast_off, dtype_of, torch_dtype
+from ..frameworks.memory import AMP_OFF, dtype_of, grad_tracer, torch_dtype
 from ..table.op import Op
 from ..table.reasons import COMPLEX, INTEGER, MIXED, NATIVE_REFUSES, Reason, StayNative
-from .frames import paused
+from .frames import PAUSE, stand, standing
 from .operands import Inputs
 
 _COMPLEX = frozenset({torch.complex64, torch.complex128})
@@ -114,8 +114,21 @@ def _copy(tensor: Any, dtype: Any) -> Any:
 
 def apart(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], exchange: dict[int, Any]) -> Any:
     """A native op on other tensors (by the ids of the given ones), apart from the program: no graph, no autocast, no mode."""
-    with autocast_off(), paddle.no_grad(), paused():
-        return original(*exchanged(args, exchange), **{key: exchanged(value, exchange) for key, value in kwargs.items()})
+    given = exchanged(args, exchange), {key: exchanged(value, exchange) for key, value in kwargs.items()}
+    return _unseen(lambda: original(*given[0], **given[1]))
+
+
+def _unseen(made: Callable[[], Any]) -> Any:
+    """What is made with no graph, no autocast and no mode. A Ctrl-C leaves none of them switched off."""
+    tracer, before = grad_tracer(), standing()
+    recorded, level = tracer._has_grad, tracer._amp_level
+    try:
+        tracer._has_grad, tracer._amp_level = False, AMP_OFF
+        stand((*before, PAUSE))
+        return made()
+    finally:
+        tracer._has_grad, tracer._amp_level = recorded, level
+        stand(before)
 
 
 def exchanged(value: Any, probes: dict[int, Any]) -> Any:
@@ -127,5 +140,5 @@ def exchanged(value: Any, probes: dict[int, Any]) -> Any:
 
 def ask(questions: Mapping[str, Callable[..., Any]], original: Callable[..., Any]) -> dict[str, Any]:
     """What the installed Paddle's own function answers to an op's questions; also while a static program is built."""
-    with paddle.base.dygraph.guard(paddle.CPUPlace()), autocast_off(), paddle.no_grad(), paused():
-        return {name: question(original, paddle.to_tensor) for name, question in questions.items()}
+    with paddle.base.dygraph.guard(paddle.CPUPlace()):
+        return _unseen(lambda: {name: question(original, paddle.to_tensor) for name, question in questions.items()})

@@ -6,11 +6,10 @@ removed by identity, so that modes may close in any order.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -38,6 +37,7 @@ class Frame:
         "sole",
         "strict",
         "tally",
+        "ticket",
     )
 
     def __init__(
@@ -65,6 +65,7 @@ class Frame:
         self.doors: Any = None  # what takes the hooks away meanwhile (rest, wake), if anything
         self.aside: Reason | None = FORKED if forked else None  # every call runs natively, for this reason
         self.tally: Tally = run.tally()
+        self.ticket = object()  # with which the redirections are held, and which holds nothing of a run
         _frames.add(self)
 
     def twin(self) -> Frame:
@@ -92,7 +93,11 @@ class _Pause(Frame):
         self.open = self.observes = False
 
 
-_PAUSE = _Pause()
+PAUSE = _Pause()
+
+# For what hides the modes itself, and has to show them again whatever comes: functions in C, in whose stead no Ctrl-C comes.
+standing: Callable[[], tuple[Frame, ...]] = _STACK.get
+stand: Callable[[tuple[Frame, ...]], Any] = _STACK.set
 
 
 def top() -> Frame | None:
@@ -102,14 +107,14 @@ def top() -> Frame | None:
         frame = stack[-1]
         if frame.open:
             return frame
-        return None if frame is _PAUSE else _top_of_changed(stack)
+        return None if frame is PAUSE else _top_of_changed(stack)
     return _top_shared() if _shared else None
 
 
 def below() -> Frame | None:
     """The innermost open mode here that does not look on itself: what an observer's calls are handed to."""
     for frame in reversed(_STACK.get()):
-        if frame is _PAUSE:
+        if frame is PAUSE:
             return None
         if frame.open and not frame.observes:
             return frame
@@ -118,7 +123,7 @@ def below() -> Frame | None:
 
 def _top_of_changed(stack: tuple[Frame, ...]) -> Frame | None:
     """A frame was closed from another context (a generator finalised elsewhere): drop it here too."""
-    _STACK.set(tuple(frame for frame in stack if frame.open or frame is _PAUSE))
+    _STACK.set(tuple(frame for frame in stack if frame.open or frame is PAUSE))
     return top()
 
 
@@ -145,21 +150,30 @@ def innermost_of(frames: Sequence[Frame]) -> Frame | None:
 
 
 def remove(frame: Frame) -> None:
-    """Close ``frame``, wherever in the stack it is."""
+    """Close ``frame``, wherever in the stack it is; may be done twice."""
     frame.open = False
-    for twin in _shared.pop(frame, {}).values():
+    for twin in list(_shared.get(frame, {}).values()):
+        twin.open = False
+    for twin in _shared.pop(frame, {}).values():  # one that came meanwhile
         twin.open = False
     _STACK.set(tuple(other for other in _STACK.get() if other is not frame))
 
 
-@contextlib.contextmanager
-def paused() -> Iterator[None]:
+class paused:
     """No mode is open inside: what an intercepted Python function calls further down is not matched again."""
-    _STACK.set((*_STACK.get(), _PAUSE))
-    try:
-        yield
-    finally:
-        _STACK.set(_STACK.get()[:-1])
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = _STACK.get()
+        try:
+            _STACK.set((*self._before, PAUSE))
+        except BaseException:  # a Ctrl-C behind it
+            _STACK.set(self._before)
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        _STACK.set(self._before)
 
 
 def _step_aside_in_child() -> None:

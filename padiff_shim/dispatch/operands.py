@@ -88,8 +88,12 @@ def without_gradient(run: Callable[..., Any], paddle_side: Sequence[Any], torch_
     sides = list(torch_side)
     for index in trainable:
         sides[index] = sides[index].detach().requires_grad_()
-    with torch.no_grad():
+    recorded = torch.is_grad_enabled()
+    try:
+        torch._C._set_grad_enabled(False)  # not no_grad(), at whose end a Ctrl-C would leave it so
         return each(run(*sides), lambda _, one: one.detach() if isinstance(one, torch.Tensor) else one)
+    finally:
+        torch._C._set_grad_enabled(recorded)
 
 
 def weight(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:

@@ -186,17 +186,17 @@ def tracking(call: Callable[..., Any], outermost: Callable[[], None], ended: Cal
     """
 
     def hook(layer: Any, *args: Any, **kwargs: Any) -> Any:
-        layers = _stack.layers
+        layers, paths = _stack.layers, _stack.paths
         _stack.calls += 1
         if not layers:
             outermost()
-        layers.append(layer)
+        depth = len(layers)
         try:
+            layers.append(layer)
             result = call(layer, *args, **kwargs)
             ended(layer, result)
             return result
-        finally:
-            layers.pop()
-            del _stack.paths[len(layers) :]
+        finally:  # no call: a Ctrl-C between two would leave the layer running for ever
+            del layers[depth:], paths[depth:]
 
     return hook

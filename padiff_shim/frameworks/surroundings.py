@@ -66,6 +66,20 @@ def put_aside() -> Iterator[None]:
         yield
 
 
+def kept_grad_mode(hook: _Hook) -> _Hook:
+    """``hook``, behind which Torch records gradients as before, also where a Ctrl-C fell into the end of a ``torch.no_grad()``."""
+
+    @functools.wraps(hook)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        recorded = torch.is_grad_enabled()
+        try:
+            return hook(*args, **kwargs)
+        finally:
+            torch._C._set_grad_enabled(recorded)
+
+    return called  # type: ignore[return-value]
+
+
 def undisturbed(hook: _Hook) -> _Hook:
     """``hook``, called with Torch's switches put aside."""
 

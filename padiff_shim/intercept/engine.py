@@ -7,15 +7,17 @@ mode may be walked when it has closed.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ..dispatch.frames import top
+from ..finishing import finish
 from ..frameworks.memory import grad_tracer
-from ..frameworks.surroundings import undisturbed
+from ..frameworks.surroundings import kept_grad_mode, undisturbed
 from ..gradients import backward, clean, partial, reducers, twins, watching
+from ..gradients.local import LOCAL
 from ..patching.patcher import Patcher, Point
-from ..postponed import engine
+from ..postponed import HERE, engine
 from . import generators
 from .locate import clean_c_op, point, present
 
@@ -26,7 +28,7 @@ def _doors() -> list[Point]:
     def engine_door(ours: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
         def made(patch: Any) -> Callable[..., Any]:
             clean.use(**{ours.__name__: patch.original})
-            return undisturbed(_settling(ours))
+            return undisturbed(kept_grad_mode(_settling(ours)))
 
         return made
 
@@ -64,19 +66,24 @@ def _settling(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def hook(*args: Any, **kwargs: Any) -> Any:
         tracer, frame = grad_tracer(), top()
-        recorded = tracer._has_grad
-        with engine():
-            try:
-                if frame is not None:
-                    frame.plan.backward_begins(frame)
+        recorded, engines = tracer._has_grad, HERE.engines
+        session, turn, around = LOCAL.session, LOCAL.turn, len(LOCAL.around)
+        try:
+            with engine():
                 try:
-                    return original(*args, **kwargs)
-                finally:
                     if frame is not None:
-                        frame.plan.backward_ends(frame)
-            except BaseException:
-                tracer._has_grad = recorded
-                raise
+                        frame.plan.backward_begins(frame)
+                    try:
+                        return original(*args, **kwargs)
+                    finally:
+                        if frame is not None:
+                            frame.plan.backward_ends(frame)
+                except BaseException:
+                    tracer._has_grad = recorded
+                    raise
+        finally:  # a Ctrl-C at the end of one of our own contexts leaves none of them open; no call, for none comes between
+            HERE.engines, LOCAL.session, LOCAL.turn = engines, session, turn
+            del LOCAL.around[around:]
 
     return hook
 
@@ -89,32 +96,29 @@ class WithEngine(Patcher):
 
     def __init__(self, build: Callable[[], Sequence[Point]]) -> None:
         super().__init__(build)
-        self._left: list[None] = []  # users of the engine's doors that have gone
+        self._left: dict[Hashable, None] = {}  # users of the engine's doors that have gone
 
-    def acquire(self) -> list[str]:
-        """Install for one more user; a remark on each place that is somebody else's."""
+    def acquire(self, user: Hashable) -> list[str]:
+        """Install for one more user, who comes once; a remark on each place that is somebody else's."""
         twins.when_last_dies(self._settle)
-        remarks = ENGINE.acquire()
         try:
-            return [*remarks, *super().acquire()]
+            return [*ENGINE.acquire(user), *super().acquire(user)]
         except BaseException:
-            ENGINE.release()
+            finish([functools.partial(super().release, user), functools.partial(ENGINE.release, user)])
             raise
 
-    def release(self) -> list[str]:
+    def release(self, user: Hashable) -> list[str]:
         """One user less; the engine's doors stay while tensors are on the tape."""
-        remarks = super().release()
-        self._left.append(None)
-        self._settle()
-        return remarks
+        try:
+            return super().release(user)
+        finally:
+            self._left[user] = None
+            self._settle()
 
     def _settle(self) -> None:
         """From wherever the last tensor dies: in any thread, in the middle of anything."""
         while self._left and not twins.alive():
-            try:
-                self._left.pop()  # one step: two threads never let go of the same user
-            except IndexError:
-                return
-            if not ENGINE.release_unless_busy():
-                self._left.append(None)
-                return
+            for user in list(self._left):
+                if not ENGINE.release_unless_busy(user):
+                    return
+                self._left.pop(user, None)

@@ -9,7 +9,7 @@ import paddle
 
 from ..dispatch.frames import top
 from ..dispatch.plan import Unlisted
-from ..frameworks.surroundings import undisturbed
+from ..frameworks.surroundings import kept_grad_mode, undisturbed
 from ..frameworks.versions import IS_3
 from ..optimizers.update import updates
 from ..patching.patcher import Point
@@ -27,6 +27,7 @@ _PARTS = (
 
 def _hook(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @undisturbed
+    @kept_grad_mode
     def hook(*args: Any, **kwargs: Any) -> Any:
         frame = top()
         if frame is None or frame.idle:

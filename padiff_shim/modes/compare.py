@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import Any
 
 from ..catalogue import known_differences as quirks
 from ..comparison.sampling import Sampling
+from ..dispatch.frames import Frame
 from ..postponed import raise_postponed
 from ..runs.compare_run import CompareRun
 from ..verdicts import Verdict
@@ -23,67 +25,63 @@ class CompareMode(Mode):
 
     run: CompareRun
     _door = "compare"
-    _watching = False  # the exact ops too, for a shadow stream
+    _began: float | None = None  # when opening it began
 
     def start(self) -> CompareRun:
         """Open the mode here; the first opening writes the header."""
         sampling = self._plan.sampling
-        began = sampling.clock() if sampling.entry else None  # what a process pays once is in no account
+        self._began = sampling.clock() if sampling.entry else None  # what a process pays once is in no account
         super().start()
-        from ..frameworks.surroundings import put_aside
-
-        try:
-            with put_aside():
-                self._open(began)
-        except BaseException:
-            self.stop()
-            raise
         return self.run
 
-    def _open(self, began: float | None) -> None:
+    def _open(self, frame: Frame) -> None:
+        super()._open(frame)
         from ..comparison import overhead
         from ..frameworks import settings
         from ..intercept import doors
 
-        if self._plan.shadow is not None and not self._watching:
-            self._say(doors.SHADOWS.acquire())
-            self._watching = True
+        if self._plan.shadow is not None:
+            self._say(doors.SHADOWS.acquire(self))
         if self.run.recorder.log is None:
             switches = settings.flags()
             self.run.begin(settings.environment(), switches, settings.concerns(switches))
         sampling = self._plan.sampling
         if sampling.accounts and not sampling.entry:
-            overhead.measure(sampling, self._frames[-1])
-        sampling.begin(began)
+            overhead.measure(sampling, frame)
+        sampling.begin(self._began)
         if sampling.accounts:
-            self._plan.opened(self._frames[-1], doors.OPS)
+            self._plan.opened(frame, doors.OPS)
 
-    def stop(self) -> None:
-        """Close the latest opening; after the last one the log is complete."""
-        sampling = self._plan.sampling
-        began = sampling.clock()
-        super().stop()
-        if self._frames:
-            return
-        if self._watching:
-            from ..intercept import doors
-
-            self._say(doors.SHADOWS.release())
-            self._watching = False
+    def _steps(self, frame: Frame) -> list[Callable[[], Any]]:
+        """After the last opening the log is completed."""
         from ..comparison import posts
+        from ..intercept import doors
 
-        posts.mode_closed()
-        self._plan.waiting.settle_all()
-        self._plan.step_ends()
+        plan = self._plan
+        last = [
+            lambda: self._say(doors.SHADOWS.release(self)),
+            posts.mode_closed,
+            plan.waiting.settle_all,
+            plan.step_ends,
+            self._say_idle,
+            self.run.recorder.close,
+            functools.partial(plan.sampling.end, plan.sampling.clock()),
+            raise_postponed,
+            plan.outcome.conclude,
+        ]
+        return [*super()._steps(frame), *(functools.partial(self._after_all, step) for step in last)]
+
+    def _after_all(self, step: Callable[[], Any]) -> None:
+        if not self._frames:
+            step()
+
+    def _say_idle(self) -> None:
+        sampling = self._plan.sampling
         if sampling.idle:
             self.run.warn(
                 f"budget=: the hooks stood idle in {sampling.idle} of {sampling.stretches} stretches of the program (from the "
                 "start of an outermost layer, or the end of a backward, to the next); calls made there are in no count"
             )
-        self.run.recorder.close()
-        sampling.end(began)
-        raise_postponed()
-        self._plan.outcome.conclude()
 
     def __enter__(self) -> CompareRun:
         return self.start()

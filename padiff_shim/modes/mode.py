@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from ..dispatch import frames
 from ..errors import ModeError
+from ..finishing import finish
 from ..runs.run import Run
 from .decorate import decorate
 from .environment import prepare
@@ -56,20 +58,6 @@ class Mode:
         self.run.environment.update(prepare())
         from ..frameworks.surroundings import put_aside
 
-        with put_aside():
-            return self._opened()
-
-    def _opened(self) -> Run:
-        from ..intercept import doors
-
-        remarks = doors.OPS.acquire()
-        try:
-            if self._tracks_layers:
-                remarks += doors.LAYERS.acquire()
-        except BaseException:
-            doors.OPS.release()
-            raise
-        self._say(remarks)
         frame = frames.Frame(
             self.run,
             self._enabled,
@@ -78,27 +66,64 @@ class Mode:
             layers=self._layers,
             plan=self._plan,
         )
-        self._frames.append(frame)
-        self.run.opened()
-        self._mark_sole()
-        frames.push(frame, all_threads=self._all_threads)
+        try:
+            with put_aside():
+                self._open(frame)
+        except BaseException:
+            finish(self._steps(frame))
+            raise
         return self.run
 
+    def _open(self, frame: frames.Frame) -> None:
+        """Everything that :meth:`_steps` undoes."""
+        from ..intercept import doors
+
+        self._say(doors.OPS.acquire(frame.ticket))
+        if self._tracks_layers:
+            self._say(doors.LAYERS.acquire(frame.ticket))
+        self._frames.append(frame)
+        self.run.opened(frame.ticket)
+        self._mark_sole()
+        frames.push(frame, all_threads=self._all_threads)
+
     def stop(self) -> None:
-        """Close the latest opening of this mode."""
+        """Close the latest opening of this mode. A Ctrl-C is raised when it is closed."""
+        steps: list[Callable[[], Any]] | None = None
+        try:
+            steps = self._closing()
+            finish(steps)
+        except ModeError:
+            raise
+        except BaseException:
+            finish(self._closing() if steps is None else steps)
+            raise
+
+    def _closing(self) -> list[Callable[[], Any]]:
         frame = frames.innermost_of(self._frames) or (self._frames[-1] if self._frames else None)
         if frame is None:
             raise ModeError("this mode is not open")
+        return self._steps(frame)
+
+    def _steps(self, frame: frames.Frame) -> list[Callable[[], Any]]:
+        """What closes an opening, also one that was not opened wholly; each step may be made twice."""
         from ..intercept import doors
 
-        self._frames.remove(frame)
+        return [
+            functools.partial(frames.remove, frame),
+            functools.partial(self._forget, frame),
+            lambda: self._say(doors.LAYERS.release(frame.ticket)),
+            self._say_unmatched,
+            lambda: self._say(doors.OPS.release(frame.ticket)),
+            functools.partial(self.run.closed, frame.ticket),
+        ]
+
+    def _forget(self, frame: frames.Frame) -> None:
+        self._frames = [other for other in self._frames if other is not frame]
         self._mark_sole()
-        frames.remove(frame)
-        remarks = doors.LAYERS.release() if self._tracks_layers else []
+
+    def _say_unmatched(self) -> None:
         if self._layers is not None:
-            remarks += [f"layers={pattern!r} matched no layer that ran" for pattern in sorted(self._layers.unmatched)]
-        self._say(remarks + doors.OPS.release())
-        self.run.closed()
+            self._say([f"layers={pattern!r} matched no layer that ran" for pattern in sorted(self._layers.unmatched)])
 
     def _say(self, remarks: list[str]) -> None:
         for remark in remarks:

@@ -106,7 +106,7 @@ def opened(options: ReferenceOptions) -> Mode:
     return Mode(run, enabled, chosen, plan, strict=options.strict, all_threads=options.all_threads)
 
 
-_held = False
+_held: object = None  # by whom the interception is held
 
 
 def install() -> None:
@@ -116,8 +116,8 @@ def install() -> None:
         prepare()
         from ..intercept import doors
 
-        doors.OPS.acquire()
-        _held = True
+        _held = object()
+        doors.OPS.acquire(_held)
 
 
 def uninstall() -> None:
@@ -126,5 +126,5 @@ def uninstall() -> None:
     if _held:
         from ..intercept import doors
 
-        _held = False
-        doors.OPS.release()
+        leaving, _held = _held, None
+        doors.OPS.release(leaving)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 ABSENT = object()
@@ -172,58 +172,63 @@ class Awaited:
 
 
 class Patcher:
-    """A group of points that is installed while at least one user holds it."""
+    """A group of points that is installed while at least one user holds it; one that comes or goes twice counts once."""
 
     def __init__(self, build: Callable[[], Sequence[Point]]) -> None:
         self._build = build
         self._points: Sequence[Point] | None = None
-        self._users = 0
+        self._users: dict[Hashable, None] = {}
         self._looked_at: Sequence[Point] = ()  # the cheap ones, and those that were somebody else's at the opening
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # which tells whose it is: see release_unless_busy
         self._resting = False  # what may rest is away, though there is a user
 
     @property
     def installed(self) -> bool:
         """Whether the redirections are in place."""
-        return self._users > 0
+        return bool(self._users)
 
     @property
     def resting(self) -> bool:
         """See :meth:`rest`."""
         return self._resting
 
-    def acquire(self) -> list[str]:
-        """Install for one more user.
+    def acquire(self, user: Hashable) -> list[str]:
+        """Install for one more user; a remark on each place that is somebody else's. An error leaves everything as it was."""
+        with self._lock:
+            try:
+                if self._points is None:
+                    self._points = self._build()
+                if not self._users:
+                    self._install(self._points)
+                self._wake()
+                remarks = self._remarks()
+            except BaseException:
+                if not self._users:
+                    self._restore()
+                raise
+            self._users[user] = None
+            return remarks
+
+    def release(self, user: Hashable) -> list[str]:
+        """One user less; the last one restores everything that is not somebody else's. A Ctrl-C is raised when that is done.
 
         Returns:
             A remark on each place that is somebody else's.
         """
         with self._lock:
-            if self._points is None:
-                self._points = self._build()
-            if self._users == 0:
-                self._install(self._points)
-            self._wake()
-            self._users += 1
-            return self._remarks()
+            return self._release(user)
 
-    def release(self) -> list[str]:
-        """One user less; the last one restores everything that is not somebody else's.
-
-        Returns:
-            A remark on each place that is somebody else's.
-        """
-        with self._lock:
-            return self._release()
-
-    def release_unless_busy(self) -> bool:
+    def release_unless_busy(self, user: Hashable) -> bool:
         """The same from a destructor, which may run in the middle of anything: False, and nothing done, while the lock is held."""
-        if not self._lock.acquire(blocking=False):
+        if self._lock._is_owned():  # type: ignore[attr-defined]
             return False
         try:
-            self._release()
+            if not self._lock.acquire(blocking=False):
+                return False
+            self._release(user)
         finally:
-            self._lock.release()
+            if self._lock._is_owned():  # type: ignore[attr-defined]  # a Ctrl-C may come before it is known
+                self._lock.release()
         return True
 
     def rest(self) -> None:
@@ -232,7 +237,7 @@ class Patcher:
         With several users nothing happens.
         """
         with self._lock:
-            if self._users == 1 and not self._resting:
+            if len(self._users) == 1 and not self._resting:
                 self._resting = True
                 for point in reversed(self._points or ()):
                     if point.rests:
@@ -251,28 +256,34 @@ class Patcher:
             self._looked_at = [*self._looked_at, *(point for point in others if point not in self._looked_at)]
             self._resting = False
 
-    def _release(self) -> list[str]:
-        if self._resting and self._users == 1:  # the others are away already
-            self._wake(self._looked_at)
-        self._wake()
-        self._users -= 1
-        remarks = self._remarks()
-        if self._users == 0:
-            left = [point for point in reversed(self._points or ()) if not point.uninstall()]
-            remarks += [remark(point) for point in left if not point.cheap]
+    def _release(self, user: Hashable) -> list[str]:
+        if user not in self._users:
+            return []
+        remarks: list[str] = []
+        try:
+            if self._resting and len(self._users) == 1:  # the others are away already
+                self._wake(self._looked_at)
+            self._wake()
+            remarks += self._remarks()
+        finally:
+            try:
+                if len(self._users) == 1:
+                    remarks += self._restore()
+            except BaseException:
+                self._restore()  # to the end
+                raise
+            finally:
+                del self._users[user]
         return list(dict.fromkeys(remarks))
 
     def _install(self, points: Sequence[Point]) -> None:
-        done: list[Point] = []
-        others: list[Point] = []
-        try:
-            for point in points:
-                (done if point.install() else others).append(point)
-        except BaseException:
-            for point in reversed(done):
-                point.uninstall()
-            raise
+        others = [point for point in points if not point.install()]
         self._looked_at = [point for point in points if point.cheap or point in others]
+
+    def _restore(self) -> list[str]:
+        """Everything is Paddle's own again that is not somebody else's; may be begun anew."""
+        left = [point for point in reversed(self._points or ()) if not point.uninstall()]
+        return [remark(point) for point in left if not point.cheap]
 
     def _remarks(self) -> list[str]:
         return [remark(point) for point in self._looked_at if not point.ours()]

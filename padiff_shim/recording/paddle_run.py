@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from ..dispatch.door import Door, gate
 from ..dispatch.frames import Frame, below, paused, push, remove
 from ..dispatch.plan import Unlisted
 from ..dispatch.site import call_site, layer_path
+from ..finishing import finish
 from ..frameworks import settings
 from ..frameworks.memory import grad_tracer
 from ..intercept import doors
@@ -50,21 +52,20 @@ class Watched:
 
     def begin(self) -> None:
         """Look on from here."""
-        doors.OPS.acquire()
-        try:
-            doors.LAYERS.acquire()
-        except BaseException:
-            doors.OPS.release()
-            raise
         self._frame = Frame(self._run, frozenset(ops()), plan=self._plan, observes=True)
-        push(self._frame, all_threads=False)
+        try:
+            doors.OPS.acquire(self._frame.ticket)
+            doors.LAYERS.acquire(self._frame.ticket)
+            push(self._frame, all_threads=False)
+        except BaseException:
+            self.end()
+            raise
 
     def end(self) -> None:
         """Everything is as it was."""
         assert self._frame is not None
-        remove(self._frame)
-        doors.LAYERS.release()
-        doors.OPS.release()
+        leave, ticket = functools.partial(remove, self._frame), self._frame.ticket
+        finish([leave, functools.partial(doors.LAYERS.release, ticket), functools.partial(doors.OPS.release, ticket)])
 
 
 class _Account(Run):

@@ -47,30 +47,33 @@ class Run:
     _tallies: Tallies = field(default_factory=Tallies, repr=False)
 
     def __post_init__(self) -> None:
-        self._openings, self._opened = 0, 0.0
+        self._openings: dict[object, None] = {}
+        self._opened, self._unwritten = 0.0, False
         self._process = os.getpid()
         # Where it is now: the program may go elsewhere before the mode closes.
         self._log = None if self.folder is None else account.path(files.absolute(self.folder), self.rank)
 
-    def opened(self) -> None:
+    def opened(self, ticket: object) -> None:
         """The mode is open (once more)."""
         with _OPENING:
             if not self._openings:
                 self._opened = time.perf_counter()
-            self._openings += 1
+            self._openings[ticket] = None
 
-    def closed(self) -> None:
-        """One opening less; after the last one the log is written."""
+    def closed(self, ticket: object) -> None:
+        """One opening less; after the last one the log is written. May be called twice."""
         with _OPENING:
-            self._openings -= 1
-            if self._openings:
-                return
-            self.seconds += time.perf_counter() - self._opened
-        if self._log is not None and os.getpid() == self._process:
+            if ticket in self._openings:
+                if len(self._openings) == 1:
+                    self.seconds, self._unwritten = self.seconds + time.perf_counter() - self._opened, True
+                del self._openings[ticket]
+        if self._unwritten and self._log is not None and os.getpid() == self._process:
             try:
                 account.write(self._log, self.as_dict(), self.rank)
             except account.LogError as error:
+                self._unwritten = False
                 self._warn_of_log(error, 4)
+        self._unwritten = False
 
     def try_log(self) -> None:
         """Say before the hours of a training what else would be said after them: there can be no log."""
