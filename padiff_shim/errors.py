@@ -106,13 +106,14 @@ FEW = 40  # names that an error lists one by one
 OPS_LISTED = "`padiff-shim ops` lists them."
 
 
-def unknown(kind: str, given: object, accepted: Iterable[str], listed: str = "") -> UnknownNameError:
+def unknown(kind: str, given: object, accepted: Iterable[str], listed: str = "", prefix: str = "") -> UnknownNameError:
     """The error for a name that is not in ``accepted``, with the nearest accepted names, and all of them if they are few.
 
-    Of many it says how many there are, and what ``listed`` says: a sentence, where they can be looked up.
+    Of many it says how many there are, and what ``listed`` says: a sentence, where they can be looked up. ``prefix``: what all
+    of them begin with, which makes none of them near.
     """
     names = sorted(map(str, accepted))
-    near = nearest(str(given), names)
+    near = [prefix + name for name in nearest(str(given)[len(prefix) :], [name[len(prefix) :] for name in names])]
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     if len(names) <= FEW:
         told = f"Accepted: {', '.join(names)}."

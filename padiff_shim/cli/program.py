@@ -19,6 +19,7 @@ from importlib.machinery import SourceFileLoader
 from typing import Any
 
 from ..errors import MissingFileError, unreadable
+from .tracebacks import tidy
 
 _MAIN = "__main__"
 
@@ -96,8 +97,9 @@ def _begin(program: Callable[[], Any]) -> None:
 
 
 def _show(hook: Callable[..., Any], kind: Any, error: BaseException, traceback: Any) -> None:
-    theirs = _below(traceback)
-    error.__traceback__ = sys.last_traceback = theirs
+    error.__traceback__ = _below(traceback)
+    tidy(error)
+    sys.last_traceback = theirs = error.__traceback__
     hook(kind, error, theirs)
 
 

@@ -106,11 +106,13 @@ class Comparison(NativeCalls):
         began = self.sampling.clock()
         try:
             prepared = prepare(door, frame, values, args, kwargs)
-        except StayNative as why:
-            result = self.timed(door, args, kwargs)
-            return result if why.exact or why.why is STATIC else self.uncompared(door, why.reason, result, args, kwargs)
-        door.tell(frame, prepared.inputs.torch, prepared.attributes)
-        return self.compared(Subject(self, door, key, next(self.numbers), prepared), began, args, kwargs)
+        except StayNative as stays:
+            why = stays.with_traceback(None)
+        else:
+            door.tell(frame, prepared.inputs.torch, prepared.attributes)
+            return self.compared(Subject(self, door, key, next(self.numbers), prepared), began, args, kwargs)
+        result = self.timed(door, args, kwargs)  # not in there: what it raises has nothing of ours before it
+        return result if why.exact or why.why is STATIC else self.uncompared(door, why.reason, result, args, kwargs)
 
     def compared(self, subject: Subject, began: float, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's result of a call that is compared. ``began``: when the comparing began."""

@@ -90,10 +90,12 @@ class Door:
                 if draws is not None:
                     self.permit(frame, draws(*values))
                 return frame.plan.call(self, frame, values, args, kwargs)
-            except StayNative as why:
-                if self.entry.seen_below or why.why is WHOLE:
-                    return original(*args, **kwargs)
-                return frame.plan.native(self, frame, why, args, kwargs)
+            except StayNative as stays:
+                why = stays.with_traceback(None)  # a traceback would hold this frame, and with it the operands
+            # Not in there: what Paddle raises now is its answer to the program's call, and shows nothing of ours before it.
+            if self.entry.seen_below or why.why is WHOLE:
+                return original(*args, **kwargs)
+            return frame.plan.native(self, frame, why, args, kwargs)
 
         return functools.wraps(original)(hook) if self.python else hook
 

@@ -69,7 +69,7 @@ def _not_known(name: str, setting: Setting, known: Iterable[str]) -> ArgumentErr
     if name in only:
         return ArgumentError(f"{setting.origin}: {name}= takes a function, which only a call can give")
     if setting.origin.startswith(PREFIX):
-        return unknown("setting", setting.origin, (f"{PREFIX}{one.upper()}" for one in known))
+        return unknown("setting", setting.origin, (f"{PREFIX}{one.upper()}" for one in known), prefix=PREFIX)
     return ArgumentError(f"{setting.origin}: {unknown('setting', name, known)}")
 
 
@@ -193,4 +193,12 @@ def resolved(mode: str, given: Mapping[str, Any], spelt: Callable[[str], str]) -
 def remark(run: Any, settings: Mapping[str, Setting]) -> None:
     """Tell the run what it owes to settings that no reader of the program sees."""
     for name, one in sorted(settings.items()):
-        run.warn(f"{name}={one.value!r}: {one.origin}")
+        run.warn(f"{name}={_spelt(one.value)}: {one.origin}")
+
+
+def _spelt(value: Any) -> str:
+    """A value as a settings file spells it, where Python's own spelling is another: steps."""
+    if not isinstance(value, slice):
+        return repr(value)
+    parts = [value.start, value.stop, value.step]
+    return ":".join("" if part is None else str(part) for part in (parts if value.step not in (None, 1) else parts[:2]))

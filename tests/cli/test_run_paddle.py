@@ -93,6 +93,40 @@ def test_a_dash_is_standard_output(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
+REFUSED = {  # how a program comes to what Paddle refuses
+    "by both frameworks": "paddle.matmul(x, paddle.ones([5, 7]))",
+    "before there is a result": "paddle.nn.functional.softmax(x, axis=7)",
+    "in a layer, caught and raised again": """
+class Model(paddle.nn.Layer):
+    def forward(self, x):
+        return paddle.nn.functional.gelu(paddle.concat([x, paddle.ones([2, 5])]))
+try:
+    Model()(x)
+except ValueError as error:
+    raise RuntimeError("the model") from error
+""",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_paddle_refuses_has_the_programs_own_traceback(name, tmp_path):
+    """No frame of ours, before it, in it or below it, and nothing of what was tried."""
+    (tmp_path / "train.py").write_text(f"import paddle\nx = paddle.ones([3, 4])\n{REFUSED[name]}\n")
+    plain = ended(sys.executable, "train.py", cwd=tmp_path)
+    assert plain[0] == 1
+    for mode in ("--reference", "--compare"):
+        assert shim(mode, "--quiet", "train.py", cwd=tmp_path) == plain
+
+
+def test_errors_of_our_own_keep_their_traceback(tmp_path):
+    conv = "paddle.vision.ops.deform_conv2d(paddle.ones([1, 1, 3, 3]), paddle.ones([1, 18, 1, 1]), paddle.ones([1, 1, 3, 3]))"
+    (tmp_path / "train.py").write_text(f"import paddle\n{conv}\n")
+    status, _, err = shim("--strict", "train.py", cwd=tmp_path)
+    assert status == 1
+    assert "StayedNativeError" in err
+    assert "padiff_shim/" in err.partition("Traceback")[2]
+
+
 def test_what_is_set_before_the_import_of_paddle_counts(tmp_path):
     head = "import os, sys\nassert not {'paddle', 'torch', 'numpy'} & set(sys.modules)\nos.environ['FLAGS_check_nan_inf'] = '1'\n"
     tail = "print(paddle.get_flags('FLAGS_check_nan_inf'))\n"

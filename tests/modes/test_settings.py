@@ -82,7 +82,7 @@ def test_the_environment_is_read(name, text, value, monkeypatch):
 @pytest.mark.parametrize(
     ("variable", "text", "said"),
     [
-        ("PADIFF_SHIM_OPTS", "linear", "unknown setting 'PADIFF_SHIM_OPTS'. Did you mean 'PADIFF_SHIM_OPS'"),
+        ("PADIFF_SHIM_OPTS", "linear", "unknown setting 'PADIFF_SHIM_OPTS'. Did you mean 'PADIFF_SHIM_OPS'\\? Acc"),
         ("PADIFF_SHIM_AUDIT", "few", r"audit= is a whole number from 0 on, got 'few' \(PADIFF_SHIM_AUDIT\)"),
         ("PADIFF_SHIM_SHADOW", "maybe", r"shadow= is True or False, got 'maybe' \(PADIFF_SHIM_SHADOW\)"),
         ("PADIFF_SHIM_STEPS", "1-3", r"steps= is a step number .*, got '1-3' \(PADIFF_SHIM_STEPS\)"),
@@ -160,9 +160,11 @@ def test_call_before_environment_before_file_before_default(nowhere, monkeypatch
     table(nowhere, "audit = 3\nkeep_inputs = 5\nlinear_layout = view\n", "setup.cfg")
     monkeypatch.setenv("PADIFF_SHIM_AUDIT", "4")
     monkeypatch.setenv("PADIFF_SHIM_EVERY", "2")
+    monkeypatch.setenv("PADIFF_SHIM_STEPS", "0:10")
     run = made(padiff_shim.compare, "torch", every=None).run
     said = run.header["options"]
     assert (said["every"], said["audit"], run.linear_layout, said["seed"]) == (None, 4, "view", 0)
+    assert any("steps=0:10: PADIFF_SHIM_STEPS" in warning for warning in run.warnings), run.warnings
     assert any("audit=4: PADIFF_SHIM_AUDIT" in warning for warning in run.warnings), run.warnings
     assert any("keep_inputs=5: keep_inputs in [padiff_shim]" in warning for warning in run.warnings)
     assert not any("every" in warning for warning in run.warnings)
