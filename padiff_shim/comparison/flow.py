@@ -123,7 +123,7 @@ class Comparison(NativeCalls):
         elapsed = clock() - start
         self.sampling.native(elapsed)
         result = watch.between(subject, result)
-        records, before = [], standing()
+        records, before, recorded = [], standing(), torch.is_grad_enabled()
         tracer = exchange_tracer(None)  # torch imports, when it first needs it, what is no part of the program
         try:
             stand((*before, PAUSE))
@@ -139,7 +139,10 @@ class Comparison(NativeCalls):
             try:
                 stand(before)
             finally:
-                exchange_tracer(tracer)
+                try:
+                    exchange_tracer(tracer)
+                finally:
+                    torch._C._set_grad_enabled(recorded)  # a Ctrl-C may have come at the end of a no_grad()
             self.sampling.spent(subject.key, clock() - began - elapsed)
         for record in records:
             self.outcome.act(record)

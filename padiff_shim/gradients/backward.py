@@ -60,14 +60,16 @@ class Session:
         self.noted.append((record.twin, side.clone()))  # Paddle goes on to use the gradient's memory
 
 
-@contextmanager
-def native() -> Iterator[None]:
+class native:
     """Paddle's engine runs for itself inside: what it reaches is no part of the backward around it."""
-    outer, LOCAL.session = LOCAL.session, None
-    try:
-        yield
-    finally:
-        LOCAL.session = outer
+
+    __slots__ = ("_outer",)
+
+    def __enter__(self) -> None:
+        self._outer, LOCAL.session = LOCAL.session, None
+
+    def __exit__(self, *_: object) -> None:
+        LOCAL.session = self._outer
 
 
 def strayed(record: Arriving, grad: Any) -> None:
@@ -212,12 +214,13 @@ def _shown(leaves: Sequence[torch.Tensor]) -> Iterator[set[int]]:
             ready[id(side)] = side, grad
 
     handles = [side.register_hook(partial(finished, side)) for side in leaves if hasattr(side, "_place")]
-    LOCAL.around.append((ready, taken))
+    here = ready, taken
+    LOCAL.around.append(here)
     with turn(taken):
         try:
             yield taken
-        finally:
-            LOCAL.around.pop()
+        finally:  # it may be gone, where an error left this open
+            LOCAL.around = [one for one in LOCAL.around if one is not here]
             for handle in handles:
                 handle.remove()
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -26,14 +24,20 @@ class _Local(threading.local):
 LOCAL = _Local()
 
 
-@contextmanager
-def turn(name: Any) -> Iterator[None]:
+class turn:
     """Torch's engine runs over twins inside; ``name`` tells this call from those within it."""
-    outer, LOCAL.turn = LOCAL.turn, name
-    try:
-        yield
-    finally:
-        LOCAL.turn = outer
+
+    __slots__ = ("_name", "_outer")
+
+    def __init__(self, name: Any) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._outer, LOCAL.turn = LOCAL.turn, self._name
+
+    def __exit__(self, *_: object) -> None:
+        if LOCAL.turn is self._name:  # else an error left it open, and it was put right: see intercept/engine.py
+            LOCAL.turn = self._outer
 
 
 _tinies: dict[int, weakref.ref[Any]] = {}  # what the sentinels of all threads are made of

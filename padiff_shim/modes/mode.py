@@ -88,6 +88,10 @@ class Mode:
 
     def stop(self) -> None:
         """Close the latest opening of this mode. A Ctrl-C is raised when it is closed."""
+        self.__exit__()
+
+    def __exit__(self, *_: object) -> None:
+        # Not by way of another method, at whose beginning a Ctrl-C may come, too.
         steps: list[Callable[[], Any]] | None = None
         try:
             steps = self._closing()
@@ -136,9 +140,6 @@ class Mode:
 
     def __enter__(self) -> Run:
         return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def __call__(self, function: Callable[..., Any]) -> Any:
         """Decorate a function, method, generator function or coroutine function: the mode is open while its code runs."""

@@ -58,6 +58,8 @@ class Clock:
 
     def end(self, *, counts: bool = True) -> None:
         """What it began in goes on. ``counts``: it was a call."""
+        if not self._open:  # a Ctrl-C fell between an end and the next beginning in a backward
+            return
         now = time.perf_counter()
         place = self._open.pop()
         self.seconds[place] += now - self._mark  # type: ignore[assignment]

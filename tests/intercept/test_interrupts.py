@@ -4,6 +4,7 @@ CPython takes signals where functions begin, among other places. There a call wi
 of Python's and Torch's that they use, raises.
 """
 
+import collections
 import gc
 import os
 import sys
@@ -24,7 +25,7 @@ from padiff_shim.modes.mode import Mode
 OURS = os.path.dirname(padiff_shim.__file__) + os.sep
 OTHERS = ("contextlib.py", "grad_mode.py", os.sep.join(("torch", "utils", "_contextlib.py")))
 # There an opening is not begun to be closed yet, and nobody is left who could close it.
-TOO_EARLY = {Mode.__exit__.__code__, Mode.stop.__code__}
+TOO_EARLY = {(Mode.__exit__.__code__, 1)}
 VALUES = np.linspace(-1, 1, 16, dtype="float32").reshape(4, 4)
 
 
@@ -32,16 +33,16 @@ pytestmark = pytest.mark.filterwarnings("ignore:a mode of padiff_shim")
 
 
 class Calls:
-    """The calls of a program; one of them, by its number, is interrupted."""
+    """The calls of a program, counted by function; the call ``at`` is interrupted: a function and a number."""
 
     def __init__(self, at=None):
-        self.at, self.places = at, []
+        self.at, self.counts = at, collections.Counter()
 
     def __call__(self, frame, event, _):
         code = frame.f_code
         if event == "call" and (code.co_filename.startswith(("<shortcut", OURS)) or code.co_filename.endswith(OTHERS)):
-            self.places.append(code)
-            if len(self.places) == self.at:
+            self.counts[code] += 1
+            if (code, self.counts[code]) == self.at:
                 sys.settrace(None)
                 raise KeyboardInterrupt
         return None  # noqa: RET501
@@ -55,28 +56,21 @@ class Calls:
             sys.settrace(before)
 
 
-def chosen(places):
-    """The number of the last call of each function: one that opens and closes what it opens is closing it then."""
-    ends = {code: number for number, code in enumerate(places, 1)}
-    return sorted(number for code, number in ends.items() if code not in TOO_EARLY)
-
-
 def interrupted(program, then):
-    """Run a program once for each chosen call, which is interrupted, and ``then`` each time."""
+    """Run a program once for the first and the last call of each function, which is interrupted, and ``then`` each time."""
     for _ in range(2):  # what is learnt once
         program()
     calls = Calls()
     calls.of(program)
-    numbers = chosen(calls.places)
-    assert len(numbers) > 20
-    for number in numbers:
+    assert len(calls.counts) > 20
+    for place in sorted({(code, at) for code, count in calls.counts.items() for at in (1, count)} - TOO_EARLY, key=str):
         try:
-            Calls(number).of(program)
+            Calls(place).of(program)
         except KeyboardInterrupt:
             pass
         except OSError:  # Paddle's engine makes that of it
             pass
-        then(f"interrupted at {calls.places[number - 1]}")
+        then(f"interrupted at {place}")
 
 
 def assert_undone(where):
@@ -110,8 +104,12 @@ def product():
 
 @pytest.fixture(autouse=True)
 def _no_noise(monkeypatch):
-    """What falls into a destructor is printed by Python, and not raised."""
-    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    """What falls into a destructor is printed by Python, and not raised; nothing else is."""
+    others = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: others.append(what.exc_type.__name__))
+    yield
+    gc.collect()
+    assert set(others) <= {"KeyboardInterrupt"}
 
 
 def model():
@@ -136,7 +134,7 @@ def test_while_a_comparison_is_opened_and_closed(tmp_path):
     interrupted(program, assert_undone)
 
 
-@pytest.mark.parametrize("options", [{}, {"layers": "**"}], ids=["all", "in layers"])
+@pytest.mark.parametrize("options", [{}, {"layers": "**"}, {"profile": True}], ids=["all", "in layers", "timed"])
 def test_in_a_forward_and_its_backward(options):
     net, x = model(), paddle.to_tensor(VALUES)
 
@@ -151,7 +149,7 @@ def test_in_a_forward_and_its_backward(options):
             assert_at_rest(where)
             before = run.substituted.get("matmul", 0)
             assert product(), where
-            assert options or run.substituted["matmul"] == before + 1, where
+            assert "layers" in options or run.substituted["matmul"] == before + 1, where
 
         interrupted(program, then)
     gc.collect()
