@@ -119,6 +119,48 @@ except OSError:
 """,
     },
     {
+        "name": "a retained gradient that is written over",
+        "op": "Tensor.retain_grads",
+        "what": "The gradient of a reshaped or transposed tensor goes back in the same memory, and the next backward kernel writes "
+        "its own result there: what was retained is the gradient of something else.",
+        "size": "any: here 4.95 for 3",
+        "paddle": PADDLES,
+        "shim": "Torch's gradient. Compared, the right one where that very call is: a comparison holds gradients.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.full([4], 0.5)
+x.stop_gradient = False
+y = paddle.exp(x).reshape([2, 2])
+y.retain_grads()
+(y * 3).sum().backward()
+np.testing.assert_array_equal(y.grad.numpy(), np.full([2, 2], 3.0))
+""",
+        "others": {
+            "transposed": "x.clear_grad(); y = paddle.exp(x).transpose([0]); y.retain_grads(); (y * 3).sum().backward(); "
+            "assert y.grad.tolist() == [3.0] * 4",
+        },
+    },
+    {
+        "name": "an error while a saved tensor is unpacked",
+        "op": "backward",
+        "what": "It leaves the backward as an OSError, and gradients are switched off from there on; in recomputed blocks, too.",
+        "size": "nothing records a gradient any more",
+        "paddle": PADDLES,
+        "alone": True,
+        "shim": "What Torch saves is not shown to these hooks. Compared, the error is Paddle's; gradients stay switched on.",
+        "program": """\
+import paddle
+x = paddle.ones([3])
+x.stop_gradient = False
+with paddle.autograd.saved_tensors_hooks(lambda tensor: tensor, lambda kept: 1 / 0):
+    y = paddle.exp(x).sum()
+try:
+    y.backward()
+except OSError:
+    assert paddle.is_grad_enabled()
+""",
+    },
+    {
         "name": "reading grad_fn",
         "op": "Tensor.grad_fn",
         "what": "Each reading leaves a reference to the node behind, and with it all that the node holds.",

@@ -29,6 +29,21 @@ np.testing.assert_array_equal(F.max_pool2d(x, 2).numpy().ravel(), [-1e39] * 2)
         },
     },
     {
+        "name": "the deviation of equal elements",
+        "op": "std",
+        "what": "Its gradient is 0 / 0 where a standard deviation is 0; Torch's is 0.",
+        "size": "NaN for 0",
+        "paddle": PADDLES,
+        "shim": _NONFINITE,
+        "program": """\
+import numpy as np, paddle
+x = paddle.ones([3])
+x.stop_gradient = False
+paddle.std(x).backward()
+np.testing.assert_array_equal(x.grad.numpy(), [0.0, 0.0, 0.0])
+""",
+    },
+    {
         "name": "maxima hide NaN",
         "op": "max_pool2d, max_pool3d, maxout, segment_pool",
         "what": "Paddle's maxima pass NaN over, wherever it stands: what went wrong above a pool is not seen below it.",

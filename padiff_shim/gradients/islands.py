@@ -13,7 +13,7 @@ import paddle
 import torch
 
 from ..dispatch.frames import top
-from ..frameworks.memory import FLOATS, TENSOR_TYPES, grad_tracer, to_paddle, to_torch
+from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, grad_tracer, to_paddle
 from ..frameworks.surroundings import undisturbed
 from ..frameworks.versions import attribute
 from . import backward, clean
@@ -102,7 +102,7 @@ class _Island(torch.autograd.Function):
     def forward(ctx: Any, cell: Cell, *sides: torch.Tensor) -> Any:
         ctx.cell = cell
         ctx.set_materialize_grads(False)
-        return tuple(map(to_torch, cell.outs))
+        return tuple(map(as_operand, cell.outs))  # a view has the strides of the same one in Torch
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:

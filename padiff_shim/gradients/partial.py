@@ -112,7 +112,8 @@ class _Search:
             natives, [*self.inputs, *tinies()], given, True, self.create, only_inputs, True, no_grad_vars, *path
         )
         for index, grad in enumerate(found[: len(self.inputs)]):
-            if grad is not None:
+            record = taped(self.inputs[index])
+            if grad is not None and (record is None or not record.seated):  # a sentinel has told Torch, and gives back one float
                 self.add(index, grad)
 
     def by_torch(self, noted: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[list[Any], list[Any]]:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ..frameworks.lend import put_numpy, takes_numpy
-from ..frameworks.memory import hand_over, to_torch
+from ..frameworks.memory import FLOATS, hand_over, to_torch
 from ..frameworks.versions import attribute, grad_node, set_attribute
 from . import clean
 from .calls import Call
@@ -143,10 +143,10 @@ class _Written(torch.autograd.Function):
 
 
 def _renewed(tensor: Any, record: Taped) -> Taped | None:
-    """The record of a tensor that was written through another tensor over its memory: natively its node has not changed."""
-    if not record.seated or record.apart or record.pointer != tensor.data_ptr() or record.strides != tensor.strides:
+    """The record of a tensor that was written through another one over its memory, or given other memory: its node is the same."""
+    if not record.seated or record.shape != tensor.shape or FLOATS.get(tensor.dtype) is not record.twin.dtype:
         return None
-    if record.shape != tensor.shape or tensor.stop_gradient or not _led_by(tensor, record.made_of):
+    if tensor.stop_gradient or not _led_by(tensor, record.made_of):
         return None
     with torch.enable_grad():
         renewed = Taped(_Written.apply(record.twin, to_torch(tensor)), tensor, record.made_of)

@@ -32,6 +32,7 @@ class Program:
         self.scope: dict[str, Any] = {}
         self.count = 0
         self.hooks = 0
+        self.spoilt = False  # the last line left gradients switched off
         self.replay()
 
     def pick(self, options: Any) -> Any:
@@ -50,9 +51,12 @@ class Program:
             self._run(line)
 
     def _run(self, line: str) -> BaseException | None:
+        self.spoilt = False
         try:
             exec(line, self.scope)
         except Exception as error:
+            self.spoilt = not paddle.is_grad_enabled()  # a defect of Paddle's: "an error while a saved tensor is unpacked"
+            paddle.base.framework._dygraph_tracer()._has_grad = True
             return error
         return None
 
@@ -89,7 +93,7 @@ class Program:
     def spent(self) -> bool:
         """Whether a backward may have run through a PyLayer: a second one crashes Paddle 3.3.1 and 2.6.2 natively."""
         made = [number for number, line in enumerate(self.lines) if ".apply(" in line or "use_reentrant=True" in line]
-        return bool(made) and any("backward(" in line for line in self.lines[made[0] :])
+        return bool(made) and any(map(frees, self.lines[made[0] :]))
 
     @property
     def asks(self) -> bool:
@@ -123,7 +127,7 @@ class Program:
         before = dict(self.scope)
         self.progress.note([*self.lines, line], "none: being drawn")
         error = self._run(line)
-        if (error is None or self.chance(3)) and self._tame():
+        if (error is None or (not self.spoilt and self.chance(3))) and self._tame():
             self.lines.append(line)
         elif error is None or before.keys() != self.scope.keys() or "_" in line or "=" in line:
             self.replay()
@@ -139,6 +143,11 @@ class Program:
                 if numbers.size and not np.abs(numbers).max() < LIMIT:
                     return False
         return True
+
+
+def frees(line: str) -> bool:
+    """Whether a line runs a backward that frees what it has walked."""
+    return "backward(" in line or ("paddle.grad(" in line and "retain_graph=" not in line and "create_graph=" not in line)
 
 
 OPTIONS = {

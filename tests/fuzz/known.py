@@ -48,6 +48,14 @@ KNOWN = (
         lambda seen: not seen.exact and ".grad" in seen.text and "natively None" in seen.text and seen.has(".retain_grads()"),
     ),
     Known(
+        "Paddle goes on in the memory of a retained gradient where that of a view is the same (docs/defects.md)",
+        lambda seen: seen.of_a_retained_view,
+    ),
+    Known(
+        "Paddle's gradient of a standard deviation of equal elements is NaN, Torch's 0 (docs/defects.md)",
+        lambda seen: seen.text.startswith("accused") and "std grad:x" in seen.text and "NONFINITE [paddle]" in seen.text,
+    ),
+    Known(
         "a write that Paddle does not count, between forward and backward: Paddle's gradient is one of the new values",
         lambda seen: any(seen.has(write) for write in UNCOUNTED) and seen.of_a_gradient,
     ),

@@ -6,8 +6,9 @@ import ast
 import re
 from typing import NamedTuple
 
-READ_BY_PADDLE = ("silu(", " / (", "paddle.as_strided(")
-READ_BY_TORCH = ("einsum",)
+READ_BY_PADDLE = ("silu(", " / (", "paddle.as_strided(", "paddle.max(", "paddle.min(", "paddle.amax(", "paddle.amin(")
+READ_BY_TORCH = ("einsum", "std")
+VIEWS = (".transpose(", ".reshape(", ".flatten(", "squeeze(", ".view(", ".view_as(", "paddle.assign(", ".contiguous(", ".astype(")
 MODIFIED = "has been modified by an inplace operation"
 LACKING = "doesn't have any grad op"
 UNUSED = "does not appear in the backward graph"
@@ -40,6 +41,14 @@ class Seen(NamedTuple):
         for line in lines:
             lines += [made for name in re.findall(r"\bt\d+\b", line) if (made := self._made(name)) not in (*lines, "")]
         return lines
+
+    @property
+    def of_a_retained_view(self) -> bool:
+        """Whether the gradient of a view differs that was to be retained, or what was made of it."""
+        if ".grad" not in self.text and not any(".grad" in line for line in self.origins):
+            return False
+        names = [self.text.partition(".")[0], *(name for line in self.origins for name in re.findall(r"\bt\d+\b", line))]
+        return any(self.has(f"{name}.retain_grads()") and any(view in self._made(name) for view in VIEWS) for name in names)
 
     @property
     def recomputed_elsewhere(self) -> bool:

@@ -174,7 +174,8 @@ def memory(g: Program) -> str:
     x = g.floating(lambda t: t.ndim >= 1)
     return g.pick(
         (
-            f"{g.new()} = paddle.to_tensor({x}.item(1))",
+            # Of a view that begins at its end Paddle reads what lies behind it.
+            f"{g.new()} = paddle.to_tensor({x}{'.tolist()' if min(g.scope[x].strides) < 0 else '.item(1)'})",
             f"{g.new()} = paddle.to_tensor({x}.tolist())",
             f"{g.new()} = paddle.to_tensor({x}.numpy())",
         )

@@ -117,7 +117,7 @@ def recompute(function: Callable[[Value], Value], x: Value, use_reentrant: bool 
     if x.stop_gradient or not torch.is_grad_enabled():
         return function(x)
     if not use_reentrant:
-        operand = x.wanted()
+        operand, x.family.recomputed = x.wanted(), True
         again = torch.utils.checkpoint.checkpoint(lambda x: function(Value(x)).graph(), operand, use_reentrant=False)
         return Value(_Unchanged.apply(again, operand))
     found = Value(_Reentrant.apply(function, x.wanted()))

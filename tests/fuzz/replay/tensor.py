@@ -25,6 +25,7 @@ class Family:
 
     def __init__(self) -> None:
         self.mirrored = False
+        self.recomputed = False  # a block that is recomputed without reentry reads it again
         self._turned: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def turned(self, weight: torch.Tensor, copy: torch.Tensor) -> torch.Tensor:
@@ -34,6 +35,8 @@ class Family:
 
     def rewritten(self) -> None:
         """Autograd did not hear of a write: what a backward reads of this memory is the new values."""
+        if self.recomputed:
+            raise Elsewhere("an uncounted write to what a recomputed block reads again")
         for weight, copy in self._turned:
             copy.data.copy_(weight.t())
 
