@@ -7,7 +7,7 @@ broadcast (docs/defects.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -67,13 +67,40 @@ def _masked(mask: torch.Tensor) -> _Put:
 
 def _at(parts: Any, tensor: Any, value: Any) -> _Put | None:
     """Setting at an index; None where each element of the value is written to one place."""
+    parts, turned = _forwards(parts, tensor.shape)
     sides = indices(parts)
     masks = any(isinstance(side, torch.Tensor) and side.dtype is torch.bool for side in sides)
     if not masks and as_operand(tensor)[sides].numel() == value.size:
         return None
 
     def put(side: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
-        side[sides] = given
+        side[sides] = given.expand(side[sides].shape).flip(turned) if turned else given
         return side
 
     return put
+
+
+def _forwards(parts: Any, shape: Sequence[int]) -> tuple[Any, list[int]]:
+    """The same places by an index without negative steps, which Torch has not, and the axes of the value that this turns."""
+    if not any(type(part) is slice and type(part.step) is int and part.step < 0 for part in parts):
+        return parts, []
+    found, turned = [], []
+    axis = place = 0  # in the tensor, and in what the index shows
+    for part in parts:
+        if part is Ellipsis:
+            left_out = len(shape) - sum(type(one) in (int, slice) for one in parts)
+            axis, place = axis + left_out, place + left_out
+        elif part is None:
+            place += 1
+        elif type(part) is int:
+            axis += 1
+        elif type(part) is slice:
+            shown = range(*part.indices(shape[axis]))
+            if shown.step < 0 and shown:
+                part = slice(shown[-1], shown[0] + 1, -shown.step)
+                turned.append(place)
+            axis, place = axis + 1, place + 1
+        else:
+            raise TypeError("tensors beside negative steps")  # where their axis comes to lie is Paddle's to say
+        found.append(part)
+    return tuple(found), turned

@@ -67,6 +67,37 @@ def test_set_by_index(name, dtype, wanted):
         assert one.tobytes() == other.tobytes(), (one, other)
 
 
+BACK = {
+    "from the end": (np.s_[..., ::-1], lambda w, v: w.__setitem__(np.s_[...], v.expand(4, 5, 6).flip(-1)), (6,)),
+    "one number": (np.s_[::-1, 1], lambda w, v: w.__setitem__(np.s_[:, 1], v.expand(4, 6).flip(0)), ()),
+    "two axes": (
+        np.s_[::-2, None, 3:0:-1],
+        lambda w, v: w.__setitem__(np.s_[1::2, None, 1:4], v.expand(2, 1, 3, 6).flip(0, 2)),
+        (3, 6),
+    ),
+}
+
+
+@pytest.mark.parametrize("wanted", [True, False], ids=["x wants its gradient", "x wants none"])
+@pytest.mark.parametrize("name", BACK)
+def test_set_backwards(name, wanted):
+    index, put, shape = BACK[name]
+    x, value, weights = _values(shape, "float32")
+    theirs, given = torch.tensor(x, requires_grad=wanted), torch.tensor(value, requires_grad=True)
+    written = theirs * 1.0
+    put(written, given * 3.0)
+    (written * written * torch.tensor(weights)).sum().backward()
+    with padiff_shim.reference("torch"):
+        mine, ours = paddle.to_tensor(x, stop_gradient=not wanted), paddle.to_tensor(value, stop_gradient=False)
+        set_ = mine * 1.0
+        set_[index] = ours * 3.0
+        (set_ * set_ * paddle.to_tensor(weights)).sum().backward()
+    assert set_.numpy().tobytes() == written.detach().numpy().tobytes()
+    assert ours.grad.numpy().tobytes() == given.grad.numpy().tobytes()
+    if wanted:
+        assert mine.grad.numpy().tobytes() == theirs.grad.numpy().tobytes()
+
+
 @pytest.mark.skipif(not hasattr(paddle._C_ops, "masked_fill_"), reason="this Paddle has no such op: it writes what where() gives")
 @pytest.mark.parametrize("wanted", [True, False], ids=["x wants its gradient", "x wants none"])
 def test_filled_in_place(wanted):

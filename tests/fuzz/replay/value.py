@@ -120,7 +120,9 @@ class Value(Tensor):
         return self.alias(torch.squeeze)
 
     def contiguous(self) -> Value:
-        return self if self.data.is_contiguous() else self.alias(lambda x: x.contiguous())
+        if self.data.is_contiguous():
+            return self
+        raise Elsewhere("contiguous() of a view, which leaves the view's memory with the result natively")
 
     def view_as(self, other: Value) -> Value:
         return self.reshape(list(other.data.shape))
