@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html as escaping
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,6 +57,7 @@ _KINDS = {
     UNJUDGED: ("Not judged", "Compared, and nobody could say who is right."),
 }
 UNFOLDED = 20  # rows of a table in Markdown that are shown without a click
+_GONE = "no longer seen here"
 _HEADINGS = ("op, tensor", "side", "verdict", "operands", "worst", "reproducer")
 
 
@@ -102,7 +104,7 @@ def _sections(audit: Audit) -> Iterator[Section]:
         if found:
             yield Section(f"{title} ({len(found)})", says, _HEADINGS, [_row(one) for one in found])
     if audit.known:
-        rows: list[tuple[str, ...]] = [(name, "seen" if there else "no longer seen here") for name, there in audit.known.items()]
+        rows: list[tuple[str, ...]] = [(name, "seen" if there else _GONE) for name, there in audit.known.items()]
         says = "What a comparison counts apart by name, and whether a call of this audit or a defect's program showed it."
         yield Section("Known differences", says, ("name", "here"), rows)
     if audit.defects:
@@ -136,7 +138,7 @@ def _here(one: Any) -> str:
     how = f" ({one.how})" if one.how and one.shown else ""
     if one.shown:
         return f"seen{how}" + ("" if one.claimed else ", new on these versions")
-    return "no longer seen here" if one.claimed else "not of these versions"
+    return _GONE if one.claimed else "not of these versions"
 
 
 def _refusals(found: dict[str, int]) -> tuple[str, str]:
@@ -224,12 +226,27 @@ def html(audit: Audit) -> str:
 
 def _part(number: int, section: Section) -> str:
     head = "".join(f"<th>{_text(heading)}</th>" for heading in section.headings)
-    return (
-        f'<section id="part{number}"><h2>{_text(section.title)}</h2><p>{_text(section.says)}</p>\n'
+    table = (
         f"<table><thead><tr>{head}</tr></thead><tbody>\n"
         + "\n".join(_tr(section.headings, row) for row in section.rows)
-        + "\n</tbody></table></section>"
+        + "\n</tbody></table>"
     )
+    if len(section.rows) > UNFOLDED:  # a whole audit's rows are half a mile of a phone's screen
+        table = f"<p>{_text(_in_short(section))}</p><details><summary>All {len(section.rows):,} rows</summary>{table}</details>"
+    return f'<section id="part{number}"><h2>{_text(section.title)}</h2><p>{_text(section.says)}</p>\n{table}</section>'
+
+
+def _in_short(section: Section) -> str:
+    """A folded table in one line: which ops, or how often what is said of each."""
+    if section.headings == _HEADINGS:
+        rows = Counter(row[0].partition(" ")[0] for row in section.rows)
+        return f"{len(rows):,} ops: {', '.join(f'{op} ({count:,})' if count > 1 else op for op, count in rows.items())}"
+    if section.headings[-1] == "here":
+        said = Counter(row[-1].partition(" (")[0] for row in section.rows)
+        gone = [row[0] for row in section.rows if row[-1] == _GONE]
+        told = [f"{count:,} {what}" for what, count in said.most_common() if what != _GONE]
+        return ", ".join([*told, f"{len(gone):,} {_GONE}: {'; '.join(gone)}"] if gone else told)
+    return ", ".join(row[0] for row in section.rows)
 
 
 def _tr(headings: Iterable[str], row: Iterable[str]) -> str:

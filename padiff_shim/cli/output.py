@@ -44,7 +44,7 @@ class Target(click.ParamType):
 PAGE, TEXT = Target(), Target(piped=True)
 
 
-def write_json(path: str | None, data: Callable[[], Any], who: str = "") -> None:
+def write_json(path: str | None, data: Callable[[], Any], who: str | None = "") -> None:
     """What ``data`` gives as JSON into a file, and a line by ``who`` that says so, or onto standard output if ``path`` is ``-``.
 
     None: nowhere, and nothing is asked for.
@@ -55,21 +55,22 @@ def write_json(path: str | None, data: Callable[[], Any], who: str = "") -> None
     _put(path, lambda: json.dumps(data(), indent=2, ensure_ascii=False, default=str) + "\n", who)
 
 
-def write_markdown(path: str | None, found: Any, who: str = "") -> None:
+def write_markdown(path: str | None, found: Any, who: str | None = "") -> None:
     """``found.to_markdown()`` likewise."""
     _put(path, lambda: str(found.to_markdown()), who)
 
 
-def _put(path: str | None, text: Callable[[], str], who: str) -> None:
+def _put(path: str | None, text: Callable[[], str], who: str | None) -> None:
     if path == "-":
         click.echo(text(), nl=False)
     elif path is not None:
         written(write(path, text()), who)
 
 
-def written(path: Path, who: str = "") -> None:
-    """Say that a file is there."""
-    click.echo(f"{who}{path} written", err=True)
+def written(path: Path, who: str | None = "") -> None:
+    """Say that a file is there; None as ``who`` says nothing."""
+    if who is not None:
+        click.echo(f"{who}{path} written", err=True)
 
 
 def look(stream: TextIO | None = None) -> dict[str, Any]:

@@ -122,10 +122,11 @@ class _Report:
     def _tell(self, run: Any) -> None:
         if not self._quiet:
             print(output.summary(run, sys.stderr), file=sys.stderr)
+        who = None if self._quiet else _WHO
         for write in (
-            lambda: output.written(run.to_html(self._html), _WHO) if self._html is not None else None,
-            lambda: output.write_markdown(self._markdown, run, _WHO),
-            lambda: output.write_json(self._data, run.as_dict, _WHO),
+            lambda: output.written(run.to_html(self._html), who) if self._html is not None else None,
+            lambda: output.write_markdown(self._markdown, run, who),
+            lambda: output.write_json(self._data, run.as_dict, who),
         ):
             try:
                 write()

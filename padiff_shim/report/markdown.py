@@ -75,7 +75,7 @@ def markdown(run: Compared) -> str:
         f"**{cell(headline(counts))}**  ",
         f"Paddle compared with {cell(run.backend)}, call by call ({cell(words.versions(header.get('environment') or {}))})  ",
         f"{counts.calls:,} calls, {counts.records:,} results and gradients: {counted}  ",
-        f"{words.covered(coverage)}.",
+        f"{words.covered(coverage)}.  ",
     ]
     lines += [f"{cell(said)}  "] if (said := words.command(header)) else []
     lines += ["", cell(run.replicas)] if run.replicas is not None and run.replicas.parting is None else []

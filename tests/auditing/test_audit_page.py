@@ -16,7 +16,7 @@ browser = report_page.browser  # a fixture
 pytestmark = pytest.mark.browser
 
 
-def audited(folder):
+def audited(folder, defects=()):
     """An audit of many ops: findings of every part, reasons without a space, ops that were not tried."""
     stats = {"paddle": {"prob": 3e5, "error_max": 1e-3}, "torch": {"prob": 0.1, "error_max": 0.0}}
     report = OpReport(OP, calls=9, judged=9, native={"x" * 300: 2}, refusals={"y" * 300: 1}, untried={"time limit": 7})
@@ -29,7 +29,10 @@ def audited(folder):
     environment = {"paddle": "3.3.1", "torch": "2.13.0", "processor": "a processor", "device": "cpu"}
     idle = {f"idle_{number}": OpReport(f"idle_{number}") for number in range(60)}
     found = Audit(folder, environment, {OP: report, **idle})
-    found.defects = [Seen("a defect", "relu, " * 30, "", True, 0, 1, ""), Seen("another", "relu", "", False, 1, 1, "SIGSEGV")]
+    found.defects = [*defects] or [
+        Seen("a defect", "relu, " * 30, "", True, 0, 1, ""),
+        Seen("another", "relu", "", False, 1, 1, "SIGSEGV"),
+    ]
     return found
 
 
@@ -37,7 +40,7 @@ def audited(folder):
 def opened(browser, tmp_path):
     """A function: options of the browser -> the open page."""
     with report_page.pages(browser, tmp_path) as show:
-        yield lambda **options: show(pages.html(audited(tmp_path)), **options)
+        yield lambda defects=(), **options: show(pages.html(audited(tmp_path, defects)), **options)
 
 
 @pytest.mark.parametrize("viewport", [PHONE, DESKTOP], ids=["phone", "desktop"])
@@ -71,9 +74,11 @@ def test_it_follows_the_colours_of_the_system(opened):
 
 def test_on_a_phone_each_cell_says_what_it_is(opened):
     page = opened(viewport=PHONE, has_touch=True, is_mobile=True)
-    side = page.locator("td[data-of=side]", has_text="paddle").first
-    assert side.is_visible()
-    assert "side: " in side.evaluate("one => getComputedStyle(one, '::before').content").replace('"', "")
+    operands = page.locator("td[data-of=operands]").first
+    assert operands.is_visible()
+    assert "operands: " in operands.evaluate("one => getComputedStyle(one, '::before').content").replace('"', "")
+    side, verdict = (page.locator(f"td[data-of={of}]").first.bounding_box() for of in ("side", "verdict"))
+    assert side["y"] == verdict["y"], "the side and what it is accused of: one line"
     assert not page.locator("thead").first.is_visible()
     widths = page.locator("td").evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
     assert max(widths) <= PHONE["width"]
@@ -83,3 +88,17 @@ def test_each_part_is_led_to(opened):
     page = opened()
     for link in page.locator("nav a").all():
         assert page.locator(link.get_attribute("href")).locator("h2").inner_text() == link.inner_text()
+
+
+def test_long_tables_are_folded_and_said_in_short(opened):
+    """All defects' programs, a card each, were what a phone scrolled through."""
+    defects = [Seen(f"defect {number}", "relu", "", number < 2, 1 if number else 0, 1, "") for number in range(40)]
+    page = opened(viewport=PHONE, defects=defects)
+    part = page.locator("section", has_text="Known defects")
+    assert part.locator("p").nth(1).inner_text() == "38 seen, new on these versions, 1 seen, 1 no longer seen here: defect 0"
+    row = part.locator("td", has_text="defect 39")
+    assert not row.is_visible()
+    part.locator("summary", has_text="All 40 rows").click()
+    assert row.is_visible()
+    assert not scrolls_sideways(page)
+    assert page.locator("td", has_text=OP).first.is_visible(), "a short table is not folded"

@@ -118,6 +118,13 @@ def test_what_paddle_refuses_has_the_programs_own_traceback(name, tmp_path):
         assert shim(mode, "--quiet", "train.py", cwd=tmp_path) == plain
 
 
+def test_quiet_says_nothing_of_files_either(tmp_path):
+    (tmp_path / "train.py").write_text(PROGRAM)
+    plain = ended(sys.executable, "train.py", cwd=tmp_path)
+    assert shim("--quiet", "--html", "page.html", "--json", "all.json", "train.py", cwd=tmp_path) == plain
+    assert (tmp_path / "page.html").exists()
+
+
 def test_errors_of_our_own_keep_their_traceback(tmp_path):
     conv = "paddle.vision.ops.deform_conv2d(paddle.ones([1, 1, 3, 3]), paddle.ones([1, 18, 1, 1]), paddle.ones([1, 1, 3, 3]))"
     (tmp_path / "train.py").write_text(f"import paddle\n{conv}\n")
