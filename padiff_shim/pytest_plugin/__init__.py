@@ -27,3 +27,7 @@ def pytest_configure(config: Any) -> None:
         from .plugin import Plugin
 
         config.pluginmanager.register(Plugin(config), "padiff_shim.plugin")
+    else:
+        from .idle import Idle
+
+        config.pluginmanager.register(Idle(), "padiff_shim.plugin")

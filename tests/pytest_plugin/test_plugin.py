@@ -55,6 +55,12 @@ def test_without_the_option_nothing_happens(run):
     done.stdout.no_fnmatch_line("*padiff_shim*")
 
 
+def test_a_test_of_the_run_is_skipped_where_there_is_none(run):
+    done = run("-rs", tests="def test_it(padiff_run):\n    assert not padiff_run.native\n")
+    done.assert_outcomes(skipped=1)
+    done.stdout.fnmatch_lines(["*SKIPPED*under --padiff=reference*"])
+
+
 def test_findings_stand_beside_a_failure_and_fail_nothing_by_themselves(run):
     done = run("--padiff=compare")
     done.assert_outcomes(passed=2, failed=1)
