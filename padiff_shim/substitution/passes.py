@@ -125,6 +125,12 @@ def is_paddles(optimizer: Any) -> bool:
     return str(type(optimizer)._append_optimize_op.__module__).startswith("paddle.optimizer.")
 
 
+def finishes_as_paddles(optimizer: Any) -> bool:
+    """Whether what the optimizer does behind its updates is done by Paddle's own class, and by nothing of this object alone."""
+    own = str(type(optimizer)._finish_update.__module__).startswith("paddle.optimizer.")
+    return own and "_finish_update" not in vars(optimizer)
+
+
 def run(make: Callable[[Pass], Any], args: tuple[Any, ...]) -> Any:
     """``Optimizer._create_optimization_pass``, which ``make`` makes."""
     outer, (owner, decays) = _here.now, _here.decays or (None, {})

@@ -7,7 +7,8 @@ share their numbers, as Torch's optimizers do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -48,13 +49,35 @@ class Updating:
                 return []
             before = repeated.Before(here.optimizer, pairs)
             try:
-                result = original(*args, **kwargs)
+                with self._skipped(frame, here.optimizer):
+                    result = original(*args, **kwargs)
             finally:
                 self.flush(here)
             repeated.keep(before, here, pairs)
             return result
 
         return passes.run(make, args)
+
+    @contextlib.contextmanager
+    def _skipped(self, frame: Frame, optimizer: Any) -> Iterator[None]:
+        """Behind a step that a scaler skips Paddle's Adamax counts it all the same; Torch's scaler skips it whole."""
+        declared = updates().get(f"{getattr(optimizer, 'type', '')}_")
+        if self.definition != "torch" or declared is None or declared.behind is None or not passes.finishes_as_paddles(optimizer):
+            yield
+            return
+        try:
+            gate(frame, declared.name)
+            skips = bool(optimizer._get_auxiliary_var("found_inf"))
+        except StayNative:
+            skips = False
+        if not skips:
+            yield
+            return
+        optimizer._finish_update = _nothing
+        try:
+            yield
+        finally:
+            del optimizer._finish_update
 
     def _repeat(self, here: Pass, frame: Frame, pairs: Any) -> bool:
         """Make the updates of a pass that is as the last one; False where it is not."""
@@ -188,6 +211,10 @@ def _rates(here: Pass | None, one: Waiting) -> tuple[float, float]:
     if here is None:
         return float(as_it_lies(one.args[place]).item()), 0.0
     return here.learning_rate(one.args[place], param), decay
+
+
+def _nothing(*_: Any) -> None:
+    return None
 
 
 def _pairs(optimizer: Any, parameters_and_grads: Any, param_group_idx: int = 0) -> Any:
