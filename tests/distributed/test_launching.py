@@ -1,12 +1,15 @@
 """Processes that Paddle itself starts."""
 
+import contextlib
 import pickle
 import subprocess
 import sys
 
+import paddle
 import pytest
 import ranks
 from helpers import ROOT
+from paddle.distributed.sharding import group_sharded_parallel
 
 import padiff_shim
 
@@ -52,3 +55,14 @@ class Holder:
 def test_what_a_mode_decorates_is_pickled_by_its_name(one):
     assert pickle.loads(pickle.dumps(one))() == "ran"
     assert type(pickle.loads(pickle.dumps(one))) is type(one)
+
+
+@pytest.mark.skipif(paddle.is_compiled_with_cuda(), reason="docs/distributed.md says what the CPU's Paddle refuses")
+@pytest.mark.parametrize("level", ["os", "os_g", "p_g_os"])
+def test_group_sharding_is_refused_by_paddle_itself(level):
+    """So says docs/distributed.md; the day Paddle takes it on the CPU, that page is wrong."""
+    layer = paddle.nn.Linear(4, 4)
+    optimizer = paddle.optimizer.AdamW(parameters=layer.parameters())
+    for mode in (contextlib.nullcontext, lambda: padiff_shim.reference("torch"), lambda: padiff_shim.compare("torch")):
+        with mode(), pytest.raises(AssertionError, match="only support"):
+            group_sharded_parallel(layer, optimizer, level)
