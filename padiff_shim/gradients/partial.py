@@ -44,6 +44,9 @@ def run_partial_grad(
         probe = paddle.ones([1])
         probe.stop_gradient = False
         clean.run_partial_grad([clean.alias(probe)], [probe], [], *options)  # some of these Paddle refuses, too
+    search = _Search(inputs, create_graph, no_grad_vars)
+    if search.native and not any(map(taped, outputs)):  # Paddle prunes what leads to none of them, and so meets no error there
+        return clean.run_partial_grad(outputs, inputs, grads, *options)
     with Session(retain=True, create=create_graph) as session, _cut(no_grad_vars):
         natives, given = [], []
         for index, tensor in enumerate(outputs):
@@ -56,7 +59,6 @@ def run_partial_grad(
                 session.noted.append((record.twin, twin(grad).clone()))
             else:
                 session.noted.append((record.twin, incoming(record.twin, grad)))
-        search = _Search(inputs, create_graph, no_grad_vars)
         while natives or session.noted:
             if natives:
                 search.by_paddle(natives, given, only_inputs, no_grad_vars, path)
@@ -100,6 +102,7 @@ class _Search:
         self.fronts = frontiers()
         fronts = {id(side) for side in self.fronts}  # those come back through Paddle
         self.sides = [[(s, t) for s, t in _sides(tensor) if id(s) not in fronts] for tensor in inputs]
+        self.native = not self.fronts and not any(self.sides)  # Torch's graph leads to none of the inputs
         self.seen: set[int] = set()
 
     def add(self, index: int, grad: Any) -> None:

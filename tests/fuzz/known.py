@@ -56,6 +56,10 @@ KNOWN = (
         lambda seen: seen.text.startswith("accused") and "std grad:x" in seen.text and "NONFINITE [paddle]" in seen.text,
     ),
     Known(
+        "a gradient of rounding alone, that of a sum over a softmax, is a whole step of Adam's",
+        lambda seen: not seen.exact and seen.of_a_step_along_rounding,
+    ),
+    Known(
         "a write that Paddle does not count, between forward and backward: Paddle's gradient is one of the new values",
         lambda seen: any(seen.has(write) for write in UNCOUNTED) and seen.of_a_gradient,
     ),
@@ -85,9 +89,7 @@ KNOWN = (
     ),
     Known(
         "a native part of a graph that was walked from the tape is not freed: a second backward through it succeeds",
-        lambda seen: (
-            not seen.exact and "The TensorWrappers of" in seen.text.partition(", here ")[0] and seen.text.endswith("here []")
-        ),
+        lambda seen: not seen.exact and seen.freed_by_paddle,
     ),
     Known(
         "what a PyLayer's backward returns comes to hooks with stop_gradient set natively, and without under the tape",

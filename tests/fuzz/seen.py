@@ -54,13 +54,20 @@ class Seen(NamedTuple):
     def recomputed_elsewhere(self) -> bool:
         """Whether recompute without reentry met a change of modes: an error, and what follows from it."""
         parts = ("errors:", "left behind", ".grad", "is_leaf", "stop_gradient", "only natively", "seen[")
-        return self.changing and self.has("use_reentrant=False") and any(part in self.text for part in parts)
+        stepped = self.has("o.step()") and ".value:" in self.text
+        return self.changing and self.has("use_reentrant=False") and (stepped or any(part in self.text for part in parts))
+
+    @property
+    def of_a_step_along_rounding(self) -> bool:
+        """Whether values differ behind a step of Adam, where a sum over what was normalised has gradients of rounding alone."""
+        normalised = any(map(self.has, ("F.softmax(", "F.layer_norm(", "recompute(block")))
+        return normalised and (self.has("Adam(") or self.has("AdamW(")) and ".value:" in self.text
 
     @property
     def walked_on(self) -> bool:
         """Whether a paddle.grad went where Paddle does not go, and met a hook or a counted write there."""
         hook = self.text.startswith("seen[") and "only here" in self.text and self.has("paddle.grad(")
-        unmade = "paddle.grad(" in self.made and self.text.endswith("only natively")
+        unmade = any("paddle.grad(" in line for line in self.origins) and self.text.endswith("only natively")
         return hook or self.refused_further_on or (self.has("paddle.grad(", "allow_unused=True") and unmade)
 
     @property
@@ -87,7 +94,15 @@ class Seen(NamedTuple):
         """Whether a gradient of one result of a call was asked for by another one: natively zeros."""
         unused = UNUSED in self.text.partition(", here ")[2] and UNUSED not in self.text.partition(", here ")[0]
         unmade = "paddle.grad(" in self.made and (self.text.endswith("only natively") or ", here None" in self.text)
-        return any(map(self.has, SEVERAL)) and (unused or unmade)
+        behind = any("paddle.grad(" in line for line in self.origins) and self.text.endswith("only natively")
+        return any(map(self.has, SEVERAL)) and (unused or unmade or behind or self.given_none)
+
+    @property
+    def given_none(self) -> bool:
+        """Whether the errors differ only by calls that get None where natively there is a tensor."""
+        natively, here = self.errors
+        more = [one for one in here if one[:2] not in [other[:2] for other in natively]]
+        return bool(more) and all("got None" in one[-1] for one in more)
 
     @property
     def of_two_pairs_of_hooks(self) -> bool:
@@ -117,8 +132,19 @@ class Seen(NamedTuple):
 
     @property
     def errors(self) -> tuple[list[tuple[int, str, str]], list[tuple[int, str, str]]]:
-        """The errors, natively and here: (line, type, text); none where they are not what differs."""
-        return _errors(self.text)
+        """The errors, natively and here: (line, type, text); none where they are not what differs.
+
+        Without those of lines that miss what an earlier one has not made.
+        """
+        natively, here = ([one for one in found if one[1] != "NameError"] for found in _errors(self.text))
+        return natively, here
+
+    @property
+    def freed_by_paddle(self) -> bool:
+        """Whether the errors differ only by backwards through what was freed, which are none here."""
+        natively, here = self.errors
+        left = [one[:2] for one in natively if "The TensorWrappers of" not in one[-1]]
+        return len(left) < len(natively) and left == [one[:2] for one in here]
 
     @property
     def refused_for_another_reason(self) -> bool:

@@ -113,6 +113,8 @@ def backward(g: Program) -> str:
     if g.spent:
         raise Nothing
     y = g.floating(lambda t: not t.stop_gradient)
+    if f"{y} = copy.deepcopy(" in "\n".join(g.lines):
+        raise Nothing  # from a copy itself nothing happens natively, unless something has led to it before
     retain = g.pick(("", "retain_graph=True"))
     if g.chance(4):
         z = g.floating(lambda t: not t.stop_gradient)
