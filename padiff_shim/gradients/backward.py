@@ -30,7 +30,7 @@ from .formula import run_engine
 from .leaves import LEAF, Place, deliver, frontiers, numbered
 from .local import LOCAL, turn
 from .nodes import leads_to_tape
-from .twins import Arriving, alive, taped, twin, when_one_strays
+from .twins import Arriving, alive, rooted, twin, when_one_strays
 
 
 class Session:
@@ -91,7 +91,7 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], retain_graph: boo
         natives, given = [], []
         for index, tensor in enumerate(tensors):
             grad = grads[index] if grads else None
-            record = None if tensor.stop_gradient else taped(tensor)
+            record = None if tensor.stop_gradient else rooted(tensor)
             if record is None:
                 _check_freed(tensor, session)
                 natives.append(tensor)

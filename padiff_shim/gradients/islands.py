@@ -20,7 +20,7 @@ from . import backward, clean
 from .calls import NESTS, freed
 from .local import LOCAL
 from .operands import Operands
-from .twins import TAPE, sentinel, taped
+from .twins import TAPE, forget, sentinel, taped
 
 
 def on_tape(values: Sequence[Any]) -> bool:
@@ -52,7 +52,11 @@ def moving_a_leaf(args: Sequence[Any]) -> bool:
 def native(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The native function's result, made by an island where these arguments are on the tape."""
     taken = recording() and (on_tape(args) or (kwargs and on_tape(list(kwargs.values()))))
-    if not taken or kwargs.get("out") is not None:  # Paddle gives that very tensor another node
+    if kwargs.get("out") is not None:  # Paddle gives that very tensor another node
+        result = original(*args, **kwargs)
+        forget(kwargs["out"])
+        return result
+    if not taken:
         return original(*args, **kwargs)
     return island(name, original, args, kwargs)
 

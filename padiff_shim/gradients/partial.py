@@ -21,7 +21,7 @@ from .calls import between
 from .edges import edge, reached_without
 from .leaves import COPY, LEAF, deliver, frontiers
 from .local import LOCAL, tinies, turn
-from .twins import alive, taped, twin, wrap
+from .twins import alive, rooted, taped, twin, wrap
 
 
 def run_partial_grad(
@@ -45,13 +45,13 @@ def run_partial_grad(
         probe.stop_gradient = False
         clean.run_partial_grad([clean.alias(probe)], [probe], [], *options)  # some of these Paddle refuses, too
     search = _Search(inputs, create_graph, no_grad_vars)
-    if search.native and not any(map(taped, outputs)):  # Paddle prunes what leads to none of them, and so meets no error there
+    if search.native and not any(map(rooted, outputs)):  # Paddle prunes what leads to none of them, and so meets no error there
         return clean.run_partial_grad(outputs, inputs, grads, *options)
     with Session(retain=True, create=create_graph) as session, _cut(no_grad_vars):
         natives, given = [], []
         for index, tensor in enumerate(outputs):
             grad = grads[index] if grads else None
-            record = taped(tensor)
+            record = rooted(tensor)
             if record is None:
                 natives.append(tensor)
                 given.append(paddle.ones(tensor.shape, tensor.dtype) if grad is None else grad)
@@ -80,7 +80,7 @@ def _cut(tensors: Sequence[Any]) -> Iterator[None]:
 
 def _sides(tensor: Any) -> list[tuple[torch.Tensor, bool]]:
     """All twins of a tensor, and whether each is transposed."""
-    record = taped(tensor)
+    record = rooted(tensor)
     if record is not None:
         return [(record.twin, False)]
     found = []

@@ -174,6 +174,25 @@ def taped(tensor: Any) -> Taped | None:
     return _renewed(tensor, record)
 
 
+def rooted(tensor: Any) -> Taped | None:
+    """The same for one that a backward starts at, whose node a call with ``out=`` may have exchanged outside of all modes."""
+    record = taped(tensor)
+    if record is None or not record.seated or _led_by(tensor, record.made_of):
+        return record
+    forget(tensor)
+    return None
+
+
+def forget(out: Any) -> None:
+    """A call with ``out=`` has given a tensor, or several, another node, which counts as no write: its twin is none any more."""
+    for tensor in out if isinstance(out, (list, tuple)) else (out,):
+        if attribute(tensor, TAPE) is not None:
+            set_attribute(tensor, TAPE, None)
+        held = attribute(tensor, LEAF)
+        if held is not None:
+            held.now = None, None
+
+
 def twin(tensor: Any) -> torch.Tensor:
     """The torch side of a float tensor that wants a gradient."""
     record = taped(tensor)

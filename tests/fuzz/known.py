@@ -60,6 +60,10 @@ KNOWN = (
         lambda seen: not seen.exact and seen.of_a_step_along_rounding,
     ),
     Known(
+        "an index into a number: IndexError natively, and ValueError where Paddle is asked behind Torch's refusal",
+        lambda seen: not seen.exact and seen.of_an_index_into_a_number,
+    ),
+    Known(
         "a write that Paddle does not count, between forward and backward: Paddle's gradient is one of the new values",
         lambda seen: any(seen.has(write) for write in UNCOUNTED) and seen.of_a_gradient,
     ),

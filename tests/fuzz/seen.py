@@ -140,6 +140,14 @@ class Seen(NamedTuple):
         return natively, here
 
     @property
+    def of_an_index_into_a_number(self) -> bool:
+        """Whether the errors differ only by the type of those that an index into a number raises."""
+        natively, here = self.errors
+        parted = [pair for pair in zip(natively, here) if pair[0][:2] != pair[1][:2]]
+        same_lines = [one[0] for one in natively] == [one[0] for one in here]
+        return bool(parted) and same_lines and all("of dimension 0" in other[-1] for _, other in parted)
+
+    @property
     def freed_by_paddle(self) -> bool:
         """Whether the errors differ only by backwards through what was freed, which are none here."""
         natively, here = self.errors
