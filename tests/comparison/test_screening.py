@@ -91,6 +91,27 @@ def test_a_fault_that_leaves_the_difference_as_it_was_is_found_when_the_place_is
     assert 20 <= serious(calls)[0] <= 20 + screening.AGAIN
 
 
+class LocalFault(Fault):
+    """A factor on the smallest element alone, which moves it by far less than the rounding of the largest ones."""
+
+    def __call__(self, out, *values):
+        self.calls += 1
+        if self.calls <= self.begins:
+            return out
+        changed = out.clone()
+        changed.reshape(-1)[out.argmin()] *= self.factor
+        return changed
+
+
+def test_a_fault_smaller_than_the_usual_difference_is_found_when_the_place_is_judged_again():
+    fault = LocalFault(1 + 2e-5, 20)  # of 0.03 or so; neighbours of the largest, 64 and more, are 7.6e-6 apart
+    calls, _ = records((fault, "paddle"), screening=True)
+    usual = max(call.stats["max_abs"] for call in calls[:20])
+    assert max(call.stats["max_abs"] for call in calls[20:]) <= screening.ROOM * usual, "no larger than before"
+    assert SCREENED in calls[20].modifiers, "so it passes at first"
+    assert 20 <= serious(calls)[0] <= 20 + screening.AGAIN
+
+
 @pytest.mark.parametrize("options", [{}, {"screening": True}, {"audit": 4}])
 def test_a_fault_that_is_equal_on_both_sides_is_found_by_the_audit_of_its_place(options):
     def both(out, *values):
