@@ -161,6 +161,23 @@ except OSError:
 """,
     },
     {
+        "name": "a refused write that is carried out",
+        "op": "add_, exp_, tanh_, scale_ and others",
+        "what": "A leaf that wants its gradient may not be written in place: the error comes when it has been.",
+        "size": "any: here 2 for 1",
+        "paddle": PADDLES,
+        "shim": "As natively.",
+        "program": """\
+import paddle
+x = paddle.ones([2])
+x.stop_gradient = False
+try:
+    x.add_(x)
+except ValueError:
+    assert x.tolist() == [1, 1]
+""",
+    },
+    {
         "name": "reading grad_fn",
         "op": "Tensor.grad_fn",
         "what": "Each reading leaves a reference to the node behind, and with it all that the node holds.",

@@ -146,8 +146,8 @@ class Program:
 
 
 def frees(line: str) -> bool:
-    """Whether a line runs a backward that frees what it has walked."""
-    return "backward(" in line or ("paddle.grad(" in line and "retain_graph=" not in line and "create_graph=" not in line)
+    """Whether a line runs a backward that frees what it has walked; of PyLayers, under the tape, every one does."""
+    return "backward(" in line or "paddle.grad(" in line
 
 
 OPTIONS = {

@@ -65,7 +65,7 @@ KNOWN = (
     ),
     Known(
         "a write that Paddle does not count, between forward and backward: Paddle's gradient is one of the new values",
-        lambda seen: any(seen.has(write) for write in UNCOUNTED) and seen.of_a_gradient,
+        lambda seen: (any(seen.has(write) for write in UNCOUNTED) or seen.has_written_a_leaf) and seen.of_a_gradient,
     ),
     Known(
         "Paddle's optimizers keep the learning rate in the dtype of one leaf, and refuse leaves of others; Torch steps them all",

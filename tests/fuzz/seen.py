@@ -148,6 +148,12 @@ class Seen(NamedTuple):
         return bool(parted) and same_lines and all("of dimension 0" in other[-1] for _, other in parted)
 
     @property
+    def has_written_a_leaf(self) -> bool:
+        """Whether a leaf was written in place: where it wants its gradient, Paddle says no, and has done it (docs/defects.md)."""
+        written = [name for line in self.lines for name in re.findall(r"^(t\d+)\.[a-z]\w*_\(", line)]
+        return any(self._made(name).startswith(f"{name} = make(") for name in written)
+
+    @property
     def freed_by_paddle(self) -> bool:
         """Whether the errors differ only by backwards through what was freed, which are none here."""
         natively, here = self.errors
