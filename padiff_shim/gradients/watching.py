@@ -89,7 +89,6 @@ def _keep(reference: weakref.ref[Any], without: Unused | None, grad: torch.Tenso
         kept = to_paddle(grad.detach().clone(memory_format=torch.contiguous_format))
         kept.stop_gradient = False
         tensor._copy_gradient_from(kept)
-        tensor._grad_ivar().stop_gradient = False
 
 
 def _shown(function: Callable[..., Any], deaf: bool, without: Unused | None, grad: torch.Tensor | None) -> torch.Tensor | None:

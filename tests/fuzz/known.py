@@ -64,6 +64,15 @@ KNOWN = (
         lambda seen: not seen.exact and seen.of_an_index_into_a_number,
     ),
     Known(
+        "a retained gradient wants a gradient itself natively; under the tape it wants none, for no door of Paddle's sets that",
+        lambda seen: (
+            not seen.exact
+            and (".stop_gradient: natively False" in seen.text or ".is_leaf: natively False" in seen.text)
+            and seen.has(".retain_grads()")
+            and any(line.endswith(".grad") for line in seen.origins)
+        ),
+    ),
+    Known(
         "a write that Paddle does not count, between forward and backward: Paddle's gradient is one of the new values",
         lambda seen: (any(seen.has(write) for write in UNCOUNTED) or seen.has_written_a_leaf) and seen.of_a_gradient,
     ),
