@@ -85,7 +85,7 @@ KNOWN = (
         lambda seen: (
             not seen.exact
             and seen.has("paddle.as_strided(")
-            and (seen.of_a_gradient or any("paddle.grad(" in line for line in seen.origins))
+            and (seen.of_a_gradient or seen.stepped or any("paddle.grad(" in line for line in seen.origins))
         ),
     ),
     Known(

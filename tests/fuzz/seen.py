@@ -54,8 +54,12 @@ class Seen(NamedTuple):
     def recomputed_elsewhere(self) -> bool:
         """Whether recompute without reentry met a change of modes: an error, and what follows from it."""
         parts = ("errors:", "left behind", ".grad", "is_leaf", "stop_gradient", "only natively", "seen[")
-        stepped = self.has("o.step()") and ".value:" in self.text
-        return self.changing and self.has("use_reentrant=False") and (stepped or any(part in self.text for part in parts))
+        return self.changing and self.has("use_reentrant=False") and (self.stepped or any(part in self.text for part in parts))
+
+    @property
+    def stepped(self) -> bool:
+        """Whether values differ, where gradients have become values."""
+        return self.has("o.step()") and ".value:" in self.text
 
     @property
     def of_a_step_along_rounding(self) -> bool:
@@ -121,7 +125,7 @@ class Seen(NamedTuple):
     def after_an_error(self) -> bool:
         """Whether gradients differ, or what was made of them."""
         gradients = ".grad" in self.text or self.text.startswith("seen[") or any(".grad" in line for line in self.origins)
-        return gradients or (".value:" in self.text and self.has("o.step()"))
+        return gradients or self.stepped
 
     @property
     def of_a_gradient(self) -> bool:
