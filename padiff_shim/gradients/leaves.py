@@ -19,7 +19,7 @@ import torch
 from ..frameworks.memory import as_operand
 from ..frameworks.versions import attribute, set_attribute
 from . import clean
-from .local import LOCAL, floats
+from .local import LOCAL, copied, floats
 
 LEAF, COPY = "_padiff_leaf", "_padiff_copy"  # attributes of Paddle tensors
 
@@ -158,7 +158,7 @@ def _door(tensor: Any, key: int, dtype: torch.dtype) -> Any:
     door = clean.alias(tensor)
     # What a hook hands back without elements is dropped by Paddle's engine, which is then started with it.
     if 0 not in tensor.shape:
-        clean.assign(floats(dtype)[1])._share_underline_tensor_to(door)
+        copied(floats(dtype)[1], dtype)._share_underline_tensor_to(door)
         clean.register_grad_hook(door, functools.partial(_exchanged, key))
     return door
 

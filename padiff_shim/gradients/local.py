@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from ..frameworks.memory import to_paddle
+from ..frameworks.memory import autocast_off, to_paddle
+from . import clean
 
 
 class _Local(threading.local):
@@ -53,6 +54,17 @@ def floats(dtype: torch.dtype) -> tuple[Any, Any]:
         key = id(tiny)
         _tinies[key] = weakref.ref(tiny, lambda gone: _tinies.pop(key, None) if _tinies.get(key) is gone else None)
     return found
+
+
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+
+
+def copied(one: Any, dtype: torch.dtype) -> Any:
+    """A copy of one of these floats. Its node, where it has one, leads to that float alone, and saves nothing that is freed."""
+    if dtype in _HALVES:  # on the CPU, where it is, autocast makes float32 of them, with a node more
+        with autocast_off():
+            return clean.assign(one)
+    return clean.assign(one)
 
 
 def tinies() -> list[Any]:

@@ -11,15 +11,22 @@ from .local import tinies
 
 def leads_to_tape(tensor: Any) -> bool:
     """Whether Paddle's engine, started at a tensor, could come to a sentinel."""
-    ends = {grad_node(tiny).node_ptr() for tiny in tinies()}  # what sentinels are made of: see twins.sentinel
-    node = grad_node(tensor)
-    waiting, seen = [] if node is None else [node], set()
+    return leads_to([tensor], tinies())  # what sentinels are made of: see twins.sentinel
+
+
+def leads_to(starts: Sequence[Any], ends: Sequence[Any]) -> bool:
+    """Whether Paddle's engine, started at some tensors, could come to one of the others, also to one with the same node."""
+    places = {node.node_ptr() for node in map(grad_node, ends) if node is not None}
+    waiting = [node for node in map(grad_node, starts) if node is not None]
+    seen = {node.node_ptr() for node in waiting}
+    if not places.isdisjoint(seen):
+        return True
     while waiting:
         for following in waiting.pop().next_functions:
             if following is None:  # an operand that wants no gradient
                 continue
             place = following.node_ptr()
-            if place in ends:
+            if place in places:
                 return True
             if place not in seen:
                 seen.add(place)

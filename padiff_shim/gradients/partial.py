@@ -21,6 +21,7 @@ from .calls import between
 from .edges import edge, reached_without
 from .leaves import COPY, LEAF, deliver, frontiers
 from .local import LOCAL, tinies, turn
+from .nodes import leads_to, leads_to_tape
 from .twins import alive, rooted, taped, twin, wrap
 
 
@@ -45,7 +46,7 @@ def run_partial_grad(
         probe.stop_gradient = False
         clean.run_partial_grad([clean.alias(probe)], [probe], [], *options)  # some of these Paddle refuses, too
     search = _Search(inputs, create_graph, no_grad_vars)
-    if search.native and not any(map(rooted, outputs)):  # Paddle prunes what leads to none of them, and so meets no error there
+    if not any(map(rooted, outputs)) and search.apart(outputs):  # Paddle prunes what leads elsewhere, and meets no error there
         return clean.run_partial_grad(outputs, inputs, grads, *options)
     with Session(retain=True, create=create_graph) as session, _cut(no_grad_vars):
         natives, given = [], []
@@ -102,8 +103,13 @@ class _Search:
         self.fronts = frontiers()
         fronts = {id(side) for side in self.fronts}  # those come back through Paddle
         self.sides = [[(s, t) for s, t in _sides(tensor) if id(s) not in fronts] for tensor in inputs]
-        self.native = not self.fronts and not any(self.sides)  # Torch's graph leads to none of the inputs
         self.seen: set[int] = set()
+
+    def apart(self, outputs: Sequence[Any]) -> bool:
+        """Whether what leads from some native outputs to the inputs is Paddle's graph alone."""
+        if not any(map(leads_to_tape, outputs)):
+            return True
+        return not any(self.sides) and not leads_to([side._place.door for side in self.fronts], self.inputs)
 
     def add(self, index: int, grad: Any) -> None:
         """One more contribution to the gradient of an input."""

@@ -22,7 +22,7 @@ from ..frameworks.versions import attribute, grad_node, set_attribute
 from . import clean
 from .calls import Call
 from .leaves import COPY, LEAF, held_by, leaf
-from .local import LOCAL, floats
+from .local import LOCAL, copied, floats
 
 TAPE = "_padiff_tape"  # attribute of Paddle tensors
 
@@ -211,18 +211,18 @@ def share(tensor: Any, other: Any) -> Any:
 def sentinel(source: Any, side: torch.Tensor) -> Any:
     """A Paddle tensor with the memory of ``source``, on the tape with the twin ``side``. Gradients must be on."""
     tiny = floats(side.dtype)[0]
-    return attach(_over(source, tiny), side, tiny)
+    return attach(_over(source, tiny, side.dtype), side, tiny)
 
 
 def seated(source: Any, dtype: torch.dtype, hook: Callable[[Any], Any]) -> Any:
     """A Paddle tensor with the memory of ``source`` whose node is one float and ``hook``. It is not on the tape."""
-    result = _over(source, floats(dtype)[0])
+    result = _over(source, floats(dtype)[0], dtype)
     clean.register_grad_hook(result, hook)
     return result
 
 
-def _over(source: Any, tiny: Any) -> Any:
-    result = clean.assign(tiny)  # a node that saves nothing: it cannot be freed
+def _over(source: Any, tiny: Any, dtype: torch.dtype) -> Any:
+    result = copied(tiny, dtype)
     source._share_underline_tensor_to(result)
     return result
 
@@ -240,7 +240,7 @@ def born(side: torch.Tensor) -> Any:
     if not takes_numpy(side):
         return sentinel(hand_over(side.detach()), side)
     tiny = floats(side.dtype)[0]
-    result = clean.assign(tiny)  # a node that saves nothing: it cannot be freed
+    result = copied(tiny, side.dtype)
     put_numpy(side, result)
     return attach(result, side, tiny)
 

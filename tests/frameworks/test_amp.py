@@ -165,8 +165,9 @@ def test_substituted_calls_on_the_cpu_compute_float32_as_paddle_does(level):
         np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-5)
 
 
+@pytest.mark.parametrize("behind", [False, True], ids=["root", "behind a native op"])
 @pytest.mark.parametrize("low", LOW)
-def test_casts_on_a_pretended_accelerator(monkeypatch, low):
+def test_casts_on_a_pretended_accelerator(monkeypatch, low, behind):
     """The casts run inside the reference's graph: low-precision result, gradients in the dtypes of the inputs."""
     half, real = getattr(torch, low), amp.destination
     monkeypatch.setattr(
@@ -183,7 +184,10 @@ def test_casts_on_a_pretended_accelerator(monkeypatch, low):
     assert y.dtype == getattr(paddle, low)
     expected = to_torch(x.detach()).to(half) @ to_torch(w.detach()).to(half)
     assert torch.equal(to_torch(y.detach()), expected)
-    y.backward(paddle.ones([3, 2]).astype(low))
+    if behind:
+        y.astype("float32").backward(paddle.ones([3, 2]))
+    else:
+        y.backward(paddle.ones([3, 2]).astype(low))
     assert (run.substituted, run.backward) == ({"matmul": 2}, {"matmul": 1})
     assert x.grad.dtype == w.grad.dtype == paddle.float32
     one = torch.ones(3, 2, dtype=half)

@@ -67,8 +67,15 @@ def test_a_gradient_outside_of_the_mode_has_its_tensor_s_shape(shape, create):
     assert np.signbit(found.numpy()).all()  # nothing was added to it
 
 
-def test_a_partial_gradient_outside_of_the_mode_goes_no_further_than_natively():
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "beside another graph"])
+def test_a_partial_gradient_outside_of_the_mode_goes_no_further_than_natively(others):
     """Behind its input stands what was written since: no backward comes there."""
+    if others:
+        given = paddle.rand([2])
+        given.stop_gradient = False
+        native = paddle.tanh(given)
+        with padiff_shim.reference("torch"):
+            kept = paddle.exp(native)
     x = paddle.rand([3])
     x.stop_gradient = False
     with padiff_shim.reference("torch"):
@@ -79,3 +86,5 @@ def test_a_partial_gradient_outside_of_the_mode_goes_no_further_than_natively():
     assert paddle.grad([z.sum()], [z])[0].tolist() == [1.0] * 3
     with pytest.raises(RuntimeError, match="inplace"):
         z.sum().backward()
+    if others:
+        assert paddle.grad([kept.sum()], [given])[0].shape == [2]
