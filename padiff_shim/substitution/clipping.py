@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..frameworks.memory import hand_over, stream_of
-from ..frameworks.transposing import Scratch
+from ..frameworks.transposing import Scratch, norms_of_turned
 from ..frameworks.versions import IS_3
 from ..frameworks.windows import all_on_torchs_side, on_torchs_side
 from ..gradients.leaves import is_linear_weight
@@ -64,9 +64,8 @@ def _factor(params: Sequence[Any], sides: Sequence[torch.Tensor], limit: float, 
     straight = [side for side, turn in zip(sides, linear) if not turn]
     others = [side for side, turn in zip(sides, linear) if turn]
     norms = iter(torch._foreach_norm(straight) if straight else ())
-    scratch = Scratch(others or straight)
-    norm = torch.linalg.vector_norm
-    return factor_of_norms([norm(scratch.turned(side)) if turn else next(norms) for side, turn in zip(sides, linear)], limit)
+    turned = iter(norms_of_turned(others))
+    return factor_of_norms([next(turned if turn else norms) for turn in linear], limit)
 
 
 def _turned(params: Sequence[Any], sides: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
