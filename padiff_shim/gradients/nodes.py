@@ -34,6 +34,12 @@ def leads_to(starts: Sequence[Any], ends: Sequence[Any]) -> bool:
     return False
 
 
+def same_node(tensor: Any, other: Any) -> bool:
+    """Whether Paddle's engine comes to one and the same node of two tensors."""
+    nodes = grad_node(tensor), grad_node(other)
+    return None not in nodes and nodes[0].node_ptr() == nodes[1].node_ptr()
+
+
 def led_to(results: Sequence[Any], operands: Sequence[Any]) -> list[bool]:
     """Which of some tensors with nodes of their own Paddle's engine could come to, started at the results of a call with them.
 

@@ -71,7 +71,7 @@ def run_partial_grad(
 @contextmanager
 def _cut(tensors: Sequence[Any]) -> Iterator[None]:
     """No gradient passes through these tensors."""
-    handles = [side.register_hook(torch.zeros_like) for tensor in tensors for side, _ in _sides(tensor)]
+    handles = [side.register_hook(_zeros) for tensor in tensors for side, _ in _sides(tensor)]
     try:
         yield
     finally:
@@ -79,11 +79,15 @@ def _cut(tensors: Sequence[Any]) -> Iterator[None]:
             handle.remove()
 
 
+def _zeros(grad: torch.Tensor | None) -> torch.Tensor | None:
+    return None if grad is None else torch.zeros_like(grad)  # None: of a result that nothing was made of, beside one that was
+
+
 def _sides(tensor: Any) -> list[tuple[torch.Tensor, bool]]:
     """All twins of a tensor, and whether each is transposed."""
     record = rooted(tensor)
     if record is not None:
-        return [(record.twin, False)]
+        return [(record.heard, False)]  # what was made of it before a write in its memory leads to its node, too
     found = []
     for name in (LEAF, COPY):
         held = attribute(tensor, name)

@@ -18,6 +18,7 @@ from ..frameworks.memory import FLOATS
 from ..frameworks.versions import set_attribute
 from .calls import Call
 from .leaves import leaf
+from .nodes import same_node
 from .twins import TAPE, Taped, share, taped
 
 _WHOLE = frozenset({int, type(None)})
@@ -132,8 +133,8 @@ def view(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
     made = _agreed(source, side, apart)
     if made is None:
         return None
-    if name == "_getitem_dygraph" and side.shape == base.shape and side.data_ptr() == base.data_ptr():
-        return share(tensor, source)  # Paddle's t[:] is another object with the very node of t
+    if name == "_getitem_dygraph" and side.shape == base.shape and side.data_ptr() == base.data_ptr() and same_node(tensor, source):
+        return share(tensor, source)  # Paddle's t[:] is another object with the very node of t; t[::2] of one row is not
     if record is None:
         _counted(name, side)
     set_attribute(source, TAPE, made)

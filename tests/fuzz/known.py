@@ -82,11 +82,7 @@ KNOWN = (
     ),
     Known(
         "where a view shows an element several times, Paddle's gradient counts it once (docs/defects.md)",
-        lambda seen: (
-            not seen.exact
-            and seen.has("paddle.as_strided(")
-            and (seen.of_a_gradient or seen.stepped or any("paddle.grad(" in line for line in seen.origins))
-        ),
+        lambda seen: not seen.exact and seen.has("paddle.as_strided(") and (seen.of_a_gradient or seen.stepped),
     ),
     Known(
         "Paddle's log_softmax ends at -64 on the CPU (docs/defects.md)",
@@ -101,7 +97,7 @@ KNOWN = (
         lambda seen: not seen.exact and seen.refused_for_another_reason,
     ),
     Known(
-        "a native part of a graph that was walked from the tape is not freed: a second backward through it succeeds",
+        "a native part of a graph that was walked from the tape is not freed, nor what a refused backward would have walked first",
         lambda seen: not seen.exact and seen.freed_by_paddle,
     ),
     Known(

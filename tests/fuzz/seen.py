@@ -45,7 +45,7 @@ class Seen(NamedTuple):
     @property
     def of_a_retained_view(self) -> bool:
         """Whether the gradient of a view differs that was to be retained, or what was made of it."""
-        if ".grad" not in self.text and not any(".grad" in line for line in self.origins):
+        if ".grad" not in self.text and not self.made_of_gradients:
             return False
         names = [self.text.partition(".")[0], *(name for line in self.origins for name in re.findall(r"\bt\d+\b", line))]
         return any(self.has(f"{name}.retain_grads()") and any(view in self._made(name) for view in VIEWS) for name in names)
@@ -124,15 +124,19 @@ class Seen(NamedTuple):
     @property
     def after_an_error(self) -> bool:
         """Whether gradients differ, or what was made of them."""
-        gradients = ".grad" in self.text or self.text.startswith("seen[") or any(".grad" in line for line in self.origins)
-        return gradients or self.stepped
+        return ".grad" in self.text or self.text.startswith("seen[") or self.made_of_gradients or self.stepped
+
+    @property
+    def made_of_gradients(self) -> bool:
+        """Whether what differs was computed from gradients."""
+        return any(".grad" in line for line in self.origins)
 
     @property
     def of_a_gradient(self) -> bool:
-        """Whether a gradient differs in reference mode, or is accused in compare mode."""
+        """Whether a gradient differs in reference mode, or what was made of it, or is accused in compare mode."""
         if self.text.startswith("accused"):
             return "grad:" in self.text
-        return not self.exact and (".grad:" in self.text or self.text.startswith("seen["))
+        return not self.exact and (".grad:" in self.text or self.text.startswith("seen[") or self.made_of_gradients)
 
     @property
     def errors(self) -> tuple[list[tuple[int, str, str]], list[tuple[int, str, str]]]:
@@ -161,7 +165,7 @@ class Seen(NamedTuple):
     def freed_by_paddle(self) -> bool:
         """Whether the errors differ only by backwards through what was freed, which are none here."""
         natively, here = self.errors
-        left = [one[:2] for one in natively if "The TensorWrappers of" not in one[-1]]
+        left = [one[:2] for one in natively if "The TensorWrappers of" not in one[-1] or one[:2] in [other[:2] for other in here]]
         return len(left) < len(natively) and left == [one[:2] for one in here]
 
     @property

@@ -64,7 +64,7 @@ def write(g: Program) -> str:
             f"paddle.assign({y}.astype({x}.dtype), output={x})",
             f"{x}.copy_({y}, True)",
             f"paddle.nn.initializer.Constant(0.5)({x})",
-            f"paddle.subtract({x}, {y}, out={x})",
+            f"paddle.subtract({x}, {y if g.scope[x].shape == g.scope[y].shape else x}, out={x})",  # else: see docs/defects.md
         )
     )
 

@@ -146,3 +146,18 @@ def test_an_error_in_a_hook_that_is_shown_nothing_is_one_of_paddles_engine(made)
     program()
     with padiff_shim.reference("torch"):
         program()
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_no_gradient_passes_through_a_result_that_nothing_was_made_of(split):
+    """Beside one that something was: a partial gradient met an error there."""
+
+    def program():
+        x = _matrix()
+        first, second = SPLITS[split](x * 1.0)[:2]
+        return paddle.grad([first.sum()], [x], no_grad_vars=[second])[0].numpy()
+
+    expected = program()
+    with padiff_shim.reference("torch"):
+        found = program()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

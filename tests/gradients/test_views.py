@@ -86,6 +86,39 @@ def test_hooks_and_retained_gradients_of_views(make):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
+WHOLE = {  # indices that take all there is of a row: some are the tensor itself, some a view with a node of its own
+    "[:]": lambda y: y[:],
+    "[...]": lambda y: y[...],
+    "[:, :]": lambda y: y[:, :],
+    "[0:1]": lambda y: y[0:1],
+    "[0:5]": lambda y: y[0:5],
+    "[::1]": lambda y: y[::1],
+    "[::2]": lambda y: y[::2],
+}
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("of_leaf", [True, False], ids=["leaf", "result"])
+@pytest.mark.parametrize("index", WHOLE)
+def test_all_of_a_row_is_the_tensor_itself_only_where_it_is_so_natively(index, of_leaf):
+    def program():
+        seen = []
+        x = paddle.to_tensor(values(1, 4), stop_gradient=False)
+        y = x if of_leaf else x * 2.0
+        view = WHOLE[index](y)
+        view.register_hook(lambda grad: seen.append(grad.numpy()) or grad * 3.0)
+        view.retain_grads()
+        y.retain_grads()
+        (view.sum() + (y * 5.0).sum()).backward()
+        return [*seen, x.grad.numpy(), y.grad.numpy(), view.grad.numpy()]
+
+    expected = program()
+    with padiff_shim.reference("torch"):
+        found = program()
+    assert len(found) == len(expected)
+    assert all(map(same, found, expected))
+
+
 @pytest.mark.compat
 @pytest.mark.skipif(not IS_3, reason="2.6 refuses in-place ops there")
 def test_a_hook_of_a_view_sees_what_paddle_brings():

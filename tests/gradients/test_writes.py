@@ -168,3 +168,22 @@ def test_a_value_that_a_backward_reads_is_not_written_unseen():
         leaf = paddle.to_tensor([1.0, 2.0], stop_gradient=False)
         with pytest.raises(ValueError, match=r"(?i)leaf"):
             leaf[0] = (x * 1.0)[0]
+
+
+@pytest.mark.parametrize(
+    "write", [lambda t: t.add_(t), lambda t: t.scale_(2.0), lambda t: t.tanh_()], ids=["add_", "scale_", "tanh_"]
+)
+def test_a_partial_gradient_of_what_was_written_through_a_view(write):
+    """Of the tensor's node, to which what was made before the write leads, too."""
+
+    def program():
+        x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]], stop_gradient=False)
+        whole = x * 3.0
+        before, row = whole * 5.0, whole[0]
+        write(row)
+        return [paddle.grad([before.sum(), row.sum()], [whole])[0].numpy(), paddle.grad([before.sum()], [whole])[0].numpy()]
+
+    expected = program()
+    with padiff_shim.reference("torch"):
+        found = program()
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

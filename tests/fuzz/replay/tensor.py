@@ -54,6 +54,7 @@ class Tensor:
         self.barred = ""  # why Torch cannot say what Paddle does where it is read with a gradient
         self.deaf = False  # the result of a PyLayer: Paddle ignores what hooks on it return
         self.kept: Tensor | None = None
+        self._read = False  # whether the program may hold its gradient
         self._keeps: torch.Tensor | None = None
         self._silent = False
         self._cleared: torch.Tensor | None = None  # the leaf whose gradient was made zero since the last one came
@@ -179,6 +180,7 @@ class Tensor:
 
     @property
     def grad(self) -> Tensor | None:
+        self._read = True
         found = self.kept
         if self.node.is_leaf:
             found = None if self.node.grad is None else type(self)(self.node.grad)
@@ -189,13 +191,15 @@ class Tensor:
 
     def clear_gradient(self, zeros: bool = True) -> None:
         """Forget it, or have zeros of it; the next one takes their place in Paddle, so that a sum of -0.0 stays one."""
-        found = self.grad
+        read, found = self._read, self.grad
         if found is not None and zeros:
             found.data.zero_()
             if self.node.is_leaf and self._cleared is None:
                 self.node.register_hook(self._replacing)
                 self._cleared = self.node
         elif found is not None:
+            if read:
+                raise Elsewhere("a gradient that the program holds, emptied")
             self.node.grad, self.kept = None, None
 
     def _replacing(self, grad: torch.Tensor) -> None:
