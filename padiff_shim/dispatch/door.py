@@ -13,7 +13,7 @@ from ..table.reasons import DRAWN, FILTERED, NOT_DRAWN, OUTSIDE_LAYERS, RANDOM, 
 from ..table.signature import REFUSALS, binder, present, refused
 from . import site
 from .dtypes import DtypeRules, ask
-from .frames import PAUSE, Frame, stand, standing, top
+from .frames import PAUSE, Frame, passed_by, stand, standing, top
 
 
 def gate(frame: Frame, name: str) -> None:
@@ -71,6 +71,8 @@ class Door:
         def hook(*args: Any, **kwargs: Any) -> Any:
             frame = top()
             if frame is None:
+                if not exact:
+                    passed_by()
                 return original(*args, **kwargs)
             if frame.idle:
                 return frame.plan.exact(name, original, args, kwargs) if exact else original(*args, **kwargs)

@@ -37,6 +37,7 @@ class Frame:
         "sole",
         "strict",
         "tally",
+        "thread",
         "ticket",
     )
 
@@ -65,6 +66,7 @@ class Frame:
         self.doors: Any = None  # what takes the hooks away meanwhile (rest, wake), if anything
         self.aside: Reason | None = FORKED if forked else None  # every call runs natively, for this reason
         self.tally: Tally = run.tally()
+        self.thread: int | None = threading.get_ident()  # which opens it; None: another one was said to run natively
         self.ticket = object()  # with which the redirections are held, and which holds nothing of a run
         _frames.add(self)
 
@@ -83,6 +85,8 @@ class Frame:
 _STACK: ContextVar[tuple[Frame, ...]] = ContextVar("padiff_shim_modes", default=())
 _shared: dict[Frame, dict[int, Frame]] = {}  # frames opened for all threads -> {thread id: twin}
 _frames: weakref.WeakSet[Frame] = weakref.WeakSet()  # all that live, of any thread and task
+_open: dict[int, weakref.ref[Frame]] = {}  # those that are open in a thread or task
+_strangers: set[int] = set()  # threads of which the modes that are open now were told: see passed_by
 forked = False  # whether this process is a fork of one that imported this module
 
 
@@ -140,8 +144,25 @@ def push(frame: Frame, *, all_threads: bool) -> None:
     while not frame.observes and place and stack[place - 1].observes:
         place -= 1
     _STACK.set((*stack[:place], frame, *stack[place:]))
+    _open[id(frame)] = weakref.ref(frame)
+    _strangers.clear()
     if all_threads:
         _shared[frame] = {}
+
+
+def passed_by() -> None:
+    """A float op is about to run natively, for no mode is open here. Where one is in another thread, its run says so, once."""
+    here = threading.get_ident()
+    if here in _strangers or _STACK.get():
+        return
+    _strangers.add(here)
+    for frame in [reference() for reference in list(_open.values())]:
+        if frame is not None and frame.open and frame.thread not in (here, None):
+            frame.thread = None  # one thread stands for all
+            name = threading.current_thread().name
+            frame.run.warn(
+                f"thread {name!r} ran natively: a mode is of the thread that opened it, unless all_threads=True (--all-threads)"
+            )
 
 
 def innermost_of(frames: Sequence[Frame]) -> Frame | None:
@@ -152,6 +173,7 @@ def innermost_of(frames: Sequence[Frame]) -> Frame | None:
 def remove(frame: Frame) -> None:
     """Close ``frame``, wherever in the stack it is; may be done twice."""
     frame.open = False
+    _open.pop(id(frame), None)
     for twin in list(_shared.get(frame, {}).values()):
         twin.open = False
     for twin in _shared.pop(frame, {}).values():  # one that came meanwhile

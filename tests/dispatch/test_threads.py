@@ -55,6 +55,35 @@ def test_a_mode_does_not_leak_into_other_threads():
 
 
 @pytest.mark.compat
+@pytest.mark.parametrize("mode", [padiff_shim.reference, padiff_shim.compare])
+def test_what_runs_natively_in_other_threads_is_said_once(mode):
+    in_thread(multiply)  # before the mode
+    with mode("torch") as run:
+        in_thread(lambda: paddle.concat([paddle.ones([2]), paddle.zeros([2])]))  # nothing that kernels may differ in
+        assert not [remark for remark in run.warnings if "thread" in remark]
+        for _ in range(3):
+            in_thread(multiply)
+        multiply()
+    assert len([remark for remark in run.warnings if "all_threads=True" in remark and "thread" in remark]) == 1
+    with mode("torch") as other:
+        in_thread(multiply)
+    assert [remark for remark in other.warnings if "all_threads=True" in remark]
+
+
+@pytest.mark.compat
+def test_threads_with_modes_of_their_own_are_no_strangers():
+    def work():
+        with padiff_shim.reference("torch") as own:
+            multiply()
+        return own.warnings
+
+    with padiff_shim.reference("torch") as run:
+        assert in_thread(work) == []
+        multiply()
+    assert run.warnings == []
+
+
+@pytest.mark.compat
 def test_all_threads_counts_every_call():
     threads, times = 8, 200
     barrier = threading.Barrier(threads)
