@@ -9,11 +9,15 @@ import torch
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes, _memcmp.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t], ctypes.c_int
 _SIZES = {torch.float32: 4, torch.float64: 8}
+_FEW = 4096  # elements that one call of Torch's compares faster than two that know more
 _PIECE = 65536  # elements: what was compared is looked at again while it is in a core's own cache
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """:func:`torch.equal` of two tensors of one shape and dtype, up to ten times faster where their bytes are equal."""
+    count = one.numel()
+    if count <= _FEW:
+        return torch.equal(one, other)
     size = _SIZES.get(one.dtype)
     if one.ndim == 2 and one.is_cpu and other.is_contiguous() and not one.is_contiguous() and one.mT.is_contiguous():
         if not torch.equal(one[:1], other[:1]):
@@ -21,7 +25,7 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
         one = one.detach().contiguous()  # a gradient of a Linear's weight: turned once it is read several times faster
     if size is None or not (one.is_cpu and other.is_cpu and one.is_contiguous() and other.is_contiguous()):
         return torch.equal(one, other)
-    flat, count = one.detach().view(-1), one.numel()
+    flat = one.detach().view(-1)
     mine, theirs = one.data_ptr(), other.data_ptr()
     for low in range(0, count, _PIECE):
         high = min(low + _PIECE, count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +13,10 @@ import torch
 
 from ..oracle.apriori import Limit
 from ..oracle.precision import KINDS, Array, norm
-from .peaks import Peaks, block_length
-from .pieces import CHUNK, SCRATCH, smallest, top_of
+from .peaks import Peaks
+from .pieces import CHUNK, SCRATCH, Pieces
 
 SHARE = 1 / 512
-THIN = 16  # where |d| / |t| is only reported, every 16th element of a large tensor is asked
 
 
 @dataclass
@@ -92,72 +91,14 @@ def alike(tensor: torch.Tensor) -> Difference:
     return Difference(None, stats=equal_stats(tensor.numel()), finite=finite, rms=size / math.sqrt(tensor.numel()))
 
 
-class _Pieces:
-    """Two flat results on the host, to be looked at in pieces that stay in a core's own cache."""
-
-    def __init__(self, p: Array, t: Array, relative: bool) -> None:
-        self.p, self.t, self.relative = p, t, relative
-        self.distance = SCRATCH.take("distance", min(p.size, CHUNK) if relative else p.size, p.dtype)
-        self.ratio = SCRATCH.take("ratio", min(p.size, CHUNK), p.dtype)
-        self.length, self.floor = block_length(p.size), _floor(p.dtype)
-
-    def __iter__(self) -> Iterator[tuple[int, int, Array, Array, Array, Array]]:
-        """(low, high, Paddle's, Torch's, room for the distance, for the ratio)."""
-        count, kept = self.p.size, not self.relative
-        for low in range(0, count, CHUNK):
-            high = min(low + CHUNK, count)
-            distance = self.distance[low:high] if kept else self.distance[: high - low]
-            yield low, high, self.p[low:high], self.t[low:high], distance, self.ratio[: high - low]
-
-    def peaks(self) -> tuple[Peaks, Peaks | None]:
-        """Where distance and ratio are largest: once more over memory for what is not kept."""
-        tops, ratios = list[Peaks](), list[Peaks]()
-        with np.errstate(all="ignore"):
-            for low, _, a, b, d, r in self:
-                if self.relative:
-                    np.nan_to_num(np.subtract(a, b, out=d), copy=False, nan=0.0, posinf=0.0, neginf=0.0)
-                    _ratio(np.abs(d, out=d), b, r, self.floor)
-                    ratios.append(Peaks.of(r, self.length, low))
-                tops.append(Peaks.of(d, self.length, low))
-        return Peaks.together(tops), Peaks.together(ratios) if self.relative else None
-
-
 def _on_host(p: Array, t: Array, bits: int, relative: bool, harmless: Limit | None) -> Difference:
-    shape, count, ones = p.shape, p.size, _ones(p.dtype)
-    pieces = _Pieces(p.reshape(-1), t.reshape(-1), relative)
-    thin = 1 if relative or count <= CHUNK else THIN
-    mean, apart, norm_, largest, top = 0.0, 0.0, 0.0, 0.0, 0.0
-    different, finite, beyond, allowed, usual = 0, True, math.inf if harmless is None else 0.0, 0.0, 0.0
-    for low, high, a, b, d, r in pieces:
-        np.subtract(a, b, out=d)
-        squares, size = float(d.dot(d)), float(b.dot(b))
-        if not (math.isfinite(squares) and math.isfinite(size)):
-            finite = finite and bool(np.isfinite(a).all() and np.isfinite(b).all())
-            np.nan_to_num(d, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
-        size = _root(size, b)
-        apart, norm_ = math.hypot(apart, _root(squares, d)), math.hypot(norm_, size)
-        np.abs(d, out=d)
-        far, normal = _ratio(d[::thin], b[::thin], r[: len(range(0, high - low, thin))], pieces.floor)
-        top = max(top, far)
-        if harmless is not None:
-            if harmless.relative and normal and thin == 1:
-                far, share = far / harmless.relative, harmless.relative * size
-            else:
-                limit = harmless.between(low, high).numpy()
-                far, share = float(top_of(np.divide(d, limit, out=r))), math.sqrt(float(limit.dot(limit)))
-                if harmless.usual < math.inf:
-                    usual += float(r.dot(r))
-            allowed = math.hypot(allowed, share)
-            beyond = math.inf if math.isnan(far) else max(beyond, far)  # 0 / 0, or a limit that is none
-        total = float(d.dot(ones[: high - low]))
-        mean += total / count if math.isfinite(total) else float((d / d.dtype.type(count)).sum(dtype=np.float64))
-        largest = max(largest, float(top_of(d)))
-        different += _unequal(d)
-    if usual:
-        beyond = max(beyond, math.sqrt(usual / count) / harmless.usual)  # type: ignore[union-attr]
-    stats = _stats(count, different, largest, mean, apart, norm_, top, bits)
-    found = Difference(None if relative else pieces.distance.reshape(shape), stats=stats, finite=finite, peaks=pieces.peaks)
-    found.rms, found.beyond = norm_ / math.sqrt(count), beyond if allowed <= SHARE * norm_ else math.inf
+    pieces, count = Pieces(p.reshape(-1), t.reshape(-1), relative), p.size
+    seen = pieces.all(harmless)
+    stats = _stats(count, seen.different, seen.largest, seen.mean, seen.apart, seen.size, seen.top, bits)
+    found = Difference(None if relative else pieces.distance.reshape(p.shape), stats=stats, finite=seen.finite, peaks=pieces.peaks)
+    found.rms = seen.size / math.sqrt(count)
+    if harmless is not None and seen.share <= SHARE * seen.size and not math.isnan(seen.far):  # NaN: 0 / 0, or a limit that is none
+        found.beyond = max(seen.far, math.sqrt(seen.usual / count) / harmless.usual if seen.usual else 0.0)
     return found
 
 
@@ -180,45 +121,6 @@ def sizes(paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[float, float, flo
         apart, size = apart + float(np.dot(d, d)), size + float(np.dot(b, b))
         largest = max(largest, float(d.max()), -float(d.min()))
     return math.sqrt(apart), largest, math.sqrt(size)
-
-
-def _root(squares: float, values: Array) -> float:
-    """The Euclidean norm of the finite ``values``, given the sum of their squares: again where that left the range."""
-    info = np.finfo(values.dtype)
-    if float(info.tiny / info.eps) < squares < math.inf or (squares == 0 and not values.any()):
-        return math.sqrt(squares)
-    return float(norm(np.where(np.isfinite(values), values, 0.0)))
-
-
-@functools.cache
-def _floor(dtype: Any) -> Any:
-    """Smallest normal number over the unit roundoff."""
-    return np.dtype(dtype).type(2.0 * float(np.finfo(dtype).tiny) / float(np.finfo(dtype).eps))
-
-
-def _ratio(d: Array, b: Array, out: Array, floor: Any) -> tuple[float, bool]:
-    """d / max(|b|, floor) into ``out``; its maximum, and whether the floor was needed nowhere."""
-    np.abs(b, out=out)
-    normal = bool(smallest(out) >= floor)
-    if not normal:
-        np.maximum(out, floor, out=out)
-    np.divide(d, out, out=out)
-    top = float(top_of(out))
-    if math.isnan(top):
-        np.nan_to_num(out, copy=False, nan=0.0, posinf=0.0)
-        top = float(top_of(out))
-    return top, normal
-
-
-def _unequal(d: Array) -> int:
-    """How many elements of |d| are not 0; bools are counted many times faster than numbers, and integers compared than floats."""
-    whole = d.view(np.int32 if d.dtype.itemsize == 4 else np.int64)
-    return int(np.count_nonzero(np.not_equal(whole, 0, out=SCRATCH.take("unequal", d.size, np.bool_))))
-
-
-@functools.cache
-def _ones(dtype: Any) -> Array:
-    return np.ones(CHUNK, dtype)
 
 
 def _on_device(p: torch.Tensor, t: torch.Tensor, bits: int, harmless: Limit | None = None) -> Difference:
