@@ -8,9 +8,10 @@ roundings of many steps. A limit is asked for piece by piece, so that no tensor 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -26,6 +27,9 @@ TERMS, APART, USUAL = 8, 2.0, 0.5
 WORK = 1 << 22  # multiplications that a product's bound may cost: beyond, the oracle on a sample is cheaper
 
 
+_NONE = torch.empty(0)
+
+
 class Limit:
     """Differences that need no oracle, of a result of this many rows of ``width`` elements; ``part(first, last)``: of some rows.
 
@@ -37,11 +41,20 @@ class Limit:
 
     def __init__(self, part: Callable[[int, int], torch.Tensor], rows: int, width: int = 1, relative: float = 0.0) -> None:
         self._part, self._rows, self.width, self.relative, self.usual = part, rows, max(width, 1), relative, math.inf
-        self._from, self._held = 0, torch.empty(0)
+        self._from, self._held = 0, _NONE
+
+    @classmethod
+    def of(cls, values: torch.Tensor) -> Limit:
+        """Limits that are there already: one axis."""
+        limit = cls(lambda first, last: values[first:last], values.numel())
+        limit._held = values
+        return limit
 
     def between(self, low: int, high: int) -> torch.Tensor:
         """Those of the flat positions from ``low`` to ``high``: one axis."""
-        start = self._from
+        start, held = self._from, self._held
+        if low == start and high - low == held.numel():
+            return held
         if not start <= low < high <= start + self._held.numel():  # a row longer than a piece is made once
             first, last = low // self.width, -(-high // self.width)
             start, self._held = first * self.width, self._part(first, last).reshape(-1)
@@ -121,7 +134,7 @@ def of_sum(terms: Callable[[], torch.Tensor], k: int, rounds: float, factor: flo
         far = min(confidence(result.numel()) * k**0.5, k + 2.0) + rounds
         allowed = max(CLOSE * (1.0 + rounds), FAR_INSIDE * far) * KINDS[result.dtype].format.unit
         found = terms().reshape(-1).mul(abs(factor) * allowed)
-        return Limit(lambda first, last: found[first:last], found.numel())
+        return Limit.of(found)
 
     return bound
 
@@ -132,29 +145,43 @@ def of_product(x: Factor, y: Factor, k: int, rounds: float, factor: float) -> Ha
     def bound(result: torch.Tensor) -> Limit | None:
         if not judged(result) or k < TERMS or result.numel() * k > WORK:
             return None
-        pair = _matrices(x, y, k) or _matrices(y, x, k)
-        if pair is None:
+        shapes = _matrices(x.grid, x.view.shape, y.grid, y.view.shape, k)
+        if shapes is None:
             return None
-        found = torch.bmm(pair[0].abs(), pair[1].abs().mT).reshape(-1)
+        rows, columns = x.view.reshape(shapes.x).abs(), y.view.reshape(shapes.y).abs()
+        found = torch.matmul(columns, rows.mT) if shapes.turned else torch.matmul(rows, columns.mT)
+        found = found.mul_(abs(factor) * APART * (1.0 + rounds) * KINDS[result.dtype].format.unit).view(-1)
         if found.numel() != result.numel():
             return None
-        found.mul_(abs(factor) * APART * (1.0 + rounds) * KINDS[result.dtype].format.unit)
-        limit = Limit(lambda first, last: found[first:last], found.numel())
+        limit = Limit.of(found)
         limit.usual = USUAL / APART
         return limit
 
     return bound
 
 
-def _matrices(x: Factor, y: Factor, k: int) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Both factors as batches of matrices [rows, k]; None where the result's axes do not run over x's first, and then y's."""
-    lead = next((n for n, (one, other) in enumerate(zip(x.grid, y.grid)) if one != other), min(len(x.grid), len(y.grid)))
-    axes = [*x.grid, *y.grid[lead:]]
+class _Matrices(NamedTuple):
+    """The shapes of both factors as (batches of) matrices [rows, k]; ``turned``: the result's axes run over y's rows first."""
+
+    x: tuple[int, ...]
+    y: tuple[int, ...]
+    turned: bool
+
+
+@functools.lru_cache(maxsize=4096)
+def _matrices(x: tuple[int, ...], x_shape: torch.Size, y: tuple[int, ...], y_shape: torch.Size, k: int) -> _Matrices | None:
+    """Of factors with these grids and shapes; None where the result's axes do not run over one's first, and then the other's."""
+    lead = next((n for n, (one, other) in enumerate(zip(x, y)) if one != other), min(len(x), len(y)))
+    turned = bool(x[lead:] and y[lead:] and x[lead] > y[lead])
+    axes = [*y, *x[lead:]] if turned else [*x, *y[lead:]]
     if axes != sorted(set(axes)):
         return None
-    batch = x.view.shape[:lead].numel()
-    sides = [factor.view.reshape(batch, factor.view.shape[lead : len(factor.grid)].numel(), -1) for factor in (x, y)]
-    return (sides[0], sides[1]) if all(side.shape[2] == k for side in sides) else None
+    batch = x_shape[:lead].numel()
+    sides = [(shape[lead : len(grid)].numel(), shape[len(grid) :].numel()) for grid, shape in ((x, x_shape), (y, y_shape))]
+    if any(inner != k for _, inner in sides) or not batch:
+        return None
+    lots = (batch,) if batch > 1 else ()
+    return _Matrices((*lots, *sides[0]), (*lots, *sides[1]), turned)
 
 
 def summed(function: Callable[..., torch.Tensor], *tensors: torch.Tensor) -> torch.Tensor:

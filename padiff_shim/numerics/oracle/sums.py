@@ -10,6 +10,7 @@ Bound (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -201,16 +202,10 @@ def build(
     label's other sizes, so a target that was broadcast in the forward call gets its gradient summed over those axes.
     """
     shape, names = target
-    sizes: dict[Hashable, int] = {}
-    for tensor, labels in operands.values():
-        for label, size in zip(labels, tensor.shape):
-            if size != 1 or label not in sizes:
-                sizes[label] = size
-    place = {label: axis for axis, (label, size) in enumerate(zip(names, shape)) if size == sizes.get(label, 1)}
-    summed = [label for label, size in sizes.items() if label not in place and size != 1]
-    found = {name: _operand(tensor, labels, place, summed) for name, (tensor, labels) in operands.items()}
-    k = math.prod(sizes[label] for label in summed)
-    sums = options.pop("sums", len(summed))
+    kinds = tuple([(name, tensor.shape, tuple(labels)) for name, (tensor, labels) in operands.items()])
+    k, summed, seats = _seats(tuple(shape), tuple(names), kinds)
+    found = {seat.name: seat.operand(operands[seat.name][0]) for seat in seats}
+    sums = options.pop("sums", summed)
     if not sums:
         options.setdefault("harmless", apriori.relative(term.rounds))
     elif term.product:
@@ -219,13 +214,45 @@ def build(
     return Terms(tuple(shape), dtype, k, found, term=term, sums=sums, **options)
 
 
-def _operand(tensor: torch.Tensor, labels: Labels, place: Mapping[Hashable, int], summed: Sequence[Hashable]) -> Operand:
-    """The tensor with its grid dims first, then those summed over, in the order of ``summed``."""
-    view = tensor.detach()
+class _Seat(NamedTuple):
+    """How an operand of a shape is seen from the outputs: its dims in this order, those of size 1 last, which are dropped."""
+
+    name: str
+    order: tuple[int, ...] | None  # None: as they are
+    kept: tuple[int, ...] | None  # the shape without those that are dropped; None: all stay
+    grid: tuple[int, ...]
+    inner: tuple[int, ...]
+
+    def operand(self, tensor: torch.Tensor) -> Operand:
+        """That of one tensor."""
+        view = tensor.detach()
+        if self.order is not None:
+            view = view.permute(self.order)
+        return Operand(view if self.kept is None else view.reshape(self.kept), self.grid, self.inner)
+
+
+@functools.lru_cache(maxsize=4096)
+def _seats(
+    shape: tuple[int, ...], names: tuple[Hashable, ...], kinds: tuple[tuple[str, torch.Size, tuple[Hashable, ...]], ...]
+) -> tuple[int, int, tuple[_Seat, ...]]:
+    """How many terms a sum has, how many labels are summed over, and the operands: a program asks for the same again and again."""
+    sizes: dict[Hashable, int] = {}
+    for _, dims, labels in kinds:
+        for label, size in zip(labels, dims):
+            if size != 1 or label not in sizes:
+                sizes[label] = size
+    place = {label: axis for axis, (label, size) in enumerate(zip(names, shape)) if size == sizes.get(label, 1)}
+    summed = [label for label, size in sizes.items() if label not in place and size != 1]
+    seats = tuple([_seat(name, dims, labels, place, summed) for name, dims, labels in kinds])
+    return math.prod(sizes[label] for label in summed), len(summed), seats
+
+
+def _seat(name: str, shape: torch.Size, labels: Labels, place: Mapping[Hashable, int], summed: Sequence[Hashable]) -> _Seat:
+    """An operand with its grid dims first, then those summed over, in the order of ``summed``."""
     lead: list[tuple[int, int]] = []
     dims = {}
     alone = []
-    for dim, (label, size) in enumerate(zip(labels, view.shape)):
+    for dim, (label, size) in enumerate(zip(labels, shape)):
         if size == 1:
             alone.append(dim)
         elif label in place:
@@ -233,9 +260,12 @@ def _operand(tensor: torch.Tensor, labels: Labels, place: Mapping[Hashable, int]
         else:
             dims[label] = dim
     order = [dim for _, dim in lead] + [dims[label] for label in summed if label in dims]
-    if order + alone != list(range(view.ndim)):
-        view = view.permute(*order, *alone)
-    if alone:
-        view = view.reshape(view.shape[: len(order)])
-    inner = tuple(tensor.shape[dims[label]] if label in dims else 1 for label in summed)
-    return Operand(view, tuple(axis for axis, _ in lead), inner)
+    whole = (*order, *alone)
+    inner = tuple([shape[dims[label]] if label in dims else 1 for label in summed])
+    return _Seat(
+        name,
+        whole if whole != tuple(range(len(shape))) else None,
+        tuple([shape[dim] for dim in order]) if alone else None,
+        tuple([axis for axis, _ in lead]),
+        inner,
+    )
