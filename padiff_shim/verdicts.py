@@ -82,6 +82,11 @@ class Judgement:
     stats: dict[str, Any] = field(default_factory=dict)
     confirm: Callable[[], bool] | None = None
 
+    @property
+    def plain(self) -> bool:
+        """Nothing is to be said beside the class, the reason and the figures."""
+        return self.side is Side.NONE and not (self.modifiers or self.hypothesis) and "different" in self.stats
+
 
 APART = ("known", "negligible", "muted")  # how a record can be set apart
 

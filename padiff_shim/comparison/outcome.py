@@ -13,12 +13,14 @@ import torch
 from ..catalogue import known_differences
 from ..errors import MismatchError
 from ..postponed import postpone
+from ..records.plain import Plain
 from ..runs.compare_run import CompareRun
 from ..text import SENTENCE, shown
 from ..verdicts import PARTLY, Judgement, Verdict, apart
 from .cases import Case
 
 _SPOKEN_OF = Verdict.UNVERIFIED.severity  # from here on a difference may be a known one
+_QUIET: dict[str, Any] = {"muted": True}  # stands for a record that nobody looks at any more
 _word_of = str.__str__  # of a class or a side: its value, without a look-up in Python
 KEEP_BYTES = 256 * 2**20  # inputs larger than this are not saved
 
@@ -47,17 +49,22 @@ class Outcome:
         self.run, self.action, self.threshold, self.callback = run, action, threshold, callback
         self.keep, self.known = keep, known
         self._threshold = frozenset(verdict.value for verdict in Verdict if verdict.severity >= threshold.severity)
+        self._spoken_of = min(threshold.severity, _SPOKEN_OF)  # below, nothing follows but the record
         self._warned: set[tuple[str, str]] = set()
         self._giving_way: list[dict[str, Any]] = []  # records with saved inputs that are set apart
         self._silent: Counter[str] = Counter()  # serious records that nothing was said of yet, by why
 
     def record(self, case: Case, judgement: Judgement) -> dict[str, Any]:
-        """The record of one judged tensor, written to the log."""
-        written = case.written()
+        """The record of one judged tensor, written to the log; of one that nothing follows from no more than that."""
+        written, verdict = case.written(), judgement.verdict
+        if verdict.severity < self._spoken_of and judgement.plain:
+            plain = Plain(case.counted(), written, _word_of(verdict), judgement.reason, judgement.stats)
+            self.run.recorder.add_plain(plain)
+            return _QUIET
         record = {
             **case.counted(),
             **written.fields,
-            "verdict": _word_of(judgement.verdict),
+            "verdict": _word_of(verdict),
             "side": _word_of(judgement.side),
             "hypothesis": judgement.hypothesis,
             "alternatives": list(judgement.alternatives),
@@ -67,7 +74,7 @@ class Outcome:
             "reason": judgement.reason,
             "stats": judgement.stats,
         }
-        if judgement.verdict.severity >= _SPOKEN_OF:
+        if verdict.severity >= _SPOKEN_OF:
             quirk = self._known(record, judgement)
             if quirk is not None:
                 record["quirk"], record["muted"] = quirk.name, quirk.mute

@@ -10,25 +10,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..verdicts import APART, SCREENED, Verdict, apart
+from .coverage import OTHER_NAMES, Coverage
 from .innocent import Innocent
+from .plain import Plain
 
 KEPT = 100  # worst records held
 _FINDINGS = 2000  # kinds of findings held; those beyond are counted as one
-_REASONS = 1000  # reasons for not checking
 ALIKE = ("verdict", "side", "hypothesis", "op", "tensor", "site")  # records that are alike in these make one finding
 LAYERS = 100  # layers of one finding that are named
-OTHERS = "other reasons"
 NAMES = 5000  # ops, layers and known differences told apart; those beyond are counted as one
-OTHER_NAMES = "(others)"
-NO_VERDICT = "compared, but no verdict could be given (UNVERIFIED)"
 
 _SEVERITY = {verdict.value: verdict.severity for verdict in Verdict}
 _HARMLESS = Verdict.UNVERIFIED.severity
 
 
-def excess(record: Mapping[str, Any]) -> float:
+def excess_of(stats: Mapping[str, Any]) -> float:
     """The larger of both sides' error as a multiple of the probabilistic bound; infinite for NaN, 0 where there is none."""
-    stats, found = record.get("stats") or {}, 0.0
+    found = 0.0
     if "paddle" not in stats and "torch" not in stats:
         return found
     for side in ("paddle", "torch"):
@@ -37,71 +35,6 @@ def excess(record: Mapping[str, Any]) -> float:
             number = float(value)
             found = max(found, math.inf if math.isnan(number) else number)
     return found
-
-
-@dataclass
-class Coverage:
-    """How many float calls (forward) and output elements got a verdict, and why others did not: {(op, reason): calls}."""
-
-    float_calls: int = 0
-    checked_calls: int = 0
-    float_elements: int = 0
-    checked_elements: int = 0
-    screened: int = 0  # verdicts that stand on earlier ones of their place
-    unchecked: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        """A record of a forward call; gradients and further results belong to the call that they are of."""
-        call = not record.get("result")
-        count = (record.get("stats") or {}).get("count")
-        elements = math.prod(record.get("shape") or ()) if count is None else int(count)
-        self.float_calls += call
-        self.float_elements += elements
-        if record["verdict"] == Verdict.UNVERIFIED.value:
-            self.skip(record["op"], NO_VERDICT, 1)
-        else:
-            self.checked_calls += call
-            self.checked_elements += elements
-
-    def native(self, op: str, reason: str, calls: int, elements: int) -> None:
-        """Calls that were not compared."""
-        self.float_calls += calls
-        self.float_elements += elements
-        self.skip(op, reason, calls)
-
-    def skip(self, op: str, reason: str, calls: int) -> None:
-        """Count a reason; beyond a thousand they are not told apart, and beyond two thousand neither are the ops."""
-        key = (op, reason)
-        if key not in self.unchecked and len(self.unchecked) >= _REASONS:
-            key = (op, OTHERS)
-            if key not in self.unchecked and len(self.unchecked) >= 2 * _REASONS:
-                key = (OTHER_NAMES, OTHERS)
-        self.unchecked[key] += calls
-
-    def merge(self, other: Mapping[str, Any]) -> None:
-        """Add what :meth:`as_dict` of another one gave."""
-        for name in ("float_calls", "checked_calls", "float_elements", "checked_elements", "screened"):
-            setattr(self, name, getattr(self, name) + int(other.get(name) or 0))
-        for op, reasons in (other.get("unchecked_ops") or {}).items():
-            for reason, calls in reasons.items():
-                self.skip(op, reason, int(calls))
-
-    def as_dict(self) -> dict[str, Any]:
-        """As in the log's ``"end"`` record, the commonest reasons first."""
-        by_reason: Counter[str] = Counter()
-        by_op: dict[str, dict[str, int]] = {}
-        for (op, reason), calls in self.unchecked.most_common():
-            by_reason[reason] += calls
-            by_op.setdefault(op, {})[reason] = calls
-        return {
-            "float_calls": self.float_calls,
-            "checked_calls": self.checked_calls,
-            "float_elements": self.float_elements,
-            "checked_elements": self.checked_elements,
-            "unchecked": dict(by_reason.most_common()),
-            "unchecked_ops": by_op,
-            **({"screened": self.screened} if self.screened else {}),
-        }
 
 
 @dataclass
@@ -189,12 +122,31 @@ class Counts:
         self._worst: list[tuple[int, int, float, int, Mapping[str, Any], str]] = []
         self._first: dict[tuple[bool, int], tuple[int, Mapping[str, Any], str]] = {}  # apart, severity -> place, record, log
 
+    def add_plain(self, record: Plain, log: str = "") -> None:
+        """:meth:`add` of a record of which there is little to say."""
+        order, self.records = self.records, self.records + 1
+        fields, stats, verdict = record.written.fields, record.stats, record.verdict
+        op, layer = names = self._group(fields["op"], fields["layer"] or "")
+        self.kinds[op, verdict, "none", ""] += 1
+        self.places[layer, verdict, "none", ""] += 1
+        if fields["phase"] == "forward":
+            first = not record.counted.get("result")
+            self.calls += first
+            self.coverage.checked(first, int(stats["count"]))
+        if stats["different"] or "allowed" in stats:
+            self.innocent.note((fields["op"], fields["tensor"], fields["site"]), stats, record, log)
+        self._rank(record, verdict, excess_of(stats), log, order, names, "")
+
+    def _group(self, op: str, layer: str) -> tuple[str, str]:
+        """The names under which an op and a layer are counted."""
+        if op in self._names["op"] and layer in self._names["layer"]:
+            return op, layer
+        return self._named("op", op), self._named("layer", layer)
+
     def add(self, record: Mapping[str, Any], log: str = "") -> None:
         """Count one record of the log file ``log``."""
         order, self.records = self.records, self.records + 1
-        op, layer = record["op"], record.get("layer") or ""
-        if op not in self._names["op"] or layer not in self._names["layer"]:
-            op, layer = self._named("op", op), self._named("layer", layer)
+        op, layer = self._group(record["op"], record.get("layer") or "")
         verdict, why = record["verdict"], apart(record)
         side = record.get("side") or "none"
         self.kinds[op, verdict, side, why] += 1
@@ -208,11 +160,13 @@ class Counts:
             self.quirks[self._named("quirk", record["quirk"]), why == "muted"] += 1
         self.innocent.add(record, log)
         if why != "muted":
-            self._rank(record, log, order, (op, layer), why)
+            self._rank(record, verdict, excess_of(record.get("stats") or {}), log, order, (op, layer), why)
 
-    def _rank(self, record: Mapping[str, Any], log: str, order: int, names: tuple[str, str], why: str) -> None:
+    def _rank(
+        self, record: Mapping[str, Any], verdict: str, far: float, log: str, order: int, names: tuple[str, str], why: str
+    ) -> None:
         """Keep the record if it is among the worst or the first ones: what is set apart comes after every other finding."""
-        severity, far = _SEVERITY[record["verdict"]], excess(record)
+        severity = _SEVERITY[verdict]
         if far and not why:
             for key in zip(("op", "layer"), names):
                 if far > self._probs.get(key, 0.0):

@@ -14,6 +14,11 @@ _COUNTED = ("type", "index", "call", "step")
 _PLAIN = frozenset((*_COUNTED, "verdict", "side", "hypothesis", "alternatives", "modifiers", "quirk", "muted", "reason", "stats"))
 _HARMLESS = ("EQUAL", "ROUNDING")
 _COUNTED_TEXT = '"type":"call","index":%d,"call":%d,"step":%d'
+# What plain records have in common; their two lists are empty, and each record's own.
+PLAIN_FIELDS: dict[str, Any] = {
+    **{"side": "none", "hypothesis": None, "alternatives": [], "modifiers": []},
+    **{"quirk": None, "muted": False},
+}
 _NOTHING_TEXT = '"side":"none","hypothesis":null,"alternatives":[],"modifiers":[],"quirk":null,"muted":false'
 _DIFFERENCE = ("count", "different", "max_abs", "mean_abs", "rel_fro", "ulp_max", "tolerance")
 _TOLERANCE = ("atol", "rtol")
@@ -61,10 +66,11 @@ def numeric(value: Any) -> Any:
 class Written:
     """Fields that come in many records, with their JSON, which is written out once."""
 
-    __slots__ = ("fields", "text")
+    __slots__ = ("equal", "fields", "text")
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields, self.text = fields, _json(fields)[1:-1]
+        self.equal: tuple[Any, str, str] = (None, "", "")  # figures and reason of an equal tensor, and their JSON
 
 
 def _json(table: Mapping[str, Any]) -> str:
@@ -96,6 +102,25 @@ def encode(record: Mapping[str, Any], written: Written | None = None) -> bytes:
     if figures is not None:
         parts.append(f'"stats":{figures}')
     return f"{{{','.join(filter(None, parts))}}}\n".encode("ascii")
+
+
+def plain_line(
+    index: int, counted: Mapping[str, Any], written: Written, verdict: str, reason: str, stats: Mapping[str, Any]
+) -> bytes | None:
+    """As :func:`encode`, of a record of which nothing is to be said beside a reason; None where it cannot be written so."""
+    if len(counted) != 2 or not stats:  # a call and a step
+        return None
+    begin = _COUNTED_TEXT % (index, counted["call"], counted["step"])
+    known = written.equal
+    if stats == known[0] and reason == known[1]:
+        return f"{{{begin},{known[2]}\n".encode("ascii")
+    figures = _figures(stats)
+    if figures is None:
+        return None
+    rest = f'{written.text},"verdict":"{verdict}",{_NOTHING_TEXT},"reason":{_quoted(reason)},"stats":{figures}}}'
+    if verdict == "EQUAL":
+        written.equal = dict(stats), reason, rest
+    return f"{{{begin},{rest}\n".encode("ascii")
 
 
 def _plain_text(record: Mapping[str, Any], written: Written) -> str | None:

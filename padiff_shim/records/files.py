@@ -13,7 +13,8 @@ from typing import Any
 from ..arguments import path as checked
 from ..errors import MissingFileError, PadiffShimError
 from . import log
-from .counts import Counts, Coverage
+from .counts import Counts
+from .coverage import Coverage
 from .replicas import EVENT
 
 _MOST = 4096  # ranks that are looked for

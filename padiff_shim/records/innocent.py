@@ -23,8 +23,12 @@ class Innocent:
         stats = record.get("stats") or {}
         if record["verdict"] not in _INNOCENT or not (stats.get("different") or stats.get("allowed")):
             return
-        size = (stats.get("allowed") is not None, _number(stats.get("max_abs")), _number(stats.get("allowed")))
-        key = (record.get("op"), record.get("tensor"), record.get("site"))
+        self.note((record.get("op"), record.get("tensor"), record.get("site")), stats, record, log)
+
+    def note(self, key: tuple[Any, ...], stats: Mapping[str, Any], record: Mapping[str, Any], log: str) -> None:
+        """A record with these figures, of which more than that is known."""
+        allowed = stats.get("allowed")
+        size = (allowed is not None, _number(stats.get("max_abs")), _number(allowed))
         known = self._largest.get(key)
         if known is None and len(self._largest) >= PLACES:
             return

@@ -123,14 +123,20 @@ class LogWriter:
             line = encode(record, written)
             if len(line) > schema.LINE:  # longer than what readers take
                 line = encode({**record, "attributes": {"left out": f"the record had {len(line):,} bytes"}})
-            try:
-                self._look()
-                if self._file is None:
-                    self._reopen()
-                self._put(line)
-            except OSError as error:
-                self._end("written", error)
-            return not self.failed
+            return self.append(line)
+
+    def append(self, line: bytes) -> bool:
+        """:meth:`write` of a line that is known; for who holds the :attr:`lock`."""
+        if self.failed:
+            return False
+        try:
+            self._look()
+            if self._file is None:
+                self._reopen()
+            self._put(line)
+        except OSError as error:
+            self._end("written", error)
+        return not self.failed
 
     def _look(self) -> None:
         """See that the file is still there: writing to a removed one succeeds (one ``stat``, beside the ``write``)."""

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from . import inputs, log
-from .counts import Counts, Coverage
+from . import inputs, log, schema
+from .counts import Counts
+from .coverage import Coverage
 from .encoding import Written
+from .plain import Plain
 from .tally import Tallies
 
 INPUTS = "inputs"  # folder beside the log in which operands of serious calls lie
@@ -80,16 +82,39 @@ class Recorder:
         """
         writer, counts = self._writer(), self.counts
         with writer.lock:
-            index = counts.records
-            record["index"] = index
+            record["index"] = index = counts.records
             try:
                 writer.write({"type": "call", "index": index, **record}, written)
             finally:
                 counts.add(record, writer.name)
-            if index % _EVERY == _EVERY - 1:
-                self.add_event("coverage", "so far", coverage=self.coverage().as_dict())
+            self._added(index)
         if self.watcher is not None:
             self.watcher.show(counts, record)
+
+    def add_plain(self, record: Plain) -> None:
+        """:meth:`add` of a record of which there is little to say.
+
+        Raises:
+            LogError: as there.
+        """
+        writer, counts = self._writer(), self.counts
+        with writer.lock:
+            record.index = index = counts.records
+            try:
+                line = record.line()
+                if line is None or len(line) > schema.LINE:
+                    writer.write({"type": "call", **record}, record.written)
+                else:
+                    writer.append(line)
+            finally:
+                counts.add_plain(record, writer.name)
+            self._added(index)
+        if self.watcher is not None:
+            self.watcher.show(counts, record)
+
+    def _added(self, index: int) -> None:
+        if index % _EVERY == _EVERY - 1:
+            self.add_event("coverage", "so far", coverage=self.coverage().as_dict())
 
     def add_native(self, op: str, reason: str, elements: int) -> None:
         """Count a float call of ``op`` that was not compared, with so many output elements."""

@@ -6,7 +6,9 @@ import pytest
 
 from padiff_shim.numerics.judging.passes import equal_stats
 from padiff_shim.records import encoding
+from padiff_shim.records.counts import Counts
 from padiff_shim.records.encoding import Written, encode
+from padiff_shim.records.plain import Plain
 
 WRITTEN = Written({"op": "linear", "site": 'a "file" ü:3', "layer": "blocks.0", "phase": "forward", "shape": [2, 3]})
 DIFFERENT = {**equal_stats(6), "different": 2, "max_abs": 1.25e-7, "mean_abs": 1 / 3, "rel_fro": 3e-8, "ulp_max": 1.5}
@@ -49,3 +51,57 @@ def test_the_line_is_the_same(change, monkeypatch):
 def test_a_record_without_a_usual_field_is_written_all_the_same():
     record = {"type": "call", "index": 7, "call": 3, **WRITTEN.fields, **PLAIN, "other": 1}
     assert json.loads(encode(record, WRITTEN))["other"] == 1
+
+
+FIGURES = {
+    "equal": ("EQUAL", equal_stats(6)),
+    "different": ("ROUNDING", DIFFERENT),
+    "further apart": ("ROUNDING", {**DIFFERENT, "max_abs": 3.5e-7}),
+    "audited": ("EQUAL", {**equal_stats(6), "k": 8, "allowed": 2e-6, "paddle": {"prob": 0.25}, "torch": {"prob": 0.5}}),
+    "sampled": ("ROUNDING", {**DIFFERENT, "allowed": 1e-6, "paddle": {"prob": 0.75}, "torch": {"prob": float("nan")}}),
+    "infinite": ("ROUNDING", {**DIFFERENT, "rel_fro": float("inf")}),
+}
+COUNTED = ({"call": 3, "step": 1}, {"call": 3, "step": 1, "result": 1})
+
+
+def plain(verdict, stats, counted, phase="forward"):
+    fields = {**WRITTEN.fields, "tensor": "out", "phase": phase}
+    return Plain(counted, Written(fields), verdict, "because", stats)
+
+
+@pytest.mark.parametrize(("verdict", "stats"), FIGURES.values(), ids=[*FIGURES])
+@pytest.mark.parametrize("counted", COUNTED, ids=["first", "second result"])
+def test_a_plain_record_has_the_line_of_its_table(verdict, stats, counted):
+    record = plain(verdict, stats, counted)
+    record.index = 7
+    wanted = encode({"type": "call", **record}, record.written)
+    for _ in range(2):  # what is equal is written out once
+        assert record.line() in (wanted, None)
+    assert (record.line() is None) == ("result" in counted or b'"inf"' in wanted or b'"nan"' in wanted)
+    assert record["index"] == 7
+    assert record["verdict"] == verdict
+
+
+def test_equal_tensors_of_other_sizes_have_lines_of_their_own():
+    written = Written({**WRITTEN.fields, "tensor": "out"})
+    for size in (6, 7, 6):
+        record = Plain(COUNTED[0], written, "EQUAL", "bit for bit equal", equal_stats(size))
+        assert json.loads(record.line())["stats"]["count"] == size
+
+
+def test_plain_records_are_counted_as_their_tables():
+    one, other = Counts(kept=4), Counts(kept=4)
+    given = [
+        plain(*figures, counted, phase) for figures in FIGURES.values() for counted in COUNTED for phase in ("forward", "backward")
+    ]
+    for record in given:
+        one.add_plain(record, "log")
+        other.add(dict(record), "log")
+    for name in ("records", "calls", "kinds", "places", "coverage", "_probs", "_names"):
+        assert getattr(one, name) == getattr(other, name), name
+    for counts in (one, other):
+        assert len(counts.worst()) == 4
+    assert [dict(record) for record, _ in one.worst()] == [record for record, _ in other.worst()]
+    assert [dict(record) for record, _ in one.innocent.largest()] == [record for record, _ in other.innocent.largest()]
+    for severity in (0, 1):
+        assert dict(one.first(severity)[0]) == other.first(severity)[0]

@@ -70,7 +70,7 @@ def scaled_peaks(values: Array, scale: Array, least: float) -> Peaks:
 
 
 class Seen(NamedTuple):
-    """Of a piece, or of the whole. ``apart``, ``size``: norms of the difference and of Torch's; ``mean``: the piece's part of the mean.
+    """Of a piece, or of the whole. ``apart``, ``size``: norms of the difference and of Torch's; ``mean``: its part of the mean.
 
     ``far``, ``share``, ``usual``: the largest difference beside what is harmless, the norm of that, and the sum of the squares.
     """
