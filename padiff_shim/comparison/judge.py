@@ -99,4 +99,7 @@ class Judge:
 
 def _nothing(case: Case) -> bool:
     """An operand has no elements: no model speaks of that, but the formula runs."""
-    return any(isinstance(one, torch.Tensor) and not one.numel() for one in case.subject.operands)
+    for one in case.subject.operands:
+        if isinstance(one, torch.Tensor) and not one.numel():
+            return True
+    return False

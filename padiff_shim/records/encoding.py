@@ -16,8 +16,12 @@ _HARMLESS = ("EQUAL", "ROUNDING")
 _COUNTED_TEXT = '"type":"call","index":%d,"call":%d,"step":%d'
 # What plain records have in common; their two lists are empty, and each record's own.
 PLAIN_FIELDS: dict[str, Any] = {
-    **{"side": "none", "hypothesis": None, "alternatives": [], "modifiers": []},
-    **{"quirk": None, "muted": False},
+    "side": "none",
+    "hypothesis": None,
+    "alternatives": [],
+    "modifiers": [],
+    "quirk": None,
+    "muted": False,
 }
 _NOTHING_TEXT = '"side":"none","hypothesis":null,"alternatives":[],"modifiers":[],"quirk":null,"muted":false'
 _DIFFERENCE = ("count", "different", "max_abs", "mean_abs", "rel_fro", "ulp_max", "tolerance")

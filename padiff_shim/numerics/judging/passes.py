@@ -65,7 +65,7 @@ def readable(tensor: torch.Tensor) -> Any:
 
 def _flat(tensor: torch.Tensor) -> Any:
     """:func:`readable` in one piece: Torch turns a matrix several times faster than NumPy."""
-    return readable(tensor.detach().contiguous())
+    return readable(tensor if tensor.is_contiguous() else tensor.detach().contiguous())
 
 
 def differ(paddle: torch.Tensor, torch_: torch.Tensor, *, relative: bool = True, harmless: Limit | None = None) -> Difference:

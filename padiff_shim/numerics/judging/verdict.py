@@ -45,7 +45,7 @@ def judge(
     results that are equal, or nearly so, are held against the oracle as well. ``hypotheses``: look for the cause of what is not
     rounding. ``same``: whether they are bit for bit equal, if that is known. ``apriori``: ask what needs no oracle.
     """
-    if paddle.shape != torch_.shape or paddle.dtype != torch_.dtype or tuple(torch_.shape) != quantity.shape:
+    if paddle.shape != torch_.shape or paddle.dtype != torch_.dtype or torch_.shape != quantity.shape:
         return _shapes(quantity, paddle, torch_)
     if same is None:
         same = equality.same(paddle, torch_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -45,11 +46,7 @@ class Product(Model):
         found = self.labelled(values)
         if found is None or not floating(*(t for t, _ in found.factors.values())):
             return None
-        sizes: dict[Hashable, int] = {}
-        for tensor, labels in found.factors.values():
-            for label, size in zip(labels, tensor.shape):
-                sizes[label] = size if sizes.get(label, 1) == 1 else sizes[label]
-        shape = [sizes[label] for label in found.out]
+        shape, sums = _extent(tuple([(tensor.shape, labels) for tensor, labels in found.factors.values()]), found.out)
         dtype = next(iter(found.factors.values()))[0].dtype
         named = dict(zip(("x", "y"), found.factors.values()))
         if found.addend is not None:
@@ -68,7 +65,6 @@ class Product(Model):
 
         attrs = {"alpha": found.alpha, "beta": found.beta} if found.addend is not None else {}
         term = terms.DOT if "y" in named else terms.SUM
-        sums = max(len(sizes) - len(shape), 1)
         return build((shape, found.out), dtype, named, term, attrs=attrs, named=hypotheses, sums=sums, stored=self.stored)
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
@@ -94,6 +90,16 @@ class Product(Model):
             return _scalars(dtype, found) + precision(dtype, ("x", "y")) + dropped(("x",)) + turned
 
         return build((target.shape, labels), dtype, operands, term, attrs=attrs, named=hypotheses, sums=1)
+
+
+@functools.lru_cache(maxsize=4096)
+def _extent(factors: tuple[tuple[torch.Size, Labels], ...], out: Labels) -> tuple[tuple[int, ...], int]:
+    """The shape of a product, and over how many labels it sums."""
+    sizes: dict[Hashable, int] = {}
+    for shape, labels in factors:
+        for label, size in zip(labels, shape):
+            sizes[label] = size if sizes.get(label, 1) == 1 else sizes[label]
+    return tuple([sizes[label] for label in out]), max(len(sizes) - len(out), 1)
 
 
 def transposed(
