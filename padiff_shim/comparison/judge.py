@@ -99,7 +99,4 @@ class Judge:
 
 def _nothing(case: Case) -> bool:
     """An operand has no elements: no model speaks of that, but the formula runs."""
-    for one in case.subject.operands:
-        if isinstance(one, torch.Tensor) and not one.numel():
-            return True
-    return False
+    return 0 in [one.numel() for one in case.subject.operands if isinstance(one, torch.Tensor)]

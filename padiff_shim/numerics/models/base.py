@@ -12,6 +12,9 @@ from ..oracle.precision import KINDS
 from ..oracle.staging import Quantity
 
 
+_MODELLED = frozenset(KINDS)
+
+
 class Model:
     """The rounding model of an op. ``values``: the op's arguments as ``Op.reference`` takes them, in ``Op.params`` order."""
 
@@ -26,10 +29,7 @@ class Model:
 
 def floating(*tensors: Any) -> bool:
     """Every tensor among these has a dtype with a rounding model (the others are numbers or None)."""
-    for one in tensors:  # a loop, and no generator, which takes twice as long: this is asked of every call
-        if isinstance(one, torch.Tensor) and one.dtype not in KINDS:
-            return False
-    return True
+    return _MODELLED.issuperset([one.dtype for one in tensors if isinstance(one, torch.Tensor)])
 
 
 def reciprocal(count: float, dtype: torch.dtype) -> Any:
