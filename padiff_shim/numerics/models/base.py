@@ -11,7 +11,6 @@ import torch
 from ..oracle.precision import KINDS
 from ..oracle.staging import Quantity
 
-
 _MODELLED = frozenset(KINDS)
 
 
