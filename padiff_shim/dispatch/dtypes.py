@@ -103,7 +103,7 @@ def _given(inputs: Inputs, targets: Sequence[Any] | None) -> list[torch.dtype]:
 
 def _one_element(tensor: Any, dtype: Any) -> Any:
     """A one where the tensor is, with as many dimensions."""
-    probe = paddle.ones([1] * tensor.ndim, dtype=dtype)
+    probe = _unseen(lambda: paddle.ones([1] * tensor.ndim, dtype=dtype))  # a mode may make other dtypes of what it sees
     return probe.cpu() if tensor.place.is_cpu_place() else probe
 
 

@@ -106,6 +106,8 @@ class Capture(LooksOn, TorchDispatchMode):
             return found
         operands = [self._operand(name, tensor) for name, value, _ in given for tensor in tensors_in(value)]
         written = [tensor for _, value, writes in given if writes for tensor in tensors_in(value)]
+        if shape.base in _SAME and len(written) == 1:
+            return self._turned(shape.base, operands[0], written[0], lambda: function(*args, **(kwargs or {})))
         wholes = [whole for whole in map(self._whole, written) if whole is not None]
         operands += [Operand("into", self._value(whole), whole, ()) for whole in wholes]
         for tensor in written:
@@ -122,6 +124,16 @@ class Capture(LooksOn, TorchDispatchMode):
         elif results or written:
             updated = [tensor for tensor in written if results and all(tensor is not one for one in results)]
             self._note(shape, given, operands, [*(results or written), *wholes], updated)
+        return result
+
+    def _turned(self, name: str, operand: Operand, tensor: torch.Tensor, turn: Callable[[], Any]) -> Any:
+        """A tensor is turned in place (``transpose_``): its elements stay, and its value keeps the shape that it was made in."""
+        if operand.value.tensor is tensor:
+            operand.value.tensor = tensor.detach()
+        result = turn()
+        self._is(tensor, operand.value)
+        if name in _ARRANGING:
+            self._ways[id(tensor)] = (*operand.way, Step(name, tuple(tensor.shape), self._where()[0]))
         return result
 
     def _operand(self, name: str, tensor: torch.Tensor) -> Operand:

@@ -19,6 +19,7 @@ from .outcome import Outcome
 from .outcomes import Array
 from .sides import Side
 from .trace import Key, Trace, Value
+from .widening import in_double
 
 FORWARD, BACKWARD, STATISTICS = "forward", "backward", "statistics"  # parts of a run
 Pairs = list[tuple[Array, Array]]
@@ -102,7 +103,14 @@ def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     """Run both in float64 and find what the port does otherwise. See the module's docstring.
 
     Gradients (of the weights in ``mapping``) are looked at only if the outputs agree: behind a wrong forward all of them are wrong.
+
+    Raises:
+        NotInDouble: one of them does not run in float64.
     """
+    return in_double(theirs, ours, lambda: _located(theirs, ours, mapping))
+
+
+def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     original = theirs.run_double(Capture)
     touched = theirs.run_double(functools.partial(Capture, touch=rounded(torch.Generator().manual_seed(0))))
     tolerance = Tolerances(trace_of(touched))

@@ -14,7 +14,7 @@ from ..trees import copied
 from . import following
 from .holding import Holding
 from .outcome import Outcome
-from .plans import Natively, OnTorch, opened
+from .plans import InDouble, Natively, OnTorch, opened
 from .seeding import default_dtype
 from .sides import Side, seeded
 from .values import as_array, leaves
@@ -39,13 +39,13 @@ class PaddleSide(Side):
         return {name: one for name, one in {**super()._state(held), **stopped}.items() if one._is_initialized()}
 
     @contextlib.contextmanager
-    def _mode(self) -> Iterator[None]:
+    def _mode(self, double: bool = False) -> Iterator[None]:
         if not self.shim:
             with opened(Natively(), ops=self._drawn) if self._drawn else contextlib.nullcontext():
                 yield
             return
         # Copies of weights: calls of both sides, and of their backwards, shall be of one form.
-        plan = OnTorch()
+        plan = InDouble() if self._widens(double) else OnTorch()
         with opened(plan, layout="copy") as self.counted:
             yield
         self._drawn = plan.drawn
@@ -154,7 +154,7 @@ class PaddleSide(Side):
         return {name: copied(gradient) for name, gradient in gradients if gradient is not None}
 
     def _converted(self, model: Any) -> Any:
-        return model.to(dtype="float64")
+        return model._to_impl(dtype="float64", floating_only=True)  # ``to`` makes floats of indices and masks, too
 
     def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
         return [("", model), *model.named_sublayers()]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame
+from ..dispatch.plan import Unlisted
 from ..modes.mode import Mode
 from ..modes.options import ReferenceOptions
 from ..modes.selection import selection
 from ..runs.run import Run
 from ..substitution.plan import Substituting
 from ..table.reasons import NOT_DRAWN, StayNative
+from .widening import paddles
 
 TORCHS = ("batch_norm",)  # ops that a proof takes by Torch's definition
 
@@ -30,6 +32,28 @@ class OnTorch(Substituting):
         if _draws(door, values):
             self.drawn.add(door.op.name)
         return super().call(door, frame, values, args, kwargs)
+
+
+class InDouble(OnTorch):
+    """The same in a float64 run, in which whatever says float32 says float64."""
+
+    hurries = False  # each call has to come by
+
+    def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call."""
+        return super().call(door, frame, *(paddles(door.entry.target, given) for given in (values, args, kwargs)))
+
+    def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One that runs on Paddle's kernel."""
+        return super().native(door, frame, why, *(paddles(door.entry.target, given) for given in (args, kwargs)))
+
+    def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One of an op without reference."""
+        return super().unlisted(other, frame, *(paddles(other.name, given) for given in (args, kwargs)))
+
+    def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One that moves values, or makes some."""
+        return super().exact(name, original, *(paddles(name, given) for given in (args, kwargs)))
 
 
 class Natively(Substituting):

@@ -154,6 +154,9 @@ def _fill(module: torch.nn.Module, seed: int) -> None:
                 spread = float(parameter.std()) if parameter.numel() > 1 else 0.0
                 noise = torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
                 parameter.copy_(parameter.mean() + noise * (spread or 0.02))
+        for layer in module.modules():
+            if isinstance(layer, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and layer.padding_idx is not None:
+                layer.weight[layer.padding_idx] = 0.0  # as it begins and stays: Paddle's gives zeros there, whatever it holds
 
 
 Runs = tuple[Outcome, Outcome, Outcome | None]  # the original, the port on Torch's kernels, and natively if it runs so

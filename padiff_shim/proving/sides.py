@@ -40,6 +40,7 @@ class Side:
         self._stack: list[str] = []
         self._keeping = True  # what layers return
         self._double: Any = None
+        self.widening = False  # whether what says float32 says float64 in the runs in float64, see :mod:`.widening`
         self._holdings: dict[int, Holding] = {}  # by model
 
     def run(self, capturing: Capturing | None = None) -> Outcome:
@@ -76,7 +77,7 @@ class Side:
         self._stack.clear()
         self._clear()
         widened = default_dtype("float64") if double else contextlib.nullcontext()
-        with self._listening(model, outcome), seeded(self._seed), widened, self._mode(), capture or contextlib.nullcontext():
+        with self._listening(model, outcome), seeded(self._seed), widened, self._mode(double), capture or contextlib.nullcontext():
             named = self._pass(model, arguments)
         self._held(model).look()  # a forward may exchange what the model holds
         self._note(model, named, outcome)
@@ -139,7 +140,7 @@ class Side:
         self._clear()
         try:
             widened = default_dtype("float64") if double else contextlib.nullcontext()
-            with self._listening(model, sink), seeded(self._seed), widened, self._mode(), within or contextlib.nullcontext():
+            with self._listening(model, sink), seeded(self._seed), widened, self._mode(double), within or contextlib.nullcontext():
                 trainer = recipe.trainer(self.framework, model)
                 for step in range(steps):
                     arguments = self._inputs.of(self.framework, self._dtype(), double=double, step=step)
@@ -250,8 +251,12 @@ class Side:
             for hook in removers:
                 hook.remove()
 
-    def _mode(self) -> contextlib.AbstractContextManager[Any]:
+    def _mode(self, double: bool = False) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
+
+    def _widens(self, double: bool) -> bool:
+        """Whether what says float32 says float64 now; in a model of float64 it means what it says."""
+        return double and self.widening and self._dtype() != "float64"
 
     def _cotangent(self, place: int, tensor: Any) -> np.ndarray[Any, Any]:
         """What a backward without a loss begins with: the same numbers on both sides."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from ..trees import copied
 from .sides import Side
+from .widening import Widened
 
 
 class TorchSide(Side):
@@ -20,6 +22,9 @@ class TorchSide(Side):
     def _write(self, buffer: Any, value: Any) -> None:
         with torch.no_grad():
             buffer.copy_(value)
+
+    def _mode(self, double: bool = False) -> contextlib.AbstractContextManager[Any]:
+        return Widened() if self._widens(double) else contextlib.nullcontext()
 
     def _dtype(self) -> str:
         first = next((one for one in self._held(self.model).parameters.values() if one.is_floating_point()), None)

@@ -22,6 +22,7 @@ from .sides import NotInDouble
 from .stages import IDENTICAL, LOSS, ROUNDED, Differing
 from .torch_side import TorchSide
 from .updates import Recipe, Update
+from .widening import in_double
 
 WEIGHTS = "weights"
 
@@ -183,13 +184,16 @@ def _differing(proof: Proof, trained: Trained, found: list[Mistake], rest: str) 
 def _in_double(proof: Proof, trained: Trained, theirs: TorchSide, ours: PaddleSide) -> str:
     """What differs further between the trainings in float64 than rounding errors travel; "" if nothing does."""
     steps, mapping = len(trained.original), trained.port.mapping
-    original: list[Outcome] = []
-    touched: list[Outcome] = []
-    port: list[Outcome] = []
+
+    def trainings() -> tuple[list[Outcome], list[Outcome], list[Outcome]]:
+        found: tuple[list[Outcome], list[Outcome], list[Outcome]] = ([], [], [])
+        theirs.train(trained.recipe, steps, found[0].append, double=True)
+        theirs.train(trained.recipe, steps, found[1].append, double=True, within=Noise(torch.Generator().manual_seed(0)))
+        ours.train(trained.recipe, steps, found[2].append, double=True)
+        return found
+
     try:
-        theirs.train(trained.recipe, steps, original.append, double=True)
-        theirs.train(trained.recipe, steps, touched.append, double=True, within=Noise(torch.Generator().manual_seed(0)))
-        ours.train(trained.recipe, steps, port.append, double=True)
+        original, touched, port = in_double(theirs, ours, trainings)
     except NotInDouble as error:
         return f"whether that is rounding cannot be told: {error}"
     proof.differences["float64"] = max(outcomes.worst(mapping, one, other) for one, other in zip(original, port))

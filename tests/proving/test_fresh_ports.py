@@ -3,19 +3,15 @@
 A mistake is planted into the port's source. What is asserted: the verdict, the call and the line of the first mistake, its cause.
 """
 
-import importlib.util
-import pathlib
-import sys
-
 import numpy as np
 import paddle
 import pytest
 import torch
+from planting import FRESH, loaded, planted
 
 from padiff_shim import prove
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
-FRESH = pathlib.Path(__file__).with_name("fresh")
 SHAPES = {
     "unet": ("UNet", (2, 3, 16, 16)),
     "ssm": ("Mamba", (2, 7, 12)),
@@ -161,29 +157,16 @@ WRONG = {
 }
 
 
-def loaded(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def proven(name, exchanged, tmp_path):
     """The proof of a port in whose source parts are exchanged, in pairs."""
     kind = name.partition(":")[0]
-    source = (FRESH / f"{kind}_paddle.py").read_text()
-    for old, new in zip(exchanged[::2], exchanged[1::2]):
-        assert old in source, old
-        source = source.replace(old, new)
-    port = tmp_path / f"{kind}_port.py"
-    port.write_text(source)
+    port = planted(kind, exchanged, tmp_path)
     model, *shapes = SHAPES[kind]
     draw = np.random.default_rng(0)
     inputs = tuple(draw.standard_normal(shape).astype("float32") for shape in shapes)
     torch.manual_seed(0)
     original = getattr(loaded(FRESH / f"{kind}_torch.py"), model)()
-    return prove(getattr(loaded(port), model)(), original, inputs)
+    return prove(getattr(port, model)(), original, inputs)
 
 
 @pytest.mark.parametrize("name", RIGHT)

@@ -1,0 +1,173 @@
+"""Further ports that the library had never seen: models that say float32 themselves, hold whole numbers, draw, loop.
+
+Right ones are never accused, in no phase; of a mistake that is planted there is one finding, at its line, and its cause is named.
+"""
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from planting import FRESH, loaded, planted
+
+from padiff_shim import prove
+
+pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
+
+
+def normal(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype("float32")
+
+
+def whole(top, *shape, seed=0):
+    return np.random.default_rng(seed).integers(0, top, shape)
+
+
+def sentences():
+    source = whole(19, 2, 6) + 1
+    source[1, 4:] = 0
+    return source, whole(20, 2, 4)
+
+
+def tagged():
+    mask = np.ones((3, 5), "int64")
+    mask[1, 3:] = mask[2, 4:] = 0
+    return whole(20, 3, 5), whole(4, 3, 5), mask
+
+
+INPUTS = {
+    "convnext": ("ConvNeXt", lambda: normal(3, 3, 16, 16)),
+    "seq2seq": ("Seq2Seq", sentences),
+    "switch": ("Experts", lambda: normal(2, 6, 8)),
+    "gqa": ("Decoder", lambda: whole(30, 2, 7)),
+    "swin": ("Swin", lambda: normal(2, 3, 16, 16)),
+    "gnn": ("Net", lambda: (normal(7, 5), np.stack([whole(7, 15), whole(7, 15, seed=1)]))),
+    "diffusion": ("Denoiser", lambda: (normal(2, 3, 8, 8), whole(1000, 2))),
+    "perceiver": ("Perceiver", lambda: normal(2, 12, 3)),
+    "memory": ("Memory", lambda: whole(15, 2, 12)),
+    "wavenet": ("WaveNet", lambda: (np.clip(normal(2, 12) / 2, -1, 1), normal(2, 4, 12))),
+    "resnext": ("ResNeXt", lambda: normal(4, 3, 20, 20)),
+    "crf": ("Tagger", tagged),
+    "stn": ("Reader", lambda: (normal(2, 1, 8, 8), whole(5, 2, 3) + 1, np.array([3, 2]))),
+}
+WRONG = {
+    "convnext: eps": ("epsilon=1e-6):", "epsilon=1e-5):", "F.layer_norm(", "another attribute: eps=1e-05 against 1e-06"),
+    "convnext: per channel": (
+        "[x.shape[0]] + [1] * (x.ndim - 1)",
+        "x.shape[:2] + [1] * (x.ndim - 2)",
+        "paddle.rand(shape",
+        "uniform(from=0.0, to=1.0) is too much (in 3 layers)",
+    ),
+    "seq2seq: mask": (
+        "(1 - mask.astype(energy.dtype))",
+        "mask.astype(energy.dtype)",
+        "energy",
+        "masked_fill(value=-1000000000.0) is missing (4 times)",
+    ),
+    "seq2seq: no tanh": (
+        "F.tanh(self.bridge(paddle.concat([last[0], last[1]], axis=-1)))",
+        "self.bridge(paddle.concat([last[0], last[1]], axis=-1))",
+        "F.tanh(self.query",
+        "an op is missing: tanh is missing",
+    ),
+    "seq2seq: order": (
+        "[state, context, words[:, step]]",
+        "[state, words[:, step], context]",
+        "logits.append",
+        "operands swapped: number 2 of tensors is what the original has as number 3 (4 times)",
+    ),
+    "switch: not normed": (
+        "        weights = weights / (weights.sum(axis=-1, keepdim=True) + 1e-9)\n",
+        "",
+        "out = ",
+        "sum(dim=[-1], keepdim=True) is missing",
+    ),
+    "switch: gelu": ("F.relu(", "F.gelu(", "F.gelu(", "another op: gelu(approximate='none') in place of relu"),
+    "swin: roll back": (
+        "shifts=(self.shift, self.shift)",
+        "shifts=(-self.shift, -self.shift)",
+        "x = x + y",
+        "roll(shifts=[2, 2], dims=[1, 2]) is missing",
+    ),
+    "swin: merge": (
+        "x[:, 1::2, 0::2], x[:, 0::2, 1::2]",
+        "x[:, 0::2, 1::2], x[:, 1::2, 0::2]",
+        "self.merge(",
+        "another operand: input comes from cat",
+    ),
+    "swin: windows": (
+        "x.transpose([0, 1, 3, 2, 4, 5])",
+        "x.transpose([0, 3, 1, 2, 4, 5])",
+        "self.qkv(",
+        "another arrangement",
+    ),
+    "diffusion: steps": (
+        "(-math.log(10000) / half)",
+        "(-math.log(10000) / (half - 1))",
+        "angles = ",
+        "another constant: the second operand holds 0.0464159 at [0, 1] against 0.1 (3 of 4 elements differ)",
+    ),
+    "diffusion: bilinear": (
+        'mode="nearest"',
+        'mode="bilinear"',
+        "F.interpolate",
+        "another op: upsample_bilinear2d",
+    ),
+    "diffusion: scale and shift": ("scale, shift =", "shift, scale =", "scale + 1", "another operand"),
+    "perceiver: of the queries": (
+        "self.self_attention(h, h)",
+        "self.self_attention(h, x)",
+        "self.kv(context)",
+        "comes from add (line 62), in the original from native_layer_norm",
+    ),
+    "memory: mask": ("back > 0", "back > 1", "masked_fill", "another constant: mask (gt(other=0)) holds 0 at [0, 1] against 1"),
+    "wavenet: padding": (
+        "[self.dilation, 0]",
+        "[0, self.dilation]",
+        "F.pad",
+        "another attribute: pad=[0, 1] against [1, 0] (in 6 layers)",
+    ),
+    "wavenet: shifted": ("logits[:, :, :-1]", "logits[:, :, 1:]", "logits[:, :, 1:]", "start=1 against 0"),
+    "resnext: momentum": (
+        "nn.BatchNorm2D(c), nn.ReLU()",
+        "nn.BatchNorm2D(c, momentum=0.1), nn.ReLU()",
+        "self.stem(x)",
+        "another attribute: momentum=0.9 against 0.1",
+    ),
+    "resnext: skip behind": (
+        "        x = self.se(self.bn3(self.conv3(x)))\n        return F.relu(x.add_(skip))",
+        "        x = self.bn3(self.conv3(x))\n        return F.relu(self.se(x.add_(skip)))",
+        "x.add_(skip)",
+        "an op in another place: add stands in another place (in 3 layers)",
+    ),
+    "crf: transposed": ("self.transitions.unsqueeze(0)", "self.transitions.t().unsqueeze(0)", "scores = ", "another"),
+    "stn: border": (', padding_mode="border"', "", "grid_sample", "another attribute: padding_mode=0 against 1"),
+    "stn: circular": (', padding_mode="circular"', "", "self.conv(image)", "is missing"),
+    "stn: blank": ("blank=0", "blank=5", "ctc_loss", "blank=5 against 0"),
+}
+
+
+def proven(kind, port, **options):
+    name, inputs = INPUTS[kind]
+    torch.manual_seed(0)
+    original = getattr(loaded(FRESH / f"{kind}_torch.py"), name)()
+    paddle.seed(0)
+    return prove(getattr(port, name)(), original, inputs(), **options)
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_a_right_port_is_never_accused(kind):
+    port = loaded(FRESH / f"{kind}_paddle.py")
+    for options in ({"weights": "random"}, {"phase": "train", "optimizer": "AdamW", "steps": 2}):
+        proof = proven(kind, port, **options)
+        assert proof, str(proof)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_is_one_finding(name, tmp_path):
+    *exchanged, line, told = WRONG[name]
+    kind = name.partition(":")[0]
+    proof = proven(kind, planted(kind, exchanged, tmp_path), weights="random")
+    assert not proof
+    (mistake,) = proof.mistakes
+    assert line in mistake.paddle.source, str(proof)
+    assert told in str(mistake), str(proof)
