@@ -57,12 +57,16 @@ class _Spaced:
         self._memory = torch.empty(columns * self._row, dtype=torch.float32, device="cpu")
         self._memory.view(columns, self._row)[:, rows:].zero_()  # and never written
         self._place = self._memory.data_ptr()
+        self._parts: dict[int, torch.Tensor] = {}  # by columns
 
     def norm(self, matrix: torch.Tensor) -> torch.Tensor:
         """The norm of the turned matrix."""
         columns = matrix.shape[1]
         self._turn(self._rows, columns, matrix.data_ptr(), columns, self._place, self._row)
-        return torch.linalg.vector_norm(self._memory[: columns * self._row])
+        part = self._parts.get(columns)
+        if part is None:
+            part = self._parts[columns] = self._memory[: columns * self._row]
+        return torch.linalg.vector_norm(part)
 
 
 def norms_of_turned(matrices: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -3,7 +3,8 @@
 An optimizer looks at each gradient at each step, and a clipper before it. Crossing takes microseconds, several times as many where
 caches are cold, and a crossed tensor holds its memory: kept, gradients would outlive their step. A *window* is a tensor of Torch's
 over the place where a gradient lies that owns nothing. It is looked through only while the gradient that it was asked for is
-there, and only if that one lies where the last one lay, with its shape and dtype; else another window is opened.
+there, and only if that one lies where the last one lay, with its shape and dtype; else another window is opened. (What is not dense
+lies nowhere: it has no pointer.)
 """
 
 from __future__ import annotations
@@ -44,13 +45,7 @@ class Window(_Looks):
 
     def shows(self, grad: Any) -> bool:
         """Whether this is the gradient behind it."""
-        return (
-            grad.data_ptr() == self._pointer
-            and grad.shape == self._shape
-            and grad.dtype is self._dtype
-            and grad.is_dense()
-            and grad.is_contiguous()
-        )
+        return grad.data_ptr() == self._pointer and grad.shape == self._shape and grad.dtype is self._dtype and grad.is_contiguous()
 
 
 def window(param: Any, grad: Any) -> Window | None:
@@ -98,7 +93,6 @@ class Windows(_Looks):
             and [grad.data_ptr() for grad in grads] == self._places
             and [grad.shape for grad in grads] == self._shapes
             and [grad.dtype for grad in grads] == self._dtypes
-            and False not in [grad.is_dense() for grad in grads]
             and False not in [grad.is_contiguous() for grad in grads]
         )
 

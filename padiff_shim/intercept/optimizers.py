@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import paddle
 
-from ..dispatch.frames import top
+from ..dispatch.frames import Frame, top
 from ..dispatch.plan import Unlisted
 from ..frameworks.surroundings import kept_grad_mode, undisturbed
 from ..frameworks.versions import IS_3
@@ -23,6 +25,15 @@ _PARTS = (
     "nn.ClipGradByGlobalNorm._dygraph_clip",
     "nn.ClipGradByNorm._dygraph_clip",
 )
+_STEP = "optimizer.Optimizer.step"
+_WAY = ("step", "_apply_optimize", "append_regularization_ops", "_create_regularization_of_grad")
+_READ = frozenset({  # the sources of these
+    "b70732030d7a7f52",  # 2.6.2
+    "d9751243a09929c0",  # 3.0.0
+    "194411b6c276d1b1",  # 3.1.1
+    "24d348dbbcd5cca5",  # 3.2.2
+    "68099a456a211ae1",  # 3.3.1
+})  # fmt: skip
 
 
 def _hook(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,7 +48,38 @@ def _hook(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
     return hook
 
 
-def _point(target: str) -> Point:
+def _step_hook(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of a whole step: what the plan does not make is Paddle's, and nothing is put aside around it."""
+
+    @undisturbed
+    @kept_grad_mode
+    def made(frame: Frame, optimizer: Any) -> bool:
+        return bool(frame.plan.optimizing(part, _not_made, frame, (optimizer,), {}))
+
+    def hook(*args: Any) -> Any:
+        frame = top()
+        if frame is None or frame.idle or not made(frame, *args):
+            return original(*args)
+        return None
+
+    return hook
+
+
+def _not_made(optimizer: Any) -> bool:
+    return False
+
+
+def _has_known_steps() -> bool:
+    """Whether this Paddle's way from a step to its updates is one that was read."""
+    found = [python_function(paddle.optimizer.Optimizer, name) for name in _WAY]
+    try:
+        text = "".join(inspect.getsource(function.__code__) for function in found if function is not None)
+    except OSError:  # Paddle without its sources
+        return False
+    return hashlib.sha256(text.encode()).hexdigest()[:16] in _READ
+
+
+def _point(target: str, made: Callable[[str, Callable[..., Any]], Callable[..., Any]] = _hook) -> Point:
     """The method of a class, below the decorators that it may have."""
     module, kind, name = target.split(".")
     owner = getattr(getattr(paddle, module), kind)
@@ -48,7 +90,7 @@ def _point(target: str) -> Point:
         if function is None:
             return None
         patch = PyFunctionPatch(function, path)
-        patch.set_hook(_hook(f"{kind}.{name}", patch.original))
+        patch.set_hook(made(f"{kind}.{name}", patch.original))
         return patch
 
     return awaiting(path, look, owner, name)
@@ -90,4 +132,5 @@ def updating_in_old_form(name: str, path: str, original: Callable[..., Any]) -> 
 
 def points() -> list[Point]:
     """All of them."""
-    return [_point(part) for part in _PARTS]
+    whole = [_point(_STEP, _step_hook)] if _has_known_steps() else []
+    return [*whole, *[_point(part) for part in _PARTS]]

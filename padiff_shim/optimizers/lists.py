@@ -25,6 +25,8 @@ _LARGE = 1 << 15  # elements: of float32, the five tensors of an update are 640 
 _STEPS = (0, 1, 9, 2000)  # done before those that are tried: the bias corrections' beginning, RAdam's branches
 _SHAPES = ((_LARGE + 37,), (3, 7), (40, 30), (5,), ())
 
+_EXACT = 1 << 24  # below it float32 has each whole number
+
 _OPERATIONS = (
     "abs",
     "add",
@@ -151,7 +153,7 @@ def _lie_apart(b: Batch) -> bool:
 
 def _following(steps: int) -> float:
     """The number of the next step as Torch counts it: in float32."""
-    return float(np.float32(steps) + np.float32(1))
+    return float(steps + 1) if 0 <= steps < _EXACT else float(np.float32(steps) + np.float32(1))
 
 
 def _sample(b: Batch) -> Batch:

@@ -17,6 +17,7 @@ from ..frameworks.windows import on_torchs_side
 from ..optimizers.update import Update
 
 _NONE: dict[str, Any] = {}
+_NUMBERS = frozenset({int, float})
 _ROUNDED = 2.0**-22  # two roundings to float32, as a ratio
 
 
@@ -75,7 +76,8 @@ class Pass:
     def factors(params: Sequence[Any]) -> list[float] | None:
         """What the learning rates of these parameters are multiplied by; None where one is no plain number."""
         found = [(getattr(param, "optimize_attr", None) or _NONE).get("learning_rate", 1.0) for param in params]
-        return found if False not in [isinstance(factor, (int, float)) for factor in found] else None
+        plain = _NUMBERS.issuperset(map(type, found)) or all(isinstance(factor, (int, float)) for factor in found)
+        return found if plain else None
 
     def kept_rate(self, common: float, factor: float) -> float | None:
         """The learning rate of an update whose tensor was not made; None where only that tells it."""
@@ -109,6 +111,7 @@ class _Here(threading.local):
     """The step that runs in one thread, and the decay that was put off for the next one."""
 
     now: Pass | None = None
+    tried: int | None = None  # the identity of an optimizer whose step was found not to be as its last one, before it began
     decays: tuple[Any, dict[int, tuple[float, Callable[[], Any]]]] | None = None
 
 
@@ -118,6 +121,22 @@ _here = _Here()
 def now() -> Pass | None:
     """The pass that runs in this thread."""
     return _here.now
+
+
+def forget_decays() -> None:
+    """No decay is put off for the next pass."""
+    _here.decays = None
+
+
+def tried(optimizer: Any) -> None:
+    """The pass that comes next over this optimizer's parameters is not as the last one: nobody has to ask again."""
+    _here.tried = id(optimizer)
+
+
+def take_tried(optimizer: Any) -> bool:
+    """Whether that was said of the pass that begins."""
+    found, _here.tried = _here.tried, None
+    return found == id(optimizer)
 
 
 def is_paddles(optimizer: Any) -> bool:
@@ -150,8 +169,11 @@ def put_off(coupled: bool, original: Callable[..., Any], args: tuple[Any, ...], 
     optimizer, pairs, regularization = _spelled(*args, **kwargs)
     if not coupled or not is_paddles(optimizer):
         return original(*args, **kwargs)
-    found, decays = [], {}
     leaves = str(type(optimizer)._create_regularization_of_grad.__module__).startswith("paddle.optimizer.")
+    if leaves and regularization is None and all(getattr(param, "regularizer", None) is None for param, _ in pairs):
+        _here.decays = optimizer, {}
+        return list(pairs)
+    found, decays = [], {}
     for pair in pairs:
         param, grad = pair
         own = getattr(param, "regularizer", None)

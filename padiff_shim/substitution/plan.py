@@ -94,6 +94,8 @@ class Substituting:
         """A step with its learning rate, its L2 decay, and clipping by Torch."""
         if grad_tracer() is None:
             return original(*args, **kwargs)
+        if part == "Optimizer.step":
+            return self.updating.whole_step(frame, args[0])
         if part == "Optimizer._create_optimization_pass":
             return self.updating.step(original, frame, args, kwargs)
         if part == "Optimizer.append_regularization_ops":

@@ -7,6 +7,7 @@ if that is as it was, the updates are those that were kept, with the new gradien
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from operator import is_not
@@ -71,6 +72,7 @@ class Repeat:
         self._pointers, self._versions = [mark[2] for mark in marks], [mark[3] for mark in marks]
         self._params = [kept.param for kept in updates]
         self._regularizers = [kept.regularizer for kept in updates]
+        self.undecayed = all(regularizer is None for regularizer in self._regularizers)
         self._decaying = [kept.one[1].numbers.get("with_decay") for kept in updates]
         self._items = [kept.one[1].item for kept in updates]
         self._gathered: list[Gathered] = []
@@ -188,9 +190,15 @@ def _options(optimizer: Any, pairs: Any) -> list[dict[str, Any]]:
 
 def _word(value: Any) -> Any:
     """A plain value, which tensor it is, and of others their kind: they are asked, or watched, by themselves."""
-    if type(value) in _PLAINEST or isinstance(value, PLAIN):
+    kind = type(value)
+    if kind in _PLAINEST or _is_plain_kind(kind):  # type: ignore[arg-type]
         return value
-    return id(value) if isinstance(value, paddle.Tensor) else type(value)
+    return id(value) if issubclass(kind, paddle.Tensor) else kind
+
+
+@functools.lru_cache(maxsize=256)  # for an abstract class this is a call in Python
+def _is_plain_kind(kind: Any) -> bool:
+    return issubclass(kind, PLAIN)
 
 
 def _moved(before: Before, name: str, value: Any) -> bool:
@@ -210,6 +218,11 @@ def living(pairs: Any) -> list[tuple[Any, Any]]:
 
 
 _of: weakref.WeakKeyDictionary[Any, dict[int, Repeat]] = weakref.WeakKeyDictionary()  # by the identity of the first parameter
+
+
+def kept(optimizer: Any, first: Any) -> Repeat | None:
+    """The pass of an optimizer that is kept, by the first of its parameters."""
+    return _of.get(optimizer, {}).get(id(first))
 
 
 def keep(before: Before, here: Pass, pairs: Any) -> None:
@@ -272,7 +285,7 @@ def finish(optimizer: Any, declared: Update, pairs: Any) -> None:
 def again(here: Pass, frame: Frame, pairs: Any) -> Again | None:
     """The updates of a pass that is as the last one over these parameters; None where it is not, or cannot be."""
     alive = living(pairs)
-    repeat = _of.get(here.optimizer, {}).get(id(alive[0][0])) if alive else None
+    repeat = kept(here.optimizer, alive[0][0]) if alive else None
     if repeat is None:
         return None
     try:

@@ -19,7 +19,7 @@ from ..dispatch.plan import Unlisted
 from ..frameworks.memory import as_it_lies, stream_of
 from ..optimizers.update import Batch, Update, updates
 from ..table.reasons import StayNative
-from . import passes, repeated
+from . import passes, repeated, stepping
 from .held import Held, held
 from .passes import Pass, Waiting
 from .repeated import Gatherer, Groups
@@ -45,7 +45,7 @@ class Updating:
 
         def make(here: Pass) -> Any:
             pairs = _pairs(*args, **kwargs)
-            if self._repeat(here, frame, pairs):
+            if not passes.take_tried(here.optimizer) and self._repeat(here, frame, pairs):
                 return []
             before = repeated.Before(here.optimizer, pairs)
             try:
@@ -57,6 +57,17 @@ class Updating:
             return result
 
         return passes.run(make, args)
+
+    def whole_step(self, frame: Frame, optimizer: Any) -> bool:
+        """``Optimizer.step``, made where it is as the last one; False, with nothing done, where Paddle has to make it."""
+        pairs = stepping.handed_on(optimizer)
+        if pairs is None:
+            return False
+        passes.forget_decays()  # of a pass that was never made
+        made = passes.run(lambda here: self._repeat(here, frame, pairs), (optimizer,))
+        if not made:
+            passes.tried(optimizer)
+        return bool(made)
 
     @contextlib.contextmanager
     def _skipped(self, frame: Frame, optimizer: Any) -> Iterator[None]:
