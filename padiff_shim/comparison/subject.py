@@ -12,7 +12,7 @@ import torch
 from ..dispatch.containers import flat
 from ..dispatch.door import Door
 from ..dispatch.dtypes import apart
-from ..dispatch.operands import wanting, without_gradient
+from ..dispatch.operands import Inputs, wanting, without_gradient
 from ..dispatch.prepare import Prepared
 from ..frameworks import weights
 from ..frameworks.memory import to_paddle, to_torch
@@ -151,7 +151,7 @@ class Subject:
         """Backward is over for good: hold no tensor of the program any longer."""
         self.backward, self.replay = None, None
         self.operands, self.outs, self.saved, self.shared, self.incoming, self._together = [], [], [], [], {}, None
-        self.inputs = self.inputs._replace(paddle=[], torch=[])
+        self.inputs = Inputs([], [], self.inputs.needs)
 
     def let_go(self) -> None:
         """The backward has ended: an incoming gradient that its node never took is held no longer."""

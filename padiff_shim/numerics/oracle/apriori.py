@@ -96,7 +96,11 @@ def by_rows(formula: Callable[..., torch.Tensor], lead: int, *tensors: torch.Ten
     width = math.prod(shape)
     rows = tensors[0].numel() // max(width, 1)
     flat = [tensor.detach().reshape(rows, *shape) for tensor in tensors]
-    return Limit(lambda first, last: formula(*[tensor[first:last] for tensor in flat]), rows, width)
+
+    def part(first: int, last: int) -> torch.Tensor:
+        return formula(*(flat if last - first == rows else [tensor[first:last] for tensor in flat]))
+
+    return Limit(part, rows, width)
 
 
 def relative(rounds: float) -> Harmless:
@@ -233,8 +237,8 @@ def _moments(x: torch.Tensor, axes: tuple[int, ...], epsilon: float) -> tuple[to
     count = x.shape[axes[0] :].numel()
     mean = x.mean(axes, keepdim=True)
     squares = torch.linalg.vector_norm(x, 2, axes, keepdim=True).square_().div_(count)
-    cancelled = 8.0 * KINDS[x.dtype].format.unit * squares
-    return mean, (squares - mean.square()).clamp_(min=0.0).add_(cancelled).add_(epsilon).rsqrt_()
+    variance = torch.addcmul(squares, mean, mean, value=-1.0).clamp_(min=0.0)
+    return mean, variance.add_(squares, alpha=8.0 * KINDS[x.dtype].format.unit).add_(epsilon).rsqrt_()
 
 
 def layer_norm(
@@ -248,7 +252,7 @@ def layer_norm(
         spread = _moments(x, inside, epsilon)[1].mul_(x.abs().mean(inside, keepdim=True)).mul_(2.0 * unit)
         size = spread if weight is None else spread * weight.detach().reshape(shape).abs()
         scaled = y.abs() if bias is None else (y - bias.detach().reshape(shape)).abs_()
-        return scaled.mul_(8.0 * unit).add_(size)
+        return scaled.mul_(8.0 * unit).add_(size) if weight is None else size.add_(scaled, alpha=8.0 * unit)
 
     return lambda result: by_rows(rows, axes[0], result, x) if judged(result) and axes else None
 
