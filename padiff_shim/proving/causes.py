@@ -12,7 +12,7 @@ import torch
 
 from ..dispatch.site import Site
 from .matching import Matching, roots
-from .pairing import Pair, align, alike, fits, kind
+from .pairing import Pair, align, alike, fits, kind, taken_for
 from .trace import Node, Operand, Value
 from .wording import extent, from_elsewhere, given, role, swapped
 
@@ -43,6 +43,7 @@ class Cause(str, Enum):
         return self.value
 
 
+_OTHERWISE_GIVEN = (Cause.OPERAND, Cause.WEIGHT, Cause.SWAPPED, Cause.CONSTANT)
 Mend = tuple[Node, Sequence[torch.Tensor | None]]  # a call, and what its results shall hold; None: they stay
 
 
@@ -60,6 +61,7 @@ class Difference:
     ours: Node | None
     mend: Mend | None
     sites: tuple[Site, Site] | None = None  # where the elements are arranged, if that is what differs
+    taken: tuple[Value, Value] | None = None  # the original's value that a call should be given, and which of its it is given
 
     @property
     def backward(self) -> bool:
@@ -74,7 +76,8 @@ def explain(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node]) ->
     pairs = align(matching, theirs[:WINDOW], ours[:WINDOW])
     pairs = pairs[_first(matching, pairs, theirs, ours) :]
     cause, text, pair = _cause(matching, pairs)
-    return Difference(cause, text, pair.theirs, pair.ours, _mend(matching, pairs), _sites(matching, cause, pair))
+    taken = taken_for(matching, pair) if cause in _OTHERWISE_GIVEN else None
+    return Difference(cause, text, pair.theirs, pair.ours, _mend(matching, pairs), _sites(matching, cause, pair), taken)
 
 
 def _sites(matching: Matching, cause: Cause, pair: Pair) -> tuple[Site, Site] | None:

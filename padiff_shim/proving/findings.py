@@ -15,6 +15,7 @@ from ..arguments import path as checked
 from ..dispatch.site import Site
 from ..writing import write
 from .causes import Cause, Difference
+from .exchanges import told_once
 from .trace import Node
 
 FAILS = "fails"  # in place of a native difference
@@ -80,7 +81,7 @@ def merged(differences: Sequence[Difference]) -> list[Mistake]:
     """
     found: dict[Any, Mistake] = {}
     wrong: set[Any] = set()
-    for difference in differences:
+    for difference in told_once(differences):
         if _follows(difference, differences):
             continue
         sites = difference.sites or (None, None)

@@ -61,3 +61,17 @@ def _likeness(matching: Matching, one: Node, other: Node) -> float:
         # Another op in the same place: what it is given and what follows must fit.
         return 1.0 + shared if fits(one.result, other.result) and shared and not one.moves and not other.moves else -1.0
     return 4.0 + 2.0 * alike(one, other) + shared + (one.attributes == other.attributes)
+
+
+def taken_for(matching: Matching, pair: Pair) -> tuple[Value, Value] | None:
+    """The one value of the original's that the port's call is not given, and which of the original's it is given for it."""
+    if pair.theirs is None or pair.ours is None:
+        return None
+    mine, yours = ([one.value for one in node.operands] for node in (pair.theirs, pair.ours))
+    for value in list(mine):
+        equal = next((other for other in yours if matching.same(value, other)), None)
+        if equal is not None:
+            mine.remove(value)
+            yours.remove(equal)
+    partner = matching.of_second.get(yours[0]) if len(mine) == len(yours) == 1 else None
+    return None if partner is None else (mine[0], partner)

@@ -140,6 +140,36 @@ WRONG = {
         "an op in another place: add stands in another place (in 3 layers)",
     ),
     "crf: transposed": ("self.transitions.unsqueeze(0)", "self.transitions.t().unsqueeze(0)", "scores = ", "another"),
+    "perceiver: keys and values": (
+        "k, v = self.kv",
+        "v, k = self.kv",
+        "scores = ",
+        "the second operand comes from split (line 26), in the original from split (line 25), and the other way round at line 29",
+    ),
+    "perceiver: gelu of the other": (
+        "x * F.gelu(gate)",
+        "F.gelu(x) * gate",
+        "F.gelu(x)",
+        "comes from split (line 39), in the original from split (line 37), and the other way round (in 2 layers)",
+    ),
+    "wavenet: gates": (
+        "F.tanh(a) * F.sigmoid(b)",
+        "F.tanh(b) * F.sigmoid(a)",
+        "F.tanh(b)",
+        ", and the other way round (in 6 layers)",
+    ),
+    "gnn: ends": (
+        "left[source] + right[target]",
+        "left[target] + right[source]",
+        "left[target]",
+        "indices (unbind(dim=0)) holds",
+    ),
+    "seq2seq: off by one": (
+        "words = self.target(target)",
+        "words = self.target(paddle.roll(target, 1, 1))",
+        "words[:, step], context",
+        "comes from select (line 40), in the original from embedding (line 32), also at line 41 (4 times)",
+    ),
     "stn: border": (', padding_mode="border"', "", "grid_sample", "another attribute: padding_mode=0 against 1"),
     "stn: circular": (', padding_mode="circular"', "", "self.conv(image)", "is missing"),
     "stn: blank": ("blank=0", "blank=5", "ctc_loss", "blank=5 against 0"),
@@ -171,3 +201,12 @@ def test_a_mistake_is_one_finding(name, tmp_path):
     (mistake,) = proof.mistakes
     assert line in mistake.paddle.source, str(proof)
     assert told in str(mistake), str(proof)
+
+
+def test_beside_values_that_are_exchanged_other_mistakes_stay_findings(tmp_path):
+    gates, bound = WRONG["wavenet: gates"][:2], WRONG["wavenet: padding"][:2]
+    proof = proven("wavenet", planted("wavenet", (*gates, *bound), tmp_path), weights="random")
+    told = [str(one) for one in proof.mistakes]
+    assert len(told) == 2, str(proof)
+    assert any("another attribute: pad=" in one for one in told), told
+    assert any("and the other way round" in one for one in told), told
