@@ -17,7 +17,7 @@ from ..dispatch.plan import Unlisted
 from ..dispatch.prepare import Prepared, prepare
 from ..substitution.plan import Substituting
 from ..table.reasons import StayNative
-from .plans import TORCHS
+from .plans import TORCHS, survivable
 from .values import as_array, leaves, mapped
 
 Array = np.ndarray[Any, Any]
@@ -175,6 +175,7 @@ class Keeping(Substituting):
             return super().call(door, frame, values, args, kwargs)
         kept = Kept(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
         if self._native:
+            args, kwargs = survivable(door, values, args, kwargs)
             result = door.native(*args, **kwargs)
         else:
             result = super().call(door, frame, values, args, kwargs)

@@ -6,21 +6,23 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..dispatch.door import Door
-from ..dispatch.frames import Frame
+from ..dispatch.frames import Frame, paused
 from ..dispatch.plan import Unlisted
+from ..frameworks.memory import TENSOR_TYPES
 from ..modes.mode import Mode
 from ..modes.options import ReferenceOptions
 from ..modes.selection import selection
 from ..runs.run import Run
 from ..substitution.plan import Substituting
 from ..table.reasons import NOT_DRAWN, StayNative
+from ..trees import mapped
 from .widening import paddles
 
 TORCHS = ("batch_norm",)  # ops that a proof takes by Torch's definition
 
 
 class OnTorch(Substituting):
-    """Reference mode's plan, with Torch's random numbers and optimizers; it remembers which ops drew some."""
+    """Reference mode's plan, with Torch's random numbers and optimizers; it remembers which ops :class:`Natively` is for."""
 
     def __init__(self) -> None:
         # Statistics by Torch's definition can be compared. What else is defined otherwise, the port computes as it will.
@@ -29,7 +31,7 @@ class OnTorch(Substituting):
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call."""
-        if _draws(door, values):
+        if _draws(door, values) or door.op.wanting is not None:
             self.drawn.add(door.op.name)
         return super().call(door, frame, values, args, kwargs)
 
@@ -57,13 +59,19 @@ class InDouble(OnTorch):
 
 
 class Natively(Substituting):
-    """Paddle's kernels; calls that draw random numbers draw Torch's all the same, or nothing were comparable."""
+    """Paddle's kernels; calls that draw random numbers draw Torch's all the same, or nothing were comparable.
+
+    What would end the process is asked for one gradient more.
+    """
 
     def __init__(self) -> None:
         super().__init__("paddle", draws=True)
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One call of an op that may draw."""
+        """One call of an op that may draw, or end the process."""
+        if door.op.wanting is not None:
+            args, kwargs = survivable(door, values, args, kwargs)
+            return door.native(*args, **kwargs)
         if not _draws(door, values):
             raise StayNative(NOT_DRAWN)
         return super().call(door, frame, values, args, kwargs)
@@ -71,6 +79,17 @@ class Natively(Substituting):
 
 def _draws(door: Door, values: tuple[Any, ...]) -> bool:
     return door.op.random is not None and bool(door.op.random(*values))
+
+
+def survivable(door: Door, values: tuple[Any, ...], args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments of a native call, of which an operand wants a gradient if Paddle's backward ends the process without it."""
+    operand: Any = None if door.op.wanting is None else values[door.op.wanting]
+    if type(operand) not in TENSOR_TYPES or not operand.stop_gradient:
+        return args, kwargs
+    with paused():
+        alias = operand.detach()
+    alias.stop_gradient = False
+    return mapped((args, kwargs), lambda one: alias if one is operand else one)
 
 
 def opened(plan: Substituting, *, ops: Iterable[str] | None = None, layout: str = "contiguous") -> Mode:

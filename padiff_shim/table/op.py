@@ -105,6 +105,7 @@ class Op:
     exact: bool = False
     complex: bool = False
     random: Callable[..., bool] | None = None
+    wanting: int | None = None
     gradient: bool = True
     copies_result: bool = False
     unread: tuple[str, ...] = ()
@@ -201,6 +202,7 @@ def op(
         random: asked with the op's arguments, as Paddle made the call, whether this call draws random numbers. Such calls are
             substituted in a mode with ``random="torch"`` only. Nothing is asked of the native op: Paddle's generator stays where
             it is.
+        wanting: place of an operand without whose gradient Paddle's backward ends the process: a proof's native run asks for it.
         gradient: False where Paddle gives the results no gradient, whatever Torch would.
         copies_result: Torch's backward reads the result where Paddle's does not, so that Paddle, whose program may change it, gets
             a copy.

@@ -1,6 +1,8 @@
 """A kernel of Paddle's that fails where Torch's does not: the code is judged all the same, and the failure told with its line."""
 
 import inspect
+import subprocess
+import sys
 
 import numpy as np
 import paddle
@@ -169,3 +171,40 @@ def test_an_error_of_the_model_itself_is_raised_unchanged():
         drift(Wrong(), Original(), X)
     with pytest.raises(KeyError, match="the model's own"):
         prove(Wrong(), Original(), X, **TRAINING)
+
+
+GRIDS = """
+import numpy as np, paddle, torch
+from padiff_shim import prove
+
+class Original(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.theta = torch.nn.Linear(9, 6)
+    def forward(self, x):
+        grid = torch.nn.functional.affine_grid(self.theta(x.flatten(1)).reshape(-1, 2, 3), x.shape, align_corners=True)
+        return torch.nn.functional.grid_sample(x, grid, align_corners=True)
+
+class Port(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.theta = paddle.nn.Linear(9, 6)
+    def forward(self, x):
+        grid = paddle.nn.functional.affine_grid(self.theta(x.flatten(1)).reshape([-1, 2, 3]), x.shape, align_corners=True)
+        return paddle.nn.functional.grid_sample(x, grid, align_corners=True)
+
+x = np.random.default_rng(0).standard_normal((2, 1, 3, 3))
+for options in ({"phase": "both"}, {"phase": "train", "optimizer": "AdamW", "loss": lambda out: (out**2).mean()}):
+    proof = prove(Port(), Original(), x, **options)
+    assert proof, str(proof)
+    assert 0 <= proof.differences["native"] < 1e-4, proof.differences
+    assert not proof.notes, proof.notes
+assert proof.carriers("gradients").failed == ""
+print("proven")
+"""
+
+
+def test_a_native_backward_that_ends_the_process_is_asked_for_one_gradient_more():
+    """That of a grid alone (docs/defects.md): the image wants none."""
+    run = subprocess.run([sys.executable, "-c", GRIDS], capture_output=True, text=True, timeout=120, check=False)
+    assert run.stdout.endswith("proven\n"), run.stderr
