@@ -270,4 +270,21 @@ paddle.multiply(x, paddle.full([3, 4], 2.0), out=x)
 assert x.tolist() == [[14.5] * 4] * 3
 """,
     },
+    {
+        "name": "a value without elements",
+        "op": "setitem",
+        "what": "x[:] = y with a y that has none, for which NumPy and Torch raise an error, writes what lay in unwritten memory.",
+        "size": "any: unwritten memory",
+        "paddle": PADDLES,
+        "shim": "As natively.",
+        "program": """\
+import paddle
+x = paddle.full([3, 1], 7.25)
+try:
+    x[:] = paddle.zeros([0])
+except ValueError:
+    pass
+assert x.tolist() == [[7.25]] * 3
+""",
+    },
 )

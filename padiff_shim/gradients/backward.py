@@ -20,56 +20,16 @@ from typing import Any
 import paddle
 import torch
 
-from ..dispatch import frames
-from ..frameworks.memory import confine_torch, stream_of, to_paddle, to_torch
+from ..frameworks.memory import stream_of, to_paddle
 from ..frameworks.versions import attribute
-from ..postponed import engine_runs, postpone
 from . import calls, clean
-from .calls import Call, Walk
+from .calls import Walk
 from .formula import run_engine
 from .leaves import LEAF, Place, deliver, frontiers, numbered
 from .local import LOCAL, turn
-from .nodes import leads_to_tape
-from .twins import Arriving, alive, rooted, twin, when_one_strays
-
-
-class Session:
-    """One backward in one thread, which it is while it is open: ``with Session(retain=False) as session``."""
-
-    __slots__ = ("create", "given", "keeps", "noted", "outer", "retain")
-
-    def __init__(self, *, retain: bool, create: bool = False) -> None:
-        self.retain = retain
-        self.create = create  # whether gradients have graphs of their own
-        self.given: dict[int, Any] = {}  # gradients on their way to leaves: see leaves.deliver
-        self.keeps = retain  # whether a later turn may come to torch's graph again
-        self.noted: list[tuple[torch.Tensor, torch.Tensor]] = []  # (twin, its gradient)
-
-    def __enter__(self) -> Session:
-        if frames.forked:  # the graph may be the parent's: torch's kernels must not wait for threads that are not there
-            confine_torch()
-        self.outer, LOCAL.session = LOCAL.session, self
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        LOCAL.session = self.outer
-
-    def arrived(self, record: Arriving, grad: Any) -> None:
-        """Paddle's engine has come to a sentinel."""
-        side = twin(grad) if self.create and not grad.stop_gradient else to_torch(grad)
-        self.noted.append((record.twin, side.clone()))  # Paddle goes on to use the gradient's memory
-
-
-class native:
-    """Paddle's engine runs for itself inside: what it reaches is no part of the backward around it."""
-
-    __slots__ = ("_outer",)
-
-    def __enter__(self) -> None:
-        self._outer, LOCAL.session = LOCAL.session, None
-
-    def __exit__(self, *_: object) -> None:
-        LOCAL.session = self._outer
+from .nodes import leads_to_tape, py_layers
+from .session import Session, begin, incoming
+from .twins import Arriving, alive, rooted, when_one_strays
 
 
 def strayed(record: Arriving, grad: Any) -> None:
@@ -102,16 +62,6 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], retain_graph: boo
     return None
 
 
-def incoming(side: torch.Tensor, grad: Any) -> torch.Tensor:
-    """The gradient that a backward begins with; a copy, for torch may hand its memory on."""
-    if grad is None:
-        return torch.ones_like(side, memory_format=torch.contiguous_format)
-    given = to_torch(grad)
-    if given.shape != side.shape:
-        raise ValueError(f"(InvalidArgument) the gradient has shape {list(grad.shape)}, the tensor {list(side.shape)}")
-    return given.clone() if given.dtype is side.dtype else given.to(side.dtype)
-
-
 def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[Any, ...]) -> None:
     """Both engines in turns. Leaves and frontiers in one call: a leaf that Paddle's own nodes reach, too, gets one gradient.
 
@@ -119,12 +69,20 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
     """
     # A backward that meets Paddle's own nodes alone frees what it walks, as natively: a second one raises. One that comes to
     # torch's graph may come back behind a frontier to what it walked already; torch's calls then keep that they were freed.
-    doors = bool(natives and frontiers() and (session.noted or any(map(leads_to_tape, natives))))
+    leads = list(map(leads_to_tape, natives)) if natives and frontiers() else []
+    doors = bool(leads) and (bool(session.noted) or any(leads))
+    # Roots that lead to Paddle's own nodes alone go along with what comes there from torch's graph: both walk those nodes once.
+    late = [pair for pair, leading in zip(zip(natives, given), leads) if doors and not leading]
+    if late:
+        pairs = [pair for pair, leading in zip(zip(natives, given), leads) if leading]
+        natives, given = [tensor for tensor, _ in pairs], [grad for _, grad in pairs]
     held: _Reached = []
-    first = True
+    first, met = True, set[int]()
     _ahead()
-    while natives or session.noted or held:
+    while natives or session.noted or held or late:
         if natives:
+            if doors:
+                _walked_once(natives, met)
             # The doors of leaves serve again; and what lies below a frontier may be reached in another turn once more, also by
             # nodes of Paddle's own that a later turn does not begin with.
             clean.run_backward(natives, given, session.retain or doors, *path)
@@ -133,13 +91,28 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
             noted, session.noted = session.noted, []
             held = _joined(held, _torch_turn(session, noted, first))
             first = False
-        reached, held = _due(held)
+        reached, held, last = _due(held, late)
         _ahead()
         while reached:  # a gradient that is laid out anew is not kept beside its copy
             side, grad = _next(reached)
             if side._place.frontier:
                 _once(side._place, session)
             deliver(side, to_paddle(grad), natives, given)
+        if last:
+            natives += [tensor for tensor, _ in late]
+            given += [grad for _, grad in late]
+            late = []
+
+
+def _walked_once(natives: Sequence[Any], met: set[int]) -> None:
+    """Paddle's engine ends the process where it comes to a PyLayer a second time, also with ``retain_graph``."""
+    found = py_layers(natives)
+    if not met.isdisjoint(found):
+        raise RuntimeError(
+            "a backward comes twice, from inside of the mode and from outside, to a PyLayer (or a recomputed block) that was "
+            "called outside: Paddle's engine cannot. Call it inside"
+        )
+    met |= found
 
 
 _Reached = list[tuple[Any, torch.Tensor]]  # leaf twins with their gradients, from the one that was made first
@@ -156,15 +129,18 @@ def _joined(held: _Reached, reached: _Reached) -> _Reached:
     return sorted(total.values(), key=lambda one: numbered(one[0]))
 
 
-def _due(held: _Reached) -> tuple[_Reached, _Reached]:
-    """Which of these Paddle's engine takes now, and which wait: all at once, but what leads to torch's graph again goes before."""
+def _due(held: _Reached, late: Sequence[Any]) -> tuple[_Reached, _Reached, bool]:
+    """Which of these Paddle's engine takes now, which wait, and whether roots that are ``late`` go along.
+
+    All at once, but what leads to torch's graph again goes before.
+    """
     fronts = [side for side, _ in held if side._place.frontier]
-    if not fronts or len(fronts) == len(held):
-        return held, []
+    if not late and (not fronts or len(fronts) == len(held)):
+        return held, [], True
     before = {id(side) for side in fronts if leads_to_tape(side._place.door)}
     if not before:
-        return held, []
-    return [one for one in held if id(one[0]) in before], [one for one in held if id(one[0]) not in before]
+        return held, [], True
+    return [one for one in held if id(one[0]) in before], [one for one in held if id(one[0]) not in before], False
 
 
 def _once(place: Place, session: Session) -> None:
@@ -241,16 +217,6 @@ def _ahead() -> None:
         if natives:
             clean.run_backward(natives, given, True, *clean.NO_PATH)  # doors serve again
         natives, given = [], []
-
-
-def begin(reached: Sequence[Call], session: Session) -> None:
-    try:
-        calls.begin(reached, session)
-    except KeyboardInterrupt as stop:
-        if not engine_runs():
-            raise
-        postpone(stop)  # natively it arrives when the backward has ended
-        calls.begin(reached, session)
 
 
 def _laid(side: Any, grad: torch.Tensor) -> torch.Tensor:

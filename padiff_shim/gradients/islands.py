@@ -16,10 +16,11 @@ from ..dispatch.frames import top
 from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, grad_tracer, to_paddle
 from ..frameworks.surroundings import undisturbed
 from ..frameworks.versions import attribute
-from . import backward, clean
+from . import clean
 from .calls import NESTS, freed
 from .local import LOCAL
 from .operands import Operands
+from .session import native_engine
 from .twins import TAPE, forget, sentinel, taped
 
 
@@ -128,7 +129,7 @@ def _again(cell: Cell, pairs: list[tuple[Any, torch.Tensor]]) -> list[torch.Tens
     """The backward of an island as an island, for ``create_graph``."""
     operands = cell.operands.joined()
     given = [operands.enter(to_paddle(grad.detach().clone(memory_format=torch.contiguous_format)), grad) for _, grad in pairs]
-    with backward.native(), paddle.enable_grad(), cell.operands.unheard():
+    with native_engine(), paddle.enable_grad(), cell.operands.unheard():
         outs = clean.run_partial_grad(
             [out for out, _ in pairs], list(cell.operands.aliases), given, True, True, True, True, [], *clean.NO_PATH
         )

@@ -34,6 +34,21 @@ def leads_to(starts: Sequence[Any], ends: Sequence[Any]) -> bool:
     return False
 
 
+def py_layers(starts: Sequence[Any]) -> set[int]:
+    """The places of the PyLayers' nodes that Paddle's engine, started at some tensors, comes to."""
+    waiting = [node for node in map(grad_node, starts) if node is not None]
+    seen, found = {node.node_ptr() for node in waiting}, set()
+    while waiting:
+        node = waiting.pop()
+        if "PyLayer" in node.name():
+            found.add(node.node_ptr())
+        for following in node.next_functions:
+            if following is not None and (place := following.node_ptr()) not in seen:
+                seen.add(place)
+                waiting.append(following)
+    return found
+
+
 def same_node(tensor: Any, other: Any) -> bool:
     """Whether Paddle's engine comes to one and the same node of two tensors."""
     nodes = grad_node(tensor), grad_node(other)

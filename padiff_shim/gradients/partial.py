@@ -16,12 +16,12 @@ import torch
 from ..frameworks.memory import stream_of, to_paddle
 from ..frameworks.versions import attribute
 from . import calls, clean
-from .backward import Session, begin, incoming
 from .calls import between
 from .edges import edge, reached_without
 from .leaves import COPY, LEAF, deliver, frontiers
 from .local import LOCAL, tinies, turn
 from .nodes import leads_to, leads_to_tape
+from .session import Session, begin, incoming
 from .twins import alive, rooted, taped, twin, wrap
 
 

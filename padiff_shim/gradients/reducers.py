@@ -15,11 +15,11 @@ import torch
 
 from ..frameworks.memory import to_paddle
 from . import clean
-from .backward import Session
 from .calls import Walk
 from .leaves import deliver
 from .local import tinies
 from .nodes import leads_to_tape
+from .session import Session
 from .twins import alive, taped
 
 

@@ -125,7 +125,8 @@ class Seen(NamedTuple):
         """Whether the errors differ only by refusals of Paddle's, where an op's result is not read by Torch's backward."""
         natively, here = self.errors
         left = [one[:2] for one in natively if MODIFIED not in one[-1] or one[:2] in [other[:2] for other in here]]
-        return left == [one[:2] for one in here] and any(map(self.has, READ_BY_PADDLE))
+        squared = any(re.search(r"\b(t\d+)\.multiply_\(\1\)", line) for line in self.lines)  # computed beside, and then written
+        return left == [one[:2] for one in here] and (squared or any(map(self.has, READ_BY_PADDLE)))
 
     @property
     def after_an_error(self) -> bool:

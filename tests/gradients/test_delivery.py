@@ -12,7 +12,7 @@ import torch
 
 import padiff_shim
 from padiff_shim.frameworks.versions import VERSION
-from padiff_shim.gradients import backward, leaves
+from padiff_shim.gradients import backward, leaves, session
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -62,7 +62,7 @@ def test_a_backward_runs_no_python_but_the_delivery_once_a_leaf():
     assert not engine
     # w is delivered twice: as a matrix, and as the Linear weight that lies transposed
     assert inside.count(leaves._exchanged.__code__) == 5
-    assert inside.count(backward.Session.arrived.__code__) == 0
+    assert inside.count(session.Session.arrived.__code__) == 0
 
 
 def test_a_longer_backward_makes_no_more_python_calls_than_its_leaves_ask_for():

@@ -3,6 +3,7 @@
 import numpy as np
 import paddle
 import pytest
+from helpers import in_child
 
 import padiff_shim
 from padiff_shim.gradients.twins import taped
@@ -105,3 +106,59 @@ def test_a_gradient_may_be_asked_for_within_another(leaf):
         (found,) = paddle.grad([(_Asking.apply(middle) * 3.0).sum()], [x])
         slope = 1.0 if leaf else 1.0 - middle * middle
         assert (found - 6.0 * middle * slope).abs().max().item() < 1e-6
+
+
+SHARED = """
+import contextlib
+
+class Exp(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return paddle.exp(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * paddle.exp(ctx.saved_tensor()[0])
+
+def gradient(mode, together):
+    x = paddle.to_tensor([0.5, 1.0], stop_gradient=False)
+    shared = Exp.apply(x)
+    with mode:
+        inside = paddle.tanh(shared)
+    losses = [(shared * 3.0).sum(), (inside * 2.0).sum()]
+    if together:
+        (losses[0] + losses[1]).backward()
+    else:
+        paddle.autograd.backward(losses)
+    return x.grad.numpy()
+"""
+
+
+@pytest.mark.compat
+def test_a_pylayer_outside_that_two_losses_reach():
+    """From inside of the mode and from outside: in two turns Paddle's engine came there twice, and ended the process."""
+    done = in_child(
+        SHARED
+        + """
+expected = gradient(contextlib.nullcontext(), False)
+found = gradient(padiff_shim.reference("torch"), False)
+assert abs(found - expected).max() < 1e-5, (found, expected)
+print("equal")
+"""
+    )
+    assert done.stdout.strip() == "equal", done.stderr[-2000:]
+
+
+@pytest.mark.compat
+def test_a_pylayer_outside_that_one_loss_reaches_both_ways_is_refused():
+    done = in_child(
+        SHARED
+        + """
+try:
+    gradient(padiff_shim.reference("torch"), True)
+except RuntimeError as error:
+    print(str(error)[:23])
+"""
+    )
+    assert done.stdout.strip() == "a backward comes twice,", done.stderr[-2000:]
