@@ -131,6 +131,21 @@ paddle.nn.utils.weight_norm_hook.norm_except_dim(x, 0).sum().backward()
 """,
     },
     {
+        "name": "the gradient of a grid alone",
+        "op": "grid_sample",
+        "what": "The backward writes the gradient of x where x wants none, to nowhere.",
+        "size": "the process ends",
+        "paddle": PADDLES[-1:],
+        "shows": SIGSEGV,
+        "shim": "Torch's backward; a proof's native run lets x want a gradient. Compared, Paddle's backward ends the process.",
+        "program": """\
+import paddle
+x, grid = paddle.ones([1, 1, 3, 3]), paddle.zeros([1, 2, 2, 2])
+grid.stop_gradient = False
+paddle.nn.functional.grid_sample(x, grid).sum().backward()
+""",
+    },
+    {
         "name": "segments of nothing",
         "op": "segment_pool",
         "what": "Without any rows the kernel reads the number of segments from behind its memory.",
