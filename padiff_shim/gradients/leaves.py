@@ -30,11 +30,12 @@ class Leaf:
     Threads share it: each change is one step, and two threads that make a twin at once get one each.
     """
 
-    __slots__ = ("all", "now", "spared")
+    __slots__ = ("all", "apart", "now", "spared")
 
     def __init__(self) -> None:
         self.now: tuple[Any, Any] = None, None  # what tells whether the present twin is valid, and that twin
         self.all: list[weakref.ref[Any]] = []
+        self.apart = False  # the present one has memory of its own: Torch has no negative strides
         self.spared = False  # a Linear weight's: torch's graph begins at the weight as it lies, and not at a copy
 
     def __deepcopy__(self, memo: Any) -> Leaf:
@@ -63,9 +64,10 @@ def leaf(tensor: Any) -> torch.Tensor:
     # With its shape and strides: ``tensor.data = tensor.data.t()`` changes neither memory nor version.
     key = (tensor.data_ptr(), tensor._inplace_version(), tensor.is_leaf, tensor.shape, tensor.strides)
     known, side = held.now
-    if known != key:
+    if known != key or (held.apart and not torch.equal(side.detach(), as_operand(tensor))):  # a write that Paddle does not count
         side = _begin(tensor, as_operand(tensor), held, transposed=False)
         held.now = key, side
+        held.apart = side.data_ptr() != key[0]
     return side
 
 
