@@ -96,6 +96,16 @@ def weights(mapping: Mapping, original: Outcome, port: Outcome) -> list[Row]:
     return _paired(mapping, original.weights, port.weights)
 
 
+def constants_apart(mapping: Mapping, mine: dict[str, Array], yours: dict[str, Array]) -> list[str]:
+    """Which buffers do not hold the same numbers on both sides, whatever their dtypes, each with its difference."""
+    rows = [(name, one, other) for name, one, other in _paired(mapping, mine, yours) if one is not None and other is not None]
+    return [
+        f"{name} ({apart(one, other)})"
+        for name, one, other in rows
+        if one.shape != other.shape or not np.allclose(one, other, 1e-6, 0.0, equal_nan=True)
+    ]
+
+
 def gradients_differ(mapping: Mapping, original: Outcome, port: Outcome) -> str:
     """What differs between the bits of gradients that both have; "" if nothing does."""
     return differ("gradient of ", gradients(mapping, original, port))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import paddle
+import torch
 
 from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import carry
@@ -33,6 +35,26 @@ def preconditions(
     if different:
         return Proof(ProofVerdict.INPUTS_DIFFER, different, stages=stages)
     return _weights(theirs, ours, mapping, trees, weights, stages)
+
+
+def constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: Weights) -> list[str]:
+    """A note on buffers that begin otherwise in the port: what it computes wrongly is covered by values that it is given.
+
+    Masks, indices, frequencies; not the running statistics of norms, which nobody computes before a training.
+    """
+    written = {
+        f"{path}.{name}" if path else name
+        for path, layer in original.named_modules()
+        if isinstance(layer, torch.nn.modules.batchnorm._NormBase)
+        for name, _ in layer.named_buffers(recurse=False)
+    }
+    mine = {name: as_array(one) for name, one in original.named_buffers() if name not in written}
+    yours = {name: as_array(one) for name, one in port.named_buffers() if one._is_initialized()} if mine else {}
+    apart = outcomes.constants_apart(mapping, mine, yours)
+    if not apart:
+        return []
+    names = ", ".join(apart[:4]) + (f" and {len(apart) - 4} more" if len(apart) > 4 else "")
+    return [f"buffers began apart, and were given the same values for the proof: {names}. If the port computes them, look there"]
 
 
 def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:

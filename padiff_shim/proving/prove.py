@@ -26,7 +26,7 @@ from .locate import Located, locate
 from .natively import natively
 from .outcome import Outcome
 from .paddle_side import PaddleSide
-from .preconditions import preconditions
+from .preconditions import constants, preconditions
 from .proof import Proof
 from .sides import NotInDouble
 from .stages import Differing
@@ -103,6 +103,7 @@ def prove(
         _fill(original, seed)
     trees = read_both(original, port)
     mapping = match(*trees, layer_map=layer_map)
+    began = [] if weights == "as-is" else constants(original, port, mapping)
     theirs = TorchSide(original, given, losses[1], seed, backward=phase != "forward")
     ours = PaddleSide(port, given, losses[0], seed, backward=phase != "forward")
     stages: list[Stage] = []
@@ -119,6 +120,7 @@ def prove(
         judge(proof, trained, theirs, ours)
         proof.notes += [one for one in remarks if one not in proof.notes]
     assert proof is not None
+    proof.notes += began
     if proof.differences:
         back = functools.partial(gradient_carriers, ours, training=recipe is not None) if phase != "forward" else None
         proof.measure_by(functools.partial(carriers, ours), back)

@@ -101,6 +101,10 @@ KNOWN = (
         lambda seen: not seen.exact and seen.freed_by_paddle,
     ),
     Known(
+        "a PyLayer that two turns of one backward come to, one behind Paddle's own nodes, is refused: Paddle runs it once",
+        lambda seen: not seen.exact and seen.come_to_twice,
+    ),
+    Known(
         "what a PyLayer's backward returns comes to hooks with stop_gradient set natively, and without under the tape",
         lambda seen: (
             not seen.exact

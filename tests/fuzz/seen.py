@@ -121,6 +121,12 @@ class Seen(NamedTuple):
         return refused and any(part in self.text for part in ("errors:", "only here", ".grad", "seen["))
 
     @property
+    def come_to_twice(self) -> bool:
+        """Whether a backward here came to a PyLayer in two turns: an error, and what follows from it."""
+        refused = any(re.search(r"The TensorWrappers of [A-Z]\w*(?<!GradNode) do|comes twice, from", one) for one in self.others)
+        return refused and self.after_an_error | self.text.startswith("errors:")
+
+    @property
     def refused_by_paddle(self) -> bool:
         """Whether the errors differ only by refusals of Paddle's, where an op's result is not read by Torch's backward."""
         natively, here = self.errors

@@ -277,7 +277,19 @@ class SinglePort(paddle.nn.Layer):
         return paddle.matmul(self.last(x * 2.0), paddle.eye(D, dtype="float32"))
 
 
-def test_models_that_do_not_run_in_float64_are_told():
+def test_models_that_say_float32_run_in_float64_all_the_same():
     proof = prove(SinglePort(), Single(), np.random.default_rng(0).standard_normal((3, D)))
+    assert proof.verdict is ProofVerdict.CODE_DIFFERS
+    assert "2.0" in str(proof)
+
+
+def test_models_that_do_not_run_in_float64_are_told():
+    class Refusing(Single):
+        def forward(self, x):
+            if self.last.weight.dtype != torch.float32:
+                raise RuntimeError("float32 alone")
+            return super().forward(x)
+
+    proof = prove(SinglePort(), Refusing(), np.random.default_rng(0).standard_normal((3, D)))
     assert proof.verdict is ProofVerdict.NOT_COMPARABLE
-    assert "torch in float64: RuntimeError" in proof.reason
+    assert "torch in float64: RuntimeError: float32 alone" in proof.reason
