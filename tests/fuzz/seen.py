@@ -43,12 +43,6 @@ class Seen(NamedTuple):
         return lines
 
     @property
-    def behind_a_limit(self) -> bool:
-        """Whether a value differs that was made of a log_softmax, and one is at the limit of Paddle's."""
-        made = any("F.log_softmax(" in line for line in self.origins)
-        return made and ".value:" in self.text and any("-64.0" in one.partition(", here ")[0] for one in self.others)
-
-    @property
     def of_a_retained_view(self) -> bool:
         """Whether the gradient of a view differs that was to be retained, or what was made of it."""
         if ".grad" not in self.text and not self.made_of_gradients:

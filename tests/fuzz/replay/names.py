@@ -234,6 +234,7 @@ PADDLE = SimpleNamespace(
     max=_reduction(_largest),
     std=_reduction(torch.std),
     logsumexp=lambda x, axis: Value(torch.logsumexp(x.wanted(), axis)),
+    clip=lambda x, low, high: Value(torch.clip(x.wanted(), low, high)),
     cumsum=lambda x, axis: Value(torch.cumsum(x.wanted(), axis)),
     matmul=matmul,
     einsum=lambda equation, x, y: product(lambda a, b: torch.einsum(equation, a, b), x, y),

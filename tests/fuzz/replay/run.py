@@ -43,6 +43,8 @@ def replayed(lines: list[str]) -> Replayed:
                 return Replayed({}, {}, f"line {number} in Torch: {error}")
             without[number] = "what it uses was left out"
         except Exception as error:
+            if without:
+                break  # it may be for what was left out: the next round tells
             return Replayed({}, without, f"line {number} in Torch: {type(error).__name__}: {error}")
     found = {name: facts(value) for name, value in scope.items() if re.fullmatch(r"[tp]\d+", name)}
     found.update({f"seen[{i}] {name}": facts(value) for i, (name, value) in enumerate(scope["seen"])})
