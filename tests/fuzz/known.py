@@ -81,7 +81,7 @@ KNOWN = (
         lambda seen: not seen.exact and seen.of_several_dtypes,
     ),
     Known(
-        "where multiply_ changes the dtype of a leaf, Paddle's gradient of it has the dtype before or behind, by how the leaf was made",
+        "where multiply_ changes a leaf's dtype, its gradient in Paddle has the one before or behind, by how the leaf was made",
         lambda seen: not seen.exact and ".grad's dtype" in seen.text and seen.has(".multiply_("),
     ),
     Known(
