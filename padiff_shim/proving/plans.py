@@ -84,7 +84,8 @@ def _draws(door: Door, values: tuple[Any, ...]) -> bool:
 def survivable(door: Door, values: tuple[Any, ...], args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments of a native call, of which an operand wants a gradient if Paddle's backward ends the process without it."""
     operand: Any = None if door.op.wanting is None else values[door.op.wanting]
-    if type(operand) not in TENSOR_TYPES or not operand.stop_gradient:
+    backward = any(type(one) in TENSOR_TYPES and not one.stop_gradient for one in values)
+    if type(operand) not in TENSOR_TYPES or not operand.stop_gradient or not backward:
         return args, kwargs
     with paused():
         alias = operand.detach()

@@ -208,3 +208,23 @@ def test_a_native_backward_that_ends_the_process_is_asked_for_one_gradient_more(
     """That of a grid alone (docs/defects.md): the image wants none."""
     run = subprocess.run([sys.executable, "-c", GRIDS], capture_output=True, text=True, timeout=120, check=False)
     assert run.stdout.endswith("proven\n"), run.stderr
+
+
+def test_without_a_backward_no_gradient_more_is_asked_for():
+    """A program may ask its tensors whether they want one."""
+
+    class Resampling(paddle.nn.Layer):
+        def forward(self, x):
+            grid = paddle.nn.functional.affine_grid(paddle.ones([2, 2, 3]), x.shape, align_corners=True)
+            found = paddle.nn.functional.grid_sample(x, grid, align_corners=True)
+            asked.append(found.stop_gradient)
+            return found
+
+    class Resampled(torch.nn.Module):
+        def forward(self, x):
+            grid = torch.nn.functional.affine_grid(torch.ones(2, 2, 3), x.shape, align_corners=True)
+            return torch.nn.functional.grid_sample(x, grid, align_corners=True)
+
+    asked = []
+    assert prove(Resampling(), Resampled(), X[:4, :2].reshape(2, 1, 2, 2), phase="forward")
+    assert set(asked) == {True}
