@@ -14,13 +14,18 @@ def leads_to_tape(tensor: Any) -> bool:
     return leads_to([tensor], tinies())  # what sentinels are made of: see twins.sentinel
 
 
-def leads_to(starts: Sequence[Any], ends: Sequence[Any]) -> bool:
-    """Whether Paddle's engine, started at some tensors, could come to one of the others, also to one with the same node."""
-    places = {node.node_ptr() for node in map(grad_node, ends) if node is not None}
-    waiting = [node for node in map(grad_node, starts) if node is not None]
+def leads_to(starts: Sequence[Any], ends: Sequence[Any], without: Sequence[Any] = ()) -> bool:
+    """Whether Paddle's engine, started at some tensors, could come to one of the others, also to one with the same node.
+
+    ``without``: not by way of these.
+    """
+    places = _places(ends)
+    barred = _places(without)
+    waiting = [node for node in map(grad_node, starts) if node is not None and node.node_ptr() not in barred]
     seen = {node.node_ptr() for node in waiting}
     if not places.isdisjoint(seen):
         return True
+    seen |= barred
     while waiting:
         for following in waiting.pop().next_functions:
             if following is None:  # an operand that wants no gradient
@@ -32,6 +37,10 @@ def leads_to(starts: Sequence[Any], ends: Sequence[Any]) -> bool:
                 seen.add(place)
                 waiting.append(following)
     return False
+
+
+def _places(tensors: Sequence[Any]) -> set[int]:
+    return {node.node_ptr() for node in map(grad_node, tensors) if node is not None}
 
 
 def py_layers(starts: Sequence[Any]) -> set[int]:

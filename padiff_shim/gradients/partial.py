@@ -104,9 +104,10 @@ class _Search:
         self.inputs, self.create = inputs, create
         self.cuts = {edge(side) for tensor in no_grad_vars for side, _ in _sides(tensor)}
         self.total: list[Any] = [None] * len(inputs)
-        self.fronts = frontiers()
-        fronts = {id(side) for side in self.fronts}  # those come back through Paddle
-        self.sides = [[(s, t) for s, t in _sides(tensor) if id(s) not in fronts] for tensor in inputs]
+        fronts = frontiers()
+        through = {id(side) for side in fronts}  # those come back through Paddle
+        self.sides = [[(s, t) for s, t in _sides(tensor) if id(s) not in through] for tensor in inputs]
+        self.fronts = [side for side in fronts if leads_to([side._place.door], [*inputs, *tinies()])]
         self.seen: set[int] = set()
 
     def apart(self, outputs: Sequence[Any]) -> bool:
@@ -120,10 +121,16 @@ class _Search:
         self.total[index] = grad if self.total[index] is None else self.total[index] + grad
 
     def by_paddle(self, natives: list[Any], given: list[Any], only_inputs: bool, no_grad_vars: Sequence[Any], path: Any) -> None:
-        """Paddle's turn. It prunes what does not lead to inputs, so what sentinels are made of is among them."""
-        found = clean.run_partial_grad(
-            natives, [*self.inputs, *tinies()], given, True, self.create, only_inputs, True, no_grad_vars, *path
-        )
+        """Paddle's turn. It prunes what does not lead to inputs, so what sentinels are made of is among them.
+
+        Not where that leads on below the only input, which may be freed.
+        """
+        sources = tinies()
+        if leads_to(natives, sources, without=self.inputs if len(self.inputs) == 1 else ()):
+            inputs = [*self.inputs, *sources]
+        else:
+            inputs = [*self.inputs]
+        found = clean.run_partial_grad(natives, inputs, given, True, self.create, only_inputs, True, no_grad_vars, *path)
         for index, grad in enumerate(found[: len(self.inputs)]):
             record = taped(self.inputs[index])
             if grad is not None and (record is None or not record.seated):  # a sentinel has told Torch, and gives back one float

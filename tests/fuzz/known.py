@@ -36,7 +36,7 @@ KNOWN = (
         ),
     ),
     Known(
-        "paddle.grad under the tape walks on where Paddle prunes what leads to no input, and meets a hook or a counted write",
+        "paddle.grad under the tape walks on where Paddle prunes what leads to no input, and meets hooks, writes, freed nodes",
         lambda seen: not seen.exact and seen.walked_on,
     ),
     Known(

@@ -69,10 +69,14 @@ class Seen(NamedTuple):
 
     @property
     def walked_on(self) -> bool:
-        """Whether a paddle.grad went where Paddle does not go, and met a hook or a counted write there."""
-        hook = self.text.startswith("seen[") and "only here" in self.text and self.has("paddle.grad(")
-        unmade = any("paddle.grad(" in line for line in self.origins) and self.text.endswith("only natively")
-        return hook or self.refused_further_on or (self.has("paddle.grad(", "allow_unused=True") and unmade)
+        """Whether a paddle.grad went where Paddle does not go, and met a hook, a counted write or a freed node there."""
+        name, _, _ = self.text.partition(".")
+        more = "only here" in self.text or any("only here" in one and name.split()[-1] in one for one in self.others)
+        hook = self.text.startswith("seen[") and more and self.has("paddle.grad(")
+        asked = any("paddle.grad(" in line for line in self.origins) and self.text.endswith("only natively")
+        freed = self.changing and any("The TensorWrappers of AssignGradNode" in one.partition(", here ")[2] for one in self.others)
+        refused = self.refused_further_on or (freed and self.text.startswith("errors:") and self.has("paddle.grad("))
+        return hook or refused or (asked and (freed or self.has("paddle.grad(", "allow_unused=True")))
 
     @property
     def refused_further_on(self) -> bool:

@@ -59,6 +59,7 @@ class Tensor:
         self._silent = False
         self._cleared: torch.Tensor | None = None  # the leaf whose gradient was made zero since the last one came
         self._role = ""
+        self._version = node._version
         self._written = False  # the node has a memory of its own
 
     # In the graph
@@ -92,8 +93,9 @@ class Tensor:
     def graph(self) -> torch.Tensor:
         """The tensor in the graph; a leaf from now on if it was in none."""
         if not self.node.requires_grad:
-            self.node = self.data.detach().requires_grad_()
-        if self.apart and not _same(self.node, self.data):
+            self.node, self._version = self.data.detach().requires_grad_(), self.data._version
+        rebased = self.node._is_view() and self.node._version != self._version  # Torch leads a view past the hooks between, then
+        if rebased or (self.apart and not _same(self.node, self.data)):
             raise Elsewhere("read with a gradient after a write through an alias")
         return self.node
 
@@ -152,6 +154,7 @@ class Tensor:
         if new.requires_grad:
             self.kept = self.grad  # of a leaf that it was
             self.node, self.stop_gradient, self.deaf, self._written = new, False, False, True
+            self._version = new._version
         return self
 
     def overwrite(self, new: torch.Tensor) -> Tensor:
