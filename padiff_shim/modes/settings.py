@@ -30,6 +30,8 @@ _TABLES = {
     "pyproject.toml": re.compile(rb"^\s*\[\s*tool\s*\.\s*['\"]?padiff_shim\b", re.MULTILINE),
     "setup.cfg": re.compile(rb"^\[padiff_shim\]", re.MULTILINE),
 }
+# Heads as other tools have them, and the command's spelling: what stands below them would be passed over in silence.
+_MISSPELT = re.compile(rb"^\s*\[\s*(?:tool\s*[.:]\s*)?['\"]?padiff[-_]?shim['\"]?\s*\]", re.MULTILINE | re.IGNORECASE)
 _Opener = TypeVar("_Opener", bound=Callable[..., Any])
 
 
@@ -101,7 +103,11 @@ def _from_file() -> Iterator[tuple[str, Setting]]:
 
 
 def settings_file() -> Path | None:
-    """The file that holds settings: in the current folder or the nearest above that has one, pyproject.toml before setup.cfg."""
+    """The file that holds settings: in the current folder or the nearest above that has one, pyproject.toml before setup.cfg.
+
+    Raises:
+        ArgumentError: one of them has such a table under a name that is not read.
+    """
     try:
         here = Path.cwd()
     except FileNotFoundError:  # somebody removed the current folder
@@ -109,8 +115,14 @@ def settings_file() -> Path | None:
     for folder in (here, *here.parents):
         for name, table in _TABLES.items():
             path = folder / name
-            if path.is_file() and table.search(_bytes(path)):
+            text = _bytes(path) if path.is_file() else b""
+            if table.search(text):
                 return path
+            if misspelt := _MISSPELT.search(text):
+                head = "[tool.padiff_shim]" if path.suffix == ".toml" else "[padiff_shim]"
+                raise ArgumentError(
+                    f"{path}: {misspelt.group().decode(errors='replace').strip()} is not read. Did you mean {head}?"
+                )
     return None
 
 

@@ -156,6 +156,32 @@ def test_a_file_without_our_table_is_not_read(nowhere):
     assert settings.outside(Options) == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("pyproject.toml", "[tool.padiff-shim]"),
+        ("pyproject.toml", "[padiff_shim]"),
+        ("setup.cfg", "[tool:padiff_shim]"),
+        ("setup.cfg", "[tool.padiff_shim]"),
+        ("setup.cfg", "[padiff-shim]"),
+    ],
+)
+def test_a_table_under_a_name_that_is_not_read_is_refused(name, head, nowhere):
+    (nowhere / name).write_text(f"[other]\nx = 1\n{head}\nevery = 3\n")
+    meant = "[tool.padiff_shim]" if name == "pyproject.toml" else "[padiff_shim]"
+    with pytest.raises(ArgumentError) as caught:
+        made(padiff_shim.compare, "torch")
+    assert str(caught.value).endswith(f"{name}: {head} is not read. Did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    "text", ["[tool.uv.sources.padiff-shim]\n", "[project]\ndependencies = ['padiff-shim']\n", "# [padiff_shim]\n"]
+)
+def test_what_others_say_of_us_is_no_table_of_ours(text, nowhere):
+    (nowhere / "pyproject.toml").write_text(text)
+    assert settings.settings_file() is None
+
+
 def test_call_before_environment_before_file_before_default(nowhere, monkeypatch):
     table(nowhere, "audit = 3\nkeep_inputs = 5\nlinear_layout = view\n", "setup.cfg")
     monkeypatch.setenv("PADIFF_SHIM_AUDIT", "4")
