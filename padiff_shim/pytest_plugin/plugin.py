@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ..arguments import one_of
+from ..cli.tracebacks import tidy
 from ..errors import ArgumentError, PadiffShimError
 from ..modes import settings
 from ..modes.options import MODES, Options
@@ -68,6 +69,13 @@ class Plugin:
         if told:
             pytest.fail("\n".join([f"padiff_shim: findings from {self._threshold} up", *told]), pytrace=False)
         return result
+
+    @pytest.hookimpl(specname="pytest_runtest_makereport")
+    def pytest_our_frames_are_left_out(self, call: Any) -> None:
+        """Before the report is made, behind what gives a unittest its failure: what Paddle refuses ends at Paddle's line."""
+        if call.excinfo is not None:
+            tidy(call.excinfo.value)
+            call.excinfo.traceback = type(call.excinfo.traceback)(call.excinfo.tb)  # it may have been read before
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: Any) -> Generator[None, Any, Any]:

@@ -141,3 +141,16 @@ def test_wrong_options_are_usage_errors(options, said, pytester):
     done = pytester.runpytest_inprocess("-p", "padiff_shim.pytest_plugin", *options)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     done.stderr.fnmatch_lines([said])
+
+
+@pytest.mark.parametrize("mode", ["reference", "compare"])
+@pytest.mark.parametrize("style", ["auto", "native"])
+def test_what_paddle_refuses_is_shown_without_our_frames(mode, style, run):
+    refused = "paddle.matmul(paddle.ones([2, 3]), paddle.ones([2, 3]))"
+    tests = (
+        f"import unittest\nimport paddle\ndef test_it():\n    {refused}\nclass TestIt(unittest.TestCase):\n    def test_it(self):\n"
+    )
+    done = run(f"--padiff={mode}", f"--tb={style}", tests=f"{tests}        {refused}\n")
+    done.assert_outcomes(failed=2)
+    done.stdout.fnmatch_lines(["*InvalidArgument*"])
+    done.stdout.no_fnmatch_line(f"*{ROOT / 'padiff_shim'}*")
