@@ -142,10 +142,11 @@ class _Search:
         if self.cuts:  # behind them there is no gradient, which is not a gradient of zero
             open_ = reached_without(self.cuts, [side for side, _ in noted])
             places = [place for place in places if edge(place[1]) in open_]
-        wanted = [side for _, side, _ in places] + self.fronts
+        roots = [side for side, _ in noted]
+        fronts = self._fronts(roots)
+        wanted = [side for _, side, _ in places] + fronts
         if not wanted:
             return [], []
-        roots = [side for side, _ in noted]
         reached = between(roots, wanted)
         begin(reached, LOCAL.session)
         with torch.enable_grad(), stream_of(roots[0].device), turn(self):
@@ -163,10 +164,18 @@ class _Search:
                     self.add(index, self._given(grad, transposed))
             natives: list[Any] = []
             given: list[Any] = []
-            for side, grad in zip(self.fronts, found[len(places) :]):
+            for side, grad in zip(fronts, found[len(places) :]):
                 if grad is not None:
                     deliver(side, self._given(grad, False), natives, given)
         return natives, given
+
+    def _fronts(self, roots: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Those that lead to inputs; not those below an only input, which Paddle prunes."""
+        if len(self.inputs) > 1 or not self.fronts or not self.sides[0]:
+            return self.fronts
+        ends = {edge(side) for side, _ in self.sides[0]}
+        open_ = reached_without(ends, [side for side in roots if edge(side) not in ends])
+        return [side for side in self.fronts if edge(side) in open_]
 
     def _given(self, grad: torch.Tensor, transposed: bool) -> Any:
         """A gradient as Paddle gets it: memory of its own, on the tape under ``create_graph``."""

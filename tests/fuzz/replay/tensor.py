@@ -21,7 +21,7 @@ class Elsewhere(Exception):
 
 
 class Family:
-    """The tensors that share a memory. ``mirrored``: one of them is a copy in Torch, which has no negative strides."""
+    """The tensors that share a memory. ``mirrored``: one of them is a copy in Torch, which lacks the strides for a view."""
 
     def __init__(self) -> None:
         self.mirrored = False
@@ -113,7 +113,7 @@ class Tensor:
         whole, node = function(self.data), self.wanted()
         found = type(self)(whole if node is self.data else function(node), whole, self.family)
         if whole.untyped_storage().data_ptr() != self.data.untyped_storage().data_ptr():
-            found.family = Family()
+            self.family.mirrored = True  # Paddle has a view, unless it has Torch's strides: right as long as nobody writes
         return self._passed(found)
 
     def copied(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Tensor:
@@ -172,7 +172,7 @@ class Tensor:
     def changing(self) -> None:
         """Its memory is about to be written."""
         if self.family.mirrored:
-            raise Elsewhere("a write below a view with negative strides")
+            raise Elsewhere("a write below a view that is a copy in Torch")
 
     def _writable(self, new: torch.Tensor) -> None:
         self.changing()
