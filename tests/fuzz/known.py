@@ -52,6 +52,10 @@ KNOWN = (
         lambda seen: seen.of_a_retained_view,
     ),
     Known(
+        "what paddle.grad gives back has the memory of a retained gradient in Paddle: a write into one is one into both",
+        lambda seen: not seen.exact and seen.of_a_gradient_asked_for,
+    ),
+    Known(
         "Paddle's gradient of a standard deviation of equal elements is NaN, Torch's 0 (docs/defects.md)",
         lambda seen: seen.text.startswith("accused") and "std grad:x" in seen.text and "NONFINITE [paddle]" in seen.text,
     ),
@@ -116,9 +120,7 @@ KNOWN = (
     Known(
         "a reshape that copies shares Paddle's counter of writes with the memory that it has left; under the tape it has its own",
         lambda seen: (
-            not seen.exact
-            and ".inplace_version: natively" in seen.text
-            and any(part in line for line in seen.origins for part in (".reshape(", ".flatten("))
+            not seen.exact and ".inplace_version: natively" in seen.text and any(map(seen.has, (".reshape(", ".flatten(")))
         ),
     ),
     Known(

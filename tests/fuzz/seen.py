@@ -51,6 +51,12 @@ class Seen(NamedTuple):
         return any(self.has(f"{name}.retain_grads()") and any(view in self._made(name) for view in VIEWS) for name in names)
 
     @property
+    def of_a_gradient_asked_for(self) -> bool:
+        """Whether a retained gradient differs that a paddle.grad has given back, too."""
+        name = self.text.partition(".")[0]
+        return ".grad:" in self.text and self.has(f"{name}.retain_grads()") and self.has("paddle.grad(", f"[{name}]")
+
+    @property
     def recomputed_elsewhere(self) -> bool:
         """Whether recompute without reentry met a change of modes: an error, and what follows from it."""
         parts = ("errors:", "left behind", ".grad", "is_leaf", "stop_gradient", "only natively", "seen[")
@@ -103,7 +109,8 @@ class Seen(NamedTuple):
         unused = UNUSED in self.text.partition(", here ")[2] and UNUSED not in self.text.partition(", here ")[0]
         unmade = "paddle.grad(" in self.made and (self.text.endswith("only natively") or ", here None" in self.text)
         behind = any("paddle.grad(" in line for line in self.origins) and self.text.endswith("only natively")
-        return any(map(self.has, SEVERAL)) and (unused or unmade or behind or self.given_none)
+        without = any(self._replace(text=one).given_none for one in self.others)  # lines were not run here
+        return any(map(self.has, SEVERAL)) and (unused or unmade or behind or without)
 
     @property
     def given_none(self) -> bool:

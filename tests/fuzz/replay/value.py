@@ -270,6 +270,9 @@ class Value(Tensor):
 
 def run_backward(roots: list[Value], grads: list[Value | None], retain_graph: bool) -> None:
     """Torch's backward from roots; one that wants no gradient has none."""
+    for root in roots:
+        if root.barred:  # a gradient itself: natively nothing comes to it unless something has led there
+            raise Elsewhere(root.barred)
     pairs = [(root.graph(), None if grad is None else grad.data) for root, grad in zip(roots, grads) if not root.stop_gradient]
     given = [torch.ones_like(root) if grad is None else grad for root, grad in pairs]
     if pairs:
