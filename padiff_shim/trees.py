@@ -12,13 +12,25 @@ import numpy as np
 Tree = Any  # tensors or arrays in tuples, lists and dicts
 
 
-def is_tensor(value: Any) -> bool:
-    """Whether ``value`` is a tensor of a framework that is imported."""
+_known: dict[type, str] = {}  # classes of tensors that were seen, and whose they are
+
+
+def _framework(value: Any) -> str | None:
+    """``"torch"`` or ``"paddle"``, if ``value`` is a tensor of it; neither has to be imported."""
+    known = _known.get(type(value))
+    if known is not None:
+        return known
     for name in ("torch", "paddle"):
         kind = getattr(sys.modules.get(name), "Tensor", None)
         if kind is not None and isinstance(value, kind):
-            return True
-    return False
+            _known[type(value)] = name
+            return name
+    return None
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether ``value`` is a tensor of a framework that is imported."""
+    return type(value) in _known or _framework(value) is not None
 
 
 def _is_leaf(value: Any) -> bool:
@@ -64,21 +76,22 @@ def _within(tree: Tree, path: str) -> list[tuple[str, Any]]:
 
 def as_array(tensor: Any) -> np.ndarray[Any, Any]:
     """The values of a tensor of either framework; bfloat16 as float32, exactly."""
-    if not is_tensor(tensor):
+    framework = _framework(tensor)
+    if framework is None:
         return np.asarray(tensor)
-    tensor = tensor.detach().cpu()
+    tensor = tensor.detach()
+    if framework == "paddle":
+        return (tensor.astype("float32") if _is_bfloat16(tensor.dtype) else tensor).numpy()  # from any device
     if _is_bfloat16(tensor.dtype):
-        return (tensor.float() if hasattr(tensor, "float") else tensor.astype("float32")).numpy()
-    if hasattr(tensor, "resolve_conj"):  # Torch notes these two and computes them later
-        tensor = tensor.resolve_conj().resolve_neg()
-    return tensor.numpy()
+        tensor = tensor.float()
+    return tensor.resolve_conj().resolve_neg().cpu().numpy()  # Torch notes the first two and computes them later
 
 
 def copied(tensor: Any) -> np.ndarray[Any, Any]:
     """The same in memory of its own. Some Paddles' ``numpy()`` has made a copy already."""
     array = as_array(tensor)
-    shared = not is_tensor(tensor) or array.__array_interface__["data"][0] == tensor.data_ptr()
-    return array.copy() if shared else array
+    made = _framework(tensor) == "paddle" and array.__array_interface__["data"][0] != tensor.data_ptr()
+    return array if made else array.copy()
 
 
 @functools.cache

@@ -177,12 +177,12 @@ def _compared(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: lis
     """Compare all bits; if they differ, find out why. ``stages`` are told on."""
     original, port, native = runs
     layers = outcomes.layers(mapping, original, port, native)
+    differing = Differing.between(mapping, original, port)
     differences: dict[str, float | None] = {
         "native": None if native is None else outcomes.worst(mapping, original, native),
-        "shim": outcomes.worst(mapping, original, port),
+        "shim": outcomes.worst(mapping, original, port) if differing else 0.0,
         "float64": None,
     }
-    differing = Differing.between(mapping, original, port)
     if not differing:
         stages += staged(differing, original, port)
         apart = differences["native"]

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from . import names
-from .tree import Node, Slot
+from .tree import Node, Slot, remembered
 
 Pairs = list[tuple[Node, Node, str]]
 
@@ -38,6 +38,7 @@ class Pool:
         return names.relative(inner.name, scope) if inner else "" if node.path == scope else names.relative(node.path, scope)
 
 
+@remembered
 def units_of(node: Node) -> list[Node]:
     return [node] if node.is_unit else [unit for part in node.parts() for unit in units_of(part)]
 
@@ -55,6 +56,7 @@ def agree(torch: Node, paddle: Node) -> bool:
     return torch.kind == paddle.kind or not torch.kind or not paddle.kind or "sequence" in (torch.kind, paddle.kind)
 
 
+@remembered
 def _readings(node: Node) -> list[tuple]:
     """The sorted shapes of a unit: as they are canonically, and if the layout is open with every matrix turned."""
     slots = node.slots
@@ -65,6 +67,7 @@ def _readings(node: Node) -> list[tuple]:
     return list(dict.fromkeys([plain, turned]))
 
 
+@remembered
 def exact(node: Node) -> list[Hashable]:
     return [("unit", node.kind, shapes) for shapes in _readings(node)] if node.is_unit else [("layers", *_multiset(node))]
 
@@ -77,11 +80,18 @@ def loose(node: Node) -> list[Hashable]:
     return [_multiset(node)]
 
 
+@remembered
 def counted(node: Node) -> Counter[tuple[int, ...]]:
     """All shapes below a layer, whichever way matrices lie."""
-    return Counter(tuple(sorted(size for size in slot.shape if size != 1)) for slot in node.all_slots())
+    found: Counter[tuple[int, ...]] = Counter()
+    if not node.taken:
+        found.update(tuple(sorted(size for size in slot.shape if size != 1)) for slot in node.slots)
+        for child in node.children:
+            found.update(counted(child))
+    return found
 
 
+@remembered
 def _multiset(node: Node) -> tuple:
     return tuple(sorted(counted(node).items()))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from collections.abc import Mapping as Dict
-from dataclasses import replace
 from typing import Any
 
 from ..errors import ArgumentError, described, unknown
@@ -72,7 +71,7 @@ def _slot(side: Side, name: str) -> Slot:
     if slot.settled:
         return slot
     turned = side.framework == "paddle" and len(slot.shape) == 2 and not slot.typed and node.kind == ""
-    return replace(slot.readings()[1] if turned else slot, settled=True)
+    return (slot.readings()[1] if turned else slot)._replace(settled=True)
 
 
 def pinned(matcher: Matcher, layer_map: Any, torch_side: Side, paddle_side: Side) -> None:

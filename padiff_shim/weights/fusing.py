@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from . import names
 from .pairing import SlotPair, fit
@@ -55,7 +54,7 @@ def pairs(whole: Node, parts: list[Node], side: str) -> list[SlotPair]:
 
 
 def _settled(slot: Slot) -> Slot:
-    return replace(slot, settled=True)
+    return slot._replace(settled=True)
 
 
 def _is_fused(node: Node, letters: tuple[str, ...], wanted: tuple[str, ...]) -> bool:

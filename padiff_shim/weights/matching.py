@@ -64,6 +64,8 @@ class Matcher:
 
     def match(self, torch: Node, paddle: Node) -> None:
         """Match two trees; what finds no partner is in ``left``."""
+        torch.fix()
+        paddle.fix()
         if self.ordered:
             self.ranks = Ranks(units_of(torch), units_of(paddle))
         ours, theirs = self.settle(torch.parts(), paddle.parts(), torch.path, paddle.path)

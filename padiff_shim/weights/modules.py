@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from .kinds import RECURRENT, holds_in_out, kind_of, layout_of
@@ -124,11 +123,11 @@ def split_projections(node: Node) -> None:
         for place, (letter, child) in enumerate(found.items()):
             alone = slots.get(f"{letter}_proj_{what}")
             if alone is not None:
-                child.slots.append(replace(alone, role=what, settled=True))
+                child.slots.append(alone._replace(role=what, settled=True))
                 taken.append(alone.role)
             elif fused is not None:
                 size = fused.shape[0] // 3
-                child.slots.append(replace(fused.part(0, place * size, (place + 1) * size), role=what, settled=True))
+                child.slots.append(fused.part(0, place * size, (place + 1) * size)._replace(role=what, settled=True))
                 taken.append(fused.role)
     node.slots = [slot for slot in node.slots if slot.role not in taken]
     node.children += [child for child in found.values() if child.slots]

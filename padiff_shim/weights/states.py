@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping as Dict
-from dataclasses import replace
 from typing import Any
 
 from ..errors import ArgumentError, described
@@ -71,7 +70,7 @@ def _add(nodes: dict[str, Node], roles: dict[str, set[str]], state: Dict[str, An
     # Nothing says what is a parameter: whole numbers are not.
     weight = weight_of(name, tensor, framework, buffer=not _is_floating(tensor))
     slot = slot_of(weight, what, "", AS_IS)
-    (node.extras if weight.optional else node.slots).append(replace(slot, typed=False))
+    (node.extras if weight.optional else node.slots).append(slot._replace(typed=False))
 
 
 def _is_floating(tensor: Any) -> bool:

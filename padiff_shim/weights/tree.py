@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 Shape = tuple[int, ...]
 
@@ -19,8 +19,7 @@ Shape = tuple[int, ...]
 AS_IS, TRANSPOSED, FLAT = "as it is", "transposed", "flat"
 
 
-@dataclass(frozen=True)
-class Weight:
+class Weight(NamedTuple):
     """One parameter or buffer of a model, by its name in the model's ``state_dict``.
 
     ``key`` is equal for tied weights (one tensor under several names).
@@ -39,8 +38,7 @@ class Weight:
         return self.buffer and not self.dtype.startswith(("float", "bfloat", "complex"))
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(NamedTuple):
     """The place of a weight, or of a section of it, in a layer.
 
     Args:
@@ -75,15 +73,34 @@ class Slot:
             return [self]
         found = [self]
         if len(self.shape) == 2:
-            found.append(replace(self, layout=TRANSPOSED, shape=self.shape[::-1]))
+            found.append(self._replace(layout=TRANSPOSED, shape=self.shape[::-1]))
         if len(self.shape) != 1:
-            found.append(replace(self, layout=FLAT, shape=(self.size,)))
+            found.append(self._replace(layout=FLAT, shape=(self.size,)))
         return found
 
     def part(self, axis: int, start: int, stop: int) -> Slot:
         """A section of it."""
         shape = (*self.shape[:axis], stop - start, *self.shape[axis + 1 :])
-        return replace(self, section=(axis, start, stop), shape=shape)
+        return self._replace(section=(axis, start, stop), shape=shape)
+
+
+_Answer = TypeVar("_Answer")
+
+
+def remembered(question: Callable[[Node], _Answer]) -> Callable[[Node], _Answer]:
+    """A question about a layer and all that is below it, which is answered once when the tree is fixed: see :meth:`Node.fix`."""
+
+    @functools.wraps(question)
+    def asked(node: Node) -> _Answer:
+        if node.facts is None:
+            return question(node)
+        try:
+            found: _Answer = node.facts[question]
+        except KeyError:
+            found = node.facts[question] = question(node)
+        return found
+
+    return asked
 
 
 @dataclass(eq=False)
@@ -100,6 +117,7 @@ class Node:
         extras: buffers that may lack a partner.
         taken: whether it has been matched already, at the caller's word.
         place: its number in order of construction, once the tree is complete.
+        facts: answers to :func:`remembered` questions; None while the tree may change.
     """
 
     path: str
@@ -112,6 +130,12 @@ class Node:
     extras: list[Slot] = field(default_factory=list)
     taken: bool = False
     place: int = 0
+    facts: dict[Any, Any] | None = None
+
+    def fix(self) -> None:
+        """From now on no weight and no layer is taken out of the tree."""
+        for node in self.walk():
+            node.facts = {}
 
     def number(self) -> None:
         """Number all layers in order of construction."""
@@ -134,11 +158,11 @@ class Node:
     @property
     def is_unit(self) -> bool:
         """Whether no layer below it holds a weight."""
-        return not any(child.has_weights for child in self.children)
+        return _is_unit(self)
 
     @property
     def has_weights(self) -> bool:
-        return any(True for _ in self.all_slots())
+        return _has_weights(self)
 
     def parts(self) -> list[Node]:
         """What it is made of: its own weights as one unit, and the layers below that hold weights."""
@@ -146,6 +170,16 @@ class Node:
             return [self]
         own = [Node(self.path, self.type, "", self.slots, virtual=True, place=self.place)] if self.slots else []
         return own + [child for child in self.children if child.has_weights]
+
+
+@remembered
+def _has_weights(node: Node) -> bool:
+    return not node.taken and (bool(node.slots) or any(map(_has_weights, node.children)))
+
+
+@remembered
+def _is_unit(node: Node) -> bool:
+    return not any(map(_has_weights, node.children))
 
 
 @dataclass(eq=False)
