@@ -6,7 +6,7 @@ from typing import Any
 
 from ._paddles import PADDLE_3, PADDLES
 
-SIGSEGV, SIGFPE = "SIGSEGV", "SIGFPE"
+SIGSEGV, SIGFPE, SIGILL = "SIGSEGV", "SIGFPE", "SIGILL"
 KILLED = "killed or hangs"
 
 DEFECTS: tuple[dict[str, Any], ...] = (
@@ -227,5 +227,22 @@ paddle._legacy_C_ops.elementwise_mod(x, paddle.full([3], 2.0), "axis", -1).sum()
 import paddle
 paddle.zeros([2])[0] = 10**400
 """,
+    },
+    {
+        "name": "fused norms without AVX-512",
+        "op": "fused_bias_residual_layernorm, fused_rms_norm_quant",
+        "what": "The CPU kernels are made of AVX-512 instructions, and do not ask whether the processor has them.",
+        "size": "the process ends on a processor without AVX-512",
+        "paddle": PADDLE_3,
+        "shows": SIGILL,
+        "by_processor": True,
+        "shim": "Torch's kernel, on every processor. Compared, the call runs on Paddle's kernel, too, and the process ends.",
+        "program": """\
+import paddle
+from paddle.incubate.nn.functional import fused_layer_norm, fused_rms_norm
+x, weight = paddle.ones([4, 8]), paddle.ones([8])
+fused_layer_norm(x, weight, paddle.zeros([8]), 1e-5)
+""",
+        "others": {"fused_rms_norm": "fused_rms_norm(x, weight, None, 1e-5, 1)"},
     },
 )

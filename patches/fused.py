@@ -30,6 +30,7 @@ _NORMS = (  # without a residual Paddle leaves the second result unset
     tensors=5,
     results=("out", "residual_out", "mean", "deviation"),
     gradient=False,
+    avx512=True,
     samples=each(_NORMS, residual_alpha=(1.0, 0.5)),
     note="`fused_layer_norm`: a bias counts beside a residual only; it has no gradient",
 )
@@ -63,6 +64,7 @@ _RMS_NORM = f"x bias residual norm_weight norm_bias epsilon=1e-06 begin_norm_axi
     tensors=5,
     doors=(c_op("rms_norm", _RMS_NORM, until="fused_rms_norm_quant"),),
     results=("out", "residual_out"),
+    avx512=True,
     samples=_NORMS,
     deviations={"gradient": "Paddle has no kernel of the gradient on the CPU"},
     note="`fused_rms_norm`: a bias counts beside a residual only",

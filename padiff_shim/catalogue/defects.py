@@ -21,7 +21,7 @@ class Defect:
 
     ``op``: what has it, for people. ``what``: what is wrong. ``size``: how far off the program is, as it was measured.
     ``paddle``, ``torch``: the versions that it was seen on; a version that is not named was looked at and has it not, or was not.
-    ``shows``: how the program ends there: the type of an error, ``"SIGSEGV"``, ``"SIGFPE"``, ``"SIGABRT"``,
+    ``shows``: how the program ends there: the type of an error, ``"SIGSEGV"``, ``"SIGFPE"``, ``"SIGILL"``, ``"SIGABRT"``,
     ``"hangs"``, ``"killed or hangs"``, ``"anything but a TypeError"``.
     ``alone``: the program leaves its process unfit for more. ``by_processor``: vectorised kernels of some processors have it.
     ``known``: the name that the table of known differences has for it. ``shim``: what this library makes of it.

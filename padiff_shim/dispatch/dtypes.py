@@ -13,6 +13,7 @@ import paddle
 import torch
 
 from ..frameworks.memory import AMP_OFF, dtype_of, grad_tracer, torch_dtype
+from ..frameworks.torch_settings import has_avx512
 from ..table.op import Op
 from ..table.reasons import COMPLEX, INTEGER, MIXED, NATIVE_REFUSES, Reason, StayNative
 from .frames import PAUSE, stand, standing
@@ -64,7 +65,9 @@ class DtypeRules:
         if dtypes & _COMPLEX and not self._op.complex:
             return Rule(refusal=COMPLEX)
         moved = self._op.exact and not dtypes & _COMPLEX  # not every Paddle moves complex numbers
-        if self._op.promote == "same" or moved or self._op.random is not None:  # to ask would draw from Paddle's generator
+        # To ask would draw from Paddle's generator, or end the process.
+        unasked = self._op.random is not None or not has_kernel(self._op)
+        if self._op.promote == "same" or moved or unasked:
             floats = {dtype for dtype in dtypes if dtype.is_floating_point or dtype.is_complex}
             if len(floats) == 1 or (self._op.random is not None and not floats):
                 return Rule()
@@ -93,6 +96,11 @@ class DtypeRules:
             return apart(self._original, args, kwargs, {id(given): _one_element(given, dtype) for given, dtype in tensors})
         except Exception:
             return apart(self._original, args, kwargs, {id(given): _copy(given, dtype) for given, dtype in tensors})
+
+
+def has_kernel(op: Op) -> bool:
+    """Whether Paddle's kernel of an op can run on this processor at all."""
+    return not op.avx512 or paddle.is_compiled_with_cuda() or has_avx512()
 
 
 def _given(inputs: Inputs, targets: Sequence[Any] | None) -> list[torch.dtype]:

@@ -63,3 +63,8 @@ def _asked(switch: Callable[[], Any]) -> Any:
 def variables() -> dict[str, str]:
     """The environment's, as far as they are set."""
     return {f"environment.{name}": os.environ[name] for name in _VARIABLES if name in os.environ}
+
+
+def has_avx512() -> bool:
+    """Whether the processor has AVX-512, whatever Torch's kernels were told to use."""
+    return bool(torch.cpu._is_avx512_supported())

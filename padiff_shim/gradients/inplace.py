@@ -13,8 +13,8 @@ from ..frameworks.memory import autocast_off, to_torch
 from .calls import Call
 from .leaves import leaf
 from .local import floats
-from .seats import exchange_node
-from .twins import attach
+from .seats import exchange_node, exchange_sentinel
+from .twins import attach, only_sentinel
 
 
 class _Into(torch.autograd.Function):
@@ -69,7 +69,10 @@ def take(tensor: Any, memory: Any, written: torch.Tensor) -> Any:
     """``tensor`` takes another history, that of ``written``; ``memory``: another Paddle tensor over its memory, as it is now."""
     pair = floats(written.dtype)
     with autocast_off():
-        exchange_node(tensor, pair)
+        if only_sentinel(tensor):
+            exchange_sentinel(tensor, pair[0])
+        else:
+            exchange_node(tensor, pair)
     memory._share_underline_tensor_to(tensor)
     attach(tensor, written, pair[0])
     return tensor

@@ -16,14 +16,26 @@ def seat(tensor: Any, record: Taped) -> None:
         return
     memory, pair = tensor.detach(), floats(record.twin.dtype)
     with autocast_off():
-        exchange_node(tensor, pair)
+        exchange_sentinel(tensor, pair[0])
     memory._share_underline_tensor_to(tensor)
     clean.register_grad_hook(tensor, record.arrive)
     record.made_of = pair[0]
 
 
 def exchange_node(tensor: Any, pair: tuple[Any, Any]) -> None:
-    """A node of one float, in place of the tensor's own; its memory is that of one float, too. Autocast must be off."""
+    """A node of one float, in place of the tensor's own; its memory is that of one float, too. Autocast must be off.
+
+    What Paddle keeps beside the node (a gradient, that it is retained) stays. Paddle has no gradient of this node's gradient.
+    """
     tiny, small = pair
     clean.assign(small)._share_underline_tensor_to(tensor)
     clean.assign_into(tiny, tensor)
+
+
+def exchange_sentinel(tensor: Any, tiny: Any) -> None:
+    """The same where nothing of Paddle's hangs on the node, as on that of a sentinel or a view: ``create_graph`` passes."""
+    name, persistable, grad = tensor.name, tensor.persistable, tensor.grad
+    tensor.reconstruct_from_(clean.assign(tiny))
+    tensor.name, tensor.persistable = name, persistable
+    if grad is not None:
+        tensor._copy_gradient_from(grad)

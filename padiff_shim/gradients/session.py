@@ -19,7 +19,7 @@ from .twins import Arriving, twin
 class Session:
     """One backward in one thread, which it is while it is open: ``with Session(retain=False) as session``."""
 
-    __slots__ = ("create", "given", "keeps", "noted", "outer", "retain")
+    __slots__ = ("create", "given", "keeps", "kept", "noted", "outer", "retain")
 
     def __init__(self, *, retain: bool, create: bool = False) -> None:
         self.retain = retain
@@ -27,6 +27,7 @@ class Session:
         self.given: dict[int, Any] = {}  # gradients on their way to leaves: see leaves.deliver
         self.keeps = retain  # whether a later turn may come to torch's graph again
         self.noted: list[tuple[torch.Tensor, torch.Tensor]] = []  # (twin, its gradient)
+        self.kept: set[int] = set()  # whose retained gradient holds what a turn of this backward has brought, by id
 
     def __enter__(self) -> Session:
         if frames.forked:  # the graph may be the parent's: torch's kernels must not wait for threads that are not there

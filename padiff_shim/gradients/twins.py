@@ -183,6 +183,14 @@ def rooted(tensor: Any) -> Taped | None:
     return None
 
 
+def only_sentinel(tensor: Any) -> bool:
+    """Whether the node of a tensor is one that the tape has made, and no leaf was ever in its place."""
+    record = attribute(tensor, TAPE)
+    if record is None or not record.seated or attribute(tensor, LEAF) is not None:
+        return False
+    return _led_by(tensor, record.made_of)
+
+
 def forget(out: Any) -> None:
     """A call with ``out=`` has given a tensor, or several, another node, which counts as no write: its twin is none any more."""
     for tensor in out if isinstance(out, (list, tuple)) else (out,):

@@ -16,6 +16,7 @@ import paddle
 import torch
 
 from ..frameworks.memory import to_paddle, to_torch
+from .local import LOCAL
 from .seats import seat
 from .twins import taped, twin, wrap
 from .unused import Unused, unused
@@ -86,9 +87,19 @@ def _keep(reference: weakref.ref[Any], without: Unused | None, grad: torch.Tenso
     if grad is None and without is not None:
         grad = without.gradient()
     if tensor is not None and grad is not None:  # None: one of several results, of which nothing was made
-        kept = to_paddle(grad.detach().clone(memory_format=torch.contiguous_format))
+        kept = to_paddle(_with_turns_before(tensor, grad.detach()))
         kept.stop_gradient = False
         tensor._copy_gradient_from(kept)
+
+
+def _with_turns_before(tensor: Any, grad: torch.Tensor) -> torch.Tensor:
+    """What has come to a tensor in this backward, in memory of its own."""
+    session = LOCAL.session
+    if session is not None and id(tensor) in session.kept and tensor.grad is not None:
+        return to_torch(tensor.grad) + grad
+    if session is not None:
+        session.kept.add(id(tensor))
+    return grad.clone(memory_format=torch.contiguous_format)
 
 
 def _shown(function: Callable[..., Any], deaf: bool, without: Unused | None, grad: torch.Tensor | None) -> torch.Tensor | None:

@@ -106,6 +106,7 @@ class Op:
     complex: bool = False
     random: Callable[..., bool] | None = None
     wanting: int | None = None
+    avx512: bool = False
     gradient: bool = True
     copies_result: bool = False
     unread: tuple[str, ...] = ()
@@ -203,6 +204,7 @@ def op(
             substituted in a mode with ``random="torch"`` only. Nothing is asked of the native op: Paddle's generator stays where
             it is.
         wanting: place of an operand without whose gradient Paddle's backward ends the process: a proof's native run asks for it.
+        avx512: Paddle's CPU kernel ends the process on a processor without AVX-512; there it is asked nothing, not even its dtypes.
         gradient: False where Paddle gives the results no gradient, whatever Torch would.
         copies_result: Torch's backward reads the result where Paddle's does not, so that Paddle, whose program may change it, gets
             a copy.

@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import same
+from helpers import in_child, same
 
 import padiff_shim
 
@@ -52,9 +52,30 @@ def test_rms_norm_has_the_gradient_that_paddle_lacks_on_the_cpu():
     np.testing.assert_allclose(x.grad.numpy(), twin.grad.numpy(), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.avx512
 def test_what_is_not_covered_stays_native():
     x = paddle.to_tensor(X)
     with padiff_shim.reference("torch") as run:
         incubate.fused_layer_norm(x, None, None, 1e-5, begin_norm_axis=2, residual=paddle.to_tensor(RESIDUAL))
     (reason,) = run.native["fused_bias_residual_layernorm"]
     assert "without a weight" in reason
+
+
+def test_paddle_s_kernel_is_asked_nothing_where_it_ends_the_process():
+    """Of each combination of dtypes the native op is asked once what it makes of them: without AVX-512 that ended the process."""
+    program = """
+    from paddle.incubate.nn.functional import fused_layer_norm, fused_rms_norm
+    from padiff_shim.dispatch import dtypes
+
+    def asked(original, *others):
+        print("asked", original)
+
+    dtypes.has_avx512, dtypes.apart = lambda: False, asked
+    x, weight = paddle.ones([4, 8]), paddle.ones([8])
+    with padiff_shim.reference("torch", strict=True):
+        found = [fused_layer_norm(x, weight, paddle.zeros([8]), 1e-5)[0], fused_rms_norm(x, weight, None, 0.0, 1)[0]]
+    print(*[float(one.sum()) for one in found])
+    """
+    done = in_child(program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["0.0", "32.0"]
