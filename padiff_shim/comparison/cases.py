@@ -50,6 +50,10 @@ class Case:
         """The oracle's formula and bound (:class:`padiff_shim.numerics.oracle.staging.Quantity`), or None where there are none."""
         raise NotImplementedError
 
+    def given(self) -> Sequence[Any] | None:
+        """What :meth:`quantity` is made of: the call's arguments and the incoming gradient; None where there is none."""
+        raise NotImplementedError
+
     def kernels(self) -> dict[str, Any]:
         """Both kernels as functions of the operands, for tensors without a bound of their own."""
         raise NotImplementedError
@@ -99,8 +103,11 @@ class Result(Case):
 
     def quantity(self) -> Any:
         """The op's model is that of its first result."""
-        model = self.subject.door.op.model
-        return None if model is None or self.position else model.forward(self.subject.values())
+        model, given = self.subject.door.op.model, self.given()
+        return None if model is None or given is None else model.forward(given)
+
+    def given(self) -> Sequence[Any] | None:
+        return None if self.position else self.subject.values()
 
     def kernels(self) -> dict[str, Any]:
         return self.subject.kernels(self.position, *self.call)
@@ -124,6 +131,9 @@ class Gradient(Case):
             return None
         asked = f"operands.{self.operand}" if op.operands else subject.name_of(self.operand)
         return op.model.gradient(asked, subject.values(), subject.outs[0], self.grads[0])
+
+    def given(self) -> Sequence[Any] | None:
+        return (*self.subject.values(), self.grads[0]) if list(self.grads) == [0] else None
 
     def kernels(self) -> dict[str, Any]:
         return self.subject.gradient_kernels(self.operand, self.grads)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from .. import numerics
+from ..numerics.oracle.limits import Bound, Learnt
 from ..runs.compare_run import CompareRun
 from ..verdicts import Judgement, Verdict
 from .cases import OVERTAKEN, Case, describe_tensor
@@ -34,6 +35,7 @@ class Judge:
         self._random = np.random.default_rng(seed)
         self._screening = Screening() if screening else None
         self._failed: dict[Any, int] = {}  # how often in a row an a-priori bound did not explain a difference of a place
+        self._learnt: dict[Any, Learnt | None] = {}  # the a-priori bound of a place, where it explained a difference before
         self._until: dict[Any, int] = {}  # results of a place until the next audit
         self._turns = itertools.count(1)
 
@@ -69,19 +71,37 @@ class Judge:
         return judgement
 
     def _weighed(self, case: Case, *, audit: bool, same: bool = False) -> Judgement:
+        learns = not (same or audit)
+        if learns and (found := self._harmless(case)) is not None:
+            return found
         quantity = None if _nothing(case) else case.quantity()
         if quantity is None:
             return numerics.fallback(case.mine, case.theirs, rng=self._random, audit=audit, **case.kernels())
-        if same or audit:
+        if not learns:
             return numerics.judge(quantity, case.mine, case.theirs, rng=self._random, audit=audit, same=same)
         key = case.written()
         failed = self._failed.get(key, None if quantity.averages else 0)
         # A long sum's first difference at a place is held against the oracle, which says how far right kernels may be apart there.
-        asks = failed is not None and (failed < TRIES or not failed % AGAIN)
+        asks = _asks(failed)
         found = numerics.judge(quantity, case.mine, case.theirs, rng=self._random, same=same, apriori=asks)
         if len(self._failed) >= PLACES:
             self._failed.clear()
+            self._learnt.clear()
         self._failed[key] = 0 if failed is None or "sampled" not in found.stats else failed + 1
+        if asks and key not in self._learnt and "sampled" not in found.stats:
+            self._learnt[key] = _learnt(case, quantity)
+        return found
+
+    def _harmless(self, case: Case) -> Judgement | None:
+        """The verdict where the place's own a-priori bound says it: its quantity, of which that is a part, is not made again."""
+        key = case.written()
+        learnt = self._learnt.get(key)
+        if learnt is None or not _asks(self._failed.get(key)):
+            return None
+        given = case.given()
+        found = numerics.harmless(case.mine, case.theirs, learnt, given) if given is not None else None
+        if found is not None:
+            self._failed[key] = 0
         return found
 
     def _audited(self, key: Any) -> bool:
@@ -95,6 +115,26 @@ class Judge:
             left = next(self._turns) % self.audit
         self._until[key] = left - 1 if left else self.audit - 1
         return not left
+
+
+def _asks(failed: int | None) -> bool:
+    """Whether a difference is held against the a-priori bound, after so many in a row that it did not explain."""
+    return failed is not None and (failed < TRIES or not failed % AGAIN)
+
+
+def _learnt(case: Case, quantity: Any) -> Learnt | None:
+    """The a-priori bound of the case's place, for other tensors."""
+    bound, given = quantity.harmless, case.given()
+    if not isinstance(bound, Bound) or given is None or not all(map(_constant, case.subject.attributes)):
+        return None
+    return bound.among(given)
+
+
+def _constant(value: Any) -> bool:
+    """An attribute that is told apart by its value in what a place is known by, and not only by its kind."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_constant, value))
+    return value is None or isinstance(value, (bool, int, float, str, torch.dtype))
 
 
 def _nothing(case: Case) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..oracle.apriori import Limit
+from ..oracle.limits import Limit
 from ..oracle.precision import KINDS, Array, norm
 from .peaks import Peaks
 from .pieces import CHUNK, SCRATCH, Pieces
@@ -94,7 +94,7 @@ def alike(tensor: torch.Tensor) -> Difference:
 def _on_host(p: Array, t: Array, bits: int, relative: bool, harmless: Limit | None) -> Difference:
     pieces, count = Pieces(p.reshape(-1), t.reshape(-1), relative), p.size
     seen = pieces.all(harmless)
-    stats = _stats(count, seen.different, seen.largest, seen.mean, seen.apart, seen.size, seen.top, bits)
+    stats = statistics(count, seen.different, seen.largest, seen.mean, seen.apart, seen.size, seen.top, bits)
     found = Difference(None if relative else pieces.distance.reshape(p.shape), stats=stats, finite=seen.finite, peaks=pieces.peaks)
     found.rms = seen.size / math.sqrt(count)
     if harmless is not None and seen.share <= SHARE * seen.size and not math.isnan(seen.far):  # NaN: 0 / 0, or a limit that is none
@@ -135,7 +135,7 @@ def _on_device(p: torch.Tensor, t: torch.Tensor, bits: int, harmless: Limit | No
     beyond = _beyond(distance, clean, harmless)
     found = (distance.count_nonzero(), distance.max(), *sums, ratio.max(), finite, beyond)
     different, largest, mean, apart, size, top, good, far = torch.stack([n.double() for n in found]).tolist()
-    stats = _stats(p.numel(), int(different), largest, mean, apart, size, top, bits)
+    stats = statistics(p.numel(), int(different), largest, mean, apart, size, top, bits)
     return Difference(distance, ratio, stats=stats, finite=bool(good), rms=size / math.sqrt(p.numel()), beyond=far)
 
 
@@ -155,7 +155,7 @@ def _norm(wide: torch.Tensor) -> torch.Tensor:
     return top * torch.linalg.vector_norm(wide / torch.where(top > 0, top, 1.0))
 
 
-def _stats(
+def statistics(
     count: int, different: int, largest: float, mean: float, apart: float, size: float, ratio: float, bits: int
 ) -> dict[str, Any]:
     frobenius = apart / size if size > 0 else (0.0 if apart == 0 else math.inf)
@@ -173,4 +173,4 @@ def _stats(
 
 def equal_stats(count: int) -> dict[str, Any]:
     """The statistics of two equal results."""
-    return _stats(count, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
+    return statistics(count, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)

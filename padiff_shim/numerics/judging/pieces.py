@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..oracle.apriori import PIECE, Limit
+from ..oracle.apriori import PIECE
+from ..oracle.limits import Limit
 from ..oracle.precision import Array, norm
 from .peaks import Peaks, block_length
 
@@ -132,7 +133,7 @@ class Pieces:
                 beside = far, math.sqrt(float(limit.dot(limit))), float(r.dot(r)) if harmless.usual < math.inf else 0.0
         total = float(d.dot(_ones(d.dtype)[: high - low]))
         mean = total / self.count if math.isfinite(total) else float((d / d.dtype.type(self.count)).sum(dtype=np.float64))
-        return Seen(apart, size, mean, float(top_of(d)), _unequal(d), top, finite, *beside)
+        return Seen(apart, size, mean, float(top_of(d)), unequal(d), top, finite, *beside)
 
     def all(self, harmless: Limit | None) -> Seen:
         """At every piece: what is seen of the whole."""
@@ -196,7 +197,7 @@ def _ratio(d: Array, b: Array, out: Array, floor: Any) -> tuple[float, bool]:
     return top, normal
 
 
-def _unequal(d: Array) -> int:
+def unequal(d: Array) -> int:
     """How many elements of |d| are not 0; bools are counted many times faster than numbers, and integers compared than floats."""
     if d.size <= FEW:
         return int(np.count_nonzero(d))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,13 @@ import numpy as np
 import torch
 
 from ...verdicts import NEGLIGIBLE, PARTLY, Judgement, Side, Verdict
+from ..oracle.limits import Learnt
 from ..oracle.precision import WIDE
 from ..oracle.staging import Quantity
 from . import equality, nonfinite, passes, sample, telling, trial
 from .classes import classify, explained_whole, small, sound
 from .confirm import Confirmation
+from .glance import glance
 from .hypotheses import Explained, explain
 from .passes import Difference
 from .special import order, readable, treatment
@@ -55,6 +57,17 @@ def judge(
         return _compare(quantity, paddle, torch_, same, audit, hypotheses, rng, apriori)
 
 
+def harmless(paddle: torch.Tensor, torch_: torch.Tensor, learnt: Learnt, given: Sequence[Any]) -> Judgement | None:
+    """What :func:`judge` says of two results of one shape and dtype, if the bound that was learnt from such a call says it.
+
+    ``given``: the call's own arguments, and for a gradient the incoming one.
+    """
+    with np.errstate(all="ignore"):
+        limit = learnt.of(torch_, given)
+        seen = None if limit is None else glance(paddle, torch_, limit)
+    return None if seen is None else _harmless(*seen)
+
+
 def equal(tensor: torch.Tensor) -> Judgement:
     """The verdict on results that are equal bit for bit."""
     return Judgement(Verdict.EQUAL, reason="bit for bit equal", stats=passes.equal_stats(max(tensor.numel(), 1)))
@@ -73,12 +86,13 @@ def _compare(
     if same:
         difference = passes.alike(torch_)
     else:
-        harmless = quantity.harmless(torch_) if apriori and not audit else None
+        limit = quantity.harmless(torch_) if apriori and not audit else None
+        if limit is not None and (seen := glance(paddle, torch_, limit)) is not None:
+            return _harmless(*seen)
         relative = quantity.relatively and not _whole_grid(quantity, FIRST)
-        difference = passes.differ(paddle, torch_, relative=relative, harmless=harmless)
+        difference = passes.differ(paddle, torch_, relative=relative, harmless=limit)
         if difference.finite and difference.beyond <= 1.0:
-            reason = f"nowhere further apart than {difference.beyond:.2g} of what needs no oracle"
-            return Judgement(Verdict.ROUNDING, reason=reason, stats=difference.stats)
+            return _harmless(difference.stats, difference.beyond)
     # Blind: there is no place to look at first, or every one is looked at.
     scales = [] if same or _whole_grid(quantity, FIRST) else quantity.scale(torch_)
     if quantity.kind.oracle is np.longdouble and not WIDE:
@@ -98,6 +112,11 @@ def _compare(
     if _far_inside(full):
         return _rounding(full, difference, same)
     return _weigh(full, difference, (paddle, torch_), same, hypotheses)
+
+
+def _harmless(stats: dict[str, Any], beyond: float) -> Judgement:
+    """The verdict on results that are ``beyond`` <= 1 of what needs no oracle apart."""
+    return Judgement(Verdict.ROUNDING, reason=f"nowhere further apart than {beyond:.2g} of what needs no oracle", stats=stats)
 
 
 def _treated(judged: Judgement, quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor, *look: Any) -> Judgement:

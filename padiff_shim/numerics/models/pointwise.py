@@ -114,7 +114,7 @@ class Add(Binary):
         found = pointwise(target.shape, target.dtype, terms.COPY, [setting("sign", sign=-sign)], x=grad, sign=sign)
         if found.sums:
             found.term, found.stored, found.orders = terms.SUM, 0.0, sequential
-            found.harmless = apriori.of_sum(lambda: apriori.magnitudes(grad, target.shape), found.k, 0.0)
+            found.harmless = apriori.of_sum(partial(apriori.magnitudes, shape=target.shape), found.k, 0.0, tensors=(grad,))
         return found
 
 

@@ -35,6 +35,20 @@ def _magnitudes(x: torch.Tensor, over: tuple[int, ...]) -> torch.Tensor:
     return x.detach().abs().sum(over)
 
 
+def _flat(tensor: torch.Tensor, count: int) -> torch.Tensor:
+    """Rows of ``count`` elements."""
+    return tensor.detach().reshape(-1, count)
+
+
+def _sizes(tensor: torch.Tensor, count: int) -> torch.Tensor:
+    """The sums of magnitudes over rows of ``count`` elements."""
+    return apriori.summed(torch.abs, _flat(tensor, count))
+
+
+def _normalised_sizes(x: torch.Tensor, grad: torch.Tensor, count: int, epsilon: float) -> torch.Tensor:
+    return apriori.normalised(_flat(x, count), _flat(grad, count), epsilon)
+
+
 def _other_axes(x: torch.Tensor, over: tuple[int, ...], function: Callable[[torch.Tensor, int], torch.Tensor]) -> list[Hypothesis]:
     """The same function over another single axis."""
     if len(over) != 1:
@@ -94,7 +108,8 @@ class Sum(Model):
 
         return build(_targets(x.shape, over, keep), dtype, {"x": (x, tuple(range(x.ndim)))}, terms.SUM,
                      attrs=attrs, named=hypotheses, orders=sequential, sums=1,
-                     harmless=apriori.of_sum(lambda: _magnitudes(x, over), count, 0.0, float(attrs.get("alpha", 1.0))),
+                     harmless=apriori.of_sum(partial(_magnitudes, over=over), count, 0.0, float(attrs.get("alpha", 1.0)),
+                                             tensors=(x,)),
                      )  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
@@ -239,13 +254,16 @@ class LayerNorm(Model):
         target = scale if name == "scale" else bias
         if target is None:
             return None
-        flat = grad.detach().reshape(-1, count)
+        flat = _flat(grad, count)
         if name == "bias":
             return build(((count,), ("d",)), target.dtype, {"x": (flat, ("n", "d"))}, terms.SUM,
                          named=lambda: precision(target.dtype, ("x",)) + dropped(("x",)), orders=sequential, sums=1,
                          coarse=True,
-                         harmless=apriori.of_sum(lambda: apriori.summed(torch.abs, flat), flat.shape[0], 0.0))  # fmt: skip
-        return self._weight(x.detach().reshape(-1, count), target.dtype, float(epsilon), flat)
+                         harmless=apriori.of_sum(partial(_sizes, count=count), len(flat), 0.0, tensors=(grad,)))  # fmt: skip
+        found = self._weight(_flat(x, count), target.dtype, float(epsilon), flat)
+        size = partial(_normalised_sizes, count=count, epsilon=float(epsilon))
+        found.harmless = apriori.of_sum(size, len(flat), terms.NORMALISED.rounds, tensors=(x, grad))
+        return found
 
     def _input(
         self, x: torch.Tensor, scale: torch.Tensor | None, epsilon: float, grad: torch.Tensor, axes: tuple[int, ...], count: int
@@ -275,7 +293,6 @@ class LayerNorm(Model):
         names = ("mean", "variance", "size")
         inner = (x.shape[0],) if x.shape[0] > 1 else ()  # as `build` lays out the others: a single row is no axis
         found.operands |= {name: Later(lambda name=name: statistics()[name], inner) for name in names}  # type: ignore[misc]
-        found.harmless = apriori.of_sum(lambda: apriori.normalised(x, grad, epsilon), x.shape[0], terms.NORMALISED.rounds)
         found.k += x.shape[1]  # the rounding of the rows' own mean and variance comes on top
         found.named = lambda: (
             precision(dtype, ("grad", "x")) + dropped(("grad",)) + self._variants(x.dtype, epsilon, x.shape[1])

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
+import numpy as np
 import torch
 
+from .limits import Bound, Formula, Limit, Seat
 from .precision import KINDS, confidence
 
 CLOSE = 0.75  # of the unit bound: an honest kernel is off by a quarter or so
@@ -27,52 +30,6 @@ TERMS, APART, USUAL = 8, 2.0, 0.5
 WORK = 1 << 22  # multiplications that a product's bound may cost: beyond, the oracle on a sample is cheaper
 
 
-_NONE = torch.empty(0)
-
-
-class Limit:
-    """Differences that need no oracle, of a result of this many rows of ``width`` elements; ``part(first, last)``: of some rows.
-
-    ``relative``: not 0 where the limit is this times the result's magnitude. ``usual``: the part of it that the differences may be
-    in root mean square; infinite where that is not asked.
-    """
-
-    __slots__ = ("_from", "_held", "_part", "_rows", "relative", "usual", "width")
-
-    def __init__(self, part: Callable[[int, int], torch.Tensor], rows: int, width: int = 1, relative: float = 0.0) -> None:
-        self._part, self._rows, self.width, self.relative, self.usual = part, rows, max(width, 1), relative, math.inf
-        self._from, self._held = 0, _NONE
-
-    @classmethod
-    def of(cls, values: torch.Tensor) -> Limit:
-        """Limits that are there already: one axis."""
-        limit = cls(lambda first, last: values[first:last], values.numel())
-        limit._held = values
-        return limit
-
-    def between(self, low: int, high: int) -> torch.Tensor:
-        """Those of the flat positions from ``low`` to ``high``: one axis."""
-        start, held = self._from, self._held
-        if low == start and high - low == held.numel():
-            return held
-        if not start <= low < high <= start + self._held.numel():  # a row longer than a piece is made once
-            first, last = low // self.width, -(-high // self.width)
-            start, self._held = first * self.width, self._part(first, last).reshape(-1)
-            self._from = start
-        return self._held[low - start : high - start]
-
-    def whole(self) -> torch.Tensor:
-        """All of them: one axis."""
-        return self._part(0, self._rows).reshape(-1)
-
-
-class Factor(Protocol):
-    """An operand of a product, see :class:`.staging.Operand`."""
-
-    view: Any
-    grid: tuple[int, ...]
-
-
 Harmless = Callable[[torch.Tensor], "Limit | None"]  # (one of the results) -> differences that need no oracle
 
 
@@ -83,6 +40,15 @@ def unknown(result: torch.Tensor) -> Limit | None:
 
 def _unit(tensor: torch.Tensor) -> float:
     return CLOSE * KINDS[tensor.dtype].format.unit
+
+
+def _times(tensor: torch.Tensor, factor: float) -> torch.Tensor:
+    """The tensor itself, multiplied: NumPy takes a fraction of the time that a number takes Torch, which makes a tensor of it."""
+    if tensor.is_cuda:
+        return tensor.mul_(factor)
+    array = tensor.numpy()
+    np.multiply(array, factor, out=array)
+    return tensor
 
 
 def judged(tensor: torch.Tensor) -> bool:
@@ -105,56 +71,66 @@ def by_rows(formula: Callable[..., torch.Tensor], lead: int, *tensors: torch.Ten
 
 def relative(rounds: float) -> Harmless:
     """``rounds`` roundings of the result."""
+    return Bound(partial(_relative, rounds))
 
-    def bound(result: torch.Tensor) -> Limit | None:
-        if not judged(result) or not rounds:
-            return None
-        factor = rounds * _unit(result)
-        found = by_rows(lambda y: y.abs().mul_(factor), result.ndim, result)
-        found.relative = factor
-        return found
 
-    return bound
+def _relative(rounds: float, result: torch.Tensor) -> Limit | None:
+    if not judged(result) or not rounds:
+        return None
+    factor = rounds * _unit(result)
+    found = by_rows(lambda y: _times(y.abs(), factor), result.ndim, result)
+    found.relative = factor
+    return found
 
 
 def pointwise(rounds: float, magnitude: Callable[..., torch.Tensor], *tensors: torch.Tensor) -> Harmless:
     """``rounds`` roundings of a magnitude, as a function of the result and of these tensors of its shape: a new tensor."""
-
-    def bound(result: torch.Tensor) -> Limit | None:
-        if not judged(result):
-            return None
-        factor = rounds * _unit(result)
-        return by_rows(lambda *given: magnitude(*given).mul_(factor), result.ndim, result, *tensors)
-
-    return bound
+    return Bound(partial(_pointwise, rounds, magnitude), *tensors)
 
 
-def of_sum(terms: Callable[[], torch.Tensor], k: int, rounds: float, factor: float = 1.0) -> Harmless:
-    """A sum of k terms. ``terms``: gives the sums of their magnitudes; ``factor``: they are multiplied by it."""
-
-    def bound(result: torch.Tensor) -> Limit | None:
-        if not judged(result):
-            return None
-        far = min(confidence(result.numel()) * k**0.5, k + 2.0) + rounds
-        allowed = max(CLOSE * (1.0 + rounds), FAR_INSIDE * far) * KINDS[result.dtype].format.unit
-        found = terms().reshape(-1).mul(abs(factor) * allowed)
-        return Limit.of(found)
-
-    return bound
+def _pointwise(rounds: float, magnitude: Callable[..., torch.Tensor], result: torch.Tensor, *tensors: torch.Tensor) -> Limit | None:
+    if not judged(result):
+        return None
+    factor = rounds * _unit(result)
+    return by_rows(lambda *given: _times(magnitude(*given), factor), result.ndim, result, *tensors)
 
 
-def of_product(x: Factor, y: Factor, k: int, rounds: float, factor: float) -> Harmless:
+def of_sum(
+    terms: Callable[..., torch.Tensor], k: int, rounds: float, factor: float = 1.0, *, tensors: Sequence[torch.Tensor]
+) -> Harmless:
+    """A sum of k terms. ``terms``: gives the sums of their magnitudes, of ``tensors``; ``factor``: they are multiplied by it."""
+    return Bound(partial(_of_sum, terms, k, rounds, factor), *tensors)
+
+
+def _of_sum(
+    terms: Callable[..., torch.Tensor], k: int, rounds: float, factor: float, result: torch.Tensor, *tensors: torch.Tensor
+) -> Limit | None:
+    if not judged(result):
+        return None
+    far = min(confidence(result.numel()) * k**0.5, k + 2.0) + rounds
+    allowed = max(CLOSE * (1.0 + rounds), FAR_INSIDE * far) * KINDS[result.dtype].format.unit
+    return Limit.of(_times(terms(*tensors).reshape(-1), abs(factor) * allowed))
+
+
+def of_product(seats: Sequence[Seat], tensors: Sequence[torch.Tensor], k: int, rounds: float, factor: float) -> Harmless:
     """``factor`` times a matrix product, or a batch of them, over k terms: the product of the magnitudes."""
+    (x, y), (one, other) = seats, tensors
+    return Bound(_of_product(x, y, one.shape, other.shape, k, rounds, float(factor)), one, other)
 
-    def bound(result: torch.Tensor) -> Limit | None:
-        if not judged(result) or k < TERMS or result.numel() * k > WORK:
+
+@functools.lru_cache(maxsize=4096)
+def _of_product(x: Seat, y: Seat, x_shape: torch.Size, y_shape: torch.Size, k: int, rounds: float, factor: float) -> Formula:
+    shapes = _matrices(x, _seen(x, x_shape), y, _seen(y, y_shape), k) if k >= TERMS else None
+    if shapes is None:
+        return lambda result, x, y: None
+    turned, size = shapes.turned, abs(factor) * APART * (1.0 + rounds)
+
+    def bound(result: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> Limit | None:
+        if not judged(result) or result.numel() * k > WORK:
             return None
-        shapes = _matrices(x.grid, x.view.shape, y.grid, y.view.shape, k)
-        if shapes is None:
-            return None
-        rows, columns = x.view.reshape(shapes.x).abs(), y.view.reshape(shapes.y).abs()
-        found = torch.matmul(columns, rows.mT) if shapes.turned else torch.matmul(rows, columns.mT)
-        found = found.mul_(abs(factor) * APART * (1.0 + rounds) * KINDS[result.dtype].format.unit).view(-1)
+        rows, columns = _magnitudes(one, x.order, shapes.x), _magnitudes(other, y.order, shapes.y)
+        found = torch.matmul(columns, rows.mT) if turned else torch.matmul(rows, columns.mT)
+        found = _times(found, size * KINDS[result.dtype].format.unit).view(-1)
         if found.numel() != result.numel():
             return None
         limit = Limit.of(found)
@@ -162,6 +138,20 @@ def of_product(x: Factor, y: Factor, k: int, rounds: float, factor: float) -> Ha
         return limit
 
     return bound
+
+
+def _seen(seat: Seat, shape: torch.Size) -> tuple[int, ...]:
+    """The shape of a factor in its seat."""
+    if seat.kept is not None:
+        return seat.kept
+    return tuple(shape) if seat.order is None else tuple([shape[axis] for axis in seat.order])
+
+
+def _magnitudes(tensor: torch.Tensor, order: tuple[int, ...] | None, shape: tuple[int, ...]) -> torch.Tensor:
+    """Of a factor, as matrices."""
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    return (tensor if order is None else tensor.permute(order)).reshape(shape).abs()
 
 
 class _Matrices(NamedTuple):
@@ -172,16 +162,16 @@ class _Matrices(NamedTuple):
     turned: bool
 
 
-@functools.lru_cache(maxsize=4096)
-def _matrices(x: tuple[int, ...], x_shape: torch.Size, y: tuple[int, ...], y_shape: torch.Size, k: int) -> _Matrices | None:
-    """Of factors with these grids and shapes; None where the result's axes do not run over one's first, and then the other's."""
-    lead = next((n for n, (one, other) in enumerate(zip(x, y)) if one != other), min(len(x), len(y)))
+def _matrices(one: Seat, x_shape: tuple[int, ...], other: Seat, y_shape: tuple[int, ...], k: int) -> _Matrices | None:
+    """Of factors with these seats and shapes; None where the result's axes do not run over one's first, and then the other's."""
+    x, y = one.grid, other.grid
+    lead = next((n for n, (a, b) in enumerate(zip(x, y)) if a != b), min(len(x), len(y)))
     turned = bool(x[lead:] and y[lead:] and x[lead] > y[lead])
     axes = [*y, *x[lead:]] if turned else [*x, *y[lead:]]
     if axes != sorted(set(axes)):
         return None
-    batch = x_shape[:lead].numel()
-    sides = [(shape[lead : len(grid)].numel(), shape[len(grid) :].numel()) for grid, shape in ((x, x_shape), (y, y_shape))]
+    batch = math.prod(x_shape[:lead])
+    sides = [(math.prod(shape[lead : len(grid)]), math.prod(shape[len(grid) :])) for grid, shape in ((x, x_shape), (y, y_shape))]
     if any(inner != k for _, inner in sides) or not batch:
         return None
     lots = (batch,) if batch > 1 else ()
@@ -214,9 +204,9 @@ def softmax(x: torch.Tensor, axis: int) -> Harmless:
     def rows(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         y, z = result.abs(), x.amax(1, keepdim=True) - x
         mean = (y * z).sum(1, keepdim=True)
-        return z.add_(mean.add_(7.0)).mul_(y.mul_(_unit(result)))
+        return z.add_(mean.add_(7.0)).mul_(_times(y, _unit(result)))
 
-    return lambda result: by_rows(rows, axis % x.ndim, result, x) if judged(result) and x.ndim else None
+    return Bound(lambda result, x: by_rows(rows, axis % x.ndim, result, x) if judged(result) and x.ndim else None, x)
 
 
 def softmax_gradient(x: torch.Tensor, axis: int, grad: torch.Tensor) -> Harmless:
@@ -226,10 +216,13 @@ def softmax_gradient(x: torch.Tensor, axis: int, grad: torch.Tensor) -> Harmless
         p, size = torch.softmax(x, 1), grad.abs()
         dot = (grad * p).sum(1, keepdim=True).abs_()
         mean = (size * p).sum(1, keepdim=True)
-        found = size.add_(mean.mul_(4.5).add_(dot)).mul_(p.mul_(2.0 * _unit(result)))
+        found = size.add_(_times(mean, 4.5).add_(dot)).mul_(_times(p, 2.0 * _unit(result)))
         return found.add_(result.abs(), alpha=7.0 * _unit(result))
 
-    return lambda result: by_rows(rows, axis % x.ndim, result, x, grad) if judged(result) and x.ndim else None
+    def bound(result: torch.Tensor, x: torch.Tensor, grad: torch.Tensor) -> Limit | None:
+        return by_rows(rows, axis % x.ndim, result, x, grad) if judged(result) and x.ndim else None
+
+    return Bound(bound, x, grad)
 
 
 def _moments(x: torch.Tensor, axes: tuple[int, ...], epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -247,14 +240,19 @@ def layer_norm(
     """u (8 |y - b| + 2 |w| r mean |x|)."""
     inside = tuple(range(1, len(axes) + 1))
 
-    def rows(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    def rows(y: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> torch.Tensor:
         unit, shape = _unit(y), y.shape[1:]
-        spread = _moments(x, inside, epsilon)[1].mul_(x.abs().mean(inside, keepdim=True)).mul_(2.0 * unit)
+        spread = _times(_moments(x, inside, epsilon)[1].mul_(x.abs().mean(inside, keepdim=True)), 2.0 * unit)
         size = spread if weight is None else spread * weight.detach().reshape(shape).abs()
         scaled = y.abs() if bias is None else (y - bias.detach().reshape(shape)).abs_()
-        return scaled.mul_(8.0 * unit).add_(size) if weight is None else size.add_(scaled, alpha=8.0 * unit)
+        return _times(scaled, 8.0 * unit).add_(size) if weight is None else size.add_(scaled, alpha=8.0 * unit)
 
-    return lambda result: by_rows(rows, axes[0], result, x) if judged(result) and axes else None
+    def bound(result: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> Limit | None:
+        if not judged(result) or not axes:
+            return None
+        return by_rows(partial(rows, weight=weight, bias=bias), axes[0], result, x)
+
+    return Bound(bound, x, weight, bias)
 
 
 def layer_norm_gradient(
@@ -263,18 +261,21 @@ def layer_norm_gradient(
     """r u (3 |h| + 5 mean |h| + |xhat| (10 mean |h xhat| + 2 r mean |x| mean |h|)) + 4 u |dx|, with h = g w."""
     inside = tuple(range(1, len(axes) + 1))
 
-    def rows(result: torch.Tensor, x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+    def rows(result: torch.Tensor, x: torch.Tensor, grad: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
         unit, h = _unit(result), grad.abs()
         h = h if weight is None else h.mul_(weight.detach().reshape(x.shape[1:]).abs())
         mean, spread = _moments(x, inside, epsilon)
         hat = (x - mean).mul_(spread).abs_()
         average = h.mean(inside, keepdim=True)
-        product = (h * hat).mean(inside, keepdim=True).mul_(10.0)
+        product = _times((h * hat).mean(inside, keepdim=True), 10.0)
         product.add_(x.abs().mean(inside, keepdim=True).mul_(spread).mul_(average), alpha=2.0)
-        found = hat.mul_(product).add_(h, alpha=3.0).add_(average, alpha=5.0).mul_(spread * unit)
+        found = hat.mul_(product).add_(h, alpha=3.0).add_(average, alpha=5.0).mul_(_times(spread, unit))
         return found.add_(torch.abs(result, out=h), alpha=4.0 * unit)
 
-    return lambda result: by_rows(rows, axes[0], result, x, grad) if judged(result) and axes else None
+    def bound(result: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, grad: torch.Tensor) -> Limit | None:
+        return by_rows(partial(rows, weight=weight), axes[0], result, x, grad) if judged(result) and axes else None
+
+    return Bound(bound, x, weight, grad)
 
 
 def normalised(x: torch.Tensor, grad: torch.Tensor, epsilon: float) -> torch.Tensor:
@@ -284,4 +285,4 @@ def normalised(x: torch.Tensor, grad: torch.Tensor, epsilon: float) -> torch.Ten
         mean, spread = _moments(x, (1,), epsilon)
         return (x - mean).mul_(spread).mul_(grad).abs_()
 
-    return summed(term, x.detach(), grad.detach()).mul_(2.0)
+    return _times(summed(term, x.detach(), grad.detach()), 2.0)

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from . import apriori
+from .limits import Seat
 from .precision import KINDS, Array, Kind, gamma, span
 from .staging import Evaluation, Hypothesis, Operand, Quantity, Staged
 
@@ -204,37 +205,30 @@ def build(
     shape, names = target
     kinds = tuple([(name, tensor.shape, tuple(labels)) for name, (tensor, labels) in operands.items()])
     k, summed, seats = _seats(tuple(shape), tuple(names), kinds)
-    found = {seat.name: seat.operand(operands[seat.name][0]) for seat in seats}
+    found = {seat.name: _operand(seat, operands[seat.name][0]) for seat in seats}
     sums = options.pop("sums", summed)
     if not sums:
         options.setdefault("harmless", apriori.relative(term.rounds))
     elif term.product:
         factor = options.get("attrs", {}).get("alpha", 1.0)
-        options.setdefault("harmless", apriori.of_product(found["x"], found["y"], k, term.rounds, factor))
+        seat = {one.name: one for one in seats}
+        pair = (operands["x"][0], operands["y"][0])
+        options.setdefault("harmless", apriori.of_product((seat["x"], seat["y"]), pair, k, term.rounds, factor))
     return Terms(tuple(shape), dtype, k, found, term=term, sums=sums, **options)
 
 
-class _Seat(NamedTuple):
-    """How an operand of a shape is seen from the outputs: its dims in this order, those of size 1 last, which are dropped."""
-
-    name: str
-    order: tuple[int, ...] | None  # None: as they are
-    kept: tuple[int, ...] | None  # the shape without those that are dropped; None: all stay
-    grid: tuple[int, ...]
-    inner: tuple[int, ...]
-
-    def operand(self, tensor: torch.Tensor) -> Operand:
-        """That of one tensor."""
-        view = tensor.detach()
-        if self.order is not None:
-            view = view.permute(self.order)
-        return Operand(view if self.kept is None else view.reshape(self.kept), self.grid, self.inner)
+def _operand(seat: Seat, tensor: torch.Tensor) -> Operand:
+    """A tensor in its seat."""
+    view = tensor.detach()
+    if seat.order is not None:
+        view = view.permute(seat.order)
+    return Operand(view if seat.kept is None else view.reshape(seat.kept), seat.grid, seat.inner)
 
 
 @functools.lru_cache(maxsize=4096)
 def _seats(
     shape: tuple[int, ...], names: tuple[Hashable, ...], kinds: tuple[tuple[str, torch.Size, tuple[Hashable, ...]], ...]
-) -> tuple[int, int, tuple[_Seat, ...]]:
+) -> tuple[int, int, tuple[Seat, ...]]:
     """How many terms a sum has, how many labels are summed over, and the operands: a program asks for the same again and again."""
     sizes: dict[Hashable, int] = {}
     for _, dims, labels in kinds:
@@ -247,7 +241,7 @@ def _seats(
     return math.prod(sizes[label] for label in summed), len(summed), seats
 
 
-def _seat(name: str, shape: torch.Size, labels: Labels, place: Mapping[Hashable, int], summed: Sequence[Hashable]) -> _Seat:
+def _seat(name: str, shape: torch.Size, labels: Labels, place: Mapping[Hashable, int], summed: Sequence[Hashable]) -> Seat:
     """An operand with its grid dims first, then those summed over, in the order of ``summed``."""
     lead: list[tuple[int, int]] = []
     dims = {}
@@ -262,7 +256,7 @@ def _seat(name: str, shape: torch.Size, labels: Labels, place: Mapping[Hashable,
     order = [dim for _, dim in lead] + [dims[label] for label in summed if label in dims]
     whole = (*order, *alone)
     inner = tuple([shape[dims[label]] if label in dims else 1 for label in summed])
-    return _Seat(
+    return Seat(
         name,
         whole if whole != tuple(range(len(shape))) else None,
         tuple([shape[dim] for dim in order]) if alone else None,

@@ -1,0 +1,197 @@
+"""A glance at two results says what the passes over them say, and a bound that was learnt what the quantity's own says."""
+
+import functools
+import types
+
+import numpy as np
+import pytest
+import torch
+
+from padiff_shim.catalogue.registry import ops
+from padiff_shim.numerics.judging import glance, passes
+from padiff_shim.numerics.oracle import apriori
+from padiff_shim.numerics.oracle.limits import Bound, Learnt, Limit
+
+DTYPES = (torch.float32, torch.float64)
+
+
+def normal(*shape, seed=0, dtype=torch.float64):
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape)).to(dtype)
+
+
+def seen(paddle, torch_, limit):
+    """By both ways."""
+    with np.errstate(all="ignore"):
+        whole = passes.differ(paddle, torch_, relative=False, harmless=limit())
+        return glance.glance(paddle, torch_, limit()), whole
+
+
+def near(result, seed=1):
+    """Some elements moved by up to three units in the last place, others not at all."""
+    steps = np.random.default_rng(seed).integers(-3, 4, result.shape)
+    unit = torch.finfo(result.dtype).eps
+    return result * (1 + unit * torch.from_numpy(steps).to(result.dtype))
+
+
+def limits(result, room):
+    """One that follows the result, one for each element, and one that asks for the usual difference, too."""
+    size = room * torch.finfo(result.dtype).eps
+    relative = apriori.relative(room * 4)
+    each = torch.full((result.numel(),), size * float(result.abs().max()) or 1.0, dtype=result.dtype)
+
+    def usual():
+        limit = Limit.of(each)
+        limit.usual = 0.25
+        return limit
+
+    return lambda: relative(result), lambda: Limit.of(each), usual
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (33, 31), (2, 3, 40), (70, 70)], ids=str)
+def test_it_gives_the_figures_of_the_passes_to_the_last_bit(dtype, shape):
+    said = 0
+    for seed in range(4):
+        result = normal(*shape, seed=seed, dtype=dtype)
+        for layout in (result, result.mT if result.ndim > 1 else result, result * (result > 0.5)):
+            for room in (0.5, 4.0, 64.0):
+                for limit in limits(layout, room):
+                    found, whole = seen(near(layout, seed), layout, limit)
+                    if found is None:
+                        continue
+                    said += 1
+                    assert found == (whole.stats, whole.beyond)
+                    assert whole.finite
+    assert said > 20
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_it_says_nothing_of_what_has_to_be_looked_at(dtype):
+    """NaN and infinities on either side, results without a square, differences beyond the limit, sums that cancel."""
+    result = normal(6, 40, dtype=dtype) + 3.0
+    generous = Limit.of(torch.full((240,), 1e-4, dtype=dtype))
+    assert glance.glance(near(result), result, generous) is not None
+    for bad in (float("nan"), float("inf"), -float("inf")):
+        spoiled = near(result)
+        spoiled[3, 7] = bad
+        for one, other in ((spoiled, result), (result, spoiled), (spoiled, spoiled)):
+            assert seen(one, other, lambda: generous)[0] is None
+    tiny = result * torch.finfo(dtype).tiny
+    assert seen(near(tiny), tiny, lambda: generous)[0] is None
+    moved = near(result)
+    moved[5, 39] += 2e-4
+    found, whole = seen(moved, result, lambda: generous)
+    assert found is None
+    assert whole.beyond > 1
+    cancelled = Limit.of(torch.full((240,), 1.0, dtype=dtype))  # more than a part of the result
+    found, whole = seen(near(result), result, lambda: cancelled)
+    assert found is None
+    assert whole.beyond == float("inf")
+    nothing = Limit.of(torch.zeros(240, dtype=dtype))  # 0 / 0
+    assert seen(near(result), result, lambda: nothing)[0] is None
+    half = result.half()
+    assert glance.glance(half, half, generous) is None
+
+
+def calls(dtype, seed):
+    """(name, operand or "", arguments, incoming gradient, one kernel's result): all that have an a-priori bound of their own."""
+    x, grad = normal(6, 5, 40, seed=seed, dtype=dtype), normal(6, 5, 40, seed=seed + 1, dtype=dtype)
+    weight, bias = normal(40, seed=seed + 2, dtype=dtype), normal(40, seed=seed + 3, dtype=dtype)
+    square, rows = normal(40, 40, seed=seed + 4, dtype=dtype), normal(5, 40, seed=seed + 5, dtype=dtype)
+    several = normal(6, 40, 5, seed=seed + 6, dtype=dtype)
+    one = normal(6, 1, 40, seed=seed + 7, dtype=dtype)
+    products = [
+        ("matmul", (x, several, False, False)),
+        ("matmul", (x.mT.contiguous(), several, True, False)),
+        ("matmul", (rows, square, False, True)),
+        ("matmul", (x, square, False, False)),
+        ("matmul", (one, square, False, False)),
+        ("linear", (x, square, bias, False)),
+        ("linear", (x, square, None, False)),
+        ("addmm", (bias, rows, square, 0.5, 3.0)),
+    ]
+    others = [
+        ("softmax", (x, -1)),
+        ("softmax", (x, 1)),
+        ("layer_norm", (x, weight, bias, 1e-5, 2)),
+        ("layer_norm", (x, None, None, 1e-5, 1)),
+        ("gelu", (x, False)),
+        ("gelu", (x, True)),
+        ("sum", (x, [0, 1], None, False)),
+        ("mean", (x, None, False)),
+        ("add", (x, weight)),
+        ("multiply", (x, weight)),
+        ("exp", (x.clamp(max=10.0),)),
+    ]
+    for name, given in products + others:
+        op = ops()[name]
+        result = op.reference(*given)
+        incoming = normal(*result.shape, seed=seed + 8, dtype=dtype)
+        yield name, "", given, None, result
+        for operand, value in zip(op.names, given, strict=False):
+            if isinstance(value, torch.Tensor):
+                yield name, operand, given, incoming, value + grad[0, 0, 0]
+
+
+def quantity_of(name, operand, given, grad, result):
+    model = ops()[name].model
+    return model.gradient(operand, given, ops()[name].reference(*given), grad) if operand else model.forward(given)
+
+
+def of_call(given, grad):
+    return given if grad is None else (*given, grad)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_bound_that_was_learnt_is_that_of_the_other_call(dtype):
+    learnt_of = []
+    for first, second in zip(calls(dtype, 0), calls(dtype, 100), strict=True):
+        (name, operand, given, grad, _), (*_, others, other_grad, result) = first, second
+        bound = quantity_of(*first).harmless
+        learnt = bound.among(of_call(given, grad)) if isinstance(bound, Bound) else None
+        if learnt is None:
+            continue
+        found, own = learnt.of(result, of_call(others, other_grad)), quantity_of(*second).harmless(result)
+        assert (found is None) == (own is None), (name, operand)
+        if own is not None:
+            learnt_of.append((name, operand))
+            assert torch.equal(found.whole(), own.whole()), (name, operand)
+            assert (found.usual, found.relative) == (own.usual, own.relative)
+    for name in ("matmul", "linear", "addmm", "softmax", "layer_norm", "gelu", "sum"):
+        assert (name, "") in learnt_of
+    assert {("linear", "x"), ("linear", "weight"), ("linear", "bias"), ("layer_norm", "scale"), ("layer_norm", "x")} <= {*learnt_of}
+
+
+def test_what_was_learnt_holds_no_tensor_of_the_call():
+    """It outlives the call; a tensor that it kept would be taken for the next call's."""
+
+    def reached(one):
+        assert not isinstance(one, torch.Tensor)
+        if isinstance(one, functools.partial):
+            inner = [one.func, one.args, *one.keywords.values()]
+        elif isinstance(one, types.FunctionType):
+            inner = [*(cell.cell_contents for cell in one.__closure__ or ()), *(one.__defaults__ or ())]
+        elif isinstance(one, Learnt):
+            inner = [getattr(one, name) for name in Learnt.__slots__]
+        else:
+            inner = list(one) if isinstance(one, (list, tuple)) else []
+        for each in inner:
+            reached(each)
+
+    found = 0
+    for call in calls(torch.float32, 0):
+        bound = quantity_of(*call).harmless
+        learnt = bound.among(of_call(call[2], call[3])) if isinstance(bound, Bound) else None
+        if learnt is not None:
+            found += 1
+            reached(learnt)
+    assert found > 25
+
+
+def test_a_tensor_that_is_two_operands_teaches_nothing():
+    """Which of them the bound reads cannot be told, and another call may have two."""
+    x = normal(40, 40)
+    bound = ops()["matmul"].model.forward((x, x, False, False)).harmless
+    assert bound.among((x, x, False, False)) is None
+    assert bound.among((x, x.clone(), False, False)) is not None
+    assert bound.among((x.clone(), False, False)) is None
