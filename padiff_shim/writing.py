@@ -11,7 +11,9 @@ from .errors import FileError
 
 
 def write(path: str | os.PathLike[str], text: str, what: str = "") -> Path:
-    """``text`` (UTF-8) into a file, in a folder that is made if need be; returns its path.
+    """``text`` (UTF-8) into a file, in a folder that is made if need be; returns its path. It stays the file that it was, whoever
+    has it open; where the disk is full or the writing is ended, what it held is put back, and a new one is taken away. Halves of
+    surrogate pairs (bytes of a path that are no UTF-8) are written as escapes.
 
     Raises:
         FileError: it cannot be written; the message begins with ``what`` it is (``"the page "``).
@@ -19,7 +21,16 @@ def write(path: str | os.PathLike[str], text: str, what: str = "") -> Path:
     target = Path(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        is_new, before = not os.path.lexists(target), target.read_bytes() if target.is_file() else None
+        try:
+            target.write_text(text, encoding="utf-8", errors="backslashreplace")
+        except BaseException:
+            with contextlib.suppress(OSError):
+                if is_new:
+                    target.unlink()
+                elif before is not None and target.read_bytes() != before:
+                    target.write_bytes(before)
+            raise
     except OSError as error:
         raise _refused(target, error, what) from error
     return target

@@ -75,6 +75,7 @@ def filled(records, **options):
 
 
 HEADER = b'{"type":"run","schema":1,"environment":{"paddle":"3.3.1"},"warnings":["a concern"]}\n'
+END = b'{"type":"end","coverage":{}}\n'
 NAME = "calls-rank0-pid1.jsonl"
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PadiffShimError
+from ..text import SENTENCE, shown
 from .report import ALIKE, OpReport
 
 START = 120.0  # seconds until a worker has imported both frameworks, on a busy machine
@@ -45,7 +46,12 @@ class Worker:
         os.close(writing)
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         threading.Thread(target=self._read, args=(reading,), daemon=True).start()
-        self.environment: dict[str, str] = self.event(START)["environment"]
+        first = self.event(START)
+        if first["event"] == "refused":
+            self.process.wait()
+            place = f"on the device {device!r}" if device else "here"
+            raise PadiffShimError(f"nothing can be audited {place}: {shown(first['why'], SENTENCE)}")
+        self.environment: dict[str, str] = first["environment"]
 
     def _read(self, descriptor: int) -> None:
         with os.fdopen(descriptor, encoding="utf-8") as lines:

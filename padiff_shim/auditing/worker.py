@@ -35,9 +35,13 @@ def main(descriptor: int, device: str) -> None:
 
     from ..modes.reference import install
 
-    if device:
-        paddle.set_device(device)
-    install()
+    try:
+        if device:
+            paddle.set_device(device)
+        install()
+    except Exception as error:  # an unknown device, or one that this Paddle cannot use: nothing can be tried
+        tell("refused", why=f"{type(error).__name__}: {error}")
+        return
     tell("ready", **_environment())
     for line in sys.stdin:
         request = json.loads(line)

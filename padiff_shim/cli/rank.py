@@ -32,7 +32,7 @@ def enter(data: Mapping[str, Any]) -> None:
     observer = Observer(lambda: _mode(run), lambda ended: _left(note, ended, run.notes))
     observer.begin()
     writer = getattr(getattr(observer.run, "recorder", None), "log", None)
-    note.log = str(writer.path) if writer is not None else ""
+    note.log = str((observer.run.file or "") if writer is None else writer.path)
     note.leave(run.notes)
     util.Finalize(None, observer.end, exitpriority=0)  # processes of multiprocessing may end without atexit
 
@@ -44,6 +44,8 @@ def _mode(run: Inheritance) -> Any:
         recorder.header["command"] = run.command
     else:
         mode.run.command = run.command
+        if mode.run.file is None:  # for the process of the run, if this one is killed
+            mode.run.keep_in(os.path.join(run.notes, "counted"))
     return mode
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import wrapt
 
 from ..modes.options import CompareOptions, Options
 from ..modes.settings import Setting
+from ..records import account
 from ..runs.command import command
 from ..runs.run import Run
 from ..scratch import Scratch
@@ -86,7 +88,9 @@ class Ranks:
             told.append(f"{_listed([note for note in left if note.native == why])} ran on Paddle's kernels: {why}")
         ended = [note for note in there if note.counted is None]
         if ended and not isinstance(self._options, CompareOptions):  # of a comparison its log tells
-            told.append(f"{_listed(ended)} ended before saying what was counted there: killed, or still running")
+            told.append(
+                f"{_listed(ended)} did not come to an end: killed, or still running; what was counted on the way is added up"
+            )
         if not left and (self._spawned or _launches()):
             told.append(
                 "no rank took part: either none imported paddle, or their Python was started with -E, -I or -S, or without this "
@@ -107,8 +111,15 @@ def _listed(there: list[Note]) -> str:
 
 
 def _counted(own: Run | None, there: list[Note]) -> Run | None:
-    """Their counts, added up."""
-    counted = [note.counted for note in there if note.counted is not None]
+    """Their counts, added up; of a rank that was killed what it had written on the way."""
+    remarks, counted = [], []
+    for note in there:
+        found = note.counted
+        if found is None and note.log:
+            with contextlib.suppress(account.LogError):  # it was killed before it counted anything: its absence is told
+                found = account.read(Path(note.log))
+                remarks.append(account.unfinished(Path(note.log), found))
+        counted += [] if found is None else [found]
     if own is not None and own.as_dict()["ops"]:
         counted.insert(0, own.as_dict())
     elif own is not None and own.file is not None:
@@ -118,4 +129,6 @@ def _counted(own: Run | None, there: list[Note]) -> Run | None:
     total = Run(counted[0]["backend"], counted[0]["linear_layout"])
     for one in counted:
         total.add(one)
+    for remark in filter(None, remarks):
+        total.warn(remark)
     return total

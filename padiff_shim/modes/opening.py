@@ -6,15 +6,30 @@ from typing import Any
 
 from . import compare, reference
 from .options import CompareOptions, Options, ReferenceOptions
-from .settings import Setting, remark
+from .selection import by_torchs_definition, selection
+from .settings import Setting, owing, remark
 
 
 def opened(options: Options, owed: dict[str, Setting]) -> Any:
     """The mode of these options, whose run says what it owes to settings from outside."""
-    if isinstance(options, CompareOptions):
-        made: Any = compare.opened(options)
-    else:
-        assert isinstance(options, ReferenceOptions)
-        made = reference.opened(options)
+    with owing(owed):
+        if isinstance(options, CompareOptions):
+            made: Any = compare.opened(options)
+        else:
+            assert isinstance(options, ReferenceOptions)
+            made = reference.opened(options)
     remark(made.run, owed)
     return made
+
+
+def looked_up(options: Options, owed: dict[str, Setting]) -> None:
+    """Look up what can only be looked up with both frameworks there, and open nothing.
+
+    Raises:
+        UnknownNameError: an op, family or definition that there is not.
+        BackendError: a framework is missing.
+    """
+    with owing(owed):
+        selection(options, door="compare" if isinstance(options, CompareOptions) else "reference")
+        if isinstance(options, ReferenceOptions):
+            by_torchs_definition(options.definitions)

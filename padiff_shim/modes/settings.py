@@ -13,6 +13,7 @@ the file, then the default.
 from __future__ import annotations
 
 import configparser
+import contextlib
 import functools
 import os
 import re
@@ -21,7 +22,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..errors import ArgumentError, PadiffShimError, described, toml, unknown, unreadable
+from ..errors import ArgumentError, PadiffShimError, UnknownNameError, described, toml, unknown, unreadable
 from .options import MODES, Options, kind_of, textual
 
 PREFIX = "PADIFF_SHIM_"
@@ -165,13 +166,31 @@ def filled(mode: type[Options]) -> Callable[[_Opener], _Opener]:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             settings = {} if kwargs.get("compare") else outside(mode)  # reference(compare=True) hands its call on to compare
             settings = {name: one for name, one in settings.items() if name not in kwargs and not (args and name == "backend")}
-            made = opener(*args, **{name: one.value for name, one in settings.items()}, **kwargs)
+            with owing(settings):
+                made = opener(*args, **{name: one.value for name, one in settings.items()}, **kwargs)
             remark(made.run, settings)
             return made
 
         return wrapper  # type: ignore[return-value]
 
     return decorate
+
+
+@contextlib.contextmanager
+def owing(settings: Mapping[str, Setting]) -> Iterator[None]:
+    """A name that a mode does not know, and only now can know that, is told with where it stands, as every other setting."""
+    try:
+        yield
+    except UnknownNameError as error:
+        origins = [one.origin for one in settings.values() if _names(one.value) & set(re.findall(r"'([^']*)'", str(error))[:1])]
+        raise UnknownNameError(f"{error} ({', '.join(origins)})") if origins else error from None
+
+
+def _names(value: Any) -> set[str]:
+    """The names that a setting holds, if it is of names."""
+    return (
+        {value} if isinstance(value, str) else {one for one in value if isinstance(one, str)} if isinstance(value, list) else set()
+    )
 
 
 def resolved(mode: str, given: Mapping[str, Any], spelt: Callable[[str], str]) -> tuple[Options, dict[str, Setting]]:

@@ -119,10 +119,12 @@ class Plugin:
     # ------------------------------------------------------------------------------------------- the session
 
     def pytest_sessionstart(self) -> None:
-        """Redirect Paddle's functions once and not for each test."""
+        """Redirect Paddle's functions once and not for each test; what no test could be run with is refused before the first."""
+        from ..modes.opening import looked_up
         from ..modes.reference import install
 
         try:
+            looked_up(*self._options[self._mode_name])
             install()
         except PadiffShimError as error:
             raise pytest.UsageError(f"padiff_shim: {error}") from None

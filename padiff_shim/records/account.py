@@ -1,4 +1,4 @@
-"""The log of a reference run: what it counted, one file a process, written when the mode closes (docs/log.md).
+"""The log of a reference run: what it counted, one file a process, written on the way and when the mode closes.
 
 A log may come from another machine and another hand: what is read is checked, and holds numbers and texts alone.
 """
@@ -22,11 +22,13 @@ from .tally import COUNTED, Tally, spent
 
 KIND = "reference"
 _NAME = re.compile(r"reference-rank(\d+)-pid(\d+)(?:-(\d+))?\.json")
+_given: set[Path] = set()  # to runs of this process, which have not written there yet
 _LARGEST = 64 * 2**20  # bytes of a file that is read
 _OPS = schema.Field("a table of ops", frozenset(), lambda value: type(value) is dict and all(map(_op, value.values())))
 _FIELDS = {
     "schema": schema.WHOLE,
     "rank": schema.WHOLE,
+    "ended": schema.TRUTH,
     **dict.fromkeys(("backend", "linear_layout", "command", "created"), schema.TEXT),
     "environment": schema.WORDS_BY_NAME,
     "layout_cost": schema.TABLE,
@@ -58,18 +60,20 @@ def _op(value: Any) -> bool:
 def path(folder: Path, rank: int) -> Path:
     """The file of this process's next run in ``folder``: a number is added where the name is taken."""
     stem, number = f"reference-rank{rank}-pid{os.getpid()}", 1
-    while (found := folder / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")).exists():
+    while (found := folder / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")) in _given or found.exists():
         number += 1
+    _given.add(found)
     return found
 
 
-def write(target: Path, data: Mapping[str, Any], rank: int) -> None:
-    """Write what a run counted, whole or not at all.
+def write(target: Path, data: Mapping[str, Any], rank: int, *, ended: bool) -> None:
+    """Write what a run counted, whole or not at all; ``ended``: the mode is closed.
 
     Raises:
         LogError: it cannot be written.
     """
-    text = json.dumps({"type": KIND, "schema": log.SCHEMA, "created": log.now(), "rank": rank, **finite(data)}, ensure_ascii=False)
+    head = {"type": KIND, "schema": log.SCHEMA, "created": log.now(), "rank": rank, "ended": ended}
+    text = json.dumps({**head, **finite(data)}, ensure_ascii=False)
     try:
         replace(target, text + "\n", "the log ")
     except FileError as error:
@@ -107,6 +111,14 @@ def read(path: Path) -> dict[str, Any]:
     if complaint:
         raise LogError(f"{path} is no log of a reference run: {complaint}")
     return dict(data)
+
+
+def unfinished(path: Path, data: Mapping[str, Any]) -> str:
+    """What is to be said of a file that was written on the way; ``""`` of one that was written when the mode closed."""
+    if data.get("ended") is not False:
+        return ""
+    when = data.get("created") or "an unknown time"
+    return f"{path.name} was not closed: its process was ended in the middle, or still runs; it holds what was counted at {when}"
 
 
 def _complaint(data: Any) -> str:

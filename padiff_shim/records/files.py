@@ -89,6 +89,7 @@ class Reading:
     replicas: list[array[int]] = field(default_factory=list)  # where in each file the events of that kind begin
     ended: list[bool] = field(default_factory=list)  # whether each file has its last record
     lost: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)  # a log was not closed, or a rank left none
 
 
 def read(paths: Sequence[Path]) -> Reading:
@@ -116,27 +117,33 @@ def read(paths: Sequence[Path]) -> Reading:
     if not found.paths:
         raise refusals[0]
     found.lost += [f"left out: {error}" for error in refusals]
-    found.warnings += _unfinished(found)
+    found.unfinished = _unfinished(found)
+    found.warnings += found.unfinished
     told = [text for one in found.headers for text in one.get("warnings", ())]
     found.warnings = list(dict.fromkeys([*told, *found.warnings, *found.lost]))
     return found
 
 
 def _unfinished(found: Reading) -> list[str]:
-    """A remark on each rank of a distributed run that did not close its log, and on those that left none."""
+    """A remark on each log that was not closed, and on ranks of a distributed run that left none. A fork's is never closed."""
     world = max(int(one.get("ranks") or 1) for one in found.headers)
-    if world < 2:
-        return []
     remarks = [
-        f"{path.name} was not closed: rank {header.get('rank', 0)} was ended in the middle, or is still running"
+        f"{path.name} was not closed: {_whose(header, world)} was ended in the middle, its disk was full, or it still runs; "
+        "what came after the last record is not known"
         for path, header, ended in zip(found.paths, found.headers, found.ended)
-        if not ended
+        if not ended and "parent" not in header
     ]
+    if world < 2:
+        return remarks
     there = {header.get("rank", 0) for header in found.headers}
     missing = [str(rank) for rank in range(min(world, _MOST)) if rank not in there]
     if missing:
         remarks.append(f"of the {world:,} ranks of this run, {', '.join(missing[:_SHOWN])} left no log")
     return remarks
+
+
+def _whose(header: Mapping[str, Any], world: int) -> str:
+    return f"rank {header.get('rank', 0)}" if world > 1 else f"process {header.get('pid', 0)}"
 
 
 def _scan(path: Path, found: Reading) -> None:

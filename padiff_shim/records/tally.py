@@ -44,7 +44,7 @@ class Tallies:
         """One counter (``"substituted"``, ``"backward"``, ``"native"``, ``"definitions"``, ``"lines"``) over all threads."""
         found: Counter[Any] = Counter()
         for tally in list(self._of.values()):
-            found.update(getattr(tally, kind))
+            found.update(dict(getattr(tally, kind)))  # a copy: its thread counts on
         return found
 
     def clocks(self) -> list[Clock]:
@@ -95,3 +95,6 @@ class Account(Protocol):
 
     def warn(self, message: str) -> None:
         """Keep a remark that the user should see once."""
+
+    def on_the_way(self) -> None:
+        """A good moment to keep what is counted so far."""

@@ -60,6 +60,13 @@ class CompareRun(Results):
         self._progress = progress
         self.stepper: Callable[[], None] | None = None  # set by the mode: what begins a new step
 
+    @property
+    def missing(self) -> list[str]:
+        """Why records of this run are not there: a log that was not closed, could not be written or cannot be read."""
+        if self._reading is not None:
+            return [*self._reading.unfinished, *self._reading.lost]
+        return [self.recorder.log.failed] if self.recorder.log is not None and self.recorder.log.failed else []
+
     def begin(self, environment: Mapping[str, Any], flags: Mapping[str, Any], concerns: Sequence[str] = ()) -> None:
         """The mode opens: see :meth:`Recorder.begin`. A run that was loaded begins nothing.
 

@@ -20,7 +20,7 @@ from ..errors import ArgumentError, FileError, unreadable
 from ..records.calls import Calls
 from ..report.markdown import cell, folded, table
 from ..screen import Screen
-from ..text import shown
+from ..text import SENTENCE, shown
 from ..verdicts import MEANING, Verdict, apart
 from ..writing import try_file, write
 from .compare_run import CompareRun, load
@@ -28,7 +28,14 @@ from .compare_run import CompareRun, load
 KEYS = ("op", "tensor", "dtype", "layer", "site")
 SOFT = Verdict.LOW_ACCURACY  # from here on a verdict is something to complain of
 MARGIN = 4.0
-_STYLES = {"passed": "bold green", "FAILED": "bold red", "worse": "red", "new, and not clean": "red", "better": "green"}
+_STYLES = {
+    "passed": "bold green",
+    "FAILED": "bold red",
+    "worse": "red",
+    "not whole": "red",
+    "new, and not clean": "red",
+    "better": "green",
+}
 DIGITS = 3  # significant ones of an error in the file
 
 
@@ -90,7 +97,7 @@ class Gate:
     """What :func:`gate` found. ``print(gate)`` says it.
 
     ``worse``: (now, before). ``new``: places that the baseline has not; those with something to complain of fail. ``gone``: places
-    of the baseline where nothing was called. ``better``: (now, before).
+    of the baseline where nothing was called. ``better``: (now, before). ``missing``: why records of the run are not there.
     """
 
     baseline: Path
@@ -101,11 +108,12 @@ class Gate:
     gone: list[Entry] = field(default_factory=list)
     places: int = 0
     updated: bool = False
+    missing: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
-        """No place got worse, and no new one is to be complained of."""
-        return not self.worse and not any(entry.severity for entry in self.new)
+        """No place got worse, no new one is to be complained of, and all of the run's log is there."""
+        return not self.worse and not self.missing and not any(entry.severity for entry in self.new)
 
     def __str__(self) -> str:
         return self.text()
@@ -124,16 +132,17 @@ class Gate:
         found = [(now, f"{before.verdict}, {before.units:g}") for now, before in self.worse]
         found += [(now, "new") for now in self.new if now.severity]
         rows = [(*now.cells, before) for now, before in found]
-        lines = [f"**{cell(first)}**"]
+        lines = [f"**{cell(first)}**", *(f"\n{cell(one)}" for one in others if one.startswith("not whole:"))]
         if rows:
             lines += ["", *table(("op, tensor", "layer", "line", "verdict", "error in units", "before"), rows, 2)]
             named = sorted({now.verdict for now, _ in found})
             lines += folded("What the verdicts mean", [f"- {name}: {MEANING[Verdict(name)]}" for name in named])
-        quiet = [line for line in others if not line.startswith(("worse:", "new, and"))]
+        quiet = [line for line in others if not line.startswith(("worse:", "not whole:", "new, and"))]
         return "\n".join([*lines, *folded("Everything else", [f"- {cell(line)}" for line in quiet])]) + "\n"
 
     def _lines(self) -> list[str]:
         lines = [f"{'passed' if self.passed else 'FAILED'}: {_places(self.places)} against {self.baseline}"]
+        lines += [f"not whole: {shown(one, SENTENCE)}" for one in self.missing]
         lines += [f"worse: {now}; it was {before.verdict}, {before.units:g} units" for now, before in self.worse]
         lines += [f"new, and not clean: {entry}" for entry in self.new if entry.severity]
         lines += [f"better: {now}; it was {before.verdict}, {before.units:g} units" for now, before in self.better]
@@ -183,11 +192,12 @@ def gate(
         raise ArgumentError(f"margin= is a factor from 1 on, got {margin!r}")
     if update:
         try_file(target, "the baseline ")
-    now = entries((run if isinstance(run, CompareRun) else load(run)).calls)
+    held = run if isinstance(run, CompareRun) else load(run)
+    now = entries(held.calls)
     if not now:
         raise ArgumentError("the run holds no judged call: there is nothing to hold against a baseline")
     before = _read(target) if target.exists() or not update else []
-    found = _compared(now, before, Gate(target, float(margin), places=len(now)))
+    found = _compared(now, before, Gate(target, float(margin), places=len(now), missing=held.missing))
     if update:
         _write(target, now)
         found.updated = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from typing import Any
 
 from ..records import account, files, log
 from ..records.log import LogError
@@ -24,18 +25,23 @@ def load_reference(folder: str | os.PathLike[str]) -> Run:
     found = account.files(place)
     if not found:
         raise LogError(f"{folder} holds no log of a reference run (reference-rank0-pid....json); load() reads those of comparisons")
-    read, lost = [], []
+    read: list[dict[str, Any]] = []
+    unfinished: list[str] = []
+    refused: list[LogError] = []
     for path in found:
         try:
             read.append(account.read(path))
+            unfinished.append(account.unfinished(path, read[-1]))
         except LogError as error:
-            lost.append(error)
+            refused.append(error)
     if not read:
-        raise lost[0]
+        raise refused[0]
     run = Run(read[0].get("backend") or "torch", read[0].get("linear_layout") or "contiguous")
     for data in read:
         run.add(data)
-    for complaint in lost:
+    for remark in filter(None, unfinished):
+        run.warn(remark)
+    for complaint in refused:
         run.warn(f"left out: {complaint}")
         warnings.warn(shown(f"left out: {complaint}", SENTENCE), RuntimeWarning, stacklevel=2)
     return run

@@ -19,6 +19,9 @@ from ..records.tally import LayoutCost, Tallies, Tally, spent
 from ..text import SENTENCE, shown
 from ..writing import try_folder
 
+_EVERY = 0.1  # seconds between two writings of what is counted so far
+_SHARE = 0.01  # of a run's time that they may take
+_WRITING = threading.Lock()  # for whoever writes a log
 _OPENING = threading.Lock()  # for whoever opens or closes a mode; a run is pickled
 
 
@@ -48,10 +51,15 @@ class Run:
 
     def __post_init__(self) -> None:
         self._openings: dict[object, None] = {}
-        self._opened, self._unwritten = 0.0, False
+        self._opened, self._unwritten, self._due = 0.0, False, 0.0
         self._process = os.getpid()
-        # Where it is now: the program may go elsewhere before the mode closes.
-        self._log = None if self.folder is None else account.path(files.absolute(self.folder), self.rank)
+        self._log: Path | None = None
+        if self.folder is not None:
+            self.keep_in(self.folder)
+
+    def keep_in(self, folder: str | os.PathLike[str]) -> None:
+        """Keep the run in ``folder``, where it is now: the program may go elsewhere before the mode closes."""
+        self._log = account.path(files.absolute(folder), self.rank)
 
     def opened(self, ticket: object) -> None:
         """The mode is open (once more)."""
@@ -59,6 +67,23 @@ class Run:
             if not self._openings:
                 self._opened = time.perf_counter()
             self._openings[ticket] = None
+        self.on_the_way()
+
+    def on_the_way(self) -> None:
+        """Keep what is counted so far, now and then: the process may be killed before the mode closes."""
+        if self._log is None or time.perf_counter() < self._due or os.getpid() != self._process:
+            return
+        if not _WRITING.acquire(blocking=False):  # another thread is at it
+            return
+        begun = time.perf_counter()
+        try:
+            if self._openings:  # else it was closed meanwhile, and all is written
+                account.write(self._log, self.as_dict(), self.rank, ended=False)
+        except account.LogError:
+            pass  # that there can be no log is said when the mode opens, and when it closes
+        finally:
+            self._due = begun + max(_EVERY, (time.perf_counter() - begun) / _SHARE)
+            _WRITING.release()
 
     def closed(self, ticket: object) -> None:
         """One opening less; after the last one the log is written. May be called twice."""
@@ -69,7 +94,8 @@ class Run:
                 del self._openings[ticket]
         if self._unwritten and self._log is not None and os.getpid() == self._process:
             try:
-                account.write(self._log, self.as_dict(), self.rank)
+                with _WRITING:
+                    account.write(self._log, self.as_dict(), self.rank, ended=True)
             except account.LogError as error:
                 self._unwritten = False
                 self._warn_of_log(error, 4)
@@ -184,8 +210,8 @@ class Run:
         seconds: Counter[Place] = Counter()
         calls: Counter[Place] = Counter()
         for clock in clocks:
-            seconds.update(clock.seconds)
-            calls.update(clock.calls)
+            seconds.update(dict(clock.seconds))  # copies: other threads count on
+            calls.update(dict(clock.calls))
         open_for = time.perf_counter() - self._opened if self._openings else 0.0
         return {
             "seconds": round(self.seconds + open_for, 6),

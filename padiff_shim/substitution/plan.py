@@ -117,6 +117,7 @@ class Substituting:
         tally.native[name, reason] += 1
         if tally.native[name, reason] <= self.looks:
             tally.lines[name, reason, site.layer_path(), site.call_site()] += 1
+        frame.run.on_the_way()
         if frame.strict and not exact:
             raise StayedNativeError(f"strict mode: op {name!r} ({target}) stays native: {reason}")
 
@@ -159,4 +160,5 @@ class Substituting:
         """Nothing to do."""
 
     def backward_ends(self, frame: Frame) -> None:
-        """Nothing to do."""
+        """A training's regular pause."""
+        frame.run.on_the_way()

@@ -84,3 +84,4 @@ class Profiled(Substituting):
     def backward_ends(self, frame: Frame) -> None:
         """Whatever call had it last."""
         _clock(frame).end()
+        super().backward_ends(frame)

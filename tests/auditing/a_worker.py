@@ -17,6 +17,9 @@ def tell(event, **fields):
 
 if sys.argv[2] == "none":
     sys.exit(3)
+if sys.argv[2] == "tpu":
+    tell("refused", why="ValueError: devices are cpu and gpu\nnot tpu")
+    sys.exit(0)
 tell("ready", environment={"paddle": "0", "device": sys.argv[2]})
 for line in sys.stdin:
     request = json.loads(line)

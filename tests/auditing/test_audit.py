@@ -25,6 +25,11 @@ def found(tmp_path_factory):
     return folder, json.loads((folder / "audit.json").read_text())
 
 
+def test_a_device_that_paddle_refuses_is_told_with_its_words(tmp_path, capsys):
+    assert main(["audit", "--ops", "relu", "--device", "tpu", "--folder", str(tmp_path), "--no-defects"]) == 2
+    assert "nothing can be audited on the device 'tpu': ValueError: The device must be" in capsys.readouterr().err
+
+
 def test_every_op_was_tried_and_judged(found):
     _, data = found
     assert sorted(one["name"] for one in data["ops"]) == sorted(NAMES)
@@ -111,6 +116,20 @@ def record(verdict, stress="plain", side="paddle", **more):
 )
 def test_parts_of_the_report(given, kind):
     assert kind_of(given) == kind
+
+
+def test_one_op_is_one_op_and_a_known_defect_is_no_ordinary_operand(tmp_path):
+    """It said "wrong in 1 ops with ordinary operands" of a known defect with NaN."""
+    report = OpReport("relu", 1, 1, records=[record("NONFINITE", "nan", quirk="relu of NaN", reason="at [0]")])
+    found = Audit(tmp_path, {"paddle": "3.3.1"}, {"relu": report})
+    said = " ".join(found.text(160).split())
+    assert "1 op, 1 calls" in said
+    assert (
+        "With ordinary operands, or by a known defect, Paddle's kernels are wrong in 1 op, Torch's in 0, both in 0; 0 ops have"
+        in said
+    )
+    assert "Wrong: 1 op: relu" in said
+    assert "Ordinary operands, or a known defect with any" in found.to_markdown()
 
 
 def test_records_that_say_the_same_are_one_finding():

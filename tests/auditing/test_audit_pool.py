@@ -82,6 +82,11 @@ def test_a_worker_that_cannot_start(tmp_path):
         run(["a"], tmp_path, device="none")
 
 
+def test_a_device_that_there_is_not(tmp_path):
+    with pytest.raises(PadiffShimError, match=r"^nothing can be audited on the device 'tpu': ValueError: devices are cpu and gpu"):
+        run(["a"], tmp_path, device="tpu")
+
+
 PROGRAM = """
     import functools, signal, sys
     from padiff_shim.auditing import audit, pool

@@ -107,12 +107,14 @@ def test_a_rank_that_is_killed(options, tmp_path):
     losses(said)
     text = " ".join(err.split())
     if options:
-        assert "rank 1 was ended in the middle, or is still running" in text
+        assert "rank 1 was ended in the middle, its disk was full, or it still runs" in text
         run = padiff_shim.load(tmp_path / "log")
         assert {call.log[: len("calls-rank0")] for call in run.calls} == {"calls-rank0", "calls-rank1"}
     else:
-        assert "rank 1 ended before saying what was counted there" in text
-        assert substituted(err)["gelu"] == 3, "those of rank 0"
+        assert "rank 1 did not come to an end: killed, or still running" in text
+        assert "reference-rank1-pid" in text, "the remark of what it had written on the way"
+        assert "was not closed: its process was ended in the middle" in text
+        assert 3 < substituted(err)["gelu"] <= 6, "those of rank 0, and some of rank 1"
 
 
 def test_spawn(tmp_path):

@@ -5,11 +5,13 @@ else changes (test_monkeypatches.py), hostile logs and bundles (test_log_hostile
 """
 
 import ast
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import numpy as np
 import paddle
@@ -55,6 +57,49 @@ def test_a_process_that_is_ended_leaves_its_records(how, tmp_path):
     assert run.verdicts
     (log,) = (tmp_path / "log").glob("*.jsonl")
     assert (b'{"type":"end"' in log.read_bytes()) == (how == "asked to end")
+
+
+@pytest.mark.compat
+@pytest.mark.skipif(sys.platform != "linux", reason="signals")
+@pytest.mark.parametrize("profile", [False, True])
+def test_a_reference_run_that_is_killed_leaves_what_it_had_counted(profile, tmp_path):
+    """What was counted a moment ago: not nothing, and not as if it were all."""
+    program = ENDED.replace("compare", "reference").replace("progress=False", f"profile={profile}")
+    program = program.replace("x = paddle.ones([4, 4])", "x = w = paddle.ones([4, 4]); w.stop_gradient = False")
+    program = program.replace('print("ready", flush=True)', 'x.sum().backward(); print("ready", flush=True)', 1)
+    program += "        paddle.tanh(w).sum().backward()\n        x = w\n"
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "log")]
+    with subprocess.Popen(command, env=ranks.environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        try:
+            assert child.stdout.readline() == "ready\n"
+            for _ in range(600):
+                run = padiff_shim.load_reference(tmp_path / "log")
+                if run.backward.get("tanh", 0) > 20:
+                    break
+                time.sleep(0.1)
+        finally:
+            child.kill()
+    assert run.backward["tanh"] > 20
+    assert run.substituted["tanh"] > 20
+    assert bool(run.as_dict()["profile"]) is profile
+    (remark,) = run.warnings
+    assert "was not closed" in remark
+    assert "was not closed" in str(run)
+
+
+def test_what_can_no_longer_be_kept_breaks_no_program(tmp_path):
+    """The folder goes, and a file stands in its place: a step goes on, and the end says so."""
+    x = paddle.ones([4])
+    x.stop_gradient = False
+    mode = padiff_shim.reference("torch", log=tmp_path / "log")
+    run = mode.start()
+    shutil.rmtree(tmp_path / "log")
+    (tmp_path / "log").write_text("")
+    run._due = 0.0  # as if time had passed
+    F.gelu(x).sum().backward()
+    with pytest.warns(RuntimeWarning, match="cannot be written"):
+        mode.stop()
+    assert run.backward["gelu"] == 1
 
 
 STARVED = """

@@ -155,6 +155,14 @@ def test_two_runs_of_a_process_have_a_log_each_and_are_added_up(tmp_path):
     assert (run.substituted, run.processes) == ({"exp": 2}, 2)
 
 
+def test_runs_that_are_made_before_either_is_opened_have_a_log_each(tmp_path):
+    modes = [padiff_shim.reference("torch", log=tmp_path) for _ in range(2)]
+    for mode, op in zip(modes, ("exp", "tanh")):
+        with mode:
+            getattr(paddle.ones([2]), op)()
+    assert padiff_shim.load_reference(tmp_path).substituted == {"exp": 1, "tanh": 1}
+
+
 def test_a_run_that_cannot_be_kept_says_so_and_goes_on(tmp_path):
     (tmp_path / "file").write_text("")
     mode = padiff_shim.reference("torch", log=tmp_path / "file" / "log")
@@ -175,9 +183,24 @@ def test_a_forked_child_writes_no_log(tmp_path):
         finally:
             os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert account.files(tmp_path) == []
+    (path,) = account.files(tmp_path)
+    assert account.read(path)["ended"] is False, "what the parent wrote on the way"
     mode.stop()
-    assert len(account.files(tmp_path)) == 1
+    assert account.files(tmp_path) == [path]
+    assert account.read(path)["ended"] is True
+
+
+def test_what_another_thread_writes_on_the_way_does_not_undo_the_end(tmp_path, monkeypatch):
+    """A thread that is about to keep what is counted so far, while the mode closes."""
+    mode = padiff_shim.reference("torch", log=tmp_path)
+    run = mode.start()
+    paddle.ones([2]).exp()
+    monkeypatch.setattr(run, "_due", 0.0)
+    mode.stop()
+    run.on_the_way()
+    (path,) = account.files(tmp_path)
+    assert account.read(path)["ended"] is True
+    assert padiff_shim.load_reference(tmp_path).warnings == []
 
 
 BROKEN = [

@@ -87,6 +87,8 @@ def test_the_environment_is_read(name, text, value, monkeypatch):
         ("PADIFF_SHIM_SHADOW", "maybe", r"shadow= is True or False, got 'maybe' \(PADIFF_SHIM_SHADOW\)"),
         ("PADIFF_SHIM_STEPS", "1-3", r"steps= is a step number .*, got '1-3' \(PADIFF_SHIM_STEPS\)"),
         ("PADIFF_SHIM_CARRY", "padle", r"unknown carry 'padle'.*native.*\(PADIFF_SHIM_CARRY\)"),
+        ("PADIFF_SHIM_OPS", "norm,linaer", r"unknown op or family 'linaer'. Did you mean 'linear'.* \(PADIFF_SHIM_OPS\)$"),
+        ("PADIFF_SHIM_EXCLUDE", "nosuch", r"unknown op or family 'nosuch'.* \(PADIFF_SHIM_EXCLUDE\)$"),
         ("PADIFF_SHIM_CALLBACK", "f", "PADIFF_SHIM_CALLBACK: callback= takes a function, which only a call can give"),
     ],
 )

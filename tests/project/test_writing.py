@@ -1,8 +1,12 @@
 """Files that a user names: written whole, and tried out without a trace."""
 
 import os
+import subprocess
+import sys
+import textwrap
 
 import pytest
+from helpers import ROOT
 
 from padiff_shim.errors import FileError
 from padiff_shim.writing import replace, try_file, try_folder, write
@@ -53,3 +57,27 @@ def test_what_cannot_be_written_is_told(path, tmp_path, monkeypatch):
     if path != ".":
         with pytest.raises(FileError, match="cannot be written"):
             try_folder(path)
+
+
+FULL = """
+    import resource, signal, sys
+    from padiff_shim.errors import FileError
+    from padiff_shim.writing import write
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    for name in ("new.html", "old.html"):
+        try:
+            write(name, "x" * 5000, "the page ")
+        except FileError as error:
+            print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files")
+def test_a_full_disk_leaves_no_half_of_a_file_and_what_was_there(tmp_path):
+    (tmp_path / "old.html").write_text("yesterday's" * 50)
+    words = [sys.executable, "-c", textwrap.dedent(FULL)]
+    done = subprocess.run(words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [f"the page {name} cannot be written: File too large" for name in ("new.html", "old.html")]
+    assert os.listdir(tmp_path) == ["old.html"]
+    assert (tmp_path / "old.html").read_text() == "yesterday's" * 50

@@ -1,5 +1,6 @@
 """``pytest --padiff``, as a project's own tests would meet it: each case runs pytest in a process of its own."""
 
+import configparser
 import os
 
 import pytest
@@ -53,6 +54,19 @@ def test_without_the_option_nothing_happens(run):
     done = run(tests="import sys\n\n\ndef test_it():\n    assert not {'paddle', 'torch', 'numpy', 'rich'} & set(sys.modules)\n")
     done.assert_outcomes(passed=1)
     done.stdout.no_fnmatch_line("*padiff_shim*")
+
+
+def test_where_it_is_installed_it_may_be_named_as_well(run, pytester):
+    """``-p padiff_shim.pytest_plugin``, which a checkout needs, was refused there: "already registered under a different name"."""
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    installed = pytester.mkdir("padiff_shim-0.dist-info")
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: padiff_shim\nVersion: 0\n")
+    (installed / "entry_points.txt").write_text(f"[pytest11]{parser['options.entry_points']['pytest11']}\n")
+    pytester.syspathinsert()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{pytester.path}{os.pathsep}{ROOT}")
+        run("--collect-only", tests="def test_it():\n    pass\n").stdout.fnmatch_lines(["*test_it*"])
 
 
 def test_a_test_of_the_run_is_skipped_where_there_is_none(run):
@@ -134,6 +148,8 @@ def test_reference_markers_and_the_fixture(run):
             "*audit= is a whole number*got 'few' (--padiff-set audit=)*",
         ),
         (["--padiff=compare", "--padiff-set", "strict=1"], "*--padiff-set strict= belongs to reference*"),
+        (["--padiff=compare", "--padiff-set", "ops=linaer"], "*unknown op or family 'linaer'*Did you mean 'linear'*"),
+        (["--padiff=reference", "--padiff-set", "definitions=nosuch"], "*unknown definitions 'nosuch'*"),
         (["--padiff=compare", "--padiff-set", "audit"], "*--padiff-set is NAME=VALUE, got 'audit'*"),
     ],
 )

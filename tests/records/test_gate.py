@@ -1,6 +1,7 @@
 """The gate: what got worse than a baseline fails, what moved or came or went is told, and the file is one for people."""
 
 import json
+import os
 
 import pytest
 from log_data import filled, record, side, wrong
@@ -149,3 +150,34 @@ def test_the_command(tmp_path, capsys):
         paddle.nn.functional.gelu(paddle.randn([4, 4]))
     assert main(["gate", str(tmp_path / "bad"), "--baseline", str(file)]) == 1
     assert "new, and not clean: gelu out" in capsys.readouterr().out
+
+
+def test_a_log_that_is_not_whole_does_not_pass(tmp_path, baseline):
+    """What was lost may be what got worse: a process that was killed, a disk that was full, lines that are none."""
+    run = filled([at(10), bad(20, 30.0, "LOW_ACCURACY", op="sum")], folder=tmp_path / "run")
+    run.recorder.conclude()
+    (log,) = (tmp_path / "run").glob("*.jsonl")
+    assert gate(tmp_path / "run", baseline).passed
+    whole = log.read_bytes()
+    log.write_bytes(whole[: whole.index(b'{"type":"end"')])
+    found = gate(tmp_path / "run", baseline)
+    assert not found.passed
+    assert found.places == 2
+    assert f"not whole: {log.name} was not closed: process" in str(found)
+    assert "was not closed" in found.to_markdown().partition("<details>")[0]
+    assert main(["gate", str(tmp_path / "run"), "--baseline", str(baseline)]) == 1
+    first, _, *others = whole.splitlines(keepends=True)
+    log.write_bytes(b"".join([first, b"{}\n", *others]))
+    with pytest.warns(RuntimeWarning, match="left out"):
+        found = gate(tmp_path / "run", baseline)
+    assert "left out" in "".join(found.missing)
+    assert not found.passed
+
+
+def test_a_path_that_is_no_utf8_is_written_and_found_again(tmp_path):
+    """Python shows such bytes as halves of surrogate pairs: it ended in a UnicodeEncodeError, and an empty baseline."""
+    run = filled([{**at(10), "site": os.fsdecode(b"tr\xe4in.py:10 in forward")}])
+    assert gate(run, tmp_path / "baseline.jsonl", update=True).updated
+    found = gate(run, tmp_path / "baseline.jsonl")
+    assert (found.passed, found.new, found.gone) == (True, [], [])
+    assert "</html>" in run.to_html(tmp_path / "page.html").read_text()

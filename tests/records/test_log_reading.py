@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from log_data import HEADER, NAME, dumped, filled, lines_of, put, record, wrong
+from log_data import END, HEADER, NAME, dumped, filled, lines_of, put, record, wrong
 
 from padiff_shim.records import schema
 from padiff_shim.records.log import LogError
@@ -62,7 +62,7 @@ WRONG_LINES = {
 @pytest.mark.parametrize("name", WRONG_LINES)
 def test_a_line_that_is_no_record_is_left_out_and_said(tmp_path, salvaged, name):
     good = lines_of([wrong(0), record(1)])
-    run = salvaged(put(tmp_path, HEADER, good[0], WRONG_LINES[name], good[1]), r"1 line of .* left out \(line 3\)")
+    run = salvaged(put(tmp_path, HEADER, good[0], WRONG_LINES[name], good[1], END), r"1 line of .* left out \(line 3\)")
     assert [call.call for call in run.calls] == [0, 1]
     assert run.verdicts == {"WRONG": 1, "ROUNDING": 1}
     (lost,) = (warning for warning in run.warnings if "line 3" in warning)
