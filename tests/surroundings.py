@@ -95,6 +95,16 @@ def static_program():
         paddle.disable_static()
 
 
+def predictor():
+    with tempfile.TemporaryDirectory() as folder:
+        layer = network()
+        layer.eval()
+        paddle.jit.save(layer, f"{folder}/model", [paddle.static.InputSpec([None, 8], "float32")])
+        ended = next(end for end in ("json", "pdmodel") if os.path.exists(f"{folder}/model.{end}"))
+        made = paddle.inference.create_predictor(paddle.inference.Config(f"{folder}/model.{ended}", f"{folder}/model.pdiparams"))
+        return [made.run([batch()])[0].numpy()]
+
+
 class Samples(paddle.io.Dataset):
     def __getitem__(self, index):
         return np.random.default_rng(index).standard_normal(8).astype("float32"), np.int64(index % 4)
@@ -285,6 +295,6 @@ def saved_and_loaded():
 _NAMES = """
     to_static_ast to_static_sot to_static_function jit_save_and_load static_program model_fit model_fit_with_workers py_layer
     model_average moving_average look_ahead incubate_functions summary flops profiler quantisation_aware quantised_after_training
-    hooks_of_layers reparameterized flattened_parameters scaled_mixed_precision saved_and_loaded
+    hooks_of_layers reparameterized flattened_parameters scaled_mixed_precision saved_and_loaded predictor
 """
 SURROUNDINGS = {name: globals()[name] for name in _NAMES.split()}

@@ -30,7 +30,7 @@ from ..patches import _unsubstituted
 from ..patching.patcher import InheritedPatch, Patcher, Point
 from ..patching.pyfunction import PyFunctionPatch
 from ..table.op import Entry, Op
-from ..table.reasons import DRAWN, EXECUTED, NO_REFERENCE, OPTIMIZER, RANDOM, RANDOM_ALONE, Reason
+from ..table.reasons import DRAWN, EXECUTED, NO_REFERENCE, OPTIMIZER, PREDICTED, RANDOM, RANDOM_ALONE, Reason
 from ..table.signature import parse
 from . import optimizers
 from .engine import WithEngine
@@ -187,16 +187,19 @@ def _py_layers() -> Point:
 
 
 def _executors() -> list[Point]:
-    """``paddle.static.Executor.run``: what a static program computes is in C++, and no door leads there."""
-    return present(point("paddle.static.Executor.run", lambda patch: _executing(patch.original)))
+    """``Executor.run``, ``Predictor.run``: what a static program computes is in C++, and no door leads there."""
+    return present(
+        point("paddle.static.Executor.run", lambda patch: _executing("Executor.run", EXECUTED, patch.original)),
+        point("paddle.inference.Predictor.run", lambda patch: _executing("Predictor.run", PREDICTED, patch.original)),
+    )
 
 
-def _executing(original: Callable[..., Any]) -> Callable[..., Any]:
+def _executing(name: str, why: Reason, original: Callable[..., Any]) -> Callable[..., Any]:
     def hook(*args: Any, **kwargs: Any) -> Any:
         frame = top()
         if frame is not None and not frame.idle:
-            frame.tally.native["Executor.run", EXECUTED.text] += 1
-            frame.run.warn("a static program ran (Executor.run): the ops inside it are not seen")
+            frame.tally.native[name, why.text] += 1
+            frame.run.warn(f"a static program ran ({name}): the ops inside it are not seen")
         return original(*args, **kwargs)
 
     return hook

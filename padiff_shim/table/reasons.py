@@ -92,6 +92,7 @@ OTHER_WINDOWS = Reason("other-windows", "pooling at random fractions: Torch's fu
 NOT_DRAWN = Reason("not-drawn", "draws nothing: the functions that it calls are seen by themselves", exact=True)
 DRAWN = Reason("drawn", "random numbers: they come from Paddle's generator", exact=True)  # of no operands: nothing is rounded
 EXECUTED = Reason("executed", "static program (Executor): its ops are not seen one by one")
+PREDICTED = Reason("predicted", "static program (paddle.inference): its ops are not seen one by one")
 COMPILED = Reason("compiled", "compiled program (to_static): its ops are not seen one by one")
 FUSED = Reason("fused", "fused op: no single torch kernel stands for it")
 NOT_ON_CPU = Reason("not-on-cpu", "fused op that Paddle has for other devices only: on the CPU it refuses it")

@@ -19,6 +19,7 @@ NATIVE = {
     "to_static_ast": "compiled program",
     "jit_save_and_load": "compiled program",
     "static_program": "static program",
+    "predictor": "static program (paddle.inference)",
     "quantisation_aware": "quantised arithmetic",
     "quantised_after_training": "quantised arithmetic",
 }
@@ -65,7 +66,7 @@ def test_it_works_as_natively(name, mode, native, undone):
 
 
 def test_what_runs_inside_a_program_is_said():
-    for name in ("to_static_ast", "static_program"):
+    for name in ("to_static_ast", "static_program", "predictor"):
         with padiff_shim.reference("torch") as run:
             SURROUNDINGS[name]()
         assert [warning for warning in run.warnings if "the ops inside it are not seen" in warning], name
