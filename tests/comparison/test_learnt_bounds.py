@@ -1,4 +1,5 @@
-"""A place's a-priori bound is learnt once: its records are those of a run that makes every quantity anew, also when the world changes."""
+"""A place's a-priori bound is learnt once: its records are those of a run that makes every quantity anew, also where the world
+changes."""
 
 import numpy as np
 import paddle
@@ -15,7 +16,7 @@ STEPS = 8
 
 
 class Noise:
-    """Some elements of Torch's result moved by a unit in the last place, in each call others; from call ``begins`` on one by more."""
+    """Some elements of Torch's result moved by a unit in the last place, in each call others; from ``begins`` on one by more."""
 
     def __init__(self, begins=None):
         self.random, self.begins, self.calls = np.random.default_rng(0), begins, 0
