@@ -12,7 +12,8 @@ import torch
 
 from ..dispatch.site import Site
 from .matching import Matching, roots
-from .pairing import Pair, align, alike, fits, kind, taken_for
+from .mending import Mend, mended
+from .pairing import Pair, align, alike, kind, taken_for
 from .trace import Node, Operand, Value
 from .wording import extent, from_elsewhere, given, role, swapped
 
@@ -44,7 +45,6 @@ class Cause(str, Enum):
 
 
 _OTHERWISE_GIVEN = (Cause.OPERAND, Cause.WEIGHT, Cause.SWAPPED, Cause.CONSTANT)
-Mend = tuple[Node, Sequence[torch.Tensor | None]]  # a call, and what its results shall hold; None: they stay
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def explain(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node]) ->
     pairs = pairs[_first(matching, pairs, theirs, ours) :]
     cause, text, pair = _cause(matching, pairs)
     taken = taken_for(matching, pair) if cause in _OTHERWISE_GIVEN else None
-    return Difference(cause, text, pair.theirs, pair.ours, _mend(matching, pairs), _sites(matching, cause, pair), taken)
+    return Difference(cause, text, pair.theirs, pair.ours, mended(matching, pairs), _sites(matching, cause, pair), taken)
 
 
 def _sites(matching: Matching, cause: Cause, pair: Pair) -> tuple[Site, Site] | None:
@@ -90,45 +90,6 @@ def _sites(matching: Matching, cause: Cause, pair: Pair) -> tuple[Site, Site] | 
             step, our = next(((a, b) for a, b in steps if not (a and b and a[:2] == b[:2])), (None, None))
             return (step.site if step else pair.theirs.site), (our.site if our else pair.ours.site)
     return None
-
-
-def _mend(matching: Matching, pairs: Sequence[Pair]) -> Mend | None:
-    """Whose results to exchange: of the call that feeds a missing one, of one too many, or of the first pair."""
-    first = pairs[0]
-    following = next((pair for pair in pairs if pair.theirs and pair.ours and _exchangeable(pair.theirs, pair.ours)), None)
-    if first.ours is None and first.theirs is not None and following is not None:
-        # What only the missing call is given, may be given its result; what others are given as well stays.
-        skipped = [one.value for one in first.theirs.operands if one.value in matching.of_first and len(one.value.readers) == 1]
-        for one in following.ours.operands if following.ours else ():
-            node = one.value.node
-            if (
-                node is not None
-                and not node.view
-                and matching.of_second.get(one.value) in skipped
-                and fits(one.value, first.theirs.result)
-            ):
-                return node, [first.theirs.result.tensor]
-    if first.theirs is None and first.ours is not None:
-        for one in first.ours.operands:
-            if not first.ours.view and matching.good(one.value) and one.tensor.shape == first.ours.result.tensor.shape:
-                return first.ours, [one.tensor]
-    if following is None or following.ours is None or following.theirs is None:
-        return None
-    updated = following.theirs.updated if len(following.theirs.updated) == len(following.ours.updated) else []
-    return following.ours, [exchanged(following, value.tensor) for value in (*following.theirs.results, *updated)]
-
-
-def exchanged(pair: Pair, wanted: torch.Tensor) -> torch.Tensor | None:
-    """Whole numbers of the original are places in what it was given: in another shape they may lie outside."""
-    if wanted.is_floating_point():
-        return wanted
-    theirs, ours = (node.operands[:1] if node is not None else [] for node in pair)
-    same = pair.theirs and pair.ours and pair.theirs.name == pair.ours.name and theirs and ours
-    return wanted if same and theirs[0].tensor.shape == ours[0].tensor.shape else None
-
-
-def _exchangeable(one: Node, other: Node) -> bool:
-    return alike(one, other) and not other.view
 
 
 def _first(matching: Matching, pairs: list[Pair], theirs: Sequence[Node], ours: Sequence[Node]) -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
-from .trace import Node, Trace, Value
+from .trace import Node, Operand, Trace, Value
 
+_SOFTMAXES = ("_softmax", "_log_softmax")
 Tolerance = Callable[[Value], float]  # how far the elements of the first trace's value may lie from the second's
 
 
@@ -19,6 +21,7 @@ class Matching:
         self._tolerance = tolerance
         self._same: dict[tuple[Value, Value], bool] = {}
         self._shuffled: set[Value] = set()  # values of the second trace with the elements of one of the first in another order
+        self._weighed: set[Value] = set()  # scores of the first that are the same as a softmax weighs them
         self.of_first: dict[Value, Value] = {}
         self.of_second: dict[Value, Value] = {}
         groups: dict[int, list[Value]] = defaultdict(list)
@@ -36,6 +39,30 @@ class Matching:
             if partner is not None:
                 self.of_second[value] = partner
                 self.of_first.setdefault(partner, value)
+        self._weighed_alike(first, second)
+
+    def _weighed_alike(self, first: Trace, second: Trace) -> None:
+        """Scores of which a softmax of the first trace makes the same are the same: masked by -1e9, by -inf, or added to either."""
+        left = [value for value in second.values() if value.readers and value not in self.of_second]
+        for node in first.nodes:
+            if node.name not in _SOFTMAXES or node.backward or node.operands[0].value in self.of_first:
+                continue
+            given, tolerance = node.operands[0], max(self._tolerance(node.result), 1e-13)
+            dim = _from_the_end(node.attributes["dim"], given.tensor)
+            wanted = torch.softmax(given.tensor.detach(), dim)
+            if _close(wanted.amin(dim), wanted.amax(dim), tolerance):
+                continue  # of what is all one number nothing is told
+            ordered = numbers(wanted).sort().values
+            for other in left:
+                if not _of_one_kind(other.tensor, given.tensor, dim):
+                    continue
+                weights = torch.softmax(other.tensor.detach(), dim)
+                in_place = other.tensor.shape != given.tensor.shape or _close(numbers(wanted), numbers(weights), tolerance)
+                if in_place and _close(ordered, numbers(weights).sort().values, tolerance):
+                    self._same[given.value, other] = True
+                    self._weighed.add(given.value)
+                    self.of_second.setdefault(other, given.value)
+                    self.of_first.setdefault(given.value, other)
 
     def _partner(self, value: Value, candidates: Iterable[Value]) -> Value | None:
         """The candidate with the same elements; among several one of the same op, then the nearest in order."""
@@ -70,9 +97,32 @@ class Matching:
         """Whether two tensors of one shape, the first with a value's elements, agree in every place."""
         return _close(numbers(mine), numbers(yours), self._tolerance(value))
 
+    def in_one_order(self, mine: Operand, yours: Operand) -> bool:
+        """Whether two operands, of whatever shapes, hold one value's elements row by row; scores as a softmax weighs them."""
+        if not self.same(mine.value, yours.value) or mine.tensor.numel() != yours.tensor.numel():
+            return False
+        if self.in_order(mine.value, mine.tensor, yours.tensor):
+            return True
+        if mine.value not in self._weighed:
+            return False
+        one, other = (torch.softmax(numbers(given.tensor).reshape(-1, mine.tensor.shape[-1]), 1) for given in (mine, yours))
+        return _close(one.reshape(-1), other.reshape(-1), 1e-13)
+
     def good(self, value: Value) -> bool:
         """Whether a value of the second trace is one of the first."""
         return value in self.of_second
+
+
+def _from_the_end(dim: Any, tensor: torch.Tensor) -> int:
+    """An axis, or the only one of a list, as a negative number."""
+    one = int(dim[0] if isinstance(dim, (list, tuple)) else dim)
+    return one - tensor.dim() if one >= 0 else one
+
+
+def _of_one_kind(one: torch.Tensor, other: torch.Tensor, dim: int) -> bool:
+    """Whether two tensors have as many elements of one dtype, in rows of one length."""
+    alike = one.dtype == other.dtype and one.numel() == other.numel() and one.dim() >= -dim
+    return alike and one.shape[dim] == other.shape[dim]
 
 
 class _Group:

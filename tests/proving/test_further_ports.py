@@ -170,6 +170,36 @@ WRONG = {
         "words[:, step], context",
         "comes from select (line 40), in the original from embedding (line 32), also at line 41 (4 times)",
     ),
+    "seq2seq: mixed by energies": (
+        "weights.unsqueeze(1), memory",
+        "energy.unsqueeze(1), memory",
+        "energy.unsqueeze(1)",
+        "another operand: the first operand comes from add (line 18), in the original from _softmax (line 14) (4 times)",
+    ),
+    "seq2seq: softmax over the batch": (
+        "F.softmax(energy, axis=-1)",
+        "F.softmax(energy, axis=0)",
+        "F.softmax(energy",
+        "another attribute: dim=0 against -1 (4 times)",
+    ),
+    "gqa: softmax over the queries": (
+        "F.softmax(scores, axis=-1)",
+        "F.softmax(scores, axis=-2)",
+        "F.softmax(scores",
+        "another attribute: dim=-2 against -1 (in 2 layers)",
+    ),
+    "gqa: values turned": (
+        "        k = k * cos + rotate_half(k) * sin\n",
+        "        k = k * cos + rotate_half(k) * sin\n        v = v * cos + rotate_half(v) * sin\n",
+        "v = v * cos",
+        "an op too many: mul is too much (in 2 layers)",
+    ),
+    "swin: norm behind": (
+        "self.fc2(F.gelu(self.fc1(self.norm2(x))))",
+        "self.norm2(self.fc2(F.gelu(self.fc1(x))))",
+        "self.norm2(self.fc2(",
+        "an op in another place: native_layer_norm stands in another place (in 2 layers)",
+    ),
     "stn: border": (', padding_mode="border"', "", "grid_sample", "another attribute: padding_mode=0 against 1"),
     "stn: circular": (', padding_mode="circular"', "", "self.conv(image)", "is missing"),
     "stn: blank": ("blank=0", "blank=5", "ctc_loss", "blank=5 against 0"),
@@ -210,3 +240,23 @@ def test_beside_values_that_are_exchanged_other_mistakes_stay_findings(tmp_path)
     assert len(told) == 2, str(proof)
     assert any("another attribute: pad=" in one for one in told), told
     assert any("and the other way round" in one for one in told), told
+
+
+def test_behind_what_is_too_much_other_mistakes_stay_findings(tmp_path):
+    *turned, _, told = WRONG["gqa: values turned"]
+    turned[1] += "        v = F.tanh(v)\n"
+    product = "return self.o(mixed", "return F.relu(mixed"
+    port = planted(
+        "gqa", (*turned, "F.softmax(scores, axis=-1)", "F.softmax(scores, axis=-2)", "F.silu(", "F.gelu(", *product), tmp_path
+    )
+    proof = proven("gqa", port, weights="random")
+    causes = [str(one) for one in proof.mistakes]
+    assert len(causes) == 5, str(proof)
+    for cause in (
+        told,
+        "mm is missing",
+        "an op too many: tanh is too much",
+        "dim=-2 against -1",
+        "gelu(approximate='none') in place of silu",
+    ):
+        assert any(cause in one for one in causes), str(proof)

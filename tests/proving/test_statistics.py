@@ -9,7 +9,7 @@ import torch
 import padiff_shim
 from padiff_shim import ProofVerdict, prove
 from padiff_shim.proving.capture import Capture
-from padiff_shim.proving.causes import exchanged
+from padiff_shim.proving.mending import exchanged
 from padiff_shim.proving.outcome import Outcome
 from padiff_shim.proving.pairing import Pair
 from padiff_shim.proving.stages import Differing, stages

@@ -1,0 +1,108 @@
+"""Whose results of the port are exchanged for the original's, so that both go on alike behind a mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from .matching import Matching
+from .pairing import Pair, alike, fits
+from .trace import Node, Value
+
+Mend = tuple[Node, Sequence[torch.Tensor | None]]  # a call, and what its results shall hold; None: they stay
+
+
+def mended(matching: Matching, pairs: Sequence[Pair]) -> Mend | None:
+    """Whose results to exchange: of the call that feeds a missing one, of one too many, or of the first pair."""
+    first = pairs[0]
+    both = (pair for pair in pairs if pair.theirs and pair.ours)
+    following = next((pair for pair in both if _exchangeable(matching, pair)), None)
+    if first.ours is None and first.theirs is not None and following is not None:
+        # What only the missing call is given, may be given its result; what others are given as well stays.
+        skipped = [one.value for one in first.theirs.operands if one.value in matching.of_first and len(one.value.readers) == 1]
+        for one in following.ours.operands if following.ours else ():
+            node = one.value.node
+            if (
+                node is not None
+                and not node.view
+                and matching.of_second.get(one.value) in skipped
+                and fits(one.value, first.theirs.result)
+            ):
+                return node, [first.theirs.result.tensor]
+    if first.theirs is None and first.ours is not None:
+        for one in first.ours.operands:
+            if not first.ours.view and matching.good(one.value) and one.tensor.shape == first.ours.result.tensor.shape:
+                return _joined(matching, first.ours, pairs), [one.tensor]
+    if following is None or following.ours is None or following.theirs is None:
+        return None
+    whole = _with_bias(following.theirs, following.ours), _with_bias(following.ours, following.theirs)
+    if whole != (following.theirs, following.ours):
+        return whole[1], [whole[0].result.tensor.reshape(whole[1].result.tensor.shape)]
+    updated = following.theirs.updated if len(following.theirs.updated) == len(following.ours.updated) else []
+    wanted = [exchanged(following, value.tensor) for value in (*following.theirs.results, *updated)]
+    if len(wanted) == 1 and wanted[0] is not None:
+        wanted = [wanted[0].reshape(following.ours.result.tensor.shape)]
+    return following.ours, wanted
+
+
+_BARE, _BIASED = frozenset({"mm", "bmm"}), frozenset({"addmm", "baddbmm"})
+
+
+def _with_bias(product: Node, other: Node) -> Node:
+    """Of a product whose bias is added by a call of its own, and not in the other program: that call.
+
+    Which of the two a linear layer makes, depends on how its operand lies in memory.
+    """
+    if product.name not in _BARE or other.name not in _BIASED:
+        return product
+    for reader in product.result.readers:
+        biases = [one for one in reader.operands if one.value.node is None and one.tensor.dim() == 1]
+        if reader.name == "add" and biases and reader.layer == product.layer and _of_one_size(reader.result, other.result):
+            return reader
+    return product
+
+
+def _of_one_size(one: Value, other: Value) -> bool:
+    return one.tensor.numel() == other.tensor.numel() and one.tensor.dtype == other.tensor.dtype
+
+
+def _joined(matching: Matching, first: Node, pairs: Sequence[Pair]) -> Node:
+    """Where what is computed from the result of a call too many meets what else is too many: both are one expression."""
+    alone = []
+    for pair in pairs:
+        if pair.ours is None or pair.theirs is not None:
+            break
+        alone.append(pair.ours)
+    inside, last = {first}, first
+    for node in alone:
+        made = [one.value.node for one in node.operands if one.value.node in alone and not matching.good(one.value)]
+        if any(one in inside for one in made):
+            inside.add(node)
+            if any(one not in inside for one in made) and not node.view and alike(node, first):
+                inside, last = {*alone[: alone.index(node) + 1]}, node
+    return last
+
+
+def exchanged(pair: Pair, wanted: torch.Tensor) -> torch.Tensor | None:
+    """Whole numbers of the original are places in what it was given: in another shape they may lie outside."""
+    if wanted.is_floating_point():
+        return wanted
+    theirs, ours = (node.operands[:1] if node is not None else [] for node in pair)
+    same = pair.theirs and pair.ours and pair.theirs.name == pair.ours.name and theirs and ours
+    return wanted if same and theirs[0].tensor.shape == ours[0].tensor.shape else None
+
+
+def _exchangeable(matching: Matching, pair: Pair) -> bool:
+    one, other = pair
+    return one is not None and other is not None and not other.view and (alike(one, other) or _reshaped(matching, one, other))
+
+
+def _reshaped(matching: Matching, one: Node, other: Node) -> bool:
+    """Whether two calls of an op that gives as many elements as it takes are given one operand, in other shapes in one order."""
+    if one.name != other.name or len(one.results) != 1 or len(other.results) != 1 or not _of_one_size(one.result, other.result):
+        return False
+    mine, yours = one.operands[0], other.operands[0]
+    if mine.tensor.shape != one.result.tensor.shape or yours.tensor.shape != other.result.tensor.shape:
+        return False
+    return matching.in_one_order(mine, yours)
