@@ -124,10 +124,11 @@ def _asks(failed: int | None) -> bool:
 
 def _learnt(case: Case, quantity: Any) -> Learnt | None:
     """The a-priori bound of the case's place, for other tensors."""
-    bound, given = quantity.harmless, case.given()
-    if not isinstance(bound, Bound) or given is None or not all(map(_constant, case.subject.attributes)):
+    bound = quantity.harmless
+    if not isinstance(bound, Bound) or not all(map(_constant, case.subject.attributes)):
         return None
-    return bound.among(given)
+    given = case.given()
+    return None if given is None else bound.among(given)
 
 
 def _constant(value: Any) -> bool:

@@ -14,6 +14,7 @@ import torch
 
 from ..frameworks.memory import AMP_OFF, dtype_of, grad_tracer, torch_dtype
 from ..frameworks.torch_settings import has_avx512
+from ..frameworks.versions import IS_3
 from ..table.op import Op
 from ..table.reasons import COMPLEX, INTEGER, MIXED, NATIVE_REFUSES, Reason, StayNative
 from .frames import PAUSE, stand, standing
@@ -100,7 +101,7 @@ class DtypeRules:
 
 def has_kernel(op: Op) -> bool:
     """Whether Paddle's kernel of an op can run on this processor at all."""
-    return not op.avx512 or paddle.is_compiled_with_cuda() or has_avx512()
+    return not op.avx512 or not IS_3 or paddle.is_compiled_with_cuda() or has_avx512()  # 2.6 has none for the CPU, and says so
 
 
 def _given(inputs: Inputs, targets: Sequence[Any] | None) -> list[torch.dtype]:
