@@ -30,7 +30,7 @@ def _framework(value: Any) -> str | None:
 
 def is_tensor(value: Any) -> bool:
     """Whether ``value`` is a tensor of a framework that is imported."""
-    return type(value) in _known or _framework(value) is not None
+    return _framework(value) is not None
 
 
 def _is_leaf(value: Any) -> bool:

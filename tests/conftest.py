@@ -10,8 +10,8 @@ from hypothesis import settings
 
 from padiff_shim.catalogue.registry import ops
 from padiff_shim.dispatch import frames
+from padiff_shim.dispatch.dtypes import has_kernel
 from padiff_shim.frameworks import turning
-from padiff_shim.frameworks.torch_settings import has_avx512
 from padiff_shim.intercept import doors
 from padiff_shim.table.op import Op
 
@@ -45,19 +45,18 @@ def pytest_report_header():
     return f"Torch's kernels: {torch.backends.cpu.get_cpu_capability()}; asked for: {' '.join(asked) or 'nothing'}"
 
 
-def needs_avx512(item):
-    """Whether a test is one of an op that Paddle has a kernel of for AVX-512 alone, whatever its door is called."""
+def named(item):
+    """The ops that a test is one of, whatever their doors are called, and all other words among its parameters."""
     given = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    named = {getattr(one, "name", one) for one in given if isinstance(one, (str, Op))}
-    return any(op.name in named for op in ops().values() if op.avx512)
+    return {getattr(one, "name", one) for one in given if isinstance(one, (str, Op))}
 
 
 def pytest_collection_modifyitems(items):
-    if not has_avx512():
-        ends = pytest.mark.skip(reason="Paddle's kernel ends the process on a processor without AVX-512")
-        for item in items:
-            if "avx512" in item.keywords or needs_avx512(item):
-                item.add_marker(ends)
+    fatal = {op.name for op in ops().values() if not has_kernel(op)}
+    ends = pytest.mark.skip(reason="Paddle's kernel ends the process on a processor without AVX-512")
+    for item in items if fatal else ():
+        if "avx512" in item.keywords or not fatal.isdisjoint(named(item)):
+            item.add_marker(ends)
     if paddle.is_compiled_with_cuda() and torch.cuda.is_available():
         return
     skip = pytest.mark.skip(reason="needs a GPU that both frameworks can use")

@@ -101,7 +101,7 @@ class DtypeRules:
 
 def has_kernel(op: Op) -> bool:
     """Whether Paddle's kernel of an op can run on this processor at all."""
-    return not op.avx512 or not IS_3 or paddle.is_compiled_with_cuda() or has_avx512()  # 2.6 has none for the CPU, and says so
+    return not op.avx512 or not IS_3 or has_avx512()  # 2.6 has none for the CPU, and says so
 
 
 def _given(inputs: Inputs, targets: Sequence[Any] | None) -> list[torch.dtype]:

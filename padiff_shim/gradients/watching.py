@@ -94,11 +94,10 @@ def _keep(reference: weakref.ref[Any], without: Unused | None, grad: torch.Tenso
 
 def _with_turns_before(tensor: Any, grad: torch.Tensor) -> torch.Tensor:
     """What has come to a tensor in this backward, in memory of its own."""
-    session = LOCAL.session
-    if session is not None and id(tensor) in session.kept and tensor.grad is not None:
+    kept = set() if LOCAL.session is None else LOCAL.session.kept
+    if id(tensor) in kept and tensor.grad is not None:
         return to_torch(tensor.grad) + grad
-    if session is not None:
-        session.kept.add(id(tensor))
+    kept.add(id(tensor))
     return grad.clone(memory_format=torch.contiguous_format)
 
 
