@@ -20,6 +20,11 @@ def escaped(text: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text)
 
 
+def many(number: int, noun: str) -> str:
+    """``number`` with a noun: ``"1 call"``, ``"2,000 calls"``."""
+    return f"{number:,} {noun}{'s' if number != 1 else ''}"
+
+
 def columns() -> int:
     """Width of a table: the terminal's, at least 80, or what COLUMNS says; where the output is no terminal, a wide one."""
     try:

@@ -195,4 +195,20 @@ y.grad_fn
 assert sys.getrefcount(node) == before
 """,
     },
+    {
+        "name": "gradient by a result of its own",
+        "op": "paddle.grad of what split, chunk, unbind, qr, topk and others give",
+        "what": "paddle.grad by a result of a call, but the first of several, ends in an error: Invalid rank for GradTensorHolder.",
+        "size": "an error",
+        "paddle": PADDLES,
+        "shows": "SystemError",
+        "shim": "The gradient.",
+        "program": """\
+import paddle
+x = paddle.ones([4, 3])
+x.stop_gradient = False
+part = paddle.split(x * 2, 2)[1]
+assert paddle.grad([part.sum()], [part])[0].tolist() == [[1, 1, 1], [1, 1, 1]]
+""",
+    },
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..screen import Screen
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, many, shown
 from .limits import ELEMENTS, LONGEST
 from .report import ACCURACY, CRASH, RANGE, TREATMENT, UNJUDGED, WRONG, Finding
 from .style import STYLE
@@ -71,7 +71,7 @@ def summary(audit: Audit, width: int | None = None, *, colour: bool = False) -> 
         found = [one for one in audit.findings if one.kind == kind]
         if found:
             ops = list(dict.fromkeys(one.op for one in found))
-            screen.say(f"{title}: {_ops(len(ops))}: {', '.join(ops)}", "red" if kind in (CRASH, WRONG) else "", hang=2)
+            screen.say(f"{title}: {many(len(ops), 'op')}: {', '.join(ops)}", "red" if kind in (CRASH, WRONG) else "", hang=2)
     gone = [*(one.name for one in audit.defects if one.gone), *(name for name, there in audit.known.items() if not there)]
     if gone and audit.complete:
         screen.say(f"No longer seen here: {', '.join(dict.fromkeys(gone))}", hang=2)
@@ -86,21 +86,18 @@ def _opening(audit: Audit) -> Iterator[str]:
     versions = f"Paddle {told.get('paddle')}, Torch {told.get('torch')}, {told.get('processor')}, {told.get('device')}"
     yield f"Kernels audited: {versions}"
     yield (
-        f"{_ops(len(reports))}, {sum(one.calls for one in reports):,} calls, {sum(one.judged for one in reports):,} results and "
-        f"gradients judged, in {audit.seconds:.0f} s{'' if audit.complete else '; stopped before the end'}"
+        f"{many(len(reports), 'op')}, {many(sum(one.calls for one in reports), 'call')}, "
+        f"{sum(one.judged for one in reports):,} results and gradients judged, in {audit.seconds:.0f} s"
+        f"{'' if audit.complete else '; stopped before the end'}"
     )
     wrong = [one for one in audit.findings if one.kind == WRONG]
     sides = {side: {one.op for one in wrong if one.side == side} for side in ("paddle", "torch", "both")}
     died = {one.op for one in audit.findings if one.kind == CRASH}
     yield (
-        f"With ordinary operands, or by a known defect, Paddle's kernels are wrong in {_ops(len(sides['paddle']))}, Torch's in "
-        f"{len(sides['torch'])}, both in {len(sides['both'])}; {_ops(len(died))} {'has' if len(died) == 1 else 'have'} calls that "
-        "end the process"
+        "With ordinary operands, or by a known defect, Paddle's kernels are wrong in "
+        f"{many(len(sides['paddle']), 'op')}, Torch's in {len(sides['torch'])}, both in {len(sides['both'])}; "
+        f"{many(len(died), 'op')} {'has' if len(died) == 1 else 'have'} calls that end the process"
     )
-
-
-def _ops(number: int) -> str:
-    return f"{number:,} op{'s' if number != 1 else ''}"
 
 
 def _sections(audit: Audit) -> Iterator[Section]:
@@ -245,7 +242,7 @@ def _in_short(section: Section) -> str:
     """A folded table in one line: which ops, or how often what is said of each."""
     if section.headings == _HEADINGS:
         rows = Counter(row[0].partition(" ")[0] for row in section.rows)
-        return f"{_ops(len(rows))}: {', '.join(f'{op} ({count:,})' if count > 1 else op for op, count in rows.items())}"
+        return f"{many(len(rows), 'op')}: {', '.join(f'{op} ({count:,})' if count > 1 else op for op, count in rows.items())}"
     if section.headings[-1] == "here":
         said = Counter(row[-1].partition(" (")[0] for row in section.rows)
         gone = [row[0] for row in section.rows if row[-1] == _GONE]

@@ -9,9 +9,12 @@ from . import output
 _EPILOG = """\
 \b
 Examples:
-  padiff-shim audit                                   # every op of the table
-  padiff-shim audit --ops norm --ops '*pool*'         # a family, and a pattern over op names
-  padiff-shim audit --folder audit --resume           # go on with one that was ended
+  # every op of the table
+  padiff-shim audit
+  # a family, and a pattern over op names
+  padiff-shim audit --ops norm --ops '*pool*'
+  # go on with one that was ended
+  padiff-shim audit --folder audit --resume
   padiff-shim audit --device gpu --workers 1
 
 DIR gets audit.md, audit.html, audit.json and repro/, a script for each finding. docs/audit.md says what the report means.

@@ -15,10 +15,13 @@ _EPILOG = """\
 \b
 Examples:
   padiff-shim diff here there
-  padiff-shim diff cpu gpu --rtol 1e-5          # a pair is equal within the tolerances
+  # a pair is equal within the tolerances
+  padiff-shim diff cpu gpu --rtol 1e-5
   padiff-shim diff before after --html difference.html
-  padiff-shim diff before after --markdown -    # for a pull request
-  padiff-shim diff one all --ranks 0,3          # rank 0 of the first against rank 3 of the second
+  # for a pull request
+  padiff-shim diff before after --markdown -
+  # rank 0 of the first against rank 3 of the second
+  padiff-shim diff one all --ranks 0,3
 
 The folders are those of padiff_shim.record(); neither framework is needed.
 Exit status: 0 if nothing differs, 1 if something does, 2 where there is nothing that can be compared.

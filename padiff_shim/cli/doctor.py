@@ -15,8 +15,10 @@ _MARKS = {"good": ("✓", "green"), "remark": ("–", "yellow"), "bad": ("✗", 
 _EPILOG = """\
 \b
 Examples:
-  padiff-shim doctor                    # before the first run on a machine
-  padiff-shim doctor --strict           # in CI: remarks (other thread counts, unknown entry points) count as well
+  # before the first run on a machine
+  padiff-shim doctor
+  # in CI: remarks (other thread counts, unknown entry points) count as well
+  padiff-shim doctor --strict
   padiff-shim doctor --json health.json
 
 Exit status: 0 if all is well, 1 if a check failed, 2 if a framework is missing.

@@ -12,10 +12,13 @@ from .main import FINE, NO
 _EPILOG = """\
 \b
 Examples:
-  padiff-shim gate runs/today --baseline baseline.jsonl --update   # once: this run is what others are held against
-  padiff-shim gate runs/today --baseline baseline.jsonl            # in CI
+  # once: this run is what others are held against
+  padiff-shim gate runs/today --baseline baseline.jsonl --update
+  # in CI
+  padiff-shim gate runs/today --baseline baseline.jsonl
   padiff-shim gate runs/today --baseline baseline.jsonl --margin 10
-  padiff-shim gate runs/today --baseline baseline.jsonl --markdown -    # for a pull request
+  # for a pull request
+  padiff-shim gate runs/today --baseline baseline.jsonl --markdown -
 
 Exit status: 0, or 1 where a call got worse or a new one is not clean, or 2 where there is no baseline or no log.
 """

@@ -17,10 +17,14 @@ from . import output
 _EPILOG = """\
 \b
 Examples:
-  padiff-shim ops                    # every family with its ops
-  padiff-shim ops norm               # one family
-  padiff-shim ops layer_norm         # one op: its spellings in Paddle, its Torch formula, what is known of it
-  padiff-shim ops as_strided         # why an op stays on Paddle's kernel
+  # every family with its ops
+  padiff-shim ops
+  # one family
+  padiff-shim ops norm
+  # one op: its spellings in Paddle, its Torch formula, what is known of it
+  padiff-shim ops layer_norm
+  # why an op stays on Paddle's kernel
+  padiff-shim ops as_strided
   padiff-shim ops --json - | jq '.[].name'
 
 Ops and families are what --ops and --exclude of a mode take. docs/ops.md is the same as a page.

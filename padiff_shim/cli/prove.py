@@ -18,9 +18,12 @@ _EPILOG = """\
 \b
 Examples:
   padiff-shim prove port.py:build original.py:build --inputs inputs.npz
-  padiff-shim prove port.py:Port original.py:Original --inputs original.py:batch --html proof.html
-  padiff-shim prove project.paddle:make project.torch:make --inputs x.npy --phase forward --seed 3
-  padiff-shim prove port.py:build original.py:build --inputs x.npy --layer-map encoder=backbone
+  padiff-shim prove port.py:Port original.py:Original \\
+      --inputs original.py:batch --html proof.html
+  padiff-shim prove project.paddle:make project.torch:make \\
+      --inputs x.npy --phase forward --seed 3
+  padiff-shim prove port.py:build original.py:build \\
+      --inputs x.npy --layer-map encoder=backbone
 
 Exit status: 0 if the port is right, 1 if it is not, or nothing can be said of it.
 """

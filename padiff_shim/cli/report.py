@@ -10,9 +10,12 @@ from . import output
 _EPILOG = """\
 \b
 Examples:
-  padiff-shim report runs/monday                      # what print(run) shows
-  padiff-shim report runs/monday --html monday.html   # a page that needs nothing beside it
-  padiff-shim report runs/monday --markdown -         # for a pull request
+  # what print(run) shows
+  padiff-shim report runs/monday
+  # a page that needs nothing beside it
+  padiff-shim report runs/monday --html monday.html
+  # for a pull request
+  padiff-shim report runs/monday --markdown -
   padiff-shim report runs/monday --json - | jq .verdicts
 
 Several processes' logs in one folder are read as one run.

@@ -12,10 +12,14 @@ from .main import NO
 _EPILOG = """\
 \b
 Examples:
-  padiff-shim repro runs/monday                  # the calls whose operands were saved
-  padiff-shim repro runs/monday worst            # writes repro-worst.py and its operands beside it
-  padiff-shim repro runs/monday 30 -o bug.py     # run.calls[30], as the report numbers it
-  python bug.py                                  # needs paddle, torch and numpy alone
+  # the calls whose operands were saved
+  padiff-shim repro runs/monday
+  # writes repro-worst.py and its operands beside it
+  padiff-shim repro runs/monday worst
+  # run.calls[30], as the report numbers it
+  padiff-shim repro runs/monday 30 -o bug.py
+  # needs paddle, torch and numpy alone
+  python bug.py
 """
 
 
@@ -49,7 +53,10 @@ def _listed(run: CompareRun) -> int:
 def _chosen(run: CompareRun, word: str) -> Call | int:
     """The call that was asked for."""
     if word.isascii() and word.isdigit():
-        return int(word)
+        place, size = int(word), len(run.calls)
+        if place >= size:
+            raise ArgumentError(f"CALL is 'worst', 'first' or a number below {size:,}, as many records as there are; got {word}")
+        return place
     if word not in ("worst", "first"):
         raise ArgumentError(f"CALL is a number from 0 on, 'worst' or 'first', got {word!r}")
     kept = list(run.kept())

@@ -23,13 +23,19 @@ _WHO = "padiff-shim: "  # who speaks among the lines of the program
 _EPILOG = """\
 \b
 Examples:
-  padiff-shim run train.py --epochs 3                     # Torch's kernels; what stayed native is listed at the end
+  # Torch's kernels; what stayed native is listed at the end
+  padiff-shim run train.py --epochs 3
   padiff-shim run --random torch --optimizer torch train.py
-  padiff-shim run --profile --html run.html train.py      # a page: coverage by layer, where the time went
-  padiff-shim run --compare train.py --epochs 3           # both kernels, with verdicts
+  # a page: coverage by layer, where the time went
+  padiff-shim run --profile --html run.html train.py
+  # both kernels, with verdicts
+  padiff-shim run --compare train.py --epochs 3
   padiff-shim run --compare --log runs/monday --html monday.html train.py
-  padiff-shim run --compare --log runs/two -m paddle.distributed.launch --nproc_per_node 2 train.py
-  padiff-shim run --compare --ops linear --layers 'encoder.*' --steps 10:20 -m project.train
+  # two processes, each with a log of its own
+  padiff-shim run --compare --log runs/two \\
+      -m paddle.distributed.launch --nproc_per_node 2 train.py
+  padiff-shim run --compare --ops linear --layers 'encoder.*' --steps 10:20 \\
+      -m project.train
 
 Options of the mode come before the program, the program's own after it. Exit status: the program's own; 2 if it was not begun.
 """

@@ -11,6 +11,7 @@ from ..dispatch import frames
 from ..errors import ModeError
 from ..finishing import finish
 from ..runs.run import Run
+from ..text import many
 from .decorate import decorate
 from .environment import prepare
 
@@ -35,7 +36,7 @@ class Mode:
 
     def __repr__(self) -> str:
         number = len(self._frames)
-        state = f"open ({number} time{'s' if number != 1 else ''})"
+        state = f"open ({many(number, 'time')})"
         how = f"not open: use `with padiff_shim.{self._door}({self.run.backend!r}) as run:`, or call start()"
         return f"<padiff_shim.{type(self).__name__} {state if number else how}>"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..records import words as one
 from ..records.counts import Finding
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, many, shown
 from ..verdicts import MEANING, Verdict
 from . import words
 from .headline import headline
@@ -74,7 +74,7 @@ def markdown(run: Compared) -> str:
     lines = [
         f"**{cell(headline(counts))}**  ",
         f"Paddle compared with {cell(run.backend)}, call by call ({cell(words.versions(header.get('environment') or {}))})  ",
-        f"{counts.calls:,} calls, {counts.records:,} results and gradients: {counted}  ",
+        f"{many(counts.calls, 'call')}, {counts.records:,} results and gradients: {counted}  ",
         f"{words.covered(coverage)}.  ",
     ]
     lines += [f"{cell(said)}  "] if (said := words.command(header)) else []
@@ -92,9 +92,9 @@ def markdown(run: Compared) -> str:
     if first is not None:
         lines += ["", cell(words.divergence(first))]
     for (name, is_muted), records in counts.quirks.most_common():
-        lines += ["", f"Known difference: {cell(name)}, {records:,} records{', muted' if is_muted else ''}"]
+        lines += ["", f"Known difference: {cell(name)}, {many(records, 'record')}{', muted' if is_muted else ''}"]
     if (negligible := counts.apart().get("negligible")) is not None:
-        lines += ["", f"Negligible: {negligible:,} records"]
+        lines += ["", f"Negligible: {many(negligible, 'record')}"]
     if coverage["unchecked"]:
         lines += folded("Not checked, and why", _listed(words.unchecked(coverage)))
     lines += folded("What the verdicts mean", _listed(f"{name}: {MEANING[Verdict(name)]}" for name in run.counts.verdicts()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..records.clock import BACKWARD, MOVES, NATIVE, OPTIMIZER, REFERENCE
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, many, shown
 from .words import share
 
 REST = "rest"
@@ -240,7 +240,7 @@ def _layout(linear_layout: str, cost: Mapping[str, Any]) -> Iterator[str]:
     if not any(cost.values()):
         return
     if linear_layout == "view":
-        yield f"Linear weights: transposed views, no copies ({cost['views']} calls)."
+        yield f"Linear weights: transposed views, no copies ({many(cost['views'], 'call')})."
     else:
         yield (
             f"Linear weights: contiguous [out, in] copies: {cost['copies']} made ({cost['bytes'] / 2**20:.1f} MiB, "

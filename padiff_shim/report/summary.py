@@ -14,7 +14,7 @@ from rich.text import Text
 from ..records import words as one
 from ..records.counts import Finding, Group
 from ..screen import folded_text
-from ..text import PIPED, SENTENCE, columns, shown
+from ..text import PIPED, SENTENCE, columns, many, shown
 from ..verdicts import APART, HARD, Verdict
 from . import words
 from .headline import advice, headline
@@ -81,8 +81,7 @@ def _paragraph(finding: Finding) -> list[Text]:
     lines = [Text("    ").append(layer, style="bold")] if (layer := words.within(finding)) else []
     if record.get("site"):
         lines.append(Text(f"    {shown(record['site'])}"))
-    many = f"{finding.records:,} record{'s' if finding.records != 1 else ''}"
-    return [head, *lines, Text(f"    error {error}, bound {bound}, atol needed {atol}, {many}")]
+    return [head, *lines, Text(f"    error {error}, bound {bound}, atol needed {atol}, {many(finding.records, 'record')}")]
 
 
 def _innocent(run: Compared, width: int) -> list[Any]:
@@ -167,7 +166,7 @@ def _opening(run: Compared) -> Iterable[Any]:
         yield Text(shown(run.replicas, SENTENCE))
     counts = run.counts
     counted = words.counted(counts.verdicts(everything=False), counts.apart())
-    yield Text(f"{counts.calls:,} calls, {counts.records:,} results and gradients: {counted}")
+    yield Text(f"{many(counts.calls, 'call')}, {counts.records:,} results and gradients: {counted}")
     for line in advice(run.counts):
         yield Text(line)
 
@@ -175,9 +174,9 @@ def _opening(run: Compared) -> Iterable[Any]:
 def _closing(run: Compared) -> Iterable[Any]:
     yield Text(words.divergence(run.first_divergence()))
     for (name, muted), records in run.counts.quirks.most_common():
-        yield Text(f"Known difference: {shown(name)}: {records:,} record{'s' if records != 1 else ''}{' (muted)' if muted else ''}")
+        yield Text(f"Known difference: {shown(name)}: {many(records, 'record')}{' (muted)' if muted else ''}")
     if (negligible := run.counts.apart().get("negligible")) is not None:
-        yield Text(f"Negligible: {negligible:,} record{'s' if negligible != 1 else ''}")
+        yield Text(f"Negligible: {many(negligible, 'record')}")
     coverage = run.coverage()
     yield Text(f"Coverage: {words.covered(coverage)}.")
     for line in words.unchecked(coverage):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..screen import Column, Screen
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, many, shown
 from .source import Substituted
 from .substituted import BACKWARD, Account, Spent, seconds_of
 
@@ -46,9 +46,8 @@ def _stayed(account: Account, screen: Screen) -> None:
     if account.stayed:
         screen.say("stayed on Paddle's kernels", "italic")
     for one in account.stayed[:STAYED]:
-        calls = f"{one.calls:,} call{'s' if one.calls != 1 else ''}"
         where = f"; {shown(one.where(), SENTENCE)}" if one.lines and not one.wanted else ""
-        screen.say(f"{shown(one.op)}, {calls}: {shown(one.reason, SENTENCE)}{where}", indent=2, hang=2)
+        screen.say(f"{shown(one.op)}, {many(one.calls, 'call')}: {shown(one.reason, SENTENCE)}{where}", indent=2, hang=2)
     if len(account.stayed) > STAYED:
         screen.say(f"and {len(account.stayed) - STAYED:,} further ops or reasons: run.native", indent=2)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..records.counts import LAYERS, Finding
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, many, shown
 from ..verdicts import apart
 
 
@@ -78,6 +78,6 @@ def unchecked(coverage: Mapping[str, Any], most: int = 6) -> list[str]:
     for reason, calls in list((coverage.get("unchecked") or {}).items())[:most]:
         ops = sorted(by_reason.get(reason, ()), reverse=True)
         among = ", ".join(f"{shown(op)} {number:,}" for number, op in ops[:4]) + (", ..." if len(ops) > 4 else "")
-        found.append(f"{shown(reason, SENTENCE)}: {calls:,} call{'s' if calls != 1 else ''}" + (f" ({among})" if among else ""))
+        found.append(f"{shown(reason, SENTENCE)}: {many(calls, 'call')}" + (f" ({among})" if among else ""))
     more = len(coverage.get("unchecked") or {}) - most
     return [*found, f"{more} further reasons"] if more > 0 else found

@@ -20,7 +20,7 @@ from ..errors import ArgumentError, FileError, unreadable
 from ..records.calls import Calls
 from ..report.markdown import cell, folded, table
 from ..screen import Screen
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, many, shown
 from ..verdicts import MEANING, Verdict, apart
 from ..writing import try_file, write
 from .compare_run import CompareRun, load
@@ -141,24 +141,20 @@ class Gate:
         return "\n".join([*lines, *folded("Everything else", [f"- {cell(line)}" for line in quiet])]) + "\n"
 
     def _lines(self) -> list[str]:
-        lines = [f"{'passed' if self.passed else 'FAILED'}: {_places(self.places)} against {self.baseline}"]
+        lines = [f"{'passed' if self.passed else 'FAILED'}: {many(self.places, 'place')} against {self.baseline}"]
         lines += [f"not whole: {shown(one, SENTENCE)}" for one in self.missing]
         lines += [f"worse: {now}; it was {before.verdict}, {before.units:g} units" for now, before in self.worse]
         lines += [f"new, and not clean: {entry}" for entry in self.new if entry.severity]
         lines += [f"better: {now}; it was {before.verdict}, {before.units:g} units" for now, before in self.better]
         clean = sum(not entry.severity for entry in self.new)
-        lines += [f"new: {_places(clean)}"] if clean else []
+        lines += [f"new: {many(clean, 'place')}"] if clean else []
         lines += [f"gone: {entry}" for entry in self.gone[:10]]
-        lines += [f"gone: {_places(len(self.gone) - 10)} more"] if len(self.gone) > 10 else []
+        lines += [f"gone: {many(len(self.gone) - 10, 'place')} more"] if len(self.gone) > 10 else []
         if self.updated:
             lines.append(f"{self.baseline} holds this run now")
         elif self.worse or self.new or self.gone or self.better:
             lines.append(f"--update (update=True) makes this run the baseline; the margin is a factor of {self.margin:g}")
         return lines
-
-
-def _places(number: int) -> str:
-    return f"{number:,} place{'s' if number != 1 else ''}"
 
 
 def gate(

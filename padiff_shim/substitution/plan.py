@@ -130,7 +130,7 @@ class Substituting:
         So is what moves a leaf: behind Paddle's own node its share of the leaf's gradient would be added last, and apart.
         """
         if name in writes.WRITES:
-            if name in setting.SETS and not kwargs and setting.took(name, args):
+            if name in setting.SETS and not kwargs and setting.took(name, original, args):
                 return None if name == "_setitem_dygraph" else args[0]
             return writes.written(name, writes.WRITES[name], original, args, kwargs)
         if name in views.VIEWS and not kwargs:

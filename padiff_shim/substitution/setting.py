@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, stream_of
+from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, hand_over, stream_of
 from ..gradients import inplace, islands
 from ..gradients.calls import Call
 from ..gradients.twins import twin
@@ -22,7 +22,7 @@ SETS = frozenset({"_setitem_dygraph", "masked_fill_"})
 _Put = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # the values before, and what is set -> the values after
 
 
-def took(name: str, args: Any) -> bool:
+def took(name: str, original: Callable[..., Any], args: Any) -> bool:
     """Whether torch has set the elements; no where Paddle's kernel does the same, or has to say whether it is an error."""
     if len(args) != 3 or not islands.recording() or not _fits(*args):
         return False
@@ -35,6 +35,8 @@ def took(name: str, args: Any) -> bool:
         side = _before(tensor)
         with stream_of(side.device), torch.enable_grad():
             out = put(side.clone(), twin(value).to(side.dtype))
+        if value.ndim > tensor.ndim:  # of the axes of one, in front, Paddle takes some and refuses some
+            original(hand_over(as_operand(tensor).clone()), index, hand_over(as_operand(value).clone()))
     except Exception:
         return False  # Paddle decides whether it is an error
     if out.shape != side.shape:

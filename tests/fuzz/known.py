@@ -20,7 +20,12 @@ class Known:
 
 
 UNCOUNTED = (".set_value(", "paddle.assign(", ".copy_(", "initializer.", "out=", "o.step()")
-INTERNAL = ("There is no grad op for", "MetaTensor is not initialized", "Invalid slot_id for GradTensorHolder")
+INTERNAL = (
+    "There is no grad op for",
+    "MetaTensor is not initialized",
+    "Invalid slot_id for GradTensorHolder",
+    "Invalid rank for GradTensorHolder",
+)
 
 KNOWN = (
     Known(
@@ -28,7 +33,7 @@ KNOWN = (
         lambda seen: not seen.exact and seen.failed and seen.after_an_error,
     ),
     Known(
-        "Paddle refuses as an input of paddle.grad what it has returned, a no_grad_var, a PyLayer's results but the first",
+        "Paddle refuses as an input of paddle.grad what it has returned, a no_grad_var, of several results all but the first",
         lambda seen: (
             not seen.exact
             and any(part in seen.text for part in (*INTERNAL, "only here"))
@@ -103,6 +108,10 @@ KNOWN = (
     Known(
         "a native part of a graph that was walked from the tape is not freed, nor what a refused backward would have walked first",
         lambda seen: not seen.exact and seen.freed_by_paddle,
+    ),
+    Known(
+        "a backward that is refused on its way has freed all that it was to walk, where Paddle's has freed what it has walked",
+        lambda seen: not seen.exact and seen.freed_behind_a_refusal,
     ),
     Known(
         "a PyLayer that two turns of one backward come to, one behind Paddle's own nodes, is refused: Paddle runs it once",

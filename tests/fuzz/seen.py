@@ -15,6 +15,8 @@ UNUSED = "does not appear in the backward graph"
 SEVERAL = ("Mix.apply(", "paddle.split(", ".chunk(", ".unbind()")  # what makes several results in one call
 REFUSALS = ("The TensorWrappers of", MODIFIED)
 
+_Errors = list[tuple[int, str, str]]  # (line, type, text)
+
 
 class Seen(NamedTuple):
     """A difference, and where it was seen."""
@@ -60,7 +62,8 @@ class Seen(NamedTuple):
     def recomputed_elsewhere(self) -> bool:
         """Whether recompute without reentry met a change of modes: an error, and what follows from it."""
         parts = ("errors:", "left behind", ".grad", "is_leaf", "stop_gradient", "only natively", "seen[")
-        return self.changing and self.has("use_reentrant=False") and (self.stepped or any(part in self.text for part in parts))
+        follows = self.stepped or self.made_of_gradients or any(part in self.text for part in parts)
+        return self.changing and self.has("use_reentrant=False") and follows
 
     @property
     def stepped(self) -> bool:
@@ -134,7 +137,19 @@ class Seen(NamedTuple):
     @property
     def refused_by_paddle(self) -> bool:
         """Whether the errors differ only by refusals of Paddle's, where an op's result is not read by Torch's backward."""
+        return self._refused_by_paddle(*self.errors)
+
+    @property
+    def freed_behind_a_refusal(self) -> bool:
+        """Whether a backward that is refused, natively at least, has freed more than natively; and nothing else is strange."""
         natively, here = self.errors
+        first = min((line for line, _, text in natively if MODIFIED in text), default=len(self.lines))
+        freed = {line for line, _, text in here if line > first and "The TensorWrappers of" in text}
+        natively, here = ([one for one in errors if one[0] not in freed] for errors in (natively, here))
+        same = [one[:2] for one in natively] == [one[:2] for one in here]
+        return bool(freed) and (same or self._refused_by_paddle(natively, here))
+
+    def _refused_by_paddle(self, natively: _Errors, here: _Errors) -> bool:
         left = [one[:2] for one in natively if MODIFIED not in one[-1] or one[:2] in [other[:2] for other in here]]
         squared = any(re.search(r"\b(t\d+)\.multiply_\(\1\)", line) for line in self.lines)  # computed beside, and then written
         return left == [one[:2] for one in here] and (squared or any(map(self.has, READ_BY_PADDLE)))
@@ -157,7 +172,7 @@ class Seen(NamedTuple):
         return not self.exact and (".grad:" in self.text or self.text.startswith("seen[") or self.made_of_gradients)
 
     @property
-    def errors(self) -> tuple[list[tuple[int, str, str]], list[tuple[int, str, str]]]:
+    def errors(self) -> tuple[_Errors, _Errors]:
         """The errors, natively and here: (line, type, text); none where they are not what differs.
 
         Without those of lines that miss what an earlier one has not made.
@@ -208,7 +223,7 @@ class Seen(NamedTuple):
         return any(all(part in line for part in parts) for line in self.lines)
 
 
-def _errors(text: str) -> tuple[list[tuple[int, str, str]], list[tuple[int, str, str]]]:
+def _errors(text: str) -> tuple[_Errors, _Errors]:
     if not text.startswith("errors: natively "):
         return [], []
     natively, here = map(ast.literal_eval, text.removeprefix("errors: natively ").split(", here "))

@@ -122,3 +122,22 @@ def test_an_index_that_is_written_afterwards_is_refused():
         places.add_(paddle.to_tensor([1, 1]))
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             x.sum().backward()
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 3)], ids=str)
+@pytest.mark.parametrize("index", [np.s_[:], np.s_[...], np.s_[0:2], np.s_[1], np.s_[::-1]], ids=str)
+@pytest.mark.parametrize("given", [(1, 1), (1, 1, 1)], ids=str)
+def test_values_of_more_axes_are_taken_where_paddle_takes_them(shape, index, given):
+    def set_():
+        x, value = paddle.zeros(shape), paddle.ones(given)
+        value.stop_gradient = False
+        try:
+            x[index] = value
+        except ValueError as error:
+            return type(error), x.tolist(), x.inplace_version
+        x.sum().backward()
+        return x.tolist(), value.grad.tolist()
+
+    natively = set_()
+    with padiff_shim.reference("torch"):
+        assert set_() == natively

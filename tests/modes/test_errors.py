@@ -244,4 +244,4 @@ def test_an_empty_run_and_view_layout():
     assert "padiff_shim" in str(run)
     with padiff_shim.reference("torch", linear_layout="view") as run:
         paddle.nn.functional.linear(paddle.ones([2, 4]), paddle.to_tensor(np.eye(4, dtype="float32")))
-    assert "views, no copies (1 calls)" in str(run)
+    assert "views, no copies (1 call)" in str(run)

@@ -133,3 +133,39 @@ def test_a_backward_that_has_to_be_refused_is_refused(roots):
         differs = differing(lines, whole("reference"), {}, Progress())[0]
     assert left_of(lines, differs) == []
     assert len(roots) == 2 or not any(one.startswith("errors") for one in differs)
+
+
+def test_what_was_made_of_gradients_behind_a_refused_recompute_goes_with_it():
+    lines = [
+        PROGRAM[0],
+        "t2 = recompute(block, paddle.exp(t1), use_reentrant=False)",
+        "t3 = paddle.exp(t1)",
+        "paddle.autograd.backward([t3.sum(), t2.sum()])",
+        "t4 = t1.grad",
+    ]
+    plan = Plan("around the backward", {2: [("open", "reference", "m0", "")]})
+    with quiet(), paddle.enable_grad():
+        differs = differing(lines, plan, {}, Progress())[0]
+    assert any(one.startswith("t4.") for one in differs)
+    assert unexplained(lines, differs, exact=False, failed=True, changing=True, counts={}) == []
+
+
+# Natively the first backward frees nothing here: its first node refuses it.
+FREED = {
+    "an island refuses it": ["t3 = paddle.exp(t1)", "t4 = t3 + t3", "t4[0] = t4[0]", "t4.sum().backward()", "t3.sum().backward()"],
+    "only Paddle refuses it": [
+        "t3 = t1 * 1.0",
+        "t3.multiply_(t3)",
+        "t4 = paddle.exp(t3)",
+        "t4.sum().backward()",
+        "t3.sum().backward()",
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", FREED)
+def test_what_a_refused_backward_has_freed_is_no_finding(kind):
+    with quiet(), paddle.enable_grad():
+        differs = differing([PROGRAM[0], *FREED[kind]], whole("reference"), {}, Progress())[0]
+    assert any("errors: " in one and "The TensorWrappers of" in one.partition(", here ")[2] for one in differs)
+    assert left_of([PROGRAM[0], *FREED[kind]], differs) == []
