@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, hand_over, stream_of
+from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, check_target, hand_over, stream_of
 from ..gradients import inplace, islands
 from ..gradients.calls import Call
 from ..gradients.twins import twin
@@ -29,6 +29,7 @@ def took(name: str, original: Callable[..., Any], args: Any) -> bool:
     tensor, index, value = args
     parts = index if type(index) is tuple else (index,)
     try:
+        check_target((tensor,), elementwise=True)
         put = _masked(as_operand(index)) if name == "masked_fill_" else _at(parts, tensor, value)
         if put is None:
             return False
@@ -38,7 +39,7 @@ def took(name: str, original: Callable[..., Any], args: Any) -> bool:
         if value.ndim > tensor.ndim:  # of the axes of one, in front, Paddle takes some and refuses some
             original(hand_over(as_operand(tensor).clone()), index, hand_over(as_operand(value).clone()))
     except Exception:
-        return False  # Paddle decides whether it is an error
+        return False  # memory that Torch cannot write, or Paddle decides whether it is an error
     if out.shape != side.shape:
         return False
     read = [(part, part.inplace_version) for part in parts if type(part) in TENSOR_TYPES]

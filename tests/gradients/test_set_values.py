@@ -141,3 +141,25 @@ def test_values_of_more_axes_are_taken_where_paddle_takes_them(shape, index, giv
     natively = set_()
     with padiff_shim.reference("torch"):
         assert set_() == natively
+
+
+@pytest.mark.skipif(not hasattr(paddle.Tensor, "strides"), reason="this Paddle has no views with strides")
+@pytest.mark.parametrize("wanted", [True, False], ids=["x wants its gradient", "x wants none"])
+@pytest.mark.parametrize("view", ["reversed", "elements twice"])
+@pytest.mark.parametrize("way", ["by index", "behind a mask"])
+def test_memory_that_torch_cannot_write_is_written(way, view, wanted):
+    def set_():
+        x = paddle.arange(4.0)
+        x.stop_gradient = not wanted
+        below = x * 1.0
+        above = below[::-1] if view == "reversed" else paddle.as_strided(below, [2, 4], [0, 1])
+        value = paddle.to_tensor(5.0, stop_gradient=False)
+        if way == "by index":
+            above[..., 1:3] = value * 1.0
+        else:
+            paddle.masked_fill_(above, above > 2.0, value * 1.0)
+        return below.tolist(), above.tolist()
+
+    natively = set_()
+    with padiff_shim.reference("torch"):
+        assert set_() == natively
