@@ -1,0 +1,107 @@
+"""The Python programs of the README and of the pages that no other test runs: they run, in order, and say what the page says."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from helpers import ROOT
+
+BEFORE = """\
+import numpy
+import paddle
+import torch
+import padiff_shim
+
+paddle.seed(0)
+model = paddle.nn.Sequential(paddle.nn.Linear(8, 16), paddle.nn.GELU(), paddle.nn.LayerNorm(16), paddle.nn.Linear(16, 3))
+optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+x, label = paddle.randn([32, 8]), paddle.randint(0, 3, [32])
+
+
+def train():
+    paddle.nn.functional.cross_entropy(model(x), label).backward()
+    optimizer.step()
+    optimizer.clear_grad()
+
+
+"""
+# What the program prints, and the page says too. The first program of the README is that of docs/port-a-model.md.
+SAYS = {
+    "README.md": ["All 15 float calls ran on torch's kernels.", "Optimizers on torch kernels: adamw by Torch's definition (18)."],
+    "docs/audit.md": [],
+    "docs/bisect.md": ["Paddle's kernels of 1 of 4 ops make the difference (no other is needed or makes it); 7 runs"],
+    "docs/compare.md": [],
+    "docs/drift.md": [
+        "50 of 50 identical on Torch's kernels (largest difference 0)",
+        "gradients: 98 of 98 identical on Torch's kernels (largest difference 0)",
+    ],
+    "docs/prove.md": [
+        "CODE_DIFFERS: another attribute: approximate='tanh' against 'none' at port.py:22",
+        "return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))",
+        "another setting of the optimizer: weight_decay=0.1 against 0.01",
+        "✓ backward: 6 gradients identical bit for bit",
+    ],
+    "docs/random.md": [],
+    "docs/record.md": [],
+    "docs/reference-report.md": [],
+    "docs/report.md": [],
+}
+LEAVES = {
+    "README.md": ["report.html"],
+    "docs/audit.md": ["audit/audit.md", "audit/audit.html", "audit/audit.json"],
+    "docs/compare.md": ["report.html", "runs/monday"],
+    "docs/drift.md": ["drift.png"],
+    "docs/record.md": ["here", "there"],
+    "docs/reference-report.md": ["run.html"],
+    "docs/report.md": ["report.html"],
+}
+
+
+def spaced(text):
+    return " ".join(text.split())
+
+
+def programs(page, text):
+    """The page's programs that belong together, as one."""
+    found = [block for block in re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE) if not block.startswith("# ")]
+    if page == "README.md":
+        return "\n".join(found[1:])
+    if page == "docs/audit.md":
+        return found[0].replace('audit(folder="audit")', 'audit(folder="audit", ops="tanh", defects=False)')  # not all of them
+    if page == "docs/drift.md":
+        return "\n".join([*found, "print(found)"])
+    if page == "docs/record.md":
+        recorded, diff = found[:2]
+        return "\n".join([recorded, recorded.replace('"here"', '"there"'), diff])
+    if page == "docs/prove.md":
+        # To begin the optimizer's part with a right port.
+        return "\n".join(
+            [
+                found[0],
+                found[0].rpartition("\n\n")[0].replace(", approximate=True", ""),
+                "x = np.ones((2, 16))",
+                found[1],
+                "print(proof)",
+            ]
+        )
+    return "\n".join(found)
+
+
+@pytest.mark.bitexact
+@pytest.mark.parametrize("page", SAYS)
+def test_the_programs_of_a_page(page, tmp_path):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    # docs/prove.md shows line numbers of port.py, which begins with its first program.
+    program = programs(page, text) if page == "docs/prove.md" else BEFORE + programs(page, text)
+    (tmp_path / "port.py").write_text(program, encoding="utf-8")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300", "PYTHONIOENCODING": "utf-8", "MPLBACKEND": "agg"}
+    done = subprocess.run(
+        [sys.executable, "port.py"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stderr
+    for words in SAYS[page]:
+        assert words in spaced(text), words
+        assert words in spaced(done.stdout), done.stdout
+    assert [name for name in LEAVES.get(page, []) if not (tmp_path / name).exists()] == []
