@@ -76,7 +76,8 @@ def summary(audit: Audit, width: int | None = None, *, colour: bool = False) -> 
     if gone and audit.complete:
         screen.say(f"No longer seen here: {', '.join(dict.fromkeys(gone))}", hang=2)
     screen.say("")
-    screen.say(f"In {audit.folder}: audit.md, audit.html, audit.json, repro/")
+    scripts = ", repro/" if (audit.folder / "repro").is_dir() else ""
+    screen.say(f"In {audit.folder}: audit.md, audit.html, audit.json{scripts}")
     return screen.text()
 
 

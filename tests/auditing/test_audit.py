@@ -124,6 +124,7 @@ def test_one_op_is_one_op_and_a_known_defect_is_no_ordinary_operand(tmp_path):
     found = Audit(tmp_path, {"paddle": "3.3.1"}, {"relu": report})
     said = " ".join(found.text(160).split())
     assert "1 op, 1 call," in said
+    assert said.endswith("audit.json")
     assert (
         "With ordinary operands, or by a known defect, Paddle's kernels are wrong in 1 op, Torch's in 0, both in 0; 0 ops have"
         in said
