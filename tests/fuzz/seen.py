@@ -39,9 +39,12 @@ class Seen(NamedTuple):
     @property
     def origins(self) -> list[str]:
         """The lines that made the variable that differs, and what it was made of."""
-        lines = [self.made]
+        return self._origins(self.made)
+
+    def _origins(self, made: str) -> list[str]:
+        lines = [made]
         for line in lines:
-            lines += [made for name in re.findall(r"\bt\d+\b", line) if (made := self._made(name)) not in (*lines, "")]
+            lines += [more for name in re.findall(r"\bt\d+\b", line) if (more := self._made(name)) not in (*lines, "")]
         return lines
 
     @property
@@ -152,7 +155,13 @@ class Seen(NamedTuple):
     def _refused_by_paddle(self, natively: _Errors, here: _Errors) -> bool:
         left = [one[:2] for one in natively if MODIFIED not in one[-1] or one[:2] in [other[:2] for other in here]]
         squared = any(re.search(r"\b(t\d+)\.multiply_\(\1\)", line) for line in self.lines)  # computed beside, and then written
-        return left == [one[:2] for one in here] and (squared or any(map(self.has, READ_BY_PADDLE)))
+        return left == [one[:2] for one in here] and (squared or self.scales or any(map(self.has, READ_BY_PADDLE)))
+
+    @property
+    def scales(self) -> bool:
+        """Whether a product has an operand that wants no gradient: Torch does not read the other one."""
+        operands = [name for line in self.lines for pair in re.findall(r"\b(t\d+) [*@] (t\d+)\b", line) for name in pair]
+        return any(not any("True)" in line for line in self._origins(self._made(name))) for name in operands)
 
     @property
     def after_an_error(self) -> bool:

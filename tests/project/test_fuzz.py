@@ -169,3 +169,10 @@ def test_what_a_refused_backward_has_freed_is_no_finding(kind):
         differs = differing([PROGRAM[0], *FREED[kind]], whole("reference"), {}, Progress())[0]
     assert any("errors: " in one and "The TensorWrappers of" in one.partition(", here ")[2] for one in differs)
     assert left_of([PROGRAM[0], *FREED[kind]], differs) == []
+
+
+@pytest.mark.parametrize(("wanted", "left"), [(False, 0), (True, 1)], ids=["another wants no gradient", "all want one"])
+def test_a_product_may_be_written_where_torch_reads_it_not(wanted, left):
+    lines = [PROGRAM[0], f"t2 = make([4, 3], 'float32', 2, {wanted})", "t3 = t1 * t2", "t1[0].exp_()", "t3.sum().backward()"]
+    refused = "errors: natively [(4, 'RuntimeError', 'it has been modified by an inplace operation')], here []"
+    assert len(left_of(lines, [refused])) == left
