@@ -64,10 +64,13 @@ class Run:
     def opened(self, ticket: object) -> None:
         """The mode is open (once more)."""
         with _OPENING:
+            first = not self._opened
             if not self._openings:
                 self._opened = time.perf_counter()
             self._openings[ticket] = None
         self.on_the_way()
+        if first:
+            self._due = 0.0  # the first backward is kept, however soon it ends: nothing is counted yet
 
     def on_the_way(self) -> None:
         """Keep what is counted so far, now and then: the process may be killed before the mode closes."""

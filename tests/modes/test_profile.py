@@ -190,6 +190,15 @@ def test_a_forked_child_writes_no_log(tmp_path):
     assert account.read(path)["ended"] is True
 
 
+def test_the_first_backward_is_kept_however_soon_it_ends(tmp_path):
+    x = paddle.ones([2])
+    x.stop_gradient = False
+    with padiff_shim.reference("torch", log=tmp_path):
+        x.exp().sum().backward()
+        (path,) = account.files(tmp_path)
+        assert account.read(path)["ops"]["exp"]["substituted"] == 1
+
+
 def test_what_another_thread_writes_on_the_way_does_not_undo_the_end(tmp_path, monkeypatch):
     """A thread that is about to keep what is counted so far, while the mode closes."""
     mode = padiff_shim.reference("torch", log=tmp_path)
