@@ -140,6 +140,7 @@ class _Asked(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
         ctx.others = len(others)
+        ctx.set_materialize_grads(False)
         return x.view_as(x)
 
     @staticmethod

@@ -22,6 +22,7 @@ class _Into(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, memory: torch.Tensor, side: torch.Tensor) -> torch.Tensor:
+        ctx.set_materialize_grads(False)  # zeros in place of nothing would go on to what Paddle does not walk
         memory.copy_(side)
         ctx.mark_dirty(memory)
         return memory

@@ -135,6 +135,7 @@ class _Written(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, side: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+        ctx.set_materialize_grads(False)  # zeros in place of nothing would go on to what Paddle does not walk
         return memory.detach()
 
     @staticmethod
