@@ -9,6 +9,7 @@ from ..dispatch.dtypes import exchanged
 from ..frameworks.memory import autocast_off, hand_over, own
 from ..gradients import clean
 from .gradients import judge_gradients
+from .packing import ALTERED
 from .subject import Subject
 
 ALIASED = "gradients of some calls were observed through aliases: sums of three or more gradients may be added in another order"
@@ -33,6 +34,9 @@ def of_operands(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any])
 def _on_alias(subject: Subject, index: int, grad: Any) -> Any:
     """Hook on the alias of operand ``index``: Paddle's gradient of this call alone."""
     if not subject.incoming or subject.comparison.aside:
+        return None
+    if subject.altered:
+        subject.comparison.unseen(subject, ALTERED, [index])
         return None
     _, create = clean.backward_options(grad)
     theirs = judge_gradients(subject, subject.incoming, {index: grad})

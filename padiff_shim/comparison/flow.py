@@ -28,7 +28,7 @@ from ..records.log import LogError, tell_of_forks
 from ..runs.compare_run import CompareRun
 from ..table.reasons import BELOW, FORKED, RESULTS, STATIC, StayNative
 from ..verdicts import Judgement, Side, Verdict
-from . import posts, replayed, watch
+from . import packing, posts, replayed, watch
 from .cases import Case, Gradient, Result
 from .describe import Places
 from .judge import Judge
@@ -117,10 +117,13 @@ class Comparison(NativeCalls):
     def compared(self, subject: Subject, began: float, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's result of a call that is compared. ``began``: when the comparing began."""
         args, kwargs = watch.before(subject, args, kwargs)
-        clock = self.sampling.clock
-        start = clock()
-        result = subject.door.native(*args, **kwargs)
-        elapsed = clock() - start
+        clock, outer = self.sampling.clock, packing.gather()
+        try:
+            start = clock()
+            result = subject.door.native(*args, **kwargs)
+            elapsed = clock() - start
+        finally:
+            subject.passages = packing.gathered(outer)
         self.sampling.native(elapsed)
         result = watch.between(subject, result)
         records, before, recorded = [], standing(), torch.is_grad_enabled()

@@ -14,6 +14,7 @@ from ..dispatch.plan import Unlisted
 from ..frameworks.memory import grad_tracer
 from ..runs.compare_run import CompareRun
 from ..table.reasons import DRAWN, NO_REFERENCE, RANDOM, STATIC, StayNative
+from .packing import watched
 from .replicas import Replicas
 from .sampling import Sampling
 from .shadow import Shadow
@@ -104,6 +105,10 @@ class NativeCalls:
     def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Natively."""
         return original(*args, **kwargs)
+
+    def packing(self, frame: Frame, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> tuple[Any, Any]:
+        """Watched: what comes back with other bits is not Paddle's kernel's to answer for."""
+        return watched(pack, unpack)
 
     def layer_ends(self, frame: Frame, layer: Any, result: Any) -> None:
         """Nothing to do."""

@@ -16,6 +16,7 @@ from ..dispatch.dtypes import exchanged
 from ..dispatch.frames import paused
 from ..postponed import after_engine, engine_runs
 from .gradients import judge_gradients
+from .packing import ALTERED, gather, gathered
 from .results import of_paddle
 from .subject import Subject
 
@@ -61,9 +62,16 @@ def replay(subject: Subject, incoming: Mapping[int, Any]) -> None:
     written = [subject.inputs.paddle[index] for index in subject.overwritten]
     exchange.update({id(given): given.clone() for given in written if isinstance(given, paddle.Tensor)})
     leaves = [copy[0] for copy in copies.values()]
-    with paddle.enable_grad(), paused():
-        results = subject.door.native(*exchanged(args, exchange), **{k: exchanged(v, exchange) for k, v in kwargs.items()})
-        results = of_paddle(subject.door, results)
-        outs, grads = [results[position] for position in incoming], list(incoming.values())
-        found = paddle.grad(outs, [leaf for _, leaf in leaves], grads, allow_unused=True)
+    outer = gather()  # the program's saved-tensor hooks may stand around the backward, too
+    try:
+        with paddle.enable_grad(), paused():
+            results = subject.door.native(*exchanged(args, exchange), **{k: exchanged(v, exchange) for k, v in kwargs.items()})
+            results = of_paddle(subject.door, results)
+            outs, grads = [results[position] for position in incoming], list(incoming.values())
+            found = paddle.grad(outs, [leaf for _, leaf in leaves], grads, allow_unused=True)
+    finally:
+        subject.passages = gathered(outer)
+    if subject.altered:
+        subject.comparison.unseen(subject, ALTERED)
+        return
     judge_gradients(subject, incoming, {index: one for (index, _), one in zip(leaves, found) if one is not None})

@@ -22,6 +22,7 @@ from ..numerics import same
 from ..numerics.judging.fallback import Variant
 from ..numerics.oracle.together import Part, Together
 from . import describe
+from .packing import Passage
 from .results import of_paddle
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Subject:
         self.saved: list[tuple[Any, int]] = []  # Paddle's tensors that the backward reads, and their in-place versions
         self.shared: list[tuple[Any, int]] = []  # the other operands
         self.aliased = False
+        self.passages: list[Passage] = []  # of what the backward reads, through hooks of the program
         self.replay: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # Paddle's arguments, where the call is made again
         self.incoming: dict[int, Any] = {}  # the gradients of the results, between two hooks of one backward
         self._together: tuple[Mapping[int, torch.Tensor], Together] | None = (
@@ -156,6 +158,11 @@ class Subject:
     def let_go(self) -> None:
         """The backward has ended: an incoming gradient that its node never took is held no longer."""
         self.incoming, self._together = {}, None
+
+    @property
+    def altered(self) -> bool:
+        """Whether Paddle's backward read something else than was saved."""
+        return any(one.altered for one in self.passages)
 
     @property
     def layer(self) -> str:

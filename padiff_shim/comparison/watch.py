@@ -30,7 +30,7 @@ from ..gradients import clean
 from ..postponed import after_engine, engine_runs, postpone
 from ..records.log import LogError
 from ..table.signature import parse
-from . import aliases, posts, replayed
+from . import aliases, packing, posts, replayed
 from .gradients import judge_gradients
 from .results import of_paddle
 from .subject import Subject
@@ -215,7 +215,7 @@ def _observe(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming:
     found = {operand: results[slot] for slot, operand in places.items() if operand in subject.inputs.needs}
     grads = {position: incoming[position] for position in subject.shown if position < len(incoming)}
     grads = {position: grad for position, grad in grads.items() if grad._is_initialized()}
-    why = "" if grads else "Paddle's node shows no incoming gradient"
+    why = packing.ALTERED if subject.altered else "" if grads else "Paddle's node shows no incoming gradient"
     for position, grad in grads.items():
         why = why or misfit(subject, position, grad)
         if not why and any(_same_memory(tensor, grad) for tensor in found.values()):

@@ -46,6 +46,9 @@ class Plan(Protocol):
     def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``PyLayer.apply``."""
 
+    def packing(self, frame: Frame, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> tuple[Any, Any]:
+        """``saved_tensors_hooks`` are set: the pair that is to be."""
+
     def layer_begins(self, frame: Frame) -> None:
         """The outermost layer of a thread is about to run."""
 

@@ -205,11 +205,29 @@ def _executing(name: str, why: Reason, original: Callable[..., Any]) -> Callable
     return hook
 
 
+def _hooks() -> list[Point]:
+    """What ``paddle.autograd.saved_tensors_hooks`` calls, and with it recompute without reentry."""
+    found = present(point("paddle.base.core.eager.register_saved_tensors_hooks", lambda patch: _packing(patch.original)))
+    for one in found:
+        one.rests = False  # calls may be compared before they are taken away again
+    return found
+
+
+def _packing(original: Callable[..., Any]) -> Callable[..., Any]:
+    def hook(*args: Any) -> Any:
+        frame = top()
+        if frame is None or len(args) != 2 or not all(map(callable, args)):
+            return original(*args)
+        return original(*frame.plan.packing(frame, *args))
+
+    return functools.wraps(original)(hook)
+
+
 def _all() -> list[Point]:
     packages = (sys.modules[name] for name in ("torch", "numpy", "padiff_shim", "padiff_shim.patches"))
     hide_from_tracer(*(os.path.dirname(str(package.__file__)) + os.sep for package in packages))
     entries = _entries()
-    return [*entries.values(), *_others(entries), *_movement(), _py_layers(), *_executors(), *optimizers.points()]
+    return [*entries.values(), *_others(entries), *_movement(), _py_layers(), *_executors(), *_hooks(), *optimizers.points()]
 
 
 def _pulse() -> None:

@@ -170,6 +170,11 @@ class Observing:
         inner = below()
         return original(*args, **kwargs) if inner is None else inner.plan.py_layer(name, original, args, kwargs)
 
+    def packing(self, frame: Frame, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> tuple[Any, Any]:
+        """As below."""
+        inner = below()
+        return (pack, unpack) if inner is None else inner.plan.packing(inner, pack, unpack)
+
     def layer_begins(self, frame: Frame) -> None:
         """As below."""
         inner = below()

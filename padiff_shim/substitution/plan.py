@@ -19,6 +19,11 @@ from .draw import Drawing
 from .execute import Substitution
 from .updating import Updating, coupled
 
+PACKED = (
+    "saved_tensors_hooks (or recompute with use_reentrant=False): what native calls keep for their backward passes through them; "
+    "what substituted calls keep is Torch's, does not, and stays in memory"
+)
+
 
 class Substituting:
     """The plan of reference mode (:class:`padiff_shim.dispatch.plan.Plan`)."""
@@ -149,6 +154,11 @@ class Substituting:
         if not islands.recording():
             return original(*args, **kwargs)
         return islands.island(name, original, args, kwargs, once=True)
+
+    def packing(self, frame: Frame, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> tuple[Any, Any]:
+        """As they are: native calls have nothing else."""
+        frame.run.warn(PACKED)
+        return pack, unpack
 
     def layer_begins(self, frame: Frame) -> None:
         """Nothing to do."""

@@ -159,7 +159,9 @@ class Seen(NamedTuple):
 
     @property
     def scales(self) -> bool:
-        """Whether a product has an operand that wants no gradient: Torch does not read the other one."""
+        """Whether a product has an operand that wants no gradient, or is a number of NumPy's: Torch does not read the other one."""
+        if any(re.search(r"\bt\d+ [*/] np\.", line) for line in self.lines):
+            return True
         operands = [name for line in self.lines for pair in re.findall(r"\b(t\d+) [*@] (t\d+)\b", line) for name in pair]
         return any(not any("True)" in line for line in self._origins(self._made(name))) for name in operands)
 

@@ -105,6 +105,8 @@ def product():
 @pytest.fixture(autouse=True)
 def _no_noise(monkeypatch):
     """What falls into a destructor is printed by Python, and not raised; nothing else is."""
+    sys.last_value = sys.last_traceback = None  # pytest keeps the frames of an earlier test's error there, and with them its graph
+    gc.collect()
     others = []
     monkeypatch.setattr(sys, "unraisablehook", lambda what: others.append(what.exc_type.__name__))
     yield

@@ -171,8 +171,13 @@ def test_what_a_refused_backward_has_freed_is_no_finding(kind):
     assert left_of([PROGRAM[0], *FREED[kind]], differs) == []
 
 
-@pytest.mark.parametrize(("wanted", "left"), [(False, 0), (True, 1)], ids=["another wants no gradient", "all want one"])
-def test_a_product_may_be_written_where_torch_reads_it_not(wanted, left):
-    lines = [PROGRAM[0], f"t2 = make([4, 3], 'float32', 2, {wanted})", "t3 = t1 * t2", "t1[0].exp_()", "t3.sum().backward()"]
-    refused = "errors: natively [(4, 'RuntimeError', 'it has been modified by an inplace operation')], here []"
+@pytest.mark.parametrize(
+    ("factor", "left"),
+    [("make([4, 3], 'float32', 2, False)", 0), ("np.float32(0.75)", 0), ("make([4, 3], 'float32', 2, True)", 1)],
+    ids=["another wants no gradient", "another is a number", "all want one"],
+)
+def test_a_product_may_be_written_where_torch_reads_it_not(factor, left):
+    made = ["t3 = t1 * np.float32(0.75)"] if factor.startswith("np.") else [f"t2 = {factor}", "t3 = t1 * t2"]
+    lines = [PROGRAM[0], *made, "t1[0].exp_()", "t3.sum().backward()"]
+    refused = f"errors: natively [({len(lines) - 1}, 'RuntimeError', 'it has been modified by an inplace operation')], here []"
     assert len(left_of(lines, [refused])) == left
