@@ -168,7 +168,9 @@ def differences(native: Outcome, other: Outcome, *, exact: bool) -> list[str]:
 
 
 def _brief(fact: Any) -> Any:
-    return "an array" if isinstance(fact, np.ndarray) else fact
+    if not isinstance(fact, np.ndarray):
+        return fact
+    return "an array" if fact.any() else "zeros"
 
 
 def accusations(outcome: Outcome) -> list[str]:

@@ -83,7 +83,10 @@ KNOWN = (
     ),
     Known(
         "a write that Paddle does not count, between forward and backward: Paddle's gradient is one of the new values",
-        lambda seen: (any(seen.has(write) for write in UNCOUNTED) or seen.has_written_a_leaf) and seen.of_a_gradient,
+        lambda seen: (
+            ((any(seen.has(write) for write in UNCOUNTED) or seen.has_written_a_leaf) and seen.of_a_gradient)
+            or (not seen.exact and seen.stepped and seen.has_in_order(UNCOUNTED, ("backward(", ".grad("), ("o.step()",)))
+        ),
     ),
     Known(
         "Paddle's optimizers keep the learning rate in the dtype of one leaf, and refuse leaves of others; Torch steps them all",
@@ -139,6 +142,10 @@ KNOWN = (
     Known(
         "of several results of one call Paddle's gradient of one by another is zeros; in Torch the other is unused",
         lambda seen: not seen.exact and seen.of_a_sibling,
+    ),
+    Known(
+        "of what a gradient does not depend on Paddle's second derivative is zeros; in Torch there is none",
+        lambda seen: not seen.exact and seen.of_what_nothing_depends_on,
     ),
     Known(
         "what a PyLayer's backward makes is a leaf where paddle.grad gives it back with a graph; under the tape it is none",

@@ -119,6 +119,15 @@ class Seen(NamedTuple):
         return any(map(self.has, SEVERAL)) and (unused or unmade or behind or without)
 
     @property
+    def of_what_nothing_depends_on(self) -> bool:
+        """Whether natively there are zeros of a second derivative where there is none here, and what was made of them."""
+        missing = [one.partition(".")[0] for one in self.others if ".grad: natively zeros, here None" in one]
+        if not missing or not self.has("create_graph=True"):
+            return False
+        follows = (self.made_of_gradients and self.text.endswith("only natively")) or self.given_none or self.stepped
+        return follows or (".grad" in self.text and self.text.partition(".")[0] in missing)
+
+    @property
     def given_none(self) -> bool:
         """Whether the errors differ only by calls that get None where natively there is a tensor."""
         natively, here = self.errors
@@ -232,6 +241,11 @@ class Seen(NamedTuple):
     def has(self, *parts: str) -> bool:
         """Whether one line of the program holds all of these."""
         return any(all(part in line for part in parts) for line in self.lines)
+
+    def has_in_order(self, *wanted: tuple[str, ...]) -> bool:
+        """Whether there are lines, one behind the other, that each hold one of these."""
+        rest = iter(self.lines)
+        return all(any(any(part in line for part in parts) for line in rest) for parts in wanted)
 
 
 def _errors(text: str) -> tuple[_Errors, _Errors]:

@@ -100,3 +100,21 @@ def test_where_no_gradient_leads_on_nothing_is_walked(written, ops):
     assert step() is None
     with padiff_shim.reference("torch", ops=ops):
         assert step() is None
+
+
+def test_what_a_gradient_does_not_depend_on_gets_none_from_it():
+    """As in Torch: the gradient of x * y by x is y. Paddle's own second derivative by x is zeros."""
+
+    def step(mode):
+        x, y = (paddle.to_tensor(np.array(numbers, "float32"), stop_gradient=False) for numbers in ([0.3, 0.5], [0.7, -0.2]))
+        with mode:
+            middle = paddle.exp(x)
+            first = paddle.grad((middle * y).sum(), middle, create_graph=True)[0]
+            first.sum().backward()
+        return x.grad, y.grad
+
+    zeros, native = step(contextlib.nullcontext())
+    none, ours = step(padiff_shim.reference("torch"))
+    assert none is None
+    assert not zeros.numpy().any()
+    np.testing.assert_array_equal(ours.numpy(), native.numpy())

@@ -111,8 +111,8 @@ def test_what_torch_cannot_say_is_taken_out_and_counted():
     assert counts["not in Torch: as_strided between two elements"] == 1
 
 
-def left_of(lines, differs):
-    return unexplained(lines, differs, exact=False, failed=True, changing=False, counts={})
+def left_of(lines, differs, failed=True):
+    return unexplained(lines, differs, exact=False, failed=failed, changing=False, counts={})
 
 
 def test_of_two_reasons_to_refuse_a_backward_either_may_be_named():
@@ -181,3 +181,39 @@ def test_a_product_may_be_written_where_torch_reads_it_not(factor, left):
     lines = [PROGRAM[0], *made, "t1[0].exp_()", "t3.sum().backward()"]
     refused = f"errors: natively [({len(lines) - 1}, 'RuntimeError', 'it has been modified by an inplace operation')], here []"
     assert len(left_of(lines, [refused])) == left
+
+
+PENALTY = ["t2 = paddle.exp(t1)", "t3 = t2 * {}", "t4 = paddle.grad([t3.sum()], [t2], create_graph=True)[0]", "t4.sum().backward()"]
+
+
+def test_zeros_of_a_second_derivative_that_torch_has_not_are_known():
+    lines = [PROGRAM[0], "t5 = make([3, 4], 'float32', 2, True)", *(line.format("t5") for line in PENALTY)]
+    with quiet(), paddle.enable_grad():
+        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    assert "t1.grad: natively zeros, here None" in differs
+    assert left_of(lines, differs) == []
+    lost = [one.replace("zeros", "an array") for one in differs]
+    assert left_of(lines, lost, failed=False) == lost
+
+
+STEP = "o = paddle.optimizer.SGD(0.1, parameters=[t1]); o.step(); o.clear_grad()"
+VALUES = "t1.value: natively [1.0], here [2.0]"
+
+
+@pytest.mark.parametrize(
+    ("lines", "left"),
+    [([STEP, "t2.sum().backward()", STEP], 0), ([STEP, STEP], 1), (["t2.sum().backward()", STEP], 1)],
+    ids=["between", "without a backward", "behind"],
+)
+def test_a_step_counts_as_a_write_where_a_backward_and_another_step_follow(lines, left):
+    assert len(left_of([PROGRAM[0], "t2 = t1 / (t1.abs() + 0.5)", *lines], [VALUES], failed=False)) == left
+
+
+@pytest.mark.parametrize("line", ["t1.set_value(t2)", "t1.copy_(t2, False)"])
+def test_an_uncounted_write_of_a_view_of_itself_is_not_replayed(line):
+    counts = {}
+    with quiet():
+        kept, found = compared(["t1 = make([4, 4], 'float32', 1, False)", "t2 = t1.transpose([1, 0])", line], counts)
+    assert found == []
+    assert line not in kept
+    assert counts["not in Torch: an in-place op that reads what it writes"] == 1

@@ -12,6 +12,7 @@ import torch
 from .tensor import DTYPES, Elsewhere, Tensor
 
 INTEGERS = "a gradient through integers"
+READS = "an in-place op that reads what it writes"
 
 
 def operand(one: Any) -> Any:
@@ -204,7 +205,7 @@ class Value(Tensor):
         """An op of the values before the write, which is what a backward reads in Paddle, too."""
         for other in others:
             if isinstance(other, Value) and other is not self and other.family is self.family:
-                raise Elsewhere("an in-place op that reads what it writes")
+                raise Elsewhere(READS)
             if isinstance(other, Value) and other.dtype != self.dtype:
                 raise Elsewhere("an in-place op that changes the dtype")
         given = [None if other is self else operand(other) for other in others]
@@ -252,12 +253,17 @@ class Value(Tensor):
         given = value.data if isinstance(value, Value) else torch.as_tensor(np.asarray(value))
         if given.dtype != self.data.dtype:
             raise Elsewhere("set_value of another dtype")
+        self._overwrite(value, given)
+
+    def _overwrite(self, value: Any, given: torch.Tensor) -> None:
+        if isinstance(value, Value) and value is not self and value.family is self.family:
+            raise Elsewhere(READS)
         self.overwrite(given)
 
     def copy_(self, other: Value, blocking: bool) -> None:
         if other.data.dtype != self.data.dtype:
             raise Elsewhere("copy_ of another dtype")
-        self.overwrite(other.data)
+        self._overwrite(other, other.data)
 
     # Gradients
 
