@@ -217,3 +217,25 @@ def test_an_uncounted_write_of_a_view_of_itself_is_not_replayed(line):
     assert found == []
     assert line not in kept
     assert counts["not in Torch: an in-place op that reads what it writes"] == 1
+
+
+STRIDED = ["t2 = {}", "t3 = F.layer_norm(t2, t2.shape[-1])", "t2.add_(t3)", "t2.sum().backward()"]
+
+
+@pytest.mark.parametrize("view", ["t1[..., ::-1]", "t1.transpose([1, 0])", "paddle.exp(t1)"])
+def test_a_strided_operand_of_which_paddle_keeps_a_copy_may_be_refused(view):
+    lines = [PROGRAM[0], *(line.format(view) for line in STRIDED)]
+    with quiet(), paddle.enable_grad():
+        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    assert bool(differs) is ("exp" not in view)
+    assert left_of(lines, differs, failed=False) == []
+
+
+def test_an_in_place_op_on_elements_that_lie_on_one_another_is_not_replayed():
+    counts, line = {}, "t2.tanh_()"
+    with quiet():
+        view = "t2 = paddle.as_strided(t1, [2, 2], [1, 1])"
+        kept, found = compared(["t1 = make([3, 4], 'float32', 1, False)", view, line], counts)
+    assert found == []
+    assert line not in kept
+    assert counts["not in Torch: an in-place op on a view that shows an element several times"] == 1

@@ -148,6 +148,8 @@ class Tensor:
         self._writable(new)
         if self.is_leaf and not self.stop_gradient and torch.is_grad_enabled():
             raise Elsewhere("a leaf that wants a gradient is written in place")
+        if self.repeats:
+            raise Elsewhere("an in-place op on a view that shows an element several times")
         new = new.to(self.data.dtype)
         with torch.no_grad():
             self.data.copy_(new)
@@ -156,6 +158,13 @@ class Tensor:
             self.node, self.stop_gradient, self.deaf, self._written = new, False, False, True
             self._version = new._version
         return self
+
+    @property
+    def repeats(self) -> bool:
+        """Whether elements lie on one another."""
+        steps = [(size - 1) * stride for size, stride in zip(self.data.shape, self.data.stride())]
+        places = torch.arange(sum(steps) + 1).as_strided(self.data.shape, self.data.stride())
+        return places.unique().numel() < places.numel()
 
     def overwrite(self, new: torch.Tensor) -> Tensor:
         """A write that autograd does not hear of: what was saved of this memory is the new values, too."""
