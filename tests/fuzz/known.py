@@ -144,7 +144,7 @@ KNOWN = (
         lambda seen: not seen.exact and seen.of_a_sibling,
     ),
     Known(
-        "of what a gradient does not depend on Paddle's second derivative is zeros; in Torch there is none",
+        "of what a gradient does not depend on Paddle's second derivative is zeros, and Torch's of abs; in the other there is none",
         lambda seen: not seen.exact and seen.of_what_nothing_depends_on,
     ),
     Known(

@@ -125,8 +125,10 @@ class Seen(NamedTuple):
 
     @property
     def of_what_nothing_depends_on(self) -> bool:
-        """Whether natively there are zeros of a second derivative where there is none here, and what was made of them."""
+        """Whether there are zeros of a second derivative natively or here alone, and what was made of them."""
         missing = [one.partition(".")[0] for one in self.others if ".grad: natively zeros, here None" in one]
+        if self.has(".abs("):
+            missing += [one.partition(".")[0] for one in self.others if ".grad: natively None, here zeros" in one]
         if not missing or not self.has("create_graph=True"):
             return False
         follows = (self.made_of_gradients and self.text.endswith("only natively")) or self.given_none or self.stepped

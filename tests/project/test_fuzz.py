@@ -196,6 +196,17 @@ def test_zeros_of_a_second_derivative_that_torch_has_not_are_known():
     assert left_of(lines, lost, failed=False) == lost
 
 
+def test_zeros_of_a_second_derivative_that_paddle_has_not_are_known():
+    lines = [PROGRAM[0], "t2 = paddle.tanh(t1)", "t3 = t2.abs() + 0.5"]
+    lines += ["t4 = paddle.grad([t3.sum()], [t2], create_graph=True)[0]", "paddle.exp(t4).sum().backward()"]
+    with quiet(), paddle.enable_grad():
+        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    assert "t1.grad: natively None, here zeros" in differs
+    assert left_of(lines, differs, failed=False) == []
+    squared = [line.replace("t2.abs()", "t2 ** 2") for line in lines]
+    assert left_of(squared, differs, failed=False) == differs
+
+
 STEP = "o = paddle.optimizer.SGD(0.1, parameters=[t1]); o.step(); o.clear_grad()"
 VALUES = "t1.value: natively [1.0], here [2.0]"
 
@@ -239,3 +250,13 @@ def test_an_in_place_op_on_elements_that_lie_on_one_another_is_not_replayed():
     assert found == []
     assert line not in kept
     assert counts["not in Torch: an in-place op on a view that shows an element several times"] == 1
+
+
+@pytest.mark.parametrize(("write", "reasons"), [("t2.tanh_()", 1), ("t2 = paddle.tanh(t2)", 0)])
+def test_a_hook_that_paddle_finds_no_more_is_not_replayed(write, reasons):
+    counts, lines = {}, [PROGRAM[0], "t2 = paddle.exp(t1)[0]", "h1 = t2.register_hook(watch('t2'))", write, "h1.remove()"]
+    with quiet():
+        kept, found = compared([*lines, "t2.sum().backward()"], counts)
+    assert found == []
+    assert ("h1.remove()" in kept) is not bool(reasons)
+    assert sum(count for what, count in counts.items() if "a hook that is removed" in what) == reasons

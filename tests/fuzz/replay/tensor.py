@@ -229,7 +229,7 @@ class Tensor:
 
         deaf, node = self.deaf, self.graph()
         _ = node.grad_fn  # without a look at it Torch 2.13 crashes where the node is a view, and its memory was written since
-        return node.register_hook(shown)
+        return Hook(self, node.register_hook(shown))
 
     @contextlib.contextmanager
     def asked(self) -> Iterator[None]:
@@ -252,6 +252,18 @@ class Tensor:
     def _add(self, grad: torch.Tensor) -> None:
         found = grad.detach().clone()
         self.kept = type(self)(found if self.kept is None else self.kept.data + found)
+
+
+class Hook:
+    """A hook that may be removed while the tensor is what it was: Paddle looks for it at the node that the tensor has by then."""
+
+    def __init__(self, tensor: Tensor, handle: Any) -> None:
+        self._tensor, self._node, self._handle = tensor, tensor.node, handle
+
+    def remove(self) -> None:
+        if self._tensor.node is not self._node:
+            raise Elsewhere("a hook that is removed from a tensor that was written in place, where Paddle finds it not")
+        self._handle.remove()
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
