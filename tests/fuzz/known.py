@@ -121,10 +121,10 @@ KNOWN = (
         lambda seen: not seen.exact and seen.come_to_twice,
     ),
     Known(
-        "what a PyLayer's backward returns comes to hooks with stop_gradient set natively, and without under the tape",
+        "what a PyLayer's backward returns comes to hooks and leaves with stop_gradient set natively, and without under the tape",
         lambda seen: (
             not seen.exact
-            and seen.text.startswith("seen[")
+            and (seen.text.startswith("seen[") or seen.made_of_gradients)
             and (".is_leaf: natively True" in seen.text or ".stop_gradient: natively True" in seen.text)
             and seen.has(".apply(")
         ),

@@ -150,6 +150,16 @@ def test_what_was_made_of_gradients_behind_a_refused_recompute_goes_with_it():
     assert unexplained(lines, differs, exact=False, failed=True, changing=True, counts={}) == []
 
 
+def test_a_gradient_that_a_pylayer_has_made_may_want_none_natively():
+    lines = [PROGRAM[0], "t2 = Twice.apply(t1)", "paddle.exp(t2).sum().backward()", "t3 = t1.grad", "t4 = paddle.exp(t3)"]
+    with quiet(), paddle.enable_grad():
+        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    assert "t3.stop_gradient: natively True, here False" in differs
+    assert left_of(lines, differs, failed=False) == []
+    without = [line.replace("Twice.apply", "paddle.exp") for line in lines]
+    assert left_of(without, differs, failed=False) == differs
+
+
 # Natively the first backward frees nothing here: its first node refuses it.
 FREED = {
     "an island refuses it": ["t3 = paddle.exp(t1)", "t4 = t3 + t3", "t4[0] = t4[0]", "t4.sum().backward()", "t3.sum().backward()"],
@@ -260,3 +270,11 @@ def test_a_hook_that_paddle_finds_no_more_is_not_replayed(write, reasons):
     assert found == []
     assert ("h1.remove()" in kept) is not bool(reasons)
     assert sum(count for what, count in counts.items() if "a hook that is removed" in what) == reasons
+
+
+def test_a_gather_keeps_no_values_of_what_it_reads():
+    lines = [PROGRAM[0], "t2 = paddle.take_along_axis(t1, paddle.argsort(t1, axis=-1), axis=-1)", "t3 = t1[0]", "t3.tanh_()"]
+    with quiet():
+        kept, found = compared([*lines, "t2.backward(paddle.ones_like(t2))"], {})
+    assert found == []
+    assert len(kept) == 1 + len(lines) + 1
