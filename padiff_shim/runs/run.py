@@ -51,7 +51,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self._openings: dict[object, None] = {}
-        self._opened, self._unwritten, self._due = 0.0, False, 0.0
+        self._opened, self._unwritten, self._due, self._walked = 0.0, False, 0.0, False
         self._process = os.getpid()
         self._log: Path | None = None
         if self.folder is not None:
@@ -64,17 +64,18 @@ class Run:
     def opened(self, ticket: object) -> None:
         """The mode is open (once more)."""
         with _OPENING:
-            first = not self._opened
             if not self._openings:
                 self._opened = time.perf_counter()
             self._openings[ticket] = None
         self.on_the_way()
-        if first:
-            self._due = 0.0  # the first backward is kept, however soon it ends: nothing is counted yet
 
-    def on_the_way(self) -> None:
-        """Keep what is counted so far, now and then: the process may be killed before the mode closes."""
-        if self._log is None or time.perf_counter() < self._due or os.getpid() != self._process:
+    def on_the_way(self, *, backward: bool = False) -> None:
+        """Keep what is counted so far, now and then: the process may be killed before the mode closes.
+
+        ``backward``: one has ended. The first is kept at once, however soon it comes after what else was kept.
+        """
+        first = backward and not self._walked
+        if self._log is None or os.getpid() != self._process or (time.perf_counter() < self._due and not first):
             return
         if not _WRITING.acquire(blocking=False):  # another thread is at it
             return
@@ -85,6 +86,7 @@ class Run:
         except account.LogError:
             pass  # that there can be no log is said when the mode opens, and when it closes
         finally:
+            self._walked |= backward
             self._due = begun + max(_EVERY, (time.perf_counter() - begun) / _SHARE)
             _WRITING.release()
 

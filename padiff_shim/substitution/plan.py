@@ -171,4 +171,4 @@ class Substituting:
 
     def backward_ends(self, frame: Frame) -> None:
         """A training's regular pause."""
-        frame.run.on_the_way()
+        frame.run.on_the_way(backward=True)

@@ -190,10 +190,15 @@ def test_a_forked_child_writes_no_log(tmp_path):
     assert account.read(path)["ended"] is True
 
 
-def test_the_first_backward_is_kept_however_soon_it_ends(tmp_path):
+@pytest.mark.parametrize("natively", [(), (2,)], ids=["nothing before", "a native call before"])
+def test_the_first_backward_is_kept_however_soon_it_ends(natively, tmp_path, monkeypatch):
+    monkeypatch.setattr("padiff_shim.runs.run._EVERY", 1000.0)
     x = paddle.ones([2])
     x.stop_gradient = False
-    with padiff_shim.reference("torch", log=tmp_path):
+    with padiff_shim.reference("torch", log=tmp_path) as run:
+        for number in natively:
+            paddle.randn([number])
+        assert bool(run.native) is bool(natively)
         x.exp().sum().backward()
         (path,) = account.files(tmp_path)
         assert account.read(path)["ops"]["exp"]["substituted"] == 1
