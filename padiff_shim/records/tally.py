@@ -96,5 +96,5 @@ class Account(Protocol):
     def warn(self, message: str) -> None:
         """Keep a remark that the user should see once."""
 
-    def on_the_way(self) -> None:
-        """A good moment to keep what is counted so far."""
+    def on_the_way(self, *, backward: bool = False) -> None:
+        """A good moment to keep what is counted so far; ``backward``: the end of one."""
