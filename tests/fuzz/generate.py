@@ -129,7 +129,7 @@ class Program:
         error = self._run(line)
         if (error is None or (not self.spoilt and self.chance(3))) and self._tame():
             self.lines.append(line)
-        elif error is None or before.keys() != self.scope.keys() or "_" in line or "=" in line:
+        elif error is None or before.keys() != self.scope.keys() or "_" in line or "=" in line or frees(line):
             self.replay()
 
     def _tame(self) -> bool:

@@ -202,8 +202,14 @@ class Seen(NamedTuple):
     def errors(self) -> tuple[_Errors, _Errors]:
         """The errors, natively and here: (line, type, text); none where they are not what differs.
 
-        Without those of lines that miss what an earlier one has not made.
+        Without those of lines that miss what an earlier one has not made, and without an index into a number, which both refuse.
         """
+        natively, here = self._all_errors
+        both = {line for line, _, text in here if "of dimension 0" in text} & {line for line, *_ in natively}
+        return [one for one in natively if one[0] not in both], [one for one in here if one[0] not in both]
+
+    @property
+    def _all_errors(self) -> tuple[_Errors, _Errors]:
         natively, here = ([one for one in found if one[1] != "NameError"] for found in _errors(self.text))
         return natively, here
 
@@ -211,9 +217,8 @@ class Seen(NamedTuple):
     def of_an_index_into_a_number(self) -> bool:
         """Whether the errors differ only by the type of those that an index into a number raises."""
         natively, here = self.errors
-        parted = [pair for pair in zip(natively, here) if pair[0][:2] != pair[1][:2]]
-        same_lines = [one[0] for one in natively] == [one[0] for one in here]
-        return bool(parted) and same_lines and all("of dimension 0" in other[-1] for _, other in parted)
+        alike = [one[:2] for one in natively] == [one[:2] for one in here]
+        return alike and len(natively) < len(self._all_errors[0])
 
     @property
     def has_written_a_leaf(self) -> bool:

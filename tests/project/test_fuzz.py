@@ -10,6 +10,7 @@ import pytest
 from fuzz.__main__ import block
 from fuzz.check import Progress, differing, quiet
 from fuzz.execute import Plan, whole
+from fuzz.generate import Program
 from fuzz.known import unexplained
 from fuzz.replay.run import compared
 
@@ -278,3 +279,27 @@ def test_a_gather_keeps_no_values_of_what_it_reads():
         kept, found = compared([*lines, "t2.backward(paddle.ones_like(t2))"], {})
     assert found == []
     assert len(kept) == 1 + len(lines) + 1
+
+
+NUMBER = ["t1 = make([], 'float32', 1, True)", "t2 = paddle.grad([t1.sum()], [t1], create_graph=True)[0]", "t2.sum().backward()"]
+
+
+def test_an_index_into_a_number_beside_another_difference_is_known():
+    lines = [*NUMBER, "t3 = make([4], 'float32', 3)", "t3[0] = t2[0]", NUMBER[-1]]
+    with quiet(), paddle.enable_grad():
+        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    assert [difference.partition(":")[0] for difference in differs] == ["errors"]
+    assert left_of(lines, differs, failed=False) == []
+    other = differs[0].replace("TensorWrappers", "other")
+    assert left_of(lines, [other], failed=False) == [other]
+
+
+def test_what_a_refused_backward_has_freed_is_made_anew_before_the_next_line_is_drawn():
+    with quiet(), paddle.enable_grad():
+        program = Program(lambda n: 0, Progress())
+        for line in (*PROGRAM, "t3 = Twice.apply(t2)"):
+            program.add(line)
+        walked = program.scope["t3"]
+        program.add("t3.sum().backward()")
+    assert program.lines[-1] == "t3 = Twice.apply(t2)"
+    assert program.scope["t3"] is not walked
