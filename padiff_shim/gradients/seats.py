@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..frameworks.memory import autocast_off
+from ..frameworks.memory import autocast_off, to_paddle, to_torch
 from . import clean
 from .local import floats
 from .twins import Taped
@@ -38,4 +38,13 @@ def exchange_sentinel(tensor: Any, tiny: Any) -> None:
     tensor.reconstruct_from_(clean.assign(tiny))
     tensor.name, tensor.persistable = name, persistable
     if grad is not None:
+        give_gradient(tensor, grad)
+
+
+def give_gradient(tensor: Any, grad: Any) -> None:
+    """Make ``grad`` the tensor's gradient. Paddle's door refuses another dtype, which that of a value before an in-place op may have."""
+    if grad.dtype != tensor.dtype:
+        tensor._copy_gradient_from(to_paddle(to_torch(grad).to(to_torch(tensor).dtype)))
+        tensor._grad_value()._share_data_with(grad.get_tensor())
+    else:
         tensor._copy_gradient_from(grad)

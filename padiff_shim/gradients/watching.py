@@ -17,7 +17,7 @@ import torch
 
 from ..frameworks.memory import to_paddle, to_torch
 from .local import LOCAL
-from .seats import seat
+from .seats import give_gradient, seat
 from .twins import taped, twin, wrap
 from .unused import Unused, unused
 
@@ -89,7 +89,7 @@ def _keep(reference: weakref.ref[Any], without: Unused | None, grad: torch.Tenso
     if tensor is not None and grad is not None:  # None: one of several results, of which nothing was made
         kept = to_paddle(_with_turns_before(tensor, grad.detach()))
         kept.stop_gradient = False
-        tensor._copy_gradient_from(kept)
+        give_gradient(tensor, kept)
 
 
 def _with_turns_before(tensor: Any, grad: torch.Tensor) -> torch.Tensor:

@@ -94,6 +94,7 @@ class Capture(LooksOn, TorchDispatchMode):
         self._known: dict[int, Value] = {}  # by the tensor's identity
         self._ways: dict[int, tuple[Step, ...]] = {}  # by the tensor's identity: how it came from its value's own tensor
         self._memory: dict[int, list[Value]] = {}  # by the address of the storage: what lies there
+        self._copies: dict[tuple[Any, ...], Value] = {}  # by the place of a copy: of what, which has memory of its own
         self._objects: dict[int, list[torch.Tensor]] = {}  # by address; held, so that no identity or address is given out twice
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -211,6 +212,9 @@ class Capture(LooksOn, TorchDispatchMode):
         for value in reversed(self._memory.get(_address(tensor), ())):
             if _place(value.tensor) == _place(tensor):
                 return self._is(tensor, value)
+        copied = self._copies.get(_place(tensor))
+        if copied is not None and torch.equal(copied.tensor, tensor):  # no kernel of Paddle's has written there since
+            return self._is(tensor, copied)
         return self._constant(tensor, self._names.get(tensor.data_ptr(), ""))
 
     def _constant(self, tensor: torch.Tensor, label: str) -> Value:
@@ -230,6 +234,7 @@ class Capture(LooksOn, TorchDispatchMode):
     def _is(self, tensor: torch.Tensor, value: Value, *, fresh: bool = False) -> Value:
         if fresh:  # other memory, which may be written
             self._memory.setdefault(_address(tensor), []).append(value)
+            self._copies[_place(tensor)] = value
         self._known[id(tensor)] = value
         self._objects.setdefault(_address(tensor), []).append(tensor)
         return value

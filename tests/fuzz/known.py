@@ -184,6 +184,14 @@ KNOWN = (
         lambda seen: not seen.exact and ".grad" in seen.text and "natively None" in seen.text and "copy.deepcopy(" in seen.made,
     ),
     Known(
+        "a leaf of which no name is left gets no more gradients in Paddle; a graph of Torch's holds the leaves that it leads to",
+        lambda seen: not seen.exact and seen.of_a_leaf_that_is_gone,
+    ),
+    Known(
+        "Paddle's gradient of a layer_norm leaves the weight out where the weight's is not asked for (docs/defects.md)",
+        lambda seen: not seen.exact and seen.of_a_norm_without_its_weight,
+    ),
+    Known(
         "recompute reads a tensor again that was changed in place meanwhile: its gradients are those of other values",
         lambda seen: seen.text.startswith("accused") and seen.has("use_reentrant=False"),
     ),

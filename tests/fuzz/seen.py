@@ -62,6 +62,18 @@ class Seen(NamedTuple):
         return ".grad:" in self.text and self.has(f"{name}.retain_grads()") and self.has("paddle.grad(", f"[{name}]")
 
     @property
+    def of_a_leaf_that_is_gone(self) -> bool:
+        """Whether a gradient differs that the program holds, of a leaf whose name it has given to what was made of it."""
+        gone = [name for line in self.lines for name in re.findall(r"(?:^|: )(t\d+) \W= ", line)]
+        return any(f"{name}.grad" in line for name in gone for line in self.origins)
+
+    @property
+    def of_a_norm_without_its_weight(self) -> bool:
+        """Whether a gradient of a layer_norm with a weight differs, where that of the weight may not have been asked for."""
+        weighted = any(re.search(r"F\.layer_norm\(\w+, \d+, t", line) for line in self.lines)
+        return weighted and (self.after_an_error or any("paddle.grad(" in line for line in self.origins))
+
+    @property
     def recomputed_elsewhere(self) -> bool:
         """Whether recompute without reentry met a change of modes: an error, and what follows from it."""
         parts = ("errors:", "left behind", ".grad", "is_leaf", "stop_gradient", "only natively", "seen[")

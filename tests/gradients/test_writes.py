@@ -187,3 +187,38 @@ def test_a_partial_gradient_of_what_was_written_through_a_view(write):
     with padiff_shim.reference("torch"):
         found = program()
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+class Doubled(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2.0
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2.0
+
+
+def _retained_before_another_dtype(hooked=False):
+    """The retained gradient of a float32 value that an in-place sum with a float64 one makes float64."""
+    x = paddle.to_tensor(np.linspace(-1.0, 1.0, 6, dtype="float32"), stop_gradient=False)
+    y = Doubled.apply(x)
+    y.retain_grads()
+    z = paddle.exp(y.astype("float64"))
+    y.add_(z)
+    if hooked:
+        y.register_hook(lambda grad: grad * 2.0)
+    (z * z).sum().backward()
+    return y.dtype, y.grad, x.grad
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+@pytest.mark.parametrize("mode", [padiff_shim.reference, padiff_shim.compare])
+def test_a_retained_gradient_of_a_value_that_was_written_in_another_dtype(mode, hooked):
+    dtype, *natively = _retained_before_another_dtype(hooked)
+    with mode("torch"):
+        found, *here = _retained_before_another_dtype(hooked)
+    assert found == dtype == paddle.float64
+    for one, other in zip(here, natively):
+        assert one.dtype == other.dtype == paddle.float32
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-6)

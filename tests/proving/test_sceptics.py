@@ -204,3 +204,22 @@ def test_arrays_have_the_dtype_of_a_model_in_half_precision():
             assert str(tensor.dtype).endswith(dtype)
             (tensor,), _ = Inputs(tensor).of(framework, "float32", double=False)
             assert str(tensor.dtype).endswith(dtype)
+
+
+@pytest.mark.parametrize("last", ["adaptive_avg_pool2d", "log_softmax"])
+def test_an_op_that_is_missing_behind_an_in_place_sum(last):
+    """What the last op reads was written by ``add_``: a call's result, and no constant."""
+
+    def port(self, x):
+        y = self.b(paddle.nn.functional.relu(self.a(x)))
+        y.add_(x)
+        return getattr(paddle.nn.functional, last)(y, 2)
+
+    def original(self, x):
+        y = self.b(torch.relu(self.a(x)))
+        y.add_(x)
+        return getattr(torch.nn.functional, last)(torch.relu(y), 2)
+
+    proof = prove(*pair(port, original, a=("Linear", 8, 8), b=("Linear", 8, 8)), numbers(2, 3, 8, 8), phase="forward")
+    assert proof.verdict is ProofVerdict.CODE_DIFFERS
+    assert proof.headline.startswith("CODE_DIFFERS: an op is missing: relu is missing")

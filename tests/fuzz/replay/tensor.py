@@ -155,6 +155,8 @@ class Tensor:
             self.data.copy_(new)
         if new.requires_grad:
             self.kept = self.grad  # of a leaf that it was
+            if self.node.is_leaf and self.node.requires_grad:
+                self.node.register_hook(self._add)  # to which an earlier graph may still lead: one tensor in Paddle
             self.node, self.stop_gradient, self.deaf, self._written = new, False, False, True
             self._version = new._version
         return self
@@ -224,6 +226,7 @@ class Tensor:
         def shown(grad: torch.Tensor) -> torch.Tensor | None:
             if self._silent:
                 return None
+            _there(grad)
             answer = function(type(self)(grad))
             return None if answer is None or deaf else answer.node
 
@@ -247,6 +250,7 @@ class Tensor:
         node.register_hook(self._keep)
 
     def _keep(self, grad: torch.Tensor) -> None:
+        _there(grad)
         self.kept = type(self)(grad.detach().clone())
 
     def _add(self, grad: torch.Tensor) -> None:
@@ -264,6 +268,11 @@ class Hook:
         if self._tensor.node is not self._node:
             raise Elsewhere("a hook that is removed from a tensor that was written in place, where Paddle finds it not")
         self._handle.remove()
+
+
+def _there(grad: torch.Tensor | None) -> None:
+    if grad is None:
+        raise Elsewhere("a hook on one of several results of which nothing was made, where Paddle may have zeros")
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

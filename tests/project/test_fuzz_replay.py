@@ -1,0 +1,87 @@
+"""Random programs in plain Torch: what the replay tells apart, and what it leaves out since Torch cannot say it."""
+
+import paddle
+import pytest
+from fuzz.check import quiet
+from fuzz.replay.run import compared
+
+PROGRAM = ["t1 = make([3, 4], 'float32', 1, True)", "t2 = paddle.tanh(t1)", "t2.sum().backward()"]
+
+
+def unlike_torch(*lines):
+    with quiet(), paddle.enable_grad():
+        return compared([*PROGRAM[:2], *lines, PROGRAM[2]], {})[1]
+
+
+# Off by one bit, or at all, under the mode.
+UNLIKE_TORCH = {
+    "t3.value": "t3 = paddle.tanh(t1) * (1.0 + 2.0**-23 if modes.top() else 1.0)",
+    "t1.grad": "t2.register_hook((lambda grad: grad * (1.0 + 2.0**-23)) if modes.top() else (lambda grad: grad))",
+    "seen t1 1": "t1.register_hook(watch('t1')) if modes.top() else None",
+    "t3: in Torch torch.float32, here paddle.float64": "t3 = t1.astype('float64' if modes.top() else 'float32')",
+    "line 4 in Torch: ValueError": "t3 = t1 * 2 if modes.top() else int('x')",
+}
+
+
+@pytest.mark.bitexact
+@pytest.mark.parametrize("what", UNLIKE_TORCH)
+def test_what_is_not_torchs_is_seen(what):
+    lines = ("from padiff_shim.dispatch import frames as modes", UNLIKE_TORCH[what])
+    assert any(what in line for line in unlike_torch(*lines))
+
+
+def test_what_torch_cannot_say_is_taken_out_and_counted():
+    counts = {}
+    lines = [*PROGRAM[:2], "t3 = paddle.as_strided(t1, [2], [1], 1)", "t4 = t3 * 2.0", "t5 = t1 * 2.0", "t6 = t7 + 1.0"]
+    with quiet():
+        kept, found = compared(lines, counts)
+    assert found == []
+    assert [line for line in kept if line in lines] == [*lines[:2], lines[4]]
+    assert counts["not in Torch: as_strided between two elements"] == 1
+
+
+@pytest.mark.parametrize("line", ["t1.set_value(t2)", "t1.copy_(t2, False)"])
+def test_an_uncounted_write_of_a_view_of_itself_is_not_replayed(line):
+    counts = {}
+    with quiet():
+        kept, found = compared(["t1 = make([4, 4], 'float32', 1, False)", "t2 = t1.transpose([1, 0])", line], counts)
+    assert found == []
+    assert line not in kept
+    assert counts["not in Torch: an in-place op that reads what it writes"] == 1
+
+
+def test_an_in_place_op_on_elements_that_lie_on_one_another_is_not_replayed():
+    counts, line = {}, "t2.tanh_()"
+    with quiet():
+        view = "t2 = paddle.as_strided(t1, [2, 2], [1, 1])"
+        kept, found = compared(["t1 = make([3, 4], 'float32', 1, False)", view, line], counts)
+    assert found == []
+    assert line not in kept
+    assert counts["not in Torch: an in-place op on a view that shows an element several times"] == 1
+
+
+@pytest.mark.parametrize(("write", "reasons"), [("t2.tanh_()", 1), ("t2 = paddle.tanh(t2)", 0)])
+def test_a_hook_that_paddle_finds_no_more_is_not_replayed(write, reasons):
+    counts, lines = {}, [PROGRAM[0], "t2 = paddle.exp(t1)[0]", "h1 = t2.register_hook(watch('t2'))", write, "h1.remove()"]
+    with quiet():
+        kept, found = compared([*lines, "t2.sum().backward()"], counts)
+    assert found == []
+    assert ("h1.remove()" in kept) is not bool(reasons)
+    assert sum(count for what, count in counts.items() if "a hook that is removed" in what) == reasons
+
+
+def test_a_gather_keeps_no_values_of_what_it_reads():
+    lines = [PROGRAM[0], "t2 = paddle.take_along_axis(t1, paddle.argsort(t1, axis=-1), axis=-1)", "t3 = t1[0]", "t3.tanh_()"]
+    with quiet():
+        kept, found = compared([*lines, "t2.backward(paddle.ones_like(t2))"], {})
+    assert found == []
+    assert len(kept) == 1 + len(lines) + 1
+
+
+@pytest.mark.parametrize("before", [[], ["(t1 * t1).sum().backward()"]], ids=["alone", "behind a backward"])
+def test_a_leaf_that_was_written_gets_the_gradient_of_an_earlier_graph(before):
+    lines = [PROGRAM[0], *before, "t2 = paddle.exp(t1)", "t3 = paddle.exp(t2)", "t1.stop_gradient = True", "t1.add_(t2)"]
+    with quiet():
+        kept, found = compared([*lines, "t3.sum().backward()"], {})
+    assert found == []
+    assert len(kept) == 1 + len(lines) + 1
