@@ -42,7 +42,7 @@ def exchange_sentinel(tensor: Any, tiny: Any) -> None:
 
 
 def give_gradient(tensor: Any, grad: Any) -> None:
-    """Make ``grad`` the tensor's gradient. Paddle's door refuses another dtype, which that of a value before an in-place op may have."""
+    """Make ``grad`` the tensor's gradient: of the dtype that it had before an in-place op, too, which Paddle's door refuses."""
     if grad.dtype != tensor.dtype:
         tensor._copy_gradient_from(to_paddle(to_torch(grad).to(to_torch(tensor).dtype)))
         tensor._grad_value()._share_data_with(grad.get_tensor())

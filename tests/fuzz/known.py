@@ -45,8 +45,8 @@ KNOWN = (
         lambda seen: not seen.exact and seen.walked_on,
     ),
     Known(
-        "a backward with roots made inside and outside of modes reaches a leaf twice: its hook sees two parts of the gradient",
-        lambda seen: not seen.exact and seen.text.startswith("seen[") and seen.has("paddle.autograd.backward("),
+        "a backward through what was made in a mode and outside reaches a leaf twice: its hook sees two parts of the gradient",
+        lambda seen: not seen.exact and (seen.of_a_leafs_hook if seen.changing else seen.of_a_hook_behind_several_roots),
     ),
     Known(
         "Paddle loses a retained gradient when the tensor below is written in place; the tape keeps it",

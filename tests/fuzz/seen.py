@@ -62,6 +62,17 @@ class Seen(NamedTuple):
         return ".grad:" in self.text and self.has(f"{name}.retain_grads()") and self.has("paddle.grad(", f"[{name}]")
 
     @property
+    def of_a_hook_behind_several_roots(self) -> bool:
+        """Whether a hook saw something else, where a backward has several roots."""
+        return self.text.startswith("seen[") and self.has("paddle.autograd.backward(")
+
+    @property
+    def of_a_leafs_hook(self) -> bool:
+        """Whether a leaf's hook saw something else; that of another tensor, where a backward has several roots."""
+        of = re.match(r"seen\[\d+\] (t\d+)\b", self.text)
+        return self.of_a_hook_behind_several_roots or bool(of and " = make(" in self._made(of[1]))
+
+    @property
     def of_a_leaf_that_is_gone(self) -> bool:
         """Whether a gradient differs that the program holds, of a leaf whose name it has given to what was made of it."""
         gone = [name for line in self.lines for name in re.findall(r"(?:^|: )(t\d+) \W= ", line)]

@@ -260,3 +260,18 @@ def test_a_gradient_of_a_norm_whose_weight_is_not_asked_for_is_known(asked):
     assert left_of(lines, differs, failed=False) == []
     without = [line.replace("t1, 4, t2, t2", "t1, 4") for line in lines]
     assert left_of(without, differs, failed=False) == differs
+
+
+WATCHED = ["{}.register_hook(watch('{}'))", "t3 = paddle.exp(t2)", "(t3 * t1).sum().backward()"]
+
+
+def test_a_leafs_hook_may_see_two_parts_of_a_gradient_through_a_mode_that_was_closed():
+    lines = [*PROGRAM[:2], *(line.format("t1", "t1") for line in WATCHED)]
+    around = Plan("the first op alone", {0: [("open", "reference", "m0", "")], 2: [("close", "m0")]})
+    with quiet(), paddle.enable_grad():
+        differs = differing(lines, around, {}, Progress())[0]
+    assert "seen[1] t1: only here" in differs
+    for changing, wanted in ((True, []), (False, differs)):
+        assert unexplained(lines, differs, exact=False, failed=False, changing=changing, counts={}) == wanted
+    others = [difference.replace(" t1", " t2") for difference in differs]
+    assert unexplained(lines, others, exact=False, failed=False, changing=True, counts={}) == others
