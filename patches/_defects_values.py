@@ -256,35 +256,4 @@ paddle.masked_fill(x, mask, value).sum().backward()
 np.testing.assert_array_equal(value.grad.numpy(), 2.0)
 """,
     },
-    {
-        "name": "out is an operand that grows",
-        "op": "add, subtract, multiply, maximum and others",
-        "what": "Where out is an operand that is smaller than the result, its new memory is read before anything is written there.",
-        "size": "any: unwritten memory",
-        "paddle": PADDLES[3:],
-        "shim": "As natively: a call with out stays native, and is listed.",
-        "program": """\
-import paddle
-x = paddle.full([4], 7.25)
-paddle.multiply(x, paddle.full([3, 4], 2.0), out=x)
-assert x.tolist() == [[14.5] * 4] * 3
-""",
-    },
-    {
-        "name": "a value without elements",
-        "op": "setitem",
-        "what": "x[:] = y with a y that has none, for which NumPy and Torch raise an error, writes what lay in unwritten memory.",
-        "size": "any: unwritten memory",
-        "paddle": PADDLES,
-        "shim": "As natively.",
-        "program": """\
-import paddle
-x = paddle.full([3, 1], 7.25)
-try:
-    x[:] = paddle.zeros([0])
-except ValueError:
-    pass
-assert x.tolist() == [[7.25]] * 3
-""",
-    },
 )

@@ -67,6 +67,7 @@ def groups() -> Mapping[str, tuple[Defect, ...]]:
         _defects_crashes,
         _defects_engine,
         _defects_gradients,
+        _defects_memory,
         _defects_mended,
         _defects_precision,
         _defects_ranges,
@@ -76,6 +77,7 @@ def groups() -> Mapping[str, tuple[Defect, ...]]:
     found = {
         "Gradients": _defects_gradients,
         "Values": _defects_values,
+        "Unwritten memory": _defects_memory,
         "Infinities, NaN and the edges of the range": _defects_ranges,
         "Precision": _defects_precision,
         "Crashes, and what is left behind": _defects_crashes,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from typing import Any
 
 import paddle
-import torch
 
 from ..dispatch import site
 from ..dispatch.frames import Frame
@@ -17,21 +15,12 @@ from ..gradients import clean
 from .sampling import Sampling
 
 
-@functools.cache
-def warm_up() -> None:
-    """Pay what Torch's first backward of a process costs (half a second) before a budget's account is opened."""
-    leaf = torch.ones(1, requires_grad=True)
-    with torch.enable_grad():
-        torch.autograd.grad(leaf * 2, [leaf], torch.ones(1))
-
-
 def measure(sampling: Sampling, frame: Frame) -> None:
     """What the account of ``sampling`` is going to need.
 
     Its clock becomes that of this thread on the processor, so that what others do on a busy machine is nobody's. Where there are
     devices it stays the wall's: kernels run there while the thread waits.
     """
-    warm_up()
     if CPU_ALONE and sampling.clock is time.perf_counter:
         sampling.clock = time.thread_time
     sampling.entry, sampling.layer = seconds_of_entry(frame, sampling.clock), seconds_of_layer(sampling.clock)

@@ -27,7 +27,7 @@ _Tensor = core.eager.Tensor
 _new = _Tensor.__new__
 _bare = paddle.to_tensor([0.0], place=_CPU)  # shared by what is new until it is filled: a quarter of the price of a constructor
 _begin: Callable[[Any], None] = _bare._share_buffer_to
-_view: Callable[..., Any] = CFunctionPatch(paddle._C_ops.as_strided).original
+as_view: Callable[..., Any] = CFunctionPatch(paddle._C_ops.as_strided).original
 
 
 def takes_numpy(tensor: torch.Tensor) -> bool:
@@ -59,7 +59,7 @@ def lend_strided(tensor: torch.Tensor) -> Any:
     """A Paddle tensor over the memory of any CPU tensor, with its strides."""
     shape, strides = tensor.shape, tensor.stride()
     extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
-    return _view(lend_numpy(tensor.as_strided((extent,), (1,))), list(shape), list(strides), 0)
+    return as_view(lend_numpy(tensor.as_strided((extent,), (1,))), list(shape), list(strides), 0)
 
 
 def copied(tensor: torch.Tensor) -> Any:

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 
 from .memory import FLOATS, grad_tracer
+from .torch_engine import gradients_of
 
 WORTH = 24  # calls of one shape before it is tried: a trial costs as much as about twenty products
 _SHAPES = 4096  # that are kept account of: more come with lengths that change at each step, of which none comes often
@@ -113,8 +114,8 @@ class _Draw:
             out = [F.linear(x, weight, bias)]
         with torch.enable_grad():
             out.append(F.linear(x, weight, bias))
-            first = torch.autograd.grad(out[1], [x, weight] + ([] if bias is None else [bias]), grad, create_graph=True)
-            second = torch.autograd.grad(first[:2], leaves, [self.of_x, laid(self.of_weight)])
+            first = gradients_of(out[1:], [x, weight] + ([] if bias is None else [bias]), [grad], create_graph=True)
+            second = gradients_of(first[:2], leaves, [self.of_x, laid(self.of_weight)], create_graph=False)
         return [*out, *first, *second]
 
 

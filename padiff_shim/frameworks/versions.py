@@ -32,7 +32,7 @@ from paddle.base import core
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ..table.op import Entry
-from .lend import import_capsule, lend, lend_numpy
+from .lend import as_view, import_capsule, lend, lend_numpy
 
 _TOLD = tuple(int(part) for part in paddle.__version__.split(".")[:2] if part.isdigit())
 VERSION = _TOLD if any(_TOLD) else (99, 0)  # 0.0.0 is a development build
@@ -176,12 +176,27 @@ def _to_paddle_2(tensor: torch.Tensor) -> Any:
 # Whether the bare export of a contiguous tensor is what :data:`to_torch` gives: what is quickest may then be written out.
 EXPORT_IS_WHOLE = IS_3 and _strides_are_whole()
 
+
+def _version_alone(tensor: Any) -> Any:
+    """A tensor without memory that counts the in-place writes of ``tensor``, under its name."""
+    place = as_view(tensor.detach(), [1], [1], 0)  # a view, which shares the counter; what detach gives shares the memory's handle
+    place._clear_data()
+    place.name = tensor.name
+    return place
+
+
 if IS_3:
+    version_alone = _version_alone
     to_torch = _to_torch_3 if EXPORT_IS_WHOLE else _to_torch_30
     to_paddle = lend
     attribute = _attribute_3  # what is kept on a tensor under a name, or None
     set_attribute = setattr
 else:
+
+    def version_alone(tensor: Any) -> Any:
+        """The tensor itself: no view of 2.6 leaves its memory to others."""
+        return tensor
+
     to_torch = _to_torch_2
     to_paddle = _to_paddle_2
     attribute = _attribute_2

@@ -13,7 +13,8 @@ so a tensor that several ops use is added up by the engine that knows all of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -21,11 +22,11 @@ import paddle
 import torch
 
 from ..frameworks.memory import stream_of, to_paddle
+from ..frameworks.torch_engine import run_engine
 from ..frameworks.versions import attribute
 from . import calls, clean
 from .calls import Walk
-from .formula import run_engine
-from .leaves import LEAF, Place, deliver, frontiers, numbered
+from .leaves import LEAF, Place, deliver, frontiers_live, numbered
 from .local import LOCAL, turn
 from .nodes import leads_to_tape, py_layers
 from .session import Session, begin, incoming
@@ -69,7 +70,7 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
     """
     # A backward that meets Paddle's own nodes alone frees what it walks, as natively: a second one raises. One that comes to
     # torch's graph may come back behind a frontier to what it walked already; torch's calls then keep that they were freed.
-    leads = list(map(leads_to_tape, natives)) if natives and frontiers() else []
+    leads = list(map(leads_to_tape, natives)) if natives and frontiers_live() else []
     doors = bool(leads) and (bool(session.noted) or any(leads))
     # Roots that lead to Paddle's own nodes alone go along with what comes there from torch's graph: both walk those nodes once.
     late = [pair for pair, leading in zip(zip(natives, given), leads) if doors and not leading]
@@ -77,11 +78,11 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
         pairs = [pair for pair, leading in zip(zip(natives, given), leads) if leading]
         natives, given = [tensor for tensor, _ in pairs], [grad for _, grad in pairs]
     held: _Reached = []
-    first, met = True, set[int]()
+    first, beyond, met = True, doors, set[int]()
     _ahead()
     while natives or session.noted or held or late:
         if natives:
-            if doors:
+            if beyond:
                 _walked_once(natives, met)
             # The doors of leaves serve again; and what lies below a frontier may be reached in another turn once more, also by
             # nodes of Paddle's own that a later turn does not begin with.
@@ -93,9 +94,11 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
             first = False
         reached, held, last = _due(held, late)
         _ahead()
+        beyond = bool(late)  # behind the doors of leaves there is nothing but the leaves
         while reached:  # a gradient that is laid out anew is not kept beside its copy
             side, grad = _next(reached)
             if side._place.frontier:
+                beyond = True
                 _once(side._place, session)
             deliver(side, to_paddle(grad), natives, given)
         if last:
@@ -134,7 +137,7 @@ def _due(held: _Reached, late: Sequence[Any]) -> tuple[_Reached, _Reached, bool]
 
     All at once, but what leads to torch's graph again goes before.
     """
-    fronts = [side for side, _ in held if side._place.frontier]
+    fronts = [side for side, _ in held if side._place.frontier] if frontiers_live() else []
     if not late and (not fronts or len(fronts) == len(held)):
         return held, [], True
     before = {id(side) for side in fronts if leads_to_tape(side._place.door)}
@@ -169,18 +172,23 @@ def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]
     begin(walk.calls, session)
     leaves = tuple(sorted(walk.leaves, key=numbered))
     # Behind a frontier Paddle's engine may come to torch's graph again; that it was freed is kept by each call itself.
-    session.keeps = session.retain or bool(frontiers())
+    session.keeps = session.retain or frontiers_live()
     # A leaf that a later turn may come to, behind a frontier, is to be given one gradient, and waits.
     alone = first and not any(side._place.frontier for side in leaves if hasattr(side, "_place"))
-    with stream_of(roots[0].device), _shown(leaves if walk.nests and alone else ()) as taken:
+    session.answers.clear()
+    shown = _shown(leaves if walk.nests and alone else ()) if walk.nests or LOCAL.around else _ALONE
+    with stream_of(roots[0].device), shown as taken:
         found = run_engine(roots, grads, session.keeps, False, leaves, True, accumulate_grad=False)
     calls.count(walk.calls, session)
     reached = [(side, grad) for side, grad in zip(leaves, found) if grad is not None and hasattr(side, "_place")]
     return [(side, grad) for side, grad in reached if id(side) not in taken] if taken else reached
 
 
+_ALONE = nullcontext(frozenset[int]())  # around an engine that no other one runs in, nor around it
+
+
 @contextmanager
-def _shown(leaves: Sequence[torch.Tensor]) -> Iterator[set[int]]:
+def _shown(leaves: Sequence[torch.Tensor]) -> Iterator[AbstractSet[int]]:
     """Around torch's engine: backwards that run within it find what it has finished of ``leaves``. Gives which of it they took."""
     ready: dict[int, tuple[Any, torch.Tensor]] = {}
     taken: set[int] = set()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
-# torch.autograd.grad without its checks of what is made here: they take as long as the engine for a small call.
-run_engine: Callable[..., Any] = torch.autograd.Variable._execution_engine.run_backward
+from ..frameworks.torch_engine import gradients_of
 
 
 def gradients(results: Sequence[tuple[torch.Tensor, torch.Tensor]], leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -21,5 +19,5 @@ def gradients(results: Sequence[tuple[torch.Tensor, torch.Tensor]], leaves: Sequ
     if not outs or not leaves:
         return [torch.zeros_like(leaf) for leaf in leaves]
     grads = tuple([grad if grad.dtype == out.dtype else grad.to(out.dtype) for out, grad in results if out.requires_grad])
-    found = run_engine(outs, grads, True, False, tuple(leaves), True, accumulate_grad=False)
+    found = gradients_of(outs, leaves, grads, create_graph=False)
     return [torch.zeros_like(leaf) if grad is None else grad for grad, leaf in zip(found, leaves)]

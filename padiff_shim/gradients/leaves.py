@@ -53,6 +53,11 @@ def frontiers() -> list[torch.Tensor]:
     return [side for side in (reference() for reference in list(_frontiers.values())) if side is not None]
 
 
+def frontiers_live() -> bool:
+    """Whether any of them does."""
+    return bool(_frontiers)
+
+
 def _frontier(side: torch.Tensor) -> None:
     key = id(side)
     _frontiers[key] = weakref.ref(side, lambda gone: _frontiers.pop(key, None) if _frontiers.get(key) is gone else None)

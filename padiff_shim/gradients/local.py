@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..frameworks.memory import autocast_off, to_paddle
+from ..frameworks.versions import attribute, grad_node, set_attribute
 from . import clean
 
 
@@ -54,6 +55,18 @@ def floats(dtype: torch.dtype) -> tuple[Any, Any]:
         key = id(tiny)
         _tinies[key] = weakref.ref(tiny, lambda gone: _tinies.pop(key, None) if _tinies.get(key) is gone else None)
     return found
+
+
+_PLACE = "_padiff_place"  # attribute of these floats
+
+
+def place(tiny: Any) -> int:
+    """The address of the node that is behind all sentinels of a float: it lives as long as the float does."""
+    known: int | None = attribute(tiny, _PLACE)
+    if known is None:
+        known = grad_node(tiny).node_ptr()
+        set_attribute(tiny, _PLACE, known)
+    return known
 
 
 _HALVES = frozenset({torch.float16, torch.bfloat16})

@@ -14,6 +14,7 @@ import paddle
 import torch
 
 from ..frameworks.memory import stream_of, to_paddle
+from ..frameworks.torch_engine import gradients_of
 from ..frameworks.versions import attribute
 from . import calls, clean
 from .calls import between
@@ -23,6 +24,7 @@ from .local import LOCAL, tinies, turn
 from .nodes import leads_to, leads_to_tape
 from .session import Session, begin, incoming
 from .twins import alive, rooted, taped, twin, wrap
+from .watching import heard
 
 
 def run_partial_grad(
@@ -39,7 +41,8 @@ def run_partial_grad(
     """``core.eager.run_partial_grad``: gradients of the inputs alone."""
     options = (retain_graph, create_graph, only_inputs, allow_unused, no_grad_vars, *path)
     odd = len({id(tensor) for tensor in inputs}) < len(inputs) or any(tensor.stop_gradient for tensor in inputs)
-    if not alive() or odd:  # Paddle refuses what is odd
+    same = len(outputs) == len(inputs) == 1 and outputs[0] is inputs[0]  # natively no hook sees that gradient
+    if not alive() or odd or same:  # Paddle refuses what is odd
         return clean.run_partial_grad(outputs, inputs, grads, *options)
     if any(tensor.stop_gradient for tensor in no_grad_vars):
         probe = paddle.ones([1])
@@ -106,6 +109,7 @@ class _Search:
         self.total: list[Any] = [None] * len(inputs)
         fronts = frontiers()
         through = {id(side) for side in fronts}  # those come back through Paddle
+        self.answers = [None if record is None else record.answers for record in map(taped, inputs)]
         self.sides = [[(s, t) for s, t in _sides(tensor) if id(s) not in through] for tensor in inputs]
         self.fronts = [side for side in fronts if leads_to([side._place.door], [*inputs, *tinies()])]
         self.seen: set[int] = set()
@@ -149,19 +153,13 @@ class _Search:
             return [], []
         reached = between(roots, wanted)
         begin(reached, LOCAL.session)
+        LOCAL.session.answers.clear()
         with torch.enable_grad(), stream_of(roots[0].device), turn(self):
-            found = torch.autograd.grad(
-                roots,
-                wanted,
-                [grad for _, grad in noted],
-                retain_graph=True,
-                create_graph=self.create,
-                allow_unused=True,
-            )
+            found = gradients_of(roots, wanted, [grad for _, grad in noted], create_graph=self.create)
             calls.count(reached, LOCAL.session)
             for (index, _, transposed), grad in zip(places, found):
                 if grad is not None:
-                    self.add(index, self._given(grad, transposed))
+                    self.add(index, self._given(heard(self.answers[index], grad), transposed))
             natives: list[Any] = []
             given: list[Any] = []
             for side, grad in zip(fronts, found[len(places) :]):

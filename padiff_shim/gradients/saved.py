@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..dispatch.containers import flat
 from ..frameworks.randomness import undrawn
+from ..frameworks.versions import version_alone
 
 
 class Reads(NamedTuple):
@@ -24,6 +25,18 @@ class Reads(NamedTuple):
 
     operands: frozenset[int]
     results: frozenset[int]
+
+
+LARGE = 2**18  # bytes: to count the writes of a tensor without its memory takes as long as a small kernel
+
+
+def watched(tensor: Any, side: torch.Tensor) -> tuple[Any, int]:
+    """What a call keeps of an operand that its backward reads, to know of writes, and its present count.
+
+    Torch's graph holds the memory that it reads itself. Of some operands that is a copy (``matmul``'s of heads), and what it was
+    copied from would be held beside it.
+    """
+    return version_alone(tensor) if side.nbytes >= LARGE and not tensor.is_leaf else tensor, tensor._inplace_version()
 
 
 def _memory(tensor: torch.Tensor) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from .twins import Arriving, twin
 class Session:
     """One backward in one thread, which it is while it is open: ``with Session(retain=False) as session``."""
 
-    __slots__ = ("create", "given", "keeps", "kept", "noted", "outer", "retain")
+    __slots__ = ("answers", "create", "given", "keeps", "kept", "noted", "outer", "retain")
 
     def __init__(self, *, retain: bool, create: bool = False) -> None:
         self.retain = retain
@@ -27,6 +27,7 @@ class Session:
         self.given: dict[int, Any] = {}  # gradients on their way to leaves: see leaves.deliver
         self.keeps = retain  # whether a later turn may come to torch's graph again
         self.noted: list[tuple[torch.Tensor, torch.Tensor]] = []  # (twin, its gradient)
+        self.answers: dict[Hashable, torch.Tensor] = {}  # what hooks made of gradients in this turn: see watching.heard
         self.kept: set[int] = set()  # whose retained gradient holds what a turn of this backward has brought, by id
 
     def __enter__(self) -> Session:

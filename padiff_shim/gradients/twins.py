@@ -22,7 +22,7 @@ from ..frameworks.versions import attribute, grad_node, set_attribute
 from . import clean
 from .calls import Call
 from .leaves import COPY, LEAF, held_by, leaf
-from .local import LOCAL, copied, floats
+from .local import LOCAL, copied, floats, place
 
 TAPE = "_padiff_tape"  # attribute of Paddle tensors
 
@@ -95,13 +95,15 @@ class Taped(Arriving):
     """What hangs on a Paddle tensor that is on the tape. Copies of the tensor are not on it."""
 
     __slots__ = (
-        "_presence", "apart", "deaf", "heard", "hooks", "made_of", "pointer", "retained", "shape", "strides", "twin", "version"
+        "_presence", "answers", "apart", "deaf", "heard", "hooks",
+        "made_of", "pointer", "retained", "shape", "strides", "twin", "version",
     )  # fmt: skip
 
     def __init__(self, twin: torch.Tensor, tensor: Any, made_of: Any) -> None:
         self.twin = self.heard = twin  # heard: at which hooks see the gradient
         self.made_of = made_of  # of which float a sentinel's node is, also when its thread has ended; None: see :attr:`seated`
         self.hooks: dict[int, Any] | None = None
+        self.answers: object | None = None  # under which a backward keeps what they made of the gradient
         self.retained = False
         self.deaf = False  # the result of a PyLayer: Paddle calls hooks on it, and ignores what they return
         self.version, self.pointer = tensor._inplace_version(), tensor.data_ptr()
@@ -152,6 +154,7 @@ def _renewed(tensor: Any, record: Taped) -> Taped | None:
     with torch.enable_grad():
         renewed = Taped(_Written.apply(record.twin, to_torch(tensor)), tensor, record.made_of)
     renewed.heard, renewed.hooks, renewed.retained, renewed.deaf = record.heard, record.hooks, record.retained, record.deaf
+    renewed.answers = record.answers
     set_attribute(tensor, TAPE, renewed)
     return renewed
 
@@ -160,7 +163,7 @@ def _led_by(tensor: Any, tiny: Any) -> bool:
     """Whether the node of a tensor is a sentinel of this float, and no other that Paddle has made since."""
     node = grad_node(tensor)
     behind = [] if node is None else node.next_functions
-    return len(behind) == 1 and behind[0] is not None and behind[0].node_ptr() == grad_node(tiny).node_ptr()
+    return len(behind) == 1 and behind[0] is not None and behind[0].node_ptr() == place(tiny)
 
 
 def _nothing() -> None:

@@ -10,7 +10,7 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import paddle
 import torch
@@ -18,7 +18,7 @@ import torch
 from ..frameworks.memory import to_paddle, to_torch
 from .local import LOCAL
 from .seats import give_gradient, seat
-from .twins import taped, twin, wrap
+from .twins import Taped, taped, twin, wrap
 from .unused import Unused, unused
 
 _FIRST = 10**9  # Paddle's own numbers of hooks are small
@@ -37,7 +37,8 @@ def registering(original: Callable[..., Any]) -> Callable[..., Any]:
         number = next(_numbers)
         if record.hooks is None:
             record.hooks = {}
-        record.hooks[number] = record.heard.register_hook(functools.partial(_shown, function, record.deaf, unused(record.heard)))
+        hears = _Hears(function, record.deaf, _answers(record), unused(record.heard))
+        record.hooks[number] = record.heard.register_hook(functools.partial(_shown, hears))
         return number
 
     return hook
@@ -79,15 +80,31 @@ def retain(tensor: Any) -> None:
     if record is not None and not record.retained:
         seat(tensor, record)
         record.retained = True
-        record.heard.register_hook(functools.partial(_keep, weakref.ref(tensor), unused(record.heard)))
+        record.heard.register_hook(functools.partial(_keep, weakref.ref(tensor), _answers(record), unused(record.heard)))
 
 
-def _keep(reference: weakref.ref[Any], without: Unused | None, grad: torch.Tensor | None) -> None:
+def _answers(record: Taped) -> object:
+    if record.answers is None:
+        record.answers = object()
+    return record.answers
+
+
+def heard(answers: object | None, grad: torch.Tensor) -> torch.Tensor:
+    """What the hooks of a tensor have made of its gradient in this turn: in Paddle that is the tensor's own.
+
+    Torch gives the one before its hooks where it goes on to other inputs; and what hooks on the result of a PyLayer answer is the
+    tensor's own, and goes no further.
+    """
+    found: torch.Tensor = grad if answers is None else LOCAL.session.answers.get(answers, grad)
+    return found
+
+
+def _keep(reference: weakref.ref[Any], answers: object, without: Unused | None, grad: torch.Tensor | None) -> None:
     tensor = reference()
     if grad is None and without is not None:
         grad = without.gradient()
     if tensor is not None and grad is not None:  # None: one of several results, of which nothing was made
-        kept = to_paddle(_with_turns_before(tensor, grad.detach()))
+        kept = to_paddle(_with_turns_before(tensor, heard(answers, grad).detach()))
         kept.stop_gradient = False
         give_gradient(tensor, kept)
 
@@ -101,31 +118,44 @@ def _with_turns_before(tensor: Any, grad: torch.Tensor) -> torch.Tensor:
     return grad.clone(memory_format=torch.contiguous_format)
 
 
-def _shown(function: Callable[..., Any], deaf: bool, without: Unused | None, grad: torch.Tensor | None) -> torch.Tensor | None:
+class _Hears(NamedTuple):
+    """A user's hook on a tensor."""
+
+    function: Callable[..., Any]
+    deaf: bool  # what it answers goes no further
+    answers: object  # under which that is kept
+    without: Unused | None
+
+
+def _shown(hears: _Hears, grad: torch.Tensor | None) -> torch.Tensor | None:
     """A user's hook: gets Paddle's tensor of a gradient, may return another.
 
     Of one of several results that nothing was made of it gets zeros or None, as natively.
     """
-    if grad is None and without is not None:
-        answer = _asked(function, deaf, without.gradient())
+    if grad is None and hears.without is not None:
+        answer = _asked(hears, hears.without.gradient())
         if answer is not None:
-            without.answer(answer)
+            hears.without.answer(answer)
         return None
-    return _asked(function, deaf, grad)
+    return _asked(hears, grad)
 
 
-def _asked(function: Callable[..., Any], deaf: bool, grad: torch.Tensor | None) -> torch.Tensor | None:
+def _asked(hears: _Hears, grad: torch.Tensor | None) -> torch.Tensor | None:
     if grad is None:
-        _called(function, None)
+        _called(hears.function, None)
         return None
+    if hears.deaf:
+        grad = heard(hears.answers, grad)
     create = grad.requires_grad and torch.is_grad_enabled()
     shown = wrap(grad.clone()) if create else to_paddle(grad.detach().clone(memory_format=torch.contiguous_format))
     shown.stop_gradient = False
-    answer = _called(function, shown)
-    if answer is None or deaf:
+    answer = _called(hears.function, shown)
+    if answer is None:
         return None
     _check(answer, shown)
-    return twin(answer).clone() if create and not answer.stop_gradient else to_torch(answer).clone()
+    made = twin(answer).clone() if create and not answer.stop_gradient else to_torch(answer).clone()
+    LOCAL.session.answers[hears.answers] = made
+    return None if hears.deaf else made
 
 
 def _called(function: Callable[..., Any], shown: Any) -> Any:

@@ -21,7 +21,7 @@ from ..frameworks.memory import own, stream_of
 from ..frameworks.versions import IS_3
 from ..gradients import inplace
 from ..gradients.calls import Call
-from ..gradients.saved import Reads, reads
+from ..gradients.saved import Reads, reads, watched
 from ..gradients.twins import finish, twin
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -93,20 +93,20 @@ class Substitution:
         own = inplace.before(target) if inplace.starts(target) else None
         # What torch keeps for the backward must not be overwritten.
         sides = [(own if own is not None else side).clone() if one is target else side for side, one in zip(sides, inputs.paddle)]
-        call, read, out = self.recorded(frame, inputs.paddle, sides, told, run)
+        call, read, out = self.recorded(frame, inputs.paddle, sides, told, run, target)
         fits(out, inputs.torch[0])
-        call.saved = [(tensor, version) for tensor, version in call.saved if tensor is not target]
         return inplace.write(call, target, out, reads_result=0 in read.results)
 
     def recorded(
-        self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], told: Any, run: Callable[..., Any]
+        self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], told: Any, run: Callable[..., Any], target: Any = None
     ) -> tuple[Call, Reads, Any]:
-        """Torch's kernel with its graph, and the call's part in a backward."""
+        """Torch's kernel with its graph, and the call's part in a backward. ``target``: what the call is about to write."""
         read = self._reads(told, sides, run)
         out = run(*sides)
         if not any(isinstance(one, torch.Tensor) and one.requires_grad for one in flat(out)):
             raise StayNative(reasons.INDEPENDENT)
-        saved = [(tensors[index], tensors[index].inplace_version) for index in read.operands if index not in self.unread]
+        kept = [index for index in read.operands - self.unread if tensors[index] is not target]
+        saved = [watched(tensors[index], sides[index]) for index in kept]
         at = self.transposed
         return Call(self.op.name, frame.tally, saved, None if at is None else weights.renewer(tensors[at], sides[at])), read, out
 

@@ -26,6 +26,7 @@ from ..frameworks.memory import CPU_ALONE, FLOATS, TENSOR_TYPES, as_operand, gra
 from ..frameworks.versions import EMPTY_WORKS, EXPORT_IS_WHOLE, IS_3, attribute
 from ..gradients.calls import Call
 from ..gradients.leaves import leaf
+from ..gradients.saved import LARGE, watched
 from ..gradients.twins import TAPE, finish, twin
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -180,7 +181,7 @@ def _written(form: _Form) -> CodeType:
         empty_weight="False" if at is None else _own("t and not s.numel()", at),
         reads=each("r"),
         requiring=each("s = s.detach().requires_grad_() if w and s.is_floating_point() else s", "\n                "),
-        saves=each("if r:\n        saved.append((v, v._inplace_version()))", "\n    "),
+        saves=each("if r:\n        saved.append((v, v._inplace_version()) if s.nbytes < LARGE else watched(v, s))", "\n    "),
         renew="None" if at is None else _own("renewer(v, s)", at),
         made=made.format(sides=sides, view="out._is_view() or " + each("out is s", " or ")),
     )
@@ -216,6 +217,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
     learnt: dict[Any, tuple[bool, ...]] = {}  # kinds of calls -> whether a backward reads each operand, and the result
     names: dict[str, Any] = {
         "FLOATS": FLOATS,
+        "LARGE": LARGE,
         "INDEPENDENT": reasons.INDEPENDENT,
         "REFUSALS": REFUSALS,
         "StayNative": StayNative,
@@ -246,6 +248,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
         "twin": twin,
         "ready": ready,
         "unknown": _learning(substitution, learnt),
+        "watched": watched,
         "weight": weight,
         "weight_with_gradient": weight_with_gradient,
     }

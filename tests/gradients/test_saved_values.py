@@ -8,9 +8,11 @@ import paddle
 import pytest
 import torch
 from helpers import Call, entries, located, takes
+from torch.multiprocessing.reductions import StorageWeakRef
 
 import padiff_shim
-from padiff_shim.gradients import saved
+from padiff_shim.frameworks.versions import IS_3
+from padiff_shim.gradients import saved, twins
 
 CASES = [(op, entry) for op, entry in entries() if not entry.inplace]
 COMPOSED = (
@@ -214,3 +216,42 @@ def test_what_is_learnt_of_a_call_keeps_nothing_of_it(function):
     assert learnt.results == {0}
     del leaf, operand
     assert gone() is None
+
+
+def scores(x):
+    base = x * 2.0
+    heads = base.transpose([0, 2, 1, 3])
+    heads.name = "heads"
+    return base, heads, paddle.matmul(heads, heads, transpose_y=True)
+
+
+@pytest.mark.skipif(not IS_3, reason="no view of Paddle 2.6 leaves its memory to others")
+def test_of_what_torch_copies_nothing_is_held_beside_the_copy():
+    x = paddle.ones([4, 16, 32, 32])
+    x.stop_gradient = False
+    with padiff_shim.reference("torch"):
+        base, heads, result = scores(x)
+        assert heads.size * 4 >= saved.LARGE
+        memory = StorageWeakRef(twins.taped(base).twin.untyped_storage())
+        del base, heads
+        assert memory.expired()
+        result.sum().backward()
+    twin = torch.ones(4, 16, 32, 32, requires_grad=True)
+    heads = (twin * 2.0).permute(0, 2, 1, 3)
+    torch.matmul(heads, heads.transpose(-1, -2)).sum().backward()
+    assert x.grad.numpy().tobytes() == twin.grad.numpy().tobytes()
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("written", ["operand", "view", "base"])
+def test_a_write_into_a_large_operand_is_refused_by_its_name(written):
+    x = paddle.ones([4, 16, 32, 32])
+    x.stop_gradient = False
+    with padiff_shim.reference("torch") as run:
+        base, heads, result = scores(x)
+        target = {"operand": heads, "view": heads[:1], "base": base}[written]
+        with paddle.no_grad():
+            target.add_(paddle.ones_like(target))
+        with pytest.raises(RuntimeError, match=r"'heads'.*modified by an inplace operation\. Its version is 1 but the .* is 0"):
+            result.sum().backward()
+    assert run.substituted["matmul"] == 1

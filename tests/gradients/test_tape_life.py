@@ -152,3 +152,22 @@ for mode in padiff_shim.reference, padiff_shim.compare:
         layer(x).tanh().sum().backward()
 assert "torch._dynamo" not in sys.modules
 """)
+
+
+def test_torch_s_symbolic_shapes_are_not_loaded():
+    """Half a second and 28 MB, for a check of the gradients that a backward is given."""
+    passes("""
+import sys
+from padiff_shim.frameworks import turning
+layer, x = paddle.nn.Linear(4, 4), paddle.ones([2, 4])
+x.stop_gradient = False
+for mode in padiff_shim.reference, padiff_shim.compare:
+    with mode("torch"):
+        for _ in range(turning.WORTH + 1):
+            layer(x).tanh().backward(paddle.ones([2, 4]))
+        y = layer(x).tanh()
+        (grad,) = paddle.grad([y], [x], [paddle.ones([2, 4])], create_graph=True)
+        grad.sum().backward()
+assert True in turning._known.values() or False in turning._known.values()
+assert "torch.fx.experimental.symbolic_shapes" not in sys.modules
+""")

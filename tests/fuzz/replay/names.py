@@ -180,6 +180,7 @@ def gradient(
             create_graph=create_graph,
             allow_unused=allow_unused,
         )
+    found = [grad if one.own is None else one.own for one, grad in zip(inputs, found)]
     return [None if one is None else _gradient(one, create_graph) for one in found]
 
 

@@ -52,10 +52,12 @@ class Tensor:
         self.family = family or Family()
         self.stop_gradient = not node.requires_grad
         self.barred = ""  # why Torch cannot say what Paddle does where it is read with a gradient
-        self.deaf = False  # the result of a PyLayer: Paddle ignores what hooks on it return
+        self.deaf = False  # the result of a PyLayer: what hooks on it return is its own gradient, and goes no further
+        self.own: torch.Tensor | None = None  # that gradient
         self.kept: Tensor | None = None
         self._read = False  # whether the program may hold its gradient
         self._keeps: torch.Tensor | None = None
+        self._begins: torch.Tensor | None = None
         self._silent = False
         self._cleared: torch.Tensor | None = None  # the leaf whose gradient was made zero since the last one came
         self._role = ""
@@ -227,17 +229,29 @@ class Tensor:
             if self._silent:
                 return None
             _there(grad)
-            answer = function(type(self)(grad))
-            return None if answer is None or deaf else answer.node
+            answer = function(type(self)(self.own if deaf else grad))
+            if answer is None or not deaf:
+                return None if answer is None else answer.node
+            self.own = answer.node
+            return None
 
         deaf, node = self.deaf, self.graph()
         _ = node.grad_fn  # without a look at it Torch 2.13 crashes where the node is a view, and its memory was written since
+        self._begin(node)
         return Hook(self, node.register_hook(shown))
+
+    def _begin(self, node: torch.Tensor) -> None:
+        if self.deaf and self._begins is not node:
+            self._begins = node
+            node.register_hook(self._came)
+
+    def _came(self, grad: torch.Tensor) -> None:
+        self.own = grad
 
     @contextlib.contextmanager
     def asked(self) -> Iterator[None]:
         """While its own gradient is asked for: hooks on a leaf hear nothing of it then."""
-        self._silent = self.node.is_leaf
+        self._silent, self.own = self.node.is_leaf, None
         yield
         self._silent = False
 
@@ -247,11 +261,12 @@ class Tensor:
         if node.is_leaf or self._keeps is node:
             return
         self._keeps = node
+        self._begin(node)
         node.register_hook(self._keep)
 
     def _keep(self, grad: torch.Tensor) -> None:
         _there(grad)
-        self.kept = type(self)(grad.detach().clone())
+        self.kept = type(self)((self.own if self._begins is self._keeps else grad).detach().clone())
 
     def _add(self, grad: torch.Tensor) -> None:
         found = grad.detach().clone()

@@ -1,0 +1,57 @@
+"""Defects found in values that lay in memory that nobody had written: data in the keys of ``catalogue.defects.Defect``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._paddles import PADDLES
+
+DEFECTS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "out is an operand that grows",
+        "op": "add, subtract, multiply, maximum and others",
+        "what": "Where out is an operand that is smaller than the result, its new memory is read before anything is written there.",
+        "size": "any: unwritten memory",
+        "paddle": PADDLES[3:],
+        "shim": "As natively: a call with out stays native, and is listed.",
+        "program": """\
+import paddle
+x = paddle.full([4], 7.25)
+paddle.multiply(x, paddle.full([3, 4], 2.0), out=x)
+assert x.tolist() == [[14.5] * 4] * 3
+""",
+    },
+    {
+        "name": "a value without elements",
+        "op": "setitem",
+        "what": "x[:] = y with a y that has none, for which NumPy and Torch raise an error, writes what lay in unwritten memory.",
+        "size": "any: unwritten memory",
+        "paddle": PADDLES,
+        "shim": "As natively.",
+        "program": """\
+import paddle
+x = paddle.full([3, 1], 7.25)
+try:
+    x[:] = paddle.zeros([0])
+except ValueError:
+    pass
+assert x.tolist() == [[7.25]] * 3
+""",
+    },
+    {
+        "name": "rows of what has none",
+        "op": "gather",
+        "what": "An index into a tensor without rows, which index_select, NumPy and Torch refuse, gives unwritten memory.",
+        "size": "any: unwritten memory",
+        "paddle": PADDLES,
+        "shim": "As natively, and listed: Torch refuses.",
+        "program": """\
+import paddle
+try:
+    found = paddle.gather(paddle.zeros([0, 4]), paddle.to_tensor([0]))
+except (ValueError, IndexError):
+    found = None
+assert found is None
+""",
+    },
+)
