@@ -1,8 +1,10 @@
 """The memory of a training step: how far the resident memory of a process rises over that of the built model.
 
-Each way has a process of its own: the Transformer of `bench_step.py` (and its modes) is built, then runs a few steps of forward,
-mean square and backward; both frameworks are imported in all of them, and a mode was open once. What rises is the peak of the
-steps: activations, gradients and, under the shim, its copies of Linear weights ([out, in], and the values that they were made of).
+Each way has a process of its own: the Transformer of `bench_step.py` (and its modes) is built, then runs steps of forward, mean
+square and backward; both frameworks are imported in all of them, and a mode was open once. What rises is the peak of a step:
+activations, gradients and, under the shim, its copies of Linear weights ([out, in], and the values that they were made of), which
+go when their shapes have come often and a trial has shown that they are not needed. What is freed goes back to the system at
+once (`MALLOC_MMAP_THRESHOLD_`), so that peaks are of what lives, and not of what the allocator keeps.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ import argparse
 import contextlib
 import json
 import os
-import resource
 import subprocess
 import sys
+from pathlib import Path
 
 from bench_call import markdown, shown
 from bench_step import SIZES, Size, Step
@@ -21,44 +23,59 @@ from rich.console import Console
 from timing import PADDLE, SHIM, TORCH
 
 import padiff_shim
+from padiff_shim.frameworks import weights
 
-STEPS = 3
+FIRST, STEPS = 3, 40  # the steps with copies, and how many it takes until all shapes have come often
 COLUMNS = [
     "width, batch x length, layers",
     "native MiB",
-    "shim MiB",
     "torch MiB",
-    "shim's weight copies MiB",
+    "shim, first steps MiB",
+    "its weight copies MiB",
+    "shim / (torch + copies)",
+    "shim, later MiB",
+    "its weight copies MiB",
     "shim / (torch + copies)",
 ]
+ALLOCATOR = {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
 
 
-def resident() -> int:
-    """Bytes of this process that lie in memory now."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
+def resident(what: str) -> int:
+    """Bytes of this process that lie in memory: ``VmRSS`` now, ``VmHWM`` at most since it was set back."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(lines[what].split()[0]) * 1024
+
+
+def copied() -> int:
+    """Bytes of the copies of Linear weights, and of the values that they were made of."""
+    return sum(2 * copy.transposed.nbytes for _, copy in weights._copies.values())
 
 
 def measure(way: str, size: Size) -> dict[str, int]:
-    """Build the model, run the steps in this process, and tell what they added."""
+    """Build the model, run the steps in this process, and tell what they added: the first ones, and the last one."""
     with padiff_shim.reference("torch"):
         Step(Size(8, 1, 2, 1)).both()[SHIM]()  # what is built and learnt once
     step = Step(size)
-    before = resident()
-    copies = 0
-    with padiff_shim.reference("torch") if way == SHIM else contextlib.nullcontext() as run:
+    before = resident("VmRSS")
+    found, copies = {}, 0
+    with padiff_shim.reference("torch") if way == SHIM else contextlib.nullcontext():
         function = step.both()[way]
-        for _ in range(STEPS):
+        for number in range(1, STEPS + 1):
+            if number in (1, STEPS):
+                copies = 0
+                Path("/proc/self/clear_refs").write_text("5")  # sets the peak back
             function()
-        if run is not None:
-            copies = 2 * run.layout_cost.bytes
-    return {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before, "copies": copies}
+            copies = max(copies, copied())
+            if number in (FIRST, STEPS):
+                when = "first" if number == FIRST else "later"
+                found.update({when: resident("VmHWM") - before, f"{when} copies": copies})
+    return found
 
 
 def apart(way: str, size: Size) -> dict[str, int]:
     """:func:`measure` in a process of its own."""
     command = [sys.executable, __file__, "--way", way, "--size", *map(str, size)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **ALLOCATOR})
     found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -66,8 +83,12 @@ def apart(way: str, size: Size) -> dict[str, int]:
 def row(size: Size) -> list[str]:
     """One size, all ways."""
     native, shim, torch = (apart(way, size) for way in (PADDLE, SHIM, TORCH))
-    mib = [value / 2**20 for value in (native["peak"], shim["peak"], torch["peak"], shim["copies"])]
-    return [str(size), *[f"{value:.1f}" for value in mib], f"{mib[1] / (mib[2] + mib[3]):.2f}"]
+    cells = [native["later"], torch["later"]]
+    told = [f"{value / 2**20:.1f}" for value in cells]
+    for when in ("first", "later"):
+        peak, copies = shim[when], shim[f"{when} copies"]
+        told += [f"{peak / 2**20:.1f}", f"{copies / 2**20:.1f}", f"{peak / (torch[when] + copies):.2f}"]
+    return [str(size), *told]
 
 
 def main() -> int:
