@@ -26,6 +26,7 @@ assign: Callable[..., Any] = paddle._C_ops.assign  # a copy with a node of its o
 assign_into: Callable[..., Any] = paddle._C_ops.assign_out_  # the values and the node of one tensor for another, in place
 run_backward: Callable[..., Any] = core.eager.run_backward
 run_partial_grad: Callable[..., Any] = core.eager.run_partial_grad
+_Tensor: Callable[[], Any] = core.eager.Tensor
 register_grad_hook: Callable[..., Any] = paddle.Tensor._register_grad_hook
 
 
@@ -56,6 +57,11 @@ def _holding(original: Callable[..., Any]) -> Callable[..., Any]:
         return found
 
     return partial
+
+
+def empty() -> Any:
+    """A tensor for another one to be put into."""
+    return _Tensor()
 
 
 def alias(tensor: Any, shape: Sequence[int] | None = None) -> Any:

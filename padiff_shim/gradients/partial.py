@@ -48,6 +48,7 @@ def run_partial_grad(
         probe = paddle.ones([1])
         probe.stop_gradient = False
         clean.run_partial_grad([clean.alias(probe)], [probe], [], *options)  # some of these Paddle refuses, too
+    no_grad_vars = [*no_grad_vars, *[tensor for _, tensor in _outside(no_grad_vars)]]
     search = _Search(inputs, create_graph, no_grad_vars)
     if not any(map(rooted, outputs)) and search.apart(outputs):  # Paddle prunes what leads elsewhere, and meets no error there
         return clean.run_partial_grad(outputs, inputs, grads, *options)
@@ -100,6 +101,14 @@ def _sides(tensor: Any) -> list[tuple[torch.Tensor, bool]]:
     return found
 
 
+def _outside(tensors: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """Where in ``tensors`` views have been given sentinels, with what has the nodes that they had: see seats.seat."""
+    for index, tensor in enumerate(tensors):
+        record = taped(tensor)
+        if record is not None and record.outside is not None:
+            yield index, record.outside
+
+
 class _Search:
     """The gradients of some inputs, gathered over the turns."""
 
@@ -109,13 +118,22 @@ class _Search:
         self.total: list[Any] = [None] * len(inputs)
         fronts = frontiers()
         through = {id(side) for side in fronts}  # those come back through Paddle
-        self.answers = [None if record is None else record.answers for record in map(taped, inputs)]
+        records = [taped(tensor) for tensor in inputs]
+        self.answers = [None if record is None else record.answers for record in records]
+        self.outside = list(_outside(inputs))
         self.sides = [[(s, t) for s, t in _sides(tensor) if id(s) not in through] for tensor in inputs]
-        self.fronts = [side for side in fronts if leads_to([side._place.door], [*inputs, *tinies()])]
+        ends = [*self.places(), *tinies()]
+        self.fronts = [side for side in fronts if leads_to([side._place.door], ends)]
         self.seen: set[int] = set()
+
+    def places(self) -> list[Any]:
+        """The inputs, as Paddle's engine comes to them."""
+        return [*self.inputs, *[tensor for _, tensor in self.outside]]
 
     def apart(self, outputs: Sequence[Any]) -> bool:
         """Whether what leads from some native outputs to the inputs is Paddle's graph alone."""
+        if self.outside:
+            return False
         if not any(map(leads_to_tape, outputs)):
             return True
         return not any(self.sides) and not leads_to([side._place.door for side in self.fronts], self.inputs)
@@ -130,11 +148,13 @@ class _Search:
         Not where that leads on below the only input, which may be freed.
         """
         sources = tinies()
-        if leads_to(natives, sources, without=self.inputs if len(self.inputs) == 1 else ()):
-            inputs = [*self.inputs, *sources]
-        else:
-            inputs = [*self.inputs]
+        inputs = self.places()
+        if leads_to(natives, sources, without=inputs if len(self.inputs) == 1 else ()):
+            inputs += sources
         found = clean.run_partial_grad(natives, inputs, given, True, self.create, only_inputs, True, no_grad_vars, *path)
+        for (index, _), grad in zip(self.outside, found[len(self.inputs) :]):
+            if grad is not None:
+                self.add(index, grad)
         for index, grad in enumerate(found[: len(self.inputs)]):
             record = taped(self.inputs[index])
             if grad is not None and (record is None or not record.seated):  # a sentinel has told Torch, and gives back one float

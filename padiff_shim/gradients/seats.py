@@ -11,9 +11,14 @@ from .twins import Taped
 
 
 def seat(tensor: Any, record: Taped) -> None:
-    """Make a tensor's node a sentinel, where it is not: hooks see what Paddle's engine brings to one."""
+    """Make a tensor's node a sentinel, where it is not: hooks see what Paddle's engine brings to one.
+
+    What was made of a view outside of all modes leads to the node that Paddle made for the view, which ``record.outside`` has then.
+    """
     if record.seated:
         return
+    record.outside = clean.empty()
+    record.outside.reconstruct_from_(tensor)
     memory, pair = tensor.detach(), floats(record.twin.dtype)
     with autocast_off():
         exchange_sentinel(tensor, pair[0])

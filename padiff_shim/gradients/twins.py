@@ -96,7 +96,7 @@ class Taped(Arriving):
 
     __slots__ = (
         "_presence", "answers", "apart", "deaf", "heard", "hooks",
-        "made_of", "pointer", "retained", "shape", "strides", "twin", "version",
+        "made_of", "outside", "pointer", "retained", "shape", "strides", "twin", "version",
     )  # fmt: skip
 
     def __init__(self, twin: torch.Tensor, tensor: Any, made_of: Any) -> None:
@@ -105,6 +105,7 @@ class Taped(Arriving):
         self.hooks: dict[int, Any] | None = None
         self.answers: object | None = None  # under which a backward keeps what they made of the gradient
         self.retained = False
+        self.outside: Any = None  # a tensor with the node that Paddle made for a view: see seats.seat
         self.deaf = False  # the result of a PyLayer: Paddle calls hooks on it, and ignores what they return
         self.version, self.pointer = tensor._inplace_version(), tensor.data_ptr()
         self.shape, self.strides = tensor.shape, tensor.strides
@@ -154,7 +155,7 @@ def _renewed(tensor: Any, record: Taped) -> Taped | None:
     with torch.enable_grad():
         renewed = Taped(_Written.apply(record.twin, to_torch(tensor)), tensor, record.made_of)
     renewed.heard, renewed.hooks, renewed.retained, renewed.deaf = record.heard, record.hooks, record.retained, record.deaf
-    renewed.answers = record.answers
+    renewed.answers, renewed.outside = record.answers, record.outside
     set_attribute(tensor, TAPE, renewed)
     return renewed
 

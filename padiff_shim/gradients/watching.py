@@ -16,6 +16,7 @@ import paddle
 import torch
 
 from ..frameworks.memory import to_paddle, to_torch
+from . import clean
 from .local import LOCAL
 from .seats import give_gradient, seat
 from .twins import Taped, taped, twin, wrap
@@ -34,14 +35,32 @@ def registering(original: Callable[..., Any]) -> Callable[..., Any]:
         if record is None:
             return original(tensor, function)
         seat(tensor, record)
+        outside = None if record.outside is None else _Outside(record.outside, function)
         number = next(_numbers)
         if record.hooks is None:
             record.hooks = {}
         hears = _Hears(function, record.deaf, _answers(record), unused(record.heard))
-        record.hooks[number] = record.heard.register_hook(functools.partial(_shown, hears))
+        record.hooks[number] = record.heard.register_hook(functools.partial(_shown, hears)), outside
         return number
 
     return hook
+
+
+class _Outside:
+    """A hook on what was made of a view outside of all modes: that leads to the node that Paddle made for the view."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, view: Any, function: Callable[[Any], Any]) -> None:
+        self._function: Callable[[Any], Any] | None = function
+        clean.register_grad_hook(view, self)
+
+    def __call__(self, grad: Any) -> Any:
+        return None if self._function is None else self._function(grad)
+
+    def remove(self) -> None:
+        """Paddle finds hooks by the tensor that they were put on, which nobody has."""
+        self._function = None
 
 
 def removing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,10 +71,12 @@ def removing(original: Callable[..., Any]) -> Callable[..., Any]:
         record = taped(tensor)
         if record is None or number < _FIRST:
             return original(tensor, number)
-        handle = (record.hooks or {}).pop(number, None)
-        if handle is None:
+        handles = (record.hooks or {}).pop(number, None)
+        if handles is None:
             return False
-        handle.remove()
+        for handle in handles:
+            if handle is not None:
+                handle.remove()
         return True
 
     return hook
@@ -78,9 +99,12 @@ def retain(tensor: Any) -> None:
     """Keep the gradient of a tensor on the tape as its ``grad``."""
     record = taped(tensor)
     if record is not None and not record.retained:
+        reference = weakref.ref(tensor)
         seat(tensor, record)
         record.retained = True
-        record.heard.register_hook(functools.partial(_keep, weakref.ref(tensor), _answers(record), unused(record.heard)))
+        if record.outside is not None:
+            _Outside(record.outside, lambda grad: _keep(reference, None, None, to_torch(grad)))
+        record.heard.register_hook(functools.partial(_keep, reference, _answers(record), unused(record.heard)))
 
 
 def _answers(record: Taped) -> object:
@@ -99,7 +123,7 @@ def heard(answers: object | None, grad: torch.Tensor) -> torch.Tensor:
     return found
 
 
-def _keep(reference: weakref.ref[Any], answers: object, without: Unused | None, grad: torch.Tensor | None) -> None:
+def _keep(reference: weakref.ref[Any], answers: object | None, without: Unused | None, grad: torch.Tensor | None) -> None:
     tensor = reference()
     if grad is None and without is not None:
         grad = without.gradient()
