@@ -133,9 +133,11 @@ def partial_gradient(g: Program) -> str:
     options = g.pick(("", ", retain_graph=True", ", create_graph=True", ", create_graph=True"))
     unused = ", allow_unused=True" if not g.chance(3) else ""
     without = f", no_grad_vars=[{g.floating()}]" if g.chance(8) else ""
-    if f"[{x}]" in without:
+    z = g.floating(lambda t: not t.stop_gradient) if g.chance(3) else x
+    if f"[{x}]" in without or f"[{z}]" in without:
         raise Nothing  # that ends the process natively
-    return f"{g.new()} = paddle.grad([{y}.sum()], [{x}]{options}{unused}{without})[0]"
+    inputs, which = ([x], 0) if z == x else ([x, z], g.choose(2))
+    return f"{g.new()} = paddle.grad([{y}.sum()], [{', '.join(inputs)}]{options}{unused}{without})[{which}]"
 
 
 def housekeeping(g: Program) -> str:

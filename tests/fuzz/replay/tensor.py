@@ -52,8 +52,8 @@ class Tensor:
         self.family = family or Family()
         self.stop_gradient = not node.requires_grad
         self.barred = ""  # why Torch cannot say what Paddle does where it is read with a gradient
-        self.deaf = False  # the result of a PyLayer: what hooks on it return is its own gradient, and goes no further
-        self.own: torch.Tensor | None = None  # that gradient
+        self.deaf = False  # the result of a PyLayer: what hooks on it return goes no further
+        self.own: torch.Tensor | None = None  # the gradient that the latest backward's hooks have made of its own
         self.kept: Tensor | None = None
         self._read = False  # whether the program may hold its gradient
         self._keeps: torch.Tensor | None = None
@@ -230,10 +230,10 @@ class Tensor:
                 return None
             _there(grad)
             answer = function(type(self)(self.own if deaf else grad))
-            if answer is None or not deaf:
-                return None if answer is None else answer.node
+            if answer is None:
+                return None
             self.own = answer.node
-            return None
+            return None if deaf else self.own
 
         deaf, node = self.deaf, self.graph()
         _ = node.grad_fn  # without a look at it Torch 2.13 crashes where the node is a view, and its memory was written since
@@ -241,12 +241,13 @@ class Tensor:
         return Hook(self, node.register_hook(shown))
 
     def _begin(self, node: torch.Tensor) -> None:
-        if self.deaf and self._begins is not node:
+        if self._begins is not node:
             self._begins = node
             node.register_hook(self._came)
 
     def _came(self, grad: torch.Tensor) -> None:
-        self.own = grad
+        if not self._silent:
+            self.own = grad
 
     @contextlib.contextmanager
     def asked(self) -> Iterator[None]:
@@ -266,7 +267,7 @@ class Tensor:
 
     def _keep(self, grad: torch.Tensor) -> None:
         _there(grad)
-        self.kept = type(self)((self.own if self._begins is self._keeps else grad).detach().clone())
+        self.kept = type(self)((self.own if self.deaf else grad).detach().clone())
 
     def _add(self, grad: torch.Tensor) -> None:
         found = grad.detach().clone()
