@@ -18,7 +18,7 @@ from torch.optim import radam as _radam
 from ..table import reasons
 from ..table.reasons import StayNative
 from . import foreach
-from .counts import mu_products, multiply, numbers, powers
+from .counts import mu_products, multiply, numbers, powers, single
 from .lists import Core
 from .update import Batch, Item, update
 
@@ -68,9 +68,10 @@ def _counts(b: Batch, done: Sequence[int]) -> list[torch.Tensor]:
     return [item.count for item in b.items]
 
 
-def _done(b: Batch) -> list[int]:
+def _done(b: Batch, beta1: float, beta2: float) -> list[int]:
+    """The exponents of the powers of both betas, as the kernel has them."""
     both = zip(_powers(b, "beta1_pow"), _powers(b, "beta2_pow"))
-    return _each(both, lambda key: _of_both(*_exponent(b.beta1, *key[0]), *_exponent(b.beta2, *key[1])))
+    return _each(both, lambda key: _of_both(*_exponent(beta1, *key[0]), *_exponent(beta2, *key[1])))
 
 
 def _adam_of_torch(b: Batch, done: Sequence[int], lr: float, decay: float, decoupled: bool) -> None:
@@ -85,7 +86,7 @@ _adam_core = Core(_adam_of_torch, foreach.adam)
 
 
 def _with_adam(b: Batch, lr: float, decay: float, *, decoupled: bool) -> None:
-    _adam_core(b, [power - 1 for power in _done(b)], lr, decay, decoupled)
+    _adam_core(b, [power - 1 for power in _done(b, b.beta1, b.beta2)], lr, decay, decoupled)
     multiply(b.flat("beta1_pow"), b.beta1)
     multiply(b.flat("beta2_pow"), b.beta2)
 
@@ -169,7 +170,7 @@ def _steps_of_nadam(b: Batch) -> list[int]:
     does not tell how many there were.
     """
     done = []
-    for item, (step, ended) in zip(b.items, _exponents(b, b.beta2, "beta2_pow")):
+    for item, (step, ended) in zip(b.items, _exponents(b, single(b.beta2), "beta2_pow")):
         if ended and b.beta2:
             if item.left is None or item.left != _averages(item):
                 raise StayNative(reasons.POWER_GONE)
@@ -185,7 +186,7 @@ def _averages(item: Item) -> tuple[float, float]:
 
 def _remember_where_powers_end(b: Batch, done: Sequence[int]) -> None:
     """What an update left behind ``done`` steps, where the powers tell no more of the next one."""
-    for item, steps, (_, ended) in zip(b.items, done, _exponents(b, b.beta2, "beta2_pow")):
+    for item, steps, (_, ended) in zip(b.items, done, _exponents(b, single(b.beta2), "beta2_pow")):
         item.left = _averages(item) if ended else None
         item.count = torch.tensor(steps + 1.0) if ended else None
 
@@ -203,18 +204,24 @@ _nadam_core = Core(_nadam_of_torch, foreach.nadam)
 
 def _nadam_of_paddle(b: Batch) -> None:
     """Paddle keeps the product of the momenta in the parameter's dtype."""
-    root = _MU_BASE**b.momentum_decay
-    powers_now = [(one * _MU_BASE, two * b.beta2, mu) for one, two, mu in _powers_of_nadam(b)]
+    beta1, beta2, decay = _of_nadam(b)
+    root = _MU_BASE**decay
+    powers_now = [(one * _MU_BASE, two * beta2, mu) for one, two, mu in _powers_of_nadam(b)]
     for (fall, power, product), param, grad, first, second in zip(powers_now, b.param, b.grad, b.moment1, b.moment2):
         grad = grad.add(param, alpha=b.decay) if b.decay else grad
-        mu = b.beta1 * (1.0 - 0.5 * fall**b.momentum_decay)
-        following = b.beta1 * (1.0 - 0.5 * fall**b.momentum_decay * root)
-        first.lerp_(grad, 1 - b.beta1)
-        second.mul_(b.beta2).addcmul_(grad, grad, value=1 - b.beta2)
+        mu = beta1 * (1.0 - 0.5 * fall**decay)
+        following = beta1 * (1.0 - 0.5 * fall**decay * root)
+        first.lerp_(grad, 1 - beta1)
+        second.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         bottom = second.div(1 - power).sqrt_().add_(b.epsilon)
         param.addcdiv_(grad, bottom, value=-b.lr * (1.0 - mu) / (1.0 - product * mu))
         param.addcdiv_(first, bottom, value=-b.lr * following / (1.0 - product * mu * following))
     _go_on_as_nadam(b)
+
+
+def _of_nadam(b: Batch) -> tuple[float, float, float]:
+    """The betas and the momentum's decay as Paddle's kernel takes them."""
+    return single(b.beta1), single(b.beta2), single(b.momentum_decay)
 
 
 def _powers_of_nadam(b: Batch) -> Iterable[tuple[float, ...]]:
@@ -223,13 +230,14 @@ def _powers_of_nadam(b: Batch) -> Iterable[tuple[float, ...]]:
 
 def _go_on_as_nadam(b: Batch) -> None:
     """Paddle's powers and products after the update."""
+    beta1, beta2, decay = _of_nadam(b)
     falls = multiply(b.flat("decay_pow"), _MU_BASE)
-    multiply(b.flat("beta2_pow"), b.beta2)
+    multiply(b.flat("beta2_pow"), beta2)
     products: dict[float, list[Any]] = {}
     for product, power in zip(b.flat("mu_product"), falls):
         products.setdefault(power, []).append(product)
     for power, flats in products.items():
-        multiply(flats, b.beta1 * (1.0 - 0.5 * power**b.momentum_decay))
+        multiply(flats, beta1 * (1.0 - 0.5 * power**decay))
 
 
 @update(
@@ -239,7 +247,8 @@ def _go_on_as_nadam(b: Batch) -> None:
     "param decay_pow beta2_pow mu_product moment1 moment2 master",
     paddle=_nadam_of_paddle,
     twin="torch.optim.NAdam",
-    differs="Torch rounds the product of its momenta to float32, for parameters of float64, too",
+    differs="Torch rounds the product of its momenta to float32, for parameters of float64, too "
+    "(not where its default dtype is float64)",
 )
 def nadam(b: Batch) -> None:
     """Torch's products are made again; Paddle's go on as its kernel would leave them."""
@@ -274,12 +283,13 @@ _radam_core = Core(_radam_of_torch, foreach.radam)
 )
 def radam(b: Batch) -> None:
     """Paddle keeps ``step * beta2 ** step / (1 - beta2 ** step)`` by a recursion, which goes on as its kernel would leave it."""
-    _radam_core(b, _done(b))
-    multiply(b.flat("beta1_pow"), b.beta1)
-    multiply(b.flat("beta2_pow"), b.beta2)
+    beta1, beta2 = single(b.beta1), single(b.beta2)
+    _radam_core(b, _done(b, beta1, beta2))
+    multiply(b.flat("beta1_pow"), beta1)
+    multiply(b.flat("beta2_pow"), beta2)
     known: dict[Any, float] = {}
     for rho, *key in zip(b.rho, numbers(b.flat("rho")), numbers(b.flat("beta2_pow")), [rho.dtype for rho in b.rho]):
         following = known.get(tuple(key))
         if following is None:
-            following = known[tuple(key)] = _following_rho(b.beta2, *key)
+            following = known[tuple(key)] = _following_rho(beta2, *key)
         rho.fill_(following)

@@ -71,6 +71,11 @@ def powers(beta: float, dtype: torch.dtype) -> Powers:
     return Powers(beta, dtype)
 
 
+def single(number: float) -> float:
+    """As a kernel of Paddle's gets it whose attribute is a float32 (NAdam's, RAdam's): its powers are products of that."""
+    return float(np.float32(number))
+
+
 def numbers(flats: Sequence[Any]) -> list[float]:
     """What tensors are filled with (:meth:`.update.Item.flat`): NAdam and RAdam keep their powers in the shape of the parameter."""
     return [flat.item(0) if isinstance(flat, np.ndarray) else flat[0].item() for flat in flats]

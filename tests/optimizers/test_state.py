@@ -23,27 +23,28 @@ def shim():
 
 
 def train(net, optimizer, steps):
+    dtype = str(net.parameters()[0].dtype).rpartition(".")[2]
     with paddle.utils.unique_name.guard("a"):  # accumulators get their names at the first step
         for step in steps:
-            (net(paddle.to_tensor(batch(step))) ** 2).mean().backward()
+            (net(paddle.to_tensor(batch(step, dtype))) ** 2).mean().backward()
             optimizer.step()
             optimizer.clear_grad()
 
 
-def built(name):
+def built(name, dtype="float32"):
     """A net and its optimizer, with the same generated names each time."""
     with paddle.utils.unique_name.guard("a"):
-        ours, _ = nets()
+        ours, _ = nets(dtype)
         return ours, KINDS[name].build(ours, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.5))
 
 
-def crossing(name, path, before, after):
+def crossing(name, path, before, after, dtype):
     """Values after a checkpoint that was saved in one mode and is continued in another."""
-    ours, optimizer = built(name)
+    ours, optimizer = built(name, dtype)
     with before():
         train(ours, optimizer, range(BEFORE))
     paddle.save({"net": ours.state_dict(), "optimizer": optimizer.state_dict()}, str(path))
-    resumed, other = built(name)
+    resumed, other = built(name, dtype)
     saved = paddle.load(str(path))
     resumed.set_state_dict(saved["net"])
     other.set_state_dict(saved["optimizer"])
@@ -54,10 +55,11 @@ def crossing(name, path, before, after):
 
 
 @pytest.mark.parametrize(("before", "after"), [(shim, shim), (shim, contextlib.nullcontext), (contextlib.nullcontext, shim)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", KINDS)
-def test_a_checkpoint_goes_on_as_if_nothing_had_been_saved(name, before, after, tmp_path):
+def test_a_checkpoint_goes_on_as_if_nothing_had_been_saved(name, dtype, before, after, tmp_path):
     """On either side of a mode, and from one side to the other."""
-    resumed, ours, other, optimizer, run = crossing(name, tmp_path / "state", before, after)
+    resumed, ours, other, optimizer, run = crossing(name, tmp_path / "state", before, after, dtype)
     assert all(same(one.numpy(), two.numpy()) for one, two in zip(resumed.parameters(), ours.parameters(), strict=True))
     state, expected = other.state_dict(), optimizer.state_dict()
     assert state.keys() == expected.keys()
@@ -67,17 +69,18 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been_saved(name, before, after, 
         assert set(run.optimizers[optimizer.type]) == {"torch"}
 
 
-@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("adamax", "rmsprop", "centered", "nadam")])
-def test_the_state_is_native_paddles_but_for_rounding(name):
-    """Where the definitions are the same: also the powers of beta, exactly."""
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("adamax", "rmsprop", "centered")])
+def test_the_state_is_native_paddles_but_for_rounding(name, dtype):
+    """Where the definitions are the same: also the powers of beta, exactly (NAdam's and RAdam's are of a float32's)."""
     states = []
     for mode in (contextlib.nullcontext, shim):
-        net, optimizer = built(name)
+        net, optimizer = built(name, dtype)
         draw = np.random.default_rng(5)
         with mode(), paddle.utils.unique_name.guard("a"):
             for _ in range(6):
                 for param in net.parameters():
-                    param.grad = paddle.to_tensor(draw.standard_normal(param.shape).astype("float32"))
+                    param.grad = paddle.to_tensor(draw.standard_normal(param.shape).astype(dtype))
                 optimizer.step()
         states.append({key: value.numpy() for key, value in optimizer.state_dict().items()})
     native, ours = states
@@ -85,6 +88,8 @@ def test_the_state_is_native_paddles_but_for_rounding(name):
     for key, value in native.items():
         if "pow" in key:
             assert same(value, ours[key]), key
+        if "_rho_" in key or "mu_product" in key:  # of powers alone, by formulas that a compiler may contract
+            assert np.allclose(value, ours[key], rtol=8 * np.finfo(dtype).eps, atol=0), key
         assert np.allclose(value, ours[key], rtol=1e-4, atol=1e-5), key
 
 
