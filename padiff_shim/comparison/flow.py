@@ -26,6 +26,7 @@ from ..frameworks.versions import exchange_tracer
 from ..postponed import after_engine, raise_postponed
 from ..records.log import LogError, tell_of_forks
 from ..runs.compare_run import CompareRun
+from ..signals import let_pass
 from ..table.reasons import BELOW, FORKED, RESULTS, STATIC, StayNative
 from ..verdicts import Judgement, Side, Verdict
 from . import packing, posts, replayed, watch
@@ -137,6 +138,7 @@ class Comparison(NativeCalls):
         except LogError:  # the user wants to know: on_log_error="raise"
             raise
         except Exception as error:  # comparing must never break the program
+            let_pass(error)
             self.uncompared(subject.door, f"the comparison failed: {type(error).__name__}: {str(error)[:120]}", result)
         finally:
             try:
@@ -227,8 +229,7 @@ class Comparison(NativeCalls):
     def settle(self, case: Case) -> dict[str, Any]:
         """Judge a case and write its record."""
         judgement = self.judge(case)
-        if case.extra:
-            judgement.stats.update(case.extra)
+        judgement.stats.update(case.extra)
         return self.outcome.record(case, judgement)
 
     def replay(self, subject: Subject, incoming: Mapping[int, Any]) -> None:
@@ -236,6 +237,7 @@ class Comparison(NativeCalls):
         try:
             replayed.replay(subject, incoming)
         except Exception as error:  # comparing must never break the program
+            let_pass(error)
             self.unseen(subject, f"Paddle's gradients could not be computed again: {type(error).__name__}: {str(error)[:120]}")
 
     def backward_begins(self, frame: Frame) -> None:

@@ -10,6 +10,7 @@ import torch
 from ..frameworks.memory import as_operand, stream_of, to_torch
 from ..postponed import postpone
 from ..records.log import LogError
+from ..signals import of_a_signal
 from .subject import Subject
 
 
@@ -42,7 +43,12 @@ def judge_gradients(subject: Subject, incoming: Mapping[int, Any], found: Mappin
     except LogError as stop:  # the user wants to know: on_log_error="raise"
         postpone(stop)
     except Exception as error:  # comparing must never break the program's backward
-        comparison.run.warn(f"gradients of a call of {door.op.name!r} were not judged: {type(error).__name__}: {str(error)[:200]}")
+        if of_a_signal(error):
+            postpone(error)
+        else:
+            comparison.run.warn(
+                f"gradients of a call of {door.op.name!r} were not judged: {type(error).__name__}: {str(error)[:200]}"
+            )
     except BaseException as stop:  # Ctrl-C: raised when the backward has ended
         postpone(stop)
     finally:

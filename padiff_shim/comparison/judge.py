@@ -11,6 +11,7 @@ import torch
 from .. import numerics
 from ..numerics.oracle.limits import Bound, Learnt
 from ..runs.compare_run import CompareRun
+from ..signals import let_pass
 from ..verdicts import Judgement, Verdict
 from .cases import OVERTAKEN, Case, describe_tensor
 from .screening import PLACES, Screening, Size, as_before
@@ -54,6 +55,7 @@ class Judge:
                 return Judgement(Verdict.UNVERIFIED, reason=OVERTAKEN)
             return judgement
         except Exception as error:
+            let_pass(error)
             text = f"{type(error).__name__}: {str(error)[:200]}"
             self.run.warn(f"no verdict on a call of {case.subject.door.op.name!r}: {text}")
             return Judgement(Verdict.UNVERIFIED, reason=f"the verdict failed: {text}")

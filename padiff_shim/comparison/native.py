@@ -13,6 +13,7 @@ from ..dispatch.frames import Frame
 from ..dispatch.plan import Unlisted
 from ..frameworks.memory import grad_tracer
 from ..runs.compare_run import CompareRun
+from ..signals import let_pass
 from ..table.reasons import DRAWN, NO_REFERENCE, RANDOM, STATIC, StayNative
 from .packing import watched
 from .replicas import Replicas
@@ -120,6 +121,7 @@ class NativeCalls:
         try:
             self.shadow.carry(original, args, kwargs, result)
         except Exception as error:  # the stream ends here; the program does not
+            let_pass(error)
             self.run.warn(f"a shadow was not passed on: {type(error).__name__}: {str(error)[:200]}")
 
 

@@ -29,6 +29,7 @@ from ..frameworks.versions import NODE_HOOKS, grad_node
 from ..gradients import clean
 from ..postponed import after_engine, engine_runs, postpone
 from ..records.log import LogError
+from ..signals import of_a_signal
 from ..table.signature import parse
 from . import aliases, packing, posts, replayed
 from .gradients import judge_gradients
@@ -192,7 +193,7 @@ def _seen(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tu
         with put_aside():  # also where no mode is open any more
             return _observe(subject, tensors, results, incoming, over=over)
     except Exception as error:
-        if isinstance(error, LogError):
+        if isinstance(error, LogError) or of_a_signal(error):
             postpone(error)
         else:
             subject.comparison.run.warn(f"gradients of a call were not observed: {type(error).__name__}: {str(error)[:200]}")

@@ -15,6 +15,7 @@ import torch
 from ..frameworks.memory import AMP_OFF, dtype_of, grad_tracer, torch_dtype
 from ..frameworks.torch_settings import has_avx512
 from ..frameworks.versions import IS_3
+from ..signals import let_pass
 from ..table.op import Op
 from ..table.reasons import COMPLEX, INTEGER, MIXED, NATIVE_REFUSES, Reason, StayNative
 from .frames import PAUSE, stand, standing
@@ -78,6 +79,7 @@ class DtypeRules:
         try:
             shown = self._shown(inputs, targets, args, kwargs)
         except Exception as error:
+            let_pass(error)
             text = (str(error).strip().splitlines() or [repr(error)])[0][:100]
             # Not kept as a rule: the refusal may be due to this call's other arguments (an axis out of range).
             raise StayNative(NATIVE_REFUSES, error=text) from None
@@ -95,7 +97,8 @@ class DtypeRules:
         tensors = [(given, dtype_of(one)) for given, side, one in zip(*inputs[:2], dtypes) if isinstance(side, torch.Tensor)]
         try:
             return apart(self._original, args, kwargs, {id(given): _one_element(given, dtype) for given, dtype in tensors})
-        except Exception:
+        except Exception as error:
+            let_pass(error)
             return apart(self._original, args, kwargs, {id(given): _copy(given, dtype) for given, dtype in tensors})
 
 

@@ -16,6 +16,7 @@ import torch
 
 from ..frameworks.memory import FLOATS
 from ..frameworks.versions import set_attribute
+from ..signals import let_pass
 from .calls import Call
 from .leaves import leaf
 from .nodes import same_node
@@ -160,7 +161,8 @@ def _of_torch(formula: Callable[..., Any], base: torch.Tensor, rest: Sequence[An
             return formula(base, *rest)
         with torch.enable_grad():
             return formula(base, *rest)
-    except Exception:
+    except Exception as error:
+        let_pass(error)
         return None
 
 

@@ -15,6 +15,7 @@ from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, shares_memory,
 from ..gradients import islands, views
 from ..gradients.calls import Call
 from ..gradients.twins import twin
+from ..signals import let_pass
 from ..table.reasons import StayNative
 from .results import moved, on_tape
 
@@ -83,7 +84,8 @@ def _made(name: str, tensor: Any, read: Sequence[Any], formula: Callable[[torch.
         side = twin(tensor) if wanted else as_operand(tensor)
         with stream_of(side.device), torch.set_grad_enabled(wanted):
             out = formula(side)
-    except Exception:
+    except Exception as error:
+        let_pass(error)
         return None  # Paddle decides whether it is an error
     if not out.numel() or shares_memory(out, (side,)):
         return None

@@ -16,6 +16,7 @@ from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, check_target, 
 from ..gradients import inplace, islands
 from ..gradients.calls import Call
 from ..gradients.twins import twin
+from ..signals import let_pass
 from .moves import indices
 
 SETS = frozenset({"_setitem_dygraph", "masked_fill_"})
@@ -38,7 +39,8 @@ def took(name: str, original: Callable[..., Any], args: Any) -> bool:
             out = put(side.clone(), twin(value).to(side.dtype))
         if value.ndim > tensor.ndim:  # of the axes of one, in front, Paddle takes some and refuses some
             original(hand_over(as_operand(tensor).clone()), index, hand_over(as_operand(value).clone()))
-    except Exception:
+    except Exception as error:
+        let_pass(error)
         return False  # memory that Torch cannot write, or Paddle decides whether it is an error
     if out.shape != side.shape:
         return False

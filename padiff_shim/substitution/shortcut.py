@@ -28,6 +28,7 @@ from ..gradients.calls import Call
 from ..gradients.leaves import leaf
 from ..gradients.saved import LARGE, watched
 from ..gradients.twins import TAPE, finish, twin
+from ..signals import let_pass
 from ..table import reasons
 from ..table.reasons import StayNative
 from ..table.signature import REFUSALS, refused
@@ -58,7 +59,8 @@ def quick(frame, values):
     if not (trainable and tracer._has_grad):
         try:
             {plain}
-        except Exception:
+        except Exception as error:
+            let_pass(error)
             return None  # the full way finds the reason
         if ({kinds},) not in rules and not known(({kinds},)){empty_refused}:
             return None
@@ -80,7 +82,8 @@ def quick(frame, values):
 
     try:
         {twins}
-    except Exception:
+    except Exception as error:
+        let_pass(error)
         return None
     kind = ({kinds}, {wanting}, {ranks}, {attributes})
     try:
@@ -218,6 +221,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
     names: dict[str, Any] = {
         "FLOATS": FLOATS,
         "LARGE": LARGE,
+        "__name__": __name__,
         "INDEPENDENT": reasons.INDEPENDENT,
         "REFUSALS": REFUSALS,
         "StayNative": StayNative,
@@ -238,6 +242,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
         "layouts": strides.layouts,
         "leaf": leaf,
         "learnt": learnt,
+        "let_pass": let_pass,
         "lend": lend_numpy,
         "name": op.name,
         "on_tape": results.on_tape,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from ..signals import let_pass
 from . import reasons
 from .reasons import StayNative
 
@@ -21,6 +22,7 @@ REFUSALS = (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError
 
 def refused(error: Exception) -> StayNative:
     """torch refuses the call, so Paddle decides: if it refuses too, the user sees Paddle's own error."""
+    let_pass(error)
     return StayNative(reasons.TORCH_RAISED, type=type(error).__name__, error=str(error)[:120])
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from ...signals import let_pass
 from . import noise
 from .precision import FORMATS, KINDS, Array, Kind, rounded
 from .staging import Evaluation, Operand, Quantity, Staged
@@ -208,7 +209,8 @@ def _in_steps(kernel: noise.Kernel, operands: Sequence[torch.Tensor]) -> torch.T
     """The value with fused kernels taken apart; None where that fails."""
     try:
         return noise.exact(kernel, operands, apart=True)
-    except Exception:  # a decomposition that does not cover these arguments
+    except Exception as error:  # a decomposition that does not cover these arguments
+        let_pass(error)
         return None
 
 

@@ -1,0 +1,160 @@
+"""An error that the handler of a signal raises, wherever it falls: the program gets it; what answers errors does not take it."""
+
+import collections
+import functools
+import os
+import signal
+import sys
+import threading
+
+import numpy as np
+import paddle
+import pytest
+
+import padiff_shim
+from padiff_shim.signals import let_pass, of_a_signal
+
+OURS = (os.path.dirname(padiff_shim.__file__) + os.sep, os.path.dirname(padiff_shim.patches.__file__) + os.sep, "<shortcut")
+VALUES = np.linspace(-1, 1, 16, dtype="float32").reshape(4, 4)
+NUMBER = signal.SIGUSR1
+
+
+class TooSlowError(RuntimeError):
+    """Of a kind that Torch refuses calls with."""
+
+
+def alarm(*_):
+    raise TooSlowError("too slow")
+
+
+@pytest.fixture
+def _handled():
+    before = signal.signal(NUMBER, alarm)
+    yield
+    signal.signal(NUMBER, before)
+
+
+class Signals:
+    """The calls of our functions, counted; at one of them a signal comes."""
+
+    def __init__(self, at=None):
+        self.at, self.counts, self.came = at, collections.Counter(), False
+
+    def __call__(self, frame, event, _):
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(OURS):
+            self.counts[code] += 1
+            if (code, self.counts[code]) == self.at:
+                sys.settrace(None)
+                self.came = True
+                signal.raise_signal(NUMBER)
+        return None  # noqa: RET501
+
+    def of(self, program):
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            program()
+        finally:
+            sys.settrace(before)
+
+
+def program():
+    x = paddle.to_tensor(VALUES, stop_gradient=False)
+    y = paddle.nn.functional.softmax(paddle.matmul(x, x)).reshape([2, 8])
+    y = paddle.nn.functional.dropout(paddle.erfinv(y * 0.1), 0.0) + 1
+    y[0] = 1.0
+    paddle.nn.functional.layer_norm(y, 8).sum().backward()
+
+
+def swallowed(mode, noise):
+    """Our functions in which the signal's error was lost, each at its first and its last call. ``noise``: what Python printed."""
+    lost = []
+    with mode:
+        for _ in range(2):  # what is learnt once
+            program()
+        calls = Signals()
+        calls.of(program)
+        assert len(calls.counts) > 20
+        for place in sorted({(code, at) for code, count in calls.counts.items() for at in (1, count)}, key=str):
+            noise.clear()
+            once, raised = Signals(place), ""
+            try:
+                once.of(program)
+            except (TooSlowError, OSError) as error:  # Paddle's engine makes an OSError of it, as natively
+                raised = str(error)
+            if once.came and not noise and "too slow" not in raised:
+                lost.append(place)
+    return lost
+
+
+@pytest.fixture
+def noise(monkeypatch):
+    """What falls into a destructor is printed by Python, and not raised."""
+    found = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: found.append(what.exc_type))
+    return found
+
+
+@pytest.mark.usefixtures("_handled")
+@pytest.mark.filterwarnings("ignore:a mode of padiff_shim")
+@pytest.mark.parametrize("options", [{}, {"random": "torch"}], ids=str)
+def test_in_reference_mode(options, noise):
+    assert not swallowed(padiff_shim.reference("torch", **options), noise)
+
+
+@pytest.mark.usefixtures("_handled")
+@pytest.mark.filterwarnings("ignore:a mode of padiff_shim")
+@pytest.mark.parametrize("options", [{"carry": "torch"}, {"defer": True, "shadow": True, "exact": True}], ids=str)
+@pytest.mark.slow
+def test_in_a_comparison(options, noise):
+    assert not swallowed(padiff_shim.compare("torch", progress=False, **options), noise)
+
+
+def answered():
+    """As where an error is expected."""
+    try:
+        signal.raise_signal(NUMBER)
+    except TooSlowError as error:
+        let_pass(error)
+
+
+class Handler:
+    def __call__(self, *_):
+        raise TooSlowError("too slow")
+
+    def method(self, *_):
+        raise TooSlowError("too slow")
+
+
+@pytest.mark.parametrize(
+    "handler", [alarm, functools.partial(alarm, 1), Handler(), Handler().method], ids=lambda one: type(one).__name__
+)
+def test_every_kind_of_handler_is_known(handler):
+    before = signal.signal(NUMBER, handler)
+    try:
+        with pytest.raises(TooSlowError):
+            answered()
+    finally:
+        signal.signal(NUMBER, before)
+
+
+@pytest.mark.usefixtures("_handled")
+def test_an_error_of_the_program_itself_is_none_of_a_signals():
+    try:
+        raise TooSlowError
+    except TooSlowError as error:
+        let_pass(error)
+        found = error
+    assert not of_a_signal(found)
+
+
+@pytest.mark.usefixtures("_handled")
+def test_another_thread_runs_no_handlers():
+    answers = []
+    with pytest.raises(TooSlowError) as raised:
+        signal.raise_signal(NUMBER)
+    thread = threading.Thread(target=lambda: answers.append(of_a_signal(raised.value)))
+    thread.start()
+    thread.join()
+    assert answers == [False]
