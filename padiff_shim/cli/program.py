@@ -13,6 +13,7 @@ import os
 import pkgutil
 import runpy
 import sys
+import threading
 import types
 from collections.abc import Callable, Sequence
 from importlib.machinery import SourceFileLoader
@@ -82,7 +83,8 @@ def _take_over(argv: list[str], folder: str) -> types.ModuleType:
 
 
 def _execute(program: Callable[[], Any]) -> None:
-    """Call ``program``; what it raises goes on, and is shown without the frames from here upwards."""
+    """Call ``program``; what it raises goes on, and is shown without the frames from here upwards. So is what its threads raise."""
+    threading.excepthook = functools.partial(_show_of_thread, threading.excepthook)
     try:
         _begin(program)
     except SystemExit:
@@ -101,6 +103,14 @@ def _show(hook: Callable[..., Any], kind: Any, error: BaseException, traceback: 
     tidy(error)
     sys.last_traceback = theirs = error.__traceback__
     hook(kind, error, theirs)
+
+
+def _show_of_thread(hook: Callable[..., Any], raised: threading.ExceptHookArgs) -> None:
+    if raised.exc_value is None:
+        return hook(raised)
+    tidy(raised.exc_value)
+    theirs = raised.exc_type, raised.exc_value, raised.exc_value.__traceback__, raised.thread
+    return hook(threading.ExceptHookArgs(theirs))
 
 
 def _below(traceback: types.TracebackType | None) -> types.TracebackType | None:
