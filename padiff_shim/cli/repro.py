@@ -7,6 +7,7 @@ import click
 from ..errors import ArgumentError, PadiffShimError
 from ..records.calls import Call
 from ..runs.compare_run import CompareRun, load
+from ..screen import Screen
 from .main import NO
 
 _EPILOG = """\
@@ -37,14 +38,21 @@ def command(folder: str, call: str | None, output: str | None) -> int:
         return _listed(run)
     chosen = _chosen(run, call)
     path = run.repro(chosen, output if output is not None else f"repro-{call}.py")
-    click.echo(f"{path} written: {chosen if isinstance(chosen, Call) else run.calls[chosen]}")
+    _say(f"{path} written: {chosen if isinstance(chosen, Call) else run.calls[chosen]}")
     return 0
+
+
+def _say(text: str) -> None:
+    """Within the width of a terminal; as one line into a file or another program."""
+    screen = Screen()
+    screen.say(text, hang=2)
+    click.echo(screen.text())
 
 
 def _listed(run: CompareRun) -> int:
     kept = run.kept()
     for place, call in zip(kept.places, kept):
-        click.echo(f"{place}: {call}")
+        _say(f"{place}: {call}")
     if not kept:
         click.echo("no operands were saved: there was no serious difference, or keep_inputs=0 said so", err=True)
     return 0 if kept else NO

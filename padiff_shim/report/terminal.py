@@ -58,18 +58,19 @@ def _time(account: Account, screen: Screen) -> None:
     for remark in account.remarks():
         screen.say(remark)
     layers = account.layers()
-    heads = (Column("calls", 2, right=True), Column("on " + account.backend, 1, right=True), *_TIMES)
+    calls, share = Column("calls", 2, right=True), Column("on " + account.backend, right=True)
     if layers:
         # The widest cut through the tree that has room: the layers of the upper levels.
         depth = max((d for d in range(1, 9) if sum(one.depth <= d for one in layers) <= LAYERS), default=1)
         upper = [one for one in layers if one.depth <= depth][:LAYERS]
         more = f", {len(layers) - len(upper):,} inside of them not shown" if len(layers) > len(upper) else ""
-        screen.table((Column("layer"), *heads), [(shown(one.name) or "(all)", *_cells(one)) for one in upper], f"layers{more}")
+        heads = (Column("layer"), calls, share, *_TIMES)
+        screen.table(heads, [(shown(one.name) or "(all)", *_cells(one)) for one in upper], f"layers{more}")
     lines = account.lines()
     more = f"lines, the {LINES} longest of {len(lines):,}" if len(lines) > LINES else "lines"
     if lines:
         rows = [(shown(one.name), *_cells(one), seconds_of(one.total)) for one in lines[:LINES]]
-        screen.table((Column("line"), *heads, Column("all", right=True)), rows, more)
+        screen.table((Column("line"), calls, share._replace(leave=1), *_TIMES, Column("all", right=True)), rows, more)
 
 
 def _cells(one: Spent) -> tuple[str, ...]:

@@ -171,6 +171,16 @@ def test_repro_lists_what_was_saved(log, capsys):
     assert capsys.readouterr().out.startswith("1: ")
 
 
+@pytest.mark.parametrize(("columns", "longest"), [("80", 80), ("", None)], ids=["a terminal", "a pipe"])
+def test_repro_lists_within_the_width(columns, longest, log, monkeypatch, capsys):
+    """In a pipe a call is one line."""
+    monkeypatch.setenv("COLUMNS", columns)
+    main(["repro", str(log)])
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(not line.startswith(" ") for line in lines) == len(padiff_shim.load(log).kept())
+    assert (max(map(len, lines)) <= longest) if longest else not any(line.startswith(" ") for line in lines)
+
+
 @pytest.mark.parametrize("word", ["worst", "first", "1"])
 def test_repro_writes_a_script(word, log, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -182,6 +182,14 @@ def test_words_that_have_room_are_whole(what):
     assert not any("…" in word for word in words[80])
 
 
+@pytest.mark.parametrize("length", [40, 60, 70, 76, 200])
+def test_a_layer_is_not_listed_without_its_share(length):
+    """Where names leave no room for figures beside them, rows are paragraphs."""
+    text = run_table(Reference("l" * length, "train.py:7 in forward"), width=80)
+    layers = text.partition("\nlayers")[2].partition("\nlines")[0]
+    assert re.search(r"\d %", layers)
+
+
 MARKDOWN = {
     "bisect": bisection,
     "gate": gate,
