@@ -237,3 +237,22 @@ def test_two_that_are_wrong_alike_stay_accused():
         overwritten(lambda x: None)
     (call,) = run.calls.filter(op="tanh", phase="backward")
     assert (call.verdict, call.side) == ("WRONG", "both")
+
+
+@pytest.mark.parametrize("change", [None, *CHANGES])
+def test_a_nan_in_the_result_is_no_operand_that_was_written(change):
+    """It equals nothing, itself included; the gradients beside it are judged all the same."""
+    leaf = paddle.linspace(0.1, 1.0, 12)
+    leaf[7] = float("nan")
+    leaf.stop_gradient = False
+    with (
+        testing.planted("tanh", lambda grad, *_: grad * 1.01, gradients=True),
+        padiff_shim.compare("torch", audit=1) as run,
+    ):
+        x = leaf * 2.0
+        y = paddle.tanh(x)
+        if change is not None:
+            CHANGES[change](x)
+        y.sum().backward()
+    (call,) = run.calls.filter(op="tanh", tensor="grad:x")
+    assert (call.verdict, call.side) == (("WRONG", "paddle") if change is None else ("UNVERIFIED", "none"))
