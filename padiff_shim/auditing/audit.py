@@ -48,14 +48,15 @@ class Audit:
     def known(self) -> dict[str, bool]:
         """The shipped known differences of these versions -> whether they showed, in a call or in a defect's program.
 
-        Those that no program shows are left out if they did not: a call of an audit need not be one that has them.
+        Those that no program shows, or one only on other processors, are left out if they did not: a call of an audit need not be
+        one that has them.
         """
         from ..catalogue.known_differences import in_range, shipped
 
         shown = {one.known for one in self.findings if one.known} | {one.known for one in self.defects if one.shown}
         versions = [(name, self.environment.get(name, "")) for name in ("paddle", "torch")]
         here = [quirk for quirk in shipped() if all(in_range(version, getattr(quirk, name)) for name, version in versions)]
-        looked = shown | {one.known for one in self.defects}
+        looked = shown | {one.known for one in self.defects if not one.by_processor}
         return {quirk.name: quirk.name in shown for quirk in here if quirk.name in looked}
 
     def as_dict(self) -> dict[str, Any]:
@@ -199,7 +200,7 @@ class _Book:
             folder.mkdir(parents=True, exist_ok=True)
             try_folder(folder, "the folder of the audit ")
             if self.path.exists() and not resume:
-                raise FileError(f"{folder} holds an audit already: go on with it (resume=True), or choose another folder")
+                raise FileError(f"{folder} holds an audit already: go on with it (--resume, resume=True), or choose another folder")
             if self.path.exists():
                 self._read()
         except OSError as error:

@@ -141,7 +141,9 @@ def _here(one: Any) -> str:
     how = f" ({one.how})" if one.how and one.shown else ""
     if one.shown:
         return f"seen{how}" + ("" if one.claimed else ", new on these versions")
-    return _GONE if one.claimed else "not of these versions"
+    if one.gone:
+        return _GONE
+    return "not of this processor" if one.claimed else "not of these versions"
 
 
 def _refusals(found: dict[str, int]) -> tuple[str, str]:

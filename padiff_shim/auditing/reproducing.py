@@ -71,7 +71,8 @@ def ends_so(defect: Defect, how: str) -> bool:
 
 @dataclass
 class Seen:
-    """A known defect on this machine. ``claimed``: seen on these versions before; ``shown``: of ``programs`` so many show it."""
+    """A known defect on this machine. ``claimed``: seen on these versions before; ``shown``: of ``programs`` so many show it.
+    ``by_processor``: kernels of some processors have it."""
 
     name: str
     op: str
@@ -80,11 +81,12 @@ class Seen:
     shown: int
     programs: int
     how: str
+    by_processor: bool = False
 
     @property
     def gone(self) -> bool:
-        """It was seen on these versions, and is not here."""
-        return self.claimed and not self.shown
+        """It was seen on these versions, and is not here, which is not the processor's doing."""
+        return self.claimed and not self.shown and not self.by_processor
 
     @property
     def new(self) -> bool:
@@ -101,5 +103,6 @@ def seen(chosen: Iterable[Defect] | None = None, seconds: int = SECONDS) -> list
         hows = [endings[title] for title, _ in one.programs()]
         claimed = versions["paddle"] in one.paddle or versions["torch"].partition("+")[0] in one.torch
         shown = sum(ends_so(one, how) for how in hows)
-        found.append(Seen(one.name, one.op, one.known, claimed, shown, len(hows), ", ".join(dict.fromkeys(filter(None, hows)))))
+        how = ", ".join(dict.fromkeys(filter(None, hows)))
+        found.append(Seen(one.name, one.op, one.known, claimed, shown, len(hows), how, one.by_processor))
     return found

@@ -75,7 +75,7 @@ def test_the_reports_say_the_same(found):
 def test_it_is_not_overwritten(found, capsys):
     folder, _ = found
     assert main(["audit", "--ops", "relu", "--folder", str(folder)]) == 2
-    assert "holds an audit already" in capsys.readouterr().err
+    assert "holds an audit already: go on with it (--resume" in capsys.readouterr().err
 
 
 # --- what the records say together --------------------------------------------------------------------------------------
@@ -141,6 +141,14 @@ def test_records_that_say_the_same_are_one_finding():
     assert stress_of("relu: sample 0, long 3, float32") == "long 3"
 
 
+def test_what_other_processors_have_alone_is_not_gone(tmp_path):
+    found = Audit(tmp_path, {"paddle": "3.3.1", "torch": "2.13.0"}, {})
+    for of_some in (False, True):
+        found.defects = [Seen("NaN", "relu", "relu of NaN", True, 0, 1, "", of_some)]
+        assert ("relu of NaN" in found.known) is not of_some
+        assert ("No longer seen here: NaN" in str(found)) is not of_some
+
+
 HOSTILE = "<script>alert(1)</script> | `x` \x1b[31m"
 
 
@@ -150,6 +158,7 @@ def test_pages_escape_what_they_show(tmp_path):
     report.died("relu: sample 0, plain, float32", "SIGSEGV")
     found = Audit(tmp_path, {"paddle": "3", "torch": "2", "processor": HOSTILE, "device": "cpu"}, {"relu": report})
     found.defects = [Seen("a defect", "relu", "", True, 0, 1, ""), Seen("another", "relu", "", False, 1, 1, "SIGSEGV")]
+    found.defects.append(Seen("of others", "relu", "relu of NaN", True, 0, 1, "", by_processor=True))
     page, text = pages.html(found), pages.markdown(found)
     assert "<script>" not in page
     assert "<script>" not in text
@@ -158,6 +167,8 @@ def test_pages_escape_what_they_show(tmp_path):
     assert "seen (SIGSEGV), new on these versions" in text
     assert "SIGSEGV" in page
     assert "a defect" in str(found)
+    assert "| of others | relu | not of this processor |" in text
+    assert "of others" not in str(found), "it did not go: this processor has it not"
     assert [path.name for path in found.save()] == ["audit.md", "audit.html", "audit.json"]
     assert isinstance(found.findings[0], Finding)
 
