@@ -127,17 +127,20 @@ class Account:
     def headline(self) -> str:
         """How much ran on the reference's kernels, and what did not."""
         calls = self.substituted + self.native
-        apart = f" {self.left_out:,} were left out by ops=, exclude= or layers=." if self.left_out else ""
+        were = "were" if self.left_out > 1 else "was"
+        apart = f" {self.left_out:,} {were} left out by ops=, exclude= or layers=." if self.left_out else ""
         if not calls:
             return "No float call was seen." + apart
         if not self.native:
-            return f"All {calls:,} float calls ran on {shown(self.backend)}'s kernels." + apart
+            all_ = f"All {calls:,} float calls" if calls > 1 else "The one float call"
+            return f"{all_} ran on {shown(self.backend)}'s kernels." + apart
         worst = next(one for one in self.stayed if not one.wanted)
         where = f" at {place}" if (place := shown(worst.where(1), SENTENCE)) else ""
         most = "most often" if worst.calls < self.native else "all of them" if self.native > 1 else "a call of"
         return (
-            f"{self.substituted:,} of {calls:,} float calls ({share(self.substituted, calls)}) ran on {shown(self.backend)}'s "
-            f"kernels; {self.native:,} stayed on Paddle's, {most} {shown(worst.op)}{where}: {shown(worst.reason, SENTENCE)}.{apart}"
+            f"{self.substituted:,} of {many(calls, 'float call')} ({share(self.substituted, calls)}) ran on "
+            f"{shown(self.backend)}'s kernels; {self.native:,} stayed on Paddle's, {most} {shown(worst.op)}{where}: "
+            f"{shown(worst.reason, SENTENCE)}.{apart}"
         )
 
     def parts(self) -> dict[str, float]:

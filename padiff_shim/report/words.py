@@ -61,8 +61,8 @@ def covered(coverage: Mapping[str, Any]) -> str:
     if not calls:
         return "no float call was seen"
     said = (
-        f"{share(checked, calls)} of {calls:,} float calls and {share(numbers, elements)} of {elements:,} output elements "
-        "got a verdict"
+        f"{share(checked, calls)} of {many(calls, 'float call')} and {share(numbers, elements)} of "
+        f"{many(elements, 'output element')} got a verdict"
     )
     screened = int(coverage.get("screened") or 0)
     return said + (f"; {screened:,} of the verdicts were screened: a difference as before at its place" if screened else "")

@@ -35,6 +35,8 @@ def test_the_headline_names_what_stayed_native_most_and_where():
     wanted = account_data(native={("softmax", "filtered out by ops= or exclude="): 5})
     assert "5 were left out by ops=, exclude= or layers=." in Account(wanted).headline()
     assert "460 float calls" in Account(wanted).headline()
+    one = Account(account_data(native={("softmax", "filtered out by ops= or exclude="): 1}, substituted={"gelu": 1}))
+    assert one.headline() == "The one float call ran on torch's kernels. 1 was left out by ops=, exclude= or layers=."
 
 
 def test_updates_of_optimizers_are_no_calls():
