@@ -14,7 +14,7 @@ import padiff_shim
 FOLDER = pathlib.Path(sys.argv[1] if __name__ == "__main__" else ".")
 
 
-def steps(layer, net, number=3, rate=lambda step: 0.1):
+def steps(layer, net, number=3, rate=lambda step: 0.1, after=lambda step: None):
     optimizer = paddle.optimizer.SGD(0.1, parameters=net.parameters())
     for step in range(number):
         optimizer.set_lr(rate(step))
@@ -22,6 +22,7 @@ def steps(layer, net, number=3, rate=lambda step: 0.1):
         (layer(paddle.to_tensor(x)) ** 2).mean().backward()
         optimizer.step()
         optimizer.clear_grad()
+        after(step)
 
 
 def compared(name):
@@ -48,6 +49,9 @@ def main():
     with compared("other_rate"):
         one = net()
         steps(paddle.DataParallel(one), one, rate=lambda step: 0.2 if rank and step == 1 else 0.1)
+    with compared("written"):
+        one = net()
+        steps(paddle.DataParallel(one), one, after=lambda step: one.bias.set_value(one.bias * 2) if rank and step == 1 else None)
     with compared("killed"):
         one = net()
         steps(paddle.DataParallel(one), one)

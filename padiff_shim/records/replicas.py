@@ -16,10 +16,10 @@ EVENT = "replicas"  # kind of the events that hold the digests
 _NAMED = 3  # values that a sentence names
 _MEANING = {
     ("parameters", True): "they began with other weights, or a rank changed its own",
-    (
-        "parameters",
-        False,
-    ): "the gradients before were equal, so the optimizers differ: learning rate, state, or what they update",
+    ("parameters", False): (
+        "the gradients before were equal, so the optimizers differ: learning rate, state, or what they update; "
+        "or a rank changed its own"
+    ),
     ("gradients", True): "gradients are not summed over the ranks, or not at this step",
     ("gradients", False): "gradients are not summed over the ranks at this step, though they were before",
 }

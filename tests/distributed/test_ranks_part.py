@@ -48,13 +48,14 @@ def test_ranks_that_agree(folder):
         ("not_summed", 0, "gradients", "gradients are not summed over the ranks"),
         ("other_weights", 0, "parameters", "they began with other weights"),
         ("other_rate", 2, "parameters", "the optimizers differ: learning rate"),
+        ("written", 2, "parameters", "or a rank changed its own"),
     ],
 )
 def test_where_they_part(folder, name, step, kind, said, tmp_path):
     run = read(folder, name)
     parting = run.replicas.parting
     assert (parting.step, parting.kind, parting.groups) == (step, kind, ((0,), (1,)))
-    assert len(parting.names) == (2 if name != "other_weights" else 1), "a bias begins with zeros everywhere"
+    assert len(parting.names) == (1 if name in ("other_weights", "written") else 2), "a bias begins with zeros everywhere"
     sentence = f"the ranks part at step {step}: {kind} of {parting.names[0]}"
     assert run.warnings[0].startswith(sentence)
     assert said in run.warnings[0]
