@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
+from html import escape
 from typing import Any
 
 PIPED = 200  # columns of a table that goes into a file or another program, which folds lines itself or not at all
 LONGEST = 300  # characters of one name or place that a report shows
 SENTENCE = 2000  # of one sentence
+_HYPHENS = re.compile(r"(\S*-\S+)")
+_WHOLE = 24  # characters of a word that a page does not break
+# A word's parts: behind / . _ and the like, but a line's number stays with the end of its file's name. base.js has the same.
+_PARTS = re.compile(r"[^/\\_,;|=-]+\.\w+:\d+\S*$|[^/\\.,;|=_-]*(?:[/\\.,;|=_-]+|$)")
 
 
 def escaped(text: str) -> str:
@@ -42,3 +48,31 @@ def shown(value: Any, most: int = LONGEST) -> str:
     if len(text) > most:
         return escaped(" ".join(text[:most].split())) + f"… ({len(text):,} characters)"
     return escaped(" ".join(text.split()))
+
+
+def markup(text: str) -> str:
+    """``text`` for a page: never read as markup, long words with places at which they may be broken. Browsers break words at a
+    hyphen, in the middle of ``2e-06`` and ``--quiet``: those are kept together by the class ``keep``."""
+    return "<wbr>".join(
+        "".join(
+            f'<span class="keep">{escape(one)}</span>' if at % 2 else escape(one) for at, one in enumerate(_HYPHENS.split(part))
+        )
+        for part in pieces(text)
+    )
+
+
+def pieces(text: str) -> list[str]:
+    """``text`` in pieces between which a page may break it: long words alone, never before a line's number, and no piece too long
+    for a narrow column."""
+    found = [""]
+    for word in re.findall(r"\s+|\S+", text):
+        first, *others = [word] if len(word) <= _WHOLE else [one for part in _PARTS.findall(word) for one in _chopped(part)]
+        found[-1] += first
+        found += others
+    return found
+
+
+def _chopped(part: str) -> list[str]:
+    """From the end: what a line's number stands behind is there."""
+    cuts = range(len(part) % _WHOLE or _WHOLE, len(part), _WHOLE)
+    return [part[start:end] for start, end in zip((0, *cuts), (*cuts, len(part)))] if part else []

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..text import shown
+from ..text import markup, shown
 from .carried import CARRIERS, GRADIENTS, carried, holding, largest
 from .findings import CarriedBy, LayerRow, Mistake, Place, Stage, StepRow
 from .pages import STEP, TRAINING, Proven, line, measured, numbers, step
@@ -174,4 +174,4 @@ def far(difference: float | None) -> float:
 
 
 def _text(value: str) -> str:
-    return escaping.escape(shown(value, 2000))
+    return markup(shown(value, 2000))

@@ -6,7 +6,7 @@ import html as escaping
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, markup, shown
 from .html import PAGE, digest
 
 
@@ -17,14 +17,19 @@ def page(title: str, parts: Iterable[str]) -> str:
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}"><meta name="color-scheme" content="light dark">'
-        f'<meta name="generator" content="padiff_shim"><title>{text(title)}</title><style>{style}</style>'
+        f'<meta name="generator" content="padiff_shim"><title>{plain(title)}</title><style>{style}</style>'
     )
     body = "\n".join(filter(None, parts))
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body><main>\n{body}\n</main></body></html>\n'
 
 
 def text(value: Any) -> str:
-    """Text that is never read as markup."""
+    """Text that is never read as markup, with places at which a long word may be broken."""
+    return markup(shown(value, SENTENCE))
+
+
+def plain(value: Any) -> str:
+    """The same without those places, for titles and attributes."""
     return escaping.escape(shown(value, SENTENCE))
 
 
@@ -53,7 +58,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: int) -> 
     top = "".join(f'<th class="{kind}">{text(head)}</th>' for kind, head in zip(kinds, heads))
     body = "\n".join(
         "<tr>"
-        + "".join(f'<td class="{kind}" data-of="{text(head)}">{one}</td>' for kind, head, one in zip(kinds, heads, row))
+        + "".join(f'<td class="{kind}" data-of="{plain(head)}">{one}</td>' for kind, head, one in zip(kinds, heads, row))
         + "</tr>"
         for row in rows
     )

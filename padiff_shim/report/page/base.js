@@ -2,6 +2,46 @@
 
 const $ = (id) => document.getElementById(id);
 
+// As `pieces` in text.py: a word's parts behind / . _ and the like; a line's number stays with the end of its file's name.
+const PARTS = /[^/\\_,;|=-]+\.\w+:\d+\S*$|[^/\\.,;|=_-]*(?:[/\\.,;|=_-]+|$)/g;
+const WHOLE = 24;
+
+/** Text as nodes, with places at which long words may be broken. */
+function breakable(text) {
+  if (!/\S{25}|-\S/.test(text)) return [text];
+  const found = [""];
+  for (const word of text.match(/\s+|\S+/g)) {
+    if (word.length <= WHOLE || [...word].length <= WHOLE) {
+      found[found.length - 1] += word;
+      continue;
+    }
+    for (const [at, part] of word.match(PARTS).filter(Boolean).entries()) {
+      const signs = [...part];
+      const first = signs.splice(0, signs.length % WHOLE || WHOLE).join("");
+      if (at) found.push(first);
+      else found[found.length - 1] += first;
+      while (signs.length) found.push(signs.splice(0, WHOLE).join(""));
+    }
+  }
+  return found.flatMap((piece, at) => (at ? [document.createElement("wbr"), ...kept(piece)] : kept(piece)));
+}
+
+/** Browsers break words at a hyphen, in the middle of 2e-06 and --quiet: not these. */
+function kept(piece) {
+  return piece.split(/(\S*-\S+)/).map((one, at) => {
+    if (!(at % 2)) return one;
+    const span = document.createElement("span");
+    span.className = "keep";
+    span.textContent = one;
+    return span;
+  });
+}
+
+function nodes(children) {
+  const given = children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+  return given.flatMap((child) => (typeof child === "string" ? breakable(child) : [child]));
+}
+
 /** An element with attributes and children. Strings become text, never markup. */
 function h(tag, attributes, ...children) {
   const element = document.createElement(tag);
@@ -10,12 +50,12 @@ function h(tag, attributes, ...children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...nodes(children));
   return element;
 }
 
 function fill(element, ...children) {
-  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.replaceChildren(...nodes(children));
   return element;
 }
 

@@ -15,10 +15,10 @@ function buildHeader() {
   const header = D.header;
   const environment = header.environment || {};
   const carried = header.carry === "torch" ? "the program went on with torch's results" : "the program went on with Paddle's results";
-  $("headline").textContent = D.headline;
+  fill($("headline"), D.headline);
   const parts = ["Compare report", header.command ? `command: ${header.command}` : null, header.created, `Paddle against ${header.backend || "torch"}`, header.carry ? carried : null];
   if (header.rank !== undefined && header.rank !== null) parts.push(`rank ${header.rank}`);
-  $("subtitle").textContent = parts.filter(Boolean).join(" · ");
+  fill($("subtitle"), parts.filter(Boolean).join(" · "));
   document.title = `Compare report: ${count(D.total, "record")}`;
   const warnings = D.warnings.map((text) => h("li", {}, text));
   if (warnings.length) {

@@ -1,0 +1,91 @@
+"""Where a page breaks long words: behind / . _ and the like, never a short word, or a line's number from its file's name."""
+
+import random
+
+import pytest
+import report_page
+from report_data import account_data, record, run_of
+from report_page import DESKTOP
+
+from padiff_shim.report.html import PAGE
+from padiff_shim.report.substituted import Account
+from padiff_shim.report.substituted_page import render as reference_page
+from padiff_shim.text import markup, pieces
+
+browser, show = report_page.browser, report_page.show  # fixtures
+PHONE = {"width": 390, "height": 844}
+PATH = "some_company/computer_vision/modelling/encoder_blocks_with_long_names.py:1234 in one_step_of_the_training_loop"
+
+# Words of up to 24 characters that stand in two lines.
+BROKEN = r"""() => {
+    const found = [];
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const node = texts.currentNode;
+        if (node.parentElement.closest("pre, svg, script, style")) continue;
+        for (const word of node.data.matchAll(/\S+/g)) {
+            if (word[0].length > 24) continue;
+            const range = document.createRange();
+            range.setStart(node, word.index);
+            range.setEnd(node, word.index + word[0].length);
+            const tops = [...range.getClientRects()].filter((one) => one.width > 0).map((one) => Math.round(one.top));
+            if (tops.length && Math.max(...tops) - Math.min(...tops) > 4) found.push(word[0]);
+        }
+    }
+    return found;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", [""]),
+        ("  a short word ", ["  a short word "]),
+        ("the encoder.layers.0 and", ["the encoder.layers.0 and"]),
+        ("a/folder_of/many_names/model.py:12 in f", ["a/", "folder_", "of/", "many_", "names/", "model.py:12 in f"]),
+        ("x" * 30, ["x" * 6, "x" * 24]),
+        ("/" + "n" * 30 + ".py:98765 in f", ["/", "n" * 15, "n" * 15 + ".py:98765 in f"]),
+        ("model.encoder.layers.11.dense", ["model.", "encoder.", "layers.", "11.", "dense"]),
+    ],
+)
+def test_the_pieces_of_a_text(text, expected):
+    assert pieces(text) == expected
+
+
+def test_no_piece_is_long_and_none_is_lost():
+    draw = random.Random(3)
+    for _ in range(300):
+        text = "".join(draw.choices("abcdefgh/\\._,;|=-: é\U0001f600<&0123456789", k=draw.randrange(200)))
+        found = pieces(text)
+        assert "".join(found) == text
+        assert all(len(word) <= 24 for one in found for word in one.split())
+
+
+def test_markup_is_text_alone():
+    assert markup("<b> & 2e-06 --quiet") == '&lt;b&gt; &amp; <span class="keep">2e-06</span> <span class="keep">--quiet</span>'
+    assert "<wbr>" in markup("<" * 40)
+    assert "<<" not in markup("<" * 40)
+
+
+@pytest.mark.browser
+def test_the_comparisons_page_breaks_as_the_others_do(show):
+    page = show(run_of(3))
+    ours = f"(text) => {{ {(PAGE / 'base.js').read_text(encoding='utf-8')}; return h('p', {{}}, text).innerHTML; }}"
+    draw = random.Random(4)
+    for _ in range(60):
+        text = "".join(draw.choices("abcdefgh/\\._,;|=-: é\U0001f600<&0123456789", k=draw.randrange(120)))
+        assert page.evaluate(ours, text) == markup(text)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("viewport", [PHONE, DESKTOP, {"width": 768, "height": 900}], ids=["phone", "desktop", "tablet"])
+@pytest.mark.parametrize("more", range(0, 24, 5))
+def test_no_short_word_and_no_lines_number_is_broken(browser, show, tmp_path, viewport, more):
+    site = "s" * more + PATH
+    worst = record(20, random.Random(1), verdict="WRONG", guilty="paddle", share=1e9, layer="layers_of_the_stage.0." * 3, site=site)
+    assert show([*run_of(20, rare=0.3), worst], viewport=viewport).evaluate(BROKEN) == []
+    data = account_data()
+    for one in (*data["lines"], *data["profile"]["places"]):
+        one["site"] = one["site"] and site
+    with report_page.pages(browser, tmp_path) as pages:
+        assert pages(reference_page(Account(data)), viewport=viewport).evaluate(BROKEN) == []
