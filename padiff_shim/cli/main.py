@@ -6,6 +6,8 @@ training environment asks for as little as it did.
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -43,4 +45,10 @@ def _carried_out(arguments: Sequence[str] | None) -> int | Callable[[], int]:
         return 128 + 2  # Ctrl-C
     except PadiffShimError as error:
         print(f"padiff-shim: {error}", file=sys.stderr)
+        return UNUSABLE
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in its buffer is written at the end
+        print(f"padiff-shim: standard output cannot be written: {error.strerror}", file=sys.stderr)
         return UNUSABLE

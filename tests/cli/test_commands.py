@@ -232,3 +232,13 @@ def test_diff_refuses_what_it_cannot_take(arguments, said, recordings, capsys):
 def test_diff_needs_two_recordings(recordings, tmp_path, capsys):
     assert main(["diff", recordings[0], str(tmp_path / "none")]) == 2
     assert "none" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["--version"], ["ops", "gelu"]], ids=" ".join)
+def test_a_full_standard_output_is_told_in_one_line(arguments):
+    command = [sys.executable, "-m", "padiff_shim", *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == 2
+    assert done.stderr == "padiff-shim: standard output cannot be written: No space left on device\n"
