@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -74,10 +75,12 @@ def written(path: Path, who: str | None = "") -> None:
 
 
 def look(stream: TextIO | None = None) -> dict[str, Any]:
-    """How wide text for ``stream`` (default: standard output) is, and whether it has colours."""
+    """How wide text for ``stream`` (default: standard output) is, and whether it has colours: where the terminal can, and unless
+    ``NO_COLOR`` (no-color.org) is set."""
     stream = stream or sys.stdout
     terminal = stream.isatty()
-    return {"width": max(80, shutil.get_terminal_size().columns) if terminal else None, "colour": terminal}
+    plain = os.environ.get("TERM", "") in ("dumb", "unknown") or bool(os.environ.get("NO_COLOR"))
+    return {"width": max(80, shutil.get_terminal_size().columns) if terminal else None, "colour": terminal and not plain}
 
 
 def told(found: Any) -> str:

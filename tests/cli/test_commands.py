@@ -1,5 +1,6 @@
 """The command line: its commands are found, teach by example, and end with the documented exit status."""
 
+import io
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ from helpers import ROOT
 from padiff_shim.patches import norm
 
 import padiff_shim
-from padiff_shim.cli import app
+from padiff_shim.cli import app, output
 from padiff_shim.cli.main import main
 
 pytestmark = pytest.mark.compat
@@ -242,3 +243,20 @@ def test_a_full_standard_output_is_told_in_one_line(arguments):
         done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert done.returncode == 2
     assert done.stderr == "padiff-shim: standard output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "coloured"),
+    [({}, True), ({"TERM": "dumb"}, False), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)],
+    ids=str,
+)
+def test_colours_are_those_of_the_terminal(variables, coloured, monkeypatch):
+    for name, value in {"TERM": "xterm", "NO_COLOR": "", **variables}.items():
+        monkeypatch.setenv(name, value)
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    assert output.look(Terminal()) == {"width": 80, "colour": coloured}
+    assert output.look(io.StringIO()) == {"width": None, "colour": False}
