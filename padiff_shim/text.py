@@ -12,6 +12,17 @@ from typing import Any
 PIPED = 200  # columns of a table that goes into a file or another program, which folds lines itself or not at all
 LONGEST = 300  # characters of one name or place that a report shows
 SENTENCE = 2000  # of one sentence
+# A space of no width keeps `@name` from calling a user and `#12` from naming an issue; a backslash does neither.
+_MARKDOWN = str.maketrans(
+    {
+        **{sign: f"\\{sign}" for sign in "\\|`*_[]~"},
+        "<": "&lt;",
+        ">": "&gt;",
+        "&": "&amp;",
+        "@": "@&#8203;",
+        "#": "\\#&#8203;",
+    }
+)
 _HYPHENS = re.compile(r"(\S*-\S+)")
 _WHOLE = 24  # characters of a word that a page does not break
 # A word's parts: behind / . _ and the like, but a line's number stays with the end of its file's name. base.js has the same.
@@ -48,6 +59,11 @@ def shown(value: Any, most: int = LONGEST) -> str:
     if len(text) > most:
         return escaped(" ".join(text[:most].split())) + f"… ({len(text):,} characters)"
     return escaped(" ".join(text.split()))
+
+
+def in_markdown(value: Any) -> str:
+    """Text that stays within its cell of a table and is not read as markup."""
+    return shown(value, SENTENCE).translate(_MARKDOWN)
 
 
 def markup(text: str) -> str:

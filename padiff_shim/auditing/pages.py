@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..screen import Screen
-from ..text import SENTENCE, many, shown
+from ..text import SENTENCE, in_markdown, many, shown
 from .limits import ELEMENTS, LONGEST
 from .report import ACCURACY, CRASH, RANGE, TREATMENT, UNJUDGED, WRONG, Finding
 from .style import STYLE
@@ -179,19 +179,13 @@ def _worst(one: Finding) -> str:
 
 # --- Markdown ----------------------------------------------------------------------------------------------------------------
 
-_SIGNS = str.maketrans({**{sign: f"\\{sign}" for sign in "\\|`*_[]~"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"})
-
-
-def _cell(text: str) -> str:
-    return shown(text, SENTENCE).translate(_SIGNS)
-
 
 def markdown(audit: Audit) -> str:
     """The whole report."""
     first, *rest = _opening(audit)
-    lines = [f"# {_cell(first)}", "", *(f"{_cell(line)}.  " for line in rest)]
+    lines = [f"# {in_markdown(first)}", "", *(f"{in_markdown(line)}.  " for line in rest)]
     for section in _sections(audit):
-        lines += ["", f"## {_cell(section.title)}", "", _cell(section.says), ""]
+        lines += ["", f"## {in_markdown(section.title)}", "", in_markdown(section.says), ""]
         table = [_line(section.headings), "|" + "---|" * len(section.headings), *map(_line, section.rows)]
         if len(section.rows) > UNFOLDED:
             table = [f"<details><summary>{len(section.rows)} rows</summary>", "", *table, "", "</details>"]
@@ -200,7 +194,7 @@ def markdown(audit: Audit) -> str:
 
 
 def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(map(_cell, cells)) + " |"
+    return "| " + " | ".join(map(in_markdown, cells)) + " |"
 
 
 # --- HTML --------------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..screen import Column, Screen
-from ..text import shown
+from ..text import in_markdown, shown
 from .choosing import Unit
 
 SHOWN = 4  # lines of one unit
@@ -84,8 +84,8 @@ class Bisection:
 
     def to_markdown(self) -> str:
         """For an issue or a pull request."""
-        lines = [f"**{_cell(self.headline)}**", "", f"| {self.over[:-1]} | calls | lines |", "| --- | ---: | --- |"]
-        return "\n".join([*lines, *(f"| {' | '.join(map(_cell, row))} |" for row in self._rows())]) + "\n"
+        lines = [f"**{in_markdown(self.headline)}**", "", f"| {self.over[:-1]} | calls | lines |", "| --- | ---: | --- |"]
+        return "\n".join([*lines, *(f"| {' | '.join(map(in_markdown, row))} |" for row in self._rows())]) + "\n"
 
     def text(self, width: int | None = None, *, colour: bool = False) -> str:
         """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
@@ -107,7 +107,3 @@ def _lines(unit: Unit) -> str:
         told[str(site) + (f" ({', '.join(beside)})" if beside else "")] = None
     more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
     return "; ".join(list(told)[:SHOWN]) + more
-
-
-def _cell(value: str) -> str:
-    return shown(value, 2000).replace("|", "\\|").replace("<", "&lt;")

@@ -12,7 +12,7 @@ from ..arguments import path as checked
 from ..errors import FileError
 from ..proving.findings import FAILS
 from ..screen import Column, Screen
-from ..text import shown
+from ..text import in_markdown, shown
 from .picture import draw
 from .rows import SIDES, Distance, DriftRow, largest
 
@@ -100,11 +100,11 @@ class Drift:
         _, *rows = self.table()
         head = f"| kind | layer or call, line | {' | '.join(SIDES)} |\n| --- | --- |{' ---: |' * len(SIDES)}"
         told = [_row(row) for row in rows]
-        lines = [f"**{_cell(self.headline)}**", "", head, *told[:SHOWN]]
+        lines = [f"**{in_markdown(self.headline)}**", "", head, *told[:SHOWN]]
         if len(told) > SHOWN:
             lines += ["", f"<details><summary>{len(told) - SHOWN:,} more</summary>", "", head, *told[SHOWN:], "", "</details>"]
         lines += ["", "Largest absolute differences; 0: equal bit for bit, ±0: but for the sign of a zero."]
-        return "\n".join([*lines, *(f"\n{_cell(note)}" for note in self.notes)]) + "\n"
+        return "\n".join([*lines, *(f"\n{in_markdown(note)}" for note in self.notes)]) + "\n"
 
     def text(self, width: int | None = None, *, colour: bool = False) -> str:
         """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
@@ -146,7 +146,7 @@ def _said(rows: Sequence[DriftRow]) -> str:
 def _row(cells: list[str]) -> str:
     """Of Markdown: names and line in one cell, and of each column the maximum."""
     kind, paddle, torch, site = cells[:4]
-    names = "<br>".join(_cell(one) for one in dict.fromkeys((paddle, torch, site)) if one)
+    names = "<br>".join(in_markdown(one) for one in dict.fromkeys((paddle, torch, site)) if one)
     return f"| {' | '.join((kind, names, *cells[5::2]))} |"
 
 
@@ -161,7 +161,3 @@ def _cells(row: DriftRow) -> list[str]:
         else:
             found += [f"{apart.mean:.1e}", f"{apart.max:.1e}"]
     return found
-
-
-def _cell(value: str) -> str:
-    return shown(value, 2000).replace("|", "\\|").replace("<", "&lt;")

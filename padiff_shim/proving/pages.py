@@ -6,7 +6,7 @@ from typing import Protocol
 
 from ..dispatch.site import short
 from ..screen import Column, Screen
-from ..text import shown
+from ..text import in_markdown, shown
 from .carried import CARRIERS, GRADIENTS, carried, holding, largest
 from .findings import FAILS, CarriedBy, LayerRow, Mistake, Place, Stage, StepRow
 
@@ -139,13 +139,13 @@ def line(place: Place) -> str:
 
 def markdown(proof: Proven) -> str:
     """Headline, stages, mistakes, and the layers folded away."""
-    lines = [f"**{_cell(proof.headline)}**", ""]
-    lines += [f"- {_MARKS[stage.right]} {stage.name}: {_cell(stage.text)}" for stage in proof.stages]
+    lines = [f"**{in_markdown(proof.headline)}**", ""]
+    lines += [f"- {_MARKS[stage.right]} {stage.name}: {in_markdown(stage.text)}" for stage in proof.stages]
     for number, mistake in enumerate(proof.mistakes, 1):
-        lines += ["", f"{number}. {_cell(str(mistake))}", ""]
+        lines += ["", f"{number}. {in_markdown(str(mistake))}", ""]
         for side, place in sides(mistake):
             source = f": {_code(place.source)}" if place is not None and place.source else ""
-            lines.append(f"   - {side}: {_cell(where(place))}{source}")
+            lines.append(f"   - {side}: {in_markdown(where(place))}{source}")
     if proof.layers:
         rows = chosen(proof.layers, FOLDED)
         same = sum(row.identical for row in proof.layers)
@@ -159,7 +159,7 @@ def markdown(proof: Proven) -> str:
         ]
         lines.append("| --- | --- | ---: | ---: | ---: |")
         for row in rows:
-            names = (_cell(name or "(the model)") for name in (row.paddle, row.torch))
+            names = (in_markdown(name or "(the model)") for name in (row.paddle, row.torch))
             lines.append(f"| {' | '.join(names)} | {row.calls} | {' | '.join(numbers(row))} |")
         lines += ["", "</details>"]
     if proof.training:
@@ -167,28 +167,24 @@ def markdown(proof: Proven) -> str:
         lines += [f"| {' | '.join(step(row))} |" for row in proof.training]
     for found in measured(proof):
         lines += _told(found)
-    lines += [f"\n{_cell(note)}" for note in proof.notes]
+    lines += [f"\n{in_markdown(note)}" for note in proof.notes]
     return "\n".join(lines) + "\n"
 
 
 def _told(found: CarriedBy) -> list[str]:
     """Markdown's lines of what carries a difference."""
     if found.failed:
-        return ["", _cell(carried(found))]
+        return ["", in_markdown(carried(found))]
     heads = (*CARRIERS[:3], "kernels apart (rounding: Paddle, Torch)", "amplified", "share (own)")
-    lines = ["", carried(found), "", f"| {' | '.join(heads)} |", "| --- | --- | ---: | ---: | ---: | ---: |"]
+    lines = ["", in_markdown(carried(found)), "", f"| {' | '.join(heads)} |", "| --- | --- | ---: | ---: | ---: | ---: |"]
     for *named, apart, ours, theirs, amplified, own, share in largest(found):
         told = f"{apart} ({ours}, {theirs})" if apart else ""
-        lines.append(f"| {' | '.join(map(_cell, (*named, told, amplified, f'{share} ({own})')))} |")
+        lines.append(f"| {' | '.join(map(in_markdown, (*named, told, amplified, f'{share} ({own})')))} |")
     held = holding(found)
     if held:
         lines += ["", f"| {' | '.join(GRADIENTS)} |", "| --- | ---: | ---: | ---: |"]
-        lines += [f"| {' | '.join(map(_cell, cells))} |" for cells in held]
+        lines += [f"| {' | '.join(map(in_markdown, cells))} |" for cells in held]
     return lines
-
-
-def _cell(value: str) -> str:
-    return shown(value, 2000).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _code(source: str) -> str:

@@ -6,7 +6,7 @@ import math
 from typing import Any, Protocol
 
 from ..screen import Column, Screen
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, in_markdown, shown
 from .measure import Apart
 from .reading import Tensor
 
@@ -153,8 +153,8 @@ def text(page: Page, width: int | None = None, *, colour: bool = False) -> str:
 
 def markdown(page: Page) -> str:
     """Headline, both sides of the first divergence, tables."""
-    lines = [f"**{_cell(page.headline)}**", "", f"- a: {_cell(page.a)} ({page.frameworks[0]})"]
-    lines += [f"- b: {_cell(page.b)} ({page.frameworks[1]})", *(f"- {_cell(side)}" for side in sides(page))]
+    lines = [f"**{in_markdown(page.headline)}**", "", f"- a: {in_markdown(page.a)} ({page.frameworks[0]})"]
+    lines += [f"- b: {in_markdown(page.b)} ({page.frameworks[1]})", *(f"- {in_markdown(side)}" for side in sides(page))]
     if page.differing:
         lines += ["", f"| {' | '.join(_MARKDOWN)} |", f"|{' --- |' * 3}{' ---: |' * 3}"]
         lines += [_row(row) for row in page.differing[:SHOWN]]
@@ -163,16 +163,12 @@ def markdown(page: Page) -> str:
         lines += ["", FOOT]
     if page.surroundings:
         lines += ["", "<details><summary>What differs around the runs</summary>", "", "| | a | b |", "| --- | --- | --- |"]
-        lines += [f"| {_cell(name)} | {_cell(one)} | {_cell(other)} |" for name, one, other in page.surroundings]
+        lines += [f"| {in_markdown(name)} | {in_markdown(one)} | {in_markdown(other)} |" for name, one, other in page.surroundings]
         lines += ["", "</details>"]
-    lines += [f"\n{_cell(note)}" for note in page.notes]
+    lines += [f"\n{in_markdown(note)}" for note in page.notes]
     return "\n".join(lines) + "\n"
 
 
 def _row(row: Told) -> str:
-    what, layer, one, other, largest, _, relative, ulps = map(_cell, cells(row))
+    what, layer, one, other, largest, _, relative, ulps = map(in_markdown, cells(row))
     return f"| {' | '.join((what + (f'<br>{layer}' if layer else ''), one, other, largest, relative, ulps))} |"
-
-
-def _cell(value: Any) -> str:
-    return shown(value, 2000).replace("|", "\\|").replace("<", "&lt;")

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..records import words as one
 from ..records.counts import Finding
-from ..text import SENTENCE, many, shown
+from ..text import in_markdown, many
 from ..verdicts import MEANING, Verdict
 from . import words
 from .headline import headline
@@ -18,22 +18,9 @@ _HEADINGS = ("verdict", "op, tensor", "layer, line", "error / bound", "atol need
 _FIGURES = 3  # of these, the last ones, to the right
 
 
-# A space of no width keeps `@name` from calling a user and `#12` from naming an issue; a backslash does neither.
-_ESCAPED = str.maketrans(
-    {
-        **{sign: f"\\{sign}" for sign in "\\|`*_[]~"},
-        "<": "&lt;",
-        ">": "&gt;",
-        "&": "&amp;",
-        "@": "@&#8203;",
-        "#": "\\#&#8203;",
-    }
-)
-
-
 def cell(value: Any) -> str:
     """Text that stays within its cell of a table and is not read as markup."""
-    return shown(value, SENTENCE).translate(_ESCAPED)
+    return in_markdown(value)
 
 
 def _row(finding: Finding) -> str:

@@ -14,6 +14,7 @@ import padiff_shim
 from padiff_shim import ArgumentError, BisectionError, bisect
 from padiff_shim.bisecting.ddmin import ddmin
 from padiff_shim.dispatch import frames
+from padiff_shim.text import in_markdown
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 D = 4
@@ -75,9 +76,9 @@ def test_what_makes_a_difference_is_found(over):
         ((_, _, site),) = unit.places
         assert "test_bisect.py" in site.file
         assert site.function == "gradient"
-    for text in (str(found), found.to_markdown()):
-        assert found.headline in text
-        assert "test_bisect.py" in text
+    for text, told in ((str(found), str), (found.to_markdown(), in_markdown)):
+        assert told(found.headline) in text
+        assert told("test_bisect.py") in text
     json.dumps(found.as_dict())
 
 

@@ -9,6 +9,7 @@ import torch
 
 from padiff_shim import ArgumentError, ProofVerdict, prove
 from padiff_shim.proving.proof import Proof
+from padiff_shim.text import in_markdown
 
 pytestmark = pytest.mark.usefixtures("undone")
 X = np.random.default_rng(0).standard_normal((4, 6))
@@ -31,7 +32,7 @@ def test_a_proof_prints_and_is_data():
         data = json.loads(json.dumps(proof.as_dict()))
         assert data["verdict"] == str(proof.verdict)
         assert data["right"] is bool(proof)
-        assert proof.to_markdown().startswith(f"**{proof.verdict}")
+        assert proof.to_markdown().startswith(f"**{in_markdown(proof.verdict)}")
         page = proof.to_html()
         assert page.startswith("<!doctype html>")
         assert "http:" not in page

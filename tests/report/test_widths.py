@@ -26,6 +26,7 @@ from padiff_shim.report.markdown import markdown as compare_markdown
 from padiff_shim.report.summary import summary
 from padiff_shim.report.terminal import run_table
 from padiff_shim.runs.gate import Entry, Gate
+from padiff_shim.text import in_markdown
 
 WIDTHS = (80, 100, 160)
 NAMES = {
@@ -215,3 +216,15 @@ def test_tables_for_a_pull_request_have_at_most_six_columns(what):
     assert max(len(re.findall(r"(?<!\\)\|", line)) - 1 for line in tables) <= 6
     assert "".join(lines).count("<details>") == "".join(lines).count("</details>")
     assert lines[0].startswith("**")
+
+
+MARKS = "a*b*c `x` __init__ [y](z) @user #12 ~~w~~ <b> | &amp;"
+
+
+@pytest.mark.parametrize("what", MARKDOWN)
+def test_names_are_no_markup_in_markdown(what):
+    text = MARKDOWN[what](MARKS, f"model.py:7 in {MARKS}").to_markdown()
+    assert in_markdown(MARKS) in text
+    assert MARKS not in text
+    assert "*b*" not in text.replace("\\*b\\*", "")
+    assert not re.search(r"(?<!\\)(__init__|~~w|\[y\]\()|@user|#12|<b>", text)
