@@ -24,6 +24,7 @@ _PARTS = (
     "optimizer.Optimizer.append_regularization_ops",
     "nn.ClipGradByGlobalNorm._dygraph_clip",
     "nn.ClipGradByNorm._dygraph_clip",
+    "nn.utils.clip_grad_norm_",
 )
 _STEP = "optimizer.Optimizer.step"
 _WAY = ("step", "_apply_optimize", "append_regularization_ops", "_create_regularization_of_grad")
@@ -80,7 +81,7 @@ def _has_known_steps() -> bool:
 
 
 def _point(target: str, made: Callable[[str, Callable[..., Any]], Callable[..., Any]] = _hook) -> Point:
-    """The method of a class, below the decorators that it may have."""
+    """The method of a class, or a module's function, below the decorators that it may have."""
     module, kind, name = target.split(".")
     owner = getattr(getattr(paddle, module), kind)
     path = f"paddle.{target}"

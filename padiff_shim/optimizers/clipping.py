@@ -27,5 +27,14 @@ def factor(gradients: Iterable[torch.Tensor], limit: float, definition: str) -> 
 
 def factor_of_norms(norms: Sequence[torch.Tensor], limit: float) -> torch.Tensor:
     """The same by Torch's definition, from the gradients' norms."""
-    norm = torch.linalg.vector_norm(torch.stack(list(norms)))
+    return factor_of_norm(norm_of_norms(norms), limit)
+
+
+def norm_of_norms(norms: Sequence[torch.Tensor], order: float = 2.0) -> torch.Tensor:
+    """Of all gradients, from their norms, by Torch's definition."""
+    return torch.linalg.vector_norm(torch.stack(list(norms)), order)
+
+
+def factor_of_norm(norm: torch.Tensor, limit: float) -> torch.Tensor:
+    """What gradients of that norm are multiplied by, by Torch's definition."""
     return torch.clamp(limit / (norm + _BESIDE_ZERO), max=1.0)

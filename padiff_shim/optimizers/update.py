@@ -18,9 +18,10 @@ from ..table import reasons
 from ..table.reasons import StayNative
 
 _FAMILIES = ("adaptive", "descent", "scaled")  # modules of this room that declare updates
-CLIPPERS = {  # class in paddle.nn -> what a run counts it by; see clipping.py
+CLIPPERS = {  # class in paddle.nn, or function in paddle.nn.utils -> what a run counts it by; see clipping.py
     "ClipGradByGlobalNorm": "clip_grad_by_global_norm",
     "ClipGradByNorm": "clip_grad_by_norm",
+    "clip_grad_norm_": "clip_grad_norm",
 }
 _ABSENT = frozenset({"amsgrad", "moment2_max"})  # from arguments that Paddle 2.6 does not have
 

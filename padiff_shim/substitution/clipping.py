@@ -1,10 +1,11 @@
-"""Paddle's gradient clippers (``paddle.nn.ClipGradBy...``), answered by Torch."""
+"""Paddle's gradient clippers (``paddle.nn.ClipGradBy...``, ``paddle.nn.utils.clip_grad_norm_``), answered by Torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import paddle
 import torch
 
 from ..frameworks.memory import hand_over, stream_of
@@ -12,11 +13,12 @@ from ..frameworks.transposing import Scratch, norms_of_turned
 from ..frameworks.versions import IS_3
 from ..frameworks.windows import all_on_torchs_side, on_torchs_side
 from ..gradients.leaves import is_linear_weight
-from ..optimizers.clipping import factor, factor_of_norms
+from ..optimizers.clipping import factor, factor_of_norm, factor_of_norms, norm_of_norms
 from ..table import reasons
 from ..table.reasons import StayNative
 
 Pairs = list[tuple[Any, Any]]
+_ORDERS = (float("inf"), 0, 1, 2)  # of norms that Paddle's function takes
 
 
 def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
@@ -32,13 +34,45 @@ def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     with torch.no_grad(), stream_of(sides[0].device):
         by = _factor([param for param, _ in clipped], sides, clip.clip_norm, definition).to(sides[0].dtype)
         if IS_3:  # Paddle 3 writes into the gradients
-            if sides[0].is_cuda or by.item() != 1.0:  # where nothing is clipped nothing is written
-                torch._foreach_mul_(sides, by)
-            for _, grad in clipped:
-                grad._bump_inplace_version()
+            _multiply(clipped, sides, by)
             return given
         scaled = iter(torch._foreach_mul(sides, by))
     return [(param, hand_over(next(scaled)) if _is_clipped(param) else grad) for param, grad in given]
+
+
+def _multiply(pairs: Pairs, sides: list[torch.Tensor], by: torch.Tensor) -> None:
+    """In place."""
+    if sides[0].is_cuda or by.item() != 1.0:  # where nothing is clipped nothing is written
+        torch._foreach_mul_(sides, by)
+    for _, grad in pairs:
+        grad._bump_inplace_version()
+
+
+def at_once(
+    definition: str, parameters: Sequence[Any], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> Any:
+    """``clip_grad_norm_``, which both frameworks define alike; NotImplemented for what is Paddle's to refuse, or nothing to do."""
+    pairs = [(param, grad) for param in parameters if (grad := param._grad_ivar()) is not None]
+    if norm_type not in _ORDERS or not pairs:
+        return NotImplemented
+    sides = all_on_torchs_side(pairs)
+    if len({side.dtype for side in sides}) > 1:
+        raise StayNative(reasons.MIXED)
+    with torch.no_grad(), stream_of(sides[0].device):
+        norm = norm_of_norms(_norms([param for param, _ in pairs], sides, float(norm_type)), float(norm_type))
+        if error_if_nonfinite and not norm.isfinite():
+            return NotImplemented
+        _multiply(pairs, sides, factor_of_norm(norm, float(max_norm)).to(sides[0].dtype))
+        return hand_over(norm)
+
+
+def listed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of ``clip_grad_norm_`` with a list of parameters, which may come from a generator, or be one alone."""
+    given = args[0] if args else kwargs.get("parameters")
+    if given is None:
+        return args, kwargs
+    parameters = [given] if isinstance(given, paddle.Tensor) else list(given)
+    return ((parameters, *args[1:]), kwargs) if args else (args, {**kwargs, "parameters": parameters})
 
 
 def by_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
@@ -60,12 +94,19 @@ def _factor(params: Sequence[Any], sides: Sequence[torch.Tensor], limit: float, 
     """What gradients are multiplied by; of those that lie as in a Torch program the norms are taken in one call."""
     if definition != "torch" or sides[0].is_cuda:
         return factor(_turned(params, sides), limit, definition)
+    return factor_of_norms(_norms(params, sides), limit)
+
+
+def _norms(params: Sequence[Any], sides: Sequence[torch.Tensor], order: float = 2.0) -> list[torch.Tensor]:
+    """The norm of each gradient, as it lies in a Torch program."""
+    if order != 2.0 or sides[0].is_cuda:
+        return [torch.linalg.vector_norm(side, order) for side in _turned(params, sides)]
     linear = [is_linear_weight(param) for param in params]
     straight = [side for side, turn in zip(sides, linear) if not turn]
     others = [side for side, turn in zip(sides, linear) if turn]
     norms = iter(torch._foreach_norm(straight) if straight else ())
     turned = iter(norms_of_turned(others))
-    return factor_of_norms([next(turned if turn else norms) for turn in linear], limit)
+    return [next(turned if turn else norms) for turn in linear]
 
 
 def _turned(params: Sequence[Any], sides: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
@@ -90,4 +131,8 @@ def _check_global(clip: Any) -> None:
         raise StayNative(reasons.DISTRIBUTED)
 
 
-WAYS: dict[str, Callable[..., Pairs]] = {"ClipGradByGlobalNorm": by_global_norm, "ClipGradByNorm": by_norm}
+WAYS: dict[str, Callable[..., Any]] = {
+    "ClipGradByGlobalNorm": by_global_norm,
+    "ClipGradByNorm": by_norm,
+    "clip_grad_norm_": at_once,
+}

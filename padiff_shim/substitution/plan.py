@@ -105,17 +105,23 @@ class Substituting:
             return self.updating.step(original, frame, args, kwargs)
         if part == "Optimizer.append_regularization_ops":
             return passes.put_off(coupled(args[0]), original, args, kwargs)
-        clipper = part.partition(".")[0]
+        kind, _, function = part.partition(".")
+        clipper, definition = kind, self.definition
+        if kind == "utils":  # both define it alike
+            args, kwargs = clipping.listed(args, kwargs)
+            clipper, definition = function, "torch"
         name = CLIPPERS[clipper]
         try:
             gate(frame, name)
-            pairs = clipping.WAYS[clipper](self.definition, *args, **kwargs)
+            clipped = clipping.WAYS[clipper](definition, *args, **kwargs)
         except StayNative as why:
             self._count(frame, name, f"paddle.nn.{part}", why.reason, exact=True)
             return original(*args, **kwargs)
+        if clipped is NotImplemented:
+            return original(*args, **kwargs)
         frame.tally.substituted[name] += 1
-        frame.tally.definitions[name, self.definition] += 1
-        return pairs
+        frame.tally.definitions[name, definition] += 1
+        return clipped
 
     def _count(self, frame: Frame, name: str, target: str, reason: str, *, exact: bool) -> None:
         tally = frame.tally

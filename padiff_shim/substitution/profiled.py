@@ -66,7 +66,8 @@ class Profiled(Substituting):
         """A step's parts: what its updates leave of the time."""
         if part == "Optimizer.step":  # none is made as the last one
             return original(*args, **kwargs)
-        with _measured(frame, OPTIMIZER, part.partition(".")[0]):
+        kind, _, function = part.partition(".")
+        with _measured(frame, OPTIMIZER, function if kind == "utils" else kind):
             return super().optimizing(part, original, frame, args, kwargs)
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
