@@ -7,11 +7,15 @@ they fall.
 
 from __future__ import annotations
 
+import importlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
+
+# That of the module ``signal`` makes enumerations of numbers, which takes a hundred times as long.
+_handler_of: Callable[[int], Any] = importlib.import_module("_signal").getsignal
 
 
 def of_a_signal(error: BaseException) -> bool:
@@ -35,8 +39,10 @@ def let_pass(error: BaseException) -> None:
 
 def _handlers() -> Iterator[CodeType]:
     """The code of each handler that the program has set."""
-    for number in signal.valid_signals():
-        handler: Any = signal.getsignal(number)
+    for number in range(1, signal.NSIG):
+        handler = _handler_of(number)
+        if handler is None or isinstance(handler, int):  # none, or the system's
+            continue
         while hasattr(handler, "func"):  # functools.partial
             handler = handler.func
         handler = getattr(handler, "__func__", handler)
