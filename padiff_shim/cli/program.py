@@ -94,6 +94,12 @@ def _execute(program: Callable[[], Any]) -> None:
         raise
 
 
+def leave_frames_out() -> None:
+    """From now on what nobody catches is shown without our frames, in every thread: where the program was not begun here."""
+    sys.excepthook = functools.partial(_show, sys.excepthook)
+    threading.excepthook = functools.partial(_show_of_thread, threading.excepthook)
+
+
 def _begin(program: Callable[[], Any]) -> None:
     program()
 

@@ -13,6 +13,7 @@ from .inheriting import Inheritance, withdraw
 from .main import UNUSABLE
 from .notes import Note
 from .observing import Observer
+from .program import leave_frames_out
 
 
 def enter(data: Mapping[str, Any]) -> None:
@@ -31,6 +32,7 @@ def enter(data: Mapping[str, Any]) -> None:
     note = Note(number, os.getpid())
     observer = Observer(lambda: _mode(run), lambda ended: _left(note, ended, run.notes))
     observer.begin()
+    leave_frames_out()
     writer = getattr(getattr(observer.run, "recorder", None), "log", None)
     note.log = str((observer.run.file or "") if writer is None else writer.path)
     note.leave(run.notes)

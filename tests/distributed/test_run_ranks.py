@@ -152,6 +152,34 @@ def test_a_launcher_of_which_no_rank_took_part_says_so(tmp_path):
     assert "padiff-shim: no rank took part: either none imported paddle, or their Python was started with -E, -I or -S" in done[2]
 
 
+REFUSED = {
+    "in the rank": "import paddle\npaddle.matmul(paddle.ones([2, 3]), paddle.ones([2, 3]))\n",
+    "in a thread of it": """
+import threading
+import paddle
+thread = threading.Thread(target=paddle.matmul, args=(paddle.ones([2, 3]), paddle.ones([2, 3])))
+thread.start()
+thread.join()
+raise SystemExit(1)
+""",
+}
+
+
+@pytest.mark.parametrize("where", REFUSED)
+@pytest.mark.parametrize("mode", ["--reference", "--compare"])
+def test_a_ranks_traceback_is_its_own(mode, where, tmp_path):
+    (tmp_path / "launcher.py").write_text(LAUNCHER)
+    (tmp_path / "rank.py").write_text(REFUSED[where])
+    (tmp_path / "ranks.json").write_text(json.dumps([{"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "1"}]))
+    given = ["launcher.py", "ranks.json", "rank.py"]
+    status, _, _, (plain,) = ended(given, tmp_path, 1)
+    assert status == 1
+    assert "ValueError: (InvalidArgument)" in plain
+    status, _, err, (said,) = ended(["-m", "padiff_shim", "run", mode, "--all-threads", *given], tmp_path, 1)
+    assert (status, said) == (1, plain)
+    assert "padiff-shim: rank 0 took part" in err
+
+
 def test_without_inheritance(tmp_path):
     status, _, err, said = launched("raise", tmp_path, ["--no-inherit"])
     assert status == 1, said
