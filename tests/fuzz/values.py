@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import paddle
 
 from .words import FLOATS, dense, matrices
 
@@ -168,7 +169,19 @@ def move(g: Program) -> str:
 
 
 def cast(g: Program) -> str:
-    return f"{g.new()} = {g.tensor()}.astype('{g.pick((*FLOATS, 'int32', 'int64', 'bool'))}')"
+    x = g.tensor()
+    kinds = FLOATS if rounding_decides(g.scope[x]) else (*FLOATS, "int32", "int64", "bool")
+    return f"{g.new()} = {x}.astype('{g.pick(kinds)}')"
+
+
+def rounding_decides(tensor: paddle.Tensor) -> bool:
+    """Whether an element is so close to an integer that its last bits decide which one is cut out of it."""
+    if not (tensor._is_initialized() and tensor.is_floating_point()):
+        return False
+    numbers = tensor.detach().astype("float64").numpy()
+    nearest = np.rint(numbers)
+    close = 0.05 if str(tensor.dtype).endswith("float16") else 1e-4
+    return bool(((nearest != 0) & (np.abs(numbers - nearest) <= close * np.abs(nearest))).any())
 
 
 def memory(g: Program) -> str:

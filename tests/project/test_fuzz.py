@@ -12,6 +12,7 @@ from fuzz.check import Progress, differing, quiet
 from fuzz.execute import Plan, whole
 from fuzz.generate import Program
 from fuzz.known import unexplained
+from fuzz.values import rounding_decides
 
 from padiff_shim import testing
 
@@ -275,3 +276,11 @@ def test_a_leafs_hook_may_see_two_parts_of_a_gradient_through_a_mode_that_was_cl
         assert unexplained(lines, differs, exact=False, failed=False, changing=changing, counts={}) == wanted
     others = [difference.replace(" t1", " t2") for difference in differs]
     assert unexplained(lines, others, exact=False, failed=False, changing=True, counts={}) == others
+
+
+@pytest.mark.parametrize(
+    ("numbers", "decides"), [([0.0, 1e-9, 0.5], False), ([0.5, 1.9999999], True), ([float("nan"), float("inf")], False)]
+)
+def test_no_integer_is_cut_out_of_what_lies_beside_one(numbers, decides):
+    assert rounding_decides(paddle.to_tensor(numbers)) is decides
+    assert not rounding_decides(paddle.to_tensor([1, 2]))
