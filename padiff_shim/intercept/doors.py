@@ -27,7 +27,8 @@ from ..frameworks.versions import hide_from_tracer, leads_here
 from ..gradients.writes import WRITES
 from ..optimizers.update import updates
 from ..patches import _unsubstituted
-from ..patching.patcher import InheritedPatch, Patcher, Point
+from ..patching.attribute import InheritedPatch
+from ..patching.patcher import Patcher, Point
 from ..patching.pyfunction import PyFunctionPatch
 from ..table.op import Entry, Op
 from ..table.reasons import DRAWN, EXECUTED, NO_REFERENCE, OPTIMIZER, PREDICTED, RANDOM, RANDOM_ALONE, Reason

@@ -16,8 +16,9 @@ import paddle
 from paddle.base import core
 
 from ..errors import InterceptionError
+from ..patching.attribute import AttributePatch
 from ..patching.cfunction import CFunctionPatch, redirected
-from ..patching.patcher import ABSENT, AttributePatch, Awaited, Point, Redirection, describe
+from ..patching.patcher import ABSENT, Awaited, Point, Redirection, describe
 from ..patching.pyfunction import PyFunctionPatch
 
 _PADDLE = os.path.dirname(os.path.abspath(paddle.__file__)) + os.sep

@@ -15,14 +15,16 @@ The layout is checked before the first write; where it does not hold, :class:`In
 
 from __future__ import annotations
 
+import collections
 import ctypes
+import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from ..errors import InterceptionError
-from .patcher import Redirection
+from .patcher import Point, Redirection
 
 _VARARGS_KEYWORDS = 0x0001 | 0x0002
 
@@ -53,6 +55,9 @@ class _MethodDef(ctypes.Structure):
 
 
 _PAIR = 2 * ctypes.sizeof(ctypes.c_void_p)
+_Pair = ctypes.c_char * _PAIR
+_read: Callable[[Any], bytes] = operator.attrgetter("raw")
+_write: Callable[[Any, bytes], None] = _Pair.raw.__set__  # type: ignore[attr-defined]
 _OBJECT_CALL = ctypes.cast(ctypes.pythonapi.PyObject_Call, ctypes.c_void_p).value
 
 _new_function = ctypes.pythonapi.PyCFunction_NewEx
@@ -87,6 +92,41 @@ def _callable_module(hook: Callable[..., Any], name: str) -> ModuleType:
     return type("redirected", (ModuleType,), {"__call__": staticmethod(hook)})(name)  # called from its type, without a frame
 
 
+class Together:
+    """Many built-in functions that are switched in one go, by loops in C.
+
+    A thousand are hardly ever touched between two switches: what has to be fetched from memory counts, not what is computed. So
+    their states are laid out anew, side by side, in the order in which the functions lie.
+    """
+
+    def __init__(self, patches: Sequence[CFunctionPatch]) -> None:
+        self._patches = patches
+        self._pairs: list[Any] = []
+
+    def _prepare(self) -> None:
+        ordered = sorted(self._patches, key=lambda patch: ctypes.addressof(patch._pair))
+        self._pairs = [_Pair.from_address(ctypes.addressof(patch._pair)) for patch in ordered]
+        self._native = [bytes(bytearray(patch.native)) for patch in ordered]
+        self._hooked = [bytes(bytearray(patch.hooked)) for patch in ordered]
+        self._all_native, self._all_hooked = b"".join(self._native), b"".join(self._hooked)
+
+    def install(self) -> list[Point]:
+        """Redirect all; those where somebody else's is, which is left."""
+        if not self._pairs:
+            self._prepare()
+        if b"".join(map(_read, self._pairs)) != self._all_native:
+            return [patch for patch in self._patches if not patch.install()]
+        collections.deque(map(_write, self._pairs, self._hooked), 0)
+        return []
+
+    def uninstall(self) -> list[Point]:
+        """Restore all; those where somebody else's is, which is left."""
+        if b"".join(map(_read, self._pairs)) != self._all_hooked:
+            return [patch for patch in reversed(self._patches) if not patch.uninstall()]
+        collections.deque(map(_write, self._pairs, self._native), 0)
+        return []
+
+
 class CFunctionPatch(Redirection):
     """One built-in function that can be redirected to ``hook`` and back.
 
@@ -94,6 +134,7 @@ class CFunctionPatch(Redirection):
     """
 
     cheap = False  # more than a thousand
+    together = Together
 
     def __init__(self, function: BuiltinFunctionType, path: str = "") -> None:
         view, definition = _check_layout(function)
@@ -101,7 +142,7 @@ class CFunctionPatch(Redirection):
         self.original: Callable[..., Any] = _new_function(view.m_ml, view.m_self, view.m_module)
         # m_ml and m_self are neighbours: one memory copy under the GIL switches both at once, so that no thread ever sees
         # the new method with the old self.
-        self._pair = (ctypes.c_char * _PAIR).from_address(id(function) + _Function.m_ml.offset)
+        self._pair = _Pair.from_address(id(function) + _Function.m_ml.offset)
         self.native = bytes(self._pair.raw)
         self._definition = _MethodDef(definition.ml_name, _OBJECT_CALL, definition.ml_flags, definition.ml_doc)
 
@@ -123,7 +164,7 @@ class CFunctionPatch(Redirection):
         self._pair.raw = state
 
     def install(self) -> bool:
-        """As for any redirection, without the detours: there are more than a thousand."""
+        """As for any redirection, without the detours."""
         pair = self._pair
         if pair.raw == self.native:
             pair.raw = self.hooked

@@ -7,7 +7,6 @@ user or another tool put there is called, stays, and is reported.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
@@ -35,11 +34,37 @@ class Point(Protocol):
         """What is there now, in words."""
 
 
+class Group(Protocol):
+    """Points that are switched together."""
+
+    def install(self) -> list[Point]:
+        """Redirect all; those where somebody else's is, which is left."""
+
+    def uninstall(self) -> list[Point]:
+        """Restore all; those where somebody else's is, which is left."""
+
+
+class Each:
+    """A group of points that are switched one by one."""
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self._points = points
+
+    def install(self) -> list[Point]:
+        """Redirect all; those where somebody else's is, which is left."""
+        return [point for point in self._points if not point.install()]
+
+    def uninstall(self) -> list[Point]:
+        """Restore all; those where somebody else's is, which is left."""
+        return [point for point in reversed(self._points) if not point.uninstall()]
+
+
 class Redirection:
     """A place whose state can be read and written: what :class:`Point` asks for, on top of that."""
 
     path: str
     cheap = rests = True
+    together: Callable[[Sequence[Any]], Group] = Each  # how many of its kind are switched
     native: Any  # the state that Paddle made
     hooked: Any = ABSENT  # ours
 
@@ -103,47 +128,6 @@ def describe(value: Any) -> str:
     return f"{module}.{name}" if module else str(name)
 
 
-class AttributePatch(Redirection):
-    """An attribute of a class (an operator descriptor, a method), exchanged and put back as the very object."""
-
-    rests = sys.version_info < (3, 13)  # from there on each change uses up one of a class's version tags
-
-    def __init__(self, owner: type, name: str, path: str = "") -> None:
-        self.owner, self.name, self.path = owner, name, path or f"{owner.__qualname__}.{name}"
-        self.native = owner.__dict__[name]
-        self.original: Callable[..., Any] = self.native
-
-    def set_hook(self, hook: Callable[..., Any]) -> None:
-        """What the attribute is exchanged for: it looks like the native one to whoever asks for its name, text or signature."""
-        for attribute in ("__module__", "__name__", "__qualname__", "__doc__", "__objclass__", "__text_signature__"):
-            if hasattr(self.native, attribute):
-                setattr(hook, attribute, getattr(self.native, attribute))
-        hook.__wrapped__ = self.native  # type: ignore[attr-defined]
-        self.hooked = hook
-
-    def read(self) -> Any:
-        """The object in the class."""
-        return self.owner.__dict__.get(self.name, ABSENT)
-
-    def write(self, state: Any) -> None:
-        """Exchange the object in the class."""
-        setattr(self.owner, self.name, state)
-
-
-class InheritedPatch(AttributePatch):
-    """A method that a class inherits from C: ours is put before it, and taken away again."""
-
-    def __init__(self, owner: type, name: str, path: str) -> None:
-        self.owner, self.name, self.path, self.native = owner, name, path, ABSENT
-
-    def write(self, state: Any) -> None:
-        """Exchange the object in the class."""
-        if state is ABSENT:
-            delattr(self.owner, self.name)
-        else:
-            setattr(self.owner, self.name, state)
-
-
 class Awaited:
     """A place where somebody else's function was found before Paddle's own was ever seen: it is looked at again at each opening."""
 
@@ -177,6 +161,8 @@ class Patcher:
     def __init__(self, build: Callable[[], Sequence[Point]]) -> None:
         self._build = build
         self._points: Sequence[Point] | None = None
+        self._groups: list[Group] = []
+        self._cheap: list[Point] = []
         self._users: dict[Hashable, None] = {}
         self._looked_at: Sequence[Point] = ()  # the cheap ones, and those that were somebody else's at the opening
         self._lock = threading.RLock()  # which tells whose it is: see release_unless_busy
@@ -197,9 +183,11 @@ class Patcher:
         with self._lock:
             try:
                 if self._points is None:
-                    self._points = self._build()
+                    points = self._build()
+                    self._groups, self._cheap = _grouped(points), [point for point in points if point.cheap]
+                    self._points = points
                 if not self._users:
-                    self._install(self._points)
+                    self._install()
                 self._wake()
                 remarks = self._remarks()
             except BaseException:
@@ -276,17 +264,25 @@ class Patcher:
                 del self._users[user]
         return list(dict.fromkeys(remarks))
 
-    def _install(self, points: Sequence[Point]) -> None:
-        others = [point for point in points if not point.install()]
-        self._looked_at = [point for point in points if point.cheap or point in others]
+    def _install(self) -> None:
+        others = [point for group in self._groups for point in group.install()]
+        self._looked_at = [*self._cheap, *(point for point in others if not point.cheap)]
 
     def _restore(self) -> list[str]:
         """Everything is Paddle's own again that is not somebody else's; may be begun anew."""
-        left = [point for point in reversed(self._points or ()) if not point.uninstall()]
+        left = [point for group in reversed(self._groups) for point in group.uninstall()]
         return [remark(point) for point in left if not point.cheap]
 
     def _remarks(self) -> list[str]:
         return [remark(point) for point in self._looked_at if not point.ours()]
+
+
+def _grouped(points: Sequence[Point]) -> list[Group]:
+    """The points in groups, by how they are switched."""
+    kinds: dict[Callable[[Sequence[Any]], Group], list[Point]] = {}
+    for point in points:
+        kinds.setdefault(getattr(point, "together", Each), []).append(point)
+    return [kind(members) for kind, members in kinds.items()]
 
 
 def remark(point: Point) -> str:

@@ -14,7 +14,7 @@ import padiff_shim
 from padiff_shim.errors import InterceptionError
 from padiff_shim.intercept import doors
 from padiff_shim.intercept.locate import python_function
-from padiff_shim.patching.cfunction import CFunctionPatch
+from padiff_shim.patching.cfunction import CFunctionPatch, Together
 from padiff_shim.patching.patcher import ABSENT
 from padiff_shim.patching.pyfunction import PyFunctionPatch
 
@@ -276,16 +276,27 @@ def test_behind_decorators_the_function_that_does_the_work_is_redirected(name):
         outer(1, 2)
 
 
-def test_an_error_while_installing_undoes_what_was_done():
+def _half(group):
+    """A group of C functions of which half are redirected when an error comes."""
+    for patch in group._patches[::2]:
+        assert patch.install()
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_an_error_while_installing_undoes_what_was_done(together, monkeypatch):
     leave_normally()
     before = snapshot()
-    broken = points()[40]
-    install = type(broken).install
-    try:
-        type(broken).install = lambda self: install(self) if self is not broken else 1 / 0
-        with pytest.raises(ZeroDivisionError):
-            padiff_shim.reference("torch").start()
-    finally:
-        type(broken).install = install
+    if together:
+        monkeypatch.setattr(Together, "install", _half)
+    else:
+        broken = next(point for point in points() if type(point).together is not Together)
+        install = type(broken).install
+        monkeypatch.setattr(type(broken), "install", lambda self: install(self) if self is not broken else 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        padiff_shim.reference("torch").start()
     assert_same(before, snapshot())
     assert_undone()
+    monkeypatch.undo()
+    leave_normally()
+    assert_same(before, snapshot())
