@@ -5,55 +5,114 @@ from __future__ import annotations
 import copy
 import copyreg
 from collections import OrderedDict
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import paddle
 import torch
+from paddle.base.framework import EagerParamBase
 
 from ..errors import PadiffShimError
+from ..frameworks.parameters import paddles_parameter, torchs_tensor
 
 Memo = dict[int, Any]  # what was copied already, as `copy.deepcopy` keeps it: by the original's id
+Way = Callable[[Any, Memo], Any]
 
 
 def duplicate(model: Any) -> Any:
     """A deep copy of a model, so that the caller's own stays as it is."""
     try:
-        return _copied(model, {})
+        return _Copying()(model, {})
     except Exception as error:
         raise PadiffShimError(
             f"{type(model).__name__} cannot be copied (copy.deepcopy: {type(error).__name__}: {error})"
         ) from error
 
 
-_ATOMS = frozenset({type(None), bool, int, float, str, bytes, type})
-_CONTAINERS = (list, set)
-_DICTS = (dict, OrderedDict)
+_ATOMS = (type(None), bool, int, float, complex, str, bytes, type, FunctionType, BuiltinFunctionType, torch.dtype)
 
 
-def _copied(value: Any, memo: Memo) -> Any:
+class _Copying:
     """What `copy.deepcopy` gives, without its general way for what a layer is made of.
 
     A layer has a dozen dicts for hooks, most of them empty, and a dozen settings; asking each how it wants to be copied is most of
-    the time of the whole.
+    the time of the whole. So each class is asked once.
     """
-    kind = type(value)
-    if kind in _ATOMS:
-        return value
-    known = memo.get(id(value))
-    if known is not None:
-        return known
-    if kind in _DICTS and not getattr(value, "__dict__", None):
-        made = memo[id(value)] = kind()
-        for key, held in value.items():
-            made[_copied(key, memo)] = _copied(held, memo)
+
+    def __init__(self) -> None:
+        self._ways: dict[type, Way | None] = dict.fromkeys(_ATOMS)  # None: the value itself
+        self._ways.update({dict: self._mapping, OrderedDict: self._mapping, list: self._list, set: self._set})
+        self._ways.update({EagerParamBase: self._paddles, torch.nn.Parameter: self._torchs, torch.Tensor: self._torchs})
+
+    def __call__(self, value: Any, memo: Memo) -> Any:
+        try:
+            way = self._ways[type(value)]
+        except KeyError:
+            way = self._ways[type(value)] = self._way(type(value))
+        if way is None:
+            return value
+        known = memo.get(id(value))
+        return way(value, memo) if known is None else known
+
+    def _way(self, kind: type) -> Way:
+        if issubclass(kind, (torch.nn.Module, paddle.nn.Layer)):
+            return self._layer if _usual(kind) else copy.deepcopy
+        return self._plain if _is_plain(kind) else copy.deepcopy
+
+    def _values(self, held: dict[Any, Any], memo: Memo) -> dict[str, Any]:
+        """The attributes of an object, copied; what has none of its own written out, for there are some thousand of these."""
+        ways, found = self._ways, {}
+        for name, value in held.items():
+            kind = type(value)
+            if kind in ways and ways[kind] is None:
+                found[name] = value
+            elif (kind is OrderedDict or kind is dict) and not value and not getattr(value, "__dict__", None):
+                known = memo.get(id(value))
+                if known is None:
+                    known = memo[id(value)] = kind()
+                found[name] = known
+            else:
+                found[name] = self(value, memo)
+        return found
+
+    def _layer(self, layer: Any, memo: Memo) -> Any:
+        made = memo[id(layer)] = _new(type(layer))
+        made.__setstate__(self._values(layer.__getstate__(), memo))
         return made
-    if kind in _CONTAINERS and not value:
-        return memo.setdefault(id(value), kind())
-    if isinstance(value, (torch.nn.Module, paddle.nn.Layer)) and _usual(kind):
-        made = memo[id(value)] = kind.__new__(kind)  # type: ignore[call-overload]
-        made.__setstate__({name: _copied(held, memo) for name, held in value.__getstate__().items()})
+
+    def _plain(self, value: Any, memo: Memo) -> Any:
+        made = memo[id(value)] = _new(type(value))
+        made.__dict__.update(self._values(value.__dict__, memo))
         return made
-    return copy.deepcopy(value, memo)
+
+    def _mapping(self, mapping: dict[Any, Any], memo: Memo) -> Any:
+        if getattr(mapping, "__dict__", None):
+            return copy.deepcopy(mapping, memo)
+        made = memo[id(mapping)] = type(mapping)()
+        for key, value in mapping.items():
+            made[key if type(key) is str else self(key, memo)] = self(value, memo)
+        return made
+
+    def _list(self, values: list[Any], memo: Memo) -> Any:
+        made: list[Any] = []
+        memo[id(values)] = made
+        if values:
+            made.extend(self(value, memo) for value in values)
+        return made
+
+    def _set(self, values: set[Any], memo: Memo) -> Any:
+        return copy.deepcopy(values, memo) if values else memo.setdefault(id(values), set())
+
+    def _paddles(self, parameter: Any, memo: Memo) -> Any:
+        return paddles_parameter(parameter, memo, self)
+
+    def _torchs(self, tensor: torch.Tensor, memo: Memo) -> Any:
+        return torchs_tensor(tensor, memo, self)
+
+
+def _new(kind: Any) -> Any:
+    return kind.__new__(kind)
 
 
 _OWN_WAYS = ("__deepcopy__", "__getnewargs_ex__", "__getnewargs__")
@@ -68,3 +127,18 @@ def _usual(kind: type) -> bool:
         and not any(hasattr(kind, way) for way in _OWN_WAYS)
         and kind not in copyreg.dispatch_table
     )
+
+
+def _is_plain(kind: type) -> bool:
+    """Whether objects of a class are their attributes, and nothing is said of how they are copied."""
+    return (
+        all(base is object or (base.__flags__ & _HEAP and "__slots__" not in vars(base)) for base in kind.__mro__)
+        and type(kind) is type
+        and all(getattr(kind, way, None) is getattr(object, way, None) for way in _WAYS)
+        and not any(hasattr(kind, way) for way in _OWN_WAYS)
+        and kind not in copyreg.dispatch_table
+        and kind not in copy._deepcopy_dispatch  # type: ignore[attr-defined]
+    )
+
+
+_HEAP = 1 << 9  # of the flags of a class: it was made by a program, not in C

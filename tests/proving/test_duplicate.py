@@ -1,5 +1,9 @@
 """A proof's copies of both models share nothing with them, empty containers included."""
 
+import copy
+import threading
+
+import numpy as np
 import paddle
 import pytest
 import torch
@@ -97,3 +101,133 @@ def test_recurrent_layers_are_as_before():
     copied, given = duplicate(model), torch.ones(2, 1, 3)
     assert torch.equal(copied(given)[0], model(given)[0])
     assert all(mine is not yours for mine, yours in zip(model.parameters(), copied.parameters()))
+
+
+class Note:
+    """A plain object that a layer may hold."""
+
+    def __init__(self, of):
+        self.of, self.seen = of, [of]
+
+
+class Slotted:
+    __slots__ = ("text",)
+
+    def __init__(self):
+        self.text = ["a"]
+
+
+class Told(Note):
+    def __deepcopy__(self, memo):
+        return "told"
+
+
+class TellsItsState(Note):
+    def __getstate__(self):
+        return {"of": None, "seen": ["told"]}
+
+
+@pytest.mark.parametrize("kind", [torch.nn.Module, paddle.nn.Layer], ids=["torch", "paddle"])
+def test_what_a_layer_holds_beside_tensors(kind):
+    model = noted(kind)
+    model.note, model.again = Note(model), None
+    model.again = model.note
+    model.slotted, model.told, model.state = Slotted(), Told(model), TellsItsState(model)
+    model.array, model.pair, model.function = np.arange(3), (Note(1), 2), np.sin
+    copied = duplicate(model)
+    assert copied.note is copied.again is not model.note
+    assert copied.note.of is copied is copied.note.seen[0]
+    assert copied.slotted is not model.slotted
+    assert copied.slotted.text == ["a"]
+    assert copied.slotted.text is not model.slotted.text
+    assert copied.told == "told"
+    assert copied.state.seen == ["told"]
+    copied.array[:] = 7
+    assert model.array.tolist() == [0, 1, 2]
+    assert copied.pair[0] is not model.pair[0]
+    assert copied.function is np.sin
+
+
+def test_buffers_that_lie_in_one_memory_do_so_in_the_copy():
+    model = torch.nn.Module()
+    whole = torch.arange(6.0)
+    for name, part in {"first": whole, "second": whole.view(2, 3), "third": whole[2:]}.items():
+        model.register_buffer(name, part)
+    for order in (("first", "second", "third"), ("third", "first", "second")):
+        model._buffers = {name: model._buffers[name] for name in order}
+        copied = duplicate(model)
+        copied.first.zero_()
+        assert not copied.second.any()
+        assert not copied.third.any()
+        assert model.first.any()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.arange(6.0).reshape(2, 3).t(),
+        lambda: torch.arange(6.0)[1:],
+        lambda: torch.ones(3).expand(2, 3),
+        lambda: torch.ones(3, dtype=torch.complex64).conj(),
+        lambda: torch.ones(3, requires_grad=True),
+        lambda: torch.ones(0, 2),
+        lambda: torch.eye(3).to_sparse(),
+        lambda: torch.nn.Parameter(torch.arange(6.0).reshape(2, 3).t()),
+        lambda: torch.nn.Parameter(torch.ones(2), requires_grad=False),
+        lambda: torch.arange(3),
+    ],
+)
+def test_a_tensor_of_torchs_is_copied_as_by_deepcopy(make):
+    model = torch.nn.Module()
+    model.held = make()
+    theirs, ours = copy.deepcopy(model.held), duplicate(model).held
+    assert type(theirs) is type(ours)
+    assert theirs.requires_grad == ours.requires_grad
+    assert theirs.layout == ours.layout
+    assert ours.layout is torch.sparse_coo or (theirs.stride(), theirs.is_conj()) == (ours.stride(), ours.is_conj())
+    assert torch.equal(theirs.to_dense(), ours.to_dense())
+    assert ours.layout is torch.sparse_coo or not ours.numel() or ours.data_ptr() != model.held.data_ptr()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_parameter_of_paddles_is_copied_as_by_deepcopy(stopped):
+    model = paddle.nn.Linear(3, 2)
+    model.weight.stop_gradient = stopped
+    model.weight.optimize_attr["learning_rate"] = 0.5
+    theirs, ours = copy.deepcopy(model).weight, duplicate(model).weight
+    assert type(theirs) is type(ours)
+    assert ours.stop_gradient is stopped
+    assert (ours.numpy() == model.weight.numpy()).all()
+    assert {name: getattr(theirs, name) for name in ("persistable", "is_leaf", "dtype", "shape", "trainable")} == {
+        name: getattr(ours, name) for name in ("persistable", "is_leaf", "dtype", "shape", "trainable")
+    }
+    assert vars(theirs) == vars(ours)
+    ours.optimize_attr["learning_rate"] = 0.25
+    ours.set_value(paddle.zeros([3, 2]))
+    assert model.weight.optimize_attr == {"learning_rate": 0.5}
+    assert model.weight.numpy().any()
+    assert ours.name != model.weight.name
+
+
+def test_a_parameter_of_paddles_that_was_copied_is_trained():
+    model = paddle.nn.Linear(3, 2)
+    copied = duplicate(model)
+    optimizer = paddle.optimizer.Adam(0.1, parameters=copied.parameters())
+    copied(paddle.ones([1, 3])).sum().backward()
+    optimizer.step()
+    assert model.weight.grad is None
+    assert not (copied.weight.numpy() == model.weight.numpy()).any()
+
+
+@pytest.mark.parametrize("kind", [torch.nn.Module, paddle.nn.Layer], ids=["torch", "paddle"])
+def test_what_is_noted_on_a_parameter_is_there(kind):
+    model = noted(kind)
+    model.first.weight.no_decay, model.first.weight.groups, model.first.weight.of = True, [1], model
+    model.first.weight.lock = threading.Lock()  # which cannot be copied, and is in neither framework's own copies
+    copied = duplicate(model)
+    assert copied.first.weight.no_decay
+    assert copied.second.weight.groups == [1]
+    assert copied.first.weight.of is copied
+    assert not hasattr(copied.first.weight, "lock")
+    copied.first.weight.groups.append(2)
+    assert model.first.weight.groups == [1]
