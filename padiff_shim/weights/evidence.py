@@ -33,9 +33,13 @@ class Pool:
 
     def name(self, node: Node) -> str:
         """A layer's name in the scope."""
-        scope = self.tscope if any(node is one for one in self.ts) else self.pscope
-        inner = node.slots[0].weight if node.virtual and len(node.slots) == 1 and not node.kind else None
-        return names.relative(inner.name, scope) if inner else "" if node.path == scope else names.relative(node.path, scope)
+        return name_in(node, self.tscope if any(node is one for one in self.ts) else self.pscope)
+
+
+def name_in(node: Node, scope: str) -> str:
+    """A layer's name in a scope; that of a layer's own only weight is the weight's."""
+    inner = node.slots[0].weight if node.virtual and len(node.slots) == 1 and not node.kind else None
+    return names.relative(inner.name, scope) if inner else "" if node.path == scope else names.relative(node.path, scope)
 
 
 @remembered

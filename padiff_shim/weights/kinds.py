@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from .tree import AS_IS, FLAT, TRANSPOSED, Shape
@@ -37,11 +38,22 @@ MATRICES = ("weight", "direction", "original")
 
 def kind_of(layer: Any, framework: str) -> str:
     """What a layer computes; "" if neither its class nor one of its bases is the framework's own."""
-    for base in type(layer).__mro__:
+    kind = type(layer)
+    known = _KNOWN[framework].get(kind)
+    if known is None:
+        known = _KNOWN[framework][kind] = _kind_of_class(kind, framework)
+    if known or framework != "torch" or kind.__name__ != "Conv1D":
+        return known
+    return "linear" if getattr(getattr(layer, "weight", None), "ndim", 0) == 2 else ""  # that of transformers' GPT-2
+
+
+_KNOWN: dict[str, weakref.WeakKeyDictionary[type, str]] = {framework: weakref.WeakKeyDictionary() for framework in KINDS}
+
+
+def _kind_of_class(kind: type, framework: str) -> str:
+    for base in kind.__mro__:
         if base.__module__.partition(".")[0] == framework and base.__name__ in KINDS[framework]:
             return KINDS[framework][base.__name__]
-    if framework == "torch" and type(layer).__name__ == "Conv1D" and getattr(getattr(layer, "weight", None), "ndim", 0) == 2:
-        return "linear"  # that of transformers' GPT-2
     return ""
 
 

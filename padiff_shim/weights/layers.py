@@ -67,7 +67,9 @@ class Correspondence:
     def by_place(self, torch: Node, paddle: Node) -> None:
         """The layers without weights directly below two layers: by type, then by name, then the only one left."""
         ts = [child for child in torch.children if child not in self.of and not self.holds(0, child)]
-        ps = [child for child in paddle.children if child not in self.back and not self.holds(1, child)]
+        ps = [child for child in paddle.children if child not in self.back and not self.holds(1, child)] if ts else []
+        if not ps:
+            return
         for kind in dict.fromkeys(_type(node) for node in ts):
             mine, yours = [n for n in ts if _type(n) == kind], [n for n in ps if _type(n) == kind]
             for one, other in _in_order(mine, yours):

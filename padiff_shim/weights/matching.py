@@ -31,6 +31,7 @@ from .evidence import (
     singles,
     units_of,
 )
+from .lockstep import in_step
 from .pairing import SlotPair, pair_slots
 from .tree import Node
 
@@ -66,6 +67,12 @@ class Matcher:
         """Match two trees; what finds no partner is in ``left``."""
         torch.fix()
         paddle.fix()
+        steps = in_step(torch, paddle, self.ordered)
+        if steps is not None:
+            self.scopes = [(torch, paddle), *self.scopes, *steps.scopes]
+            self.units += [UnitPair(mine, yours) for mine, yours in steps.units]
+            self.slots += steps.slots
+            return
         if self.ordered:
             self.ranks = Ranks(units_of(torch), units_of(paddle))
         ours, theirs = self.settle(torch.parts(), paddle.parts(), torch.path, paddle.path)

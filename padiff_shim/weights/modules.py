@@ -36,7 +36,7 @@ class _Reader:
     def own(self, layer: Any) -> Iterator[tuple[str, Any, bool]]:
         """(name, tensor, whether it is a buffer) of a layer's own weights: what its ``state_dict`` holds."""
         for name, tensor in layer._parameters.items():
-            if tensor is not None and not _is_constant(layer, name):
+            if tensor is not None and not (self.framework == "paddle" and _is_constant(layer, name)):
                 yield name, tensor, False
         for name, tensor in layer._buffers.items():
             if tensor is not None and name not in getattr(layer, self.passing) and name not in IGNORED:
@@ -65,7 +65,8 @@ class _Reader:
     def slots(self, layer: Any, path: str, kind: str) -> Iterator[Slot]:
         in_out = kind == "linear" and holds_in_out(layer, self.framework)
         roles = _normed(layer, in_out)
-        for name, tensor, buffer in (*self.own(layer), *_parametrized(layer, roles)):
+        parametrized = _parametrized(layer, roles) if "parametrizations" in getattr(layer, self.children) else ()
+        for name, tensor, buffer in (*self.own(layer), *parametrized):
             weight = self.weight(joined(path, name), tensor, buffer)
             what = roles.get(name) or (name if kind == "attention" else role(name))
             yield slot_of(weight, what, kind, layout_of(kind, what, weight.shape, in_out))
@@ -160,7 +161,7 @@ def _magnitude(dim: int | None, in_out: bool) -> str:
 def _parametrized(layer: Any, roles: dict[str, str]) -> list[tuple[str, Any, bool]]:
     """(name, tensor, whether it is a buffer) of what ``torch.nn.utils.parametrizations`` holds; their roles are added."""
     found = []
-    for target, steps in getattr(layer, "parametrizations", {}).items():
+    for target, steps in layer.parametrizations.items():
         base = f"parametrizations.{target}"
         kinds = [type(step).__name__ for step in steps]
         if kinds == ["_WeightNorm"]:

@@ -25,6 +25,8 @@ class SlotPair:
 
 def pair_slots(torch: Node, paddle: Node, ordered: bool = True, note: str = "") -> list[SlotPair]:
     """The weights of two units: by role, and the rest by shape in order of construction, if that is known or there is no choice."""
+    if _straight(torch.slots, paddle.slots):
+        return [SlotPair(mine, yours, note) for mine, yours in zip(torch.slots, paddle.slots)]
     ts, ps, found = list(torch.slots), list(paddle.slots), []
     for by_role in (True, False):
         for mine in list(ts):
@@ -40,6 +42,16 @@ def pair_slots(torch: Node, paddle: Node, ordered: bool = True, note: str = "") 
     # What only stands for an absent weight needs no partner.
     absent = [SlotPair(Slot(one.role, None, one.shape, fill=one.neutral), one) for one in ps if one.neutral is not None]
     return found + absent
+
+
+def _straight(ts: list[Slot], ps: list[Slot]) -> bool:
+    """Whether each slot's partner stands in its place: one role, one shape, and no doubt of how either lies."""
+    roles = [slot.role for slot in ts]
+    return (
+        roles == [slot.role for slot in ps]
+        and len(set(roles)) == len(roles)
+        and all(mine.settled and yours.settled and mine.shape == yours.shape for mine, yours in zip(ts, ps))
+    )
 
 
 _NAMED = re.compile(r"weight|bias|running_(mean|var)|(weight|bias)_(ih|hh|hr)_l\d+(_reverse)?|magnitude of axis \d|spectral [uv]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -26,7 +27,7 @@ def framework_of(tensor: Any) -> str | None:
 def weight_of(name: str, tensor: Any, framework: str, buffer: bool = False) -> Weight:
     """The description of a parameter, buffer or entry of a state dict."""
     _refuse(name, tensor)
-    trainable = getattr(tensor, "requires_grad", False) if framework_of(tensor) == "torch" else not _stopped(tensor)
+    trainable = tensor.requires_grad if isinstance(tensor, torch.Tensor) else not _stopped(tensor)
     return Weight(name, tuple(map(int, tensor.shape)), dtype_name(tensor), buffer, bool(trainable), _memory(tensor))
 
 
@@ -36,8 +37,16 @@ def _stopped(tensor: Any) -> bool:
 
 def dtype_name(tensor: Any) -> str:
     """The dtype in words of both frameworks. NumPy has no bfloat16; its uint16 stands for it, as in Paddle."""
-    name = str(tensor.dtype).rpartition(".")[2]
-    return "bfloat16" if isinstance(tensor, np.ndarray) and name == "uint16" else name
+    name = _name_of(tensor.dtype)
+    return "bfloat16" if name == "uint16" and isinstance(tensor, np.ndarray) else name
+
+
+@functools.cache
+def _name_of(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2]
+
+
+_PLAIN = (torch.nn.Parameter, torch.Tensor)
 
 
 def _refuse(name: str, tensor: Any) -> None:
@@ -50,7 +59,7 @@ def _refuse(name: str, tensor: Any) -> None:
             why = "is not initialised yet: run the lazy module once"
         elif tensor.is_quantized or tensor.layout is not torch.strided:
             why = "is quantized or sparse"
-        elif hasattr(tensor, "device_mesh"):
+        elif type(tensor) not in _PLAIN and hasattr(tensor, "device_mesh"):
             why = "is distributed"
     elif isinstance(tensor, paddle.Tensor):
         if getattr(tensor, "is_dist", bool)():

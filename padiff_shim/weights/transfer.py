@@ -80,7 +80,7 @@ def _match(src: Side, dst: Side, layer_map: Any, given: Any) -> Mapping:
     growing = Correspondence(torch_side, paddle_side)
     weights = {side.framework: side.weights for side in (src, dst)}
     out = {name for side in (src, dst) for name in side.weights if rules.left_out(name)}
-    for side in (src, dst):
+    for side in (src, dst) if out else ():
         take(side, lambda slot: slot.weight is not None and slot.weight.name in out)
     matcher = Matcher(src.ordered and dst.ordered)
     matcher.slots += by_parts(rules, torch_side, paddle_side)

@@ -144,9 +144,15 @@ class Node:
 
     def walk(self) -> Iterator[Node]:
         """Itself and all layers below, in order of construction."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
+        found: list[Node] = []
+
+        def fill(node: Node) -> None:
+            found.append(node)
+            for child in node.children:
+                fill(child)
+
+        fill(self)
+        return iter(found)
 
     def all_slots(self) -> Iterator[Slot]:
         """Its slots and those of all layers below that are still to be matched."""
