@@ -79,19 +79,24 @@ def as_array(tensor: Any) -> np.ndarray[Any, Any]:
     framework = _framework(tensor)
     if framework is None:
         return np.asarray(tensor)
-    tensor = tensor.detach()
-    if framework == "paddle":
-        return (tensor.astype("float32") if _is_bfloat16(tensor.dtype) else tensor).numpy()  # from any device
     if _is_bfloat16(tensor.dtype):
-        tensor = tensor.float()
-    return tensor.resolve_conj().resolve_neg().cpu().numpy()  # Torch notes the first two and computes them later
+        tensor = tensor.detach().astype("float32") if framework == "paddle" else tensor.float()
+    # From any device, without its graph; Torch notes conjugates and negatives, and computes them here.
+    return tensor.numpy() if framework == "paddle" else tensor.numpy(force=True)
 
 
 def copied(tensor: Any) -> np.ndarray[Any, Any]:
-    """The same in memory of its own. Some Paddles' ``numpy()`` has made a copy already."""
+    """The same in memory of its own."""
     array = as_array(tensor)
-    made = _framework(tensor) == "paddle" and array.__array_interface__["data"][0] != tensor.data_ptr()
-    return array if made else array.copy()
+    return array if _framework(tensor) == "paddle" and _numpy_copies() else array.copy()
+
+
+@functools.cache
+def _numpy_copies() -> bool:
+    """Whether this Paddle's ``numpy()`` has made a copy already."""
+    tensor = sys.modules["paddle"].to_tensor  # no op: no mode sees it
+    samples = [tensor(np.ones(shape, "float32")) for shape in ((), (3,), (64, 64))]
+    return all(one.numpy().__array_interface__["data"][0] != one.data_ptr() for one in samples)
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import paddle
 import torch
 from paddle.base.framework import EagerParamBase, unique_name
@@ -64,7 +65,8 @@ def _as_thought() -> bool:
 
 def _alike(stopped: bool) -> bool:
     """Whether a parameter that wants a gradient, or none, is copied to the same as by Paddle."""
-    sample = paddle.nn.Linear(2, 3, bias_attr=False).weight
+    values = paddle.nn.initializer.Assign(np.arange(6.0, dtype="float32").reshape(2, 3))  # which draws no random numbers
+    sample = paddle.nn.Linear(2, 3, weight_attr=values, bias_attr=False).weight
     sample.stop_gradient = stopped
     theirs, ours = copy.deepcopy(sample), _quick(sample, {}, copy.deepcopy)
     return (

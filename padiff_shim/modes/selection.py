@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ..arguments import one_of
@@ -34,11 +35,17 @@ def selection(options: Options, *, door: str) -> tuple[frozenset[str], LayerFilt
     """What all modes look up: the enabled ops and the layer filter (or None)."""
     _check_backend(options.backend, door)
     frameworks()
-    enabled = frozenset(all_ops()) | optimizers() if options.ops is None else resolve(options.ops, "ops")
-    enabled -= resolve(options.exclude, "exclude")
+    enabled = _everything() if options.ops is None else resolve(options.ops, "ops")
+    if options.exclude:
+        enabled -= resolve(options.exclude, "exclude")
     if not enabled:
         raise UnknownNameError("no op is left to substitute: ops= selects nothing, or exclude= takes away everything it selects")
     return enabled, None if options.layers is None else LayerFilter(options.layers)
+
+
+@functools.cache
+def _everything() -> frozenset[str]:
+    return frozenset(all_ops()) | optimizers()
 
 
 def by_torchs_definition(definitions: list[str]) -> frozenset[str]:

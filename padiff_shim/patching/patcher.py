@@ -186,10 +186,10 @@ class Patcher:
                     points = self._build()
                     self._groups, self._cheap = _grouped(points), [point for point in points if point.cheap]
                     self._points = points
-                if not self._users:
-                    self._install()
+                first = not self._users
+                others = self._install() if first else []
                 self._wake()
-                remarks = self._remarks()
+                remarks = [remark(point) for point in others] if first else self._remarks()
             except BaseException:
                 if not self._users:
                     self._restore()
@@ -264,9 +264,10 @@ class Patcher:
                 del self._users[user]
         return list(dict.fromkeys(remarks))
 
-    def _install(self) -> None:
+    def _install(self) -> list[Point]:
         others = [point for group in self._groups for point in group.install()]
         self._looked_at = [*self._cheap, *(point for point in others if not point.cheap)]
+        return others
 
     def _restore(self) -> list[str]:
         """Everything is Paddle's own again that is not somebody else's; may be begun anew."""

@@ -81,6 +81,28 @@ class PyFunctionPatch(Redirection):
         """Exchange the function's code."""
         self.function.__code__ = state
 
+    def ours(self) -> bool:
+        """As for any redirection, without the detours."""
+        return self.function.__code__ is self.hooked
+
+    def install(self) -> bool:
+        """As for any redirection, without the detours."""
+        function = self.function
+        now = function.__code__
+        if now is self.native:
+            function.__code__ = self.hooked
+            return True
+        return now is self.hooked
+
+    def uninstall(self) -> bool:
+        """As :meth:`install`."""
+        function = self.function
+        now = function.__code__
+        if now is self.hooked:
+            function.__code__ = self.native
+            return True
+        return now is self.native
+
     def describe(self, state: CodeType) -> str:
         """Somebody else's code, by its place."""
         return f"the code of {state.co_name} at {state.co_filename}:{state.co_firstlineno}"

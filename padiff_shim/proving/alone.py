@@ -12,8 +12,8 @@ from ..weights.mapping import Mapping
 from ..weights.tree import Node, Side
 from ..weights.values import prepared
 from . import outcomes
+from .arrays import Array
 from .outcome import Outcome
-from .outcomes import Array
 from .paddle_side import PaddleSide
 from .updates import Recipe
 

@@ -12,11 +12,11 @@ import torch
 
 from ..weights.mapping import Mapping
 from . import outcomes
+from .arrays import Array, apart, largest
 from .capture import Capture
 from .causes import Difference, explain
 from .matching import Matching, guilty, numbers
 from .outcome import Outcome
-from .outcomes import Array
 from .sides import Side
 from .trace import Key, Trace, Value
 from .widening import in_double
@@ -168,10 +168,10 @@ def beyond(mapping: Mapping, original: Outcome, port: Outcome, touched: Outcome,
             continue
         allowed = 0.0
         if np.issubdtype(one.dtype, np.inexact):
-            travelled = outcomes.largest(one, twin) if twin is not None and twin.shape == one.shape else 0.0
+            travelled = largest(one, twin) if twin is not None and twin.shape == one.shape else 0.0
             allowed = _SLACK * travelled + 1e-13 * float(np.nan_to_num(np.abs(one)).max())
-        if outcomes.largest(one, other) > allowed:
-            return f"{name or 'output'} differs in float64 ({outcomes.apart(one, other)}, of which rounding explains {allowed:.2g})"
+        if largest(one, other) > allowed:
+            return f"{name or 'output'} differs in float64 ({apart(one, other)}, of which rounding explains {allowed:.2g})"
     return ""
 
 
@@ -261,4 +261,4 @@ def _same(matching: Matching, mine: Value | None, yours: Value | None, theirs: A
         return False
     if mine is not None:
         return matching.in_order(mine, torch.from_numpy(theirs), torch.from_numpy(ours))
-    return outcomes.largest(theirs, ours) <= 1e-13 * float(np.nan_to_num(np.abs(theirs), posinf=0.0).max(initial=0.0))
+    return largest(theirs, ours) <= 1e-13 * float(np.nan_to_num(np.abs(theirs), posinf=0.0).max(initial=0.0))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
-from ..weights.layouts import canonical
 from ..weights.mapping import Mapping
-from ..weights.tree import AS_IS
+from ..weights.tree import AS_IS, FLAT, TRANSPOSED
+from .arrays import Array, apart, largests, same_bits
 from .findings import LayerRow
 from .outcome import Outcome
 
-Array = np.ndarray[Any, Any]
+Row = tuple[str, Array | None, Array | None]  # a name, Torch's values and Paddle's in one layout; None where there are none
 
 
 def outputs(original: Outcome, port: Outcome) -> list[tuple[str, Array, Array]]:
@@ -37,11 +35,11 @@ def shapes_differ(original: Outcome, port: Outcome) -> str:
     return ""
 
 
-def without_gradient(mapping: Mapping, original: Outcome, port: Outcome) -> str:
-    """Parameters that get a gradient on one side alone; "" if none."""
+def without_gradient(rows: Sequence[Row]) -> str:
+    """Of the gradients of all pairs: parameters that get one on one side alone; "" if none."""
     found = [
         f"{name} gets {'a gradient' if one is None else 'no gradient'} in the port"
-        for name, one, other in gradients(mapping, original, port)
+        for name, one, other in rows
         if (one is None) is not (other is None)
     ]
     return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
@@ -57,13 +55,12 @@ def outputs_differ(original: Outcome, port: Outcome, wanted: Callable[[str], boo
     return ""
 
 
-Row = tuple[str, Array | None, Array | None]  # a name, Torch's values and Paddle's in one layout; None where there are none
-
-
 def _laid_out(slot: Any, values: Array | None) -> Array | None:
+    """A slot's values in canonical layout: a view."""
     if values is None or (slot.layout == AS_IS and slot.section is None):
         return values
-    return canonical(slot, torch.from_numpy(values)).numpy()
+    values = values.T if slot.layout == TRANSPOSED else values.reshape(-1) if slot.layout == FLAT else values
+    return values if slot.section is None else values[(slice(None),) * slot.section[0] + (slice(*slot.section[1:]),)]
 
 
 def own(mapping: Mapping, values: dict[str, Array]) -> list[Array | None]:
@@ -107,16 +104,6 @@ def constants_apart(mapping: Mapping, mine: dict[str, Array], yours: dict[str, A
     ]
 
 
-def gradients_differ(mapping: Mapping, original: Outcome, port: Outcome) -> str:
-    """What differs between the bits of gradients that both have; "" if nothing does."""
-    return differ("gradient of ", gradients(mapping, original, port))
-
-
-def statistics_differ(mapping: Mapping, original: Outcome, port: Outcome) -> str:
-    """What differs between the bits of running statistics; "" if nothing does."""
-    return differ("", statistics(mapping, original, port))
-
-
 def differ(what: str, rows: Sequence[Row]) -> str:
     """The first of the rows whose bits differ, in words; "" if none does. ``what``: said before its name."""
     wrong = [
@@ -129,17 +116,21 @@ def differ(what: str, rows: Sequence[Row]) -> str:
 
 def layers(mapping: Mapping, original: Outcome, port: Outcome, native: Outcome | None) -> list[LayerRow]:
     """The results of each pair of layers, where they have one shape; ``native``: None where the port does not run natively."""
-    rows = []
+    rows: list[tuple[str, str, list[Array], list[Array], list[Array]]] = []
     for theirs, ours in mapping.layers.items():
         mine, shim = original.layers.get(theirs, []), port.layers.get(ours, [])
         own = shim if native is None else native.layers.get(ours, [])
-        if not mine or not len(mine) == len(shim) == len(own) or any(a.shape != b.shape for a, b in zip(mine, shim)):
-            continue
-        identical = all(map(same_bits, mine, shim))
-        apart = 0.0 if identical else max(map(largest, mine, shim))
-        natively = None if native is None else max(map(largest, mine, own))
-        rows.append(LayerRow(theirs, ours, len(mine), identical, apart, natively))
-    return rows
+        if mine and len(mine) == len(shim) == len(own) and all(a.shape == b.shape == c.shape for a, b, c in zip(mine, shim, own)):
+            rows.append((theirs, ours, mine, shim, own))
+    apart = iter(largests([pair for _, _, mine, shim, _ in rows for pair in zip(mine, shim)]))
+    natively = iter(largests([] if native is None else [pair for _, _, mine, _, own in rows for pair in zip(mine, own)]))
+    found = []
+    for theirs, ours, mine, _, _ in rows:
+        shimmed = [next(apart) for _ in mine]
+        most = None if native is None else max([next(natively) or 0.0 for _ in mine])
+        identical = all(one is None for one in shimmed)
+        found.append(LayerRow(theirs, ours, len(mine), identical, max([one or 0.0 for one in shimmed]), most))
+    return found
 
 
 def worst(mapping: Mapping, original: Outcome, port: Outcome) -> float:
@@ -149,43 +140,5 @@ def worst(mapping: Mapping, original: Outcome, port: Outcome) -> float:
 
 def widest(rows: Sequence[Row]) -> float:
     """The largest difference in rows whose values have one shape."""
-    found = [largest(one, other) for _, one, other in rows if one is not None and other is not None and one.shape == other.shape]
-    return max(found, default=0.0)
-
-
-def same_bits(one: Array, other: Array) -> bool:
-    """Whether two arrays are one: shape, dtype and bytes."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    whole = _WHOLE.get(one.dtype.itemsize) if one.size > _FEW else None
-    return one.tobytes() == other.tobytes() if whole is None else bool((one.view(whole) == other.view(whole)).all())
-
-
-_FEW = 4096  # elements, of which copies as bytes are compared sooner
-_WHOLE = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}  # bytes of an element -> whole numbers of the same bits
-
-
-def apart(one: Array, other: Array) -> str:
-    """How two arrays differ, in words."""
-    if one.shape != other.shape:
-        return f"shapes {list(one.shape)} and {list(other.shape)}"
-    return f"largest difference {largest(one, other):.3g}"
-
-
-def largest(one: Array, other: Array) -> float:
-    """The largest difference of two arrays of one shape; infinite where only one is finite."""
-    if not one.size or same_bits(one, other):
-        return 0.0
-    wide = np.complex128 if np.iscomplexobj(one) else np.float64
-    mine, yours = one.reshape(-1), other.reshape(-1)
-    with np.errstate(invalid="ignore", over="ignore"):
-        pieces = (slice(at, at + _PIECE) for at in range(0, mine.size, _PIECE))
-        most = [float(np.abs(np.subtract(mine[piece], yours[piece], dtype=wide)).max()) for piece in pieces]
-        if math.isfinite(sum(most)):
-            return max(most)
-        between = np.abs(np.subtract(one, other, dtype=wide))
-    between = np.where((one == other) | ((one != one) & (other != other)), 0.0, between)
-    return float(np.where(between == between, between, np.inf).max())
-
-
-_PIECE = 1 << 15  # elements, whose differences stay in a processor's cache
+    pairs = [(one, other) for _, one, other in rows if one is not None and other is not None and one.shape == other.shape]
+    return max((one or 0.0 for one in largests(pairs)), default=0.0)

@@ -26,6 +26,7 @@ class PaddleSide(Side):
     """The port; natively or, with ``shim``, on Torch's kernels."""
 
     framework = "paddle"
+    hooks = ("_forward_pre_hooks", "_forward_post_hooks")
     shim = True
     counted: Run | None = None  # of the last run under the shim
     _drawn: Set[str] = frozenset()  # ops that drew random numbers in it

@@ -93,7 +93,10 @@ def survivable(door: Door, values: tuple[Any, ...], args: Any, kwargs: Any) -> t
     return mapped((args, kwargs), lambda one: alias if one is operand else one)
 
 
+_PLAIN = ReferenceOptions()
+
+
 def opened(plan: Substituting, *, ops: Iterable[str] | None = None, layout: str = "contiguous") -> Mode:
     """A mode in which that plan answers all ops, or these; ``layout``: of Linear weights."""
-    enabled, _ = selection(ReferenceOptions(ops=ops), door="reference")
+    enabled, _ = selection(_PLAIN if ops is None else ReferenceOptions(ops=ops), door="reference")
     return Mode(Run("torch", layout), enabled, None, plan, strict=False, all_threads=False)

@@ -10,6 +10,7 @@ from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import carry
 from ..weights.tree import Side as Tree
 from . import outcomes
+from .arrays import apart
 from .findings import ProofVerdict, Stage
 from .paddle_side import PaddleSide
 from .proof import Proof
@@ -59,13 +60,15 @@ def constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: Weights
 
 def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
     """What is not equal between both sides' inputs; "" if all is."""
+    if given.equal_in(theirs._dtype(), ours._dtype()):
+        return ""
     found = [leaves(given.of(side.framework, side._dtype(), double=False)) for side in (theirs, ours)]
     if len(found[0]) != len(found[1]):
         return f"{len(found[0])} tensors for Torch, {len(found[1])} for Paddle"
     for (path, mine), (_, yours) in zip(*found):
         one, other = as_array(mine), as_array(yours)
         if one.shape != other.shape or not np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"):
-            return f"input {path or '0'}: {outcomes.apart(one, other)}"
+            return f"input {path or '0'}: {apart(one, other)}"
     return ""
 
 

@@ -28,6 +28,7 @@ from .outcome import Outcome
 from .paddle_side import PaddleSide
 from .preconditions import constants, preconditions
 from .proof import Proof
+from .seeding import kept
 from .sides import NotInDouble
 from .stages import Differing
 from .stages import stages as staged
@@ -107,24 +108,31 @@ def prove(
     theirs = TorchSide(original, given, losses[1], seed, backward=phase != "forward")
     ours = PaddleSide(port, given, losses[0], seed, backward=phase != "forward")
     stages: list[Stage] = []
-    proof = preconditions(theirs, ours, given, mapping, trees, weights, stages)
-    if proof is None and recipe is None:
-        notes: list[str] = []
-        proof = _compared(theirs, ours, mapping, stages, _runs(theirs, ours, notes))
-        proof.notes += notes
-    elif proof is None and recipe is not None:
-        trained = train(theirs, ours, mapping, recipe, steps)
-        remarks = ours.remarks
-        proof = _compared(theirs, ours, mapping, stages, (trained.original[0], trained.port.start, trained.natively))
-        proof.notes += trained.notes
-        judge(proof, trained, theirs, ours)
-        proof.notes += [one for one in remarks if one not in proof.notes]
-    assert proof is not None
+    ours.starts = theirs.starts
+    with kept():
+        proof = preconditions(theirs, ours, given, mapping, trees, weights, stages)
+        proof = _judged(theirs, ours, mapping, stages, recipe, steps) if proof is None else proof
     proof.notes += began
     if proof.differences:
         back = functools.partial(gradient_carriers, ours, training=recipe is not None) if phase != "forward" else None
         proof.measure_by(functools.partial(carriers, ours), back)
     proof.seconds = time.perf_counter() - start
+    return proof
+
+
+def _judged(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list[Stage], recipe: Recipe | None, steps: int) -> Proof:
+    """Run both, and compare what they give; ``stages`` are told on."""
+    if recipe is None:
+        notes: list[str] = []
+        proof = _compared(theirs, ours, mapping, stages, _runs(theirs, ours, notes))
+        proof.notes += notes
+        return proof
+    trained = train(theirs, ours, mapping, recipe, steps)
+    remarks = ours.remarks
+    proof = _compared(theirs, ours, mapping, stages, (trained.original[0], trained.port.start, trained.natively))
+    proof.notes += trained.notes
+    judge(proof, trained, theirs, ours)
+    proof.notes += [one for one in remarks if one not in proof.notes]
     return proof
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,21 +12,42 @@ import paddle
 import torch
 
 
+class _Keeping(threading.local):
+    """Whether this thread puts all generators back later on."""
+
+    active = False
+
+
+_KEEPING = _Keeping()
+
+
 @contextlib.contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """All random generators begin with ``seed``, and are put back where they stood."""
+def kept() -> Iterator[None]:
+    """All random generators are put back where they stood, whatever happens to them: for several runs once."""
+    if _KEEPING.active:
+        yield
+        return
     states = paddle.get_rng_state(), np.random.get_state(), random.getstate(), torch.get_rng_state()
-    paddle.seed(seed)
-    _seed_torch(seed)
-    np.random.seed(seed)
-    random.seed(seed)
+    _KEEPING.active = True
     try:
         yield
     finally:
+        _KEEPING.active = False
         paddle.set_rng_state(states[0])
         np.random.set_state(states[1])
         random.setstate(states[2])
         torch.set_rng_state(states[3])
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """All random generators begin with ``seed``, and are put back where they stood."""
+    with kept():
+        paddle.seed(seed)
+        _seed_torch(seed)
+        np.random.seed(seed)
+        random.seed(seed)
+        yield
 
 
 def _seed_torch(seed: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
@@ -15,6 +15,7 @@ from . import following
 from .capture import Capture
 from .copies import duplicate
 from .holding import Holding
+from .listening import listening
 from .outcome import Outcome
 from .seeding import default_dtype, seeded
 from .updates import Recipe, Trainer
@@ -32,10 +33,12 @@ class Side:
     """A model of one framework and what it is called with."""
 
     framework: str
+    hooks: tuple[str, str]  # where a layer holds what is called before and after its forward
     follows = False  # the gradients of what layers return, and of inputs
 
     def __init__(self, model: Any, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
         self.model, self._inputs, self._loss, self._seed, self._backward = model, inputs, loss, seed, backward
+        self.starts: dict[Any, np.ndarray[Any, Any]] = {}  # what backwards begin with
         self.order: list[str] = []  # paths of the other side's outputs: a backward begins alike at what has one name
         self._stack: list[str] = []
         self._keeping = True  # what layers return
@@ -226,30 +229,9 @@ class Side:
     def _statistics(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
         return {name: copied(tensor) for name, tensor in self._held(model).written().items()}
 
-    @contextlib.contextmanager
-    def _listening(self, model: Any, outcome: Outcome) -> Iterator[None]:
+    def _listening(self, model: Any, outcome: Outcome) -> contextlib.AbstractContextManager[None]:
         """Keep the path of the running layer, and what each layer returns."""
-        removers = []
-
-        def listen(name: str, layer: Any) -> None:
-            def leave(_: Any, __: Any, output: Any) -> None:
-                if self._stack:
-                    self._stack.pop()
-                found = leaves(output) if self._keeping else []
-                if found:
-                    outcome.layers.setdefault(name, []).append(copied(found[0][1]))  # it may be written to later
-                    if self.follows:
-                        following.follow(found[0][1], outcome.of_layers.setdefault(name, []))
-
-            removers.extend(self._hooks(layer, lambda *_: self._stack.append(name), leave))
-
-        for name, layer in self._named_layers(model):
-            listen(name, layer)
-        try:
-            yield
-        finally:
-            for hook in removers:
-                hook.remove()
+        return listening(self._held(model).layers, self.hooks, self._stack, lambda: self._keeping, outcome, self.follows)
 
     def _mode(self, double: bool = False) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
@@ -260,8 +242,11 @@ class Side:
 
     def _cotangent(self, place: int, tensor: Any) -> np.ndarray[Any, Any]:
         """What a backward without a loss begins with: the same numbers on both sides."""
-        shape = tuple(tensor.shape)
-        return np.random.default_rng([self._seed, place]).standard_normal(shape).astype(as_array(tensor).dtype)
+        shape, dtype = tuple(tensor.shape), as_array(tensor).dtype
+        key = place, shape, dtype.name
+        if key not in self.starts:
+            self.starts[key] = np.random.default_rng([self._seed, place]).standard_normal(shape).astype(dtype)
+        return self.starts[key].copy()
 
     def _write(self, buffer: Any, value: Any) -> None:
         raise NotImplementedError

@@ -32,12 +32,13 @@ class Differing:
     @classmethod
     def between(cls, mapping: Mapping, original: Outcome, port: Outcome) -> Differing:
         """Compare everything."""
+        gradients = outcomes.gradients(mapping, original, port)
         return cls(
             forward=outcomes.outputs_differ(original, port, lambda path: path != LOSS),
             loss=outcomes.outputs_differ(original, port, lambda path: path == LOSS),
-            backward=outcomes.gradients_differ(mapping, original, port),
-            statistics=outcomes.statistics_differ(mapping, original, port),
-            missing=outcomes.without_gradient(mapping, original, port),
+            backward=outcomes.differ("gradient of ", gradients),
+            statistics=outcomes.differ("", outcomes.statistics(mapping, original, port)),
+            missing=outcomes.without_gradient(gradients),
             shapes=outcomes.shapes_differ(original, port),
         )
 

@@ -18,6 +18,7 @@ class TorchSide(Side):
     """The original."""
 
     framework = "torch"
+    hooks = ("_forward_pre_hooks", "_forward_hooks")
 
     def _write(self, buffer: Any, value: Any) -> None:
         with torch.no_grad():

@@ -11,7 +11,7 @@ import paddle
 import torch
 
 from ..errors import ArgumentError, described
-from ..trees import as_array, leaves, mapped
+from ..trees import as_array, copied, leaves, mapped
 
 
 class Inputs:
@@ -30,18 +30,31 @@ class Inputs:
                 f"got {described(given)}"
             )
         self._given = given
+        self._dtypes: dict[int, str] = {}  # by the identity of a kept array: that of the tensor it was
+        self._alike = not callable(given)
+        if self._alike:  # as it is now, whatever becomes of it
+            self._given = mapped(given, self._kept)
         self.changing = callable(given) and _takes_two(given)  # another batch for each step of a training
+
+    def _kept(self, value: Any) -> np.ndarray[Any, Any]:
+        array = copied(value)
+        self._dtypes[id(array)] = _dtype_of(value)
+        self._alike = self._alike and array.dtype.name in _IN_BOTH
+        return array
+
+    def equal_in(self, one: str, other: str) -> bool:
+        """Whether models of these dtypes are given the same, without having to look: both are made of the same arrays."""
+        return one == other and self._alike
 
     def of(self, framework: str, dtype: str, *, double: bool, step: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments for one call; ``dtype`` of the model, ``double``: all floats as float64."""
 
         def change(value: Any) -> Any:
-            plain = isinstance(value, (np.ndarray, np.generic))
             array = as_array(value)
-            name = dtype if plain else str(value.dtype).rpartition(".")[2]
-            if not np.issubdtype(array.dtype, np.floating):
+            if array.dtype.kind != "f":
                 return _tensor(framework, array, "")
-            return _tensor(framework, array, "float64" if double else name)
+            name = self._dtypes[id(value)] if id(value) in self._dtypes else _dtype_of(value)
+            return _tensor(framework, array, "float64" if double else name or dtype)
 
         asked = (framework, step) if self.changing else (framework,)
         given = self._given(*asked) if callable(self._given) else self._given
@@ -49,6 +62,17 @@ class Inputs:
         if isinstance(changed, Mapping):
             return (), dict(changed)
         return (tuple(changed) if isinstance(changed, (list, tuple)) else (changed,)), {}
+
+
+# Arrays that both frameworks take for what they are; uint16 is Paddle's bfloat16.
+_IN_BOTH = frozenset({
+    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128",
+})  # fmt: skip
+
+
+def _dtype_of(value: Any) -> str:
+    """The dtype that a tensor keeps; "" for an array, which gets the model's."""
+    return "" if isinstance(value, (np.ndarray, np.generic)) else str(value.dtype).rpartition(".")[2]
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:
