@@ -6,8 +6,10 @@ from typing import Any
 
 from ..errors import ArgumentError, described
 
+Losses = tuple[Any, Any]  # Paddle's, Torch's
 
-def both_losses(loss: Any) -> tuple[Any, Any]:
+
+def both_losses(loss: Any) -> Losses:
     """``loss=`` as one function for each side (Paddle's, Torch's), or None for both."""
     if isinstance(loss, tuple) and len(loss) == 2 and all(map(callable, loss)):
         return loss

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from . import outcomes
 from .arrays import Array, apart, largest
 from .capture import Capture
 from .causes import Difference, explain
+from .distinct import told_apart
 from .matching import Matching, guilty, numbers
 from .outcome import Outcome
 from .sides import Side
@@ -111,6 +112,18 @@ def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
 
 
 def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
+    found = _searched(theirs, ours, mapping)
+    if found.parts[:1] != (BACKWARD,):
+        return found
+    with told_apart(theirs, ours, mapping) as apart:
+        again = _searched(theirs, ours, mapping) if apart else found
+    if again.parts[:1] != (FORWARD,):
+        return found
+    # What it does otherwise in the forward shows in the backward alone, as long as these weights hold equal values.
+    return replace(again, apart=found.apart, parts=tuple(BACKWARD if part == FORWARD else part for part in again.parts))
+
+
+def _searched(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     original = theirs.run_double(Capture)
     touched = theirs.run_double(functools.partial(Capture, touch=rounded(torch.Generator().manual_seed(0))))
     tolerance = Tolerances(trace_of(touched))

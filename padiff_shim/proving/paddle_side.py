@@ -112,7 +112,7 @@ class PaddleSide(Side):
             double: of the float64 copy of the model.
             moved: what is added to parameters and inputs, by those names.
         """
-        model, moved = self._in_double() if double else self.model, moved or {}
+        model, moved = self.double() if double else self.model, moved or {}
         self._held(model).restore()
         positional, keywords = self._inputs.of(self.framework, self._dtype(), double=double)
         held = [(one, one.detach().clone(), name) for name, one in self._parameters(model).items() if name in moved]

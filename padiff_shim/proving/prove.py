@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import paddle
@@ -13,12 +14,14 @@ import torch
 from ..arguments import one_of, whole
 from ..errors import ArgumentError, described
 from ..waiting import Waiting
+from ..weights.explicit import Used
 from ..weights.mapping import Mapping as Weights
 from ..weights.sides import read_both
 from ..weights.transfer import match
 from . import outcomes
-from .arguments import both_losses
+from .arguments import Losses, both_losses
 from .carriers import carriers
+from .causes import Cause
 from .copies import duplicate
 from .findings import ProofVerdict, Stage, merged
 from .gradient_carriers import gradient_carriers
@@ -35,6 +38,7 @@ from .stages import stages as staged
 from .torch_side import TorchSide
 from .training import judge, train
 from .updates import Recipe
+from .using import by_use, is_doubted, told
 from .values import Inputs
 
 WEIGHTS = ("torch->paddle", "paddle->torch", "as-is", "random")
@@ -99,25 +103,76 @@ def prove(
     losses = both_losses(loss)
     given = Inputs(inputs)
     recipe = _recipe(phase, optimizer, steps)
-    port, original = duplicate(paddle_layer), duplicate(torch_module)
-    if weights == "random":
-        _fill(original, seed)
-    trees = read_both(original, port)
-    mapping = match(*trees, layer_map=layer_map)
-    began = [] if weights == "as-is" else constants(original, port, mapping)
-    theirs = TorchSide(original, given, losses[1], seed, backward=phase != "forward")
-    ours = PaddleSide(port, given, losses[0], seed, backward=phase != "forward")
-    stages: list[Stage] = []
-    ours.starts = theirs.starts
     with kept():
-        proof = preconditions(theirs, ours, given, mapping, trees, weights, stages)
-        proof = _judged(theirs, ours, mapping, stages, recipe, steps) if proof is None else proof
-    proof.notes += began
-    if proof.differences:
-        back = functools.partial(gradient_carriers, ours, training=recipe is not None) if phase != "forward" else None
-        proof.measure_by(functools.partial(carriers, ours), back)
+        asked = _Asked(paddle_layer, torch_module, given, losses, weights, phase, recipe, steps, layer_map, seed)
+        proof = asked.proof()
     proof.seconds = time.perf_counter() - start
     return proof
+
+
+@dataclass
+class _Asked:
+    """What is asked for, checked."""
+
+    layer: paddle.nn.Layer
+    module: torch.nn.Module
+    given: Inputs
+    losses: Losses
+    weights: str
+    phase: str
+    recipe: Recipe | None
+    steps: int
+    layer_map: Any
+    seed: int
+
+    def proof(self) -> Proof:
+        """The proof; weights that may be told apart by their use are, if nothing else makes the port a right one."""
+        proof, mapping = self._attempt()
+        if proof or proof.verdict is ProofVerdict.INPUTS_DIFFER or not is_doubted(mapping):
+            return proof
+        used = by_use(*self._sides(), mapping)
+        other = self._attempt(used)[0] if used else proof
+        if other is proof or not (other or _says_more(other, proof)):
+            return proof
+        other.notes.append(told(used))
+        return other
+
+    def _sides(self) -> tuple[TorchSide, PaddleSide]:
+        """Copies of both models, as they are run."""
+        backward = self.phase != "forward"
+        port, original = duplicate(self.layer), duplicate(self.module)
+        theirs = TorchSide(original, self.given, self.losses[1], self.seed, backward=backward)
+        ours = PaddleSide(port, self.given, self.losses[0], self.seed, backward=backward)
+        ours.starts = theirs.starts
+        return theirs, ours
+
+    def _attempt(self, used: Sequence[Used] = ()) -> tuple[Proof, Weights]:
+        """A proof, and how weights were matched; ``used``: those that belong together by their use."""
+        theirs, ours = self._sides()
+        if self.weights == "random":
+            _fill(theirs.model, self.seed)
+        trees = read_both(theirs.model, ours.model)
+        mapping = match(*trees, layer_map=self.layer_map, used=used)
+        began = [] if self.weights == "as-is" else constants(theirs.model, ours.model, mapping)
+        stages: list[Stage] = []
+        proof = preconditions(theirs, ours, self.given, mapping, trees, self.weights, stages)
+        proof = _judged(theirs, ours, mapping, stages, self.recipe, self.steps) if proof is None else proof
+        proof.notes += began
+        if proof.differences:
+            training = self.recipe is not None
+            back = functools.partial(gradient_carriers, ours, training=training) if self.phase != "forward" else None
+            proof.measure_by(functools.partial(carriers, ours), back)
+        return proof, mapping
+
+
+def _says_more(other: Proof, proof: Proof) -> bool:
+    """Whether of two proofs that differ in how weights were matched the first finds mistakes beyond those of the match."""
+    if other.verdict is not ProofVerdict.CODE_DIFFERS:
+        return False
+    if proof.verdict is not ProofVerdict.CODE_DIFFERS:
+        return True
+    exchanged = [sum(one.cause is Cause.WEIGHT for one in found.mistakes) for found in (other, proof)]
+    return exchanged[0] < exchanged[1] and len(other.mistakes) <= len(proof.mistakes)
 
 
 def _judged(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list[Stage], recipe: Recipe | None, steps: int) -> Proof:

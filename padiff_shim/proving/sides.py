@@ -50,11 +50,11 @@ class Side:
         """One forward and, if asked for, backward."""
         return self._run(self.model, capturing, double=False)
 
-    def run_forward(self) -> Outcome:
+    def run_forward(self, capturing: Capturing | None = None) -> Outcome:
         """The same without the backward."""
         held, self._backward = self._backward, False
         try:
-            return self.run()
+            return self.run(capturing)
         finally:
             self._backward = held
 
@@ -65,7 +65,7 @@ class Side:
             NotInDouble: with the model's own error.
         """
         try:
-            return self._run(self._in_double(), capturing, double=True)
+            return self._run(self.double(), capturing, double=True)
         except Exception as error:
             raise NotInDouble(f"{self.framework} in float64: {type(error).__name__}: {str(error)[:300]}") from error
 
@@ -136,7 +136,7 @@ class Side:
         Raises:
             NotInDouble: ``double``, and it does not run so; with the model's own error.
         """
-        model = self._in_double() if double else self.model
+        model = self.double() if double else self.model
         self._held(model).restore()
         held = [(parameter, parameter.detach().clone()) for parameter in self._parameters(model).values()]
         sink, self._keeping = Outcome(), True
@@ -195,17 +195,27 @@ class Side:
                 self._write(parameter, value)
         return found
 
-    def _in_double(self) -> Any:
+    def double(self) -> Any:
+        """The float64 copy of the model."""
         if self._double is None:
             self._held(self.model).restore()
             self._double = self._converted(duplicate(self.model))
         return self._double
+
+    def forget_double(self) -> None:
+        """The next run in float64 begins with a new copy."""
+        self._holdings.pop(id(self._double), None)
+        self._double = None
 
     def _held(self, model: Any) -> Holding:
         """What a model held when it was last gone through."""
         if id(model) not in self._holdings:
             self._holdings[id(model)] = Holding(model, self._named_layers, self._state, self._write)
         return self._holdings[id(model)]
+
+    def parameters(self) -> dict[str, Any]:
+        """Those of the model, by name."""
+        return self._held(self.model).parameters
 
     def _parameters(self, model: Any) -> dict[str, Any]:
         """What an optimizer may write, by name."""

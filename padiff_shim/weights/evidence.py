@@ -7,11 +7,11 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from . import names
+from .pairing import ORDER
 from .tree import Node, Slot, remembered
 
 Pairs = list[tuple[Node, Node, str]]
 
-ORDER = "paired by order"
 NAMES = "paired by name, declared in another order"
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Dict
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from operator import is_
+from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, described, unknown
 from . import names
 from .matching import Matcher
-from .pairing import SlotPair, fit
+from .pairing import SlotPair, fit, turned
 from .rules import Parts, Rules, captured, filled
 from .tree import Node, Side, Slot
 
@@ -72,6 +75,43 @@ def _slot(side: Side, name: str) -> Slot:
         return slot
     turned = side.framework == "paddle" and len(slot.shape) == 2 and not slot.typed and node.kind == ""
     return (slot.readings()[1] if turned else slot)._replace(settled=True)
+
+
+class Used(NamedTuple):
+    """Weights of both models that their programs use alike; ``turned``: whether one holds the other transposed, if that shows."""
+
+    torch: str
+    paddle: str
+    turned: bool | None = None
+
+
+BY_USE = "paired by its use"
+
+
+def by_use(used: Sequence[Used], torch_side: Side, paddle_side: Side) -> list[SlotPair]:
+    """The pairs of these weights; what does not fit is left to the others."""
+    found = []
+    for one in used:
+        mine, yours = _holder(torch_side, one.torch), _holder(paddle_side, one.paddle)
+        if mine is None or yours is None:
+            continue
+        (torch, kind), (paddle, other) = mine, yours
+        known = len(torch.shape) == 2 and one.turned is not None
+        pair = turned(torch, paddle, bool(one.turned)) if known else fit(torch, paddle, kind or other)
+        if pair is not None:
+            found.append(replace(pair, note=BY_USE))
+            take(torch_side, partial(is_, torch))
+            take(paddle_side, partial(is_, paddle))
+    return found
+
+
+def _holder(side: Side, name: str) -> tuple[Slot, str] | None:
+    """The slot of a whole weight, and the kind of its layer."""
+    for node in side.root.walk():
+        for slot in node.slots:
+            if slot.weight is not None and slot.weight.name == name and slot.section is None:
+                return slot, node.kind
+    return None
 
 
 def pinned(matcher: Matcher, layer_map: Any, torch_side: Side, paddle_side: Side) -> None:

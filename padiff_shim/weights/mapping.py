@@ -23,6 +23,8 @@ class Pair:
         note: what a reader should know.
         rule: the caller's transform, if there is one.
         undecided: whether nothing tells if a square matrix has to be transposed (two state dicts know no types).
+        doubted: whether another weight would have fitted as well, and the order of construction alone has decided.
+        turnable: whether it is a square matrix of layers of unknown type, which was taken as it is.
     """
 
     torch_slot: Slot
@@ -30,6 +32,8 @@ class Pair:
     note: str = ""
     rule: Any = None
     undecided: bool = False
+    doubted: bool = False
+    turnable: bool = False
 
     def slot(self, framework: str) -> Slot:
         return self.torch_slot if framework == "torch" else self.paddle_slot

@@ -9,9 +9,9 @@ pair of layers is tried one level up.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from . import fusing
+from . import fusing, names
 from .evidence import (
     NAMES,
     Pairs,
@@ -32,8 +32,8 @@ from .evidence import (
     units_of,
 )
 from .lockstep import in_step
-from .pairing import SlotPair, pair_slots
-from .tree import Node
+from .pairing import ORDER, SlotPair, fit, pair_slots
+from .tree import Node, Slot
 
 
 @dataclass(eq=False)
@@ -95,7 +95,7 @@ class Matcher:
         pool = Pool(list(ts), list(ps), tscope, pscope, self.ordered, trusted)
         steps: list[Callable[[Pool], bool]] = [self.by_shape, self.fused, self.by_name, self.by_content, self.taken_apart]
         if last:
-            steps += [self.out_of_order, self.by_own_words, self.of_one_kind, self.singly, self.incomplete]
+            steps += [self.out_of_order, self.by_own_words, self.of_one_kind, self.singly, self.incomplete, self.one_by_one]
         while pool.ts and pool.ps and any(step(pool) for step in steps):
             pass
         return [unit for node in pool.ts for unit in units_of(node)], [unit for node in pool.ps for unit in units_of(node)]
@@ -140,7 +140,9 @@ class Matcher:
         """Pair two layers; returns the units inside them that found no partner there."""
         if torch.is_unit and paddle.is_unit:
             self.units.append(UnitPair(torch, paddle, note))
-            self.slots += pair_slots(torch, paddle, self.ordered, note)
+            found = pair_slots(torch, paddle, self.ordered, note)
+            doubted = note == ORDER and not (torch.kind and paddle.kind)
+            self.slots += [replace(pair, doubted=True) for pair in found] if doubted else found
             return [], []
         if not torch.is_unit and not paddle.is_unit:
             self.scopes.append((torch, paddle))
@@ -208,3 +210,29 @@ class Matcher:
     def incomplete(self, pool: Pool) -> bool:
         """Layers of one name of which any weight fits."""
         return self.take(pool, equal_names(pool.ts, pool.ps, pool), wholly=False)
+
+    def one_by_one(self, pool: Pool) -> bool:
+        """Weights whose full names say the same, whatever layers they are in: those of layers on one side, flat on the other."""
+        sides: tuple[dict[tuple[str, ...], list[Node]], dict[tuple[str, ...], list[Node]]] = ({}, {})
+        for nodes, groups in zip((pool.ts, pool.ps), sides):
+            for node in nodes:
+                for slot in node.slots if node.is_unit else ():
+                    alone = Node(node.path, node.type, node.kind, [slot], virtual=True, place=node.place)
+                    groups.setdefault(names.plain(slot.weight.name) if slot.weight else (), []).append(alone)
+        for key, mine in sides[0].items():
+            yours = sides[1].get(key, [])
+            if key and len(mine) == len(yours) == 1:
+                pair = fit(mine[0].slots[0], yours[0].slots[0], mine[0].kind or yours[0].kind)
+                if pair is not None:
+                    self.slots.append(pair)
+                    _without(pool.ts, pair.torch)
+                    _without(pool.ps, pair.paddle)
+        return False
+
+
+def _without(nodes: list[Node], taken: Slot) -> None:
+    """Take a weight away; the layers stay what they are to others."""
+    for place, node in enumerate(nodes):
+        kept = [slot for slot in node.slots if slot.weight is not taken.weight]
+        if len(kept) < len(node.slots):
+            nodes[place] = Node(node.path, node.type, node.kind, kept, virtual=True, place=node.place)

@@ -81,6 +81,22 @@ def telling(name: str) -> frozenset[str]:
     return frozenset(word for word in words(name) if word not in _GENERIC and not word.isdigit())
 
 
+def plain(name: str) -> tuple[str, ...]:
+    """The telling words of a weight's full name, with its numbers and its role: ``h.0.up.bias`` and ``w0_up_b`` say the same.
+
+    Nothing if it tells numbers and a role alone.
+    """
+    path, last = parent(name), leaf(name)
+    found = [word for word in words(path) if word not in _GENERIC]
+    found += [_LETTERS.get(word, word) for word in words(_ROLES.get(last, last))]
+    found = [word for word in found if word not in _GENERIC]
+    return tuple(found) if any(word != "bias" and not word.isdigit() for word in found) else ()
+
+
+# Roles of weights at the end of a name; that of a matrix goes without saying.
+_LETTERS = {"b": "bias", "beta": "bias", "g": "weight", "gamma": "weight", "scale": "weight", "kernel": "weight"}
+
+
 def relative(path: str, scope: str) -> str:
     """The part of a path below ``scope``."""
     return path[len(scope) + 1 :] if scope and path.startswith(f"{scope}.") else path

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 
+from . import names
 from .tree import AS_IS, FLAT, TRANSPOSED, Node, Slot
+
+ORDER = "paired by order"
 
 
 @dataclass(frozen=True)
@@ -15,33 +19,99 @@ class SlotPair:
     Args:
         note: what a reader should know.
         undecided: whether nothing tells if a square matrix has to be transposed.
+        doubted: whether others would have fitted as well, and only the order of construction has decided.
+        turnable: whether it is a square matrix of layers of unknown type, which was taken as it is.
     """
 
     torch: Slot
     paddle: Slot
     note: str = ""
     undecided: bool = False
+    doubted: bool = False
+    turnable: bool = False
 
 
 def pair_slots(torch: Node, paddle: Node, ordered: bool = True, note: str = "") -> list[SlotPair]:
-    """The weights of two units: by role, and the rest by shape in order of construction, if that is known or there is no choice."""
+    """The weights of two units: by role, the rest by shape and what their names tell, then in order of construction.
+
+    Of the last nothing is said unless the order is known, or there is no choice.
+    """
     if _straight(torch.slots, paddle.slots):
         return [SlotPair(mine, yours, note) for mine, yours in zip(torch.slots, paddle.slots)]
-    ts, ps, found = list(torch.slots), list(paddle.slots), []
-    for by_role in (True, False):
-        for mine in list(ts):
-            fitting = []
-            for yours in ps:
-                pair = fit(mine, yours, torch.kind or paddle.kind, note) if _may(mine, yours, by_role) else None
-                if pair is not None:
-                    fitting.append((yours, pair))
-            if len(fitting) == 1 or (fitting and (by_role or ordered)):
-                found.append(fitting[0][1])
-                ts.remove(mine)
-                ps.remove(fitting[0][0])
+    left = _Left(list(torch.slots), list(paddle.slots), torch.kind or paddle.kind, note)
+    found = left.by_role()
+    for words in (names.plain, names.telling):
+        found += left.by_words(words, ordered)
+    found += left.by_order(ordered)
     # What only stands for an absent weight needs no partner.
-    absent = [SlotPair(Slot(one.role, None, one.shape, fill=one.neutral), one) for one in ps if one.neutral is not None]
+    absent = [SlotPair(Slot(one.role, None, one.shape, fill=one.neutral), one) for one in left.ps if one.neutral is not None]
     return found + absent
+
+
+@dataclass
+class _Left:
+    """The weights of two units that have no partner yet."""
+
+    ts: list[Slot]
+    ps: list[Slot]
+    kind: str
+    note: str
+
+    def _take(self, pair: SlotPair, mine: Slot, yours: Slot) -> SlotPair:
+        self.ts.remove(mine)
+        self.ps.remove(yours)
+        return pair
+
+    def _fitting(self, mine: Slot, by_role: bool) -> list[tuple[Slot, SlotPair]]:
+        pairs = ((yours, fit(mine, yours, self.kind, self.note)) for yours in self.ps if _may(mine, yours, by_role))
+        return [(yours, pair) for yours, pair in pairs if pair is not None]
+
+    def by_role(self) -> list[SlotPair]:
+        found = []
+        for mine in list(self.ts):
+            fitting = self._fitting(mine, True)
+            found += [self._take(pair, mine, yours) for yours, pair in fitting[:1]]
+        return found
+
+    def by_words(self, words: Callable[[str], Hashable], ordered: bool) -> list[SlotPair]:
+        """Those whose names have the same words, as many on either side."""
+        groups: tuple[dict[Hashable, list[Slot]], dict[Hashable, list[Slot]]] = ({}, {})
+        for slots, group in zip((self.ts, self.ps), groups):
+            for slot in slots:
+                group.setdefault(words(slot.role), []).append(slot)
+        found = []
+        for key, mine in groups[0].items():
+            yours = groups[1].get(key, [])
+            if not key or len(mine) != len(yours) or (len(mine) > 1 and not ordered):
+                continue
+            pairs = [fit(one, other, self.kind, self.note) if _may(one, other, False) else None for one, other in zip(mine, yours)]
+            if all(pairs):
+                order = len(mine) > 1 and any(_numbers(one) != _numbers(other) for one, other in zip(mine, yours))
+                found += [
+                    self._take(_by_order(pair) if order else pair, one, other)
+                    for pair, one, other in zip(pairs, mine, yours)
+                    if pair
+                ]
+        return found
+
+    def by_order(self, ordered: bool) -> list[SlotPair]:
+        choices = [[yours for yours, _ in self._fitting(mine, False)] for mine in self.ts]
+        found = []
+        for mine, choice in zip(list(self.ts), choices):
+            fitting = self._fitting(mine, False)
+            if len(fitting) == 1 or (fitting and ordered):
+                yours, pair = fitting[0]
+                several = len(choice) > 1 or sum(any(one is yours for one in other) for other in choices) > 1
+                found.append(self._take(_by_order(pair) if several else pair, mine, yours))
+        return found
+
+
+def _by_order(pair: SlotPair) -> SlotPair:
+    return replace(pair, note="; ".join(filter(None, (pair.note, ORDER))), doubted=True)
+
+
+def _numbers(slot: Slot) -> list[str]:
+    return sorted(word for word in names.words(slot.role) if word.isdigit())
 
 
 def _straight(ts: list[Slot], ps: list[Slot]) -> bool:
@@ -83,8 +153,20 @@ def fit(torch: Slot, paddle: Slot, kind: str, note: str = "") -> SlotPair | None
     else:
         ways.sort(key=lambda way: (FLAT in (way[0].layout, way[1].layout), way[0].layout != way[1].layout))
     mine, yours = ways[0]
-    undecided = _is_square(mine) and not (torch.settled or paddle.settled or torch.typed or paddle.typed)
-    return SlotPair(mine, yours, "; ".join(filter(None, (note, _said(torch, paddle, mine, yours)))), undecided)
+    open_ = _is_square(mine) and not (torch.settled or paddle.settled)
+    undecided = open_ and not (torch.typed or paddle.typed)
+    said = "; ".join(filter(None, (note, _said(torch, paddle, mine, yours))))
+    return SlotPair(mine, yours, said, undecided, turnable=open_)
+
+
+def turned(torch: Slot, paddle: Slot, transposed: bool) -> SlotPair | None:
+    """The two slots of matrices of which it is known whether one holds the other transposed; None if that cannot be."""
+    for mine in torch.readings():
+        for yours in paddle.readings():
+            flat = FLAT in (mine.layout, yours.layout)
+            if mine.shape == yours.shape and not flat and (mine.layout != yours.layout) is transposed:
+                return SlotPair(mine, yours)
+    return None
 
 
 def _plausible(slot: Slot, reading: Slot, other: Slot) -> bool:

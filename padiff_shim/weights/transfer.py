@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import TransferError
 from . import explain
-from .explicit import by_parts, by_rule, name_of, pinned, take
+from .explicit import Used, by_parts, by_rule, by_use, name_of, pinned, take
 from .layers import Correspondence
 from .mapping import Mapping, Pair
 from .matching import Matcher
@@ -61,16 +62,16 @@ def carry(mapping: Mapping, src: Any, dst: Any) -> None:
     write_all(prepared(mapping, *read_both(src, dst, writes=True)))
 
 
-def match(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = None) -> Mapping:
+def match(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = None, used: Sequence[Used] = ()) -> Mapping:
     """Which weights and layers of two models belong together; nothing is written, and nothing has to be complete.
 
     Arguments as for :func:`transfer_weights`; ``dst`` may be a path as well. What found no partner is in ``unmatched_src`` and
-    ``unmatched_dst``, and makes the mapping false.
+    ``unmatched_dst``, and makes the mapping false. ``used``: weights that belong together by their use in a program.
     """
-    return _match(*read_both(src, dst), layer_map, rules)
+    return _match(*read_both(src, dst), layer_map, rules, used)
 
 
-def _match(src: Side, dst: Side, layer_map: Any, given: Any) -> Mapping:
+def _match(src: Side, dst: Side, layer_map: Any, given: Any, used: Sequence[Used] = ()) -> Mapping:
     """The mapping of two trees, which are used up."""
     torch_side, paddle_side = (src, dst) if src.framework == "torch" else (dst, src)
     rules = Rules(given)
@@ -84,6 +85,7 @@ def _match(src: Side, dst: Side, layer_map: Any, given: Any) -> Mapping:
         take(side, lambda slot: slot.weight is not None and slot.weight.name in out)
     matcher = Matcher(src.ordered and dst.ordered)
     matcher.slots += by_parts(rules, torch_side, paddle_side)
+    matcher.slots += by_use(used, torch_side, paddle_side)
     pinned(matcher, layer_map, torch_side, paddle_side)
     matcher.match(torch_side.root, paddle_side.root)
     matcher.slots += by_rule(matcher, rules)
@@ -104,7 +106,8 @@ def _match(src: Side, dst: Side, layer_map: Any, given: Any) -> Mapping:
 
 def _pair(slots: SlotPair, rules: Rules) -> Pair:
     rule = rules.transform(name_of(slots.torch), name_of(slots.paddle))
-    pair = Pair(slots.torch, slots.paddle, slots.note, rule, undecided=slots.undecided and rule is None)
+    free = rule is None
+    pair = Pair(slots.torch, slots.paddle, slots.note, rule, slots.undecided and free, slots.doubted, slots.turnable and free)
     if slots.torch.weight and slots.paddle.weight and slots.torch.weight.dtype != slots.paddle.weight.dtype:
         pair = pair.noted(f"{slots.torch.weight.dtype} and {slots.paddle.weight.dtype}")
     return pair

@@ -1,0 +1,41 @@
+"""Weights that hold equal values, as fresh norms do: taken for one another they make no difference but in their gradients."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from ..weights.mapping import Mapping
+from ..weights.transfer import carry
+from .sides import Side
+
+_SPREAD = 0.1
+
+
+@contextlib.contextmanager
+def told_apart(theirs: Side, ours: Side, mapping: Mapping) -> Iterator[bool]:
+    """Within it weights of one shape and equal values hold distinct ones in the float64 models of both; False if there are none."""
+    original, port = theirs.double(), ours.double()
+    names = {pair.torch for pair in mapping if pair.torch and pair.paddle}
+    groups: dict[tuple[tuple[int, ...], bytes], list[torch.Tensor]] = {}
+    for name, weight in original.named_parameters():
+        if name in names and weight.is_floating_point():
+            key = tuple(weight.shape), weight.detach().cpu().numpy().tobytes()
+            groups.setdefault(key, []).append(weight)
+    equal = [weight for group in groups.values() if len(group) > 1 for weight in group]
+    if not equal:
+        yield False
+        return
+    generator = torch.Generator().manual_seed(0)
+    try:
+        with torch.no_grad():
+            for weight in equal:
+                noise = torch.randn(weight.shape, dtype=torch.float64, generator=generator) * _SPREAD
+                weight.add_(noise.to(weight.device, weight.dtype))
+        carry(mapping, original, port)
+        yield True
+    finally:
+        theirs.forget_double()
+        ours.forget_double()
