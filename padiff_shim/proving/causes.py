@@ -104,6 +104,9 @@ def _cause(matching: Matching, pairs: Sequence[Pair]) -> tuple[Cause, str, Pair]
         return (*_between(matching, pair.theirs, pair.ours), pair)
     alone = pair.theirs or pair.ours
     assert alone is not None
+    arranged = _moved_otherwise(matching, alone, pairs) if alone.moves else None
+    if arranged is not None:
+        return arranged
     given_otherwise = _given_otherwise(matching, alone, pairs) if pair.ours is None else None
     if given_otherwise is not None:
         return given_otherwise
@@ -119,6 +122,20 @@ def _cause(matching: Matching, pairs: Sequence[Pair]) -> tuple[Cause, str, Pair]
     if pair.ours is None:
         return Cause.MISSING, f"{alone} is missing", both
     return Cause.EXTRA, f"{alone} is too much", both
+
+
+def _moved_otherwise(matching: Matching, alone: Node, pairs: Sequence[Pair]) -> tuple[Cause, str, Pair] | None:
+    """Where both take elements out of one value by other calls, and it was arranged otherwise before."""
+    for pair in pairs:
+        other = pair.ours if pair.theirs is None else pair.theirs if pair.ours is None else None
+        if other is None or not other.moves or (other is pair.theirs) is (alone is pairs[0].theirs):
+            continue
+        theirs, ours = (alone, other) if alone is pairs[0].theirs else (other, alone)
+        for one, two in zip(theirs.operands[:1], ours.operands[:1]):
+            same = one.value.node is not None and matching.same(one.value, two.value)
+            if same and (one.tensor.shape != two.tensor.shape or not matching.in_order(one.value, one.tensor, two.tensor)):
+                return (*_arranged(one, two), Pair(theirs, ours))
+    return None
 
 
 def _given_otherwise(matching: Matching, alone: Node, pairs: Sequence[Pair]) -> tuple[Cause, str, Pair] | None:

@@ -16,6 +16,7 @@ from ..dispatch.site import Site
 from ..writing import write
 from .causes import Cause, Difference
 from .exchanges import told_once
+from .expressions import told_as_one
 from .trace import Node
 
 FAILS = "fails"  # in place of a native difference
@@ -81,7 +82,7 @@ def merged(differences: Sequence[Difference]) -> list[Mistake]:
     """
     found: dict[Any, Mistake] = {}
     wrong: set[Any] = set()
-    for difference in told_once(differences):
+    for difference in told_as_one(told_once(differences)):
         if _follows(difference, differences):
             continue
         sites = difference.sites or (None, None)

@@ -18,6 +18,7 @@ from .causes import Difference, explain
 from .distinct import told_apart
 from .matching import Matching, guilty, numbers
 from .outcome import Outcome
+from .runs import told_once
 from .sides import Side
 from .trace import Key, Trace, Value
 from .widening import in_double
@@ -112,42 +113,69 @@ def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
 
 
 def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
-    found = _searched(theirs, ours, mapping)
-    if found.parts[:1] != (BACKWARD,):
-        return found
+    search: _Search | None = _Search(theirs, ours, mapping).go_on(1)
+    assert search is not None
+    first = search.located()
+    if not first.differences:
+        return first
+    again = None
     with told_apart(theirs, ours, mapping) as apart:
-        again = _searched(theirs, ours, mapping) if apart else found
-    if again.parts[:1] != (FORWARD,):
-        return found
-    # What it does otherwise in the forward shows in the backward alone, as long as these weights hold equal values.
-    return replace(again, apart=found.apart, parts=tuple(BACKWARD if part == FORWARD else part for part in again.parts))
+        if apart:
+            search = None  # with all that it holds
+            again = _Search(theirs, ours, mapping).go_on().located()
+    if again is None or not again.differences or not again.over:
+        whole = (search or _Search(theirs, ours, mapping)).go_on().located()
+        if again is None or not again.differences or whole.over:
+            return whole
+    # What it does otherwise in the forward shows elsewhere alone, as long as some weights hold equal values.
+    parts = [first.parts[0] if part == FORWARD else part for part in again.parts]
+    return replace(again, apart=first.apart, parts=tuple(parts))
 
 
-def _searched(theirs: Side, ours: Side, mapping: Mapping) -> Located:
-    original = theirs.run_double(Capture)
-    touched = theirs.run_double(functools.partial(Capture, touch=rounded(torch.Generator().manual_seed(0))))
-    tolerance = Tolerances(trace_of(touched))
-    port = _settled(ours)
-    forced: dict[Key, Sequence[torch.Tensor | None]] = {}
-    found: list[tuple[str, Difference]] = []
-    apart = None
-    rest: str | None = None
-    while len(found) < MOST:
-        if forced:
-            port = ours.run_double(functools.partial(Capture, forced=forced))
-        apart = outcomes.worst(mapping, original, port) if apart is None else apart
-        matching = Matching(trace_of(original), trace_of(port), tolerance)
-        forward = any(part == FORWARD for part, _ in found)
-        seen = _next(matching, mapping, original, port, forward=forward)
-        if seen is None:
-            rest = beyond(mapping, original, port, touched, forward=forward)
-            break
-        found.append(seen)
-        mend = seen[1].mend
-        if mend is None or mend[0].key in forced:
-            break
-        forced[mend[0].key] = [None if tensor is None else tensor.detach().clone() for tensor in mend[1]]
-    return Located([one for _, one in found], rest == "", apart or 0.0, rest or "", tuple(part for part, _ in found))
+class _Search:
+    """Both models in float64, from one difference to the next."""
+
+    def __init__(self, theirs: Side, ours: Side, mapping: Mapping) -> None:
+        self._ours, self._mapping = ours, mapping
+        self._original = theirs.run_double(Capture)
+        self._touched = theirs.run_double(functools.partial(Capture, touch=rounded(torch.Generator().manual_seed(0))))
+        self._tolerance = Tolerances(trace_of(self._touched))
+        self._port = _settled(ours)
+        self._apart = outcomes.worst(mapping, self._original, self._port)
+        self._forced: dict[Key, Sequence[torch.Tensor | None]] = {}
+        self._found: list[tuple[str, Difference]] = []
+        self._ended = False
+        self._rest: str | None = None
+
+    def go_on(self, most: int = MOST) -> _Search:
+        """Until so many differences are found, or there are no more."""
+        while len(self._found) < most and not self._ended:
+            if self._forced:
+                self._port = self._ours.run_double(functools.partial(Capture, forced=self._forced))
+            matching = Matching(trace_of(self._original), trace_of(self._port), self._tolerance)
+            forward = any(part == FORWARD for part, _ in self._found)
+            seen = _next(matching, self._mapping, self._original, self._port, forward=forward)
+            if seen is None:
+                self._rest = beyond(self._mapping, self._original, self._port, self._touched, forward=forward)
+                self._ended = True
+            else:
+                self._found.append(seen)
+                self._ended = not self._mended(seen[1])
+        return self
+
+    def _mended(self, difference: Difference) -> bool:
+        """Whether the port can go on with the original's values."""
+        if difference.mend is None or difference.mend[0].key in self._forced:
+            return False
+        held = [None if tensor is None else tensor.detach().clone() for tensor in difference.mend[1]]
+        self._forced[difference.mend[0].key] = held
+        return True
+
+    def located(self) -> Located:
+        """What was found so far."""
+        found = told_once(self._found, trace_of(self._original), trace_of(self._port))
+        parts, differences = tuple(part for part, _ in found), [one for _, one in found]
+        return Located(differences, self._rest == "", self._apart, self._rest or "", parts)
 
 
 def _next(
