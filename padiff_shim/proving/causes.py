@@ -12,8 +12,8 @@ import torch
 
 from ..dispatch.site import Site
 from .matching import Matching, roots
-from .mending import Mend, mended
-from .pairing import Pair, align, alike, kind, taken_for
+from .mending import Mend, in_its_place, leads_to, mended
+from .pairing import Pair, align, alike, behind, kind, taken_for
 from .trace import Node, Operand, Value
 from .wording import extent, from_elsewhere, given, role, swapped
 
@@ -73,8 +73,7 @@ def explain(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node]) ->
     """The first difference of two regions (see :func:`.matching.guilty`); None if both are empty."""
     if not theirs and not ours:
         return None
-    pairs = align(matching, theirs[:WINDOW], ours[:WINDOW])
-    pairs = pairs[_first(matching, pairs, theirs, ours) :]
+    pairs = _from_the_first(matching, align(matching, theirs[:WINDOW], ours[:WINDOW]), theirs, ours)
     cause, text, pair = _cause(matching, pairs)
     taken = taken_for(matching, pair) if cause in _OTHERWISE_GIVEN else None
     return Difference(cause, text, pair.theirs, pair.ours, mended(matching, pairs), _sites(matching, cause, pair), taken)
@@ -92,10 +91,19 @@ def _sites(matching: Matching, cause: Cause, pair: Pair) -> tuple[Site, Site] | 
     return None
 
 
-def _first(matching: Matching, pairs: list[Pair], theirs: Sequence[Node], ours: Sequence[Node]) -> int:
-    """Where the first of the regions' roots stands among the pairs."""
+def _from_the_first(matching: Matching, pairs: list[Pair], theirs: Sequence[Node], ours: Sequence[Node]) -> list[Pair]:
+    """The pairs from the first of the regions' roots on; but from another one that is covered when that is mended."""
     origins = {*roots(theirs, lambda value: value in matching.of_first), *roots(ours, matching.good)}
-    return next((place for place, pair in enumerate(pairs) if pair.theirs in origins or pair.ours in origins), 0)
+    places = [place for place, pair in enumerate(pairs) if pair.theirs in origins or pair.ours in origins] or [0]
+    first = pairs[places[0]]
+    others = [pair for pair in map(pairs.__getitem__, places[1:]) if pair.theirs and pair.ours and not pair.ours.view]
+    others = [pair for pair in others if not leads_to(matching, first, pair)]
+    mend = mended(matching, pairs[places[0] :]) if others else None
+    wrong = [one.value for one in mend[0].operands if not matching.good(one.value)] if mend else []
+    for pair in others:
+        if any(behind(value, pair.ours, lambda one: not matching.good(one)) for value in wrong):  # type: ignore[arg-type]
+            return pairs[pairs.index(pair) :]
+    return pairs[places[0] :]
 
 
 def _cause(matching: Matching, pairs: Sequence[Pair]) -> tuple[Cause, str, Pair]:
@@ -120,6 +128,9 @@ def _cause(matching: Matching, pairs: Sequence[Pair]) -> tuple[Cause, str, Pair]
             Pair(pair.theirs or elsewhere.theirs, pair.ours or elsewhere.ours),
         )
     if pair.ours is None:
+        instead = in_its_place(matching, alone, following, pairs)
+        if instead is not None:
+            return Cause.OTHER_OP, f"{instead} in place of {alone}", Pair(alone, instead)
         return Cause.MISSING, f"{alone} is missing", both
     return Cause.EXTRA, f"{alone} is too much", both
 
@@ -150,7 +161,7 @@ def _given_otherwise(matching: Matching, alone: Node, pairs: Sequence[Pair]) -> 
     for one, other in zip(following.theirs.operands, following.ours.operands):
         if one.value.node is None or not _comparable(one, other) or matching.same(one.value, other.value):
             continue
-        if not _behind(one.value, alone):
+        if not behind(one.value, alone):
             continue
         if other.value.node is None and not other.value.label:
             return (*_constant(one, other), following)
@@ -165,19 +176,6 @@ def _given_otherwise(matching: Matching, alone: Node, pairs: Sequence[Pair]) -> 
 def _comparable(one: Operand, other: Operand) -> bool:
     """Whether two operands may be one: so many numbers of one kind."""
     return one.tensor.numel() == other.tensor.numel() and one.tensor.is_floating_point() == other.tensor.is_floating_point()
-
-
-def _behind(value: Value, node: Node) -> bool:
-    """Whether a value is computed from a call's result."""
-    waiting, known = [value.node], set()
-    while waiting:
-        one = waiting.pop()
-        if one is node:
-            return True
-        if one is not None and one.index > node.index and one.index not in known:
-            known.add(one.index)
-            waiting += [operand.value.node for operand in one.operands]
-    return False
 
 
 def _counterpart(pair: Pair, other: Pair) -> bool:
@@ -199,7 +197,7 @@ def _between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
         return Cause.OTHER_OP, f"{ours} in place of {theirs}"
     for one, other in zip(filter(_is_index, theirs.operands), filter(_is_index, ours.operands)):
         if not matching.same(one.value, other.value) and not _complementary(one, other):
-            return _constant(one, other)
+            return _constant(_as_meant(one, other) if theirs.name != ours.name else one, other)
     if kind(theirs) == "masked" and theirs.name != ours.name:
         return Cause.OTHER_OP, f"{ours} in place of {theirs}"
     others = [
@@ -240,6 +238,19 @@ def _complementary(one: Operand, other: Operand) -> bool:
     """Whether two masks say the same, the other way round."""
     masks = one.tensor.dtype is torch.bool is other.tensor.dtype
     return masks and one.tensor.numel() == other.tensor.numel() and bool((one.tensor.flatten() != other.tensor.flatten()).all())
+
+
+def _as_meant(one: Operand, other: Operand) -> Operand:
+    """A mask, or its complement if another op's is nearer to that: what is masked, or what is not."""
+    if not (one.tensor.dtype is torch.bool is other.tensor.dtype):
+        return one
+    try:
+        here, there = torch.broadcast_tensors(one.tensor, other.tensor)
+    except RuntimeError:
+        return one
+    if 2 * int((here != there).sum()) <= here.numel():
+        return one
+    return Operand(one.name, Value(one.value.tensor.logical_not()), one.tensor.logical_not(), one.way)
 
 
 def _arranged(one: Operand, other: Operand) -> tuple[Cause, str]:

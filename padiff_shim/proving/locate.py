@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,13 +19,13 @@ from .matching import Matching, guilty, numbers
 from .outcome import Outcome
 from .runs import told_once
 from .sides import Side
+from .tolerances import SLACK, Tolerances, rounded
 from .trace import Key, Trace, Value
 from .widening import in_double
 
 FORWARD, BACKWARD, STATISTICS = "forward", "backward", "statistics"  # parts of a run
 Pairs = list[tuple[Array, Array]]
 MOST = 64  # calls that are mended, one for each layer that makes a mistake
-_SLACK = 64.0  # how many times the effect of one rounding error per call counts as rounding
 
 
 @dataclass
@@ -35,7 +34,8 @@ class Located:
 
     ``over``: they explain all that is wrong. ``apart``: how far outputs and gradients were apart in float64 before any was mended.
     ``unexplained``: what differs though no call does. ``parts``: where each of the differences was seen: in the forward, the
-    backward, or in the running statistics alone.
+    backward, or in the running statistics alone. ``moved``: several calls stand in another place together, and what differs within
+    them cannot be told.
     """
 
     differences: list[Difference]
@@ -43,62 +43,7 @@ class Located:
     apart: float
     unexplained: str = ""
     parts: tuple[str, ...] = ()
-
-
-class Tolerances:
-    """How far a float64 value of the original moves if each call's result is changed by about one unit roundoff."""
-
-    def __init__(self, moved: Trace) -> None:
-        self._moved = moved
-        self._known: dict[Value, float] = {}
-
-    def __call__(self, value: Value) -> float:
-        found = self._known.get(value)
-        if found is None:
-            found = self._known[value] = self._tolerance(value)
-        return found
-
-    def _tolerance(self, value: Value) -> float:
-        scale = _scale(value)
-        floor = 1e-13 * scale if value.tensor.dtype in (torch.float64, torch.complex128) else _unit(value.tensor) * 8 * scale
-        if value.node is None:
-            return floor
-        twin = self._twin(value)
-        return floor if twin is None else floor + _SLACK * _distance(value, twin)
-
-    def _twin(self, value: Value) -> Value | None:
-        node = value.node
-        assert node is not None
-        if node.index >= len(self._moved.nodes) or self._moved.nodes[node.index].name != node.name:
-            return None  # the rounding errors changed a decision
-        return self._moved.nodes[node.index].values[node.values.index(value)]
-
-
-def _unit(tensor: torch.Tensor) -> float:
-    return float(torch.finfo(tensor.dtype).eps) if tensor.is_floating_point() else 0.0
-
-
-def _scale(value: Value) -> float:
-    finite = value.sorted[torch.isfinite(value.sorted)]
-    return float(finite.abs().max()) if finite.numel() else 0.0
-
-
-def _distance(one: Value, other: Value) -> float:
-    if one.tensor.shape != other.tensor.shape or one.tensor.is_complex():
-        return 0.0
-    apart = (one.tensor.detach().to(torch.float64) - other.tensor.detach().to(torch.float64)).abs()
-    apart = apart[torch.isfinite(apart)]
-    return float(apart.max()) if apart.numel() else 0.0
-
-
-def rounded(generator: torch.Generator) -> Any:
-    """Changes a tensor's elements by up to one unit roundoff each."""
-
-    def touch(tensor: torch.Tensor) -> None:
-        noise = torch.rand(tensor.shape, dtype=torch.float64, generator=generator).sub_(0.5).mul_(2.0 * _unit(tensor)).add_(1.0)
-        tensor.mul_(noise.to(tensor.dtype))
-
-    return touch
+    moved: bool = False
 
 
 def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
@@ -175,7 +120,8 @@ class _Search:
         """What was found so far."""
         found = told_once(self._found, trace_of(self._original), trace_of(self._port))
         parts, differences = tuple(part for part, _ in found), [one for _, one in found]
-        return Located(differences, self._rest == "", self._apart, self._rest or "", parts)
+        moved = len(found) < len(self._found)
+        return Located(differences, self._rest == "", self._apart, self._rest or "", parts, moved)
 
 
 def _next(
@@ -210,7 +156,7 @@ def beyond(mapping: Mapping, original: Outcome, port: Outcome, touched: Outcome,
         allowed = 0.0
         if np.issubdtype(one.dtype, np.inexact):
             travelled = largest(one, twin) if twin is not None and twin.shape == one.shape else 0.0
-            allowed = _SLACK * travelled + 1e-13 * float(np.nan_to_num(np.abs(one)).max())
+            allowed = SLACK * travelled + 1e-13 * float(np.nan_to_num(np.abs(one)).max())
         if largest(one, other) > allowed:
             return f"{name or 'output'} differs in float64 ({apart(one, other)}, of which rounding explains {allowed:.2g})"
     return ""

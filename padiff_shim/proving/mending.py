@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from .matching import Matching
-from .pairing import Pair, alike, fits
+from .pairing import Pair, alike, behind, fits
 from .trace import Node, Value
 
 Mend = tuple[Node, Sequence[torch.Tensor | None]]  # a call, and what its results shall hold; None: they stay
@@ -16,8 +16,9 @@ Mend = tuple[Node, Sequence[torch.Tensor | None]]  # a call, and what its result
 def mended(matching: Matching, pairs: Sequence[Pair]) -> Mend | None:
     """Whose results to exchange: of the call that feeds a missing one, of one too many, or of the first pair."""
     first = pairs[0]
-    both = (pair for pair in pairs if pair.theirs and pair.ours)
-    following = next((pair for pair in both if _exchangeable(matching, pair)), None)
+    both = [pair for pair in pairs if pair.theirs and pair.ours and _exchangeable(matching, pair)]
+    # What only stands beside the difference may hold a mistake of its own, which the original's values would cover.
+    following = next((pair for pair in both if leads_to(matching, first, pair)), both[0] if both else None)
     if first.ours is None and first.theirs is not None and following is not None:
         # What only the missing call is given, may be given its result; what others are given as well stays.
         skipped = [one.value for one in first.theirs.operands if one.value in matching.of_first and len(one.value.readers) == 1]
@@ -30,6 +31,9 @@ def mended(matching: Matching, pairs: Sequence[Pair]) -> Mend | None:
                 and fits(one.value, first.theirs.result)
             ):
                 return node, [first.theirs.result.tensor]
+        instead = in_its_place(matching, first.theirs, following, pairs)
+        if instead is not None:
+            return instead, [first.theirs.result.tensor]
     if first.theirs is None and first.ours is not None:
         for one in first.ours.operands:
             if not first.ours.view and matching.good(one.value) and one.tensor.shape == first.ours.result.tensor.shape:
@@ -44,6 +48,35 @@ def mended(matching: Matching, pairs: Sequence[Pair]) -> Mend | None:
     if len(wanted) == 1 and wanted[0] is not None:
         wanted = [wanted[0].reshape(following.ours.result.tensor.shape)]
     return following.ours, wanted
+
+
+def in_its_place(matching: Matching, missing: Node, following: Pair, pairs: Sequence[Pair]) -> Node | None:
+    """The last of the port's calls that compute in another way what a missing one gives to the next call of the original."""
+    if (
+        following.theirs is None
+        or following.ours is None
+        or all(one.value is not missing.result for one in following.theirs.operands)
+    ):
+        return None
+    alone = {pair.ours.index: pair.ours for pair in pairs if pair.theirs is None and pair.ours is not None}
+    waiting = [one.value for one in following.ours.operands]
+    while waiting:
+        value = waiting.pop(0)
+        if value.node is None or value.node.index not in alone or matching.good(value):
+            continue
+        if not value.node.view and not value.node.moves and value is value.node.result and fits(value, missing.result):
+            return value.node
+        waiting += [one.value for one in value.node.operands]
+    return None
+
+
+def leads_to(matching: Matching, first: Pair, pair: Pair) -> bool:
+    """Whether a pair is the first one, or is given what was computed from it, in either program; by way of wrong values alone."""
+    wrong = (lambda value: value not in matching.of_first), (lambda value: not matching.good(value))
+    return first == pair or any(
+        node is not None and source is not None and any(behind(one.value, source, among) for one in node.operands)
+        for source, node, among in zip(first, pair, wrong)
+    )
 
 
 _BARE, _BIASED = frozenset({"mm", "bmm"}), frozenset({"addmm", "baddbmm"})

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..frameworks.surroundings import LooksOn
 from .capture import is_passive, tensors_in
-from .locate import rounded
+from .tolerances import rounded
 
 
 class Noise(LooksOn, TorchDispatchMode):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from .matching import Matching
@@ -52,6 +52,21 @@ def kind(node: Node) -> str:
 
 def alike(one: Node, other: Node) -> bool:
     return len(one.results) == len(other.results) and all(map(fits, one.results, other.results))
+
+
+def behind(value: Value, node: Node, among: Callable[[Value], bool] = lambda _: True) -> bool:
+    """Whether a value is computed from a call's result; ``among``: by way of which values."""
+    waiting, known = [value], set()
+    while waiting:
+        one = waiting.pop()
+        if one.node is None or not among(one):
+            continue
+        if one.node is node:
+            return True
+        if one.node.index > node.index and one.node.index not in known:
+            known.add(one.node.index)
+            waiting += [operand.value for operand in one.node.operands]
+    return False
 
 
 def _likeness(matching: Matching, one: Node, other: Node) -> float:

@@ -258,7 +258,8 @@ def _compared(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: lis
         reason = f"{differing.first}; whether that is rounding cannot be told, for the models do not run in float64 ({error})"
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages, layers=layers, differences=differences)
     differences["float64"] = located.apart
-    proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences, complete=located.over)
+    proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences)
+    proof.complete = located.over and not located.moved
     proof.notes += ours.remarks
     proof.mistakes = merged(located.differences)
     plain = differing.shapes or differing.missing or located.unexplained
@@ -281,3 +282,7 @@ def _explained(proof: Proof, located: Located, plain: str, differing: str) -> No
         proof.notes.append(plain)
     if not located.over:
         proof.notes.append("what differs behind the last mistake could not be told apart: mend these, and prove again")
+    elif located.moved:
+        proof.notes.append(
+            "whether calls that stand in another place together differ otherwise cannot be told: mend it, and prove again"
+        )

@@ -61,7 +61,7 @@ WRONG = {
         "(1 - mask.astype(energy.dtype))",
         "mask.astype(energy.dtype)",
         "energy",
-        "masked_fill(value=-1000000000.0) is missing (4 times)",
+        "add(alpha=1) in place of masked_fill(value=-1000000000.0) (4 times)",
     ),
     "seq2seq: no tanh": (
         "F.tanh(self.bridge(paddle.concat([last[0], last[1]], axis=-1)))",
