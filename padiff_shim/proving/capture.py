@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any
@@ -13,57 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..dispatch.site import Site, call_site
 from ..frameworks.surroundings import LooksOn
+from .operators import ARRANGING, BLANK, COPIES, CREATES, MOVES, NO_ATTRIBUTES, NOTHING, SAME, Shape, shape_of
 from .trace import Key, Node, Operand, Step, Trace, Value, described
 
-# The same elements in another shape, memory or object: no call of its own, whatever a framework needs of these.
-_SAME = frozenset({
-    "view", "_unsafe_view", "_reshape_alias", "reshape", "permute", "t", "transpose", "unsqueeze", "squeeze", "expand", "detach",
-    "alias", "clone", "contiguous", "lift_fresh", "lift_fresh_copy", "view_as_real", "view_as_complex", "_conj", "resolve_conj",
-    "resolve_neg", "flatten", "unflatten", "swapaxes", "movedim", "numpy_T",
-})  # fmt: skip
-_ARRANGING = frozenset({
-    "view", "_unsafe_view", "reshape", "permute", "t", "transpose",
-})  # fmt: skip
-# Elements of the operands, none computed.
-_MOVES = frozenset({
-    "slice", "select", "split", "split_with_sizes", "chunk", "unbind", "cat", "stack", "index", "index_select", "gather",
-    "embedding", "constant_pad_nd", "flip", "roll", "repeat", "narrow", "diagonal", "unfold", "as_strided", "masked_select",
-    "take", "triu", "tril", "where", "scatter", "index_put", "select_scatter", "slice_scatter", "copy", "_to_copy", "to",
-    "repeat_interleave", "masked_fill", "tile", "pad", "reflection_pad1d", "reflection_pad2d", "replication_pad2d",
-})  # fmt: skip
-_BLANK = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})  # memory without values
-# Questions about values, too.
-_NOTHING = _BLANK | {
-    "equal", "is_nonzero", "_local_scalar_dense", "item", "set_", "is_pinned", "is_same_size", "size", "stride",
-    "storage_offset", "sym_size", "prim_device", "device", "record_stream",
-}  # fmt: skip
-# Numbers of nothing, in the shape of an operand at most.
-_CREATES = frozenset({
-    "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full",
-})  # fmt: skip
-_NO_ATTRIBUTES = frozenset({
-    "dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit", "requires_grad",
-})  # fmt: skip
-
-
-_RUNNING = ("running_mean", "running_var")  # written in training, though no schema says so
-
-
-class _Shape:
-    """The words of one overload of an operator."""
-
-    def __init__(self, function: Any) -> None:
-        schema = function._schema
-        self.name = schema.name.partition("::")[2]
-        self.base = self.name[:-1] if self.name.endswith("_") and not self.name.startswith("__") else self.name
-        self.parameters = [(argument.name, argument.default_value) for argument in schema.arguments]
-        self.written = [
-            argument.name in _RUNNING or (argument.alias_info is not None and argument.alias_info.is_write)
-            for argument in schema.arguments
-        ]
-
-
-_shape = functools.cache(_Shape)
 Forced = Mapping[Key, Sequence[torch.Tensor | None]]  # what the results of a call shall hold; None: they stay
 
 
@@ -94,20 +45,21 @@ class Capture(LooksOn, TorchDispatchMode):
         self._known: dict[int, Value] = {}  # by the tensor's identity
         self._ways: dict[int, tuple[Step, ...]] = {}  # by the tensor's identity: how it came from its value's own tensor
         self._memory: dict[int, list[Value]] = {}  # by the address of the storage: what lies there
+        self._moved: dict[tuple[Any, ...], torch.Tensor] = {}  # by the place of what was copied: a view of what it was copied from
         self._copies: dict[tuple[Any, ...], Value] = {}  # by the place of a copy: of what, which has memory of its own
         self._objects: dict[int, list[torch.Tensor]] = {}  # by address; held, so that no identity or address is given out twice
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        shape = _shape(function)
+        shape = shape_of(function)
         given = _named(shape, args, kwargs or {})
-        if shape.base in _NOTHING:
+        if shape.base in NOTHING:
             found = function(*args, **(kwargs or {}))
-            if shape.base in _BLANK:
+            if shape.base in BLANK:
                 self._blank(found)
             return found
         operands = [self._operand(name, tensor) for name, value, _ in given for tensor in tensors_in(value)]
         written = [tensor for _, value, writes in given if writes for tensor in tensors_in(value)]
-        if shape.base in _SAME and len(written) == 1:
+        if shape.base in SAME and len(written) == 1:
             return self._turned(shape.base, operands[0], written[0], lambda: function(*args, **(kwargs or {})))
         wholes = [whole for whole in map(self._whole, written) if whole is not None]
         operands += [Operand("into", self._value(whole), whole, ()) for whole in wholes]
@@ -115,9 +67,11 @@ class Capture(LooksOn, TorchDispatchMode):
             self._keep(tensor)
         result = function(*args, **(kwargs or {}))
         results = tensors_in(result)
-        if shape.base in _SAME and not written and len(results) == 1:
+        if shape.base in SAME and not written and len(results) == 1:
             self._is(results[0], operands[0].value)
-            if shape.base in _ARRANGING:
+            if shape.base in COPIES:
+                self.moved(results[0], operands[0].tensor)
+            if shape.base in ARRANGING:
                 step = Step(shape.base, tuple(results[0].shape), self._where()[0])
                 self._ways[id(results[0])] = (*operands[0].way, step)
             else:
@@ -133,7 +87,7 @@ class Capture(LooksOn, TorchDispatchMode):
             operand.value.tensor = tensor.detach()
         result = turn()
         self._is(tensor, operand.value)
-        if name in _ARRANGING:
+        if name in ARRANGING:
             self._ways[id(tensor)] = (*operand.way, Step(name, tuple(tensor.shape), self._where()[0]))
         return result
 
@@ -151,7 +105,7 @@ class Capture(LooksOn, TorchDispatchMode):
 
     def _note(
         self,
-        shape: _Shape,
+        shape: Shape,
         given: list[Any],
         operands: list[Operand],
         results: list[torch.Tensor],
@@ -162,14 +116,14 @@ class Capture(LooksOn, TorchDispatchMode):
             self._is(results[0], operands[-1].value, fresh=shape.base == "copy")
             return
         attributes = {
-            name: value for name, value, _ in given if not tensors_in(value) and value is not None and name not in _NO_ATTRIBUTES
+            name: value for name, value, _ in given if not tensors_in(value) and value is not None and name not in NO_ATTRIBUTES
         }
         numbers = [one for one in operands if one.value.node is None and one.tensor.numel() == 1 and not one.value.label]
         if len(numbers) < len(operands):  # a number, however it was handed over
             attributes.update({one.name: one.tensor.item() for one in numbers})
             operands = [one for one in operands if one not in numbers]
-        moves = shape.base in _MOVES
-        if shape.base in _CREATES or _is_constant(operands, results):
+        moves = shape.base in MOVES
+        if shape.base in CREATES or _is_constant(operands, results):
             for tensor in results:
                 self._constant(tensor, described(shape.base, attributes))
             return
@@ -215,7 +169,15 @@ class Capture(LooksOn, TorchDispatchMode):
         copied = self._copies.get(_place(tensor))
         if copied is not None and torch.equal(copied.tensor, tensor):  # no kernel of Paddle's has written there since
             return self._is(tensor, copied)
+        moved = self._moved.get(_place(tensor))
+        if moved is not None and torch.equal(moved, tensor):
+            self._ways[id(tensor)] = self._ways.get(id(moved), ())
+            return self._is(tensor, self._value(moved))
         return self._constant(tensor, self._names.get(tensor.data_ptr(), ""))
+
+    def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
+        """A tensor in other memory holds the elements of ``like``, as long as nothing is written into either."""
+        self._moved[_place(tensor)] = like
 
     def _constant(self, tensor: torch.Tensor, label: str) -> Value:
         value = self._new(tensor, Value(tensor.detach().clone(), None, label))
@@ -256,19 +218,13 @@ def _is_constant(operands: list[Operand], results: list[torch.Tensor]) -> bool:
     return all(one.value.node is None for one in operands)
 
 
-def _named(shape: _Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, Any, bool]]:
+def _named(shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, Any, bool]]:
     """(name, value, whether it is written) of all arguments."""
     found = []
     for place, (name, default) in enumerate(shape.parameters):
         value = args[place] if place < len(args) else kwargs.get(name, default)
         found.append((name, value, shape.written[place]))
     return found
-
-
-def is_passive(function: Any) -> bool:
-    """Whether an overload of an operator computes nothing: it moves, creates, or asks."""
-    name = _shape(function).base
-    return any(name in kind for kind in (_SAME, _MOVES, _NOTHING, _CREATES))
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

@@ -4,44 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import zip_longest
-from typing import Any
-
-import torch
 
 from ..dispatch.site import Site
+from .between import between
+from .cause import Cause as Cause
 from .matching import Matching, roots
-from .mending import Mend, in_its_place, leads_to, mended
-from .pairing import Pair, align, alike, behind, kind, taken_for
-from .trace import Node, Operand, Value
-from .wording import extent, from_elsewhere, given, role, swapped
+from .mending import Mend, ended, in_its_place, leads_to, mended
+from .pairing import Pair, align, behind, taken_for
+from .trace import Node, Value
+from .unpaired import given_otherwise, is_counterpart, missing, moved_otherwise, read_by_none
 
 WINDOW = 40  # calls of each side that are laid side by side
-
-
-class Cause(str, Enum):
-    """Why two programs part."""
-
-    ATTRIBUTE = "another attribute"
-    SWAPPED = "operands swapped"
-    CONSTANT = "another constant"
-    WEIGHT = "another weight"
-    OPERAND = "another operand"
-    ORDER = "another arrangement"
-    OTHER_OP = "another op"
-    MISSING = "an op is missing"
-    EXTRA = "an op too many"
-    PLACE = "an op in another place"
-    UNKNOWN = "other calls"
-    OPTIMIZER = "another optimizer"
-    SETTING = "another setting of the optimizer"
-    RATE = "another learning rate"
-    CLIPPING = "another clipping"
-    CLEARED = "gradients are not cleared"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 _OTHERWISE_GIVEN = (Cause.OPERAND, Cause.WEIGHT, Cause.SWAPPED, Cause.CONSTANT)
@@ -69,14 +43,20 @@ class Difference:
         return all(node.backward for node in (self.theirs, self.ours) if node is not None)
 
 
-def explain(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node]) -> Difference | None:
-    """The first difference of two regions (see :func:`.matching.guilty`); None if both are empty."""
+End = tuple[Value | None, Value | None]  # what the original makes in the end, and what the port makes for it
+
+
+def explain(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node], end: End = (None, None)) -> Difference | None:
+    """The first difference of two regions (see :func:`.matching.guilty`) that lead to an end; None if both are empty."""
     if not theirs and not ours:
         return None
     pairs = _from_the_first(matching, align(matching, theirs[:WINDOW], ours[:WINDOW]), theirs, ours)
     cause, text, pair = _cause(matching, pairs)
+    mend = mended(matching, pairs)
+    if cause is Cause.MISSING and (pair.ours is None or pair.ours.backward):
+        pair, mend = Pair(pair.theirs, read_by_none(matching, pair, end)), mend or ended(end)
     taken = taken_for(matching, pair) if cause in _OTHERWISE_GIVEN else None
-    return Difference(cause, text, pair.theirs, pair.ours, mended(matching, pairs), _sites(matching, cause, pair), taken)
+    return Difference(cause, text, pair.theirs, pair.ours, mend, _sites(matching, cause, pair), taken)
 
 
 def _sites(matching: Matching, cause: Cause, pair: Pair) -> tuple[Site, Site] | None:
@@ -109,16 +89,16 @@ def _from_the_first(matching: Matching, pairs: list[Pair], theirs: Sequence[Node
 def _cause(matching: Matching, pairs: Sequence[Pair]) -> tuple[Cause, str, Pair]:
     pair = pairs[0]
     if pair.theirs and pair.ours:
-        return (*_between(matching, pair.theirs, pair.ours), pair)
+        return (*between(matching, pair.theirs, pair.ours), pair)
     alone = pair.theirs or pair.ours
     assert alone is not None
-    arranged = _moved_otherwise(matching, alone, pairs) if alone.moves else None
+    arranged = moved_otherwise(matching, alone, pairs) if alone.moves else None
     if arranged is not None:
         return arranged
-    given_otherwise = _given_otherwise(matching, alone, pairs) if pair.ours is None else None
-    if given_otherwise is not None:
-        return given_otherwise
-    elsewhere = next((other for other in pairs[1:] if _counterpart(pair, other)), None)
+    otherwise = given_otherwise(matching, alone, pairs) if pair.ours is None else None
+    if otherwise is not None:
+        return otherwise
+    elsewhere = next((other for other in pairs[1:] if is_counterpart(pair, other)), None)
     following = next((other for other in pairs if other.theirs and other.ours), pair)
     both = Pair(pair.theirs or following.theirs, pair.ours or following.ours)
     if elsewhere is not None:
@@ -131,159 +111,5 @@ def _cause(matching: Matching, pairs: Sequence[Pair]) -> tuple[Cause, str, Pair]
         instead = in_its_place(matching, alone, following, pairs)
         if instead is not None:
             return Cause.OTHER_OP, f"{instead} in place of {alone}", Pair(alone, instead)
-        return Cause.MISSING, f"{alone} is missing", both
+        return Cause.MISSING, missing(alone, pairs), both
     return Cause.EXTRA, f"{alone} is too much", both
-
-
-def _moved_otherwise(matching: Matching, alone: Node, pairs: Sequence[Pair]) -> tuple[Cause, str, Pair] | None:
-    """Where both take elements out of one value by other calls, and it was arranged otherwise before."""
-    for pair in pairs:
-        other = pair.ours if pair.theirs is None else pair.theirs if pair.ours is None else None
-        if other is None or not other.moves or (other is pair.theirs) is (alone is pairs[0].theirs):
-            continue
-        theirs, ours = (alone, other) if alone is pairs[0].theirs else (other, alone)
-        for one, two in zip(theirs.operands[:1], ours.operands[:1]):
-            same = one.value.node is not None and matching.same(one.value, two.value)
-            if same and (one.tensor.shape != two.tensor.shape or not matching.in_order(one.value, one.tensor, two.tensor)):
-                return (*_arranged(one, two), Pair(theirs, ours))
-    return None
-
-
-def _given_otherwise(matching: Matching, alone: Node, pairs: Sequence[Pair]) -> tuple[Cause, str, Pair] | None:
-    """Where nothing is missing but what reads the result of a call of the original is given another one.
-
-    Either it is given what stands in no trace, for Paddle's kernels computed it (whole numbers, tables of no operand), or what
-    another call of that kind made, which is no operand of the missing one.
-    """
-    following = next((other for other in pairs if other.theirs and other.ours), None)
-    if following is None or following.theirs is None or following.ours is None:
-        return None
-    for one, other in zip(following.theirs.operands, following.ours.operands):
-        if one.value.node is None or not _comparable(one, other) or matching.same(one.value, other.value):
-            continue
-        if not behind(one.value, alone):
-            continue
-        if other.value.node is None and not other.value.label:
-            return (*_constant(one, other), following)
-        if other.value.node is None or not matching.good(other.value) or one.value.node is not alone:
-            continue
-        fed = any(matching.same(two.value, other.value) for two in alone.operands)
-        if kind(other.value.node) == kind(alone) and not fed:
-            return Cause.OPERAND, from_elsewhere(one, other), following
-    return None
-
-
-def _comparable(one: Operand, other: Operand) -> bool:
-    """Whether two operands may be one: so many numbers of one kind."""
-    return one.tensor.numel() == other.tensor.numel() and one.tensor.is_floating_point() == other.tensor.is_floating_point()
-
-
-def _counterpart(pair: Pair, other: Pair) -> bool:
-    """Whether ``other`` is the same call that stands alone on the other side: op, attributes, shape and weights."""
-    alone, candidate = (pair.theirs, other.ours) if pair.ours is None else (pair.ours, other.theirs)
-    if alone is None or candidate is None or (other.theirs and other.ours):
-        return False
-    same = kind(alone) == kind(candidate) and alone.attributes == candidate.attributes and alike(alone, candidate)
-    return same and _weights(alone) == _weights(candidate)
-
-
-def _weights(node: Node) -> list[tuple[int, ...]]:
-    return [tuple(one.tensor.shape) for one in node.operands if one.value.node is None]
-
-
-def _between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
-    """What differs between two calls that stand for each other."""
-    if kind(theirs) != kind(ours):
-        return Cause.OTHER_OP, f"{ours} in place of {theirs}"
-    for one, other in zip(filter(_is_index, theirs.operands), filter(_is_index, ours.operands)):
-        if not matching.same(one.value, other.value) and not _complementary(one, other):
-            return _constant(_as_meant(one, other) if theirs.name != ours.name else one, other)
-    if kind(theirs) == "masked" and theirs.name != ours.name:
-        return Cause.OTHER_OP, f"{ours} in place of {theirs}"
-    others = [
-        f"{name}={_shown(ours.attributes.get(name))} against {_shown(theirs.attributes.get(name))}"
-        for name in sorted({*theirs.attributes, *ours.attributes})
-        if not _equal(theirs.attributes.get(name), ours.attributes.get(name))
-    ]
-    if others and theirs.name == ours.name:
-        return Cause.ATTRIBUTE, ", ".join(others)
-    mine, yours = theirs.operands, ours.operands
-    for one, other in zip(mine, yours):
-        if matching.same(one.value, other.value):
-            continue
-        another = next((two for two in mine if two is not one and matching.same(two.value, other.value)), None)
-        if another is not None:
-            return Cause.SWAPPED, swapped(mine, another, yours, other)
-        named = all(two.node is not None or given(two) for two in (one.value, other.value))
-        if named and matching.good(other.value):
-            cause = Cause.WEIGHT if one.value.node is None is other.value.node else Cause.OPERAND
-            return cause, from_elsewhere(one, other)
-        if other.value.node is None or one.value.node is None:
-            return _constant(one, other)
-    if len(mine) != len(yours):
-        missing = {one.name for one in mine} ^ {one.name for one in yours}
-        return Cause.OPERAND, f"{len(yours)} operands against {len(mine)}" + (f" ({', '.join(sorted(missing))})" if missing else "")
-    for one, other in zip(mine, yours):
-        if one.tensor.shape != other.tensor.shape or not matching.in_order(one.value, one.tensor, other.tensor):
-            return _arranged(one, other)
-    return Cause.UNKNOWN, f"{ours} gives other values than {theirs}"
-
-
-def _is_index(operand: Operand) -> bool:
-    """Indices, lengths, masks: what is wrong in them explains more than an attribute."""
-    return operand.value.node is None and not operand.tensor.is_floating_point()
-
-
-def _complementary(one: Operand, other: Operand) -> bool:
-    """Whether two masks say the same, the other way round."""
-    masks = one.tensor.dtype is torch.bool is other.tensor.dtype
-    return masks and one.tensor.numel() == other.tensor.numel() and bool((one.tensor.flatten() != other.tensor.flatten()).all())
-
-
-def _as_meant(one: Operand, other: Operand) -> Operand:
-    """A mask, or its complement if another op's is nearer to that: what is masked, or what is not."""
-    if not (one.tensor.dtype is torch.bool is other.tensor.dtype):
-        return one
-    try:
-        here, there = torch.broadcast_tensors(one.tensor, other.tensor)
-    except RuntimeError:
-        return one
-    if 2 * int((here != there).sum()) <= here.numel():
-        return one
-    return Operand(one.name, Value(one.value.tensor.logical_not()), one.tensor.logical_not(), one.way)
-
-
-def _arranged(one: Operand, other: Operand) -> tuple[Cause, str]:
-    """The same elements in another order."""
-    if one.value.node is None and other.value.node is None and one.tensor.shape == other.tensor.shape:
-        return _constant(one, other)
-    ours, theirs = (", ".join(map(str, operand.way)) or str(list(operand.tensor.shape)) for operand in (other, one))
-    return Cause.ORDER, f"{role(other)} is arranged by {ours}, in the original by {theirs}"
-
-
-def _constant(one: Operand, other: Operand) -> tuple[Cause, str]:
-    label = other.value.label or one.value.label
-    cause = Cause.WEIGHT if other.value.label and one.value.label and "(" not in label else Cause.CONSTANT
-    where = f" ({label})" if label else ""
-    try:
-        here, there = torch.broadcast_tensors(one.tensor, other.tensor)
-    except RuntimeError:
-        return cause, f"{role(other)}{where} is {extent(other.value)} against {extent(one.value)}"
-    apart = (here != there).nonzero()
-    first = tuple(apart[0].tolist()) if len(apart) else (0,) * here.dim()
-    mine, yours = (f"{tensor[first].item():g}" for tensor in (here, there))
-    place = f"[{', '.join(map(str, first))}]"
-    shuffled = len(apart) and _comparable(one, other) and torch.equal(one.value.sorted, other.value.sorted)
-    order = "; they are the same in another order" if shuffled else ""
-    differing = f"{len(apart)} of {here.numel()} elements differ{order}"
-    return cause, f"{role(other)}{where} holds {yours} at {place} against {mine} ({differing})"
-
-
-def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else repr(value)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return abs(one - other) <= 1e-7 * max(abs(one), abs(other)) or one == other
-    return bool(one == other)

@@ -1,4 +1,4 @@
-"""Weights that hold equal values, as fresh norms do: taken for one another they make no difference but in their gradients."""
+"""Weights as they are made, all ones or zeros: taken for one another, or left out, they make no difference but in gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPREAD = 0.1
 
 @contextlib.contextmanager
 def told_apart(theirs: Side, ours: Side, mapping: Mapping) -> Iterator[bool]:
-    """Within it weights of one shape and equal values hold distinct ones in the float64 models of both; False if there are none."""
+    """Within it such weights, and equal ones, hold distinct values in the float64 models of both; False if there are none."""
     original, port = theirs.double(), ours.double()
     names = {pair.torch for pair in mapping if pair.torch and pair.paddle}
     groups: dict[tuple[tuple[int, ...], bytes], list[torch.Tensor]] = {}
@@ -24,7 +24,7 @@ def told_apart(theirs: Side, ours: Side, mapping: Mapping) -> Iterator[bool]:
         if name in names and weight.is_floating_point():
             key = tuple(weight.shape), weight.detach().cpu().numpy().tobytes()
             groups.setdefault(key, []).append(weight)
-    equal = [weight for group in groups.values() if len(group) > 1 for weight in group]
+    equal = [weight for group in groups.values() if len(group) > 1 or _is_plain(group[0]) for weight in group]
     if not equal:
         yield False
         return
@@ -39,3 +39,8 @@ def told_apart(theirs: Side, ours: Side, mapping: Mapping) -> Iterator[bool]:
     finally:
         theirs.forget_double()
         ours.forget_double()
+
+
+def _is_plain(weight: torch.Tensor) -> bool:
+    """Whether all elements are one number."""
+    return bool(weight.numel()) and bool((weight == weight.flatten()[0]).all())

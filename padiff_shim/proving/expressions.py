@@ -23,15 +23,21 @@ def told_as_one(differences: Sequence[Difference]) -> list[Difference]:
             parts.append(_expression(difference))
             continue
         parts[place][difference.cause].add(alone.key)
-        before, _, behind = kept[place].text.partition(_BETWEEN)
-        text = f"{before}, {alone}{_BETWEEN}{behind}" if difference.cause is Cause.EXTRA else f"{before}{_BETWEEN}{behind}, {alone}"
-        kept[place] = replace(kept[place], text=text)
+        kept[place] = replace(kept[place], text=_with(kept[place], difference, alone))
     return kept
+
+
+def _with(known: Difference, difference: Difference, alone: Node) -> str:
+    """The text of a difference, and that of a call that goes on with it."""
+    if known.cause is Cause.ATTRIBUTE:
+        return f"{known.text}, and {difference.text}"
+    before, _, behind = known.text.partition(_BETWEEN)
+    return f"{before}, {alone}{_BETWEEN}{behind}" if difference.cause is Cause.EXTRA else f"{before}{_BETWEEN}{behind}, {alone}"
 
 
 def _expression(difference: Difference) -> dict[Cause, set[Key]]:
     """The calls with which an expression begins that is written otherwise; none if the difference is of another kind."""
-    both = difference.cause is Cause.OTHER_OP and difference.ours and difference.theirs
+    both = difference.cause in (Cause.OTHER_OP, Cause.ATTRIBUTE) and difference.ours and difference.theirs
     return {
         Cause.EXTRA: {difference.ours.key} if both and difference.ours else set(),
         Cause.MISSING: {difference.theirs.key} if both and difference.theirs else set(),

@@ -110,18 +110,28 @@ class _Search:
 
     def _mended(self, difference: Difference) -> bool:
         """Whether the port can go on with the original's values."""
-        if difference.mend is None or difference.mend[0].key in self._forced:
+        if difference.mend is None:
             return False
-        held = [None if tensor is None else tensor.detach().clone() for tensor in difference.mend[1]]
-        self._forced[difference.mend[0].key] = held
+        node, wanted = difference.mend
+        held = [None if tensor is None else tensor.detach().clone() for tensor in wanted]
+        before = self._forced.get(node.key)
+        if before is not None and (node.result.readers or _alike(before, held)):
+            return False  # it was mended, and did not help
+        self._forced[node.key] = held
         return True
 
     def located(self) -> Located:
         """What was found so far."""
-        found = told_once(self._found, trace_of(self._original), trace_of(self._port))
+        found, moved = told_once(self._found, trace_of(self._original), trace_of(self._port))
         parts, differences = tuple(part for part, _ in found), [one for _, one in found]
-        moved = len(found) < len(self._found)
         return Located(differences, self._rest == "", self._apart, self._rest or "", parts, moved)
+
+
+def _alike(one: Sequence[torch.Tensor | None], other: Sequence[torch.Tensor | None]) -> bool:
+    pairs = list(zip(one, other))
+    return all(
+        mine is yours is None or (mine is not None and yours is not None and torch.equal(mine, yours)) for mine, yours in pairs
+    )
 
 
 def _next(
@@ -202,7 +212,7 @@ def _first_difference(matching: Matching, original: Outcome, port: Outcome, arra
         return None
     theirs = guilty([mine for mine, _ in wrong if mine], lambda value: value in matching.of_first)
     ours = guilty([yours for _, yours in wrong if yours], matching.good)
-    return explain(matching, theirs, ours)
+    return explain(matching, theirs, ours, wrong[0])
 
 
 def _outputs(original: Outcome, port: Outcome) -> Pairs:

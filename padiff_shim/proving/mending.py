@@ -50,6 +50,14 @@ def mended(matching: Matching, pairs: Sequence[Pair]) -> Mend | None:
     return following.ours, wanted
 
 
+def ended(end: tuple[Value | None, Value | None]) -> Mend | None:
+    """Where nothing follows a difference: what the program gives, unless a call of its own reads that, too."""
+    mine, yours = end
+    if mine is None or yours is None or yours.node is None or yours.readers or yours.node.view or not fits(mine, yours):
+        return None
+    return yours.node, [mine.tensor if value is yours else None for value in yours.node.values]
+
+
 def in_its_place(matching: Matching, missing: Node, following: Pair, pairs: Sequence[Pair]) -> Node | None:
     """The last of the port's calls that compute in another way what a missing one gives to the next call of the original."""
     if (

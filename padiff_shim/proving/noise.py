@@ -8,7 +8,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..frameworks.surroundings import LooksOn
-from .capture import is_passive, tensors_in
+from .capture import tensors_in
+from .operators import is_passive
 from .tolerances import rounded
 
 

@@ -23,6 +23,14 @@ def outputs(original: Outcome, port: Outcome) -> list[tuple[str, Array, Array]]:
     return [(path, one, other) for (path, one), other in zip(original.outputs.items(), port.outputs.values())]
 
 
+def renamed(original: Outcome, port: Outcome) -> str:
+    """Which outputs are called otherwise by the port; "" if none is, or there are more of them on one side."""
+    if len(original.outputs) != len(port.outputs) or set(original.outputs) == set(port.outputs):
+        return ""
+    pairs = [f"{theirs or '0'} is {ours or '0'}" for theirs, ours in zip(original.outputs, port.outputs) if theirs != ours]
+    return f"outputs are called otherwise by the port, and were compared in order: {', '.join(pairs)}"
+
+
 def shapes_differ(original: Outcome, port: Outcome) -> str:
     """What differs between the outputs' number, shapes and dtypes; "" if nothing does."""
     if len(original.outputs) != len(port.outputs):

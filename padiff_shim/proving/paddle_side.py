@@ -47,6 +47,7 @@ class PaddleSide(Side):
             return
         # Copies of weights: calls of both sides, and of their backwards, shall be of one form.
         plan = InDouble() if self._widens(double) else OnTorch()
+        plan.capture = self.capture
         with opened(plan, layout="copy") as self.counted:
             yield
         self._drawn = plan.drawn

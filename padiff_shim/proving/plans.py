@@ -13,9 +13,11 @@ from ..modes.mode import Mode
 from ..modes.options import ReferenceOptions
 from ..modes.selection import selection
 from ..runs.run import Run
+from ..substitution.moves import followed
 from ..substitution.plan import Substituting
 from ..table.reasons import NOT_DRAWN, StayNative
 from ..trees import mapped
+from .capture import Capture
 from .widening import paddles
 
 TORCHS = ("batch_norm",)  # ops that a proof takes by Torch's definition
@@ -28,6 +30,16 @@ class OnTorch(Substituting):
         # Statistics by Torch's definition can be compared. What else is defined otherwise, the port computes as it will.
         super().__init__("torch", draws=True, torchs=frozenset(TORCHS))
         self.drawn: set[str] = set()
+        self.capture: Capture | None = None  # which writes down what is computed
+
+    def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One that moves values; where Paddle does so by itself, the capture is told."""
+        result = super().exact(name, original, args, kwargs)
+        if self.capture is not None and not kwargs:
+            with paused():
+                for side, like in followed(name, args, result):
+                    self.capture.moved(side, like)
+        return result
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call."""

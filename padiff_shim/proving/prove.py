@@ -238,6 +238,13 @@ def _runs(theirs: TorchSide, ours: PaddleSide, notes: list[str]) -> Runs:
 
 def _compared(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list[Stage], runs: Runs) -> Proof:
     """Compare all bits; if they differ, find out why. ``stages`` are told on."""
+    proof = _of_runs(theirs, ours, mapping, stages, runs)
+    named = outcomes.renamed(runs[0], runs[1])
+    proof.notes += [named] if named else []
+    return proof
+
+
+def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list[Stage], runs: Runs) -> Proof:
     original, port, native = runs
     layers = outcomes.layers(mapping, original, port, native)
     differing = Differing.between(mapping, original, port)

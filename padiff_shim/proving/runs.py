@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..dispatch.site import Site
 from .causes import Cause, Difference
 from .pairing import kind
 from .trace import Node, Trace
@@ -11,16 +12,23 @@ from .trace import Node, Trace
 Found = Sequence[tuple[str, Difference]]  # each with the part of the run in which it shows
 
 
-def told_once(found: Found, theirs: Trace, ours: Trace) -> list[tuple[str, Difference]]:
-    """Of calls that stand elsewhere as one run, the outermost: in the layer that calls the others."""
+def told_once(found: Found, theirs: Trace, ours: Trace) -> tuple[list[tuple[str, Difference]], bool]:
+    """Of calls that stand elsewhere as one run, the outermost: in the layer that calls the others; and whether there are such."""
     kept: list[tuple[str, Difference]] = []
+    runs = False
     for part, difference in found:
         place = next((at for at, (_, one) in enumerate(kept) if _one_run(one, difference, theirs, ours)), None)
         if place is None:
             kept.append((part, difference))
-        elif _depth(difference) < _depth(kept[place][1]):
+            continue
+        runs = runs or _line(difference) != _line(kept[place][1])
+        if _depth(difference) < _depth(kept[place][1]):
             kept[place] = kept[place][0], difference
-    return kept
+    return kept, runs
+
+
+def _line(difference: Difference) -> Site | None:
+    return difference.ours.site if difference.ours else None
 
 
 def _one_run(one: Difference, other: Difference, theirs: Trace, ours: Trace) -> bool:

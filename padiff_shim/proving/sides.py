@@ -45,6 +45,7 @@ class Side:
         self._double: Any = None
         self.widening = False  # whether what says float32 says float64 in the runs in float64, see :mod:`.widening`
         self._holdings: dict[int, Holding] = {}  # by model
+        self.capture: Capture | None = None  # of the run that goes on
 
     def run(self, capturing: Capturing | None = None) -> Outcome:
         """One forward and, if asked for, backward."""
@@ -76,12 +77,14 @@ class Side:
         capture = None
         if capturing:
             capture = capturing({**self._labels(model), **self._input_labels(arguments)}, self._path, Side._pass.__code__)
+        self.capture = capture
         outcome, self._keeping = Outcome(capture=capture), capture is None or not double
         self._stack.clear()
         self._clear()
         widened = default_dtype("float64") if double else contextlib.nullcontext()
         with self._listening(model, outcome), seeded(self._seed), widened, self._mode(double), capture or contextlib.nullcontext():
             named = self._pass(model, arguments)
+        self.capture = None
         self._held(model).look()  # a forward may exchange what the model holds
         self._note(model, named, outcome)
         outcome.of_inputs = following.gradients(begun)

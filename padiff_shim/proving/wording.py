@@ -33,7 +33,7 @@ def _place(operands: Sequence[Operand], wanted: Operand) -> int:
 
 def from_elsewhere(one: Operand, other: Operand) -> str:
     """Where an operand comes from on both sides, in so many words that they differ."""
-    for told in (_whence, _whence_exactly):
+    for told in (whence, _whence_exactly):
         ours, theirs = told(other.value), told(one.value)
         if ours != theirs:
             break
@@ -47,7 +47,7 @@ def extent(value: Value) -> str:
     )
 
 
-def _whence(value: Value) -> str:
+def whence(value: Value) -> str:
     return value.label if value.node is None else f"{value.node.name} (line {value.node.site.line})"
 
 
@@ -57,4 +57,4 @@ def _whence_exactly(value: Value) -> str:
         return value.label
     several = len(value.node.results) > 1 and value in value.node.results
     which = f"result {value.node.results.index(value) + 1} of " if several else ""
-    return which + _whence(value).replace(")", f", layer {value.node.layer})" if value.node.layer else ")")
+    return which + whence(value).replace(")", f", layer {value.node.layer})" if value.node.layer else ")")

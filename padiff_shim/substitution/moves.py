@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, shares_memory, stream_of
+from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, shares_memory, stream_of, to_torch
 from ..gradients import islands, views
 from ..gradients.calls import Call
-from ..gradients.twins import twin
+from ..gradients.twins import taped, twin
 from ..signals import let_pass
 from ..table.reasons import StayNative
 from .results import moved, on_tape
@@ -37,6 +37,23 @@ def moving(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
     if name in _COPYING and not tensor.is_contiguous():
         return _copied(name, tensor, args[1:], wanted=wanted)
     return None
+
+
+def followed(name: str, args: Sequence[Any], result: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """What Paddle moved by itself, beside the tape: each result, and Torch's view of the operand that holds the same elements."""
+    if name not in views.VIEWS or not args or type(args[0]) not in TENSOR_TYPES or args[0].dtype not in FLOATS:
+        return []
+    results = result if isinstance(result, (list, tuple)) else [result]
+    if any(type(one) not in TENSOR_TYPES or one is args[0] or not one.stop_gradient or taped(one) is not None for one in results):
+        return []
+    try:
+        found = views.VIEWS[name](to_torch(args[0]), *args[1:])
+        sides = [to_torch(one) for one in results]
+    except (StayNative, RuntimeError, ValueError, TypeError, IndexError):
+        return []
+    made = list(found) if isinstance(found, tuple) else [found]
+    alike = len(made) == len(sides) and all(one is not None and one.shape == side.shape for one, side in zip(made, sides))
+    return list(zip(sides, made)) if alike else []
 
 
 def _copied(name: str, tensor: Any, rest: Sequence[Any], *, wanted: bool) -> Any:

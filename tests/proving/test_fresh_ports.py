@@ -149,8 +149,8 @@ WRONG = {
     "xl: base": (
         "10000 **",
         "1000 **",
-        "angles = ",
-        "another constant: the second operand holds 0.421697 at [0, 1] against 0.316228",
+        "inverse = ",
+        "another attribute: self=1000 against 10000",
     ),
     "xl: positions": ("total - 1, -1, -1,", "0, total, 1,", "angles = ", "they are the same in another order"),
     "xl: shift": ("[:, :, 1:].", "[:, :, :-1].", "[:, :, :-1]", "another attribute: end=-1 against"),

@@ -79,7 +79,7 @@ WRONG = {
         "        weights = weights / (weights.sum(axis=-1, keepdim=True) + 1e-9)\n",
         "",
         "out = ",
-        "sum(dim=[-1], keepdim=True) is missing",
+        "sum(dim=[-1], keepdim=True), add(other=1e-09, alpha=1), div are missing",
     ),
     "switch: gelu": ("F.relu(", "F.gelu(", "F.gelu(", "another op: gelu(approximate='none') in place of relu"),
     "swin: roll back": (
@@ -103,8 +103,8 @@ WRONG = {
     "diffusion: steps": (
         "(-math.log(10000) / half)",
         "(-math.log(10000) / (half - 1))",
-        "angles = ",
-        "another constant: the second operand holds 0.0464159 at [0, 1] against 0.1 (3 of 4 elements differ)",
+        "freqs = ",
+        "another attribute: other=-3.07011 against -9.21034, and div(other=4) is missing",
     ),
     "diffusion: bilinear": (
         'mode="nearest"',

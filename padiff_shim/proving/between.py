@@ -1,0 +1,137 @@
+"""What differs between two calls that stand for each other: attributes, operands, how these are arranged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .cause import Cause
+from .matching import Matching
+from .pairing import kind
+from .trace import Node, Operand, Value
+from .wording import extent, from_elsewhere, given, role, swapped, whence
+
+
+def between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
+    """What differs between two calls that stand for each other."""
+    if kind(theirs) != kind(ours):
+        return Cause.OTHER_OP, f"{ours} in place of {theirs}"
+    for one, other in zip(filter(_is_index, theirs.operands), filter(_is_index, ours.operands)):
+        if not matching.same(one.value, other.value) and not _complementary(one, other):
+            return constant(_as_meant(one, other) if theirs.name != ours.name else one, other)
+    if kind(theirs) == "masked" and theirs.name != ours.name:
+        return Cause.OTHER_OP, f"{ours} in place of {theirs}"
+    number = _number(theirs, ours)
+    if number and theirs.name == ours.name:
+        return Cause.OPERAND, number
+    others = [
+        f"{name}={_shown(ours.attributes.get(name))} against {_shown(theirs.attributes.get(name))}"
+        for name in sorted({*theirs.attributes, *ours.attributes})
+        if not _equal(theirs.attributes.get(name), ours.attributes.get(name))
+    ]
+    if others and theirs.name == ours.name:
+        return Cause.ATTRIBUTE, ", ".join(others)
+    mine, yours = theirs.operands, ours.operands
+    for one, other in zip(mine, yours):
+        if matching.same(one.value, other.value):
+            continue
+        another = next((two for two in mine if two is not one and matching.same(two.value, other.value)), None)
+        if another is not None:
+            return Cause.SWAPPED, swapped(mine, another, yours, other)
+        named = all(two.node is not None or given(two) for two in (one.value, other.value))
+        if named and matching.good(other.value):
+            cause = Cause.WEIGHT if one.value.node is None is other.value.node else Cause.OPERAND
+            return cause, from_elsewhere(one, other)
+        if other.value.node is None or one.value.node is None:
+            return constant(one, other)
+    if len(mine) != len(yours):
+        missing = {one.name for one in mine} ^ {one.name for one in yours}
+        return Cause.OPERAND, f"{len(yours)} operands against {len(mine)}" + (f" ({', '.join(sorted(missing))})" if missing else "")
+    for one, other in zip(mine, yours):
+        if one.tensor.shape != other.tensor.shape or not matching.in_order(one.value, one.tensor, other.tensor):
+            return arranged(one, other)
+    return Cause.UNKNOWN, f"{ours} gives other values than {theirs}"
+
+
+def _number(theirs: Node, ours: Node) -> str:
+    """Where one of both is given a number, and the other a tensor; "" if neither is."""
+    for one, other in ((theirs, ours), (ours, theirs)):
+        for operand in other.operands:
+            if operand.name in one.attributes:
+                said = f"is {_shown(one.attributes[operand.name])}", f"comes from {whence(operand.value)}"
+                here, there = said if one is ours else said[::-1]
+                return f"{role(operand)} {here}, in the original it {there}"
+    return ""
+
+
+def _is_index(operand: Operand) -> bool:
+    """Indices, lengths, masks: what is wrong in them explains more than an attribute."""
+    return operand.value.node is None and not operand.tensor.is_floating_point()
+
+
+def _complementary(one: Operand, other: Operand) -> bool:
+    """Whether two masks say the same, the other way round."""
+    masks = one.tensor.dtype is torch.bool is other.tensor.dtype
+    return masks and one.tensor.numel() == other.tensor.numel() and bool((one.tensor.flatten() != other.tensor.flatten()).all())
+
+
+def _as_meant(one: Operand, other: Operand) -> Operand:
+    """A mask, or its complement if another op's is nearer to that: what is masked, or what is not."""
+    if not (one.tensor.dtype is torch.bool is other.tensor.dtype):
+        return one
+    try:
+        here, there = torch.broadcast_tensors(one.tensor, other.tensor)
+    except RuntimeError:
+        return one
+    if 2 * int((here != there).sum()) <= here.numel():
+        return one
+    return Operand(one.name, Value(one.value.tensor.logical_not()), one.tensor.logical_not(), one.way)
+
+
+def arranged(one: Operand, other: Operand) -> tuple[Cause, str]:
+    """The same elements in another order."""
+    if one.value.node is None and other.value.node is None and one.tensor.shape == other.tensor.shape:
+        return constant(one, other)
+    ours, theirs = (", ".join(map(str, operand.way)) or str(list(operand.tensor.shape)) for operand in (other, one))
+    return Cause.ORDER, f"{role(other)} is arranged by {ours}, in the original by {theirs}"
+
+
+def constant(one: Operand, other: Operand) -> tuple[Cause, str]:
+    label = other.value.label or one.value.label
+    cause = Cause.WEIGHT if other.value.label and one.value.label and "(" not in label else Cause.CONSTANT
+    where = f" ({label})" if label else ""
+    try:
+        here, there = torch.broadcast_tensors(one.tensor, other.tensor)
+    except RuntimeError:
+        return cause, f"{role(other)}{where} is {extent(other.value)} against {extent(one.value)}"
+    apart = (here != there).nonzero()
+    first = tuple(apart[0].tolist()) if len(apart) else (0,) * here.dim()
+    mine, yours = (f"{tensor[first].item():g}" for tensor in (here, there))
+    place = f"[{', '.join(map(str, first))}]"
+    shuffled = len(apart) and comparable(one, other) and torch.equal(one.value.sorted, other.value.sorted)
+    order = "; they are the same in another order" if shuffled else ""
+    differing = f"{len(apart)} of {here.numel()} elements differ{order}"
+    return cause, f"{role(other)}{where} holds {yours} at {place} against {mine} ({differing})"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else repr(value)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if (one is None) is not (other is None):
+        return _bounds_nothing(other if one is None else one)
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return abs(one - other) <= 1e-7 * max(abs(one), abs(other)) or one == other
+    return bool(one == other)
+
+
+def _bounds_nothing(value: Any) -> bool:
+    """Whether a number is where a float ends: Paddle's limit of a clip that has none."""
+    return isinstance(value, float) and abs(value) >= float(torch.finfo(torch.float32).max)
+
+
+def comparable(one: Operand, other: Operand) -> bool:
+    """Whether two operands may be one: so many numbers of one kind."""
+    return one.tensor.numel() == other.tensor.numel() and one.tensor.is_floating_point() == other.tensor.is_floating_point()
