@@ -20,6 +20,7 @@ class _Here(threading.local):
 
     def __init__(self) -> None:
         self.engines = 0  # engine calls that are running, one inside the other
+        self.backward: object = None  # stands for the outermost of them, or the latest one
         self.errors: list[BaseException] = []
         self.tasks: collections.deque[Callable[[], None]] = collections.deque()
 
@@ -52,6 +53,8 @@ class engine:
     """Around a call into Paddle's engine, ``with engine():``. What waits is raised at its end; an error takes the others along."""
 
     def __enter__(self) -> None:
+        if not HERE.engines:
+            HERE.backward = object()
         HERE.engines += 1
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:

@@ -84,8 +84,10 @@ class Judgement:
 
     @property
     def plain(self) -> bool:
-        """Nothing is to be said beside the class, the reason and the figures."""
-        return self.side is Side.NONE and not (self.modifiers or self.hypothesis) and "different" in self.stats
+        """Nothing is to be said beside the class, the reason and the figures, or that it was screened."""
+        if self.side is not Side.NONE or self.hypothesis:
+            return False
+        return "different" in self.stats if not self.modifiers else self.modifiers == (SCREENED,)
 
 
 APART = ("known", "negligible", "muted")  # how a record can be set apart

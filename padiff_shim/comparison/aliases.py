@@ -38,7 +38,7 @@ def _on_alias(subject: Subject, index: int, grad: Any) -> Any:
     if subject.altered:
         subject.comparison.unseen(subject, ALTERED, [index])
         return None
-    _, create = clean.backward_options(grad)
+    _, create = clean.backward_options([grad])
     theirs = judge_gradients(subject, subject.incoming, {index: grad})
     if create or index not in theirs or not subject.comparison.carries_torch:
         return None  # under create_graph the program goes on with Paddle's gradient, which has a graph of its own

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from ..frameworks.memory import dtype_of
-from ..records.encoding import Written
 from ..verdicts import Judgement, Verdict
-from .results import name_of
 
 if TYPE_CHECKING:
+    from .describe import Spot
     from .subject import Subject
 
 CHANGED = "changed in place before it was judged"
@@ -25,33 +25,37 @@ def describe_tensor(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 class Case:
-    """One tensor of a call as both kernels computed it. ``extra``: statistics known already."""
+    """One tensor of a call as both kernels computed it. ``spot``: the fields of its record that are known before any verdict.
 
-    phase = ""
+    ``counted``: those that count calls and steps.
+    """
 
-    def __init__(self, subject: Subject, name: str, mine: torch.Tensor, theirs: torch.Tensor) -> None:
-        self.subject, self.name, self.mine, self.theirs = subject, name, mine, theirs
-        self._written: Written | None = None
-        self.extra: Mapping[str, Any] = {}
+    __slots__ = ("counted", "extra", "mine", "spot", "subject", "theirs", "waits", "watched")
+
+    counted: dict[str, Any]
+    spot: Spot
+
+    def __init__(self, subject: Subject, mine: torch.Tensor, theirs: torch.Tensor) -> None:
+        self.subject, self.mine, self.theirs = subject, mine, theirs
+        self.extra: Mapping[str, Any] | None = None  # statistics known already
         self.waits = False
         self.watched: Sequence[tuple[Any, int]] = ()  # Paddle tensors and their in-place versions, while it waits
-
-    def counted(self) -> dict[str, Any]:
-        """The fields of its record that count calls and steps."""
-        return self.subject.counted
-
-    def written(self) -> Written:
-        """The other fields that are known before any verdict."""
-        if self._written is None:
-            self._written = self.subject.place.written(self.phase, self.name, self.mine.shape, self.mine.dtype)
-        return self._written
 
     def quantity(self) -> Any:
         """The oracle's formula and bound (:class:`padiff_shim.numerics.oracle.staging.Quantity`), or None where there are none."""
         raise NotImplementedError
 
-    def given(self) -> Sequence[Any] | None:
-        """What :meth:`quantity` is made of: the call's arguments and the incoming gradient; None where there is none."""
+    @property
+    def told(self) -> bool:
+        """Whether :meth:`given` is all that :meth:`quantity` is made of."""
+        raise NotImplementedError
+
+    def given(self) -> Sequence[Any]:
+        """The call's arguments, and the incoming gradient."""
+        raise NotImplementedError
+
+    def array(self, place: int) -> np.ndarray:
+        """A tensor of :meth:`given` on the host, for NumPy."""
         raise NotImplementedError
 
     def kernels(self) -> dict[str, Any]:
@@ -91,23 +95,29 @@ class Case:
 class Result(Case):
     """A result of a call. ``call``: Paddle's arguments."""
 
-    phase = "forward"
+    __slots__ = ("call", "position")
 
     def __init__(self, subject: Subject, position: int, mine: torch.Tensor, theirs: torch.Tensor, call: Any) -> None:
-        super().__init__(subject, name_of(subject.door.op, position), mine, theirs)
+        super().__init__(subject, mine, theirs)
         self.position, self.call = position, call
-
-    def counted(self) -> dict[str, Any]:
-        """A further result of a call says which one it is."""
-        return {**self.subject.counted, "result": self.position} if self.position else self.subject.counted
+        self.spot = subject.place.result(position, mine)
+        # A further result of a call says which one it is.
+        self.counted = {**subject.counted, "result": position} if position else subject.counted
 
     def quantity(self) -> Any:
         """The op's model is that of its first result."""
-        model, given = self.subject.door.op.model, self.given()
-        return None if model is None or given is None else model.forward(given)
+        model = self.subject.door.op.model
+        return None if model is None or self.position else model.forward(self.given())
 
-    def given(self) -> Sequence[Any] | None:
-        return None if self.position else self.subject.values()
+    @property
+    def told(self) -> bool:
+        return not self.position
+
+    def given(self) -> Sequence[Any]:
+        return self.subject.values()
+
+    def array(self, place: int) -> np.ndarray:
+        return self.subject.array(place)
 
     def kernels(self) -> dict[str, Any]:
         return self.subject.kernels(self.position, *self.call)
@@ -116,24 +126,32 @@ class Result(Case):
 class Gradient(Case):
     """The gradient of an operand. ``grads``: the incoming gradients, by the position of their result."""
 
-    phase = "backward"
+    __slots__ = ("grads", "operand")
 
     def __init__(
         self, subject: Subject, operand: int, grads: Mapping[int, torch.Tensor], mine: torch.Tensor, theirs: torch.Tensor
     ) -> None:
-        super().__init__(subject, subject.place.gradient(operand), mine, theirs)
+        super().__init__(subject, mine, theirs)
         self.operand, self.grads = operand, grads
+        self.spot, self.counted = subject.place.gradient(operand, mine), subject.counted
 
     def quantity(self) -> Any:
         """The op's model knows the gradient that comes through the first result."""
         subject, op = self.subject, self.subject.door.op
-        if op.model is None or list(self.grads) != [0]:
+        if op.model is None or not self.told:
             return None
         asked = f"operands.{self.operand}" if op.operands else subject.name_of(self.operand)
         return op.model.gradient(asked, subject.values(), subject.outs[0], self.grads[0])
 
-    def given(self) -> Sequence[Any] | None:
-        return (*self.subject.values(), self.grads[0]) if list(self.grads) == [0] else None
+    @property
+    def told(self) -> bool:
+        return len(self.grads) == 1 and 0 in self.grads
+
+    def given(self) -> Sequence[Any]:
+        return (*self.subject.values(), self.grads[0])
+
+    def array(self, place: int) -> np.ndarray:
+        return self.subject.array(place, self.grads)
 
     def kernels(self) -> dict[str, Any]:
         return self.subject.gradient_kernels(self.operand, self.grads)

@@ -13,6 +13,7 @@ from ..dispatch.prepare import device_of
 from ..frameworks import autocast
 from ..frameworks.memory import dtype_of, grad_tracer
 from ..records.encoding import Written
+from .results import name_of as name_of_result
 
 PLACES = 4096
 
@@ -56,34 +57,59 @@ def autocast_state() -> str:
     return f"{tracer._amp_level.name}:{tracer._amp_dtype}" if autocast.active(tracer) else "off"
 
 
+class Spot(Written):
+    """A result or a gradient of a place, of one shape and dtype: what its records have in common, and what was learnt of it.
+
+    ``learnt``: the a-priori bound that explained a difference here, None where it can explain no other call's, ``UNKNOWN`` until
+    one did; ``failed``: how often in a row it did not explain one, None before the first; ``audit``: results until the next audit,
+    None before the first; ``usual``: what :mod:`.screening` knows; ``alike``: the verdict on what is equal and not audited.
+    """
+
+    __slots__ = ("alike", "audit", "failed", "learnt", "usual")
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        super().__init__(fields)
+        self.learnt: Any = UNKNOWN
+        self.failed: int | None = None
+        self.audit: int | None = None
+        self.usual: Any = None
+        self.alike: Any = None
+
+
+UNKNOWN = object()
+
+
 class Place:
     """What is alike in all records of one place: a door called at one line, in one layer, with operands of one kind.
 
     Made once and kept, with the JSON of it: describing a call over and over takes longer than many a kernel.
     """
 
-    __slots__ = ("_door", "_gradients", "_texts", "fields", "layer")
+    __slots__ = ("_door", "_spots", "fields", "layer", "reads", "seats")
 
     def __init__(self, door: Door, fields: dict[str, Any]) -> None:
         self._door, self.fields = door, fields
         self.layer = str(fields["layer"])
-        self._gradients: dict[int, str] = {}
-        self._texts: dict[tuple[Any, ...], Written] = {}
+        self.reads: dict[tuple[int, ...], frozenset[int]] = {}  # operands that want a gradient -> those that a backward reads
+        self.seats: list[Any] | None = None  # of the nodes that Paddle makes here, see .seats
+        self._spots: dict[tuple[Any, ...], Spot] = {}
 
-    def gradient(self, operand: int) -> str:
-        """What the gradient of an operand is called."""
-        found = self._gradients.get(operand)
-        if found is None:
-            found = self._gradients[operand] = f"grad:{name_of(self._door, operand)}"
-        return found
+    def gradient(self, operand: int, tensor: torch.Tensor) -> Spot:
+        """Where the gradient of an operand is judged."""
+        key = (operand, tensor.shape, tensor.dtype)
+        found = self._spots.get(key)
+        return found or self._begun(key, "backward", f"grad:{name_of(self._door, operand)}")
 
-    def written(self, phase: str, tensor: str, shape: Sequence[int], dtype: torch.dtype) -> Written:
-        """The fields of one judged tensor, and their JSON."""
-        key = (phase, tensor, shape, dtype)
-        found = self._texts.get(key)
-        if found is None:
-            found = Written({**self.fields, "phase": phase, "tensor": tensor, "shape": list(shape), "dtype": dtype_of(dtype)})
-            self._texts[key] = found
+    def result(self, position: int, tensor: torch.Tensor) -> Spot:
+        """Where a result is judged."""
+        key = (~position, tensor.shape, tensor.dtype)
+        found = self._spots.get(key)
+        return found or self._begun(key, "forward", name_of_result(self._door.op, position))
+
+    def _begun(self, key: tuple[Any, ...], phase: str, tensor: str) -> Spot:
+        _, shape, dtype = key
+        fields = {**self.fields, "phase": phase, "tensor": tensor, "shape": list(shape), "dtype": dtype_of(dtype)}
+        found = self._spots[key] = Spot(fields)
         return found
 
 
@@ -95,17 +121,17 @@ class Places:
 
     def of(self, door: Door, sides: Sequence[Any], attributes: Sequence[Any], needs: Sequence[int]) -> Place:
         """The place of the call that is running. ``needs``: see docs/log.md."""
-        found = site.call_site()
-        layer, train, amp = site.layer_path(), site.in_training(), autocast_state()
-        key = (door, found, layer, train, amp, tuple(needs), _kinds(sides), _kinds(attributes))
+        code, line = site.caller()
+        state = site.layer_path(), site.in_training(), autocast_state()
+        key = (door, code, line, state, tuple(needs), _kinds(sides), _kinds(attributes) if attributes else ())
         try:
             place = self._known.get(key)
         except TypeError:  # an attribute of no hashable kind
-            return Place(door, self._described(door, found, sides, attributes, needs))
+            return Place(door, self._described(door, site.call_site(), sides, attributes, needs))
         if place is None:
             if len(self._known) >= PLACES:
                 self._known.clear()
-            place = self._known[key] = Place(door, self._described(door, found, sides, attributes, needs))
+            place = self._known[key] = Place(door, self._described(door, site.call_site(), sides, attributes, needs))
         return place
 
     @staticmethod

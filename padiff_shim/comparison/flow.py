@@ -11,17 +11,18 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import paddle
 import torch
 
 from .. import planting
-from ..dispatch import site
+from ..dispatch.containers import nested
 from ..dispatch.door import Door
 from ..dispatch.frames import PAUSE, Frame, stand, standing
 from ..dispatch.prepare import device_of, prepare
-from ..frameworks.memory import grad_tracer, stream_of, to_torch
+from ..frameworks.memory import CPU_ALONE, grad_tracer, stream_of, to_torch
 from ..frameworks.versions import exchange_tracer
 from ..postponed import after_engine, raise_postponed
 from ..records.log import LogError, tell_of_forks
@@ -34,15 +35,15 @@ from .cases import Case, Gradient, Result
 from .describe import Places
 from .judge import Judge
 from .later import Waiting
-from .native import NativeCalls
-from .outcome import Outcome
+from .outcome import QUIET, Outcome
+from .pulses import Pulses
 from .results import name_of, of_paddle
 from .sampling import Sampling, kind_of
 from .shadow import Shadow
 from .subject import Subject
 
 
-class Comparison(NativeCalls):
+class Comparison(Pulses):
     """The plan of compare mode (:class:`padiff_shim.dispatch.plan.Plan`); shared by all threads of one mode."""
 
     on_tape, tracks_layers, draws = False, True, False
@@ -70,7 +71,6 @@ class Comparison(NativeCalls):
         self.numbers = itertools.count()
         self.defer = defer  # None: on CUDA
         self.waiting = Waiting(lambda case: self.outcome.act_later(self.settle(case)))
-        self.layers = 0  # calls of layers when the account was looked at last
         tell_of_forks(self)
 
     def forked(self) -> None:
@@ -100,39 +100,51 @@ class Comparison(NativeCalls):
             return self.uncompared(door, self.aside, self.timed(door, args, kwargs))
         if self.updated:
             self.next_step()
-        key = kind_of(door.op.name, values if door.op.operands else values[: door.op.tensors])
-        refusal = self.sampling.refusal(key, self.step)
-        if refusal is not None:
-            return self.uncompared(door, refusal, self.timed(door, args, kwargs), args, kwargs)
-        began = self.sampling.clock()
+        key, began = None, 0.0
+        if not self.sampling.everything:
+            key = kind_of(door.op.name, values if door.op.operands else values[: door.op.tensors])
+            refusal = self.sampling.refusal(key, self.step)
+            if refusal is not None:
+                return self.uncompared(door, refusal, self.timed(door, args, kwargs), args, kwargs)
+            began = self.sampling.clock()
         try:
             prepared = prepare(door, frame, values, args, kwargs)
         except StayNative as stays:
             why = stays.with_traceback(None)
         else:
-            door.tell(frame, prepared.inputs.torch, prepared.attributes)
+            if door.op.differs is not None:
+                door.tell(frame, prepared.inputs.torch, prepared.attributes)
             return self.compared(Subject(self, door, key, next(self.numbers), prepared), began, args, kwargs)
         result = self.timed(door, args, kwargs)  # not in there: what it raises has nothing of ours before it
         return result if why.exact or why.why is STATIC else self.uncompared(door, why.reason, result, args, kwargs)
 
     def compared(self, subject: Subject, began: float, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's result of a call that is compared. ``began``: when the comparing began."""
-        args, kwargs = watch.before(subject, args, kwargs)
-        clock, outer = self.sampling.clock, packing.gather()
+        if self.carries_torch:
+            args, kwargs = watch.before(subject, args, kwargs)
+        clock, outer, elapsed = self.sampling.clock, packing.gather(), 0.0
         try:
-            start = clock()
-            result = subject.door.native(*args, **kwargs)
-            elapsed = clock() - start
+            if subject.key is None:
+                result = subject.door.native(*args, **kwargs)
+            else:
+                start = clock()
+                result = subject.door.native(*args, **kwargs)
+                elapsed = clock() - start
+                self.sampling.native(elapsed)
         finally:
             subject.passages = packing.gathered(outer)
-        self.sampling.native(elapsed)
-        result = watch.between(subject, result)
-        records, before, recorded = [], standing(), torch.is_grad_enabled()
+        if subject.aliased:
+            result = watch.between(subject, result)
+        records: Sequence[dict[str, Any]] = ()
+        before, recorded = standing(), torch.is_grad_enabled()
         tracer = exchange_tracer(None)  # torch imports, when it first needs it, what is no part of the program
         try:
             stand((*before, PAUSE))
-            with stream_of(device_of(subject.operands, subject.attributes)):
+            if CPU_ALONE:
                 records = self.forward(subject, result, args, kwargs)
+            else:
+                with stream_of(device_of(subject.operands, subject.attributes)):
+                    records = self.forward(subject, result, args, kwargs)
         except StayNative as why:
             self.uncompared(subject.door, why.reason, result)
         except LogError:  # the user wants to know: on_log_error="raise"
@@ -148,7 +160,8 @@ class Comparison(NativeCalls):
                     exchange_tracer(tracer)
                 finally:
                     torch._C._set_grad_enabled(recorded)  # a Ctrl-C may have come at the end of a no_grad()
-            self.sampling.spent(subject.key, clock() - began - elapsed)
+            if subject.key is not None:
+                self.sampling.spent(subject.key, clock() - began - elapsed)
         for record in records:
             self.outcome.act(record)
         raise_postponed()  # cases that waited may have been judged
@@ -159,37 +172,49 @@ class Comparison(NativeCalls):
         mine, theirs = of_paddle(subject.door, result), subject.run_reference()
         if len(mine) != len(theirs):
             raise StayNative(RESULTS, paddle=len(mine), torch=len(theirs))
-        records = [
-            self.result(subject, position, one, other, (args, kwargs))
-            for position, (one, other) in enumerate(zip(mine, theirs))
-            if name_of(subject.door.op, position) not in subject.door.op.scratch
-            and isinstance(one, paddle.Tensor)
-            and one._is_initialized()
-            and isinstance(other, torch.Tensor)
-        ]
+        gathers = len(mine) > 1 and self.run.recorder.gather()
+        try:
+            records = self.results(subject, mine, theirs, (args, kwargs))
+        finally:
+            if gathers:
+                self.run.recorder.put()
         if subject.inputs.needs:
-            watch.after(subject, result, args, kwargs)
-        return [record for record in records if record is not None]
+            watch.after(subject, mine, args, kwargs, nested=nested(result))
+        return records
+
+    def results(self, subject: Subject, mine: Sequence[Any], theirs: Sequence[Any], call: tuple[Any, ...]) -> list[dict[str, Any]]:
+        """The records of a call's results, but of those that wait or that nobody has to see. ``call``: Paddle's arguments."""
+        records, scratch = [], subject.door.op.scratch
+        for position, (one, other) in enumerate(zip(mine, theirs)):
+            if scratch and name_of(subject.door.op, position) in scratch:
+                continue
+            if isinstance(one, paddle.Tensor) and one._is_initialized() and isinstance(other, torch.Tensor):
+                record = self.result(subject, position, one, other, call)
+                if record is not None and record is not QUIET:
+                    records.append(record)
+        return records
 
     def result(
         self, subject: Subject, position: int, shown: Any, theirs: torch.Tensor, call: tuple[Any, ...]
     ) -> dict[str, Any] | None:
         """The case of one result of a call, which Paddle made with the arguments ``call``."""
-        mine, theirs = self.spoiled(subject, position, to_torch(shown), theirs)
+        mine = to_torch(shown)
+        if planting.any_planted() and not position:
+            mine, theirs = self.spoiled(subject, mine, theirs)
         case = Result(subject, position, mine, theirs, call)
         if self.shadow is not None:
             case.extra = self.shadow.forward(subject, position, shown, theirs)
-        record = self.take(case, [*subject.inputs.paddle, shown])
+        record = None
+        if self.waits(mine):
+            self.keep(case, [*subject.inputs.paddle, shown])
+        else:
+            record = self.settle(case)
         if self.carries_torch and mine.shape == theirs.shape and mine.dtype == theirs.dtype:
             mine.copy_(theirs)
         return record
 
-    def spoiled(
-        self, subject: Subject, position: int, mine: torch.Tensor, theirs: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def spoiled(self, subject: Subject, mine: torch.Tensor, theirs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Both first results with the faults applied that :mod:`padiff_shim.testing` planted."""
-        if position or not planting.any_planted():
-            return mine, theirs
         layer, values = subject.layer, subject.values()
         changed = planting.spoil(mine, subject.door, Side.PADDLE, layer, values)
         if changed is not mine:
@@ -204,8 +229,10 @@ class Comparison(NativeCalls):
             layer, name = subject.layer, subject.name_of(operand)
             mine = planting.spoil(mine, subject.door, Side.PADDLE, layer, subject.values(), name=name)
             theirs = planting.spoil(theirs, subject.door, Side.TORCH, layer, subject.values(), name=name)
-        record = self.take(Gradient(subject, operand, grads, mine, theirs), subject.inputs.paddle)
-        if record is not None:
+        case = Gradient(subject, operand, grads, mine, theirs)
+        if self.waits(mine):
+            self.keep(case, subject.inputs.paddle)
+        elif (record := self.settle(case)) is not QUIET:
             self.outcome.act_later(record)
 
     def unseen(self, subject: Subject, reason: str, operands: Iterable[int] | None = None) -> None:
@@ -214,13 +241,10 @@ class Comparison(NativeCalls):
             case = Gradient(subject, operand, {}, subject.operands[operand], subject.operands[operand])
             self.outcome.record(case, Judgement(Verdict.UNVERIFIED, reason=reason))
 
-    def take(self, case: Case, involved: Sequence[Any]) -> dict[str, Any] | None:
-        """Settle a case now and give its record, or let it wait (None)."""
-        if not self.waits(case.mine):
-            return self.settle(case)
+    def keep(self, case: Case, involved: Sequence[Any]) -> None:
+        """Let a case wait."""
         case.wait(involved)
         self.waiting.add(case)
-        return None
 
     def waits(self, tensor: torch.Tensor) -> bool:
         """Whether verdicts on such tensors wait."""
@@ -229,7 +253,8 @@ class Comparison(NativeCalls):
     def settle(self, case: Case) -> dict[str, Any]:
         """Judge a case and write its record."""
         judgement = self.judge(case)
-        judgement.stats.update(case.extra)
+        if case.extra:
+            judgement = replace(judgement, stats={**judgement.stats, **case.extra})
         return self.outcome.record(case, judgement)
 
     def replay(self, subject: Subject, incoming: Mapping[int, Any]) -> None:
@@ -256,36 +281,6 @@ class Comparison(NativeCalls):
             self.sampling.charge(self.sampling.clock() - began)
         self.layer_begins(frame)
 
-    def layer_begins(self, frame: Frame) -> None:
-        """Where the program takes breath: with a budget, the hooks of ``frame`` may stand idle until the next pulse.
-
-        Not where several threads share the mode, nor where a shadow stream has to be kept. Gradients that are awaited are compared
-        all the same: the hooks on their nodes stay.
-        """
-        if not self.sampling.accounts or self.aside or self.shadow is not None or not frame.sole:
-            return
-        sampling = self.sampling
-        if self.updated:
-            self.next_step()
-        if frame.idle and sampling.sleeps():
-            return
-        began = sampling.clock()
-        layers, self.layers = site.layer_calls() - self.layers, site.layer_calls()
-        idle = sampling.pulse(frame.idle, away=frame.doors is not None and frame.doors.resting, layers=layers)
-        if frame.doors is not None and idle:
-            frame.doors.rest()
-        elif frame.doors is not None and frame.idle:
-            frame.doors.wake()
-        frame.idle = idle
-        sampling.charge(sampling.clock() - began)
-
-    def opened(self, frame: Frame, doors: Any) -> None:
-        """A mode with a budget is open again: its hooks, which ``doors`` takes away and brings back, may stand idle at once."""
-        frame.doors = doors
-        frame.idle = frame.sole and self.sampling.stretches > 0
-        if frame.idle:
-            self.layer_begins(frame)
-
     def next_step(self) -> None:
         """A new step of the program begins."""
         self.waiting.settle()
@@ -293,8 +288,3 @@ class Comparison(NativeCalls):
         self.step_ends()
         self.updated = False
         self.step += 1
-
-    def step_ends(self) -> None:
-        """What the ranks of a distributed run hold in common goes into the log."""
-        if self.replicas is not None:
-            self.replicas.end(self.step)

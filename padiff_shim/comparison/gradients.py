@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..frameworks.memory import as_operand, stream_of, to_torch
+from ..frameworks.memory import CPU_ALONE, as_operand, stream_of, to_torch
 from ..postponed import postpone
 from ..records.log import LogError
 from ..signals import of_a_signal
@@ -17,29 +17,27 @@ from .subject import Subject
 def judge_gradients(subject: Subject, incoming: Mapping[int, Any], found: Mapping[int, Any]) -> dict[int, torch.Tensor]:
     """Judge Paddle's gradients ``{operand: gradient}`` for the incoming ones ``{position: gradient}``.
 
-    Returns torch's, as Paddle would lay them out.
+    Returns torch's, as Paddle would lay them out, where the program goes on with them.
     """
     comparison, door = subject.comparison, subject.door
-    began = comparison.sampling.clock()
+    began = 0.0 if subject.key is None else comparison.sampling.clock()
     carried: dict[int, torch.Tensor] = {}
     found = {operand: tensor for operand, tensor in found.items() if tensor is not None and tensor._is_initialized()}
     try:
         grads = {position: as_operand(grad) for position, grad in incoming.items()}
         first = next(iter(grads.values()))
-        waits = comparison.waits(first)
-        if waits:  # Paddle adds other gradients into this memory, whoever holds it
+        if comparison.waits(first):  # Paddle adds other gradients into this memory, whoever holds it
             grads = {position: grad.clone() for position, grad in grads.items()}
-        with stream_of(first.device):
-            theirs = subject.gradients(grads, found)
-            for operand, tensor in found.items():
-                if operand not in theirs:
-                    continue
-                mine = to_torch(tensor)
-                mine = mine.t() if operand == door.transposed else mine
-                other = theirs[operand]
-                comparison.gradient(subject, operand, grads, mine, other)
-                if mine.shape == other.shape and mine.dtype == other.dtype:
-                    carried[operand] = other.t().contiguous() if operand == door.transposed else other
+        gathers = len(found) > 1 and comparison.run.recorder.gather()
+        try:
+            if CPU_ALONE:
+                _judge_each(subject, grads, found, carried)
+            else:
+                with stream_of(first.device):
+                    _judge_each(subject, grads, found, carried)
+        finally:
+            if gathers:
+                comparison.run.recorder.put()
     except LogError as stop:  # the user wants to know: on_log_error="raise"
         postpone(stop)
     except Exception as error:  # comparing must never break the program's backward
@@ -52,5 +50,24 @@ def judge_gradients(subject: Subject, incoming: Mapping[int, Any], found: Mappin
     except BaseException as stop:  # Ctrl-C: raised when the backward has ended
         postpone(stop)
     finally:
-        comparison.sampling.spent(subject.key, comparison.sampling.clock() - began, backward=True)
+        if subject.key is not None:
+            comparison.sampling.spent(subject.key, comparison.sampling.clock() - began, backward=True)
     return carried
+
+
+def _judge_each(
+    subject: Subject, grads: Mapping[int, torch.Tensor], found: Mapping[int, Any], carried: dict[int, torch.Tensor]
+) -> None:
+    """One by one, in the order of ``found``; what is carried on is put into ``carried``."""
+    comparison, transposed = subject.comparison, subject.door.transposed
+    theirs = subject.gradients(grads, found)
+    for operand, tensor in found.items():
+        other = theirs.get(operand)
+        if other is None:
+            continue
+        mine = to_torch(tensor)
+        if operand == transposed:
+            mine = mine.t()
+        comparison.gradient(subject, operand, grads, mine, other)
+        if comparison.carries_torch and mine.shape == other.shape and mine.dtype == other.dtype:
+            carried[operand] = other.t().contiguous() if operand == transposed else other

@@ -14,7 +14,8 @@ from ..runs.compare_run import CompareRun
 from ..signals import let_pass
 from ..verdicts import Judgement, Verdict
 from .cases import OVERTAKEN, Case, describe_tensor
-from .screening import PLACES, Screening, Size, as_before
+from .describe import UNKNOWN, Spot
+from .screening import Screening, Size, as_before
 
 # An a-priori bound costs some passes over memory: where it has failed so many times in a row, every eighth difference is
 # held against it, and the others against the oracle at once.
@@ -25,19 +26,16 @@ QUIET = (Verdict.EQUAL, Verdict.ROUNDING, Verdict.UNVERIFIED)
 
 
 class Judge:
-    """Judges the cases of one mode.
+    """Judges the cases of one mode; what is learnt of a spot is kept with it.
 
-    ``audit``: one in so many results of a place that are equal, or nearly so, is held against the oracle as well.
-    ``screening``: differences as before at their place are not judged again.
+    ``audit``: one in so many results of a spot that are equal, or nearly so, is held against the oracle as well.
+    ``screening``: differences as before at their spot are not judged again.
     """
 
     def __init__(self, run: CompareRun, *, audit: int, screening: bool, seed: int) -> None:
         self.run, self.audit = run, audit
         self._random = np.random.default_rng(seed)
         self._screening = Screening() if screening else None
-        self._failed: dict[Any, int] = {}  # how often in a row an a-priori bound did not explain a difference of a place
-        self._learnt: dict[Any, Learnt | None] = {}  # the a-priori bound of a place, where it explained a difference before
-        self._until: dict[Any, int] = {}  # results of a place until the next audit
         self._turns = itertools.count(1)
 
     def __call__(self, case: Case) -> Judgement:
@@ -61,18 +59,22 @@ class Judge:
             return Judgement(Verdict.UNVERIFIED, reason=f"the verdict failed: {text}")
 
     def _judged(self, case: Case, mine: torch.Tensor, theirs: torch.Tensor) -> Judgement:
+        spot = case.spot
         if numerics.same(mine, theirs):
-            return self._weighed(case, same=True, audit=True) if self._audited(case.written()) else numerics.equal(mine)
+            if self._audited(spot):
+                return self._weighed(case, spot, same=True, audit=True)
+            spot.alike = alike = spot.alike or numerics.equal(mine)
+            return alike
         if self._screening is None or not mine.is_floating_point():
-            return self._weighed(case, audit=self._audited(case.written()))
-        key, size = case.written(), Size.of(mine, theirs)
-        if self._screening.passes(key, size):
+            return self._weighed(case, spot, audit=self._audited(spot))
+        size = Size.of(mine, theirs)
+        if self._screening.passes(spot, size):
             return as_before(mine, size)
-        judgement = self._weighed(case, audit=self._audited(key))
-        self._screening.judged(key, size, judgement)
+        judgement = self._weighed(case, spot, audit=self._audited(spot))
+        self._screening.judged(spot, size, judgement)
         return judgement
 
-    def _weighed(self, case: Case, *, audit: bool, same: bool = False) -> Judgement:
+    def _weighed(self, case: Case, spot: Spot, *, audit: bool, same: bool = False) -> Judgement:
         learns = not (same or audit)
         if learns and (found := self._harmless(case)) is not None:
             return found
@@ -81,41 +83,42 @@ class Judge:
             return numerics.fallback(case.mine, case.theirs, rng=self._random, audit=audit, **case.kernels())
         if not learns:
             return numerics.judge(quantity, case.mine, case.theirs, rng=self._random, audit=audit, same=same)
-        key = case.written()
-        failed = self._failed.get(key, None if quantity.averages else 0)
-        # A long sum's first difference at a place is held against the oracle, which says how far right kernels may be apart there.
+        failed = spot.failed
+        if failed is None and not quantity.averages:
+            failed = 0
+        # A long sum's first difference at a spot is held against the oracle, which says how far right kernels may be apart there.
         asks = _asks(failed)
         found = numerics.judge(quantity, case.mine, case.theirs, rng=self._random, same=same, apriori=asks)
-        if len(self._failed) >= PLACES:
-            self._failed.clear()
-            self._learnt.clear()
-        self._failed[key] = 0 if failed is None or "sampled" not in found.stats else failed + 1
-        if asks and key not in self._learnt and "sampled" not in found.stats:
-            self._learnt[key] = _learnt(case, quantity)
+        spot.failed = 0 if failed is None or "sampled" not in found.stats else failed + 1
+        if asks and spot.learnt is UNKNOWN and "sampled" not in found.stats:
+            spot.learnt = _learnt(case, quantity)
         return found
 
     def _harmless(self, case: Case) -> Judgement | None:
-        """The verdict where the place's own a-priori bound says it: its quantity, of which that is a part, is not made again."""
-        key = case.written()
-        learnt = self._learnt.get(key)
-        if learnt is None or not _asks(self._failed.get(key)):
+        """The verdict where the spot's own a-priori bound says it: its quantity, of which that is a part, is not made again."""
+        spot = case.spot
+        learnt = spot.learnt
+        if learnt is UNKNOWN or learnt is None or not _asks(spot.failed):
             return None
-        given = case.given()
-        found = numerics.harmless(case.mine, case.theirs, learnt, given) if given is not None else None
+        if not case.told:
+            return None
+        found: Judgement | None = None
+        if learnt.few is not None:
+            found = numerics.harmless_few(case.mine, case.theirs, learnt.few, case.array)
+        if found is None:
+            found = numerics.harmless(case.mine, case.theirs, learnt, case.given())
         if found is not None:
-            self._failed[key] = 0
+            spot.failed = 0
         return found
 
-    def _audited(self, key: Any) -> bool:
-        """One in :attr:`audit` results of each place; where each one begins to count goes round."""
+    def _audited(self, spot: Spot) -> bool:
+        """One in :attr:`audit` results of each spot; where each one begins to count goes round."""
         if not self.audit:
             return False
-        left = self._until.get(key)
+        left = spot.audit
         if left is None:
-            if len(self._until) >= PLACES:
-                self._until.clear()
             left = next(self._turns) % self.audit
-        self._until[key] = left - 1 if left else self.audit - 1
+        spot.audit = left - 1 if left else self.audit - 1
         return not left
 
 
@@ -129,8 +132,7 @@ def _learnt(case: Case, quantity: Any) -> Learnt | None:
     bound = quantity.harmless
     if not isinstance(bound, Bound) or not all(map(_constant, case.subject.attributes)):
         return None
-    given = case.given()
-    return None if given is None else bound.among(given)
+    return bound.among(case.given(), case.theirs) if case.told else None
 
 
 def _constant(value: Any) -> bool:

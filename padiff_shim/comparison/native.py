@@ -33,6 +33,11 @@ class NativeCalls:
         self.step = 0
         self.updated = False  # an optimizer ran: the next covered call begins a new step
 
+    def step_ends(self) -> None:
+        """What the ranks of a distributed run hold in common goes into the log."""
+        if self.replicas is not None:
+            self.replicas.end(self.step)
+
     def timed(self, door: Door, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's own call, timed where there is a budget."""
         if not self.sampling.accounts:

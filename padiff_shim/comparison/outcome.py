@@ -13,7 +13,7 @@ import torch
 from ..catalogue import known_differences
 from ..errors import MismatchError
 from ..postponed import postpone
-from ..records.plain import Plain
+from ..records.plain import Plain, tables
 from ..runs.compare_run import CompareRun
 from ..signals import let_pass
 from ..text import SENTENCE, shown
@@ -21,7 +21,7 @@ from ..verdicts import PARTLY, Judgement, Verdict, apart
 from .cases import Case
 
 _SPOKEN_OF = Verdict.UNVERIFIED.severity  # from here on a difference may be a known one
-_QUIET: dict[str, Any] = {"muted": True}  # stands for a record that nobody looks at any more
+QUIET: dict[str, Any] = {"muted": True}  # stands for a record that nobody looks at any more
 _word_of = str.__str__  # of a class or a side: its value, without a look-up in Python
 KEEP_BYTES = 256 * 2**20  # inputs larger than this are not saved
 
@@ -57,14 +57,14 @@ class Outcome:
 
     def record(self, case: Case, judgement: Judgement) -> dict[str, Any]:
         """The record of one judged tensor, written to the log; of one that nothing follows from no more than that."""
-        written, verdict = case.written(), judgement.verdict
+        verdict = judgement.verdict
         if verdict.severity < self._spoken_of and judgement.plain:
-            plain = Plain(case.counted(), written, _word_of(verdict), judgement.reason, judgement.stats)
-            self.run.recorder.add_plain(plain)
-            return _QUIET
+            said = judgement.reason, judgement.stats, judgement.modifiers
+            self.run.recorder.add_plain(Plain(case.counted, case.spot, _word_of(verdict), *said))
+            return QUIET
         record = {
-            **case.counted(),
-            **written.fields,
+            **case.counted,
+            **case.spot.fields,
             "verdict": _word_of(verdict),
             "side": _word_of(judgement.side),
             "hypothesis": judgement.hypothesis,
@@ -73,13 +73,13 @@ class Outcome:
             "quirk": None,
             "muted": False,
             "reason": judgement.reason,
-            "stats": judgement.stats,
+            "stats": tables(judgement.stats),
         }
         if verdict.severity >= _SPOKEN_OF:
             quirk = self._known(record, judgement)
             if quirk is not None:
                 record["quirk"], record["muted"] = quirk.name, quirk.mute
-        self.run.recorder.add(record, written)
+        self.run.recorder.add(record, case.spot)
         if self.serious(record) and (self.keep > 0 or (self._giving_way and not apart(record))):
             self._save(record, case.tensors())
         return record

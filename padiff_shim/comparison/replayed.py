@@ -59,7 +59,7 @@ def replay(subject: Subject, incoming: Mapping[int, Any]) -> None:
         subject.comparison.unseen(subject, "one tensor is two operands of a node that cannot be hooked")
         return
     exchange = {key: copy[0][1] for key, copy in copies.items()}
-    written = [subject.inputs.paddle[index] for index in subject.overwritten]
+    written = [subject.inputs.paddle[index] for index in subject.door.overwritten]
     exchange.update({id(given): given.clone() for given in written if isinstance(given, paddle.Tensor)})
     leaves = [copy[0] for copy in copies.values()]
     outer = gather()  # the program's saved-tensor hooks may stand around the backward, too

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from ..numerics.judging import passes
 from ..verdicts import SCREENED, Judgement, Verdict
+from .describe import Spot
 
 LEARNT = 3  # full verdicts, all of them ROUNDING, before a place is screened
 AGAIN = 16  # one in so many is judged fully all the same
 ROOM = 1.25  # times the largest difference that was judged fully
-PLACES = 65536  # that are remembered
 
 
 class Size(NamedTuple):
@@ -50,15 +50,14 @@ class _Usual:
 
 
 class Screening:
-    """The places of one mode where differences are known. ``key``: what tells a tensor of a place from all others."""
+    """Whether the differences of one mode are those that are known of their spots, which hold what that is."""
 
     def __init__(self) -> None:
-        self._places: dict[Any, _Usual] = {}
         self._turns = itertools.count()
 
-    def passes(self, key: Any, size: Size) -> bool:
+    def passes(self, spot: Spot, size: Size) -> bool:
         """Whether a difference of this size need not be judged."""
-        usual = self._places.get(key)
+        usual: _Usual | None = spot.usual
         if usual is None or usual.verdicts < LEARNT or usual.screened >= AGAIN - 1:
             return False
         if not (size.whole <= ROOM * usual.whole and size.peak <= ROOM * usual.peak):
@@ -66,14 +65,13 @@ class Screening:
         usual.screened += 1
         return True
 
-    def judged(self, key: Any, size: Size, judgement: Judgement) -> None:
-        """A difference was judged fully: what is not ROUNDING makes the place unknown again."""
+    def judged(self, spot: Spot, size: Size, judgement: Judgement) -> None:
+        """A difference was judged fully: what is not ROUNDING makes the spot unknown again."""
         if judgement.verdict is not Verdict.ROUNDING:
-            self._places.pop(key, None)
+            spot.usual = None
             return
-        if len(self._places) >= PLACES:
-            self._places.clear()
-        usual = self._places.setdefault(key, _Usual())
+        usual: _Usual = spot.usual or _Usual()
+        spot.usual = usual
         usual.verdicts += 1
         # The places of a program that repeats itself are judged again by turns, not all in one step.
         usual.screened = next(self._turns) % AGAIN if usual.verdicts == LEARNT else 0

@@ -20,20 +20,21 @@ from typing import Any
 import paddle
 import torch
 
-from ..dispatch.containers import each, flat, nested
+from ..dispatch.containers import each, flat
 from ..dispatch.door import Door
 from ..dispatch.operands import Inputs
 from ..frameworks.memory import autocast_off, hand_over, own, to_torch
-from ..frameworks.surroundings import disturbed, put_aside
-from ..frameworks.versions import NODE_HOOKS, grad_node
+from ..frameworks.surroundings import autocasting, dispatch_modes, function_modes, inference, put_aside
+from ..frameworks.versions import NODE_HOOKS, attribute
 from ..gradients import clean
-from ..postponed import after_engine, engine_runs, postpone
+from ..gradients.twins import TAPE
+from ..postponed import HERE, after_engine, engine_runs, postpone
 from ..records.log import LogError
 from ..signals import of_a_signal
-from ..table.signature import parse
 from . import aliases, packing, posts, replayed
 from .gradients import judge_gradients
 from .results import of_paddle
+from .seats import Seats, watched
 from .subject import Subject
 
 
@@ -73,125 +74,98 @@ def between(subject: Subject, result: Any) -> Any:
     return each(result, behind)
 
 
-def after(subject: Subject, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Watch the gradients of the call that Paddle has just made."""
+def after(subject: Subject, results: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, nested: bool) -> None:
+    """Watch the gradients of the call that Paddle has just made. ``nested``: its results came in containers within one."""
     shown = {
         position: one
-        for position, one in enumerate(of_paddle(subject.door, result))
+        for position, one in enumerate(results)
         if isinstance(one, paddle.Tensor) and not one.stop_gradient and one._is_initialized()
     }
     if not shown:
         return
     # A result would be a ring through Paddle's node (result -> node -> hook -> subject -> result) that no collector sees. What
     # detach gives shares the in-place version.
+    operands, torch_side, needs = subject.inputs
     ours = {id(one) for one in shown.values()}
-    operands = [value.detach() if id(value) in ours else value for value in subject.inputs.paddle]
-    subject.saved = [(tensor, tensor.inplace_version) for tensor in [operands[index] for index in subject.read]]
+    if not ours.isdisjoint(map(id, operands)):
+        operands = [value.detach() if id(value) in ours else value for value in operands]
+        subject.inputs = Inputs(operands, torch_side, needs)
+    subject.saved = [(operands[index], operands[index].inplace_version) for index in subject.read]
     if subject.door.op.writes:
         subject.shared = [(one, one.inplace_version) for one in operands if isinstance(one, paddle.Tensor)]
-    subject.inputs = Inputs(operands, subject.inputs.torch, subject.inputs.needs)
     subject.shown = {position: (list(one.shape), one.dtype) for position, one in shown.items()}
     if subject.aliased:
         return
-    places = _watched(subject, shown, nested=nested(result))
-    if places:
+    nodes = watched(subject, shown, nested=nested)
+    if nodes:
         for position, one in shown.items():
-            one._register_grad_hook(functools.partial(on_result, subject, position))
-        for node, slots, last in places:
-            node._register_post_hook(posts.hold(functools.partial(_on_node, subject, slots, last)))
+            # A tensor on the tape, which Paddle has just written into, has hooks of another kind.
+            register = clean.register_grad_hook if attribute(one, TAPE) is None else paddle.Tensor._register_grad_hook
+            register(one, functools.partial(on_result, subject, position))
+        for node, seats, last in nodes:
+            node._register_post_hook(posts.hold(functools.partial(_on_node, subject, seats, last)))
     elif subject.door.entry.inplace:
         subject.comparison.unseen(subject, "Paddle shows no gradients of this node")
     else:
         replayed.watch(subject, shown, args, kwargs)
 
 
-def _watched(subject: Subject, shown: Mapping[int, Any], *, nested: bool) -> list[tuple[Any, Any, bool]]:
-    """The nodes to hook, which of the operands each one's slots belong to, and whether it is the last to run; none: no way."""
-    door = subject.door
-    if not NODE_HOOKS or nested or door.op.operands or door.entry.pairs is not None:
-        return []
-    node = grad_node(next(iter(shown.values())))
-    if node is None:
-        return []
-    if door.python and door.transposed is None:
-        slots = _slots(subject, node, shown)
-        return [] if slots is None else [(node, slots, True)]
-    tensors = [index for index, side in enumerate(subject.operands) if isinstance(side, torch.Tensor)]
-    if door.transposed is None or len(tensors) < 3 or node.name() != "AddGradNode":
-        return [(node, tensors, True)]
-    # A Linear with bias is two nodes in Paddle: a product, and the bias added to it.
-    bias, product = tensors.pop(), any(index in subject.inputs.needs for index in tensors)
-    added = (node, {1: bias}, not product)
-    return [added, (node.next_functions[0], tensors, True)] if product else [added]
-
-
-def _slots(subject: Subject, node: Any, shown: Mapping[int, Any]) -> dict[int, int] | None:
-    """Slot of the node -> operand, if a Python function made this one node alone: then it leads straight to the operands' nodes."""
-    if any(grad_node(one) is not node for one in list(shown.values())[1:]):
-        return None
-    owners = {index: grad_node(subject.inputs.paddle[index]) for index in subject.inputs.needs}
-    found: dict[int, int] = {}
-    for slot, following in enumerate(node.next_functions):
-        if following is None:
-            continue
-        owned = [index for index, owner in owners.items() if owner is following]
-        if len(owned) != 1 or owned[0] in found.values():
-            return None
-        found[slot] = owned[0]
-    return found if len(found) == len(owners) else None
-
-
-def _places(count: int, tensors: Sequence[int] | Mapping[int, int], subject: Subject) -> dict[int, int] | None:
-    """Which of a node's ``count`` results belongs to which operand."""
-    if isinstance(tensors, Mapping):
-        return dict(tensors)
-    operands, door = len(subject.operands), subject.door
-    if count > operands and not door.python:  # optional tensors that the op does not have: as the door's parameters stand
-        seats = {name: seat for seat, (aliases, _) in enumerate(parse(door.entry.params)) for name in aliases}
-        known = all(door.names[index] in seats for index in tensors)
-        return {seats[door.names[index]]: index for index in tensors} if known else None
-    if count == operands:  # numbers were made tensors, absent ones have a place
-        return {index: index for index in tensors}
-    return dict(enumerate(tensors)) if count == len(tensors) else None
-
-
 class _Handed(threading.local):
-    """What a post hook hands to Paddle: one list a thread, because Paddle 3.3.1 never releases the object that a hook returns."""
+    """What a post hook hands to Paddle: one list a thread, because Paddle 3.3.1 never releases the object that a hook returns.
+
+    ``subjects``: calls whose results got gradients in the backward that is running. ``told``: that at its end all is let go.
+    """
 
     def __init__(self) -> None:
         self.results: list[Any] = []
+        self.subjects: list[Subject] = []
+        self.told: object = None
+
+    def until_engine_ends(self) -> None:
+        """Have all that is held let go when the engine has returned: paddle.grad stops where it was asked to, before some nodes."""
+        if self.told is not HERE.backward:
+            self.told = HERE.backward
+            after_engine(self.let_go)
+
+    def let_go(self) -> None:
+        """The backward has ended."""
+        self.told = None
+        self.results.clear()
+        while self.subjects:
+            self.subjects.pop().let_go()
 
 
 _HANDED = _Handed()
 
 
-def _on_node(subject: Subject, tensors: Any, last: bool, results: tuple[Any, ...], incoming: tuple[Any, ...]) -> list[Any]:
+def _on_node(subject: Subject, seats: Seats, last: bool, results: tuple[Any, ...], incoming: Sequence[Any]) -> list[Any]:
     """Post hook: ``incoming`` is the gradient of the node's result, ``results`` those of its operands. Raises nothing.
 
     Paddle reads the list that it gets before any other Python code runs; the list is emptied when the backward has ended.
     """
-    incoming = tuple(flat(incoming))  # one list of an op whose results are a list
-    retain, _ = clean.backward_options(next(grad for grad in incoming if grad._is_initialized()))
+    if len(incoming) != 1 or isinstance(incoming[0], list):
+        incoming = flat(incoming)  # one list of an op whose results are a list
+    retain, _ = clean.backward_options(incoming)
     handed = _HANDED.results
-    handed[:] = _seen(subject, tensors, results, incoming, over=last and not retain)
+    handed[:] = _seen(subject, seats, results, incoming, over=last and not retain)
     if engine_runs():
-        after_engine(handed.clear)
+        _HANDED.until_engine_ends()
     else:  # no mode is open: nobody tells when this backward ends
         weakref.finalize(subject, handed.clear).atexit = False
     return handed
 
 
-def _seen(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tuple[Any, ...], *, over: bool) -> Sequence[Any]:
+def _seen(subject: Subject, seats: Seats, results: tuple[Any, ...], incoming: Sequence[Any], *, over: bool) -> Sequence[Any]:
     """:func:`_observe`, whatever goes wrong; ``over``: this was the call's last backward."""
     if subject.comparison.aside:
         return results
     sampling = subject.comparison.sampling
     entered = sampling.enter() if sampling.accounts else 0.0
     try:
-        if not disturbed():  # asked first: a ``with`` takes longer
-            return _observe(subject, tensors, results, incoming, over=over)
+        if not (function_modes() or dispatch_modes() or inference() or autocasting()):  # disturbed(); a ``with`` takes longer
+            return _observe(subject, seats, results, incoming, over=over)
         with put_aside():  # also where no mode is open any more
-            return _observe(subject, tensors, results, incoming, over=over)
+            return _observe(subject, seats, results, incoming, over=over)
     except Exception as error:
         if isinstance(error, LogError) or of_a_signal(error):
             postpone(error)
@@ -206,31 +180,33 @@ def _seen(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tu
             sampling.leave(entered)
 
 
-def _observe(subject: Subject, tensors: Any, results: tuple[Any, ...], incoming: tuple[Any, ...], *, over: bool) -> Sequence[Any]:
+def _observe(subject: Subject, seats: Seats, results: tuple[Any, ...], incoming: Sequence[Any], *, over: bool) -> Sequence[Any]:
     """Judge what a node shows; the results that Paddle goes on with."""
+    comparison = subject.comparison
     subject.incoming = {}
-    places = _places(len(results), tensors, subject)
-    if places is None:
-        subject.comparison.unseen(subject, f"Paddle's node has {len(results)} gradients, the op {len(subject.operands)} operands")
+    pairs = seats.of(len(results))
+    if pairs is None:
+        comparison.unseen(subject, f"Paddle's node has {len(results)} gradients, the op {len(subject.operands)} operands")
         return results
-    found = {operand: results[slot] for slot, operand in places.items() if operand in subject.inputs.needs}
-    grads = {position: incoming[position] for position in subject.shown if position < len(incoming)}
-    grads = {position: grad for position, grad in grads.items() if grad._is_initialized()}
+    found = {operand: results[slot] for slot, operand in pairs}
+    grads = {
+        position: incoming[position]
+        for position in subject.shown
+        if position < len(incoming) and incoming[position]._is_initialized()
+    }
     why = packing.ALTERED if subject.altered else "" if grads else "Paddle's node shows no incoming gradient"
     for position, grad in grads.items():
-        why = why or misfit(subject, position, grad)
-        if not why and any(_same_memory(tensor, grad) for tensor in found.values()):
-            why = "Paddle computed the gradient in the memory of the incoming one"
+        why = why or misfit(subject, position, grad) or _reused(grad, found)
     if why:
-        subject.comparison.unseen(subject, why, found)
+        comparison.unseen(subject, why, found)
         return results
     theirs = judge_gradients(subject, grads, found)
-    if over and not len(subject.comparison.waiting):
+    if over and not len(comparison.waiting):
         subject.release()
-    if not subject.comparison.carries_torch:
+    if not comparison.carries_torch:
         return results
     carried = list(results)
-    for slot, operand in places.items():
+    for slot, operand in pairs:
         if operand in theirs:
             carried[slot] = _carried(results[slot], theirs[operand], [to_torch(grad) for grad in grads.values()])
     return carried
@@ -244,8 +220,13 @@ def _carried(mine: Any, theirs: torch.Tensor, others: Sequence[torch.Tensor]) ->
     return mine
 
 
-def _same_memory(one: Any, other: Any) -> bool:
-    return bool(one._is_initialized() and one.data_ptr() == other.data_ptr())
+def _reused(grad: Any, found: Mapping[int, Any]) -> str:
+    """Why the incoming gradient is not shown as it came in; empty if it is."""
+    address = grad.data_ptr()
+    for tensor in found.values():
+        if tensor._is_initialized() and tensor.data_ptr() == address:
+            return "Paddle computed the gradient in the memory of the incoming one"
+    return ""
 
 
 def on_result(subject: Subject, position: int, grad: Any) -> None:
@@ -256,14 +237,16 @@ def on_result(subject: Subject, position: int, grad: Any) -> None:
     """
     if grad is None or not grad._is_initialized() or misfit(subject, position, grad):
         return
-    subject.incoming[position] = grad
+    subject.incoming = {**subject.incoming, position: grad}
     if engine_runs():
-        after_engine(subject.let_go)  # the node may never run: paddle.grad stops where it was asked to
+        _HANDED.subjects.append(subject)
+        _HANDED.until_engine_ends()
 
 
 def misfit(subject: Subject, position: int, grad: Any) -> str:
     """Why ``grad`` cannot be the gradient of a call's result; empty if it can."""
     shape, dtype = subject.shown[position]
-    if list(grad.shape) == shape and grad.dtype == dtype:
+    kind = grad.dtype
+    if grad.shape == shape and (kind is dtype or kind == dtype):
         return ""
     return f"the incoming gradient is {list(grad.shape)} {grad.dtype}, the result {shape} {dtype}"

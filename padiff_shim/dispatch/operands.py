@@ -69,11 +69,11 @@ def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: i
 
 def wanting(paddle_side: Sequence[Any], torch_side: Sequence[Any]) -> list[int]:
     """The float operands that want a gradient, under ``no_grad`` too."""
-    return [
-        index
-        for index, (value, side) in enumerate(zip(paddle_side, torch_side))
-        if isinstance(value, paddle.Tensor) and not value.stop_gradient and side.is_floating_point()
-    ]
+    found = []
+    for index, value in enumerate(paddle_side):
+        if isinstance(value, paddle.Tensor) and not value.stop_gradient and torch_side[index].is_floating_point():
+            found.append(index)
+    return found
 
 
 def without_gradient(run: Callable[..., Any], paddle_side: Sequence[Any], torch_side: Sequence[Any]) -> Any:

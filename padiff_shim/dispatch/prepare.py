@@ -45,6 +45,9 @@ class Casts(NamedTuple):
         return converted
 
 
+NO_CASTS = Casts(None, None)
+
+
 class Prepared(NamedTuple):
     """A bound call on torch's side."""
 
@@ -56,12 +59,12 @@ class Prepared(NamedTuple):
 def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Prepared:
     """The bound call on torch's side: operands, attributes, and the casts that they need; or StayNative."""
     op = door.op
-    if not op.leading:
-        return _created(door, values)
     if op.operands:
         operands, attributes = values[0], values[1:]
-    else:
+    elif op.tensors:
         operands, attributes = values[: op.tensors], values[op.tensors :]
+    else:
+        return _created(door, values)
     tracer = grad_tracer()
     if tracer is None:
         raise StayNative(reasons.STATIC)
@@ -72,11 +75,13 @@ def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, 
         attributes = _convert_dtype(door, attributes)
     if door.entry.inplace:
         check_target(inputs.paddle, elementwise=op.elementwise)
-    if (inputs.needs or not EMPTY_WORKS) and any(isinstance(t, torch.Tensor) and not t.numel() for t in inputs.torch):
-        raise StayNative(reasons.EMPTY)
+    if inputs.needs or not EMPTY_WORKS:
+        for side in inputs.torch:
+            if isinstance(side, torch.Tensor) and not side.numel():
+                raise StayNative(reasons.EMPTY)
     targets = _autocast(door, tracer, inputs) if autocast.active(tracer) else None
     cast = door.rules.find(inputs, targets, args, kwargs)
-    return Prepared(inputs, attributes, Casts(targets, cast))
+    return Prepared(inputs, attributes, NO_CASTS if targets is None and cast is None else Casts(targets, cast))
 
 
 def _created(door: Door, values: tuple[Any, ...]) -> Prepared:
@@ -84,7 +89,7 @@ def _created(door: Door, values: tuple[Any, ...]) -> Prepared:
     if grad_tracer() is None:
         raise StayNative(reasons.STATIC)
     attributes = tuple([read(value) for read, value in zip(readers(door.names), values)])
-    return Prepared(Inputs([], [], []), attributes, Casts(None, None))
+    return Prepared(Inputs([], [], []), attributes, NO_CASTS)
 
 
 def _numbers(door: Door, operands: Sequence[Any]) -> list[Any]:

@@ -128,6 +128,18 @@ def call_site(until: CodeType | None = None) -> Site:
     return _at(forward or outermost)
 
 
+def caller() -> tuple[CodeType, int]:
+    """What tells apart the lines that :func:`call_site` gives, and costs less."""
+    frame = outermost = sys._getframe(1)
+    known = _library
+    while frame is not None:
+        code = frame.f_code
+        if not known[code]:
+            return code, frame.f_lineno
+        outermost, frame = frame, frame.f_back  # type: ignore[assignment]
+    return outermost.f_code, outermost.f_lineno
+
+
 def _at(frame: FrameType) -> Site:
     return Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 

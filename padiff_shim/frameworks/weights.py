@@ -12,7 +12,7 @@ every use compares the two byte by byte (``memcmp``: exact, a NaN equals itself,
 cheaper than transposing anew (measured, 64 to 2048 square), and it ends at the first byte that differs.
 
 A changed weight is written into the copy that is there: Paddle's own graph reads a saved weight's memory when its backward runs,
-so what is written in between without being counted counts there too (what is counted raises). See :func:`renewing`.
+so what is written in between without being counted counts there too (what is counted raises). See :func:`renewer`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _memcmp.argtypes, _memcmp.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors of one shape and dtype hold the same bytes; on the CPU without allocating."""
     if not one.is_cuda and one.is_contiguous() and other.is_contiguous():
         return not _memcmp(one.data_ptr(), other.data_ptr(), one.numel() * one.element_size())
@@ -69,7 +69,7 @@ class Copy:
     def renew(self) -> bool:
         """Take over the weight's present values; False if they are those already held."""
         start = time.perf_counter()
-        if _same_bits(self.source, self.snapshot):
+        if same_bits(self.source, self.snapshot):
             self.cost.seconds += time.perf_counter() - start
             return False
         # ``.data``: graphs that saved the copy shall read the new values, as Paddle's graph does, and not refuse them.
@@ -118,28 +118,12 @@ def forget(weight: Any) -> None:
     _copies.pop(id(weight), None)
 
 
-Gradients = Callable[..., Any]
-
-
-def renewing(gradients: Gradients, weight: Any, transposed: torch.Tensor) -> Gradients:
-    """``gradients``, the backward of a call that read ``transposed``, on the values that ``weight`` has when it runs.
+def renewer(weight: Any, transposed: torch.Tensor) -> Callable[[], Any] | None:
+    """What brings ``transposed``, which a call read, up to date with ``weight`` for a backward; None if it is no copy that is kept.
 
     Natively a weight that was written between forward and backward without being counted (``set_value``, an optimizer) gives the
     backward its new values. A copy that is none (autocast's cast of one, memory in the right order) is left alone, as natively.
     """
-    renew = renewer(weight, transposed)
-    if renew is None:
-        return gradients
-
-    def renewed(*args: Any) -> Any:
-        renew()
-        return gradients(*args)
-
-    return renewed
-
-
-def renewer(weight: Any, transposed: torch.Tensor) -> Callable[[], Any] | None:
-    """What brings ``transposed`` up to date with ``weight``; None if it is no copy that is kept."""
     known = _copies.get(id(weight))
     if known is None or known[1].transposed.data_ptr() != transposed.data_ptr():
         return None

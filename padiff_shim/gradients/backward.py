@@ -35,7 +35,7 @@ from .twins import Arriving, alive, rooted, when_one_strays
 
 def strayed(record: Arriving, grad: Any) -> None:
     """A sentinel was reached by an engine call that did not come through our doors: torch's turn at once."""
-    retain, _ = clean.backward_options(grad)
+    retain, _ = clean.backward_options([grad])
     with Session(retain=retain) as session:
         session.arrived(record, grad)
         _turns(session, [], [], clean.NO_PATH)

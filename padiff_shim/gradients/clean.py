@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import Any
 
 import paddle
@@ -73,19 +74,33 @@ def alias(tensor: Any, shape: Sequence[int] | None = None) -> Any:
         return reshape(tensor, shape)
 
 
-def backward_options(grad: Any) -> tuple[bool, bool]:
+def backward_options(grads: Sequence[Any]) -> tuple[bool, bool]:
     """(retain_graph, create_graph) of the backward that is running, read off the Paddle function that started it.
 
-    Paddle's engine does not tell its hooks. The frame that called into the engine is the one below the hook's.
+    Paddle's engine does not tell its hooks. The frame that called into the engine is the one below the hook's. ``grads``: what the
+    hook was given.
     """
     caller = sys._getframe(2)
     for _ in range(4):  # hooks of our own stand between
-        names = caller.f_code.co_varnames
-        if "create_graph" in names:  # paddle.grad works on copies of the nodes: keep what they share
+        option = _options.get(caller.f_code)
+        if option is None:
+            option = _option_of(caller.f_code)
+        if option == "create_graph":  # paddle.grad works on copies of the nodes: keep what they share
             return True, bool(caller.f_locals["create_graph"])
-        if "retain_graph" in names:  # Tensor.backward, paddle.autograd.backward
+        if option:  # Tensor.backward, paddle.autograd.backward
             return bool(caller.f_locals["retain_graph"]), False
         if caller.f_back is None:
             break
         caller = caller.f_back
-    return True, not grad.is_leaf  # started from elsewhere: keep everything
+    return True, not next(grad for grad in grads if grad._is_initialized()).is_leaf  # started from elsewhere: keep everything
+
+
+_options: dict[CodeType, str] = {}  # functions -> which option they have, or ""
+
+
+def _option_of(code: CodeType) -> str:
+    if len(_options) >= 1000:  # a program may make its functions over and over
+        _options.clear()
+    names = code.co_varnames
+    found = _options[code] = next((name for name in ("create_graph", "retain_graph") if name in names), "")
+    return found

@@ -2,6 +2,6 @@
 
 from .judging.equality import same
 from .judging.fallback import fallback
-from .judging.verdict import equal, harmless, judge
+from .judging.verdict import equal, harmless, harmless_few, judge
 
-__all__ = ["equal", "fallback", "harmless", "judge", "same"]
+__all__ = ["equal", "fallback", "harmless", "harmless_few", "judge", "same"]

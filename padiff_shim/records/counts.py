@@ -104,14 +104,36 @@ class Finding:
         return apart(self.worst)
 
 
+class _Cells(dict[Any, list[int]]):
+    """Numbers by keys, each in a list of its own: who counts often keeps that."""
+
+    def __missing__(self, key: Any) -> list[int]:
+        self[key] = found = [0]
+        return found
+
+
+class _Kind:
+    """Plain records of one tensor of a place, of one verdict: where they are counted, and by whom."""
+
+    __slots__ = ("first", "forward", "names", "of_layer", "of_op", "owner", "rank", "tensor")
+
+    def __init__(self, counts: Counts, fields: Mapping[str, Any], verdict: str) -> None:
+        self.owner, severity = counts.own, _SEVERITY[verdict]
+        self.names = op, layer = counts.names(fields["op"], fields["layer"] or "")
+        self.of_op, self.of_layer = counts.by_op[op, verdict, "none", ""], counts.by_layer[layer, verdict, "none", ""]
+        self.tensor, self.forward = (fields["op"], fields["tensor"], fields["site"]), fields["phase"] == "forward"
+        self.rank, self.first = (0, severity, 0.0), (False, severity)
+
+
 class Counts:
     """The counters of a compare run. :meth:`add` is called for each judged tensor and costs a few microseconds."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self.kept = kept
+        self.own = object()  # stands for these counters where they must not be held
         self.records = self.calls = 0
-        self.kinds: Counter[tuple[str, str, str, str]] = Counter()  # op, verdict, side, why it is set apart
-        self.places: Counter[tuple[str, str, str, str]] = Counter()  # layer, verdict, side, why it is set apart
+        self.by_op = _Cells()  # op, verdict, side, why it is set apart
+        self.by_layer = _Cells()  # layer, verdict, side, why it is set apart
         self.quirks: Counter[tuple[str, bool]] = Counter()
         self.coverage = Coverage()
         self.findings: dict[tuple[Any, ...], Finding] = {}
@@ -122,22 +144,36 @@ class Counts:
         self._worst: list[tuple[int, int, float, int, Mapping[str, Any], str]] = []
         self._first: dict[tuple[bool, int], tuple[int, Mapping[str, Any], str]] = {}  # apart, severity -> place, record, log
 
+    @property
+    def kinds(self) -> dict[tuple[str, str, str, str], int]:
+        """(op, verdict, side, why it is set apart) -> records."""
+        return {key: number for key, (number,) in list(self.by_op.items())}
+
     def add_plain(self, record: Plain, log: str = "") -> None:
         """:meth:`add` of a record of which there is little to say."""
         order, self.records = self.records, self.records + 1
-        fields, stats, verdict = record.written.fields, record.stats, record.verdict
-        op, layer = names = self._group(fields["op"], fields["layer"] or "")
-        self.kinds[op, verdict, "none", ""] += 1
-        self.places[layer, verdict, "none", ""] += 1
-        if fields["phase"] == "forward":
+        stats, verdict = record.stats, record.verdict
+        kind = record.written.counted.get(verdict)
+        if kind is None or kind.owner is not self.own:
+            kind = record.written.counted[verdict] = _Kind(self, record.written.fields, verdict)
+        kind.of_op[0] += 1
+        kind.of_layer[0] += 1
+        if kind.forward:
             first = not record.counted.get("result")
             self.calls += first
-            self.coverage.checked(first, int(stats["count"]))
-        if stats["different"] or "allowed" in stats:
-            self.innocent.note((fields["op"], fields["tensor"], fields["site"]), stats, record, log)
-        self._rank(record, verdict, excess_of(stats), log, order, names, "")
+            self.coverage.checked(first, stats["count"])
+        if record.modifiers:
+            self.coverage.screened += SCREENED in record.modifiers
+        elif stats["different"] or "allowed" in stats:
+            self.innocent.note(kind.tensor, stats, record, log)
+        if "paddle" in stats or "torch" in stats:
+            self._rank(record, verdict, excess_of(stats), log, order, kind.names, "")
+        elif len(self._worst) < self.kept or self._worst[0][:3] < kind.rank:
+            self._rank(record, verdict, 0.0, log, order, kind.names, "")
+        elif kind.first not in self._first:
+            self._first[kind.first] = (order, record, log)
 
-    def _group(self, op: str, layer: str) -> tuple[str, str]:
+    def names(self, op: str, layer: str) -> tuple[str, str]:
         """The names under which an op and a layer are counted."""
         if op in self._names["op"] and layer in self._names["layer"]:
             return op, layer
@@ -146,11 +182,11 @@ class Counts:
     def add(self, record: Mapping[str, Any], log: str = "") -> None:
         """Count one record of the log file ``log``."""
         order, self.records = self.records, self.records + 1
-        op, layer = self._group(record["op"], record.get("layer") or "")
+        op, layer = self.names(record["op"], record.get("layer") or "")
         verdict, why = record["verdict"], apart(record)
         side = record.get("side") or "none"
-        self.kinds[op, verdict, side, why] += 1
-        self.places[layer, verdict, side, why] += 1
+        self.by_op[op, verdict, side, why][0] += 1
+        self.by_layer[layer, verdict, side, why][0] += 1
         if record.get("phase") == "forward":
             self.calls += not record.get("result")
             self.coverage.add(record)
@@ -177,7 +213,8 @@ class Counts:
             heapq.heappush(self._worst, entry)
         elif entry[:4] > self._worst[0][:4]:
             heapq.heapreplace(self._worst, entry)
-        self._first.setdefault((bool(why), severity), (order, record, log))
+        if (kind := (bool(why), severity)) not in self._first:
+            self._first[kind] = (order, record, log)
         if severity > _HARMLESS:
             self._find(record, log, order, far)
 
@@ -221,14 +258,14 @@ class Counts:
     def groups(self, kind: str) -> dict[str, Group]:
         """By ``"op"`` or ``"layer"``, the most serious first."""
         found: dict[str, Group] = {}
-        for (name, verdict, side, why), records in list((self.kinds if kind == "op" else self.places).items()):
+        for (name, verdict, side, why), (records,) in list((self.by_op if kind == "op" else self.by_layer).items()):
             found.setdefault(name, Group(name, prob=self._probs.get((kind, name), 0.0))).add(verdict, side, why, records)
         return dict(sorted(found.items(), key=lambda item: (-item[1].worst.severity, -item[1].prob, item[0])))
 
     def verdicts(self, *, everything: bool = True) -> dict[str, int]:
         """Class -> records, the most serious class first; with what is set apart, or (``everything=False``) without."""
         total: Counter[str] = Counter()
-        for (_, verdict, _, why), records in list(self.kinds.items()):
+        for (_, verdict, _, why), records in self.kinds.items():
             if everything or not why:
                 total[verdict] += records
         return dict(sorted(total.items(), key=lambda item: -_SEVERITY[item[0]]))
@@ -236,7 +273,7 @@ class Counts:
     def apart(self) -> dict[str, int]:
         """Records set apart: "known" differences, "negligible" ones, "muted" ones; without those that there are none of."""
         total: Counter[str] = Counter()
-        for (*_, why), records in list(self.kinds.items()):
+        for (*_, why), records in self.kinds.items():
             total[why] += records
         return {why: total[why] for why in APART if total[why]}
 

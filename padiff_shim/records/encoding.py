@@ -6,7 +6,7 @@ import functools
 import json
 import math
 import numbers
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _COUNTED = ("type", "index", "call", "step")
@@ -24,6 +24,7 @@ PLAIN_FIELDS: dict[str, Any] = {
     "muted": False,
 }
 _NOTHING_TEXT = '"side":"none","hypothesis":null,"alternatives":[],"modifiers":[],"quirk":null,"muted":false'
+_MODIFIED_TEXT = '"side":"none","hypothesis":null,"alternatives":[],"modifiers":%s,"quirk":null,"muted":false'
 _DIFFERENCE = ("count", "different", "max_abs", "mean_abs", "rel_fro", "ulp_max", "tolerance")
 _TOLERANCE = ("atol", "rtol")
 _DIFFERENCE_TYPES = (int, int, float, float, float, float, float, float)
@@ -68,13 +69,17 @@ def numeric(value: Any) -> Any:
 
 
 class Written:
-    """Fields that come in many records, with their JSON, which is written out once."""
+    """Fields that come in many records, with their JSON, which is written out once.
 
-    __slots__ = ("equal", "fields", "text")
+    ``counted``: what a :class:`~.counts.Counts` needs of such records, by their verdict.
+    """
+
+    __slots__ = ("counted", "equal", "fields", "text")
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields, self.text = fields, _json(fields)[1:-1]
         self.equal: tuple[Any, str, str] = (None, "", "")  # figures and reason of an equal tensor, and their JSON
+        self.counted: dict[str, Any] = {}
 
 
 def _json(table: Mapping[str, Any]) -> str:
@@ -109,22 +114,34 @@ def encode(record: Mapping[str, Any], written: Written | None = None) -> bytes:
 
 
 def plain_line(
-    index: int, counted: Mapping[str, Any], written: Written, verdict: str, reason: str, stats: Mapping[str, Any]
+    index: int,
+    counted: Mapping[str, Any],
+    written: Written,
+    verdict: str,
+    reason: str,
+    stats: Mapping[str, Any],
+    modifiers: Sequence[str] = (),
 ) -> bytes | None:
     """As :func:`encode`, of a record of which nothing is to be said beside a reason; None where it cannot be written so."""
     if len(counted) != 2 or not stats:  # a call and a step
         return None
     begin = _COUNTED_TEXT % (index, counted["call"], counted["step"])
-    known = written.equal
-    if stats == known[0] and reason == known[1]:
-        return f"{{{begin},{known[2]}\n".encode("ascii")
+    if verdict == "EQUAL":
+        known = written.equal
+        if stats == known[0] and reason == known[1]:
+            return f"{{{begin},{known[2]}\n".encode("ascii")
     figures = _figures(stats)
     if figures is None:
         return None
-    rest = f'{written.text},"verdict":"{verdict}",{_NOTHING_TEXT},"reason":{_quoted(reason)},"stats":{figures}}}'
+    nothing = _MODIFIED_TEXT % _json_list(modifiers) if modifiers else _NOTHING_TEXT
+    rest = f'{written.text},"verdict":"{verdict}",{nothing},"reason":{_quoted(reason)},"stats":{figures}}}'
     if verdict == "EQUAL":
         written.equal = dict(stats), reason, rest
     return f"{{{begin},{rest}\n".encode("ascii")
+
+
+def _json_list(words: Sequence[str]) -> str:
+    return f"[{','.join(map(_quoted, words))}]"
 
 
 def _plain_text(record: Mapping[str, Any], written: Written) -> str | None:

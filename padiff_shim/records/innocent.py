@@ -27,9 +27,10 @@ class Innocent:
 
     def note(self, key: tuple[Any, ...], stats: Mapping[str, Any], record: Mapping[str, Any], log: str) -> None:
         """A record with these figures, of which more than that is known."""
-        allowed = stats.get("allowed")
+        allowed, known = stats.get("allowed"), self._largest.get(key)
+        if allowed is None and known is not None and known[0][0]:  # of that one it is said how far it may be
+            return
         size = (allowed is not None, _number(stats.get("max_abs")), _number(allowed))
-        known = self._largest.get(key)
         if known is None and len(self._largest) >= PLACES:
             return
         if known is None or size > known[0]:

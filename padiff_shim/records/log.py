@@ -1,7 +1,7 @@
 """The log of a compare run: JSON Lines, one file a process, written so that a killed process loses at most the call in flight.
 
-docs/log.md is the schema. Each record is one line and one ``write`` to the operating system, unbuffered on our side: what was
-written survives the end of the process however it ends (not a power failure: nothing is synced to the disk).
+docs/log.md is the schema. Each record is one line; those of a call are one ``write`` to the operating system, unbuffered on our
+side: what was written survives the end of the process however it ends (not a power failure: nothing is synced to the disk).
 """
 
 from __future__ import annotations

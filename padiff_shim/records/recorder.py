@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from _thread import get_ident
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -46,6 +47,8 @@ class Recorder:
         self.watcher: Watcher | None = None
         self._tallies, self._on_error = tallies, on_error
         self._began = time.perf_counter()
+        self._gathers = 0  # the thread whose lines are gathered, as those of one call
+        self._gathered: list[bytes] = []
 
     def begin(self, environment: Mapping[str, Any], flags: Mapping[str, Any], concerns: Sequence[str] = ()) -> None:
         """Write the header: versions, flags, and what to look at before a kernel is blamed. Later calls change nothing.
@@ -82,6 +85,7 @@ class Recorder:
         """
         writer, counts = self._writer(), self.counts
         with writer.lock:
+            self._put_gathered(writer)
             record["index"] = index = counts.records
             try:
                 writer.write({"type": "call", "index": index, **record}, written)
@@ -97,20 +101,53 @@ class Recorder:
         Raises:
             LogError: as there.
         """
-        writer, counts = self._writer(), self.counts
+        writer, counts = self.log or self._writer(), self.counts
         with writer.lock:
             record.index = index = counts.records
             try:
                 line = record.line()
                 if line is None or len(line) > schema.LINE:
+                    self._put_gathered(writer)
                     writer.write({"type": "call", **record}, record.written)
+                elif self._gathers == get_ident():
+                    self._gathered.append(line)
                 else:
+                    self._put_gathered(writer)
                     writer.append(line)
             finally:
                 counts.add_plain(record, writer.name)
-            self._added(index)
+            if index % _EVERY == _EVERY - 1:
+                self._added(index)
         if self.watcher is not None:
             self.watcher.show(counts, record)
+
+    def gather(self) -> bool:
+        """The plain records that this thread adds until :meth:`put` are those of one call: they are written in one go.
+
+        False where another thread's are gathered already: then each is written as it comes.
+        """
+        here = get_ident()
+        if self._gathers not in (0, here):
+            return False
+        self._gathers = here
+        return True
+
+    def put(self) -> None:
+        """Write what was gathered.
+
+        Raises:
+            LogError: with ``on_error="raise"``, if it cannot be written.
+        """
+        self._gathers = 0
+        if self._gathered:
+            writer = self._writer()
+            with writer.lock:
+                self._put_gathered(writer)
+
+    def _put_gathered(self, writer: log.LogWriter) -> None:
+        if self._gathered:
+            lines, self._gathered = self._gathered, []
+            writer.append(lines[0] if len(lines) == 1 else b"".join(lines))
 
     def _added(self, index: int) -> None:
         if index % _EVERY == _EVERY - 1:
@@ -123,7 +160,10 @@ class Recorder:
 
     def add_event(self, kind: str, text: str, **more: Any) -> None:
         """Write something that happened between two records."""
-        self._writer().write({"type": "event", "kind": kind, "text": text, "created": log.now(), **more})
+        writer = self._writer()
+        with writer.lock:
+            self._put_gathered(writer)
+            writer.write({"type": "event", "kind": kind, "text": text, "created": log.now(), **more})
 
     def warn(self, message: str) -> None:
         """Keep a remark that the user should see once; it goes into the log as well."""
@@ -171,6 +211,7 @@ class Recorder:
         if self.log is None:
             return
         with self.log.lock:
+            self._put_gathered(self.log)
             self.log.write(
                 {
                     "type": "end",
@@ -184,4 +225,5 @@ class Recorder:
     def forked(self) -> None:
         """A forked child counts for itself, into a file of its own."""
         self.counts, self.watcher = Counts(), None
+        self._gathers, self._gathered = 0, []  # the parent's to write
         self._tallies.clear()

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from padiff_shim.catalogue.registry import ops
+from padiff_shim.comparison.describe import Spot
 from padiff_shim.comparison.judge import Judge
 from padiff_shim.runs.compare_run import CompareRun
 from padiff_shim.verdicts import Verdict
@@ -18,8 +19,8 @@ class Sum:
 
     changed = None
 
-    def __init__(self, asked, *, near):
-        self.asked = asked
+    def __init__(self, asked, spot, *, near):
+        self.asked, self.spot = asked, spot
         x = torch.from_numpy(np.random.default_rng(len(asked)).random((8, LENGTH), np.float32))
         self.mine, self.theirs = (
             torch.from_numpy(np.add.accumulate(one, 1)[:, -1].copy()) for one in (x.numpy(), x.numpy()[:, ::-1])
@@ -27,9 +28,6 @@ class Sum:
         if near:
             self.mine = torch.nextafter(self.theirs, torch.zeros(8))
         self.subject = types.SimpleNamespace(operands=[x], door=types.SimpleNamespace(op=ops()["sum"]))
-
-    def written(self):
-        return "the place"
 
     def quantity(self):
         found = ops()["sum"].model.forward((self.subject.operands[0], 1, None, False))
@@ -45,8 +43,8 @@ class Sum:
 
 
 def verdicts(near):
-    judged, asked = Judge(CompareRun(), audit=0, screening=False, seed=0), []
-    return [judged(Sum(asked, near=one)) for one in near], asked
+    judged, asked, spot = Judge(CompareRun(), audit=0, screening=False, seed=0), [], Spot({})
+    return [judged(Sum(asked, spot, near=one)) for one in near], asked
 
 
 def test_a_bound_that_fails_is_asked_every_eighth_time():

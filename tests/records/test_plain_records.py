@@ -61,6 +61,7 @@ FIGURES = {
     "sampled": ("ROUNDING", {**DIFFERENT, "allowed": 1e-6, "paddle": {"prob": 0.75}, "torch": {"prob": float("nan")}}),
     "infinite": ("ROUNDING", {**DIFFERENT, "rel_fro": float("inf")}),
 }
+SCREENED = {"count": 6, "max_abs": 1.25e-7, "rel_fro": 3e-8}
 COUNTED = ({"call": 3, "step": 1}, {"call": 3, "step": 1, "result": 1})
 
 
@@ -82,6 +83,45 @@ def test_a_plain_record_has_the_line_of_its_table(verdict, stats, counted):
     assert record["verdict"] == verdict
 
 
+def screened(counted=COUNTED[0], phase="forward"):
+    fields = {**WRITTEN.fields, "tensor": "out", "phase": phase}
+    return Plain(counted, Written(fields), "ROUNDING", "a difference as before", SCREENED, ("screened",))
+
+
+def test_a_screened_record_says_so_and_is_counted_so():
+    record = screened()
+    record.index = 7
+    assert record.line() == encode({"type": "call", **record}, record.written)
+    assert json.loads(record.line())["modifiers"] == record["modifiers"] == ["screened"]
+    one, other = Counts(), Counts()
+    for record in (screened(), screened(COUNTED[1]), screened(phase="backward")):
+        one.add_plain(record, "log")
+        other.add(dict(record), "log")
+    assert one.coverage.screened == 3
+    for name in ("records", "calls", "by_op", "by_layer", "coverage"):
+        assert getattr(one, name) == getattr(other, name), name
+    assert not one.innocent.largest()
+    assert not other.innocent.largest()
+
+
+def test_two_counters_count_records_of_one_place_apart():
+    """A forked child begins counters of its own."""
+    written = Written({**WRITTEN.fields, "tensor": "out"})
+    parent, child = Counts(), Counts()
+    for counts in (parent, child, child, parent, child):
+        counts.add_plain(Plain(COUNTED[0], written, "EQUAL", "bit for bit equal", equal_stats(6)), "log")
+    assert (parent.verdicts(), child.verdicts()) == ({"EQUAL": 2}, {"EQUAL": 3})
+    assert [group.records for group in child.groups("layer").values()] == [3]
+
+
+def test_a_record_that_is_looked_at_has_figures_of_its_own():
+    """Those of equal tensors are made once: who changes them in one record changes no other."""
+    shared = equal_stats(6)
+    one, other = (Plain(COUNTED[0], WRITTEN, "EQUAL", "bit for bit equal", shared) for _ in range(2))
+    one["stats"]["max_abs"] = one["stats"]["tolerance"]["atol"] = 1.0
+    assert other["stats"] == shared == equal_stats(6)
+
+
 def test_equal_tensors_of_other_sizes_have_lines_of_their_own():
     written = Written({**WRITTEN.fields, "tensor": "out"})
     for size in (6, 7, 6):
@@ -97,7 +137,7 @@ def test_plain_records_are_counted_as_their_tables():
     for record in given:
         one.add_plain(record, "log")
         other.add(dict(record), "log")
-    for name in ("records", "calls", "kinds", "places", "coverage", "_probs", "_names"):
+    for name in ("records", "calls", "by_op", "by_layer", "coverage", "_probs", "_names"):
         assert getattr(one, name) == getattr(other, name), name
     for counts in (one, other):
         assert len(counts.worst()) == 4

@@ -6,15 +6,17 @@ The same figures, bit for bit, in fewer steps: of large tensors the arithmetic i
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
+from ..oracle.few import Few
 from ..oracle.limits import Limit
 from ..oracle.precision import Array
 from .passes import SHARE, statistics
-from .pieces import CHUNK, smallest, top_of, unequal
+from .pieces import CHUNK, unequal
 
 _FORMATS = {torch.float32: np.float32, torch.float64: np.float64}
 
@@ -44,31 +46,49 @@ def glance(paddle: torch.Tensor, torch_: torch.Tensor, harmless: Limit) -> tuple
 
     NumPy's warnings are the caller's to keep quiet.
     """
-    about, count = _ABOUT.get(paddle.dtype), paddle.numel()
-    if about is None or not 0 < count <= CHUNK or paddle.is_cuda:
+    about = _ABOUT.get(paddle.dtype)
+    if about is None or not 0 < paddle.numel() <= CHUNK or paddle.is_cuda:
         return None
-    p, t = _flat(paddle), _flat(torch_)
+    return _look(about, _flat(paddle), _flat(torch_), harmless.relative, harmless, harmless.usual)
+
+
+def glance_at_few(
+    paddle: torch.Tensor, torch_: torch.Tensor, few: Few, arrays: Callable[[int], Array]
+) -> tuple[dict[str, Any], float] | None:
+    """:func:`glance` at two small results on the host, by a bound that is made in NumPy. ``arrays``: see :meth:`Few.of`."""
+    own = (torch_.detach() if torch_.requires_grad else torch_).contiguous().numpy()
+    found = few.of(own, arrays)
+    return None if found is None else _look(_ABOUT[torch_.dtype], _flat(paddle), own.reshape(-1), *found)
+
+
+def _look(
+    about: _Format, p: Array, t: Array, relative: float, harmless: Limit | Array | None, usual: float
+) -> tuple[dict[str, Any], float] | None:
+    """``relative``, ``usual``: as :class:`Limit` has them; ``harmless``: the limit, or its values."""
+    count = t.size
     d = np.subtract(p, t)
-    squares, total = float(d.dot(d)), float(t.dot(t))
+    squares, total = d.dot(d).item(), t.dot(t).item()
     if not (about.least < squares < math.inf and about.least < total < math.inf):
         return None  # a NaN, or a number that has no square
     size = math.sqrt(total)
-    np.abs(d, out=d)
-    r = np.abs(t)
-    normal = bool(smallest(r) >= about.floor)
+    np.absolute(d, d)
+    r = np.absolute(t)
+    normal = r.item(r.argmin()) >= about.floor
     if not normal:
         np.maximum(r, about.floor, out=r)
-    np.divide(d, r, out=r)
-    top = float(top_of(r))
-    if harmless.relative and normal:
-        beyond, share = top / harmless.relative, harmless.relative * size
+    np.divide(d, r, r)
+    top = r.item(r.argmax())
+    if relative and normal:
+        beyond, share = top / relative, relative * size
     else:
-        limit = harmless.between(0, count).numpy()
-        beyond, share = float(top_of(np.divide(d, limit, out=r))), math.sqrt(float(limit.dot(limit)))
-        if harmless.usual < math.inf and (usual := float(r.dot(r))):
-            beyond = max(beyond, math.sqrt(usual / count) / harmless.usual)
+        limit = harmless.between(0, count).numpy() if isinstance(harmless, Limit) else harmless
+        if limit is None:
+            return None
+        np.divide(d, limit, r)
+        beyond, share = r.item(r.argmax()), math.sqrt(limit.dot(limit).item())
+        if usual < math.inf and (far := r.dot(r).item()):
+            beyond = max(beyond, math.sqrt(far / count) / usual)
     if not (beyond <= 1.0 and share <= SHARE * size):  # NaN: 0 / 0, or a limit that is none
         return None
-    mean = float(d.dot(about.ones[:count])) / count
-    largest = float(top_of(d))
-    return statistics(count, unequal(d), largest, mean, math.sqrt(squares), size, top, about.bits), beyond
+    mean = d.dot(about.ones[:count]).item() / count
+    return statistics(count, unequal(d), d.item(d.argmax()), mean, math.sqrt(squares), size, top, about.bits), beyond

@@ -20,6 +20,7 @@ import torch
 from ..oracle.precision import Array, norm, rms, rounded
 from ..oracle.staging import Evaluation, Hypothesis, Staged, in_turn
 from .narrow import INSIDE, NARROWER, narrow_format
+from .pieces import top_of
 from .trial import Errors, Trial
 
 EPSILONS = (0.0, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-3)
@@ -226,12 +227,14 @@ def _candidates(
             changed = hypothesis.change(staged) if hypothesis.change else None
             solved = None if changed is None else trial.quantity.solve(changed)
             value = None if solved is None else solved.value.reshape(-1)
-        if value is None or value.shape != base.shape or not np.isfinite(value[np.isfinite(base)]).all():
+        if value is None or value.shape != base.shape:
+            continue
+        if not math.isfinite(np.add.reduce(value)) and not np.isfinite(value[np.isfinite(base)]).all():
             continue
         moved = np.asarray((value - base) / trial.unit, np.float64)
-        if not math.isfinite(float(moved.sum())):
+        if not math.isfinite(np.add.reduce(moved)):
             moved = np.nan_to_num(moved)
-        top = float(np.abs(moved).max())
+        top = top_of(np.abs(moved))
         if top < 1.0:
             continue  # below the rounding: harmless, and not to be told apart
         direction = moved / top  # squares of displacements in float64 may be beyond its range

@@ -25,9 +25,11 @@ def narrow_format(trial: Trial, errors: Errors) -> str | None:
 
     That says something only of outputs whose own rounding is much finer than the format: what cancels has few digits as it is.
     """
+    if errors.rho_max < 4:
+        return None
     finite = np.isfinite(errors.y) & (errors.y != 0)
     y, unit = errors.y[finite], trial.unit[finite]
-    if np.unique(y).size < MANY or errors.rho_max < 4:
+    if np.unique(y).size < MANY:
         return None
     own = KINDS[trial.quantity.dtype].format
     ideal = rounded(trial.value, "float32" if own.bits == 24 else "float64")

@@ -58,7 +58,7 @@ def judge(
         value = value[np.arange(len(value)), inner]
     value = value.reshape(-1)
     sides = [
-        to_host([tensor.detach().reshape(-1)[torch.from_numpy(flat).to(tensor.device)]], quantity.kind.oracle)[0]
+        to_host([tensor.detach().reshape(-1)[torch.from_numpy(flat).to(tensor.device)]])[0].astype(quantity.kind.oracle)
         for tensor in (paddle, torch_)
     ]
     largest = KINDS[quantity.dtype].format.largest

@@ -14,7 +14,7 @@ import torch
 from ..oracle.limits import Limit
 from ..oracle.precision import KINDS, Array, norm
 from .peaks import Peaks
-from .pieces import CHUNK, SCRATCH, Pieces
+from .pieces import CHUNK, SCRATCH, Pieces, smallest, top_of
 
 SHARE = 1 / 512
 
@@ -55,8 +55,10 @@ class Difference:
         return self._found[1]
 
 
-def readable(tensor: torch.Tensor) -> Any:
-    """A view for whole-tensor passes: NumPy on the CPU (float32 for the 16-bit dtypes), torch on a device."""
+def readable(tensor: Any) -> Any:
+    """A view for whole-tensor passes: NumPy on the CPU (float32 for the 16-bit dtypes), torch on a device; an array as it is."""
+    if isinstance(tensor, np.ndarray):
+        return tensor
     tensor = tensor.detach()
     if tensor.dtype in (torch.float16, torch.bfloat16):
         tensor = tensor.float()
@@ -84,7 +86,11 @@ def differ(paddle: torch.Tensor, torch_: torch.Tensor, *, relative: bool = True,
 def alike(tensor: torch.Tensor) -> Difference:
     """What :func:`differ` says of a result that both kernels gave."""
     wide, finite = tensor.detach(), True
-    size = float(torch.linalg.vector_norm(wide, dtype=torch.float64))
+    if wide.is_cpu and wide.dtype in (torch.float32, torch.float64) and wide.numel() <= CHUNK:
+        flat = wide.numpy().reshape(-1).astype(np.float64)
+        size = math.sqrt(flat.dot(flat))
+    else:
+        size = float(torch.linalg.vector_norm(wide, dtype=torch.float64))
     if not math.isfinite(size):
         finite = bool(torch.isfinite(wide).all())
         size = float(norm(wide.double().nan_to_num(0.0, 0.0, 0.0).cpu().numpy()))
@@ -119,7 +125,7 @@ def sizes(paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[float, float, flo
         b = t[low : low + CHUNK]
         d = np.subtract(p[low : low + CHUNK], b, out=scratch[: b.size])
         apart, size = apart + float(np.dot(d, d)), size + float(np.dot(b, b))
-        largest = max(largest, float(d.max()), -float(d.min()))
+        largest = max(largest, top_of(d), -smallest(d))
     return math.sqrt(apart), largest, math.sqrt(size)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,8 +20,11 @@ class Peaks(NamedTuple):
     @classmethod
     def of(cls, flat: Array, length: int, low: int = 0) -> Peaks:
         """Of blocks of this length. ``low``: the position of the first element."""
-        places = block_peaks(flat, length)
-        sizes = flat[places]
+        if length == 1:
+            places, sizes = _every(flat.size), flat.copy()
+        else:
+            places = block_peaks(flat, length)
+            sizes = flat[places]
         return cls(places + low if low else places, sizes)
 
     @classmethod
@@ -30,7 +34,15 @@ class Peaks(NamedTuple):
 
     def largest_first(self) -> Array:
         """The positions, by size."""
-        return self.places[np.argsort(self.sizes)[::-1]]
+        return self.places[self.sizes.argsort()[::-1]]
+
+
+@functools.lru_cache(maxsize=256)
+def _every(count: int) -> Array:
+    """All positions; not to be written into."""
+    found = np.arange(count)
+    found.flags.writeable = False
+    return found
 
 
 def block_length(count: int) -> int:
@@ -40,8 +52,6 @@ def block_length(count: int) -> int:
 
 def block_peaks(flat: Array, length: int) -> Array:
     """Position of the largest element of each block."""
-    if length == 1:
-        return np.arange(flat.size)
     count = flat.size // length
     places = flat[: count * length].reshape(count, length).argmax(axis=1)
     places += np.arange(0, count * length, length)

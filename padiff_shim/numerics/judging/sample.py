@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,17 +11,17 @@ import numpy as np
 import torch
 
 from ..oracle.precision import Array
-from ..oracle.staging import Quantity
+from ..oracle.staging import Places, Quantity
 from .passes import Difference, readable
 from .peaks import Peaks, block_length
-from .pieces import magnitudes, scaled, scaled_peaks
+from .pieces import magnitudes, scaled, scaled_peaks, smallest, top_of
 
 # Scales that vary less than this change no ranking that matters.
 LEVEL = 4.0
 LEAST = 1e-30  # of the largest one: no scale is less
 
 
-def guided(difference: Difference, quantity: Quantity, scales: list[torch.Tensor] | None, count: int) -> Array:
+def guided(difference: Difference, quantity: Quantity, scales: list[Any] | None, count: int) -> Array:
     """Flat grid positions where |d| is largest in units that follow the bound, and where it is largest as such; at most ``count``.
 
     ``scales``: see :meth:`Quantity.scale`; None for relative errors.
@@ -48,7 +49,7 @@ def distinct(places: Array) -> Array:
     return places[first]
 
 
-def _largest_scaled(values: Any, scales: Sequence[torch.Tensor], count: int) -> Array | None:
+def _largest_scaled(values: Any, scales: Sequence[Any], count: int) -> Array | None:
     """Candidates for the largest of ``values`` in units of the scales, the largest first; None where no scale varies."""
     if len(scales) == 1 and isinstance(values, np.ndarray) and scales[0].shape == values.shape:
         size = np.ascontiguousarray(readable(scales[0])).reshape(-1)
@@ -64,11 +65,11 @@ def _level(low: float, high: float) -> bool:
     return high <= LEVEL * low or not math.isfinite(high)
 
 
-def _divided(values: Any, scale: torch.Tensor) -> Any:
+def _divided(values: Any, scale: Any) -> Any:
     size = readable(scale)
     if isinstance(values, np.ndarray):
         size = np.abs(size)
-        low, high = float(size.min()), float(size.max())
+        low, high = smallest(size), top_of(size)
         return values if _level(low, high) else scaled(values, np.maximum(size, high * LEAST))
     size = size.abs()
     return values / size.clamp_min(size.amax() * LEAST)
@@ -106,11 +107,17 @@ def positions(first: Array, quantity: Quantity, count: int, rng: np.random.Gener
 
     A grid of at most twice ``count`` is taken whole, and all of it counts as random.
     """
-    size = math.prod(quantity.grid)
+    grid = quantity.grid
+    size = math.prod(grid)
     if size <= 2 * count:
-        flat, lead = np.arange(size), 0
-    else:
-        flat, lead = np.concatenate([first, rng.integers(0, size, count)]), len(first)
-    if not quantity.grid:
-        return (), lead
-    return np.unravel_index(flat, quantity.grid), lead
+        return _all(grid), 0
+    return Places.of(np.concatenate([first, rng.integers(0, size, count)]), grid), len(first)
+
+
+@functools.lru_cache(maxsize=256)
+def _all(grid: tuple[int, ...]) -> tuple[Array, ...]:
+    """Index arrays of every place."""
+    found = Places.of(np.arange(math.prod(grid)), grid, whole=True) if grid else ()
+    for axis in found:
+        axis.flags.writeable = False
+    return found

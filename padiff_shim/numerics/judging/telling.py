@@ -17,9 +17,11 @@ from .trial import Errors, Trial
 
 def stats(found: Trial, difference: Difference) -> dict[str, Any]:
     quantity, worst = found.quantity, found.worst()
-    kappa = np.asarray(found.unit / (quantity.kind.format.unit * np.abs(found.value)), np.float64)
-    kappa = kappa[np.isfinite(kappa)] if not math.isfinite(float(kappa.sum())) else kappa
+    kappa = np.asarray(found.unit / (quantity.kind.format.unit * np.abs(found.value)), np.float64)  # an array of its own
+    kappa = kappa if math.isfinite(np.add.reduce(kappa)) else kappa[np.isfinite(kappa)]
     middle = kappa.size // 2
+    if kappa.size:
+        kappa.partition(middle)
     return {
         **difference.stats,
         "first_bad": None,
@@ -27,9 +29,9 @@ def stats(found: Trial, difference: Difference) -> dict[str, Any]:
         "lambda": trial.factors(quantity)[0],
         "oracle": "longdouble" if quantity.kind.oracle is np.longdouble else "float64",
         "sampled": int(found.value.size),
-        "kappa": float(np.partition(kappa, middle)[middle]) if kappa.size else math.inf,
+        "kappa": kappa.item(middle) if kappa.size else math.inf,
         "bound": float(found.probable[worst]),
-        "allowed": 2.0 * float(found.probable.max()),
+        "allowed": 2.0 * float(found.probable[found.probable.argmax()]),
         "error": float(max(abs(e.signed[worst]) for e in (found.paddle, found.torch)) * found.unit[worst]),
         "paddle": found.paddle.stats(),
         "torch": found.torch.stats(),
@@ -40,8 +42,9 @@ def modifiers(found: Trial, difference: Difference, verdict: Verdict) -> tuple[s
     """See :class:`padiff_shim.verdicts.Judgement`."""
     names = []
     bound, value = found.probable[found.random], found.value[found.random]
-    length = norm(np.where(np.isfinite(value), value, 0.0))
-    if norm(bound) > 0.1 * length:
+    if not math.isfinite(np.add.reduce(value)):
+        value = np.where(np.isfinite(value), value, 0.0)
+    if norm(bound) > 0.1 * norm(value):
         names.append("ill_conditioned")
     if verdict not in (Verdict.EQUAL, Verdict.ROUNDING) and negligible(found, difference.rms):
         names.append(NEGLIGIBLE)

@@ -11,13 +11,14 @@ import numpy as np
 import torch
 
 from ...verdicts import NEGLIGIBLE, PARTLY, Judgement, Side, Verdict
+from ..oracle.few import Few
 from ..oracle.limits import Learnt
-from ..oracle.precision import WIDE
+from ..oracle.precision import WIDE, Array
 from ..oracle.staging import Quantity
 from . import equality, nonfinite, passes, sample, telling, trial
 from .classes import classify, explained_whole, small, sound
 from .confirm import Confirmation
-from .glance import glance
+from .glance import glance, glance_at_few
 from .hypotheses import Explained, explain
 from .passes import Difference
 from .special import order, readable, treatment
@@ -68,6 +69,13 @@ def harmless(paddle: torch.Tensor, torch_: torch.Tensor, learnt: Learnt, given: 
     return None if seen is None else _harmless(*seen)
 
 
+def harmless_few(paddle: torch.Tensor, torch_: torch.Tensor, few: Few, arrays: Callable[[int], Array]) -> Judgement | None:
+    """:func:`harmless` of small tensors, by a bound that NumPy makes. ``arrays``: gives the call's tensors, by their places."""
+    with np.errstate(all="ignore"):
+        seen = glance_at_few(paddle, torch_, few, arrays)
+    return None if seen is None else _harmless(*seen)
+
+
 def equal(tensor: torch.Tensor) -> Judgement:
     """The verdict on results that are equal bit for bit."""
     return Judgement(Verdict.EQUAL, reason="bit for bit equal", stats=passes.equal_stats(max(tensor.numel(), 1)))
@@ -108,7 +116,7 @@ def _compare(
         return _rounding(first, difference, same)
     if hypotheses and _small(first):
         return _weigh(first, difference, (paddle, torch_), same, hypotheses)
-    full = _sampled(*look, SECOND)
+    full = first if _whole_grid(quantity, FIRST) else _sampled(*look, SECOND)
     if _far_inside(full):
         return _rounding(full, difference, same)
     return _weigh(full, difference, (paddle, torch_), same, hypotheses)
@@ -153,7 +161,7 @@ def _sampled(
     paddle: torch.Tensor,
     torch_: torch.Tensor,
     difference: Difference,
-    scales: list[torch.Tensor] | None,
+    scales: list[Any] | None,
     rng: np.random.Generator,
     size: tuple[int, int, int],
 ) -> Trial:

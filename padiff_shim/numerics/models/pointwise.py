@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ..judging.hypotheses import dropped, numbers, precision, setting
-from ..oracle import apriori
+from ..oracle import apriori, few
 from ..oracle import formulas as terms
 from ..oracle.precision import KINDS, Array, represented
 from ..oracle.staging import Hypothesis, Quantity
@@ -114,7 +114,7 @@ class Add(Binary):
         found = pointwise(target.shape, target.dtype, terms.COPY, [setting("sign", sign=-sign)], x=grad, sign=sign)
         if found.sums:
             found.term, found.stored, found.orders = terms.SUM, 0.0, sequential
-            found.harmless = apriori.of_sum(partial(apriori.magnitudes, shape=target.shape), found.k, 0.0, tensors=(grad,))
+            found.harmless = apriori.of_magnitudes(target.shape, found.k, grad)
         return found
 
 
@@ -249,7 +249,7 @@ class Gelu(Model):
         if not floating(x):
             return None
         found = pointwise(x.shape, x.dtype, terms.GELU, self._others(form), x=x, form=form, guide=lambda reference: [x])
-        found.harmless = apriori.pointwise(terms.GELU.rounds, _gelu_size, x)
+        found.harmless = apriori.pointwise(terms.GELU.rounds, _gelu_size, x, small=few.gelu)
         return found
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
@@ -260,7 +260,8 @@ class Gelu(Model):
         others = self._others(form)
         found = pointwise(x.shape, x.dtype, terms.GELU_GRADIENT, others, grad=grad, x=x, form=form, guide=lambda reference: [grad])
         size = partial(_gelu_gradient_size, form=form)
-        found.harmless = apriori.pointwise(terms.GELU_GRADIENT.rounds, size, grad, x)
+        small = partial(few.gelu_gradient, form)
+        found.harmless = apriori.pointwise(terms.GELU_GRADIENT.rounds, size, grad, x, small=small)
         return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -139,7 +138,7 @@ def _sum_of_gradient(target: torch.Tensor, labels: Labels, grad: torch.Tensor, o
         named=lambda: _scalars(target.dtype, listed) + precision(target.dtype, ("x",)) + dropped(("x",)),
         orders=sequential,
         sums=1,
-        harmless=apriori.of_sum(partial(apriori.magnitudes, shape=target.shape), count, 0.0, beta, tensors=(grad,)),
+        harmless=apriori.of_magnitudes(target.shape, count, grad, beta),
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ..judging.hypotheses import dropped, epsilons, missing, precision, setting
-from ..oracle import apriori, rows
+from ..oracle import apriori, apriori_rows, few, rows
 from ..oracle import formulas as terms
 from ..oracle.precision import KINDS, Array, span
 from ..oracle.staging import Hypothesis, Later, Quantity
@@ -38,15 +38,6 @@ def _magnitudes(x: torch.Tensor, over: tuple[int, ...]) -> torch.Tensor:
 def _flat(tensor: torch.Tensor, count: int) -> torch.Tensor:
     """Rows of ``count`` elements."""
     return tensor.detach().reshape(-1, count)
-
-
-def _sizes(tensor: torch.Tensor, count: int) -> torch.Tensor:
-    """The sums of magnitudes over rows of ``count`` elements."""
-    return apriori.summed(torch.abs, _flat(tensor, count))
-
-
-def _normalised_sizes(x: torch.Tensor, grad: torch.Tensor, count: int, epsilon: float) -> torch.Tensor:
-    return apriori.normalised(_flat(x, count), _flat(grad, count), epsilon)
 
 
 def _other_axes(x: torch.Tensor, over: tuple[int, ...], function: Callable[[torch.Tensor, int], torch.Tensor]) -> list[Hypothesis]:
@@ -109,7 +100,7 @@ class Sum(Model):
         return build(_targets(x.shape, over, keep), dtype, {"x": (x, tuple(range(x.ndim)))}, terms.SUM,
                      attrs=attrs, named=hypotheses, orders=sequential, sums=1,
                      harmless=apriori.of_sum(partial(_magnitudes, over=over), count, 0.0, float(attrs.get("alpha", 1.0)),
-                                             tensors=(x,)),
+                                             tensors=(x,), small=partial(few.over_axes, over)),
                      )  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
@@ -193,7 +184,7 @@ class Softmax(Model):
         operand = rows.row(x, over)
         return rows.Rows(tuple(x.shape), x.dtype, operand.inner[0], {"x": operand}, {}, hypotheses,
                          axes=over, formula=rows.softmax, relative=True, special=_swallowed,
-                         harmless=apriori.softmax(x, axis))  # fmt: skip
+                         harmless=apriori_rows.softmax(x, axis))  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """y (g - sum g y)."""
@@ -209,7 +200,7 @@ class Softmax(Model):
 
         return rows.Rows(tuple(x.shape), x.dtype, operands["x"].inner[0], operands, {}, hypotheses,
                          axes=over, formula=rows.softmax_gradient, special=_swallowed,
-                         harmless=apriori.softmax_gradient(x, axis, grad))  # fmt: skip
+                         harmless=apriori_rows.softmax_gradient(x, axis, grad))  # fmt: skip
 
 
 class LayerNorm(Model):
@@ -241,7 +232,7 @@ class LayerNorm(Model):
 
         return rows.Rows(tuple(x.shape), x.dtype, count, operands, {"epsilon": float(epsilon)}, hypotheses,
                          axes=axes, formula=rows.layer_norm,
-                         harmless=apriori.layer_norm(x, scale, bias, float(epsilon), axes))  # fmt: skip
+                         harmless=apriori_rows.layer_norm(x, scale, bias, float(epsilon), axes))  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """Of ``"x"`` by rows; of ``"scale"`` and ``"bias"`` as sums over all rows."""
@@ -258,11 +249,9 @@ class LayerNorm(Model):
         if name == "bias":
             return build(((count,), ("d",)), target.dtype, {"x": (flat, ("n", "d"))}, terms.SUM,
                          named=lambda: precision(target.dtype, ("x",)) + dropped(("x",)), orders=sequential, sums=1,
-                         coarse=True,
-                         harmless=apriori.of_sum(partial(_sizes, count=count), len(flat), 0.0, tensors=(grad,)))  # fmt: skip
+                         coarse=True, harmless=apriori_rows.sums(grad, count))  # fmt: skip
         found = self._weight(_flat(x, count), target.dtype, float(epsilon), flat)
-        size = partial(_normalised_sizes, count=count, epsilon=float(epsilon))
-        found.harmless = apriori.of_sum(size, len(flat), terms.NORMALISED.rounds, tensors=(x, grad))
+        found.harmless = apriori_rows.normalised_sums(x, grad, count, float(epsilon), terms.NORMALISED.rounds)
         return found
 
     def _input(
@@ -282,7 +271,7 @@ class LayerNorm(Model):
 
         return rows.Rows(tuple(x.shape), x.dtype, count, operands, {"epsilon": epsilon}, hypotheses,
                          axes=axes, formula=rows.layer_norm_gradient,
-                         harmless=apriori.layer_norm_gradient(x, scale, epsilon, axes, grad))  # fmt: skip
+                         harmless=apriori_rows.layer_norm_gradient(x, scale, epsilon, axes, grad))  # fmt: skip
 
     def _weight(self, x: torch.Tensor, dtype: torch.dtype, epsilon: float, grad: torch.Tensor) -> Quantity:
         labels = ("n", "d")

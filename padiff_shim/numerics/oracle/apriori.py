@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from .limits import Bound, Formula, Limit, Seat
-from .precision import KINDS, confidence
+from . import few
+from .limits import CLOSE, Bound, Formula, Limit, Seat
+from .precision import KINDS, Array, confidence
 
-CLOSE = 0.75  # of the unit bound: an honest kernel is off by a quarter or so
 # Of the probabilistic bound: an error below it is nobody's fault, however small the other side's is.
 FAR_INSIDE = 0.02
 PIECE = 65536  # elements that are looked at in one go: a few arrays of them stay in a core's own cache
@@ -38,11 +38,11 @@ def unknown(result: torch.Tensor) -> Limit | None:
     return None
 
 
-def _unit(tensor: torch.Tensor) -> float:
+def unit_of(tensor: torch.Tensor) -> float:
     return CLOSE * KINDS[tensor.dtype].format.unit
 
 
-def _times(tensor: torch.Tensor, factor: float) -> torch.Tensor:
+def times(tensor: torch.Tensor, factor: float) -> torch.Tensor:
     """The tensor itself, multiplied: NumPy takes a fraction of the time that a number takes Torch, which makes a tensor of it."""
     if tensor.is_cuda:
         return tensor.mul_(factor)
@@ -71,58 +71,89 @@ def by_rows(formula: Callable[..., torch.Tensor], lead: int, *tensors: torch.Ten
 
 def relative(rounds: float) -> Harmless:
     """``rounds`` roundings of the result."""
-    return Bound(partial(_relative, rounds))
+    return Bound(partial(_relative, rounds), few=partial(few.relative, CLOSE * rounds) if rounds else None)
 
 
 def _relative(rounds: float, result: torch.Tensor) -> Limit | None:
     if not judged(result) or not rounds:
         return None
-    factor = rounds * _unit(result)
-    found = by_rows(lambda y: _times(y.abs(), factor), result.ndim, result)
+    factor = rounds * unit_of(result)
+    found = by_rows(lambda y: times(y.abs(), factor), result.ndim, result)
     found.relative = factor
     return found
 
 
-def pointwise(rounds: float, magnitude: Callable[..., torch.Tensor], *tensors: torch.Tensor) -> Harmless:
-    """``rounds`` roundings of a magnitude, as a function of the result and of these tensors of its shape: a new tensor."""
-    return Bound(partial(_pointwise, rounds, magnitude), *tensors)
+def pointwise(
+    rounds: float, magnitude: Callable[..., torch.Tensor], *tensors: torch.Tensor, small: Callable[..., Array] | None = None
+) -> Harmless:
+    """``rounds`` roundings of a magnitude, as a function of the result and of these tensors of its shape: a new tensor.
+
+    ``small``: the magnitude in NumPy, for small tensors.
+    """
+    made = None if small is None else partial(few.pointwise, CLOSE * rounds, small)
+    return Bound(partial(_pointwise, rounds, magnitude), *tensors, few=made)
 
 
 def _pointwise(rounds: float, magnitude: Callable[..., torch.Tensor], result: torch.Tensor, *tensors: torch.Tensor) -> Limit | None:
     if not judged(result):
         return None
-    factor = rounds * _unit(result)
-    return by_rows(lambda *given: _times(magnitude(*given), factor), result.ndim, result, *tensors)
+    factor = rounds * unit_of(result)
+    return by_rows(lambda *given: times(magnitude(*given), factor), result.ndim, result, *tensors)
 
 
 def of_sum(
-    terms: Callable[..., torch.Tensor], k: int, rounds: float, factor: float = 1.0, *, tensors: Sequence[torch.Tensor]
+    terms: Callable[..., torch.Tensor],
+    k: int,
+    rounds: float,
+    factor: float = 1.0,
+    *,
+    tensors: Sequence[torch.Tensor],
+    small: Callable[..., Array] | None = None,
 ) -> Harmless:
-    """A sum of k terms. ``terms``: gives the sums of their magnitudes, of ``tensors``; ``factor``: they are multiplied by it."""
-    return Bound(partial(_of_sum, terms, k, rounds, factor), *tensors)
+    """A sum of k terms. ``terms``: gives the sums of their magnitudes, of ``tensors``; ``factor``: they are multiplied by it.
+
+    ``small``: ``terms`` in NumPy, for small tensors.
+    """
+    allowed = partial(_allowed, k, rounds, abs(factor))
+    made = None if small is None else partial(few.of_sum, small, allowed)
+    return Bound(partial(_of_sum, terms, allowed), *tensors, few=made)
+
+
+def of_magnitudes(shape: torch.Size, k: int, tensor: torch.Tensor, factor: float = 1.0) -> Harmless:
+    """A sum of k elements of a tensor over the axes along which ``shape`` was broadcast to it."""
+    trailing = shape.numel() and tensor.shape[tensor.ndim - len(shape) :] == shape
+    small = partial(few.magnitudes, tuple(shape)) if trailing else None
+    return of_sum(partial(magnitudes, shape=shape), k, 0.0, factor, tensors=(tensor,), small=small)
 
 
 def _of_sum(
-    terms: Callable[..., torch.Tensor], k: int, rounds: float, factor: float, result: torch.Tensor, *tensors: torch.Tensor
+    terms: Callable[..., torch.Tensor], allowed: Callable[[int], float], result: torch.Tensor, *tensors: torch.Tensor
 ) -> Limit | None:
     if not judged(result):
         return None
-    far = min(confidence(result.numel()) * k**0.5, k + 2.0) + rounds
-    allowed = max(CLOSE * (1.0 + rounds), FAR_INSIDE * far) * KINDS[result.dtype].format.unit
-    return Limit.of(_times(terms(*tensors).reshape(-1), abs(factor) * allowed))
+    return Limit.of(times(terms(*tensors).reshape(-1), allowed(result.numel()) * KINDS[result.dtype].format.unit))
+
+
+def _allowed(k: int, rounds: float, factor: float, count: int) -> float:
+    """How many roundings of its terms' magnitudes each of ``count`` sums may be off by."""
+    far = min(confidence(count) * k**0.5, k + 2.0) + rounds
+    return factor * max(CLOSE * (1.0 + rounds), FAR_INSIDE * far)
 
 
 def of_product(seats: Sequence[Seat], tensors: Sequence[torch.Tensor], k: int, rounds: float, factor: float) -> Harmless:
     """``factor`` times a matrix product, or a batch of them, over k terms: the product of the magnitudes."""
     (x, y), (one, other) = seats, tensors
-    return Bound(_of_product(x, y, one.shape, other.shape, k, rounds, float(factor)), one, other)
+    formula, small = _of_product(x, y, one.shape, other.shape, k, rounds, float(factor))
+    return Bound(formula, one, other, few=small)
 
 
 @functools.lru_cache(maxsize=4096)
-def _of_product(x: Seat, y: Seat, x_shape: torch.Size, y_shape: torch.Size, k: int, rounds: float, factor: float) -> Formula:
+def _of_product(
+    x: Seat, y: Seat, x_shape: torch.Size, y_shape: torch.Size, k: int, rounds: float, factor: float
+) -> tuple[Formula, few.Formula | None]:
     shapes = _matrices(x, _seen(x, x_shape), y, _seen(y, y_shape), k) if k >= TERMS else None
     if shapes is None:
-        return lambda result, x, y: None
+        return lambda result, x, y: None, None
     turned, size = shapes.turned, abs(factor) * APART * (1.0 + rounds)
 
     def bound(result: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> Limit | None:
@@ -130,14 +161,15 @@ def _of_product(x: Seat, y: Seat, x_shape: torch.Size, y_shape: torch.Size, k: i
             return None
         rows, columns = _magnitudes(one, x.order, shapes.x), _magnitudes(other, y.order, shapes.y)
         found = torch.matmul(columns, rows.mT) if turned else torch.matmul(rows, columns.mT)
-        found = _times(found, size * KINDS[result.dtype].format.unit).view(-1)
+        found = times(found, size * KINDS[result.dtype].format.unit).view(-1)
         if found.numel() != result.numel():
             return None
         limit = Limit.of(found)
         limit.usual = USUAL / APART
         return limit
 
-    return bound
+    small = partial(few.of_product, (x.order, y.order), (shapes.x, shapes.y), turned, size, USUAL / APART)
+    return bound, small if math.prod(shapes.x) * shapes.y[-2] <= few.WORK else None
 
 
 def _seen(seat: Seat, shape: torch.Size) -> tuple[int, ...]:
@@ -196,93 +228,3 @@ def magnitudes(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
     if count and tensor.shape[tensor.ndim - len(shape) :] == shape:
         return summed(torch.abs, tensor.reshape(-1, *shape))
     return tensor.abs().sum_to_size(shape)
-
-
-def softmax(x: torch.Tensor, axis: int) -> Harmless:
-    """y u (|z| + 7 + sum y |z|) with z = x - max."""
-
-    def rows(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        y, z = result.abs(), x.amax(1, keepdim=True) - x
-        mean = (y * z).sum(1, keepdim=True)
-        return z.add_(mean.add_(7.0)).mul_(_times(y, _unit(result)))
-
-    return Bound(lambda result, x: by_rows(rows, axis % x.ndim, result, x) if judged(result) and x.ndim else None, x)
-
-
-def softmax_gradient(x: torch.Tensor, axis: int, grad: torch.Tensor) -> Harmless:
-    """u (7 |dx| + p (9 sum |g| p + 2 |g| + 2 |sum g p|))."""
-
-    def rows(result: torch.Tensor, x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
-        p, size = torch.softmax(x, 1), grad.abs()
-        dot = (grad * p).sum(1, keepdim=True).abs_()
-        mean = (size * p).sum(1, keepdim=True)
-        found = size.add_(_times(mean, 4.5).add_(dot)).mul_(_times(p, 2.0 * _unit(result)))
-        return found.add_(result.abs(), alpha=7.0 * _unit(result))
-
-    def bound(result: torch.Tensor, x: torch.Tensor, grad: torch.Tensor) -> Limit | None:
-        return by_rows(rows, axis % x.ndim, result, x, grad) if judged(result) and x.ndim else None
-
-    return Bound(bound, x, grad)
-
-
-def _moments(x: torch.Tensor, axes: tuple[int, ...], epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean, and 1 / sqrt(variance + epsilon), of each row; never more. (``torch.var`` takes many times as long.)"""
-    count = x.shape[axes[0] :].numel()
-    mean = x.mean(axes, keepdim=True)
-    squares = torch.linalg.vector_norm(x, 2, axes, keepdim=True).square_().div_(count)
-    variance = torch.addcmul(squares, mean, mean, value=-1.0).clamp_(min=0.0)
-    return mean, variance.add_(squares, alpha=8.0 * KINDS[x.dtype].format.unit).add_(epsilon).rsqrt_()
-
-
-def layer_norm(
-    x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, epsilon: float, axes: tuple[int, ...]
-) -> Harmless:
-    """u (8 |y - b| + 2 |w| r mean |x|)."""
-    inside = tuple(range(1, len(axes) + 1))
-
-    def rows(y: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> torch.Tensor:
-        unit, shape = _unit(y), y.shape[1:]
-        spread = _times(_moments(x, inside, epsilon)[1].mul_(x.abs().mean(inside, keepdim=True)), 2.0 * unit)
-        size = spread if weight is None else spread * weight.detach().reshape(shape).abs()
-        scaled = y.abs() if bias is None else (y - bias.detach().reshape(shape)).abs_()
-        return _times(scaled, 8.0 * unit).add_(size) if weight is None else size.add_(scaled, alpha=8.0 * unit)
-
-    def bound(result: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> Limit | None:
-        if not judged(result) or not axes:
-            return None
-        return by_rows(partial(rows, weight=weight, bias=bias), axes[0], result, x)
-
-    return Bound(bound, x, weight, bias)
-
-
-def layer_norm_gradient(
-    x: torch.Tensor, weight: torch.Tensor | None, epsilon: float, axes: tuple[int, ...], grad: torch.Tensor
-) -> Harmless:
-    """r u (3 |h| + 5 mean |h| + |xhat| (10 mean |h xhat| + 2 r mean |x| mean |h|)) + 4 u |dx|, with h = g w."""
-    inside = tuple(range(1, len(axes) + 1))
-
-    def rows(result: torch.Tensor, x: torch.Tensor, grad: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
-        unit, h = _unit(result), grad.abs()
-        h = h if weight is None else h.mul_(weight.detach().reshape(x.shape[1:]).abs())
-        mean, spread = _moments(x, inside, epsilon)
-        hat = (x - mean).mul_(spread).abs_()
-        average = h.mean(inside, keepdim=True)
-        product = _times((h * hat).mean(inside, keepdim=True), 10.0)
-        product.add_(x.abs().mean(inside, keepdim=True).mul_(spread).mul_(average), alpha=2.0)
-        found = hat.mul_(product).add_(h, alpha=3.0).add_(average, alpha=5.0).mul_(_times(spread, unit))
-        return found.add_(torch.abs(result, out=h), alpha=4.0 * unit)
-
-    def bound(result: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, grad: torch.Tensor) -> Limit | None:
-        return by_rows(partial(rows, weight=weight), axes[0], result, x, grad) if judged(result) and axes else None
-
-    return Bound(bound, x, weight, grad)
-
-
-def normalised(x: torch.Tensor, grad: torch.Tensor, epsilon: float) -> torch.Tensor:
-    """A lower estimate of the sums over rows of the magnitudes of grad times the normalised input: twice |g| r |x - mean|."""
-
-    def term(x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
-        mean, spread = _moments(x, (1,), epsilon)
-        return (x - mean).mul_(spread).mul_(grad).abs_()
-
-    return _times(summed(term, x.detach(), grad.detach()), 2.0)

@@ -8,6 +8,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from . import few as in_numpy
+
+CLOSE = 0.75  # of the unit bound: an honest kernel is off by a quarter or so
+
 _NONE = torch.empty(0)
 
 
@@ -61,20 +65,24 @@ Formula = Callable[..., "Limit | None"]  # (one of the results, the bound's tens
 
 
 class Bound:
-    """Limits as a function of one of the results. ``formula`` gets the result and ``tensors``, and knows of no other tensor."""
+    """Limits as a function of one of the results. ``formula`` gets the result and ``tensors``, and knows of no other tensor.
 
-    __slots__ = ("formula", "tensors")
+    ``few``: the same in NumPy, for small tensors.
+    """
 
-    def __init__(self, formula: Formula, *tensors: torch.Tensor | None) -> None:
-        self.formula, self.tensors = formula, tensors
+    __slots__ = ("few", "formula", "tensors")
+
+    def __init__(self, formula: Formula, *tensors: torch.Tensor | None, few: in_numpy.Formula | None = None) -> None:
+        self.formula, self.tensors, self.few = formula, tensors, few
 
     def __call__(self, result: torch.Tensor) -> Limit | None:
         return self.formula(result, *self.tensors)
 
-    def among(self, given: Sequence[Any]) -> Learnt | None:
+    def among(self, given: Sequence[Any], result: torch.Tensor | None = None) -> Learnt | None:
         """The same for another call whose tensors are alike in all but their values; ``given``: this call's.
 
-        None where a tensor is not among them, or more than once: which is meant in another call is not known.
+        None where a tensor is not among them, or more than once: which is meant in another call is not known. ``result``: one of
+        this call's results, if it is said how small they are.
         """
         places = []
         for tensor in self.tensors:
@@ -82,16 +90,19 @@ class Bound:
             if len(found) != 1:
                 return None
             places += found
-        return Learnt(self.formula, places)
+        small = None
+        if self.few is not None and result is not None and in_numpy.suits(result, self.tensors):
+            small = in_numpy.Few(self.few, places)
+        return Learnt(self.formula, places, small)
 
 
 class Learnt:
-    """A :class:`Bound` without its tensors: ``places`` says which of a call's they are (-1: None)."""
+    """A :class:`Bound` without its tensors: ``places`` says which of a call's they are (-1: None); ``few``: if they are small."""
 
-    __slots__ = ("_formula", "_places")
+    __slots__ = ("_formula", "_places", "few")
 
-    def __init__(self, formula: Formula, places: Sequence[int]) -> None:
-        self._formula, self._places = formula, tuple(places)
+    def __init__(self, formula: Formula, places: Sequence[int], few: in_numpy.Few | None = None) -> None:
+        self._formula, self._places, self.few = formula, tuple(places), few
 
     def of(self, result: torch.Tensor, given: Sequence[Any]) -> Limit | None:
         """The limits for one of the results of a call, and its tensors."""

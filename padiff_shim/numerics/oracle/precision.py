@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -66,6 +67,7 @@ KINDS = {
 WIDE = np.finfo(np.longdouble).nmant > np.finfo(np.float64).nmant + 8
 
 
+@functools.cache
 def span(unit: float) -> tuple[float, float]:
     """Smallest normal and largest number of the format in which sums with this roundoff are made."""
     kind = next(kind for kind in KINDS.values() if kind.format.bits >= 24 and kind.format.unit <= max(unit, 2.0**-53))
@@ -116,7 +118,10 @@ def _by_bits(values: Array, cut: int, truncate: bool) -> Array:
 
 def norm(values: Array) -> Any:
     """Euclidean norm; the squares neither overflow nor underflow. A scalar of the values' dtype."""
-    top = np.abs(values).max(initial=0)
+    if values.ndim == 1 and values.dtype == np.float64 and 1e-200 < (squares := values.dot(values).item()) < 1e200:
+        return math.sqrt(squares)  # in sight of neither end of the range
+    size = np.abs(values).reshape(-1)
+    top = size[size.argmax()] if size.size else size.dtype.type(0)
     if top == 0 or not np.isfinite(top):
         return top
     scaled = np.asarray(values / top, np.float64).reshape(-1)
@@ -125,7 +130,7 @@ def norm(values: Array) -> Any:
 
 def rms(values: Array) -> float:
     """Root mean square of float64 values, of any size."""
-    squares = float(values.dot(values)) if values.ndim == 1 and values.dtype == np.float64 else 0.0
+    squares = values.dot(values).item() if values.ndim == 1 and values.dtype == np.float64 else 0.0
     if 1e-200 < squares < 1e200:  # in sight of neither end of the range
         return math.sqrt(squares / values.size)
     return float(norm(values)) / math.sqrt(values.size)

@@ -8,6 +8,7 @@ numerator, two-pass kernels of the variance.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -79,6 +80,16 @@ def shared(tensor: torch.Tensor) -> Operand:
     return Operand(tensor.detach().reshape(-1), (), (tensor.numel(),))
 
 
+def _total(values: Array) -> Array:
+    """The sum of each row, in a column."""
+    return np.add.reduce(values, 1, keepdims=True)
+
+
+def _mean(values: Array) -> Array:
+    """The mean of each row, in a column."""
+    return _total(values) / values.shape[1]
+
+
 def _exponentials(x: Array, attrs: Mapping[str, Any]) -> tuple[Array, Array, Array, Array, Array]:
     """(max, x - max, exp of it, their sum, softmax); a row that is all -inf is shifted by 0.
 
@@ -93,21 +104,23 @@ def _exponentials(x: Array, attrs: Mapping[str, Any]) -> tuple[Array, Array, Arr
     if "clip" in attrs:
         z = np.where(np.isnan(z), attrs["clip"], np.maximum(z, attrs["clip"])) if swallow else np.maximum(z, attrs["clip"])
     e = np.exp(z) if "base" not in attrs else np.exp2(z)
-    s = e.sum(1, keepdims=True)
+    s = _total(e)
     return top, z, e, s, e / s
 
 
-def _loss(z: Array, p: Array, f: float, u: float) -> Array:
+def _loss(z: Array, p: Array) -> Callable[[float, float], Array]:
     """Relative error of softmax: u(|z| + 4) of the numerator, u sum p(|z| + 2) + g(f) of the denominator."""
     size = np.where(p > 0, np.abs(z), 0.0)
-    return u * (size + 4.0) + u * (p * (size + 2.0)).sum(1, keepdims=True) + gamma(f, u)
+    numerator, denominator = size + 4.0, _total(p * (size + 2.0))
+    return lambda f, u: u * numerator + u * denominator + gamma(f, u)
 
 
 def softmax(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) -> Any:
     """exp(x - max) / sum; componentwise bound |y| (u(|z| + 4) + u sum p(|z| + 2) + g(f))."""
     _, z, _, s, p = _exponentials(arrays["x"], attrs)
     p = np.where(np.isinf(s), np.nan, p)
-    return p, lambda f, u, last: p * (_loss(z, p, f, u) + 2 * last)
+    lost = functools.cache(lambda: _loss(z, p))
+    return p, lambda f, u, last: p * (lost()(f, u) + 2 * last)
 
 
 def logsumexp(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) -> Any:
@@ -130,14 +143,19 @@ def softmax_gradient(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) -> A
     """y (g - sum g y), with y as inexact as the forward softmax left it."""
     _, z, _, _, p = _exponentials(arrays["x"], attrs)
     g = arrays["grad"]
-    dot = (g * p).sum(1, keepdims=True) * attrs.get("projection", 1.0)
+    dot = _total(g * p) * attrs.get("projection", 1.0)
     value = p * (g - dot)
 
+    @functools.cache
+    def parts() -> tuple[Any, ...]:
+        size, far, apart = np.abs(g), np.abs(dot), np.abs(g - dot)
+        return _loss(z, p), size * p, apart, far + apart, size + far
+
     def bound(f: float, u: float, last: float) -> Array:
-        lost = _loss(z, p, f, u) + 3 * last  # the roundings of the forward's steps and of its result
-        inner = (np.abs(g) * p * (lost + last + gamma(f + 1, u))).sum(1, keepdims=True)
-        steps = last * (np.abs(dot) + np.abs(g - dot))
-        return p * (lost * np.abs(g - dot) + inner + steps + 2 * u * (np.abs(g) + np.abs(dot)))
+        loss, terms, apart, stored, size = parts()
+        lost = loss(f, u) + 3 * last  # the roundings of the forward's steps and of its result
+        inner = _total(terms * (lost + last + gamma(f + 1, u)))
+        return p * (lost * apart + inner + last * stored + 2 * u * size)
 
     return value, bound
 
@@ -147,10 +165,11 @@ def logsumexp_gradient(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) ->
     top, z, _, s, p = _exponentials(arrays["x"], attrs)
     value = arrays["grad"] * p
     out = np.where(np.isinf(top), 0.0, top) + np.log(s)
+    loss = functools.cache(lambda: _loss(z, p))
 
     def bound(f: float, u: float, last: float) -> Array:
         stored = last * (np.abs(out) + np.abs(np.where(p > 0, z - np.log(s), 0.0)) + 1.0)
-        return np.abs(value) * (_loss(z, p, f, u) + 2 * u * np.abs(out) + stored + 2 * u)
+        return np.abs(value) * (loss()(f, u) + 2 * u * np.abs(out) + stored + 2 * u)
 
     return value, bound
 
@@ -169,10 +188,10 @@ class Moments:
     def of(cls, x: Array, attrs: Mapping[str, Any]) -> Moments:
         """Two passes in the oracle's precision."""
         count = x.shape[1]
-        mu = x.mean(1, keepdims=True)
-        v = np.square(x - mu).sum(1, keepdims=True) / max(count - attrs.get("ddof", 0), 1)
+        mu = _mean(x)
+        v = _total(np.square(x - mu)) / max(count - attrs.get("ddof", 0), 1)
         if attrs.get("centre", 1.0) == 0.0:
-            mu, v = np.zeros_like(mu), np.square(x).mean(1, keepdims=True)
+            mu, v = np.zeros_like(mu), _mean(np.square(x))
         return cls(x, mu, v, attrs["epsilon"], bool(attrs.get("outside")))
 
     @property
@@ -180,19 +199,24 @@ class Moments:
         """1 / sqrt(v + eps), or 1 / (sqrt(v) + eps)."""
         return 1.0 / (np.sqrt(self.v) + self.eps) if self.outside else 1.0 / np.sqrt(self.v + self.eps)
 
+    @functools.cached_property
+    def _parts(self) -> tuple[Array, Array, Array, Array]:
+        """Mean magnitude, deviation, magnitude of the mean, and sum of the squares."""
+        return _mean(np.abs(self.x)), np.sqrt(self.v), np.abs(self.mu), _total(np.square(self.x))
+
     def errors(self, f: float, u: float, stored: float = 0.0) -> tuple[Array, Array, float]:
         """(absolute error of the mean, relative error of r, g'); ``stored``: roundoff with which mean and r are kept."""
-        tiny = span(u)[0]
+        tiny, (size, deviation, middle, _) = span(u)[0], self._parts
         g = gamma(f, u) + u
-        dmu = g * np.abs(self.x).mean(1, keepdims=True)
-        dv = (g + 4 * u) * self.v + dmu * dmu + 4 * u * dmu * np.sqrt(self.v) + tiny
+        dmu = g * size
+        dv = (g + 4 * u) * self.v + dmu * dmu + 4 * u * dmu * deviation + tiny
         total = self.v + max(self.eps, tiny)
         rel = dv / (2 * total) / np.maximum(1 - dv / total, 0.05) + 4 * u + stored
-        return dmu + stored * np.abs(self.mu), rel, g
+        return dmu + stored * middle, rel, g
 
     def promised(self, bound: Array, u: float) -> Array:
         """``bound``, and infinity where the squares that a kernel adds up may leave its range."""
-        return np.where(np.square(self.x).sum(1, keepdims=True) > span(u)[1] / 4, np.inf, bound)
+        return np.where(self._parts[3] > span(u)[1] / 4, np.inf, bound)
 
 
 def layer_norm(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) -> Any:
@@ -205,10 +229,15 @@ def layer_norm(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) -> Any:
     scaled = w * centred * r
     value = scaled + b
 
+    @functools.cache
+    def parts() -> tuple[Array, ...]:
+        return np.abs(w) * r, np.abs(centred), np.abs(scaled), np.abs(b), np.abs(value)
+
     def bound(f: float, u: float, last: float) -> Array:
         dmu, rel, _ = m.errors(f, u)
-        lost = np.abs(w) * r * (dmu + u * np.abs(centred)) + np.abs(scaled) * (rel + 3 * u)
-        return m.promised(lost + u * np.abs(b) + u * np.abs(value), u)
+        factor, far, size, added, whole = parts()
+        lost = factor * (dmu + u * far) + size * (rel + 3 * u)
+        return m.promised(lost + u * added + u * whole, u)
 
     return value, bound
 
@@ -222,19 +251,32 @@ def layer_norm_gradient(arrays: Mapping[str, Array], attrs: Mapping[str, Any]) -
     h = arrays["grad"] * arrays["weight"] if "weight" in arrays else arrays["grad"]
     r = m.r
     hat = (m.x - m.mu) * r
-    first = h.mean(1, keepdims=True) * attrs.get("mean_term", 1.0)
-    second = (h * hat).mean(1, keepdims=True) * attrs.get("projection", 1.0)
+    first = _mean(h) * attrs.get("mean_term", 1.0)
+    second = _mean(h * hat) * attrs.get("projection", 1.0)
     value = r * (h - first - hat * second)
+
+    @functools.cache
+    def parts() -> tuple[Array, ...]:
+        size, far, near, third = np.abs(h), r * (np.abs(m.x) + np.abs(m.mu)), np.abs(hat), np.abs(second)
+        mean = _mean(size)
+        return (
+            size,
+            far,
+            near,
+            third,
+            mean,
+            _mean(size * near) + _mean(size * far),
+            size + mean + (near + far) * third,
+            np.abs(value),
+        )
 
     def bound(f: float, u: float, last: float) -> Array:
         dmu, rel, g = m.errors(f, u, last)
-        size, far = np.abs(h), r * (np.abs(m.x) + np.abs(m.mu))
-        dhat = r * dmu + np.abs(hat) * (rel + u) + u * far
-        mean = size.mean(1, keepdims=True)
-        dsecond = g * ((size * np.abs(hat)).mean(1, keepdims=True) + (size * far).mean(1, keepdims=True))
-        dsecond = dsecond + (size * dhat).mean(1, keepdims=True)
-        steps = (3 * u + 2 * last) * (size + mean + (np.abs(hat) + far) * np.abs(second))
-        lost = r * (g * mean + (np.abs(hat) + dhat) * dsecond + np.abs(second) * dhat + steps) + np.abs(value) * rel
+        size, far, near, third, mean, products, stored, whole = parts()
+        dhat = r * dmu + near * (rel + u) + u * far
+        dsecond = g * products
+        dsecond = dsecond + _mean(size * dhat)
+        lost = r * (g * mean + (near + dhat) * dsecond + third * dhat + (3 * u + 2 * last) * stored) + whole * rel
         return m.promised(lost, u)
 
     return value, bound

@@ -14,6 +14,21 @@ from .apriori import Harmless, unknown
 from .precision import KINDS, Array, Kind
 
 
+class Places(tuple[Array, ...]):
+    """Index arrays over a grid that has axes; ``flat``: the positions, for what one index reads; ``whole``: all of them in turn."""
+
+    flat: Array
+    whole: bool
+    axes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, flat: Array, grid: tuple[int, ...], *, whole: bool = False) -> Places:
+        """At these flat positions."""
+        found = cls(np.unravel_index(flat, grid))
+        found.flat, found.whole, found.axes = flat, whole, tuple(range(len(grid)))
+        return found
+
+
 class Operand:
     """A tensor seen from the sampled outputs: leading dims run over axes of the output grid, the others are read whole.
 
@@ -22,10 +37,18 @@ class Operand:
     A NumPy array (in long double, which torch lacks) is the same for every output.
     """
 
-    __slots__ = ("grid", "inner", "view")
+    __slots__ = ("_array", "grid", "inner", "view")
 
     def __init__(self, view: Any, grid: tuple[int, ...], inner: tuple[int, ...]):
         self.view, self.grid, self.inner = view, grid, inner
+        self._array: Array | None = None
+
+    @property
+    def array(self) -> Array:
+        """The view of a tensor on the host, for NumPy."""
+        if self._array is None:
+            self._array = self.view.numpy()
+        return self._array
 
     def gather(self, where: Sequence[Array]) -> Any:
         """The values at these places (one index array for each grid axis): a NumPy array, or a tensor where NumPy cannot read."""
@@ -33,8 +56,12 @@ class Operand:
         if isinstance(view, np.ndarray):
             return view.reshape(1, *self.inner)
         if not view.is_cuda and view.dtype is not torch.bfloat16:
-            array = view.numpy()
-            taken = array[tuple(where[a] for a in self.grid)] if self.grid else array[None]
+            array, grid = self.array, self.grid
+            if type(where) is Places and grid == where.axes and array.flags.c_contiguous:  # the same by one index, or by none
+                taken = array.reshape(-1, *array.shape[len(grid) :])
+                taken = taken if where.whole else taken.take(where.flat, 0)
+            else:
+                taken = array[tuple([where[a] for a in grid])] if grid else array[None]
             return taken.reshape(taken.shape[0], *self.inner)
         if not self.grid:
             return view.reshape(1, *self.inner)
@@ -49,7 +76,7 @@ class Later(Operand):
     __slots__ = ("_made", "_make")
 
     def __init__(self, make: Callable[[], Array], inner: tuple[int, ...]):
-        self.grid, self.inner, self._make = (), inner, make
+        self.grid, self.inner, self._make, self._array = (), inner, make, None
         self._made: Array | None = None
 
     @property
@@ -60,15 +87,15 @@ class Later(Operand):
         return self._made
 
 
-def to_host(taken: Iterable[Any], dtype: Any) -> list[Array]:
-    """Gathered values as NumPy arrays of the oracle's dtype; what lies on a device comes in one copy."""
+def to_host(taken: Iterable[Any]) -> list[Array]:
+    """Gathered values as NumPy arrays; what lies on a device comes in one copy."""
     found = [item if isinstance(item, np.ndarray) else item.to(torch.float64) for item in taken]
     remote = [item for item in found if isinstance(item, torch.Tensor)]
     if remote:
         flat = torch.cat([item.reshape(-1) for item in remote]).cpu().numpy()
         parts = iter(np.split(flat, np.cumsum([item.numel() for item in remote])[:-1]))
         found = [next(parts).reshape(item.shape) if isinstance(item, torch.Tensor) else item for item in found]
-    return [item.astype(dtype) for item in found]
+    return found
 
 
 @dataclass
@@ -209,8 +236,8 @@ class Quantity(ABC):
     def evaluate(self, staged: Staged) -> Evaluation:
         """The formula on staged operands."""
 
-    def scale(self, reference: torch.Tensor) -> list[torch.Tensor] | None:
-        """Tensors, broadcastable to the shape, whose product follows the bound: where to look first for errors.
+    def scale(self, reference: torch.Tensor) -> list[Any] | None:
+        """Tensors or arrays, broadcastable to the shape, whose product follows the bound: where to look first for errors.
 
         ``reference``: one kernel's result. None (the default): the bound follows the result, so relative errors are looked at.
         """
@@ -218,9 +245,8 @@ class Quantity(ABC):
 
     def stage(self, where: tuple[Array, ...]) -> Staged:
         """The operands at these samples."""
-        names = list(self.operands)
-        arrays = to_host([self.operands[name].gather(where) for name in names], self.kind.oracle)
-        return Staged(dict(zip(names, arrays)), dict(self.attrs), where)
+        arrays, oracle = to_host([operand.gather(where) for operand in self.operands.values()]), self.kind.oracle
+        return Staged({name: array.astype(oracle) for name, array in zip(self.operands, arrays)}, dict(self.attrs), where)
 
     def solve(self, staged: Staged) -> Evaluation:
         """:meth:`evaluate` with what the hypothesis says of the result."""

@@ -57,7 +57,7 @@ class Terms(Quantity):
     factor: str = "alpha"
     stored: float = 0.0
     coarse: bool = False
-    guide: Callable[[torch.Tensor], list[torch.Tensor]] | None = None
+    guide: Callable[[torch.Tensor], list[Any]] | None = None
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -85,7 +85,7 @@ class Terms(Quantity):
         """One value a sample."""
         return Operand(tensor.detach(), tuple(range(tensor.ndim)), ())
 
-    def scale(self, reference: torch.Tensor) -> list[torch.Tensor] | None:
+    def scale(self, reference: torch.Tensor) -> list[Any] | None:
         """For sums the product of the operands' norms over the inner axes (||a_i|| ||b_j|| for a matrix product)."""
         if self.guide is not None:
             return self.guide(reference)
@@ -95,62 +95,87 @@ class Terms(Quantity):
         return [norm for norm in found if norm is not None]
 
     def evaluate(self, staged: Staged) -> Evaluation:
-        """See the module."""
+        """See the module. What only the bound needs is found when somebody asks for that: of most hypotheses nobody does."""
         arrays, attrs = staged.arrays, staged.attrs
-        value, size = self.term.function(arrays, attrs)
-        size = np.abs(value) if size is None else size
+        each, size = self.term.function(arrays, attrs)
+        value = each
+        if self.sums:
+            inner = tuple(range(1, each.ndim))
+            value = np.add.reduce(each, inner) if "order" not in attrs else _one_by_one(each, attrs["order"], self.kind)
+            alpha = attrs.get(self.factor, 1.0)
+            if alpha != 1.0:
+                value = value * alpha
+            if "addend" in arrays:
+                value = value + attrs.get("beta", 1.0) * arrays["addend"].reshape(-1)
+        count = len(staged.where[0]) if staged.where else 1
+        if len(value) != count:  # no operand varies over the outputs: the gradient of a sum over everything
+            value = np.broadcast_to(value, count)
+        return Evaluation(value, self._bound(value, partial(self._spread, staged, each, size, count), attrs))
+
+    def _spread(self, staged: Staged, each: Array, size: Array | None, count: int) -> tuple[Array, Array | None, Any]:
+        """The sums of magnitudes, the part of them with denormal operands (None: there is none), how many terms are added up."""
+        arrays, attrs = staged.arrays, staged.attrs
+        size = np.abs(each) if size is None else size
         lost = flushed = None
         terms: Any = math.inf
         if self.sums:
-            inner = tuple(range(1, value.ndim))
+            inner = tuple(range(1, each.ndim))
             flushed = self._denormal(arrays, size) if self.term.product else None
-            size = np.broadcast_to(size, value.shape)
+            size = size if size.shape == each.shape else np.broadcast_to(size, each.shape)
             if self.k > 1:
-                terms = self.k + 2.0 - np.count_nonzero(size == 0, inner)  # adding 0 is exact
-            size = size.sum(inner)
-            value = value.sum(inner) if "order" not in attrs else _one_by_one(value, attrs["order"], self.kind)
+                terms = self.k + 2.0 - (0 if _least(size) > 0 else np.count_nonzero(size == 0, inner))  # adding 0 is exact
+            size = np.add.reduce(size, inner)
             alpha = attrs.get(self.factor, 1.0)
             if alpha != 1.0:
-                value, size = value * alpha, size * abs(alpha)
+                size = size * abs(alpha)
             if "addend" in arrays:
-                added = attrs.get("beta", 1.0) * arrays["addend"].reshape(-1)
-                value, lost = value + added, np.abs(added)
-        count = len(staged.where[0]) if staged.where else 1
-        if len(value) != count:  # no operand varies over the outputs: the gradient of a sum over everything
-            value, size = np.broadcast_to(value, count), np.broadcast_to(size, count)
+                lost = np.abs(attrs.get("beta", 1.0) * arrays["addend"].reshape(-1))
         spread = size if lost is None else size + lost
-        return Evaluation(value, self._bound(value, spread, flushed, terms, attrs))
+        return spread if len(spread) == count else np.broadcast_to(spread, count), flushed, terms
 
     def _denormal(self, arrays: Mapping[str, Array], size: Array) -> Array | None:
         """The magnitude of the products with a denormal operand, summed; None where there is none."""
         tiny = span(self.kind.unit)[0]  # float16 is widened exactly
+        if all(_least(np.abs(array)) >= tiny for name, array in arrays.items() if name != "addend"):
+            return None
         few = [(np.abs(array) < tiny) & (array != 0) for name, array in arrays.items() if name != "addend"]
         if not any(mask.any() for mask in few):
             return None
         return np.where(np.logical_or.reduce(np.broadcast_arrays(*few)), size, 0.0).sum(tuple(range(1, size.ndim)))
 
     def _bound(
-        self, value: Array, size: Array, flushed: Array | None, terms: Any, attrs: Mapping[str, Any]
+        self, value: Array, spread: Callable[[], tuple[Array, Array | None, Any]], attrs: Mapping[str, Any]
     ) -> Callable[..., Array]:
-        term = self.term
-        extra = sum(attrs.get(name, 1.0) != 1.0 for name in ("alpha", "beta"))
-        kind = self.kind
-        factor = abs(attrs.get(self.factor, 1.0))
-        # Kernels may take denormal numbers for 0: the result, and in products the operands, each product and the sum.
-        floor = kind.tiny + (self.k + 1) * (max(factor, 1.0) * kind.tiny if term.product else kind.eta)
-        if flushed is not None:
-            floor = floor + flushed * factor
-        # Frameworks write 16-bit formulas with simple ops, and each of them rounds its result.
-        stored = kind.output * (term.stored + self.stored + 2.0 * extra)
+        found: list[Any] = []
+
+        def parts() -> tuple[Any, ...]:
+            term, kind, (size, flushed, terms) = self.term, self.kind, spread()
+            extra = (attrs.get("alpha", 1.0) != 1.0) + (attrs.get("beta", 1.0) != 1.0)
+            factor = abs(attrs.get(self.factor, 1.0))
+            # Kernels may take denormal numbers for 0: the result, and in products the operands, each product and the sum.
+            floor = kind.tiny + (self.k + 1) * (max(factor, 1.0) * kind.tiny if term.product else kind.eta)
+            if flushed is not None:
+                floor = floor + flushed * factor
+            # Frameworks write 16-bit formulas with simple ops, and each of them rounds its result.
+            return size, terms, extra, floor, kind.output * (term.stored + self.stored + 2.0 * extra)
 
         def bound(f: float, unit: float | None = None, output: float | None = None) -> Array:
+            if not found:
+                found.extend(parts())
+            (size, terms, extra, floor, stored), term, kind = found, self.term, self.kind
             u = kind.unit if unit is None else unit
             last = kind.output if output is None else output
             rounds = (np.minimum(f, terms) + term.rounds + extra) if self.sums else (term.rounds if f <= 1.0 else term.hard)
-            found = (gamma(rounds, max(u, kind.output) if self.coarse else u) + stored) * size + floor
-            return found + last * np.abs(value) if last else found
+            wide = (gamma(rounds, max(u, kind.output) if self.coarse else u) + stored) * size + floor
+            return wide + last * np.abs(value) if last else wide
 
         return bound
+
+
+def _least(sizes: Array) -> float:
+    """The smallest one; NaN if there is one."""
+    flat = sizes.reshape(-1)
+    return float(flat[flat.argmin()]) if flat.size else math.inf
 
 
 def sequential() -> list[Hypothesis]:
@@ -166,21 +191,21 @@ def _one_by_one(values: Array, order: str, kind: Kind) -> Array:
     return total.astype(values.dtype)
 
 
-def _norms(operand: Operand, ndim: int) -> torch.Tensor | None:
+def _norms(operand: Operand, ndim: int) -> Any:
     """Euclidean norms of an operand over (the first part of) its inner dims, broadcastable to the output (None: one number)."""
     lead, view = len(operand.grid), operand.view
     if not lead:
         return None
-    if view.ndim > lead and view.shape[-1] > INNER:
-        view = view[..., :INNER]
-    inner = tuple(range(lead, view.ndim))
+    long = view.ndim > lead and view.shape[-1] > INNER
+    inner, found = tuple(range(lead, view.ndim)), view
     if not inner:
-        found = view
+        pass
     elif view.is_cuda or view.dtype in (torch.bfloat16, torch.float16):
+        view = view[..., :INNER] if long else view
         found = torch.linalg.vector_norm(view, 2, dim=inner, dtype=torch.float32 if view.dtype != torch.float64 else None)
     else:  # NumPy's einsum reads any strides without a copy; torch's norm over a leading axis is many times slower
-        array, labels = view.numpy(), list(range(view.ndim))
-        found = torch.from_numpy(np.sqrt(np.einsum(array, labels, array, labels, labels[:lead])))
+        array, labels = operand.array[..., :INNER] if long else operand.array, list(range(view.ndim))
+        found = np.sqrt(np.einsum(array, labels, array, labels, labels[:lead]))
     shape = [1] * ndim
     for axis, size in zip(operand.grid, found.shape):
         shape[axis] = size

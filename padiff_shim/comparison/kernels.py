@@ -1,0 +1,132 @@
+"""Both kernels of a call as functions of its operands: what verdicts ask where there is no bound for a result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from ..dispatch.containers import flat
+from ..dispatch.door import Door
+from ..dispatch.dtypes import apart
+from ..dispatch.operands import Inputs
+from ..frameworks.memory import to_paddle, to_torch
+from ..gradients.formula import gradients
+from ..numerics.judging.fallback import Variant
+from ..numerics.oracle.together import Part, Together
+from .results import of_paddle
+
+Run = Callable[..., Any]
+
+
+class Kernels:
+    """The part of a :class:`.subject.Subject` that runs its call again, on whatever operands."""
+
+    __slots__ = ("together",)
+
+    door: Door
+    inputs: Inputs
+    operands: list[Any]
+    attributes: tuple[Any, ...]
+    together: tuple[Mapping[int, torch.Tensor], Together] | None  # the gradients for these incoming ones, as a formula
+
+    def run(self, *tensors: Any) -> Any:
+        """Torch's formula on these operands."""
+        return self.door.torch(tensors, self.attributes)
+
+    def meaning(self, *tensors: Any) -> Any:
+        """What both kernels are held against: Torch's formula, or the op's own oracle."""
+        return self.door.torch(tensors, self.attributes, self.door.op.oracle)
+
+    def variants(self, kernel: Callable[..., torch.Tensor]) -> dict[str, Variant]:
+        """What a kernel may compute instead, by name: the call's numbers in float32, and what is known of the op.
+
+        ``kernel``: the judged tensor as a function of the operands, and of ``run``, which stands for the op's formula.
+        """
+        door, attributes = self.door, tuple(_in_float32(value) for value in self.attributes)
+        found = {}
+        for name, fault in door.op.faults.items():
+            formula = partial(fault.formula, door.op.oracle or door.op.reference)
+            run = partial(self._run_other, formula)
+            found[name] = Variant(partial(kernel, run=run), fault.precision, fault.narrow)
+        if attributes != self.attributes:
+            found["numbers->float32"] = Variant(
+                partial(kernel, run=lambda *tensors: door.torch(tensors, attributes)), precision=True, wide=True
+            )
+        return found
+
+    def _run_other(self, formula: Callable[..., Any], *tensors: Any) -> Any:
+        """Another formula than the op's."""
+        return self.door.torch(tensors, self.attributes, formula)
+
+    def kernels(self, position: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Both kernels as functions of the operands that are tensors, for results without a bound."""
+        places = [index for index, side in enumerate(self.operands) if isinstance(side, torch.Tensor)]
+
+        def torch_kernel(*tensors: torch.Tensor, run: Run = self.meaning) -> torch.Tensor:
+            sides = list(self.operands)
+            for place, tensor in zip(places, tensors):
+                sides[place] = tensor
+            return flat(run(*sides))[position]
+
+        def paddle_kernel(*tensors: torch.Tensor) -> torch.Tensor:
+            copies = {id(self.inputs.paddle[place]): to_paddle(tensor.clone()) for place, tensor in zip(places, tensors)}
+            found = apart(self.door.original, args, kwargs, copies)
+            return to_torch(of_paddle(self.door, found)[position])
+
+        kernels: dict[str, Any] = {
+            "torch_kernel": torch_kernel,
+            "operands": [self.operands[place] for place in places],
+            "variants": self.variants(torch_kernel),
+        }
+        plain_weights = self.door.transposed is None and not self.door.overwritten
+        return {**kernels, "paddle_kernel": paddle_kernel if plain_weights else None}
+
+    def gradient_kernels(self, operand: int, grads: Mapping[int, torch.Tensor]) -> dict[str, Any]:
+        """The same for the gradient of an operand; Paddle's is not run a second time."""
+        if self.together is None or self.together[0] is not grads:
+            operands = [*(self.operands[i] for i in self.inputs.needs), *grads.values()]
+            elements = sum(self.operands[i].numel() for i in self.inputs.needs)
+            self.together = grads, Together(partial(self._gradients_of, list(grads)), operands, elements)
+        together, needs = self.together[1], self.inputs.needs
+
+        def other(*tensors: torch.Tensor, run: Run) -> torch.Tensor:
+            return together.formula(*tensors, chosen=[operand], run=run)[0]
+
+        return {
+            "torch_kernel": Part(together, needs, needs.index(operand)),
+            "paddle_kernel": None,
+            "operands": together.operands,
+            "variants": self.variants(other),
+        }
+
+    def _gradients_of(
+        self, positions: Sequence[int], *tensors: torch.Tensor, chosen: Sequence[int], run: Run | None = None
+    ) -> list[torch.Tensor]:
+        """The gradients of the operands ``chosen``, of operands that want one and the incoming gradients of these results."""
+        needs = self.inputs.needs
+        given, incoming = tensors[: len(needs)], tensors[len(needs) :]
+        sides = list(self.operands)
+        for index, tensor in zip(needs, given):
+            sides[index] = tensor.detach().requires_grad_()
+        others = {t.dtype for t in given}
+        if len(others) == 1:
+            dtype = others.pop()
+            sides = [
+                s.to(dtype) if isinstance(s, torch.Tensor) and s.is_floating_point() and not s.requires_grad else s for s in sides
+            ]
+        with torch.enable_grad():
+            outs = flat((run or self.meaning)(*sides))
+            return gradients([(outs[p], grad) for p, grad in zip(positions, incoming)], [sides[index] for index in chosen])
+
+
+def _in_float32(value: Any) -> Any:
+    """A Python number as a kernel holds it that has float32 for it; also those of a list."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_in_float32, value)) if type(value) in (list, tuple) else value
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    return float(torch.tensor(value, dtype=torch.float32))

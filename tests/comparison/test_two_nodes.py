@@ -1,0 +1,129 @@
+"""A Linear with bias is two nodes in Paddle and one in Torch: Torch's engine is asked once, where both get the same gradient."""
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+import padiff_shim
+from padiff_shim.comparison import subject
+from padiff_shim.verdicts import Verdict
+
+pytestmark = pytest.mark.compat
+F = paddle.nn.functional
+
+
+def leaves(seed=0, wants=(True, True, True)):
+    random = np.random.default_rng(seed)
+    shapes = (6, 32), (32, 32), (32,)
+    return [
+        paddle.to_tensor(random.standard_normal(shape).astype("float32"), stop_gradient=not want)
+        for shape, want in zip(shapes, wants, strict=True)
+    ]
+
+
+def once(x, weight, bias):
+    F.linear(x, weight, bias).square().sum().backward()
+
+
+def twice(x, weight, bias):
+    """Two backwards through one graph, with other gradients."""
+    out = F.linear(x, weight, bias)
+    (out * 2.0).sum().backward(retain_graph=True)
+    (out * out).sum().backward()
+
+
+def apart(x, weight, bias):
+    """Of the bias alone first, whose node runs then without the other one."""
+    out = F.linear(x, weight, bias)
+    paddle.grad(out.sum(), bias, retain_graph=True)
+    paddle.grad((out * 3.0).sum(), [x, weight], retain_graph=True)
+    (out * out).sum().backward()
+
+
+def chained(x, weight, bias):
+    out = F.linear(F.linear(x, weight, bias), weight, bias)
+    paddle.grad((out * out).sum(), x, create_graph=True)[0].sum().backward()
+
+
+def records(program, wants=(True, True, True), **options):
+    with padiff_shim.compare("torch", progress=False, linear_layout="copy", **options) as run:
+        for step in range(3):
+            program(*leaves(step, wants))
+    return [call.as_dict() for call in run.calls]
+
+
+@pytest.mark.parametrize("options", [{}, {"carry": "torch"}, {"defer": True}, {"screening": True}], ids=str)
+@pytest.mark.parametrize("wants", [(True, True, True), (False, True, True), (True, False, True), (True, True, False)], ids=str)
+@pytest.mark.parametrize("program", [once, twice])
+def test_records_are_those_of_an_engine_that_is_asked_for_each_node(program, wants, options, monkeypatch):
+    found = records(program, wants, **options)
+    monkeypatch.setattr(subject.Subject, "_found_ahead", lambda self, grads, chosen: None)
+    assert found == records(program, wants, **options)
+
+
+@pytest.mark.parametrize("program", [apart, chained])
+def test_nodes_that_run_alone_are_judged_by_their_own_gradient(program, monkeypatch):
+    found = records(program)
+    assert {record["verdict"] for record in found} <= {"EQUAL", "ROUNDING"}
+    monkeypatch.setattr(subject.Subject, "_found_ahead", lambda self, grads, chosen: None)
+    assert found == records(program)
+
+
+def test_the_engine_is_asked_once(monkeypatch):
+    asked, engine = [], subject.gradients
+    monkeypatch.setattr(subject, "gradients", lambda results, leaves: asked.append(len(leaves)) or engine(results, leaves))
+    with padiff_shim.compare("torch", ops="linear", progress=False) as run:
+        once(*leaves())
+    assert [call.tensor for call in run.calls if call.phase == "backward"] in (
+        ["grad:bias", "grad:x", "grad:weight"],
+        ["grad:x", "grad:weight", "grad:bias"],
+    )
+    assert asked == [3]
+
+
+@pytest.mark.parametrize("layout", ["copy", "view", "contiguous"])
+def test_a_weight_that_is_written_between_the_nodes_is_not_paddles_fault(layout):
+    """A hook of the bias may run before the product's node, which natively reads what the hook left in the weight."""
+
+    def program():
+        x, weight, bias = leaves()
+        bias.register_hook(lambda grad: weight.set_value(np.full((32, 32), 0.5, "float32")))
+        once(x, weight, bias)
+        return [leaf.grad.numpy() for leaf in (x, weight, bias)]
+
+    expected = program()
+    with padiff_shim.compare("torch", linear_layout=layout, progress=False) as run:
+        found = program()
+    assert all(np.array_equal(*pair) for pair in zip(found, expected, strict=True))
+    assert all(call.verdict.severity <= Verdict.UNVERIFIED.severity for call in run.calls)
+
+
+def test_another_gradient_for_the_second_node_is_another_question():
+    """What was kept is compared bit by bit: neither a sign of a zero nor a NaN is taken for another value."""
+    kept = subject.Subject._found_ahead
+
+    class Kept:
+        def __init__(self, before):
+            self._ahead = before, {0: "kept"}
+
+    zeros, nan = torch.zeros(4), torch.full((4,), float("nan"))
+    assert kept(Kept(zeros), {0: zeros.clone()}, [0]) == {0: "kept"}
+    assert kept(Kept(nan), {0: nan.clone()}, [0]) == {0: "kept"}
+    assert kept(Kept(zeros), {0: -zeros}, [0]) is None
+    assert kept(Kept(zeros), {0: torch.zeros(2, 2)}, [0]) is None
+    assert kept(Kept(zeros), {0: zeros.double()}, [0]) is None
+    assert kept(Kept(zeros), {0: zeros}, [0]) is None, "the same memory may hold something else by now"
+    assert kept(Kept(zeros), {0: zeros.clone(), 1: zeros.clone()}, [0]) is None
+
+
+def test_the_gradients_of_a_node_are_one_write(monkeypatch):
+    x, weight, bias = leaves()
+    with padiff_shim.compare("torch", ops="linear", progress=False) as run:
+        loss = F.linear(x, weight, bias).sum()
+        writes, put = [], run.recorder.log._put
+        monkeypatch.setattr(run.recorder.log, "_put", lambda line: writes.append(line.count(b"\n")) or put(line))
+        loss.backward()
+        found = list(writes)
+    assert sum(found) == 3
+    assert max(found) > 1

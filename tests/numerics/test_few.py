@@ -1,0 +1,107 @@
+"""The a-priori bounds that NumPy makes for small tensors are those that Torch makes of any."""
+
+import numpy as np
+import pytest
+import torch
+from test_glance import DTYPES, calls, near, normal, of_call, quantity_of
+
+from padiff_shim import numerics
+from padiff_shim.numerics.judging import glance
+from padiff_shim.numerics.oracle import few, limits
+from padiff_shim.verdicts import Verdict
+
+
+def learnt_of(call):
+    """What one call of a place teaches, if its bound says something."""
+    _, _, given, grad, result = call
+    bound = quantity_of(*call).harmless
+    learnt = bound.among(of_call(given, grad), result) if isinstance(bound, limits.Bound) else None
+    return None if learnt is None or bound(result) is None else learnt
+
+
+def arrays_of(given):
+    return lambda place: few.array(given[place])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("scale", [1.0, 1e-12, 1e6])
+def test_they_are_those_of_any_tensor(dtype, scale):
+    """Of a call after the one that was learnt from, also where operands lie otherwise."""
+    said = set()
+    for first, second in zip(calls(dtype, 0), calls(dtype, 100), strict=True):
+        learnt = learnt_of(first)
+        if learnt is None:
+            continue
+        name, operand, given, grad, result = second
+        assert learnt.few is not None, (name, operand)
+        own = [one * scale if isinstance(one, torch.Tensor) else one for one in of_call(given, grad)]
+        turned = [one.mT.contiguous().mT if isinstance(one, torch.Tensor) and one.ndim > 1 else one for one in own]
+        for tensors in (own, turned):
+            limit = learnt.of(result, tensors)
+            relative, found, usual = learnt.few.of(result.numpy(), arrays_of(tensors))
+            assert usual == limit.usual, (name, operand)
+            if found is None:
+                assert relative == limit.relative > 0, (name, operand)
+                continue
+            said.add((name, operand))
+            assert found.dtype == few.array(result).dtype, (name, operand)
+            np.testing.assert_allclose(found, limit.whole().numpy(), rtol=1e-5, err_msg=f"{name} {operand}")
+    forward = {(name, "") for name in ("matmul", "linear", "addmm", "softmax", "layer_norm", "gelu", "sum", "mean")}
+    backward = {("linear", "x"), ("linear", "weight"), ("linear", "bias"), ("layer_norm", "scale"), ("layer_norm", "bias")}
+    assert forward | backward | {("layer_norm", "x"), ("softmax", "x"), ("gelu", "x"), ("add", "y"), ("matmul", "y")} <= said
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_glance_by_them_gives_the_figures_of_any_glance(dtype):
+    seen = 0
+    for call in calls(dtype, 0):
+        learnt, (*_, given, grad, result) = learnt_of(call), call
+        if learnt is None:
+            continue
+        tensors = of_call(given, grad)
+        with np.errstate(all="ignore"):
+            for paddle in (near(result), near(result).mT.contiguous().mT if result.ndim > 1 else near(result, 2)):
+                wanted = glance.glance(paddle, result, learnt.of(result, tensors))
+                found = glance.glance_at_few(paddle, result, learnt.few, arrays_of(tensors))
+                assert (found is None) == (wanted is None), call[:2]
+                if found is not None:
+                    seen += 1
+                    assert found[0] == wanted[0], call[:2]
+                    assert found[1] == pytest.approx(wanted[1], rel=1e-5)
+    assert seen > 20
+
+
+def test_what_is_not_small_or_of_another_dtype_is_left_to_torch():
+    def learnt(x, y):
+        result = torch.matmul(x.to(torch.float32), y.to(torch.float32))
+        bound = limits.Bound(lambda result, x, y: None, x, y, few=lambda result, x, y: None)
+        return bound.among((x, y), result)
+
+    x, y = normal(6, 40, dtype=torch.float32), normal(40, 6, seed=1, dtype=torch.float32)
+    assert learnt(x, y).few is not None
+    assert learnt(x.double(), y).few is None
+    assert learnt(x.bfloat16(), y).few is None
+    assert learnt(torch.ones(6, few.READ // 6 + 1), torch.ones(few.READ // 6 + 1, 6)).few is None
+    assert learnt(torch.ones(few.ELEMENTS // 2 + 1, 1), torch.ones(1, 2)).few is None
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), 0.0])
+def test_odd_values_are_no_worse_for_them_than_for_any(odd):
+    """NaN, infinities and zeros in operands and results: what the one bound explains the other does, and nothing else."""
+    explained = 0
+    for call in calls(torch.float32, 0):
+        learnt, (*_, given, grad, result) = learnt_of(call), call
+        if learnt is None:
+            continue
+        for place in range(3):
+            spoiled = [one.clone() if isinstance(one, torch.Tensor) else one for one in of_call(given, grad)]
+            for one in [one for one in spoiled if isinstance(one, torch.Tensor)][place : place + 1]:
+                one.view(-1)[0] = odd
+            wanted = numerics.harmless(near(result), result, learnt, spoiled)
+            found = numerics.harmless_few(near(result), result, learnt.few, arrays_of(spoiled))
+            if found is not None:
+                explained += 1
+                assert wanted is not None
+                assert found.verdict is wanted.verdict is Verdict.ROUNDING
+                assert found.stats == wanted.stats
+    assert explained > 20
