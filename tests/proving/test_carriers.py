@@ -91,8 +91,8 @@ def test_a_proof_shows_its_carriers_when_they_were_asked_for():
     assert proof.as_dict()["carried"] is None
     carried = proof.carriers()
     assert proof.carriers() is carried
-    for shown in (str(proof), proof.to_markdown(), proof.to_html()):
-        assert "layer_norm" in shown
+    for shown, name in ((str(proof), "layer_norm"), (proof.to_markdown(), r"layer\_norm"), (proof.to_html(), "layer_norm")):
+        assert name in shown
         assert "explained: 100.0%" in shown
     data = json.loads(json.dumps(proof.as_dict()))["carried"]
     assert data["rows"][0]["layer"] == "first"
