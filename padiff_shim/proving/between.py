@@ -41,6 +41,9 @@ def between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
             return Cause.SWAPPED, swapped(mine, another, yours, other)
         named = all(two.node is not None or given(two) for two in (one.value, other.value))
         if named and matching.good(other.value):
+            here, there = one.value.node, other.value.node
+            if here is not None and there is not None and _is_same_of_constants(here, there):
+                return between(matching, here, there)
             cause = Cause.WEIGHT if one.value.node is None is other.value.node else Cause.OPERAND
             return cause, from_elsewhere(one, other)
         if other.value.node is None or one.value.node is None:
@@ -63,6 +66,13 @@ def _number(theirs: Node, ours: Node) -> str:
                 here, there = said if one is ours else said[::-1]
                 return f"{role(operand)} {here}, in the original it {there}"
     return ""
+
+
+def _is_same_of_constants(one: Node, other: Node) -> bool:
+    """Whether two calls are the same of other constants: a mask the other way round, whose complement stands in both programs."""
+    operands = [two.value for node in (one, other) for two in node.operands]
+    same = kind(one) == kind(other) and one.attributes == other.attributes
+    return same and all(value.node is None and not given(value) for value in operands)
 
 
 def _is_index(operand: Operand) -> bool:

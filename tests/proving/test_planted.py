@@ -21,10 +21,12 @@ def test_each_mistake_changes_the_paddle_half(model):
     assert {*demo.TOGETHER[model]} <= {one.name for one in demo.MODELS[model]}
 
 
-@pytest.mark.parametrize("name", ["gelu by erf", "weight not taken over"])
-def test_a_row_of_the_demo(name, tmp_path):
-    (planted,) = (one for one in demo.MODELS["gpt"] if one.name == name)
-    row = demo.wrong_port("gpt", [planted], tmp_path)
+@pytest.mark.parametrize(
+    ("model", "name"), [("gpt", "gelu by erf"), ("gpt", "weight not taken over"), ("bert", "mask the other way round")]
+)
+def test_a_row_of_the_demo(model, name, tmp_path):
+    (planted,) = (one for one in demo.MODELS[model] if one.name == name)
+    row = demo.wrong_port(model, [planted], tmp_path)
     assert (row.found, row.named) == ((True,), (True,))
 
 
