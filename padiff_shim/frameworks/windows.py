@@ -48,7 +48,7 @@ class Window(_Looks):
         if grad.data_ptr() != self._pointer or grad.shape != self._shape or not grad.is_contiguous():
             return False
         dtype = grad.dtype
-        return dtype is self._dtype or bool(dtype == self._dtype)  # Paddle 3.1 makes the object at each look
+        return dtype is self._dtype or bool(dtype == self._dtype)  # Paddle 3.1 and 3.2 make one at each look
 
 
 def window(param: Any, grad: Any) -> Window | None:
