@@ -12,6 +12,8 @@ from typing import Any
 import paddle
 import torch
 from paddle.base.framework import EagerParamBase
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from ..errors import PadiffShimError
 from ..frameworks.parameters import paddles_parameter, torchs_tensor
@@ -23,7 +25,7 @@ Way = Callable[[Any, Memo], Any]
 def duplicate(model: Any) -> Any:
     """A deep copy of a model, so that the caller's own stays as it is."""
     try:
-        return _Copying()(model, {})
+        return _Copying()(model, _recomputed(model) if isinstance(model, torch.nn.Module) else {})
     except Exception as error:
         raise PadiffShimError(
             f"{type(model).__name__} cannot be copied (copy.deepcopy: {type(error).__name__}: {error})"
@@ -109,6 +111,17 @@ class _Copying:
 
     def _torchs(self, tensor: torch.Tensor, memo: Memo) -> Any:
         return torchs_tensor(tensor, memo, self)
+
+
+def _recomputed(model: torch.nn.Module) -> Memo:
+    """Copies of what hooks compute anew before each forward: it hangs on the tape, from where Torch copies nothing."""
+    found: Memo = {}
+    for layer in model.modules():
+        for hook in layer._forward_pre_hooks.values():
+            weight = layer.__dict__.get(hook.name) if isinstance(hook, (WeightNorm, SpectralNorm)) else None
+            if isinstance(weight, torch.Tensor) and not weight.is_leaf:
+                found[id(weight)] = weight.detach().clone()
+    return found
 
 
 def _new(kind: Any) -> Any:

@@ -231,3 +231,27 @@ def test_what_is_noted_on_a_parameter_is_there(kind):
     assert not hasattr(copied.first.weight, "lock")
     copied.first.weight.groups.append(2)
     assert model.first.weight.groups == [1]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("used", [False, True], ids=["new", "used"])
+def test_weights_that_hooks_compute_anew_are_copied(used):
+    norms = torch.nn.utils.weight_norm, torch.nn.utils.spectral_norm
+    model = torch.nn.Sequential(
+        norms[0](torch.nn.Conv1d(2, 2, 1)), norms[1](torch.nn.Linear(3, 3)), norms[0](torch.nn.Linear(3, 2))
+    )
+    given = torch.ones(1, 2, 3)
+    if used:
+        model(given).sum().backward()
+    weight = model[0].weight
+    copied = duplicate(model)
+    assert model[0].weight is weight
+    assert not weight.is_leaf
+    assert copied[0].weight is not weight
+    assert torch.equal(copied[0].weight, weight)
+    copied.eval()
+    model.eval()
+    assert torch.equal(copied(given), model(given))
+    copied(given).sum().backward()
+    assert copied[0].weight_v is not model[0].weight_v
+    assert copied[0].weight_v.grad is not None
