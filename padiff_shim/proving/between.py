@@ -8,6 +8,7 @@ import torch
 
 from .cause import Cause
 from .matching import Matching
+from .mending import BIASED, with_bias
 from .pairing import kind
 from .trace import Node, Operand, Value
 from .wording import extent, from_elsewhere, given, role, swapped, whence
@@ -17,9 +18,14 @@ def between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
     """What differs between two calls that stand for each other."""
     if kind(theirs) != kind(ours):
         return Cause.OTHER_OP, f"{ours} in place of {theirs}"
+    turned = _turned(theirs, ours)
     for one, other in zip(filter(_is_index, theirs.operands), filter(_is_index, ours.operands)):
-        if not matching.same(one.value, other.value) and not _complementary(one, other):
-            return constant(_as_meant(one, other) if theirs.name != ours.name else one, other)
+        meant = _as_meant(one, other, turned) if kind(theirs) == "masked" and (turned or theirs.name != ours.name) else one
+        if meant is not one and turned:
+            if not _equal_masks(meant, other):
+                return constant(meant, other)
+        elif not matching.same(one.value, other.value) and (turned is False or not _complementary(one, other)):
+            return constant(meant, other)
     if kind(theirs) == "masked" and theirs.name != ours.name:
         return Cause.OTHER_OP, f"{ours} in place of {theirs}"
     number = _number(theirs, ours)
@@ -27,12 +33,12 @@ def between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
         return Cause.OPERAND, number
     others = [
         f"{name}={_shown(ours.attributes.get(name))} against {_shown(theirs.attributes.get(name))}"
-        for name in sorted({*theirs.attributes, *ours.attributes})
+        for name in sorted({*theirs.attributes, *ours.attributes} - _idle(theirs, ours))
         if not _equal(theirs.attributes.get(name), ours.attributes.get(name))
     ]
     if others and theirs.name == ours.name:
         return Cause.ATTRIBUTE, ", ".join(others)
-    mine, yours = theirs.operands, ours.operands
+    mine, yours, biased = _factors(theirs, ours)
     for one, other in zip(mine, yours):
         if matching.same(one.value, other.value):
             continue
@@ -48,6 +54,8 @@ def between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
             return cause, from_elsewhere(one, other)
         if other.value.node is None or one.value.node is None:
             return constant(one, other)
+    if biased:
+        return Cause.OPERAND, biased
     if len(mine) != len(yours):
         missing = {one.name for one in mine} ^ {one.name for one in yours}
         return Cause.OPERAND, f"{len(yours)} operands against {len(mine)}" + (f" ({', '.join(sorted(missing))})" if missing else "")
@@ -55,6 +63,24 @@ def between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
         if one.tensor.shape != other.tensor.shape or not matching.in_order(one.value, one.tensor, other.tensor):
             return arranged(one, other)
     return Cause.UNKNOWN, f"{ours} gives other values than {theirs}"
+
+
+def _idle(theirs: Node, ours: Node) -> set[str]:
+    """Attributes that say nothing: how fast running statistics follow a batch, where neither is given any batch's."""
+    return set() if theirs.attributes.get("training", True) or ours.attributes.get("training", True) else {"momentum"}
+
+
+def _factors(theirs: Node, ours: Node) -> tuple[list[Operand], list[Operand], str]:
+    """What two calls are given, without the bias of which a product alone has one, and what is to be said of that."""
+    if kind(theirs) != "product" or (theirs.name in BIASED) is (ours.name in BIASED):
+        return theirs.operands, ours.operands, ""
+    product, other = (ours, theirs) if theirs.name in BIASED else (theirs, ours)
+    bias, *factors = other.operands
+    mine, yours = (factors, product.operands) if other is theirs else (product.operands, factors)
+    if with_bias(product, other) is not product or len(mine) != len(yours):
+        return mine, yours, ""
+    told = f"the bias ({whence(bias.value)})"
+    return mine, yours, f"{told} is left out" if other is theirs else f"{told} is too much"
 
 
 def _number(theirs: Node, ours: Node) -> str:
@@ -86,10 +112,33 @@ def _complementary(one: Operand, other: Operand) -> bool:
     return masks and one.tensor.numel() == other.tensor.numel() and bool((one.tensor.flatten() != other.tensor.flatten()).all())
 
 
-def _as_meant(one: Operand, other: Operand) -> Operand:
-    """A mask, or its complement if another op's is nearer to that: what is masked, or what is not."""
-    if not (one.tensor.dtype is torch.bool is other.tensor.dtype):
+def _turned(theirs: Node, ours: Node) -> bool | None:
+    """Whether what is masked in one call is what is kept in the other; None if that does not show."""
+    kept = [_keeps(node) for node in (theirs, ours)]
+    return None if None in kept else kept[0] is not kept[1]
+
+
+def _keeps(node: Node) -> bool | None:
+    """Whether a call keeps what its mask holds, with a constant elsewhere, or the other way round; None: no constant, or two."""
+    if node.name != "where":
+        return False if node.name == "masked_fill" else None
+    computed = {one.name for one in node.operands if one.value.node is not None or one.value.label}
+    return None if ("self" in computed) is ("other" in computed) else "self" in computed
+
+
+def _equal_masks(one: Operand, other: Operand) -> bool:
+    try:
+        return bool((one.tensor == other.tensor).all())
+    except RuntimeError:
+        return False
+
+
+def _as_meant(one: Operand, other: Operand, turned: bool | None) -> Operand:
+    """A mask, or its complement if another op's is meant, or nearer to that: what is masked, or what is not."""
+    if turned is False or not (one.tensor.dtype is torch.bool is other.tensor.dtype):
         return one
+    if turned:
+        return Operand(one.name, Value(one.value.tensor.logical_not()), one.tensor.logical_not(), one.way)
     try:
         here, there = torch.broadcast_tensors(one.tensor, other.tensor)
     except RuntimeError:

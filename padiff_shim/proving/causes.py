@@ -99,7 +99,8 @@ def _cause(matching: Matching, pairs: Sequence[Pair]) -> tuple[Cause, str, Pair]
     if otherwise is not None:
         return otherwise
     elsewhere = next((other for other in pairs[1:] if is_counterpart(pair, other)), None)
-    following = next((other for other in pairs if other.theirs and other.ours), pair)
+    beside = [other for other in pairs if other.theirs and other.ours]
+    following = next((other for other in beside if leads_to(matching, pair, other)), beside[0] if beside else pair)
     both = Pair(pair.theirs or following.theirs, pair.ours or following.ours)
     if elsewhere is not None:
         return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import linecache
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
@@ -19,6 +20,7 @@ from .exchanges import told_once
 from .expressions import told_as_one
 from .trace import Node
 
+_ATTRIBUTES = re.compile(r"(\w+)=\S+ against")  # one line may call an op twice, and be wrong about another attribute each time
 FAILS = "fails"  # in place of a native difference
 
 
@@ -95,7 +97,8 @@ def merged(differences: Sequence[Difference]) -> list[Mistake]:
         if difference.cause in (Cause.MISSING, Cause.EXTRA):  # what lacks it, or has it too much, may be several calls
             beside = 1 if difference.cause is Cause.MISSING else 0
             lines[beside] = names[beside] = None
-        key = (difference.cause, *lines, *names)
+        which = _ATTRIBUTES.findall(difference.text) if difference.cause is Cause.ATTRIBUTE else ()
+        key = (difference.cause, *lines, *names, *which)
         layers = (ours or theirs).layer if ours or theirs else ""  # type: ignore[union-attr]
         known = found.get(key)
         kept = (*known.layers, layers) if known else (layers,)

@@ -24,6 +24,7 @@ from .trace import Key, Trace, Value
 from .widening import in_double
 
 FORWARD, BACKWARD, STATISTICS = "forward", "backward", "statistics"  # parts of a run
+OF_GRADIENT = "gradient of "  # how what differs unexplained is told
 Pairs = list[tuple[Array, Array]]
 MOST = 64  # calls that are mended, one for each layer that makes a mistake
 
@@ -61,7 +62,7 @@ def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     search: _Search | None = _Search(theirs, ours, mapping).go_on(1)
     assert search is not None
     first = search.located()
-    if not first.differences:
+    if not (first.differences or first.unexplained):
         return first
     again = None
     with told_apart(theirs, ours, mapping) as apart:
@@ -72,9 +73,11 @@ def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
         whole = (search or _Search(theirs, ours, mapping)).go_on().located()
         if again is None or not again.differences or whole.over:
             return whole
-    # What it does otherwise in the forward shows elsewhere alone, as long as some weights hold equal values.
-    parts = [first.parts[0] if part == FORWARD else part for part in again.parts]
-    return replace(again, apart=first.apart, parts=tuple(parts))
+    # What it does otherwise in the forward shows elsewhere alone, as long as some weights hold equal values: norms that are taken
+    # for one another, in gradients that are exchanged, which no call computes otherwise.
+    unseen = BACKWARD if first.unexplained.startswith(OF_GRADIENT) else FORWARD
+    shown = first.parts[0] if first.parts else unseen
+    return replace(again, apart=first.apart, parts=tuple(shown if part == FORWARD else part for part in again.parts))
 
 
 class _Search:
@@ -185,7 +188,7 @@ def _with_moved(
     if forward:
         return
     for (name, one, other), moved in zip(outcomes.gradients(mapping, original, port), outcomes.own(mapping, touched.gradients)):
-        yield f"gradient of {name}", one, other, moved
+        yield f"{OF_GRADIENT}{name}", one, other, moved
     for (name, one, other), moved in zip(outcomes.weights(mapping, original, port), outcomes.own(mapping, touched.weights)):
         yield name, one, other, moved
 

@@ -22,6 +22,7 @@ class Matching:
         self._same: dict[tuple[Value, Value], bool] = {}
         self._shuffled: set[Value] = set()  # values of the second trace with the elements of one of the first in another order
         self._weighed: set[Value] = set()  # scores of the first that are the same as a softmax weighs them
+        self._of_weights = _of_weights(first), _of_weights(second)
         self.of_first: dict[Value, Value] = {}
         self.of_second: dict[Value, Value] = {}
         groups: dict[int, list[Value]] = defaultdict(list)
@@ -90,7 +91,28 @@ class Matching:
         apart = one.node is other.node is None or one.tensor.shape != other.tensor.shape
         if apart or _close(numbers(one.tensor), numbers(other.tensor), tolerance):
             return True
+        if self._may_lie_turned(one, other) and _close(numbers(one.tensor.mT), numbers(other.tensor), tolerance):
+            return True
         self._shuffled.add(other)
+        return False
+
+    def _may_lie_turned(self, one: Value, other: Value) -> bool:
+        """Whether these are square and made of weights alone (scaled, normed), or on the way back to such: in either's layout."""
+        if one.node is None or other.node is None or one.tensor.dim() != 2 or one.tensor.shape[0] != one.tensor.shape[1]:
+            return False
+        return one.node.backward is other.node.backward is True or (
+            one.node in self._of_weights[0] and other.node in self._of_weights[1]
+        )
+
+    def are_turned(self, theirs: Node, ours: Node) -> bool:
+        """Whether two calls compute of weights alone, and are given a square one that lies transposed in the second program."""
+        if theirs not in self._of_weights[0] or ours not in self._of_weights[1]:
+            return False
+        for one, other in zip(theirs.operands, ours.operands):
+            if one.tensor.dim() != 2 or one.tensor.shape != other.tensor.shape or one.tensor.shape[0] != one.tensor.shape[1]:
+                continue
+            if not self.in_order(one.value, one.tensor, other.tensor) and self.in_order(one.value, one.tensor.mT, other.tensor):
+                return True
         return False
 
     def in_order(self, value: Value, mine: torch.Tensor, yours: torch.Tensor) -> bool:
@@ -111,6 +133,24 @@ class Matching:
     def good(self, value: Value) -> bool:
         """Whether a value of the second trace is one of the first."""
         return value in self.of_second
+
+
+_READ = frozenset({"index", "index_select", "embedding", "gather", "take"})  # what is read out lies as the indices say
+
+
+def _of_weights(trace: Trace) -> set[Node]:
+    """The calls that compute from what was there before, inputs aside."""
+    found: set[Node] = set()
+    for node in trace.nodes:
+        sources = [one.value for one in node.operands]
+        if node.name not in _READ and all(_is_weight(one) if one.node is None else one.node in found for one in sources):
+            found.add(node)
+    return found
+
+
+def _is_weight(value: Value) -> bool:
+    """Whether what was there before may be a weight, or one's copy, which has no name: no input, and no constant that was made."""
+    return value.tensor.is_floating_point() and not value.label.startswith("input ") and "(" not in value.label
 
 
 def _from_the_end(dim: Any, tensor: torch.Tensor) -> int:

@@ -23,14 +23,12 @@ def mended(matching: Matching, pairs: Sequence[Pair]) -> Mend | None:
         # What only the missing call is given, may be given its result; what others are given as well stays.
         skipped = [one.value for one in first.theirs.operands if one.value in matching.of_first and len(one.value.readers) == 1]
         for one in following.ours.operands if following.ours else ():
-            node = one.value.node
-            if (
-                node is not None
-                and not node.view
-                and matching.of_second.get(one.value) in skipped
-                and fits(one.value, first.theirs.result)
-            ):
-                return node, [first.theirs.result.tensor]
+            node, partner = one.value.node, matching.of_second.get(one.value)
+            if node is None or node.view or partner is None or partner not in skipped:
+                continue
+            wanted = _in_shape(first.theirs, one.value, partner)
+            if wanted is not None:
+                return node, [wanted]
         instead = in_its_place(matching, first.theirs, following, pairs)
         if instead is not None:
             return instead, [first.theirs.result.tensor]
@@ -40,14 +38,16 @@ def mended(matching: Matching, pairs: Sequence[Pair]) -> Mend | None:
                 return _joined(matching, first.ours, pairs), [one.tensor]
     if following is None or following.ours is None or following.theirs is None:
         return None
-    whole = _with_bias(following.theirs, following.ours), _with_bias(following.ours, following.theirs)
+    whole = with_bias(following.theirs, following.ours), with_bias(following.ours, following.theirs)
     if whole != (following.theirs, following.ours):
         return whole[1], [whole[0].result.tensor.reshape(whole[1].result.tensor.shape)]
     updated = following.theirs.updated if len(following.theirs.updated) == len(following.ours.updated) else []
-    wanted = [exchanged(following, value.tensor) for value in (*following.theirs.results, *updated)]
-    if len(wanted) == 1 and wanted[0] is not None:
-        wanted = [wanted[0].reshape(following.ours.result.tensor.shape)]
-    return following.ours, wanted
+    exchange = [exchanged(following, value.tensor) for value in (*following.theirs.results, *updated)]
+    if matching.are_turned(following.theirs, following.ours):
+        exchange = [one.mT if one is not None and one.dim() == 2 and one.shape[0] == one.shape[1] else one for one in exchange]
+    if len(exchange) == 1 and exchange[0] is not None:
+        exchange = [exchange[0].reshape(following.ours.result.tensor.shape)]
+    return following.ours, exchange
 
 
 def ended(end: tuple[Value | None, Value | None]) -> Mend | None:
@@ -56,6 +56,22 @@ def ended(end: tuple[Value | None, Value | None]) -> Mend | None:
     if mine is None or yours is None or yours.node is None or yours.readers or yours.node.view or not fits(mine, yours):
         return None
     return yours.node, [mine.tensor if value is yours else None for value in yours.node.values]
+
+
+def _in_shape(missing: Node, value: Value, partner: Value) -> torch.Tensor | None:
+    """What a missing call makes of a value, as the port's same value is shaped; None if it makes something of another extent.
+
+    Scores are a product's result by heads in one stack on both sides, and only what reads them has a batch.
+    """
+    made = missing.result
+    if fits(value, made):
+        return made.tensor
+    given = next((one for one in missing.operands if one.value is partner), None)
+    if given is None or given.tensor.shape != made.tensor.shape or value.tensor.shape != partner.tensor.shape:
+        return None
+    if value.tensor.dtype != made.tensor.dtype or not torch.equal(given.tensor.reshape(-1), partner.tensor.reshape(-1)):
+        return None
+    return made.tensor.reshape(value.tensor.shape)
 
 
 def in_its_place(matching: Matching, missing: Node, following: Pair, pairs: Sequence[Pair]) -> Node | None:
@@ -87,15 +103,15 @@ def leads_to(matching: Matching, first: Pair, pair: Pair) -> bool:
     )
 
 
-_BARE, _BIASED = frozenset({"mm", "bmm"}), frozenset({"addmm", "baddbmm"})
+_BARE, BIASED = frozenset({"mm", "bmm"}), frozenset({"addmm", "baddbmm"})
 
 
-def _with_bias(product: Node, other: Node) -> Node:
+def with_bias(product: Node, other: Node) -> Node:
     """Of a product whose bias is added by a call of its own, and not in the other program: that call.
 
     Which of the two a linear layer makes, depends on how its operand lies in memory.
     """
-    if product.name not in _BARE or other.name not in _BIASED:
+    if product.name not in _BARE or other.name not in BIASED:
         return product
     for reader in product.result.readers:
         biases = [one for one in reader.operands if one.value.node is None and one.tensor.dim() == 1]

@@ -88,5 +88,12 @@ def taken_for(matching: Matching, pair: Pair) -> tuple[Value, Value] | None:
         if equal is not None:
             mine.remove(value)
             yours.remove(equal)
-    partner = matching.of_second.get(yours[0]) if len(mine) == len(yours) == 1 else None
-    return None if partner is None else (mine[0], partner)
+    if not mine or len(mine) != len(yours):
+        return None
+    place = 0
+    if len(mine) > 1:  # a layer that is taken for another one: its weight tells
+        if any(one.node is not None for one in (*mine, *yours)):
+            return None
+        place = max(range(len(mine)), key=lambda at: mine[at].tensor.numel())
+    partner = matching.of_second.get(yours[place])
+    return None if partner is None else (mine[place], partner)

@@ -1,0 +1,178 @@
+"""What a mistake is, and at which line: layers taken for one another, a bias left out, masks, several wrong calls in one line."""
+
+import numpy as np
+import paddle
+import paddle.nn.functional as PF
+import pytest
+import torch
+import torch.nn.functional as TF
+
+from padiff_shim import prove
+
+pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
+D = 8
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((4, 6, D))
+CAUSAL = np.tril(np.ones((6, 6), "int64"))
+IMAGE = RANDOM.standard_normal((4, 3, 8, 8))
+
+
+class Attention(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = torch.nn.LayerNorm(D), torch.nn.LayerNorm(D)
+        self.first, self.second = torch.nn.Linear(D, D), torch.nn.Linear(D, D)
+
+    def forward(self, x, mask):
+        h = self.norm1(x)
+        heads = h.view(4, 6, 2, 4).transpose(1, 2)
+        scores = heads @ heads.transpose(-1, -2) / 2.0
+        scores = scores.masked_fill(mask == 0, -1e9)
+        mixed = (scores.softmax(-1) @ heads).transpose(1, 2).reshape(4, 6, D)
+        h = self.second(torch.tanh(self.first(mixed)))
+        return self.norm2(h + x)
+
+
+class PortedAttention(paddle.nn.Layer):
+    """With the mistakes that are in ``wrong``."""
+
+    def __init__(self, *wrong):
+        super().__init__()
+        self.norm1, self.norm2 = paddle.nn.LayerNorm(D), paddle.nn.LayerNorm(D)
+        self.first, self.second = paddle.nn.Linear(D, D), paddle.nn.Linear(D, D)
+        self.wrong = wrong
+
+    def forward(self, x, mask):
+        norms, mixes = [self.norm1, self.norm2], [self.first, self.second]
+        if "norms" in self.wrong:
+            norms.reverse()
+        if "linears" in self.wrong:
+            mixes.reverse()
+        h = norms[0](x)
+        heads = h.reshape([4, 6, 2, 4]).transpose([0, 2, 1, 3])
+        scores = paddle.matmul(heads, heads, transpose_y=True)
+        if "no scale" not in self.wrong:
+            scores = scores / 2.0
+        fill = paddle.full_like(scores, -1e9)
+        if "mask" in self.wrong:
+            scores = paddle.where(mask != 0, fill, scores)
+        elif "kept" in self.wrong:
+            scores = paddle.where(mask == 0, scores, fill)
+        else:
+            scores = paddle.where(mask == 0, fill, scores)
+        axis = -2 if "axis" in self.wrong else -1
+        mixed = paddle.matmul(PF.softmax(scores, axis), heads).transpose([0, 2, 1, 3]).reshape([4, 6, D])
+        if "no bias" in self.wrong:
+            h = paddle.matmul(mixed, self.first.weight)
+        elif "turned" in self.wrong:
+            h = paddle.matmul(mixed, self.first.weight, transpose_y=True) + self.first.bias
+        else:
+            h = mixes[0](mixed)
+        h = mixes[1](paddle.tanh(h))
+        return norms[1](h + x)
+
+
+def told(proof, count=1):
+    """What a proof tells of as many mistakes, which explain all that is wrong."""
+    assert proof.complete, proof
+    assert len(proof.mistakes) == count, proof
+    return [one.text for one in proof.mistakes]
+
+
+def attention(*wrong, **asked):
+    return prove(PortedAttention(*wrong), Attention(), {"x": X, "mask": CAUSAL}, **asked)
+
+
+@pytest.mark.parametrize("weights", ["torch->paddle", "random"])
+def test_the_port_without_a_mistake_is_right(weights):
+    assert attention(weights=weights)
+
+
+@pytest.mark.parametrize("weights", ["torch->paddle", "random"])
+@pytest.mark.parametrize("wrong", ["norms", "linears"])
+def test_layers_taken_for_one_another_are_one_mistake(wrong, weights):
+    proof = attention(wrong, weights=weights)
+    assert "and the other way round at line" in told(proof)[0], proof
+    assert str(proof.mistakes[0]).startswith("another weight: "), proof
+    forward = next(stage for stage in proof.stages if stage.name == "forward")
+    assert forward.right is (wrong == "norms" and weights != "random"), proof  # norms of ones give what others give
+
+
+@pytest.mark.parametrize("wrong", ["mask", "kept"])
+def test_a_mask_that_is_turned_is_told_with_both_values(wrong):
+    text = told(attention(wrong))[0]
+    assert text.startswith("condition")
+    assert "(288 of 288 elements differ)" in text
+
+
+def test_what_reads_a_missing_scale_is_wrong_beside_it():
+    scale, mask, axis = told(attention("no scale", "mask", "axis"), 3)
+    assert scale == "div(other=2.0) is missing"
+    assert mask.startswith("condition")
+    assert axis == "dim=-2 against -1"
+
+
+def test_a_bias_that_is_left_out_is_told_as_that():
+    assert told(attention("no bias")) == ["the bias (first.bias) is left out"]
+
+
+def test_a_weight_that_is_transposed_is_no_operand_in_anothers_place():
+    assert told(attention("turned"))[0].startswith("the second operand (first.weight) holds")
+
+
+class Embedded(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = torch.nn.Embedding(9, D), torch.nn.Parameter(torch.randn(7, D))
+
+    def forward(self, tokens):
+        return TF.relu(self.words(tokens) * 3.0 + self.places[: tokens.shape[1]])
+
+
+class PortedEmbedded(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = paddle.nn.Embedding(9, D), self.create_parameter([7, D])
+
+    def forward(self, tokens):
+        places = self.places[1 : tokens.shape[1] + 1]
+        words = self.words(tokens)
+        return PF.relu(words + places)  # the sum
+
+
+def test_a_missing_call_is_told_at_the_line_that_reads_what_it_makes():
+    proof = prove(PortedEmbedded(), Embedded(), np.array([[1, 2, 3], [0, 8, 1]]))
+    missing = next(one for one in proof.mistakes if "mul" in one.text)
+    assert len(told(proof, 2)) == 2
+    assert missing.paddle.source.endswith("# the sum"), proof
+
+
+class Convolutions(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Conv2d(3, D, 3), torch.nn.Conv2d(D, D, 3)
+        self.norm1, self.norm2 = torch.nn.BatchNorm2d(D), torch.nn.BatchNorm2d(D)
+
+    def forward(self, x):
+        return self.norm2(self.second(torch.relu(self.norm1(self.first(x)))))
+
+
+class PortedConvolutions(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = paddle.nn.Conv2D(3, D, 3), paddle.nn.Conv2D(D, D, 3)
+        self.norm1, self.norm2 = paddle.nn.BatchNorm2D(D, momentum=0.1), paddle.nn.BatchNorm2D(D, epsilon=1e-3)
+
+    def forward(self, x):
+        return self.norm2(self.second(PF.relu(self.norm1(self.first(x)))))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_two_calls_of_one_line_may_be_wrong_about_two_attributes():
+    assert told(prove(PortedConvolutions(), Convolutions(), IMAGE), 2) == ["eps=0.001 against 1e-05", "momentum=0.9 against 0.1"]
+
+
+def test_momentum_says_nothing_where_no_statistics_are_taken():
+    port, original = PortedConvolutions(), Convolutions()
+    port.eval()
+    assert told(prove(port, original.eval(), IMAGE)) == ["eps=0.001 against 1e-05"]
