@@ -21,10 +21,10 @@ def between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
     turned = _turned(theirs, ours)
     for one, other in zip(filter(_is_index, theirs.operands), filter(_is_index, ours.operands)):
         meant = _as_meant(one, other, turned) if kind(theirs) == "masked" and (turned or theirs.name != ours.name) else one
-        if meant is not one and turned:
+        if turned is not None and one.tensor.dtype is torch.bool is other.tensor.dtype:
             if not _equal_masks(meant, other):
                 return constant(meant, other)
-        elif not matching.same(one.value, other.value) and (turned is False or not _complementary(one, other)):
+        elif not matching.same(one.value, other.value) and not _complementary(one, other):
             return constant(meant, other)
     if kind(theirs) == "masked" and theirs.name != ours.name:
         return Cause.OTHER_OP, f"{ours} in place of {theirs}"
@@ -115,7 +115,21 @@ def _complementary(one: Operand, other: Operand) -> bool:
 def _turned(theirs: Node, ours: Node) -> bool | None:
     """Whether what is masked in one call is what is kept in the other; None if that does not show."""
     kept = [_keeps(node) for node in (theirs, ours)]
-    return None if None in kept else kept[0] is not kept[1]
+    if None not in kept:
+        return kept[0] is not kept[1]
+    if not theirs.name == ours.name == "where":
+        return None
+    mine, yours = ([_number_in(node, name) for name in ("self", "other")] for node in (theirs, ours))
+    both = None not in (*mine, *yours) and mine[0] != mine[1]
+    return None if not both or sorted(mine) != sorted(yours) else mine != yours
+
+
+def _number_in(node: Node, name: str) -> float | None:
+    """The one number that a call is given under a name."""
+    given = node.attributes.get(name, next((one.tensor for one in node.operands if one.name == name), None))
+    if isinstance(given, torch.Tensor):
+        return given.flatten()[0].item() if given.numel() and bool((given == given.flatten()[0]).all()) else None
+    return given
 
 
 def _keeps(node: Node) -> bool | None:

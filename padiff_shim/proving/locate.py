@@ -206,15 +206,16 @@ def _settled(side: Side) -> Outcome:
 
 def _first_difference(matching: Matching, original: Outcome, port: Outcome, arrays: Pairs) -> Difference | None:
     """The first difference of the calls that lead to unequal arrays."""
-    wrong = []
+    wrong: list[tuple[Value | None, Value | None]] = []
     for theirs_, ours_ in arrays:
         mine, yours = _end(trace_of(original), theirs_), _end(trace_of(port), ours_)
         if not _same(matching, mine, yours, theirs_, ours_):
             wrong.append((mine, yours))
     if not wrong:
         return None
-    theirs = guilty([mine for mine, _ in wrong if mine], lambda value: value in matching.of_first)
-    ours = guilty([yours for _, yours in wrong if yours], matching.good)
+    turned = {value for ends in wrong if None not in ends and matching.same(*ends) for value in ends}  # and should not be
+    theirs = guilty([mine for mine, _ in wrong if mine], lambda value: value in matching.of_first and value not in turned)
+    ours = guilty([yours for _, yours in wrong if yours], lambda value: matching.good(value) and value not in turned)
     return explain(matching, theirs, ours, wrong[0])
 
 
@@ -256,7 +257,10 @@ def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
 def _same(matching: Matching, mine: Value | None, yours: Value | None, theirs: Array, ours: Array) -> bool:
     """Whether two arrays agree, by the values that they are; one that no call of Torch's made is compared as it is."""
     if mine is not None and yours is not None:
-        return matching.same(mine, yours)
+        placed = theirs.shape != ours.shape or not matching.may_lie_turned(mine, yours)
+        return matching.same(mine, yours) and (
+            placed or matching.in_order(mine, torch.from_numpy(theirs.copy()), torch.from_numpy(ours.copy()))
+        )
     if theirs.shape != ours.shape:
         return False
     if mine is not None:

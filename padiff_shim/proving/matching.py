@@ -91,12 +91,12 @@ class Matching:
         apart = one.node is other.node is None or one.tensor.shape != other.tensor.shape
         if apart or _close(numbers(one.tensor), numbers(other.tensor), tolerance):
             return True
-        if self._may_lie_turned(one, other) and _close(numbers(one.tensor.mT), numbers(other.tensor), tolerance):
+        if self.may_lie_turned(one, other) and _close(numbers(one.tensor.mT), numbers(other.tensor), tolerance):
             return True
         self._shuffled.add(other)
         return False
 
-    def _may_lie_turned(self, one: Value, other: Value) -> bool:
+    def may_lie_turned(self, one: Value, other: Value) -> bool:
         """Whether these are square and made of weights alone (scaled, normed), or on the way back to such: in either's layout."""
         if one.node is None or other.node is None or one.tensor.dim() != 2 or one.tensor.shape[0] != one.tensor.shape[1]:
             return False

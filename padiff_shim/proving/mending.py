@@ -43,7 +43,7 @@ def mended(matching: Matching, pairs: Sequence[Pair]) -> Mend | None:
         return whole[1], [whole[0].result.tensor.reshape(whole[1].result.tensor.shape)]
     updated = following.theirs.updated if len(following.theirs.updated) == len(following.ours.updated) else []
     exchange = [exchanged(following, value.tensor) for value in (*following.theirs.results, *updated)]
-    if matching.are_turned(following.theirs, following.ours):
+    if matching.are_turned(following.theirs, following.ours) and not matching.same(following.theirs.result, following.ours.result):
         exchange = [one.mT if one is not None and one.dim() == 2 and one.shape[0] == one.shape[1] else one for one in exchange]
     if len(exchange) == 1 and exchange[0] is not None:
         exchange = [exchange[0].reshape(following.ours.result.tensor.shape)]

@@ -109,3 +109,29 @@ def test_what_is_made_of_it_otherwise_is_one_mistake(name):
     proof = prove(PortedWeighed(port), Weighed(original), X, weights="random")
     assert not proof, proof
     assert (proof.complete, len(proof.mistakes)) == (True, 1), proof
+
+
+class Returning(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = torch.nn.Linear(D, D)
+
+    def forward(self, x):
+        return self.mix(x), self.mix.weight * 2
+
+
+class PortedReturning(paddle.nn.Layer):
+    def __init__(self, turned):
+        super().__init__()
+        self.mix, self.turned = paddle.nn.Linear(D, D), turned
+
+    def forward(self, x):
+        return self.mix(x), (self.mix.weight.t() if self.turned else self.mix.weight) * 2
+
+
+def test_what_a_port_returns_lies_as_the_original_returns_it():
+    assert prove(PortedReturning(turned=True), Returning(), X)
+    proof = prove(PortedReturning(turned=False), Returning(), X)
+    assert not proof, proof
+    assert (proof.complete, len(proof.mistakes)) == (True, 1), proof
+    assert proof.mistakes[0].text.startswith("the first operand (mix.weight) holds"), proof

@@ -120,6 +120,28 @@ def test_a_weight_that_is_transposed_is_no_operand_in_anothers_place():
     assert told(attention("turned"))[0].startswith("the second operand (first.weight) holds")
 
 
+class Signs(torch.nn.Module):
+    def forward(self, x):
+        return x * torch.where(x > 0, 1.0, -1.0)
+
+
+class PortedSigns(paddle.nn.Layer):
+    def __init__(self, positive):
+        super().__init__()
+        self.positive = positive
+
+    def forward(self, x):
+        positive, negative = paddle.full_like(x, self.positive), paddle.full_like(x, -self.positive)
+        return x * paddle.where(x <= 0, negative, positive)
+
+
+def test_one_of_two_constants_is_chosen_for_what_the_other_is():
+    assert prove(PortedSigns(1.0), Signs(), X)
+    text = told(prove(PortedSigns(-1.0), Signs(), X))[0]
+    assert text.startswith("condition")
+    assert "(192 of 192 elements differ)" in text
+
+
 class Embedded(torch.nn.Module):
     def __init__(self):
         super().__init__()
