@@ -120,8 +120,9 @@ def _turned(theirs: Node, ours: Node) -> bool | None:
     if not theirs.name == ours.name == "where":
         return None
     mine, yours = ([_number_in(node, name) for name in ("self", "other")] for node in (theirs, ours))
-    both = None not in (*mine, *yours) and mine[0] != mine[1]
-    return None if not both or sorted(mine) != sorted(yours) else mine != yours
+    if None in mine or mine[0] == mine[1]:
+        return None
+    return False if mine == yours else True if mine == yours[::-1] else None
 
 
 def _number_in(node: Node, name: str) -> float | None:

@@ -213,7 +213,8 @@ def _first_difference(matching: Matching, original: Outcome, port: Outcome, arra
             wrong.append((mine, yours))
     if not wrong:
         return None
-    turned = {value for ends in wrong if None not in ends and matching.same(*ends) for value in ends}  # and should not be
+    # What agrees, though not in its places as it should.
+    turned = {value for mine, yours in wrong if mine and yours and matching.same(mine, yours) for value in (mine, yours)}
     theirs = guilty([mine for mine, _ in wrong if mine], lambda value: value in matching.of_first and value not in turned)
     ours = guilty([yours for _, yours in wrong if yours], lambda value: matching.good(value) and value not in turned)
     return explain(matching, theirs, ours, wrong[0])
