@@ -6,6 +6,7 @@ import torch
 from test_glance import DTYPES, calls, near, normal, of_call, quantity_of
 
 from padiff_shim import numerics
+from padiff_shim.catalogue.registry import ops
 from padiff_shim.numerics.judging import glance
 from padiff_shim.numerics.oracle import few, limits
 from padiff_shim.verdicts import Verdict
@@ -83,6 +84,31 @@ def test_what_is_not_small_or_of_another_dtype_is_left_to_torch():
     assert learnt(x.bfloat16(), y).few is None
     assert learnt(torch.ones(6, few.READ // 6 + 1), torch.ones(few.READ // 6 + 1, 6)).few is None
     assert learnt(torch.ones(few.ELEMENTS // 2 + 1, 1), torch.ones(1, 2)).few is None
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_tensors_without_axes_are_left_to_torch(dtype):
+    """NumPy makes numbers of them, which take no values: what the bound says of such a call, the verdict has to say."""
+    x, grad = normal(dtype=dtype), normal(seed=1, dtype=dtype)
+    said = 0
+    for name, given in (("gelu", (x, False)), ("gelu", (x, True)), ("add", (x, x + 1)), ("sum", (x, None, None, False))):
+        for operand in ("", "x"):
+            incoming = grad if operand else None
+            result = (ops()[name].reference(*given) if not operand else x + 1).detach()
+            quantity = quantity_of(name, operand, given, incoming, result)
+            bound = quantity.harmless
+            learnt = bound.among(of_call(given, incoming), result) if isinstance(bound, limits.Bound) else None
+            if learnt is None or learnt.of(result, of_call(given, incoming)) is None:
+                continue
+            said += 1
+            moved = torch.nextafter(result, result + 1)
+            if learnt.few is not None:
+                found = learnt.few.of(few.array(result), arrays_of(of_call(given, incoming)))
+                assert found[0] > 0 or found[1].shape == (1,)
+                numerics.harmless_few(moved, result, learnt.few, arrays_of(of_call(given, incoming)))
+            judged = numerics.harmless(moved, result, learnt, of_call(given, incoming))
+            assert judged is None or judged.verdict is Verdict.ROUNDING
+    assert said > 4
 
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), 0.0])

@@ -236,3 +236,22 @@ def test_sixteen_bit_results(dtype):
     found = quantity("linear", x, w, None, False)
     assert judge(found, exact, out).verdict in (Verdict.ROUNDING, Verdict.EQUAL)
     assert judge(found, exact * 1.1, out).verdict is Verdict.WRONG
+
+
+@pytest.mark.parametrize("shape", [(6, 32), (1, 32), (6, 1), (1, 1), (1,), (), (2, 1, 32), (1, 6, 1)], ids=str)
+def test_a_bias_of_several_axes_broadcasts_from_the_right(shape):
+    """Paddle adds whatever bias fits: neither its result nor its gradient is wrong, and a fault in either is found."""
+    random = np.random.default_rng(0)
+    x, w = (torch.from_numpy(random.standard_normal(size).astype(np.float32)) for size in ((2, 6, 24), (32, 24)))
+    bias, grad = (torch.from_numpy(random.standard_normal(size).astype(np.float32)) for size in (shape, (2, 6, 32)))
+    given = (x, w, bias, False)
+    out = torch.nn.functional.linear(x, w) + bias
+    wide = (torch.nn.functional.linear(x.double(), w.double()) + bias.double()).float()
+    forward = ops()["linear"].model.forward(given)
+    backward = ops()["linear"].model.gradient("bias", given, out, grad)
+    exact = grad.double().sum_to_size(shape).float()
+    for found, one, other in ((forward, wide, out), (backward, exact, grad.sum_to_size(shape))):
+        assert judge(found, one, other, audit=True).verdict.severity <= Verdict.ROUNDING.severity
+        wrong = one.clone()
+        wrong.view(-1)[-1] += one.abs().max() * 0.01
+        assert judge(found, wrong, other).verdict.severity > Verdict.LOW_ACCURACY.severity

@@ -187,11 +187,12 @@ class Linear(Product):
     """``x @ weight.T + bias`` with the weight as [out, in]."""
 
     def labelled(self, values: Sequence[Any]) -> Labelled:
-        """Leading axes, o; summed over i."""
+        """Leading axes, o; summed over i. Paddle takes a bias of several axes, too: it broadcasts from the right."""
         x, weight, bias = values[:3]
         batch = _batch(x.ndim - 1)
-        addend = None if bias is None else ("bias", bias, ("o",))
-        return Labelled({"x": (x, (*batch, "i")), "weight": (weight, ("o", "i"))}, (*batch, "o"), addend)
+        out: Labels = (*batch, "o")
+        addend = None if bias is None else ("bias", bias, ("o",) if bias.ndim < 2 else out[len(out) - bias.ndim :])
+        return Labelled({"x": (x, (*batch, "i")), "weight": (weight, ("o", "i"))}, out, addend)
 
 
 class Addmm(Product):

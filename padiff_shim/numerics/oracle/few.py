@@ -45,8 +45,10 @@ class Few:
 
 
 def suits(result: torch.Tensor, tensors: Sequence[torch.Tensor | None]) -> bool:
-    """Whether the bound of a result by these tensors can be made here."""
+    """Whether the bound of a result by these tensors can be made here. Of one without axes NumPy makes a number, not an array."""
     if result.numel() > ELEMENTS or result.dtype not in (torch.float32, torch.float64):
+        return False
+    if any(one is not None and not one.ndim for one in tensors):
         return False
     return all(one is None or (one.is_cpu and one.dtype is result.dtype and one.numel() <= READ) for one in (result, *tensors))
 
