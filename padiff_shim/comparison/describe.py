@@ -121,9 +121,9 @@ class Places:
 
     def of(self, door: Door, sides: Sequence[Any], attributes: Sequence[Any], needs: Sequence[int]) -> Place:
         """The place of the call that is running. ``needs``: see docs/log.md."""
-        code, line = site.caller()
+        line = site.caller()
         state = site.layer_path(), site.in_training(), autocast_state()
-        key = (door, code, line, state, tuple(needs), _kinds(sides), _kinds(attributes) if attributes else ())
+        key = (door, line, state, tuple(needs), _kinds(sides), _kinds(attributes) if attributes else ())
         try:
             place = self._known.get(key)
         except TypeError:  # an attribute of no hashable kind

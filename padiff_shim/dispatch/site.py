@@ -70,11 +70,14 @@ def short(file: str) -> str:
     return os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file
 
 
-class _Library(dict[CodeType, bool]):
-    """Code objects -> whether they belong to a framework, to Python or to us; found out once for each."""
+class _Library(dict[str, bool]):
+    """Files -> whether they belong to a framework, to Python or to us; found out once for each.
 
-    def __missing__(self, code: CodeType) -> bool:
-        self[code] = found = _is_library(code)
+    Not by code objects: to Python those of a file and of a copy of it are equal, and a user may copy a framework's.
+    """
+
+    def __missing__(self, file: str) -> bool:
+        self[file] = found = _is_library(file)
         return found
 
 
@@ -93,8 +96,7 @@ def _folders() -> tuple[str, ...]:
     return (*(root + os.sep for root in roots), *alone)
 
 
-def _is_library(code: CodeType) -> bool:
-    name = code.co_filename
+def _is_library(name: str) -> bool:
     if name.startswith(
         ("<frozen ", "<shortcut ", "<decorator-gen-")
     ):  # of Python, substitution/shortcut.py, Paddle 2.6's decorators
@@ -120,7 +122,7 @@ def call_site(until: CodeType | None = None) -> Site:
     forward = None
     while frame is not None and frame.f_code is not until:
         code = frame.f_code
-        if not _library[code]:
+        if not _library[code.co_filename]:
             return _at(frame)
         if forward is None and until is not None and code.co_name == "forward" and not code.co_filename.startswith(_OURS):
             forward = frame
@@ -128,16 +130,16 @@ def call_site(until: CodeType | None = None) -> Site:
     return _at(forward or outermost)
 
 
-def caller() -> tuple[CodeType, int]:
-    """What tells apart the lines that :func:`call_site` gives, and costs less."""
+def caller() -> tuple[str, int, str]:
+    """The fields of what :func:`call_site` gives, which costs more."""
     frame = outermost = sys._getframe(1)
     known = _library
     while frame is not None:
         code = frame.f_code
-        if not known[code]:
-            return code, frame.f_lineno
+        if not known[code.co_filename]:
+            return code.co_filename, frame.f_lineno, code.co_name
         outermost, frame = frame, frame.f_back  # type: ignore[assignment]
-    return outermost.f_code, outermost.f_lineno
+    return _at(outermost)
 
 
 def _at(frame: FrameType) -> Site:
@@ -149,7 +151,7 @@ def raised_at(error: BaseException) -> Site | None:
     found, trace = None, error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
-        if not _library[code]:
+        if not _library[code.co_filename]:
             found = Site(code.co_filename, trace.tb_lineno, code.co_name)
         trace = trace.tb_next
     return found
@@ -160,7 +162,7 @@ def call_stack(until: CodeType) -> tuple[Site, ...]:
     found: list[Site] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not until:
-        if not _library[frame.f_code]:
+        if not _library[frame.f_code.co_filename]:
             found.append(_at(frame))
         frame = frame.f_back
     return tuple(reversed(found))
