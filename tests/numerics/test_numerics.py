@@ -255,3 +255,14 @@ def test_a_bias_of_several_axes_broadcasts_from_the_right(shape):
         wrong = one.clone()
         wrong.view(-1)[-1] += one.abs().max() * 0.01
         assert judge(found, wrong, other).verdict.severity > Verdict.LOW_ACCURACY.severity
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, F32, F64], ids=str)
+def test_a_small_tensor_is_judged_without_a_warning(dtype):
+    """All places of a small result are looked at, by positions that are kept for the next one."""
+    x, w = normal(5, 24, dtype=dtype), normal(7, 24, dtype=dtype, seed=1)
+    right = torch.nn.functional.linear(x.double(), w.double()).to(dtype)
+    for _ in range(2):
+        assert judge(quantity("linear", x, w, None, False), right, right.clone(), audit=True).verdict is Verdict.EQUAL
+        assert judge(quantity("linear", x, w, None, False), right * 2, right).verdict.severity > Verdict.LOW_ACCURACY.severity

@@ -65,7 +65,8 @@ class Operand:
             return taken.reshape(taken.shape[0], *self.inner)
         if not self.grid:
             return view.reshape(1, *self.inner)
-        index = tuple(torch.from_numpy(where[a]).to(view.device, non_blocking=True) for a in self.grid)
+        # Copies: of the places of a whole grid, which nobody may write to, Torch would warn.
+        index = tuple(torch.from_numpy(where[a].copy()).to(view.device, non_blocking=True) for a in self.grid)
         taken = view[index]
         return taken.reshape(taken.shape[0], *self.inner)
 
