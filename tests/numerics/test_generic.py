@@ -40,6 +40,18 @@ def test_gradients_in_another_order_are_never_accused(name, seed, dtype):
         assert found.verdict in INNOCENT, (position, found)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1e200, 1e-200, 1e307])
+def test_what_has_no_square_is_judged_without_a_warning(size):
+    """Where the formula itself is asked how well it agrees, too."""
+    x = drawn([(40,)], 3, F64)[0].abs() * size
+    kernel, wrong = F.silu, F.silu(x)
+    wrong[7] *= 1.001
+    for ours in (kernel, lambda v: kernel(v) * 1.001):
+        found = judged(kernel, [x], wrong, kernel(x), paddle_kernel=ours)
+        assert found.verdict.severity > Verdict.ROUNDING.severity
+
+
 @pytest.mark.parametrize("name", sorted(FORMULAS))
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, F32])
 def test_the_formula_in_float64_rounded_once_is_innocent(name, dtype):

@@ -44,6 +44,7 @@ AGREEMENT = 1e-12  # of the largest value: two float64 runs of one formula
 EXPLAINS = 0.1  # of a difference: less of it is not explained by formulas that differ
 
 
+@np.errstate(all="ignore")  # of what leaves its range the verdict speaks
 def fallback(
     paddle: torch.Tensor,
     torch_: torch.Tensor,
@@ -82,14 +83,12 @@ def fallback(
             smaller = _formula(torch_kernel, part.operands, part.paddle, seed, variants or {})
             found = _patiently(smaller, part.paddle, part.torch, rng, audit)
             if found.verdict in QUIET:
-                with np.errstate(all="ignore"):
-                    found.stats.update(passes.differ(paddle, torch_).stats)
+                found.stats.update(passes.differ(paddle, torch_).stats)
                 return found
         formula = _formula(torch_kernel, operands, paddle, seed, variants or {})
     except Exception as error:
         let_pass(error)
-        with np.errstate(all="ignore"):
-            stats = passes.differ(paddle, torch_).stats if paddle.dtype in KINDS else passes.equal_stats(paddle.numel())
+        stats = passes.differ(paddle, torch_).stats if paddle.dtype in KINDS else passes.equal_stats(paddle.numel())
         reason = f"no bound, and no float64 run: {type(error).__name__}: {error}"
         return Judgement(Verdict.UNVERIFIED, reason=reason[:200], stats=stats)
     found = _patiently(formula, paddle, torch_, rng, audit)
