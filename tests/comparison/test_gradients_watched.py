@@ -254,5 +254,5 @@ def test_a_nan_in_the_result_is_no_operand_that_was_written(change):
         if change is not None:
             CHANGES[change](x)
         y.sum().backward()
-    (call,) = run.calls.filter(op="tanh", tensor="grad:x")
+    *_, call = run.calls.filter(op="tanh", tensor="grad:x")  # on 2.6 behind one of tanh_, whose node shows none
     assert (call.verdict, call.side) == (("WRONG", "paddle") if change is None else ("UNVERIFIED", "none"))

@@ -7,6 +7,7 @@ import torch
 
 import padiff_shim
 from padiff_shim.comparison import subject
+from padiff_shim.frameworks.versions import NODE_HOOKS
 from padiff_shim.verdicts import Verdict
 
 pytestmark = pytest.mark.compat
@@ -65,7 +66,8 @@ def test_records_are_those_of_an_engine_that_is_asked_for_each_node(program, wan
 @pytest.mark.parametrize("program", [apart, chained])
 def test_nodes_that_run_alone_are_judged_by_their_own_gradient(program, monkeypatch):
     found = records(program)
-    assert {record["verdict"] for record in found} <= {"EQUAL", "ROUNDING"}
+    seen = [record for record in found if NODE_HOOKS or "a node that cannot be hooked" not in record["reason"]]
+    assert {record["verdict"] for record in seen} == {"EQUAL", "ROUNDING"}
     monkeypatch.setattr(subject.Subject, "_found_ahead", lambda self, grads, chosen: None)
     assert found == records(program)
 
