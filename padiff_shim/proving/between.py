@@ -137,7 +137,7 @@ def _keeps(node: Node) -> bool | None:
     """Whether a call keeps what its mask holds, with a constant elsewhere, or the other way round; None: no constant, or two."""
     if node.name != "where":
         return False if node.name == "masked_fill" else None
-    computed = {one.name for one in node.operands if one.value.node is not None or one.value.label}
+    computed = {one.name for one in node.operands if one.value.node is not None or given(one.value)}
     return None if ("self" in computed) is ("other" in computed) else "self" in computed
 
 

@@ -142,6 +142,32 @@ def test_one_of_two_constants_is_chosen_for_what_the_other_is():
     assert "(192 of 192 elements differ)" in text
 
 
+class Kept(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(D, D)
+
+    def forward(self, x):
+        return torch.where(x > 0, self.first(x), 0.0).tanh()
+
+
+class PortedKept(paddle.nn.Layer):
+    def __init__(self, turned):
+        super().__init__()
+        self.first, self.turned = paddle.nn.Linear(D, D), turned
+
+    def forward(self, x):
+        y = self.first(x)
+        return paddle.where(x > 0 if self.turned else x <= 0, paddle.zeros_like(y), y).tanh()
+
+
+def test_a_number_is_what_is_put_in_place_of_what_is_masked():
+    assert prove(PortedKept(False), Kept(), X)
+    text = told(prove(PortedKept(True), Kept(), X))[0]
+    assert text.startswith("condition")
+    assert "(192 of 192 elements differ)" in text
+
+
 class Embedded(torch.nn.Module):
     def __init__(self):
         super().__init__()
