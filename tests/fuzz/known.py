@@ -69,6 +69,10 @@ KNOWN = (
         lambda seen: not seen.exact and seen.of_a_step_along_rounding,
     ),
     Known(
+        "natively a recomputed block fails whose operands, asked at the backward, want no gradients any more",
+        lambda seen: not seen.exact and seen.recomputed_without_gradients,
+    ),
+    Known(
         "an index into a number: IndexError natively, and ValueError where Paddle is asked behind Torch's refusal",
         lambda seen: not seen.exact and seen.of_an_index_into_a_number,
     ),

@@ -92,6 +92,13 @@ class Seen(NamedTuple):
         return self.changing and self.has("use_reentrant=False") and follows
 
     @property
+    def recomputed_without_gradients(self) -> bool:
+        """Whether reentrant recompute met an operand whose flag was switched: an error natively, and what follows from it."""
+        refused = any("'OSError', '(External) " in one.partition(", here ")[0] for one in self.others)
+        switched = self.has_in_order(("use_reentrant=True",), (".stop_gradient = True",))
+        return refused and switched and (self.after_an_error or self.text.startswith("errors:"))
+
+    @property
     def stepped(self) -> bool:
         """Whether values differ, where gradients have become values."""
         return self.has("o.step()") and ".value:" in self.text

@@ -284,3 +284,12 @@ def test_a_leafs_hook_may_see_two_parts_of_a_gradient_through_a_mode_that_was_cl
 def test_no_integer_is_cut_out_of_what_lies_beside_one(numbers, decides):
     assert rounding_decides(paddle.to_tensor(numbers)) is decides
     assert not rounding_decides(paddle.to_tensor([1, 2]))
+
+
+@pytest.mark.parametrize(("line", "same"), [("t2.stop_gradient = True", False), ("t2.stop_gradient = False", True)])
+def test_a_recomputed_block_whose_operand_wants_no_gradient_any_more_fails_natively(line, same):
+    lines = [*PROGRAM[:2], "t3 = recompute(block, t2, use_reentrant=True)", line, "t3.sum().backward()"]
+    with quiet(), paddle.enable_grad():
+        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    assert bool(differs) is not same
+    assert left_of(lines, differs, failed=False) == []
