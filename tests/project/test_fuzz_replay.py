@@ -85,3 +85,15 @@ def test_a_leaf_that_was_written_gets_the_gradient_of_an_earlier_graph(before):
         kept, found = compared([*lines, "t3.sum().backward()"], {})
     assert found == []
     assert len(kept) == 1 + len(lines) + 1
+
+
+@pytest.mark.bitexact
+def test_a_pylayers_result_that_is_a_leaf_has_the_gradient_that_its_hook_made():
+    lines = ["t3 = Twice.apply(t1.detach())", "t3.stop_gradient = False", "h1 = t3.register_hook(watch('t3', 2.0))"]
+    assert unlike_torch(*lines, "t3.retain_grads()", "t3.sum().backward()") == []
+
+
+@pytest.mark.bitexact
+@pytest.mark.parametrize("product", ["paddle.matmul(t2[:0], t3)", "t2[:0] @ t3"])
+def test_a_product_of_nothing_in_two_dtypes_is_no_finding(product):
+    assert unlike_torch("t3 = make([4], 'float64', 3)", f"t4 = {product}") == []

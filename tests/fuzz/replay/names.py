@@ -88,6 +88,8 @@ def matmul(x: Value, y: Value, transpose_x: bool = False, transpose_y: bool = Fa
     def function(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.matmul(a.mT if transpose_x and a.ndim > 1 else a, b.mT if transpose_y and b.ndim > 1 else b)
 
+    if x.data.dtype != y.data.dtype and not (x.data.numel() and y.data.numel()):
+        raise Elsewhere("a product of nothing in two dtypes, which has Paddle's second one")
     return product(function, x, y)
 
 

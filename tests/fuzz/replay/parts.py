@@ -65,7 +65,7 @@ def _applied(function: Any) -> Any:
         found = function.apply(*(one.wanted() for one in operands))
         results = [Value(one) for one in (found if isinstance(found, tuple) else (found,))]
         for one in results:
-            one.deaf = True
+            one.deaf = not one.stop_gradient  # if it is no leaf
         return results if isinstance(found, tuple) else results[0]
 
     return SimpleNamespace(apply=apply)
