@@ -134,11 +134,15 @@ def _again(cell: Cell, pairs: list[tuple[Any, torch.Tensor]]) -> list[torch.Tens
             [out for out, _ in pairs], list(cell.operands.aliases), given, True, True, True, True, [], *clean.NO_PATH
         )
     places = [index for index, out in enumerate(outs) if out is not None]
-    second = Cell(f"{cell.name}_grad", [outs[i] for i in places], operands, once=False)
+    made = [outs[index] for index in places]
     found: list[torch.Tensor | None] = [None] * len(outs)
-    if places:
-        for index, side in zip(places, _apply(second, *operands.sides)):
-            found[index] = side.clone()
+    if not places:
+        return found
+    # The gradient of a sum does not depend on what was summed: no backward from there may walk, and free, what that came from.
+    led = operands.led_to_by(made)
+    sides = _apply(Cell(f"{cell.name}_grad", made, operands, once=False), *operands.sides) if led else map(as_operand, made)
+    for index, side in zip(places, sides):
+        found[index] = side.clone()
     return found
 
 
