@@ -97,3 +97,20 @@ def test_a_pylayers_result_that_is_a_leaf_has_the_gradient_that_its_hook_made():
 @pytest.mark.parametrize("product", ["paddle.matmul(t2[:0], t3)", "t2[:0] @ t3"])
 def test_a_product_of_nothing_in_two_dtypes_is_no_finding(product):
     assert unlike_torch("t3 = make([4], 'float64', 3)", f"t4 = {product}") == []
+
+
+@pytest.mark.bitexact
+def test_a_pylayer_reads_what_was_written_into_a_copy_in_the_graph():
+    counts = {}
+    lines = ["t3 = t1.clone()", "t4 = Cube.apply(t3)", "t3[0] = 0.5", "t4.sum().backward()"]
+    with quiet(), paddle.enable_grad():
+        kept, found = compared([PROGRAM[0], *lines], counts)
+    assert found == []
+    assert lines[-1] not in kept
+    assert counts["not in Torch: a PyLayer or recompute whose operand was changed"] == 1
+
+
+@pytest.mark.bitexact
+def test_a_tensor_is_assigned_to_what_it_is_a_view_of():
+    lines = ["t3 = make([1, 4], 'float32', 3, False)", "t4 = t3[::2]", "paddle.assign(t4.astype(t3.dtype), output=t3)"]
+    assert unlike_torch(*lines) == []

@@ -155,6 +155,9 @@ class Tensor:
         new = new.to(self.data.dtype)
         with torch.no_grad():
             self.data.copy_(new)
+            if self.apart:  # in Paddle what was saved of the graph's tensor is this memory: it counts as written
+                saved = self.node.detach()
+                saved.copy_(saved.clone())
         if new.requires_grad:
             self.kept = self.grad  # of a leaf that it was
             if self.node.is_leaf and self.node.requires_grad:
@@ -178,7 +181,7 @@ class Tensor:
         if self.node.requires_grad and not self.is_leaf:
             raise Elsewhere("an uncounted write to what a backward may read")
         for memory in (self.data, *([self.node] if self._written else [])):
-            memory.data.copy_(new.detach())
+            memory.data.copy_(new.detach().clone())  # which may lie over it
         self.family.rewritten()
         return self
 
