@@ -156,8 +156,7 @@ class Tensor:
         with torch.no_grad():
             self.data.copy_(new)
             if self.apart:  # in Paddle what was saved of the graph's tensor is this memory: it counts as written
-                saved = self.node.detach()
-                saved.copy_(saved.clone())
+                torch.autograd.graph.increment_version(self.node)
         if new.requires_grad:
             self.kept = self.grad  # of a leaf that it was
             if self.node.is_leaf and self.node.requires_grad:
