@@ -155,7 +155,7 @@ class Tensor:
         new = new.to(self.data.dtype)
         with torch.no_grad():
             self.data.copy_(new)
-            if self.apart:  # in Paddle what was saved of the graph's tensor is this memory: it counts as written
+            if self.apart and not self.node._is_view():  # what was saved of it is this memory in Paddle: it counts as written
                 torch.autograd.graph.increment_version(self.node)
         if new.requires_grad:
             self.kept = self.grad  # of a leaf that it was
