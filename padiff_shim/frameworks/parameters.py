@@ -88,9 +88,9 @@ def torchs_tensor(tensor: torch.Tensor, memo: Memo, copying: Copying = copy.deep
     elif _plain(tensor) and tensor.untyped_storage()._cdata not in (held := memo.setdefault("torch", {})):  # type: ignore[call-overload]
         made = tensor.detach().clone().requires_grad_(tensor.requires_grad)
         held[tensor.untyped_storage()._cdata] = made.untyped_storage()
+        memo[id(tensor)] = made
     else:
         return copy.deepcopy(tensor, memo)
-    memo[id(tensor)] = made
     return made
 
 

@@ -4,7 +4,6 @@ CPython takes signals where functions begin, among other places. There a call wi
 of Python's and Torch's that they use, raises.
 """
 
-import collections
 import gc
 import os
 import sys
@@ -13,6 +12,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from counted_calls import CountedCalls
 
 import padiff_shim
 from padiff_shim import postponed
@@ -32,28 +32,14 @@ VALUES = np.linspace(-1, 1, 16, dtype="float32").reshape(4, 4)
 pytestmark = pytest.mark.filterwarnings("ignore:a mode of padiff_shim")
 
 
-class Calls:
+class Calls(CountedCalls):
     """The calls of a program, counted by function; the call ``at`` is interrupted: a function and a number."""
 
-    def __init__(self, at=None):
-        self.at, self.counts = at, collections.Counter()
+    def counted(self, file):
+        return file.startswith(("<shortcut", OURS)) or file.endswith(OTHERS)
 
-    def __call__(self, frame, event, _):
-        code = frame.f_code
-        if event == "call" and (code.co_filename.startswith(("<shortcut", OURS)) or code.co_filename.endswith(OTHERS)):
-            self.counts[code] += 1
-            if (code, self.counts[code]) == self.at:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return None  # noqa: RET501
-
-    def of(self, program):
-        before = sys.gettrace()
-        sys.settrace(self)
-        try:
-            program()
-        finally:
-            sys.settrace(before)
+    def reached(self):
+        raise KeyboardInterrupt
 
 
 def interrupted(program, then):

@@ -1,6 +1,5 @@
 """An error that the handler of a signal raises, wherever it falls: the program gets it; what answers errors does not take it."""
 
-import collections
 import functools
 import os
 import signal
@@ -10,6 +9,7 @@ import threading
 import numpy as np
 import paddle
 import pytest
+from counted_calls import CountedCalls
 
 import padiff_shim
 from padiff_shim.signals import let_pass, of_a_signal
@@ -34,29 +34,19 @@ def _handled():
     signal.signal(NUMBER, before)
 
 
-class Signals:
+class Signals(CountedCalls):
     """The calls of our functions, counted; at one of them a signal comes."""
 
     def __init__(self, at=None):
-        self.at, self.counts, self.came = at, collections.Counter(), False
+        super().__init__(at)
+        self.came = False
 
-    def __call__(self, frame, event, _):
-        code = frame.f_code
-        if event == "call" and code.co_filename.startswith(OURS):
-            self.counts[code] += 1
-            if (code, self.counts[code]) == self.at:
-                sys.settrace(None)
-                self.came = True
-                signal.raise_signal(NUMBER)
-        return None  # noqa: RET501
+    def counted(self, file):
+        return file.startswith(OURS)
 
-    def of(self, program):
-        before = sys.gettrace()
-        sys.settrace(self)
-        try:
-            program()
-        finally:
-            sys.settrace(before)
+    def reached(self):
+        self.came = True
+        signal.raise_signal(NUMBER)
 
 
 def program():
