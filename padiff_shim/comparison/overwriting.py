@@ -10,11 +10,11 @@ import torch
 
 def spared(sides: Sequence[Any], overwritten: Sequence[int]) -> list[Any]:
     """The operands, those copied that lie in the memory of what is overwritten."""
-    targets = [memory(side) for side in (sides[index] for index in overwritten) if isinstance(side, torch.Tensor)]
-    return [kept(side) if shares(side, targets) else side for side in sides]
+    targets = [_memory(side) for side in (sides[index] for index in overwritten) if isinstance(side, torch.Tensor)]
+    return [_kept(side) if _shares(side, targets) else side for side in sides]
 
 
-def memory(tensor: torch.Tensor) -> tuple[int, int]:
+def _memory(tensor: torch.Tensor) -> tuple[int, int]:
     """The first byte of a tensor's elements, and the one behind the last."""
     if not tensor.numel():
         return 0, 0
@@ -31,11 +31,11 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
-def shares(side: Any, targets: Sequence[tuple[int, int]]) -> bool:
-    return isinstance(side, torch.Tensor) and any(_overlap(memory(side), target) for target in targets)
+def _shares(side: Any, targets: Sequence[tuple[int, int]]) -> bool:
+    return isinstance(side, torch.Tensor) and any(_overlap(_memory(side), target) for target in targets)
 
 
-def kept(tensor: torch.Tensor) -> torch.Tensor:
+def _kept(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with the same strides, which matter to a kernel's last bits."""
     if not tensor.numel():
         return tensor
