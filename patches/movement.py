@@ -50,8 +50,8 @@ def split(x: torch.Tensor, sections: Any, axis: Any) -> list[torch.Tensor]:
 def split_with_num(x: torch.Tensor, num: int, axis: Any) -> list[torch.Tensor]:
     """``torch.chunk``, into equal parts."""
     axis = int(axis)
-    if x.shape[axis] % num:
-        raise NotImplementedError("parts of several lengths: Paddle refuses")
+    if not num or x.shape[axis] % num:
+        raise NotImplementedError("no parts, or of several lengths: Paddle refuses")
     return list(torch.chunk(x, num, axis))
 
 

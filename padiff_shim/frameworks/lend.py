@@ -67,6 +67,7 @@ def copied(tensor: torch.Tensor) -> Any:
     result = paddle.empty(list(tensor.shape), dtype=str(tensor.dtype).rpartition(".")[2])
     if tensor.numel():
         torch._C._from_dlpack(result.get_tensor()._to_dlpack()).copy_(tensor.detach())
+    result.stop_gradient = True  # as it is; without a word about it Paddle has no place for a gradient, and clear_grad() fails
     return result
 
 

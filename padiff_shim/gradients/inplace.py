@@ -9,12 +9,11 @@ from typing import Any
 
 import torch
 
-from ..frameworks.memory import autocast_off, to_torch
+from ..frameworks.memory import as_operand, autocast_off, to_torch
 from .calls import Call
-from .leaves import leaf
 from .local import floats
 from .seats import exchange_node, exchange_sentinel
-from .twins import attach, only_sentinel
+from .twins import attach, only_sentinel, twin
 
 
 class _Into(torch.autograd.Function):
@@ -37,21 +36,20 @@ def refused(tensor: Any) -> bool:
     return bool(tensor.is_leaf and not tensor.stop_gradient)
 
 
-def starts(tensor: Any) -> bool:
-    """Whether nobody wanted a gradient of what it holds so far, and a write may change that: see :func:`before`."""
-    return bool(tensor.stop_gradient and tensor.is_leaf and tensor._is_initialized())
-
-
 def before(tensor: Any) -> torch.Tensor:
-    """The leaf twin of a tensor that wants no gradient and is about to be written with what wants one.
+    """The twin of a tensor that is about to be written with what wants a gradient, as Paddle goes on from it.
 
-    Natively its ``grad`` becomes the gradient of the value that it has now.
+    Natively what it was made of gets its gradient also where ``stop_gradient`` was set since; and the ``grad`` of a leaf that
+    wanted none becomes the gradient of the value that it has now.
     """
+    stopped = tensor.stop_gradient
+    if stopped and not tensor._is_initialized():
+        return as_operand(tensor)
     tensor.stop_gradient = False
     try:
-        return leaf(tensor)
+        return twin(tensor)
     finally:
-        tensor.stop_gradient = True
+        tensor.stop_gradient = stopped
 
 
 def write(call: Call, tensor: Any, side: torch.Tensor, *, reads_result: bool) -> Any:

@@ -13,7 +13,7 @@ import paddle
 
 from ..frameworks.memory import FLOATS, TENSOR_TYPES
 from . import clean
-from .inplace import before, refused, starts, take
+from .inplace import before, refused, take
 from .islands import Cell, begun, on_tape, recording
 from .operands import Operands
 
@@ -40,7 +40,7 @@ def written(name: str, place: int, original: Callable[..., Any], args: Sequence[
     if not target.size or not (on_tape(args) or on_tape(list(kwargs.values()))):
         return original(*args, **kwargs)
     operands = Operands()
-    first = starts(target)
+    first = target.stop_gradient and target._is_initialized()  # nobody wants a gradient of it, and the write may change that
     entered = operands.enter(target, before(target)) if first else operands.alias(target)
     # With a node of its own, which is exchanged: that of the operand stays where a second derivative looks for it.
     alias = paddle.Tensor() if target.stop_gradient and not first else clean.alias(entered)

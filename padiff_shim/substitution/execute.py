@@ -90,9 +90,9 @@ class Substitution:
     def write_on_tape(self, frame: Frame, inputs: Inputs, sides: list[Any], told: Any, run: Callable[..., Any]) -> Any:
         """The same of an in-place op."""
         target = inputs.paddle[0]
-        own = inplace.before(target) if inplace.starts(target) else None
+        own = inplace.before(target)
         # What torch keeps for the backward must not be overwritten.
-        sides = [(own if own is not None else side).clone() if one is target else side for side, one in zip(sides, inputs.paddle)]
+        sides = [own.clone() if one is target else side for side, one in zip(sides, inputs.paddle)]
         call, read, out = self.recorded(frame, inputs.paddle, sides, told, run, target)
         fits(out, inputs.torch[0])
         return inplace.write(call, target, out, reads_result=0 in read.results)

@@ -34,7 +34,7 @@ def took(name: str, original: Callable[..., Any], args: Any) -> bool:
         put = _masked(as_operand(index)) if name == "masked_fill_" else _at(parts, tensor, value)
         if put is None:
             return False
-        side = _before(tensor)
+        side = inplace.before(tensor)
         with stream_of(side.device), torch.enable_grad():
             out = put(side.clone(), twin(value).to(side.dtype))
         if value.ndim > tensor.ndim:  # of the axes of one, in front, Paddle takes some and refuses some
@@ -55,12 +55,6 @@ def _fits(tensor: Any, _: Any, value: Any) -> bool:
         return False
     # A state that goes from step to step: its history would be that of all of them.
     return not (value.stop_gradient or tensor.persistable or inplace.refused(tensor) or 0 in tensor.shape or 0 in value.shape)
-
-
-def _before(tensor: Any) -> torch.Tensor:
-    if not tensor.stop_gradient:
-        return twin(tensor)
-    return inplace.before(tensor) if inplace.starts(tensor) else as_operand(tensor)
 
 
 def _masked(mask: torch.Tensor) -> _Put:

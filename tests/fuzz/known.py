@@ -196,6 +196,18 @@ KNOWN = (
         lambda seen: not seen.exact and seen.of_a_norm_without_its_weight,
     ),
     Known(
+        "Paddle rounds the epsilon of a layer_norm to float32 (docs/defects.md)",
+        lambda seen: seen.of_a_small_epsilon and (seen.text.startswith("accused") or not seen.exact),
+    ),
+    Known(
+        "Paddle has no gradient of a value of as many axes that is broadcast as it is set (docs/defects.md)",
+        lambda seen: not seen.exact and seen.of_a_value_that_is_broadcast,
+    ),
+    Known(
+        "what paddle.grad gives with a graph behind a PyLayer is a leaf natively, which refuses an in-place op",
+        lambda seen: not seen.exact and seen.refused_as_a_leaf and (seen.has(".apply(") or seen.has("use_reentrant=True")),
+    ),
+    Known(
         "recompute reads a tensor again that was changed in place meanwhile: its gradients are those of other values",
         lambda seen: seen.text.startswith("accused") and seen.has("use_reentrant=False"),
     ),

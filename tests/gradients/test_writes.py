@@ -92,7 +92,7 @@ WRITES = (
 )  # fmt: skip
 
 
-def _seen(write):
+def _seen(write, stopped):
     """What hooks see of two intermediate tensors and of a leaf, and the gradients of the leaves."""
     x = paddle.to_tensor(np.arange(1.0, 7.0, dtype="float32").reshape(2, 3), stop_gradient=False)
     y = paddle.to_tensor(np.arange(2.0, 8.0, dtype="float32").reshape(2, 3), stop_gradient=False)
@@ -101,16 +101,18 @@ def _seen(write):
     for name, tensor in (("left", left), ("right", right), ("x", x)):
         tensor.register_hook(lambda grad, name=name: seen[name].append(grad.numpy()))
     target = left * 1.0
+    target.stop_gradient = stopped
     write(target, right)
     (target.reshape([6]) * left.reshape([6]) * right.reshape([6])).sum().backward()
     return {**seen, "gradients": [x.grad.numpy(), y.grad.numpy()]}
 
 
+@pytest.mark.parametrize("stopped", [False, True])  # what was made before goes on behind a write that wants a gradient
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.__name__)
-def test_each_hook_sees_the_whole_gradient_once(write):
-    expected = _seen(write)
+def test_each_hook_sees_the_whole_gradient_once(write, stopped):
+    expected = _seen(write, stopped)
     with padiff_shim.reference("torch"):
-        found = _seen(write)
+        found = _seen(write, stopped)
     for name, grads in expected.items():
         assert len(found[name]) == len(grads), name
         for one, other in zip(found[name], grads):
@@ -134,6 +136,24 @@ def test_what_is_written_into_a_tensor_that_wanted_no_gradient():
         found = program()
     assert len(found) == len(expected) == 3
     for one, other in zip(found, expected):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("write", ["add_", "multiply_", "subtract_"])
+def test_an_op_in_place_on_a_stopped_tensor_goes_on_behind_what_it_was_made_of(write):
+    def program():
+        x = paddle.to_tensor([1.0, 2.0], stop_gradient=False)
+        y = paddle.to_tensor([3.0, 4.0], stop_gradient=False)
+        square = x * x
+        square.stop_gradient = True
+        getattr(square, write)(y * 2.0)
+        (square * 3.0).sum().backward()
+        return [square.numpy(), x.grad.numpy(), y.grad.numpy(), np.array(square.stop_gradient)]
+
+    expected = program()
+    with padiff_shim.reference("torch"):
+        found = program()
+    for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
 

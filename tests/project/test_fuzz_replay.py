@@ -117,3 +117,14 @@ def test_a_pylayer_reads_what_was_written_into_a_copy_in_the_graph():
 def test_a_tensor_is_assigned_to_what_it_is_a_view_of():
     lines = ["t3 = make([1, 4], 'float32', 3, False)", "t4 = t3[::2]", "paddle.assign(t4.astype(t3.dtype), output=t3)"]
     assert unlike_torch(*lines) == []
+
+
+@pytest.mark.bitexact
+def test_a_result_that_lies_strided_in_torch_alone_can_be_viewed():
+    assert unlike_torch("t3 = paddle.exp(t1.transpose([1, 0]))", "t4 = t3.view([12])", "t4.sum().backward()") == []
+
+
+@pytest.mark.bitexact
+@pytest.mark.parametrize("write", ["t2[0] = t1[1]", "t2[:] = t1 * 2.0", "t2.add_(t1 * 2.0)"])
+def test_a_tensor_that_was_stopped_is_written_with_what_wants_a_gradient(write):
+    assert unlike_torch("t2.stop_gradient = True", write, "(t2 * t2).sum().backward()") == []

@@ -155,3 +155,19 @@ def test_what_a_copy_of_paddle_shares_with_nobody():
 
 def test_twins_are_alike():
     assert twin(np.ones((2, 3), "float32"), "transposed", leaf(np.ones((2, 3), "float32"), "transposed", False)).stride() == (1, 2)
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (0, 4), (2, 0)])
+@pytest.mark.parametrize("num", [0, 3])
+def test_parts_that_paddle_has_to_speak_of(shape, num):
+    """Into none it splits what has no elements there, and refuses the rest; into parts of several lengths it refuses."""
+
+    def outcome():
+        try:
+            return [part.shape for part in paddle.split(paddle.ones(shape), num, axis=-1)]
+        except ValueError as error:
+            return str(error).splitlines()[0]
+
+    expected = outcome()
+    with padiff_shim.reference("torch"):
+        assert outcome() == expected

@@ -138,9 +138,11 @@ class Tensor:
     # Writes
 
     def replaced(self) -> torch.Tensor:
-        """The value before some of its elements are set. Paddle keeps the gradient of a leaf's, as if it had wanted one."""
-        if not self.is_leaf or not self.stop_gradient:
+        """The value before some of its elements are set. Paddle goes on from there, as if a stopped one had wanted its gradient."""
+        if not self.stop_gradient:
             return self.wanted().clone()
+        if not self.is_leaf:
+            return self.graph().clone()
         before = self.data.clone().requires_grad_()
         before.register_hook(self._add)
         return before.clone()
