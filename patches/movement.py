@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -177,7 +178,7 @@ def masked_fill(x: torch.Tensor, mask: torch.Tensor, value: Any) -> torch.Tensor
     """``Tensor.masked_fill``; ``torch.where`` with several values, which Paddle broadcasts."""
     if not isinstance(value, torch.Tensor) or not value.ndim:
         return x.masked_fill(mask, value)
-    if torch.broadcast_shapes(x.shape, mask.shape, value.shape) != torch.broadcast_shapes(x.shape, mask.shape):
+    if np.broadcast_shapes(x.shape, mask.shape, value.shape) != np.broadcast_shapes(x.shape, mask.shape):
         raise NotImplementedError("masked_fill with more values than places")
     return torch.where(mask, value.to(x.dtype), x)
 

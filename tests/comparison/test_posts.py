@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 
 import paddle
 import pytest
@@ -58,19 +59,39 @@ def test_a_node_may_die_without_the_gil():
 
 def test_hooks_go_with_their_nodes():
     gc.collect()
-    before = len(posts._held)
+    before = posts._count()
     x = paddle.ones([4])
     x.stop_gradient = False
     with padiff_shim.compare("torch", progress=False):
         kept = paddle.exp(x)
         for _ in range(100):
             paddle.exp(x)
-        assert len(posts._held) < before + 10
+        assert posts._count() < before + 10
     gc.collect()
-    assert len(posts._held) == before + 1
+    assert posts._count() == before + 1
     del kept
     gc.collect()
-    assert len(posts._held) == before
+    assert posts._count() == before
+
+
+def test_graphs_go_as_a_whole_however_deep_they_are():
+    def deep():
+        y = x
+        for _ in range(50):
+            y = paddle.tanh(y)
+        return y
+
+    gc.collect()
+    before = posts._count()
+    x = paddle.ones([4])
+    x.stop_gradient = False
+    with padiff_shim.compare("torch", progress=False):
+        for _ in range(20):
+            out = deep()  # the last one lives while the next one is made
+            assert posts._count() < before + 250
+        del out
+        posts.let_go()
+        assert posts._count() == before
 
 
 def test_a_ctrl_c_that_falls_into_a_collection_arrives(monkeypatch):
@@ -89,7 +110,7 @@ def test_a_ctrl_c_that_falls_into_a_collection_arrives(monkeypatch):
             time.sleep(0.001)
 
     monkeypatch.setattr(posts, "_looked_at", looked_at)
-    monkeypatch.setattr(posts, "_held", [None])
+    monkeypatch.setattr(posts, "_next", deque([None]))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
     posts.mode_closed()
     try:

@@ -155,7 +155,7 @@ assert "torch._dynamo" not in sys.modules
 
 
 def test_torch_s_symbolic_shapes_are_not_loaded():
-    """Half a second and 28 MB, for a check of the gradients that a backward is given."""
+    """Half a second and 28 MB, for a check of the gradients that a backward is given, or for a shape."""
     passes("""
 import sys
 from padiff_shim.frameworks import turning
@@ -168,6 +168,12 @@ for mode in padiff_shim.reference, padiff_shim.compare:
         y = layer(x).tanh()
         (grad,) = paddle.grad([y], [x], [paddle.ones([2, 4])], create_graph=True)
         grad.sum().backward()
+rows = [paddle.rand([2, 64, 32]) for _ in range(2)]  # large enough for bounds in Torch
+with padiff_shim.compare("torch", ops="add") as run:
+    for factor in range(1, 30):
+        rows[0] * factor + rows[1]
+        with padiff_shim.testing.planted("add", lambda out, *_: out + 1e-3, side="torch"):
+            rows[0] + rows[1]
 assert True in turning._known.values() or False in turning._known.values()
 assert "torch.fx.experimental.symbolic_shapes" not in sys.modules
 """)

@@ -65,7 +65,7 @@ class Binary(Model):
         if not tensors or not floating(*tensors):
             return None
         term = self.term if len(tensors) == 2 else self.number
-        shape = torch.broadcast_shapes(*(v.shape for v in tensors))
+        shape = np.broadcast_shapes(*(v.shape for v in tensors))  # Torch 2.13 loads SymPy for its own
         return pointwise(shape, tensors[0].dtype, term, self.others(), x=x, y=y, **self.options(x, y))
 
     def options(self, x: Any, y: Any) -> dict[str, Any]:
