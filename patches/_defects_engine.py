@@ -39,7 +39,7 @@ paddle.grad([Square.apply(x).sum()], [x])
     {
         "name": "the gradient of what is left out",
         "op": "paddle.grad",
-        "what": "An input that is in no_grad_vars, too, is looked for where it was left out.",
+        "what": "An input that is in no_grad_vars, too, or to which nothing else leads, is looked for where it was left out.",
         "size": "the process ends",
         "paddle": PADDLES,
         "shows": SIGSEGV,
@@ -50,6 +50,9 @@ x = paddle.ones([2])
 x.stop_gradient = False
 paddle.grad([(x / 2).sum()], [x], no_grad_vars=[x], allow_unused=True)
 """,
+        "others": {
+            "in the way": "paddle.grad([((y := x / 2) - 1.0).sum()], [x], no_grad_vars=[y], allow_unused=True)",
+        },
     },
     {
         "name": "a PyLayer's second backward",

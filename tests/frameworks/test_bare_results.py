@@ -8,9 +8,10 @@ import padiff_shim
 pytestmark = pytest.mark.compat
 
 
+@pytest.mark.parametrize("shape", [[2, 3], [0, 3]])
 @pytest.mark.parametrize("made", ["result", "gradient", "under no_grad"])
-def test_what_wants_no_gradient_can_be_asked_to_clear_it(made):
-    x = paddle.ones([2, 3])
+def test_what_wants_no_gradient_can_be_asked_to_clear_it(made, shape):
+    x = paddle.ones(shape)
     with padiff_shim.reference("torch"):
         x.stop_gradient = made == "result"
         if made == "gradient":

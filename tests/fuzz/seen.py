@@ -1,10 +1,10 @@
-"""A difference between a program under the shim and natively, and what can be told of it."""
+"""What can be told of a difference: what it is of, and what it follows from."""
 
 from __future__ import annotations
 
-import ast
 import re
-from typing import NamedTuple
+
+from .difference import Difference, Errors, errors_in
 
 READ_BY_PADDLE = ("silu(", " / (", "paddle.as_strided(", "paddle.max(", "paddle.min(", "paddle.amax(", "paddle.amin(")
 READ_BY_TORCH = ("einsum", "std")
@@ -17,40 +17,9 @@ UNUSED = "does not appear in the backward graph"
 SEVERAL = ("Mix.apply(", "paddle.split(", ".chunk(", ".unbind()")  # what makes several results in one call
 REFUSALS = ("The TensorWrappers of", MODIFIED)
 
-_Errors = list[tuple[int, str, str]]  # (line, type, text)
 
-
-class Seen(NamedTuple):
-    """A difference, and where it was seen."""
-
-    text: str
-    lines: list[str]
-    exact: bool  # compare mode alone
-    failed: bool  # an error in a backward, the same natively
-    changing: bool = False  # modes open and close in the middle
-    others: tuple[str, ...] = ()  # all that differs
-
-    @property
-    def made(self) -> str:
-        """The line that made the variable that differs."""
-        return self._made(self.text.partition(":")[0].partition(".")[0])
-
-    def _made(self, name: str) -> str:
-        return next((line for line in self.lines if re.match(rf"(with .*?: )?(\w+, )*{name}(, \w+)* = ", line)), "")
-
-    @property
-    def origins(self) -> list[str]:
-        """The lines that made the variable that differs, and what it was made of."""
-        return self._origins(self.made)
-
-    def _of(self, name: str) -> list[str]:
-        return self._origins(self._made(name))
-
-    def _origins(self, made: str) -> list[str]:
-        lines = [made]
-        for line in lines:
-            lines += [more for name in re.findall(r"\bt\d+\b", line) if (more := self._made(name)) not in (*lines, "")]
-        return lines
+class Seen(Difference):
+    """A difference, and what it is of."""
 
     @property
     def of_a_retained_view(self) -> bool:
@@ -58,7 +27,7 @@ class Seen(NamedTuple):
         if ".grad" not in self.text and not self.made_of_gradients:
             return False
         names = [self.text.partition(".")[0], *(name for line in self.origins for name in re.findall(r"\bt\d+\b", line))]
-        return any(self.has(f"{name}.retain_grads()") and any(view in self._made(name) for view in VIEWS) for name in names)
+        return any(self.has(f"{name}.retain_grads()") and any(view in self.maker(name) for view in VIEWS) for name in names)
 
     @property
     def of_a_gradient_asked_for(self) -> bool:
@@ -75,7 +44,7 @@ class Seen(NamedTuple):
     def of_a_leafs_hook(self) -> bool:
         """Whether a leaf's hook saw something else; that of another tensor, where a backward has several roots."""
         of = re.match(r"seen\[\d+\] (t\d+)\b", self.text)
-        return self.of_a_hook_behind_several_roots or bool(of and " = make(" in self._made(of[1]))
+        return self.of_a_hook_behind_several_roots or bool(of and " = make(" in self.maker(of[1]))
 
     @property
     def of_a_leaf_that_is_gone(self) -> bool:
@@ -102,11 +71,6 @@ class Seen(NamedTuple):
         refused = any("'OSError', '(External) " in one.partition(", here ")[0] for one in self.others)
         switched = self.has_in_order(("use_reentrant=True",), (".stop_gradient = True",))
         return refused and switched and (self.after_an_error or self.text.startswith("errors:"))
-
-    @property
-    def stepped(self) -> bool:
-        """Whether values differ, where gradients have become values."""
-        return self.has("o.step()") and ".value:" in self.text
 
     @property
     def of_a_step_along_rounding(self) -> bool:
@@ -194,9 +158,9 @@ class Seen(NamedTuple):
     @property
     def refused_as_a_leaf(self) -> bool:
         """Whether an in-place op was refused natively, for what paddle.grad gives with a graph is a leaf there."""
-        natively, here = next((both for both in map(_errors, self.others) if any(both)), ([], []))
+        natively, here = next((both for both in map(errors_in, self.others) if any(both)), ([], []))
         refused = {line: re.match(r"(?:with .*?: )?(t\d+)\b", self.lines[line]) for line, _, text in natively if LEAF in text}
-        names = [name[1] for name in refused.values() if name and "create_graph=True" in "".join(self._of(name[1]))]
+        names = [name[1] for name in refused.values() if name and "create_graph=True" in "".join(self.origins_of(name[1]))]
         if not refused or len(names) < len(refused):
             return False
         left = [one[:2] for one in natively if one[0] not in refused]
@@ -233,7 +197,7 @@ class Seen(NamedTuple):
         same = [one[:2] for one in natively] == [one[:2] for one in here]
         return bool(freed) and (same or self._refused_by_paddle(natively, here))
 
-    def _refused_by_paddle(self, natively: _Errors, here: _Errors) -> bool:
+    def _refused_by_paddle(self, natively: Errors, here: Errors) -> bool:
         left = [one[:2] for one in natively if MODIFIED not in one[-1] or one[:2] in [other[:2] for other in here]]
         squared = any(re.search(r"\b(t\d+)\.multiply_\(\1\)", line) for line in self.lines)  # computed beside, and then written
         return left == [one[:2] for one in here] and (squared or self.scales or any(map(self.has, READ_BY_PADDLE)))
@@ -244,17 +208,7 @@ class Seen(NamedTuple):
         if any(re.search(r"\bt\d+ [*/] np\.", line) for line in self.lines):
             return True
         operands = [name for line in self.lines for pair in re.findall(r"\b(t\d+) [*@] (t\d+)\b", line) for name in pair]
-        return any(not any("True)" in line for line in self._of(name)) for name in operands)
-
-    @property
-    def after_an_error(self) -> bool:
-        """Whether gradients differ, or what was made of them."""
-        return ".grad" in self.text or self.text.startswith("seen[") or self.made_of_gradients or self.stepped
-
-    @property
-    def made_of_gradients(self) -> bool:
-        """Whether what differs was computed from gradients."""
-        return any(".grad" in line for line in self.origins)
+        return any(not any("True)" in line for line in self.origins_of(name)) for name in operands)
 
     @property
     def of_a_gradient(self) -> bool:
@@ -264,32 +218,17 @@ class Seen(NamedTuple):
         return not self.exact and (".grad:" in self.text or self.text.startswith("seen[") or self.made_of_gradients)
 
     @property
-    def errors(self) -> tuple[_Errors, _Errors]:
-        """The errors, natively and here: (line, type, text); none where they are not what differs.
-
-        Without those of lines that miss what an earlier one has not made, and without an index into a number, which both refuse.
-        """
-        natively, here = self._all_errors
-        both = {line for line, _, text in here if "of dimension 0" in text} & {line for line, *_ in natively}
-        return [one for one in natively if one[0] not in both], [one for one in here if one[0] not in both]
-
-    @property
-    def _all_errors(self) -> tuple[_Errors, _Errors]:
-        natively, here = ([one for one in found if one[1] != "NameError"] for found in _errors(self.text))
-        return natively, here
-
-    @property
     def of_an_index_into_a_number(self) -> bool:
         """Whether the errors differ only by the type of those that an index into a number raises."""
         natively, here = self.errors
         alike = [one[:2] for one in natively] == [one[:2] for one in here]
-        return alike and len(natively) < len(self._all_errors[0])
+        return alike and len(natively) < len(self.all_errors[0])
 
     @property
     def has_written_a_leaf(self) -> bool:
         """Whether a leaf was written in place: where it wants its gradient, Paddle says no, and has done it (docs/defects.md)."""
         written = [name for line in self.lines for name in re.findall(r"^(t\d+)\.[a-z]\w*_\(", line)]
-        return any(self._made(name).startswith(f"{name} = make(") for name in written)
+        return any(self.maker(name).startswith(f"{name} = make(") for name in written)
 
     @property
     def freed_by_paddle(self) -> bool:
@@ -310,23 +249,7 @@ class Seen(NamedTuple):
     @property
     def of_several_dtypes(self) -> bool:
         """Whether the errors differ only by those of Paddle's optimizers over leaves of several dtypes; or the values, for that."""
-        natively, here = next((both for both in map(_errors, self.others) if any(both)), ([], []))
+        natively, here = next((both for both in map(errors_in, self.others) if any(both)), ([], []))
         refused = [(line, *rest) for line, *rest in natively if "o.step()" in self.lines[line] and "type of data" in rest[-1]]
         only = bool(refused) and [one[:2] for one in natively if one not in refused] == [one[:2] for one in here]
         return only and (".value:" in self.text or self.text.startswith("errors:"))
-
-    def has(self, *parts: str) -> bool:
-        """Whether one line of the program holds all of these."""
-        return any(all(part in line for part in parts) for line in self.lines)
-
-    def has_in_order(self, *wanted: tuple[str, ...]) -> bool:
-        """Whether there are lines, one behind the other, that each hold one of these."""
-        rest = iter(self.lines)
-        return all(any(any(part in line for part in parts) for line in rest) for parts in wanted)
-
-
-def _errors(text: str) -> tuple[_Errors, _Errors]:
-    if not text.startswith("errors: natively "):
-        return [], []
-    natively, here = map(ast.literal_eval, text.removeprefix("errors: natively ").split(", here "))
-    return natively, here

@@ -137,7 +137,8 @@ def partial_gradient(g: Program) -> str:
     if f"[{x}]" in without or f"[{z}]" in without:
         raise Nothing  # that ends the process natively
     inputs, which = ([x], 0) if z == x else ([x, z], g.choose(2))
-    return f"{g.new()} = paddle.grad([{y}.sum()], [{', '.join(inputs)}]{options}{unused}{without})[{which}]"
+    also = f", {x}.sum()" if without else ""  # so does one to which nothing else leads (docs/defects.md)
+    return f"{g.new()} = paddle.grad([{y}.sum(){also}], [{', '.join(inputs)}]{options}{unused}{without})[{which}]"
 
 
 def housekeeping(g: Program) -> str:

@@ -121,7 +121,10 @@ def test_a_tensor_is_assigned_to_what_it_is_a_view_of():
 
 @pytest.mark.bitexact
 def test_a_result_that_lies_strided_in_torch_alone_can_be_viewed():
-    assert unlike_torch("t3 = paddle.exp(t1.transpose([1, 0]))", "t4 = t3.view([12])", "t4.sum().backward()") == []
+    line = "t3 = paddle.exp(t1.transpose([1, 0]))"
+    assert unlike_torch(line, "t4 = t3.view([12])", "t4.sum().backward()") == []
+    assert unlike_torch(line, "t4 = paddle.as_strided(t3, [2, 2], [1, 1])") == []
+    assert unlike_torch("t4 = paddle.as_strided(t1.transpose([1, 0]), [2, 2], [1, 1])") == []
 
 
 @pytest.mark.bitexact

@@ -113,6 +113,8 @@ def as_strided(x: Value, shape: list[int], strides: list[int], offset: int = 0) 
     """The offset is one of bytes."""
     if offset % x.data.element_size():
         raise Elsewhere("as_strided between two elements")
+    if x.family.strided:
+        raise Elsewhere("as_strided of a result that lies strided in Torch")
     if x.apart and x.data.storage_offset():
         raise Elsewhere("as_strided of a part of a memory")
     start = offset // x.data.element_size()  # of the memory, as in Torch

@@ -23,8 +23,9 @@ class Elsewhere(Exception):
 class Family:
     """The tensors that share a memory. ``mirrored``: one of them is a copy in Torch, which lacks the strides for a view."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: torch.Tensor) -> None:
         self.mirrored = False
+        self.strided = not first.is_contiguous()  # a result, which Paddle's programs see in the order of its elements
         self.recomputed = False  # a block that is recomputed without reentry reads it again
         self._turned: list[tuple[torch.Tensor, torch.Tensor]] = []
 
@@ -49,7 +50,7 @@ class Tensor:
     def __init__(self, node: torch.Tensor, data: torch.Tensor | None = None, family: Family | None = None) -> None:
         self.node = node
         self.data = node.detach() if data is None else data
-        self.family = family or Family()
+        self.family = family or Family(self.data)
         self.stop_gradient = not node.requires_grad
         self.barred = ""  # why Torch cannot say what Paddle does where it is read with a gradient
         self.deaf = False  # the result of a PyLayer: what hooks on it return goes no further

@@ -1,0 +1,93 @@
+"""A difference between a program under the shim and natively, and the lines that it comes from."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import NamedTuple
+
+Errors = list[tuple[int, str, str]]  # (line, type, text)
+
+
+class Difference(NamedTuple):
+    """A difference, and where it was seen."""
+
+    text: str
+    lines: list[str]
+    exact: bool  # compare mode alone
+    failed: bool  # an error in a backward, the same natively
+    changing: bool = False  # modes open and close in the middle
+    others: tuple[str, ...] = ()  # all that differs
+
+    @property
+    def made(self) -> str:
+        """The line that made the variable that differs."""
+        return self.maker(self.text.partition(":")[0].partition(".")[0])
+
+    def maker(self, name: str) -> str:
+        """The line that made a variable."""
+        return next((line for line in self.lines if re.match(rf"(with .*?: )?(\w+, )*{name}(, \w+)* = ", line)), "")
+
+    @property
+    def origins(self) -> list[str]:
+        """The lines that made the variable that differs, and what it was made of."""
+        return self.traced(self.made)
+
+    def origins_of(self, name: str) -> list[str]:
+        """The lines that made a variable, and what it was made of."""
+        return self.traced(self.maker(name))
+
+    def traced(self, made: str) -> list[str]:
+        """A line, and those that made what it uses."""
+        lines = [made]
+        for line in lines:
+            lines += [more for name in re.findall(r"\bt\d+\b", line) if (more := self.maker(name)) not in (*lines, "")]
+        return lines
+
+    @property
+    def stepped(self) -> bool:
+        """Whether values differ, where gradients have become values."""
+        return self.has("o.step()") and ".value:" in self.text
+
+    @property
+    def after_an_error(self) -> bool:
+        """Whether gradients differ, or what was made of them."""
+        return ".grad" in self.text or self.text.startswith("seen[") or self.made_of_gradients or self.stepped
+
+    @property
+    def made_of_gradients(self) -> bool:
+        """Whether what differs was computed from gradients."""
+        return any(".grad" in line for line in self.origins)
+
+    @property
+    def errors(self) -> tuple[Errors, Errors]:
+        """The errors, natively and here: (line, type, text); none where they are not what differs.
+
+        Without those of lines that miss what an earlier one has not made, and without an index into a number, which both refuse.
+        """
+        natively, here = self.all_errors
+        both = {line for line, _, text in here if "of dimension 0" in text} & {line for line, *_ in natively}
+        return [one for one in natively if one[0] not in both], [one for one in here if one[0] not in both]
+
+    @property
+    def all_errors(self) -> tuple[Errors, Errors]:
+        """With an index into a number."""
+        natively, here = ([one for one in found if one[1] != "NameError"] for found in errors_in(self.text))
+        return natively, here
+
+    def has(self, *parts: str) -> bool:
+        """Whether one line of the program holds all of these."""
+        return any(all(part in line for part in parts) for line in self.lines)
+
+    def has_in_order(self, *wanted: tuple[str, ...]) -> bool:
+        """Whether there are lines, one behind the other, that each hold one of these."""
+        rest = iter(self.lines)
+        return all(any(any(part in line for part in parts) for line in rest) for parts in wanted)
+
+
+def errors_in(text: str) -> tuple[Errors, Errors]:
+    """The errors that a difference tells of, natively and here."""
+    if not text.startswith("errors: natively "):
+        return [], []
+    natively, here = map(ast.literal_eval, text.removeprefix("errors: natively ").split(", here "))
+    return natively, here
