@@ -12,6 +12,7 @@ VIEWS = (".transpose(", ".reshape(", ".flatten(", "squeeze(", ".view(", ".view_a
 MODIFIED = "has been modified by an inplace operation"
 LACKING = "doesn't have any grad op"
 BROADCAST = "Input dimension size should be equal to"  # Paddle's words for a gradient of what was broadcast as it was set
+UNREGISTERED = "is not registered"  # a sum of gradients in float16, on a graph
 LEAF = "can't use inplace strategy"
 UNUSED = "does not appear in the backward graph"
 SEVERAL = ("Mix.apply(", "paddle.split(", ".chunk(", ".unbind()")  # what makes several results in one call
@@ -97,7 +98,7 @@ class Seen(Difference):
         beyond = set()
         for line, _, text in here:
             nothing = UNUSED in found[line] if line in found else "allow_unused=True" in self.lines[line]
-            if nothing and "paddle.grad(" in self.lines[line] and any(part in text for part in (*REFUSALS, LACKING)):
+            if nothing and "paddle.grad(" in self.lines[line] and any(part in text for part in (*REFUSALS, LACKING, UNREGISTERED)):
                 beyond.add(line)
         left = [[one[:2] for one in errors if one[0] not in beyond] for errors in (natively, here)]
         return bool(beyond) and left[0] == left[1]
