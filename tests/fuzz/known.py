@@ -204,6 +204,10 @@ KNOWN = (
         lambda seen: not seen.exact and seen.of_a_value_that_is_broadcast,
     ),
     Known(
+        "an in-place op between dtypes that Paddle refuses has changed the tensor's by then",
+        lambda seen: not seen.exact and seen.behind_a_refused_write,
+    ),
+    Known(
         "what paddle.grad gives with a graph behind a PyLayer is a leaf natively, which refuses an in-place op",
         lambda seen: not seen.exact and seen.refused_as_a_leaf and (seen.has(".apply(") or seen.has("use_reentrant=True")),
     ),

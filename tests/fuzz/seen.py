@@ -12,6 +12,7 @@ VIEWS = (".transpose(", ".reshape(", ".flatten(", "squeeze(", ".view(", ".view_a
 MODIFIED = "has been modified by an inplace operation"
 LACKING = "doesn't have any grad op"
 BROADCAST = "Input dimension size should be equal to"  # Paddle's words for a gradient of what was broadcast as it was set
+RETRIEVED = "The type of data we are trying to retrieve"  # of an in-place op between dtypes, which has written by then
 UNREGISTERED = "is not registered"  # a sum of gradients in float16, on a graph
 LEAF = "can't use inplace strategy"
 UNUSED = "does not appear in the backward graph"
@@ -155,6 +156,21 @@ class Seen(Difference):
         natively, here = self.errors
         left = [one[:2] for one in natively if BROADCAST not in one[-1]]
         return self.after_an_error or (len(left) < len(natively) and left == [one[:2] for one in here])
+
+    @property
+    def behind_a_refused_write(self) -> bool:
+        """Whether what differs comes from a tensor that an in-place op, refused by both, has left in another dtype natively."""
+        natively, here = next((both for both in map(errors_in, self.others) if any(both)), ([], []))
+        refused = [line for line, _, text in natively if RETRIEVED in text and line in {one[0] for one in here}]
+        names = {found[1] for line in refused if (found := re.match(r"(?:with .*?: )?(t\d+)\.", self.lines[line]))}
+
+        def from_there(line: str) -> bool:
+            return any(re.search(rf"\b{name}\b", one) for one in self.traced(line) for name in names)
+
+        if self.text.startswith("errors:"):
+            parted = {one[0] for one in natively} ^ {one[0] for one in here}
+            return bool(names) and all(from_there(self.lines[line]) for line in parted)
+        return re.split("[.:]", self.text)[0] in names or from_there(self.made)
 
     @property
     def refused_as_a_leaf(self) -> bool:
