@@ -214,4 +214,21 @@ part = paddle.split(x * 2, 2)[1]
 assert paddle.grad([part.sum()], [part])[0].tolist() == [[1, 1, 1], [1, 1, 1]]
 """,
     },
+    {
+        "name": "second derivative through an in-place op",
+        "op": "square_, sin_",
+        "what": "Of what its backward reads an in-place op knows not what it was made of: second derivatives lack that part.",
+        "size": "1.96 for 5.88",
+        "paddle": PADDLE_3,
+        "shim": "The whole second derivative, Torch's.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([0.7], stop_gradient=False)
+y = paddle.square(x)
+y.square_()
+(grad,) = paddle.grad([y.sum()], [x], create_graph=True)
+grad.sum().backward()
+np.testing.assert_allclose(x.grad.numpy(), [12 * 0.7**2], rtol=1e-5)
+""",
+    },
 )

@@ -208,6 +208,10 @@ KNOWN = (
         lambda seen: not seen.exact and seen.behind_a_refused_write,
     ),
     Known(
+        "Paddle's second derivative of an in-place op knows not what its operand was made of (docs/defects.md)",
+        lambda seen: not seen.exact and seen.of_a_second_derivative_in_place,
+    ),
+    Known(
         "what paddle.grad gives with a graph behind a PyLayer is a leaf natively, which refuses an in-place op",
         lambda seen: not seen.exact and seen.refused_as_a_leaf and (seen.has(".apply(") or seen.has("use_reentrant=True")),
     ),

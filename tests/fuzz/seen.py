@@ -173,6 +173,11 @@ class Seen(Difference):
         return re.split("[.:]", self.text)[0] in names or from_there(self.made)
 
     @property
+    def of_a_second_derivative_in_place(self) -> bool:
+        """Whether gradients differ, where there are second derivatives and an op in place that has read what it wrote over."""
+        return self.after_an_error and self.has("create_graph=True") and self.has(".square_(")
+
+    @property
     def refused_as_a_leaf(self) -> bool:
         """Whether an in-place op was refused natively, for what paddle.grad gives with a graph is a leaf there."""
         natively, here = next((both for both in map(errors_in, self.others) if any(both)), ([], []))

@@ -277,3 +277,15 @@ def test_an_in_place_op_that_is_refused_may_leave_another_dtype():
     assert left_of(lines, differs, failed=False) == []
     other = "t6.value: natively 1.0, here 2.0"
     assert left_of(lines, [*differs, other], failed=False) == [other]
+
+
+@pytest.mark.parametrize(("write", "left"), [("square_", False), ("tanh_", True)])
+def test_a_second_derivative_through_an_in_place_op_is_known(write, left):
+    asked = "t3 = paddle.grad([t2.sum()], [t1], create_graph=True)[0]"
+    lines = [PROGRAM[0], "t2 = paddle.square(t1)", f"t2.{write}()", asked, "t3.sum().backward()"]
+    with quiet(), paddle.enable_grad():
+        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    assert bool(differs) is not left
+    assert left_of(lines, differs, failed=False) == []
+    other = "t1.grad: natively 1.0, here 2.0"
+    assert left_of(lines, [other], failed=False) == ([other] if left else [])
