@@ -42,14 +42,15 @@ def before(tensor: Any) -> torch.Tensor:
     Natively what it was made of gets its gradient also where ``stop_gradient`` was set since; and the ``grad`` of a leaf that
     wanted none becomes the gradient of the value that it has now.
     """
-    stopped = tensor.stop_gradient
-    if stopped and not tensor._is_initialized():
+    if not tensor.stop_gradient:
+        return twin(tensor)
+    if not tensor._is_initialized():
         return as_operand(tensor)
     tensor.stop_gradient = False
     try:
         return twin(tensor)
     finally:
-        tensor.stop_gradient = stopped
+        tensor.stop_gradient = True
 
 
 def write(call: Call, tensor: Any, side: torch.Tensor, *, reads_result: bool) -> Any:

@@ -90,7 +90,7 @@ class Substitution:
     def write_on_tape(self, frame: Frame, inputs: Inputs, sides: list[Any], told: Any, run: Callable[..., Any]) -> Any:
         """The same of an in-place op."""
         target = inputs.paddle[0]
-        own = inplace.before(target)
+        own = inplace.before(target) if target.stop_gradient else sides[0]  # that is its twin already
         # What torch keeps for the backward must not be overwritten.
         sides = [own.clone() if one is target else side for side, one in zip(sides, inputs.paddle)]
         call, read, out = self.recorded(frame, inputs.paddle, sides, told, run, target)

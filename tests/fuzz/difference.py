@@ -75,6 +75,11 @@ class Difference(NamedTuple):
         natively, here = ([one for one in found if one[1] != "NameError"] for found in errors_in(self.text))
         return natively, here
 
+    @property
+    def errors_of_all(self) -> tuple[Errors, Errors]:
+        """The errors of the program, natively and here, also where it is not they that differ in this one."""
+        return next((both for both in map(errors_in, self.others) if any(both)), ([], []))
+
     def has(self, *parts: str) -> bool:
         """Whether one line of the program holds all of these."""
         return any(all(part in line for part in parts) for line in self.lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .difference import Difference, Errors, errors_in
+from .difference import Difference, Errors
 
 READ_BY_PADDLE = ("silu(", " / (", "paddle.as_strided(", "paddle.max(", "paddle.min(", "paddle.amax(", "paddle.amin(")
 READ_BY_TORCH = ("einsum", "std")
@@ -160,7 +160,7 @@ class Seen(Difference):
     @property
     def behind_a_refused_write(self) -> bool:
         """Whether what differs comes from a tensor that an in-place op, refused by both, has left in another dtype natively."""
-        natively, here = next((both for both in map(errors_in, self.others) if any(both)), ([], []))
+        natively, here = self.errors_of_all
         refused = [line for line, _, text in natively if RETRIEVED in text and line in {one[0] for one in here}]
         names = {found[1] for line in refused if (found := re.match(r"(?:with .*?: )?(t\d+)\.", self.lines[line]))}
 
@@ -180,7 +180,7 @@ class Seen(Difference):
     @property
     def refused_as_a_leaf(self) -> bool:
         """Whether an in-place op was refused natively, for what paddle.grad gives with a graph is a leaf there."""
-        natively, here = next((both for both in map(errors_in, self.others) if any(both)), ([], []))
+        natively, here = self.errors_of_all
         refused = {line: re.match(r"(?:with .*?: )?(t\d+)\b", self.lines[line]) for line, _, text in natively if LEAF in text}
         names = [name[1] for name in refused.values() if name and "create_graph=True" in "".join(self.origins_of(name[1]))]
         if not refused or len(names) < len(refused):
@@ -271,7 +271,7 @@ class Seen(Difference):
     @property
     def of_several_dtypes(self) -> bool:
         """Whether the errors differ only by those of Paddle's optimizers over leaves of several dtypes; or the values, for that."""
-        natively, here = next((both for both in map(errors_in, self.others) if any(both)), ([], []))
+        natively, here = self.errors_of_all
         refused = [(line, *rest) for line, *rest in natively if "o.step()" in self.lines[line] and "type of data" in rest[-1]]
         only = bool(refused) and [one[:2] for one in natively if one not in refused] == [one[:2] for one in here]
         return only and (".value:" in self.text or self.text.startswith("errors:"))

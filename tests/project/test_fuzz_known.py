@@ -9,6 +9,11 @@ from fuzz.known import unexplained
 PROGRAM = ["t1 = make([3, 4], 'float32', 1, True)", "t2 = paddle.tanh(t1)", "t2.sum().backward()"]
 
 
+def differences(lines, plan=None):
+    with quiet(), paddle.enable_grad():
+        return differing(lines, plan or whole("reference"), {}, Progress())
+
+
 def left_of(lines, differs, failed=True):
     return unexplained(lines, differs, exact=False, failed=failed, changing=False, counts={})
 
@@ -27,8 +32,7 @@ REFUSED = ["t4 = paddle.exp(t1)", "t4.sum().backward()", "t5 = paddle.exp(t1)", 
 @pytest.mark.parametrize("roots", [("t4",), ("t6",), ("t4", "t6"), ("t6", "t4")], ids=" ".join)
 def test_a_backward_that_has_to_be_refused_is_refused(roots):
     lines = [PROGRAM[0], *REFUSED, f"paddle.autograd.backward([{', '.join(f'{root}.sum()' for root in roots)}])"]
-    with quiet(), paddle.enable_grad():
-        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    differs = differences(lines)[0]
     assert left_of(lines, differs) == []
     assert len(roots) == 2 or not any(one.startswith("errors") for one in differs)
 
@@ -42,16 +46,14 @@ def test_what_was_made_of_gradients_behind_a_refused_recompute_goes_with_it():
         "t4 = t1.grad",
     ]
     plan = Plan("around the backward", {2: [("open", "reference", "m0", "")]})
-    with quiet(), paddle.enable_grad():
-        differs = differing(lines, plan, {}, Progress())[0]
+    differs = differences(lines, plan)[0]
     assert any(one.startswith("t4.") for one in differs)
     assert unexplained(lines, differs, exact=False, failed=True, changing=True, counts={}) == []
 
 
 def test_a_gradient_that_a_pylayer_has_made_may_want_none_natively():
     lines = [PROGRAM[0], "t2 = Twice.apply(t1)", "paddle.exp(t2).sum().backward()", "t3 = t1.grad", "t4 = paddle.exp(t3)"]
-    with quiet(), paddle.enable_grad():
-        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    differs = differences(lines)[0]
     assert "t3.stop_gradient: natively True, here False" in differs
     assert left_of(lines, differs, failed=False) == []
     without = [line.replace("Twice.apply", "paddle.exp") for line in lines]
@@ -73,8 +75,7 @@ FREED = {
 
 @pytest.mark.parametrize("kind", FREED)
 def test_what_a_refused_backward_has_freed_is_no_finding(kind):
-    with quiet(), paddle.enable_grad():
-        differs = differing([PROGRAM[0], *FREED[kind]], whole("reference"), {}, Progress())[0]
+    differs = differences([PROGRAM[0], *FREED[kind]])[0]
     assert any("errors: " in one and "The TensorWrappers of" in one.partition(", here ")[2] for one in differs)
     assert left_of([PROGRAM[0], *FREED[kind]], differs) == []
 
@@ -96,8 +97,7 @@ PENALTY = ["t2 = paddle.exp(t1)", "t3 = t2 * {}", "t4 = paddle.grad([t3.sum()], 
 
 def test_zeros_of_a_second_derivative_that_torch_has_not_are_known():
     lines = [PROGRAM[0], "t5 = make([3, 4], 'float32', 2, True)", *(line.format("t5") for line in PENALTY)]
-    with quiet(), paddle.enable_grad():
-        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    differs = differences(lines)[0]
     assert "t1.grad: natively zeros, here None" in differs
     assert left_of(lines, differs) == []
     lost = [one.replace("zeros", "an array") for one in differs]
@@ -107,8 +107,7 @@ def test_zeros_of_a_second_derivative_that_torch_has_not_are_known():
 def test_zeros_of_a_second_derivative_that_paddle_has_not_are_known():
     lines = [PROGRAM[0], "t2 = paddle.tanh(t1)", "t3 = t2.abs() + 0.5"]
     lines += ["t4 = paddle.grad([t3.sum()], [t2], create_graph=True)[0]", "paddle.exp(t4).sum().backward()"]
-    with quiet(), paddle.enable_grad():
-        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    differs = differences(lines)[0]
     assert "t1.grad: natively None, here zeros" in differs
     assert left_of(lines, differs, failed=False) == []
     squared = [line.replace("t2.abs()", "t2 ** 2") for line in lines]
@@ -136,8 +135,7 @@ STRIDED = ["t2 = {}", "t3 = F.layer_norm(t2, t2.shape[-1])", "t2.add_(t3)", "t2.
 @pytest.mark.parametrize("view", ["t1[..., ::-1]", "t1.transpose([1, 0])", "paddle.exp(t1)"])
 def test_a_strided_operand_of_which_paddle_keeps_a_copy_may_be_refused(view):
     lines = [PROGRAM[0], *(line.format(view) for line in STRIDED)]
-    with quiet(), paddle.enable_grad():
-        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    differs = differences(lines)[0]
     assert bool(differs) is ("exp" not in view)
     assert left_of(lines, differs, failed=False) == []
 
@@ -147,8 +145,7 @@ NUMBER = ["t1 = make([], 'float32', 1, True)", "t2 = paddle.grad([t1.sum()], [t1
 
 def test_an_index_into_a_number_beside_another_difference_is_known():
     lines = [*NUMBER, "t3 = make([4], 'float32', 3)", "t3[0] = t2[0]", NUMBER[-1]]
-    with quiet(), paddle.enable_grad():
-        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    differs = differences(lines)[0]
     assert [difference.partition(":")[0] for difference in differs] == ["errors"]
     assert left_of(lines, differs, failed=False) == []
     other = differs[0].replace("TensorWrappers", "other")
@@ -161,8 +158,7 @@ GONE = ["(t1 * t1).sum().backward()", "t2 = t1.grad", "{} t2", "t1.sum().backwar
 @pytest.mark.parametrize(("line", "same"), [("t1 +=", False), ("t3 = t1 +", True)])
 def test_a_leaf_of_which_no_name_is_left_may_get_no_more_gradients(line, same):
     lines = [PROGRAM[0], *(part.format(line) for part in GONE)]
-    with quiet(), paddle.enable_grad():
-        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    differs = differences(lines)[0]
     assert [difference.partition(":")[0] for difference in differs] == ([] if same else ["t2.value"])
     assert left_of(lines, differs, failed=False) == []
     lines = [part.replace("t1 +=", "t3 = t1 +") for part in lines]
@@ -175,8 +171,7 @@ NORM = ["t2 = make([4], 'float32', 2, True)", "t3 = F.layer_norm(t1, 4, t2, t2)"
 @pytest.mark.parametrize("asked", ["[t1]", "[t1, t2]"])
 def test_a_gradient_of_a_norm_whose_weight_is_not_asked_for_is_known(asked):
     lines = [PROGRAM[0], *NORM, f"t5 = paddle.grad([t4], {asked})[0]"]
-    with quiet(), paddle.enable_grad():
-        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    differs = differences(lines)[0]
     assert [difference.partition(":")[0] for difference in differs] == (["t5.value"] if "t2" not in asked else [])
     assert left_of(lines, differs, failed=False) == []
     without = [line.replace("t1, 4, t2, t2", "t1, 4") for line in lines]
@@ -189,8 +184,7 @@ WATCHED = ["{}.register_hook(watch('{}'))", "t3 = paddle.exp(t2)", "(t3 * t1).su
 def test_a_leafs_hook_may_see_two_parts_of_a_gradient_through_a_mode_that_was_closed():
     lines = [*PROGRAM[:2], *(line.format("t1", "t1") for line in WATCHED)]
     around = Plan("the first op alone", {0: [("open", "reference", "m0", "")], 2: [("close", "m0")]})
-    with quiet(), paddle.enable_grad():
-        differs = differing(lines, around, {}, Progress())[0]
+    differs = differences(lines, around)[0]
     assert "seen[1] t1: only here" in differs
     for changing, wanted in ((True, []), (False, differs)):
         assert unexplained(lines, differs, exact=False, failed=False, changing=changing, counts={}) == wanted
@@ -201,8 +195,7 @@ def test_a_leafs_hook_may_see_two_parts_of_a_gradient_through_a_mode_that_was_cl
 @pytest.mark.parametrize(("line", "same"), [("t2.stop_gradient = True", False), ("t2.stop_gradient = False", True)])
 def test_a_recomputed_block_whose_operand_wants_no_gradient_any_more_fails_natively(line, same):
     lines = [*PROGRAM[:2], "t3 = recompute(block, t2, use_reentrant=True)", line, "t3.sum().backward()"]
-    with quiet(), paddle.enable_grad():
-        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    differs = differences(lines)[0]
     assert bool(differs) is not same
     assert left_of(lines, differs, failed=False) == []
 
@@ -210,8 +203,7 @@ def test_a_recomputed_block_whose_operand_wants_no_gradient_any_more_fails_nativ
 @pytest.mark.parametrize("function", ["sin", "tanh"])  # of tanh Torch's backward reads the result, which is written
 def test_a_value_that_is_broadcast_as_it_is_set_has_no_gradient_natively(function):
     lines = [PROGRAM[0], f"t2 = paddle.{function}(t1)", "t3 = make([3, 1], 'float32', 3, True)", "t2[...] = t3", PROGRAM[2]]
-    with quiet(), paddle.enable_grad():
-        differs, program, failed = differing(lines, whole("reference"), {}, Progress())
+    differs, program, failed = differences(lines)
     assert unexplained(program, differs, exact=False, failed=failed, changing=False, counts={}) == []
     others = [line.replace("Input dimension size should be equal to", "") for line in differs]
     assert left_of(program, others, failed=False) == others
@@ -254,8 +246,7 @@ def test_a_sum_of_gradients_in_float16_may_be_met_where_paddle_prunes():
         "t8 = paddle.exp(t7)",
     ]
     plan = Plan("around the forward", {0: [("open", "reference", "m0", "")], 3: [("close", "m0")]})
-    with quiet(), paddle.enable_grad():
-        differs = differing(lines, plan, {}, Progress())[0]
+    differs = differences(lines, plan)[0]
     assert any("is not registered" in one for one in differs)
     assert unexplained(lines, differs, exact=False, failed=False, changing=True, counts={}) == []
     others = [one.replace("is not registered", "is not there") for one in differs]
@@ -272,8 +263,7 @@ def test_an_in_place_op_that_is_refused_may_leave_another_dtype():
         "t5 = paddle.tanh(t4)",
         "t6 = paddle.tanh(t2)",
     ]
-    with quiet(), paddle.enable_grad():
-        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    differs = differences(lines)[0]
     assert left_of(lines, differs, failed=False) == []
     other = "t6.value: natively 1.0, here 2.0"
     assert left_of(lines, [*differs, other], failed=False) == [other]
@@ -283,8 +273,7 @@ def test_an_in_place_op_that_is_refused_may_leave_another_dtype():
 def test_a_second_derivative_through_an_in_place_op_is_known(write, left):
     asked = "t3 = paddle.grad([t2.sum()], [t1], create_graph=True)[0]"
     lines = [PROGRAM[0], "t2 = paddle.square(t1)", f"t2.{write}()", asked, "t3.sum().backward()"]
-    with quiet(), paddle.enable_grad():
-        differs = differing(lines, whole("reference"), {}, Progress())[0]
+    differs = differences(lines)[0]
     assert bool(differs) is not left
     assert left_of(lines, differs, failed=False) == []
     other = "t1.grad: natively 1.0, here 2.0"
