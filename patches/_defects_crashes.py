@@ -229,6 +229,19 @@ paddle.zeros([2])[0] = 10**400
 """,
     },
     {
+        "name": "a negative number of parts",
+        "op": "split",
+        "what": "A negative number of parts that divides the length is taken for one: an error that nobody catches.",
+        "size": "the process ends",
+        "paddle": PADDLES,
+        "shows": "SIGABRT",
+        "shim": "Torch refuses, so that the call is Paddle's: the process ends, too.",
+        "program": """\
+import paddle
+paddle.split(paddle.ones([4]), -2)
+""",
+    },
+    {
         "name": "fused norms without AVX-512",
         "op": "fused_bias_residual_layernorm, fused_rms_norm_quant",
         "what": "The CPU kernels are made of AVX-512 instructions, and do not ask whether the processor has them.",
