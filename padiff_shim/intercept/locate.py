@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
@@ -52,6 +53,20 @@ def _undecorated(function: FunctionType) -> FunctionType:
     return function
 
 
+def _objects(replacement: Any) -> list[Any]:
+    """Every object that the collector lists, and of those that ``gc.freeze`` took off its lists what can still be reached."""
+    found = gc.get_objects()
+    if not gc.get_freeze_count():
+        return found
+    seen: dict[int, Any] = {}
+    further = [sys.modules, replacement]
+    while further:
+        known = {id(value): value for value in gc.get_referents(*further) if gc.is_tracked(value)}
+        further = [value for key, value in known.items() if key not in seen]
+        seen.update(known)
+    return found + list(seen.values())
+
+
 def python_function(owner: Any, name: str) -> FunctionType | None:
     """Paddle's Python function of that name in a module or class, also where somebody else's replacement alone holds it."""
     found = vars(owner).get(name)
@@ -59,7 +74,7 @@ def python_function(owner: Any, name: str) -> FunctionType | None:
         return _undecorated(found)
     held = isinstance(owner, type)
     module, qualified = (owner.__module__, f"{owner.__qualname__}.{name}") if held else (owner.__name__, name)
-    functions = [value for value in gc.get_objects() if type(value) is FunctionType and value.__qualname__ == qualified]
+    functions = [value for value in _objects(found) if type(value) is FunctionType and value.__qualname__ == qualified]
     functions = [f for f in functions if _is_native(f, name) and f"{f.__module__}.".startswith(f"{module}.")]
     inner = {id(function): function for function in map(_undecorated, functions)}
     return next(iter(inner.values())) if len(inner) == 1 else None
