@@ -81,7 +81,7 @@ test-isa: $(TEST_ISA) ## run the tests that claim bits under other instruction s
 $(TEST_ISA): test-isa-%: $(READY)
 	env $(ISA_$*) $(PY) $(PYTEST) -m bitexact $(PYTEST_ARGS)
 
-# Environments of its own, in .nox: each Paddle brings half a gigabyte.
+# Environments of its own, in .nox: two gigabytes each.
 test-matrix: $(READY) ## run the fast part of the suite on every Paddle that is supported
 	@$(VENV)/bin/nox --version >/dev/null 2>&1 || $(PY) -m pip install --quiet nox==$(NOX)
 	$(VENV)/bin/nox -s paddle -- -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
