@@ -8,12 +8,14 @@ PYTEST_ARGS ?=
 # As many processes as there are cores; `make test WORKERS=0` runs all tests in one.
 WORKERS ?= auto
 PYTEST = -m pytest -n $(WORKERS) --dist worksteal
+FAST := not slow and not long
 
 # One thread makes the sums of both frameworks the same on every machine, and Paddle warns about any other number.
 OMP_NUM_THREADS ?= 1
 export OMP_NUM_THREADS
 # What the caller's shell or machine has installed must not be seen from the environments made here.
-unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+# Bytecode is kept: hundreds of processes import the same modules.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 export PYTHONNOUSERSITE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_REQUIRE_VIRTUALENV := 1
@@ -38,7 +40,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-questions test test-compat test-isa test-matrix $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-questions test test-all test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -70,11 +72,17 @@ demo-prove: $(READY_DEMO) ## mistakes planted into four ports, each found at its
 demo-questions: $(READY) ## seventeen public questions about Paddle and Torch, each rebuilt and answered
 	$(FROM_CHECKOUT) $(PY) examples/demo_questions.py
 
-test: $(READY_DEMO) ## run the whole test suite on Paddle 3.3.1
+test: $(READY_DEMO) ## run the test suite on Paddle 3.3.1, without what is slow: six minutes on two cores
+	$(PY) $(PYTEST) -m "$(FAST)" $(PYTEST_ARGS)
+
+test-all: $(READY_DEMO) ## run everything on Paddle 3.3.1, before an issue is closed
 	$(PY) $(PYTEST) $(PYTEST_ARGS)
 
 test-compat: $(READY_COMPAT) ## run the fast part of the suite on Paddle 2.6.2
-	$(PY_COMPAT) $(PYTEST) -m "compat and not slow" $(PYTEST_ARGS)
+	$(PY_COMPAT) $(PYTEST) -m "compat and $(FAST)" $(PYTEST_ARGS)
+
+smoke-compat: $(READY_COMPAT) ## the same with one entry point of each op
+	PADIFF_TESTS_ENTRIES=first $(PY_COMPAT) $(PYTEST) -m "compat and $(FAST)" $(PYTEST_ARGS)
 
 test-isa: $(TEST_ISA) ## run the tests that claim bits under other instruction sets
 

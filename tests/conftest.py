@@ -3,6 +3,9 @@
 import gc
 import os
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before both frameworks read it
+
+import forked
 import paddle
 import pytest
 import torch
@@ -40,6 +43,10 @@ def pytest_collection_finish():
     """A collection need not walk through both frameworks and all tests: it took a fifth of a second, and many tests collect."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_sessionfinish():
+    forked.stop()
 
 
 INSTRUCTION_SETS = ("ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "MKL_CBWR", "ONEDNN_MAX_CPU_ISA")

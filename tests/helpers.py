@@ -4,10 +4,9 @@ import functools
 import inspect
 import os
 import pathlib
-import subprocess
-import sys
 import textwrap
 
+import forked
 import numpy as np
 import paddle
 import pytest
@@ -124,6 +123,12 @@ def has_defect(name):
     return paddle.__version__ in defects()[name].paddle
 
 
+def thinned(table, *names):
+    """The keys of a table as parameters of a test: these always, the others where ``slow`` tests run."""
+    assert set(names) <= set(table), f"not in the table: {set(names) - set(table)}"
+    return [pytest.param(key, marks=() if key in names else pytest.mark.slow) for key in table]
+
+
 def tried(table, needed):
     """The names of a table as parameters of a test; ``needed``: name -> what of Paddle it :func:`needs`."""
     return [pytest.param(name, marks=needs(needed[name])) if name in needed else name for name in table]
@@ -146,11 +151,14 @@ def offers(name, parameter=None):
 
 
 def entries():
-    """(op, entry) pairs that this Paddle has."""
+    """(op, entry) pairs that this Paddle has. With PADIFF_TESTS_ENTRIES=first an op's first one alone, and its first in place."""
+    first = os.environ.get("PADIFF_TESTS_ENTRIES") == "first"  # `make smoke-compat`, `make smoke-isa`
     for op in ops().values():
+        seen = set()
         for entry in op.entries:
             here = present(entry)
-            if here is not None:
+            if here is not None and not (first and here.inplace in seen):
+                seen.add(here.inplace)
                 yield op, here
 
 
@@ -171,10 +179,6 @@ def same(ours, theirs):
 
 
 def in_child(program, timeout=120):
-    """Run a program of its own: a crash or a hang must not take the suite along."""
+    """Run a program in a process of its own: a crash or a hang must not take the suite along."""
     head = "import paddle, padiff_shim, torch\nimport paddle.nn.functional as F\n"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", head + textwrap.dedent(program)],
-        capture_output=True, text=True, timeout=timeout, env=environment, check=False,
-    )  # fmt: skip
+    return forked.run(["-c", head + textwrap.dedent(program)], timeout=timeout)

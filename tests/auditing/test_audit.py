@@ -2,9 +2,8 @@
 
 import json
 import re
-import subprocess
-import sys
 
+import forked
 import pytest
 
 import padiff_shim
@@ -55,7 +54,7 @@ def test_a_clipped_softmax_is_found_named_and_shown(found):
     assert data["known_differences"]["softmax clipped at -64"]
     assert "relu of NaN" not in data["known_differences"], "nobody looked"
     script = folder / "repro" / next(one for one in clipped if one["tensor"] == "out")["worst"]["script"]
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    done = forked.run([script])
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stdout.endswith("\nREPRODUCED\n")
 

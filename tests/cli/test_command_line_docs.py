@@ -2,9 +2,8 @@
 
 import os
 import re
-import subprocess
-import sys
 
+import forked
 import pytest
 from helpers import ROOT
 
@@ -84,15 +83,11 @@ def test_the_commands_of_the_page(page, tmp_path):
         name, _, program = block.partition("\n")
         if re.fullmatch(r"# \w+\.py", name):
             (tmp_path / name[2:]).write_text(program)
-    variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "100", "PYTHONWARNINGS": "ignore"}
     shown = list(sessions(page))
     assert shown
     for command, said, status in shown:
         program, *arguments = command.split()
-        done = subprocess.run(
-            [sys.executable, *WORDS[program], *arguments], cwd=tmp_path, env={**os.environ, **variables}, timeout=240,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
-        )  # fmt: skip
+        done = forked.run([*WORDS[program], *arguments], cwd=tmp_path, together=True, COLUMNS="100")
         assert done.returncode == status, f"{command}\n{done.stdout}"
         out = done.stdout.replace(f"{tmp_path}{os.sep}", "").replace("python -m padiff_shim ", "padiff-shim ")
         check(said, out)

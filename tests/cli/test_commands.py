@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import forked
 import paddle
 import pytest
 from click.testing import CliRunner
@@ -21,10 +22,7 @@ pytestmark = pytest.mark.compat
 
 def padiff(*arguments, cwd, check=True, **env):
     """``python -m padiff_shim ...`` in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "padiff_shim", *map(str, arguments)],
-        cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **env}, capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
+    done = forked.run(["-m", "padiff_shim", *arguments], cwd=cwd, **{"COLUMNS": "100", **env})
     assert not check or done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
     return done
 

@@ -1,12 +1,12 @@
 """Threads, forked processes, data loaders and compiled programs under a mode."""
 
-import subprocess
 import sys
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import forked
 import paddle
 import pytest
 
@@ -36,9 +36,7 @@ def in_thread(function):
 def output_of(source):
     """What Python source prints in another process, which must end by itself (the watchdog is the timeout)."""
     prelude = "import paddle, padiff_shim\nimport os, sys\n"
-    done = subprocess.run(
-        [sys.executable, "-c", prelude + textwrap.dedent(source)], capture_output=True, text=True, timeout=90, cwd=ROOT, check=False
-    )
+    done = forked.run(["-c", prelude + textwrap.dedent(source)])
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.strip().splitlines()
 

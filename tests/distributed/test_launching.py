@@ -25,6 +25,7 @@ def finished(arguments, folder):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_paddle_distributed_launch(tmp_path):
     options = ["--nproc_per_node=2", "--backend=gloo", f"--log_dir={tmp_path}"]
     said = finished(["-m", "paddle.distributed.launch", *options, PROGRAM], tmp_path)
@@ -32,6 +33,7 @@ def test_paddle_distributed_launch(tmp_path):
     assert {f"rank {rank} of 2 has trained" in said for rank in (0, 1)} == {True}
 
 
+@pytest.mark.slow
 def test_paddle_distributed_spawn(tmp_path):
     said = finished([PROGRAM, "spawn"], tmp_path)
     assert sorted(line for line in said.splitlines() if line.startswith("rank")) == [

@@ -1,10 +1,9 @@
 """What somebody else changed in Paddle before a mode was ever opened: each in a process of its own."""
 
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
+import forked
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,7 +81,7 @@ def test_changed_before_the_first_opening(change):
     assert bool(said) == bool(path), (said, path)
     """
     source = textwrap.dedent(program).replace("{change}", textwrap.dedent(BEFORE[change]))
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120, cwd=ROOT, check=False)
+    done = forked.run(["-c", source])
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -100,7 +99,5 @@ def test_what_was_changed_before_the_first_opening_is_taken_over_once_it_is_padd
     assert run.substituted == {"add": 1} and not run.warnings
     assert paddle.Tensor.__dict__["__add__"] is native
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=120, cwd=ROOT, check=False
-    )
+    done = forked.run(["-c", textwrap.dedent(source)])
     assert done.returncode == 0, done.stderr[-3000:]

@@ -1,12 +1,10 @@
 """The Python programs of the README and of the pages that no other test runs: they run, in order, and say what the page says."""
 
-import os
 import re
-import subprocess
-import sys
 
+import forked
 import pytest
-from helpers import ROOT
+from helpers import ROOT, thinned
 
 BEFORE = """\
 import numpy
@@ -90,16 +88,13 @@ def programs(page, text):
 
 
 @pytest.mark.bitexact
-@pytest.mark.parametrize("page", SAYS)
+@pytest.mark.parametrize("page", thinned(SAYS, "README.md", "docs/prove.md"))
 def test_the_programs_of_a_page(page, tmp_path):
     text = (ROOT / page).read_text(encoding="utf-8")
     # docs/prove.md shows line numbers of port.py, which begins with its first program.
     program = programs(page, text) if page == "docs/prove.md" else BEFORE + programs(page, text)
     (tmp_path / "port.py").write_text(program, encoding="utf-8")
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300", "PYTHONIOENCODING": "utf-8", "MPLBACKEND": "agg"}
-    done = subprocess.run(
-        [sys.executable, "port.py"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240, encoding="utf-8"
-    )
+    done = forked.run(["port.py"], cwd=tmp_path, COLUMNS="300", MPLBACKEND="agg")
     assert done.returncode == 0, done.stderr
     for words in SAYS[page]:
         assert words in spaced(text), words

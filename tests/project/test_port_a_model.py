@@ -2,10 +2,9 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,10 +21,7 @@ def blocks():
 def program(folder, name):
     """What a program prints, run in a process of its own as a newcomer would."""
     path = os.pathsep.join([str(ROOT), str(folder)])
-    env = {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(
-        [sys.executable, name], cwd=folder, env=env, capture_output=True, text=True, timeout=200, encoding="utf-8"
-    )
+    done = forked.run([name], cwd=folder, PYTHONPATH=path, COLUMNS="200")
     assert done.returncode == 0, done.stderr
     return done.stdout
 

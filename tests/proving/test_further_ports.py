@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import thinned
 from planting import FRESH, loaded, planted
 
 from padiff_shim import prove
@@ -214,6 +215,13 @@ def proven(kind, port, **options):
     return prove(getattr(port, name)(), original, inputs(), **options)
 
 
+ALWAYS = (
+    "convnext: per channel", "crf: transposed", "diffusion: steps", "gnn: ends", "gqa: values turned", "memory: mask",
+    "perceiver: of the queries", "resnext: momentum", "seq2seq: order", "stn: border", "swin: windows", "switch: gelu",
+    "wavenet: shifted",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", INPUTS)
 def test_a_right_port_is_never_accused(kind):
     port = loaded(FRESH / f"{kind}_paddle.py")
@@ -222,7 +230,7 @@ def test_a_right_port_is_never_accused(kind):
         assert proof, str(proof)
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", thinned(WRONG, *ALWAYS))
 def test_a_mistake_is_one_finding(name, tmp_path):
     *exchanged, line, told = WRONG[name]
     kind = name.partition(":")[0]

@@ -2,16 +2,13 @@
 
 import json
 import linecache
-import os
-import subprocess
-import sys
 import textwrap
 
+import forked
 import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import ROOT
 from pairs import D, X, paddle_run, pair, seeded, torch_run
 
 import padiff_shim
@@ -193,10 +190,7 @@ def test_a_torch_program_is_recorded_and_compared_without_paddle(tmp_path):
         sys.modules["torch"] = None
         print(padiff_shim.diff({str(tmp_path)!r} + "/a", {str(tmp_path)!r} + "/b").headline)
     """
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    result = forked.run(["-c", textwrap.dedent(program)])
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("SAME: 4 tensors compared")
 

@@ -126,6 +126,7 @@ def test_a_sampled_page_says_so(show):
     assert page.locator("#verdicts [data-verdict=ROUNDING] b").inner_text().replace("\u202f", "") > "1500"
 
 
+@pytest.mark.slow
 def test_fifty_thousand_records(show):
     """Opens (the fixture waits a minute at most), sorts and filters; only the visible rows exist."""
     page = show(run_of(50_000))

@@ -1,10 +1,9 @@
 """Scripts that show one call alone: written from real runs, and run without this library."""
 
-import os
-import subprocess
 import sys
 import types
 
+import forked
 import numpy as np
 import paddle
 import pytest
@@ -36,12 +35,8 @@ def written(tmp_path, program, **conditions):
 
 def ran(script):
     """Exit status and output of a script, where this library cannot be imported."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment["OMP_NUM_THREADS"] = "1"
     alone = "import runpy, sys; sys.modules['padiff_shim'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
-    done = subprocess.run(
-        [sys.executable, "-c", alone, str(script)], cwd=script.parent, env=environment, capture_output=True, text=True
-    )
+    done = forked.run(["-c", alone, script], cwd=script.parent, PYTHONPATH="")
     assert done.returncode in (0, 1), done.stderr
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout

@@ -4,10 +4,9 @@ import io
 import json
 import os
 import re
-import subprocess
-import sys
 import zipfile
 
+import forked
 import numpy as np
 import pytest
 from test_repro_hostile import ARRAY, CALLS, LOG, laid_out, save
@@ -65,7 +64,7 @@ def test_a_script_checks_the_layout_again(tmp_path):
     layout = json.loads(str(content["layout"]))
     layout["paddle"]["strides"] = [10**6, 1]
     np.savez(script.with_suffix(".npz"), **{**content, "layout": np.array(json.dumps(layout))})
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
+    done = forked.run([script])
     assert re.search("ValueError: shape .* reaches beyond the 6 numbers", done.stderr), done.stderr
 
 

@@ -1,0 +1,98 @@
+"""Programs in processes of their own, forked from one process that has imported both frameworks.
+
+Importing Paddle and Torch takes two to four seconds of a processor, a fork hundredths of one. The forked process has imported
+nothing of padiff_shim, so a program begins there as in a new interpreter. What a fork cannot show needs a new interpreter
+(``subprocess.run([sys.executable, ...])``): variables that the frameworks read as they are imported, how Python itself ends,
+and every byte of standard error.
+"""
+
+import atexit
+import multiprocessing.forkserver
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import types
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+context = multiprocessing.get_context("forkserver")
+context.set_forkserver_preload(["numpy", "paddle", "torch"])
+# Read by the frameworks as they are imported, which has happened before the fork.
+READ_AT_IMPORT = ("ATEN_", "CUDA_", "FLAGS_", "KMP_", "LD_", "MALLOC_", "MKL_", "OMP_", "ONEDNN_", "PADDLE_", "PYTHON", "TORCH_")
+ENVIRONMENT = dict(os.environ)
+
+
+def run(arguments, *, cwd=None, timeout=1200, together=False, **variables):
+    """What ``python *arguments`` prints, and how it ends: ``["-c", source, ...]``, ``["-m", module, ...]`` or ``["file.py", ...]``.
+
+    ``variables``: of the environment, beside this process's; the checkout is on PYTHONPATH. ``together``: standard error goes into
+    ``stdout``, too. ValueError: a variable comes too late for the frameworks.
+    """
+    arguments = [str(argument) for argument in arguments]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    names = {name for name in {*env, *ENVIRONMENT} if name.startswith(READ_AT_IMPORT)} - {"PYTHONPATH"}
+    late = sorted(name for name in names if env.get(name) != ENVIRONMENT.get(name))
+    if late:
+        raise ValueError(f"a forked process cannot show what {', '.join(late)} would do: run a new interpreter")
+    with tempfile.TemporaryDirectory() as folder:
+        streams = [Path(folder) / "stdout", Path(folder) / ("stdout" if together else "stderr")]
+        process = context.Process(target=_begin, args=(arguments, str(cwd or os.getcwd()), env, *map(str, streams)))
+        process.start()
+        process.join(timeout)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            raise subprocess.TimeoutExpired(arguments, timeout, *(stream.read_bytes() for stream in streams))
+        texts = [stream.read_text("utf-8", "replace") for stream in streams]
+        return subprocess.CompletedProcess(["python", *arguments], process.exitcode, *texts)
+
+
+def stop():
+    """End the server, and wait for it, so that what its programs took is counted as this process's."""
+    multiprocessing.forkserver._forkserver._stop()
+
+
+def _begin(arguments, cwd, env, *streams):
+    """In the forked process: the world of a program as a new interpreter makes it, then the program."""
+    multiprocessing.set_start_method("fork", force=True)
+    for number, path in enumerate(streams, 1):
+        with open(path, "ab") as stream:
+            os.dup2(stream.fileno(), number)
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - until the process ends
+    sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False, errors="backslashreplace")  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    own = [entry for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    sys.path[:] = own + [entry for entry in sys.path if entry.startswith((sys.prefix, sys.base_prefix))]
+    del sys.modules[__name__]
+    try:
+        _program(*arguments)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, runpy.run_path.__code__.co_filename):
+            trace = trace.tb_next
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        raise SystemExit(1) from None
+    finally:
+        atexit._run_exitfuncs()  # multiprocessing ends a process without them
+
+
+def _program(first, *others):
+    sys.path.insert(0, "" if first == "-c" else os.getcwd() if first == "-m" else str(Path(first).resolve().parent))
+    if first == "-c":
+        source, *others = others
+        sys.argv = ["-c", *others]
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(source, "<string>", "exec"), main.__dict__)
+    elif first == "-m":
+        module, *others = others
+        sys.argv = [module, *others]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = [first, *others]
+        runpy.run_path(first, run_name="__main__")
