@@ -6,6 +6,7 @@ Importing this package imports neither paddle nor torch; both are needed only wh
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import importlib.util
 import pathlib
 import sys
@@ -173,23 +174,39 @@ def __dir__() -> list[str]:
 
 
 def _locate_patches() -> None:
-    """In a checkout the families lie beside this package (``patches/``); an installation holds them as ``padiff_shim.patches``."""
-    here = pathlib.Path(__file__).resolve().parent
-    beside = here.parent / "patches" / "__init__.py"
-    name = f"{__name__}.patches"
-    if name in sys.modules or (here / "patches").is_dir() or not beside.is_file():
-        return
+    """Make sure that ``padiff_shim.patches``, the op families, are those of this copy.
 
-    class Finder:
-        """Finds ``padiff_shim.patches`` in the checkout."""
+    An installation holds them inside the package. In a checkout they lie beside it, in ``patches/``, where a finder of ours finds
+    them. It stands before all other finders: after ``pip install -e`` of a second checkout, the finder of setuptools offers that
+    checkout's families.
+    """
+    name, here = f"{__name__}.patches", pathlib.Path(__file__).resolve().parent
+    inside = _file_of(importlib.machinery.PathFinder.find_spec(name, __path__))
+    home = inside or (here.parent / "patches" / "__init__.py").resolve()
+    if inside is None and home.is_file() and name not in sys.modules:
 
-        @staticmethod
-        def find_spec(fullname: str, path: Any = None, target: Any = None) -> Any:
-            if fullname != name:
-                return None
-            return importlib.util.spec_from_file_location(name, beside, submodule_search_locations=[str(beside.parent)])
+        class Finder:
+            """Finds ``padiff_shim.patches`` in the checkout."""
 
-    sys.meta_path.append(Finder)
+            @staticmethod
+            def find_spec(fullname: str, path: Any = None, target: Any = None) -> Any:
+                if fullname != name:
+                    return None
+                return importlib.util.spec_from_file_location(name, home, submodule_search_locations=[str(home.parent)])
+
+        sys.meta_path.insert(0, Finder)
+
+    actual = _file_of(importlib.util.find_spec(name))
+    if actual not in (None, home):
+        raise ImportError(
+            f"padiff_shim in {here} needs the op families in {home.parent}, but Python has those of another copy: {actual}. "
+            "Keep one copy on the path, and start a new process."
+        )
+
+
+def _file_of(spec: importlib.machinery.ModuleSpec | None) -> pathlib.Path | None:
+    """Where a module was found; None if nowhere, or if it is a folder without a module (such as an old ``__pycache__``)."""
+    return pathlib.Path(spec.origin).resolve() if spec is not None and spec.origin and spec.has_location else None
 
 
 _locate_patches()

@@ -135,6 +135,18 @@ class Comparison(Pulses):
             subject.passages = packing.gathered(outer)
         if subject.aliased:
             result = watch.between(subject, result)
+        for record in self.records(subject, result, args, kwargs, began + elapsed):
+            self.outcome.act(record)
+        raise_postponed()  # cases that waited may have been judged
+        return result
+
+    def records(
+        self, subject: Subject, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any], began: float
+    ) -> Sequence[dict[str, Any]]:
+        """The records of :meth:`forward`, which runs outside the program's modes; its errors never reach the program.
+
+        The budget pays for the time since ``began``.
+        """
         records: Sequence[dict[str, Any]] = ()
         before, recorded = standing(), torch.is_grad_enabled()
         tracer = exchange_tracer(None)  # torch imports, when it first needs it, what is no part of the program
@@ -161,11 +173,8 @@ class Comparison(Pulses):
                 finally:
                     torch._C._set_grad_enabled(recorded)  # a Ctrl-C may have come at the end of a no_grad()
             if subject.key is not None:
-                self.sampling.spent(subject.key, clock() - began - elapsed)
-        for record in records:
-            self.outcome.act(record)
-        raise_postponed()  # cases that waited may have been judged
-        return result
+                self.sampling.spent(subject.key, self.sampling.clock() - began)
+        return records
 
     def forward(self, subject: Subject, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, Any]]:
         """Torch's kernel on the same operands, verdicts on what both gave, and the watch over the gradients."""

@@ -15,54 +15,80 @@ from .wording import extent, from_elsewhere, given, role, swapped, whence
 
 
 def between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
-    """What differs between two calls that stand for each other."""
-    if kind(theirs) != kind(ours):
-        return Cause.OTHER_OP, f"{ours} in place of {theirs}"
+    """What differs between two calls that stand for each other: the first rule that finds something."""
+    for rule in (_of_kind, _of_indices, _of_names, _of_operands):
+        if (difference := rule(matching, theirs, ours)) is not None:
+            return difference
+    return Cause.UNKNOWN, f"{ours} gives other values than {theirs}"
+
+
+def _of_kind(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str] | None:
+    """Two ops of different kinds."""
+    return None if kind(theirs) == kind(ours) else (Cause.OTHER_OP, f"{ours} in place of {theirs}")
+
+
+def _of_indices(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str] | None:
+    """Different indices or masks."""
     turned = _turned(theirs, ours)
-    for one, other in zip(filter(_is_index, theirs.operands), filter(_is_index, ours.operands)):
-        meant = _as_meant(one, other, turned) if kind(theirs) == "masked" and (turned or theirs.name != ours.name) else one
-        if turned is not None and one.tensor.dtype is torch.bool is other.tensor.dtype:
+    for original, other in zip(filter(_is_index, theirs.operands), filter(_is_index, ours.operands)):
+        meant = original
+        if kind(theirs) == "masked" and (turned or theirs.name != ours.name):
+            meant = _as_meant(original, other, turned)
+        if turned is not None and original.tensor.dtype is torch.bool is other.tensor.dtype:
             if not _equal_masks(meant, other):
                 return constant(meant, other)
-        elif not matching.same(one.value, other.value) and not _complementary(one, other):
+        elif not matching.same(original.value, other.value) and not _complementary(original, other):
             return constant(meant, other)
-    if kind(theirs) == "masked" and theirs.name != ours.name:
-        return Cause.OTHER_OP, f"{ours} in place of {theirs}"
-    number = _number(theirs, ours)
-    if number and theirs.name == ours.name:
+    return None
+
+
+def _of_names(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str] | None:
+    """Two ops that mask, or one op with different attributes."""
+    if theirs.name != ours.name:
+        return (Cause.OTHER_OP, f"{ours} in place of {theirs}") if kind(theirs) == "masked" else None
+    if number := _number(theirs, ours):
         return Cause.OPERAND, number
-    others = [
+    attributes = [
         f"{name}={_shown(ours.attributes.get(name))} against {_shown(theirs.attributes.get(name))}"
         for name in sorted({*theirs.attributes, *ours.attributes} - _idle(theirs, ours))
         if not _equal(theirs.attributes.get(name), ours.attributes.get(name))
     ]
-    if others and theirs.name == ours.name:
-        return Cause.ATTRIBUTE, ", ".join(others)
+    return (Cause.ATTRIBUTE, ", ".join(attributes)) if attributes else None
+
+
+def _of_operands(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str] | None:
+    """Different operands, more or fewer of them, or the same in another arrangement."""
     mine, yours, biased = _factors(theirs, ours)
-    for one, other in zip(mine, yours):
-        if matching.same(one.value, other.value):
-            continue
-        another = next((two for two in mine if two is not one and matching.same(two.value, other.value)), None)
-        if another is not None:
-            return Cause.SWAPPED, swapped(mine, another, yours, other)
-        named = all(two.node is not None or given(two) for two in (one.value, other.value))
-        if named and matching.good(other.value):
-            here, there = one.value.node, other.value.node
-            if here is not None and there is not None and _is_same_of_constants(here, there):
-                return between(matching, here, there)
-            cause = Cause.WEIGHT if one.value.node is None is other.value.node else Cause.OPERAND
-            return cause, from_elsewhere(one, other)
-        if other.value.node is None or one.value.node is None:
-            return constant(one, other)
+    for original, other in zip(mine, yours):
+        if (difference := _of_operand(matching, original, other, mine, yours)) is not None:
+            return difference
     if biased:
         return Cause.OPERAND, biased
     if len(mine) != len(yours):
-        missing = {one.name for one in mine} ^ {one.name for one in yours}
+        missing = {operand.name for operand in mine} ^ {operand.name for operand in yours}
         return Cause.OPERAND, f"{len(yours)} operands against {len(mine)}" + (f" ({', '.join(sorted(missing))})" if missing else "")
-    for one, other in zip(mine, yours):
-        if one.tensor.shape != other.tensor.shape or not matching.in_order(one.value, one.tensor, other.tensor):
-            return arranged(one, other)
-    return Cause.UNKNOWN, f"{ours} gives other values than {theirs}"
+    for original, other in zip(mine, yours):
+        if original.tensor.shape != other.tensor.shape or not matching.in_order(original.value, original.tensor, other.tensor):
+            return arranged(original, other)
+    return None
+
+
+def _of_operand(
+    matching: Matching, original: Operand, other: Operand, mine: list[Operand], yours: list[Operand]
+) -> tuple[Cause, str] | None:
+    """Two operands with different values; None also where that is explained by what made them."""
+    if matching.same(original.value, other.value):
+        return None
+    exchanged = next((operand for operand in mine if operand is not original and matching.same(operand.value, other.value)), None)
+    if exchanged is not None:
+        return Cause.SWAPPED, swapped(mine, exchanged, yours, other)
+    here, there = original.value.node, other.value.node
+    named = all(value.node is not None or given(value) for value in (original.value, other.value))
+    if named and matching.good(other.value):
+        if here is not None and there is not None and _is_same_of_constants(here, there):
+            return between(matching, here, there)
+        return Cause.WEIGHT if here is None is there else Cause.OPERAND, from_elsewhere(original, other)
+    return constant(original, other) if there is None or here is None else None
 
 
 def _idle(theirs: Node, ours: Node) -> set[str]:

@@ -6,7 +6,7 @@ import operator
 from array import array
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Union, overload
 
 from ..arguments import flag, function, names, one_of
 from ..errors import ArgumentError, described, unknown
@@ -19,6 +19,8 @@ from .encoding import finite, numeric
 from .words import call_line
 
 _CALL = b'{"type":"call"'
+_Test = Callable[[dict[str, Any]], bool]  # whether a record meets a condition
+_Words = Union[str, Iterable[str], None]
 
 
 class Call:
@@ -177,38 +179,16 @@ class Calls(Sequence[Call]):
         """
         if where is not None:
             function("where", where, "a Call")
-        if muted is not None:
-            flag("muted", muted)
-        if step is not None and (isinstance(step, (str, bytes, bool)) or not isinstance(step, (int, Container))):
-            raise ArgumentError(f"step= is a number, a range or a set of them, got {described(step)}")
-        tests: list[Callable[[dict[str, Any]], bool]] = []
-        for field, patterns in (("op", op), ("tensor", tensor)):
-            if patterns is not None:
-                tests.append(_matching(field, names(field, patterns)))
-        if layer is not None:
-            tests.append(_inside(names("layer", layer)))
-        for name, values, accepted in (
-            ("verdict", verdict, Verdict),
-            ("side", side, Side),
-            ("phase", phase, ("forward", "backward")),
-        ):
-            if values is not None:
-                tests.append(_among(name, values, [str(word) for word in accepted]))
-        if at_least is not None:
-            least = Verdict(one_of("at_least", at_least, Verdict)).severity
-            tests.append(lambda record: Verdict(record["verdict"]).severity >= least)
-        if step is not None:
-            tests.append(lambda record: record.get("step") == step if isinstance(step, int) else record.get("step") in step)
-        if muted is not None:
-            tests.append(lambda record: bool(record.get("muted")) == muted)
-        found = array("Q")
+        moment = _of_moment(step, muted)
+        tests = [*_of_names(op, tensor, layer), *_of_verdict(verdict, side, phase, at_least), *moment]
+        chosen = array("Q")
         for place, path, offset, line in self._book.lines(self.places):
             record = log.parse(line, path, offset)
             if all(test(record) for test in tests) and (where is None or where(Call(record, path.stem))):
-                found.append(place)
-        if op is not None and not found:
+                chosen.append(place)
+        if op is not None and not chosen:
             self._check_ops(names("op", op))
-        return self._chosen(found)
+        return self._chosen(chosen)
 
     def _check_ops(self, wanted: Iterable[str]) -> None:
         """Refuse names (no patterns) of ops that are known to nobody: a slip, and not an empty answer."""
@@ -229,11 +209,47 @@ def _refusal(name: str, logged: Iterable[str]) -> Exception:
     return unknown("op", name, map(shown, logged))
 
 
-def _matching(name: str, patterns: Sequence[str]) -> Callable[[dict[str, Any]], bool]:
+def _of_moment(step: int | Container[int] | None, muted: bool | None) -> list[_Test]:
+    """Tests of a record's step, and of whether it is muted."""
+    if muted is not None:
+        flag("muted", muted)
+    if step is not None and (isinstance(step, (str, bytes, bool)) or not isinstance(step, (int, Container))):
+        raise ArgumentError(f"step= is a number, a range or a set of them, got {described(step)}")
+    tests: list[_Test] = []
+    if step is not None:
+        tests.append(lambda record: record.get("step") == step if isinstance(step, int) else record.get("step") in step)
+    if muted is not None:
+        tests.append(lambda record: bool(record.get("muted")) == muted)
+    return tests
+
+
+def _of_names(op: _Words, tensor: _Words, layer: _Words) -> list[_Test]:
+    """Tests of a record's op, tensor and layer."""
+    tests = [
+        _matching(field, names(field, patterns)) for field, patterns in (("op", op), ("tensor", tensor)) if patterns is not None
+    ]
+    return tests if layer is None else [*tests, _inside(names("layer", layer))]
+
+
+def _of_verdict(verdict: _Words, side: _Words, phase: str | None, at_least: str | None) -> list[_Test]:
+    """Tests of a record's verdict: its class, how serious that is, whose kernel it speaks of and in which phase."""
+    fields: tuple[tuple[str, _Words, Iterable[str]], ...] = (
+        ("verdict", verdict, Verdict),
+        ("side", side, Side),
+        ("phase", phase, ("forward", "backward")),
+    )
+    tests = [_among(name, values, [str(word) for word in accepted]) for name, values, accepted in fields if values is not None]
+    if at_least is not None:
+        least = Verdict(one_of("at_least", at_least, Verdict)).severity
+        tests.append(lambda record: Verdict(record["verdict"]).severity >= least)
+    return tests
+
+
+def _matching(name: str, patterns: Sequence[str]) -> _Test:
     return lambda record: named(patterns, record.get(name) or "")
 
 
-def _inside(patterns: Sequence[str]) -> Callable[[dict[str, Any]], bool]:
+def _inside(patterns: Sequence[str]) -> _Test:
     """Whether a record is of a layer that matches; ``""`` among the patterns stands for no layer at all."""
     paths = [pattern for pattern in patterns if pattern]
     layers = LayerFilter(paths, "layer") if paths or not patterns else None
@@ -246,6 +262,6 @@ def _inside(patterns: Sequence[str]) -> Callable[[dict[str, Any]], bool]:
     return inside
 
 
-def _among(name: str, values: str | Iterable[str], accepted: Sequence[str]) -> Callable[[dict[str, Any]], bool]:
+def _among(name: str, values: str | Iterable[str], accepted: Sequence[str]) -> _Test:
     chosen = {one_of(name, value, accepted) for value in names(name, values)}
     return lambda record: record.get(name) in chosen

@@ -155,17 +155,98 @@ def test_installed_package_wins_whole_for_a_script_run_in_the_checkout(installed
     ]
 
 
-def test_editable_install(tmp_path):
-    """`pip install -e .` of a copy, into an environment of its own."""
-    source = tmp_path / "copy"
+@pytest.fixture(scope="module")
+def editable(tmp_path_factory):
+    """A copy of the checkout after `pip install -e .`, and a folder: with it on PYTHONPATH, Python starts as where that was done.
+
+    At its end such a Python prints where both halves of the package come from.
+    """
+    folder = tmp_path_factory.mktemp("editable")
+    source, prefix, startup = folder / "copy", folder / "prefix", folder / "startup"
     shutil.copytree(CHECKOUT, source, ignore=NOT_COPIED)
-    prefix = tmp_path / "prefix"
     options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--prefix", str(prefix)]
-    run("-m", "pip", "install", *options, "--editable", str(source), cwd=tmp_path)
+    run("-m", "pip", "install", *options, "--editable", str(source), cwd=folder)
     (site,) = prefix.rglob("site-packages")
+    startup.mkdir()
+    text = f"import atexit, site\nsite.addsitedir({str(site)!r})\natexit.register(exec, {WHERE!r}, {{}})\n"
+    (startup / "sitecustomize.py").write_text(text)
+    return source, startup
+
+
+STARTS = {
+    "command": ("-c", "import padiff_shim"),
+    "module": ("-m", "padiff_shim", "--version"),
+    "families": ("-c", "import padiff_shim.patches"),
+}
+
+
+def halves(*command, cwd, path):
+    """The folders of padiff_shim and padiff_shim.patches, in an environment with the `editable` copy."""
+    return [Path(line).parent for line in run(*command, cwd=cwd, path=path).splitlines()[-2:]]
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_editable_install(editable, tmp_path, start):
+    source, startup = editable
+    assert halves(*STARTS[start], cwd=tmp_path, path=startup) == [source / "padiff_shim", source / "patches"]
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_checkout_wins_whole_over_an_editable_one(editable, tmp_path, start):
+    """The finder that setuptools installs knows `padiff_shim.patches` of its own checkout by name."""
+    _, startup = editable
+    expected = [CHECKOUT / "padiff_shim", CHECKOUT / "patches"]
+    assert halves(*STARTS[start], cwd=CHECKOUT, path=startup) == expected
+    assert halves(*STARTS[start], cwd=tmp_path, path=f"{startup}{os.pathsep}{CHECKOUT}") == expected
+
+
+def test_editable_install_wins_whole_for_a_script_run_in_a_checkout(editable, tmp_path):
+    source, startup = editable
     script = tmp_path / "script.py"
-    script.write_text(f"import site; site.addsitedir({str(site)!r})\n{WHERE}")
-    assert imported_from(cwd=tmp_path, script=script) == [source / "padiff_shim", source / "patches"]
+    script.write_text("import padiff_shim")
+    assert halves(str(script), cwd=CHECKOUT, path=startup) == [source / "padiff_shim", source / "patches"]
+
+
+def test_families_reload_from_their_own_checkout(editable):
+    _, startup = editable
+    code = "import importlib, padiff_shim, padiff_shim.patches as p; importlib.reload(padiff_shim); importlib.reload(p)"
+    assert halves("-c", code, cwd=CHECKOUT, path=startup) == [CHECKOUT / "padiff_shim", CHECKOUT / "patches"]
+
+
+def test_families_of_another_copy_are_refused(editable, tmp_path):
+    """A package folder that was copied alone has no families, and must not take those of the installed copy."""
+    source, startup = editable
+    (tmp_path / "padiff_shim").mkdir()
+    shutil.copy(CHECKOUT / "padiff_shim" / "__init__.py", tmp_path / "padiff_shim")
+    message = refusal("import padiff_shim", cwd=tmp_path, path=startup)
+    assert str(tmp_path / "padiff_shim") in message
+    assert str(source / "patches") in message
+
+
+def test_a_second_copy_in_one_process_is_refused(installed, tmp_path):
+    """The families of the first one are imported already."""
+    change = f"import sys, padiff_shim.patches; del sys.modules['padiff_shim']; sys.path.insert(0, {str(CHECKOUT)!r})"
+    message = refusal(f"{change}; import padiff_shim", cwd=tmp_path, path=installed)
+    assert str(CHECKOUT / "patches") in message
+    assert str(installed / "padiff_shim" / "patches") in message
+
+
+def refusal(code, *, cwd, path):
+    """The message of the ImportError in which code ends."""
+    first, *_ = run(
+        "-c", f"try:\n    {code}\nexcept ImportError as error:\n    print('refused:', error)", cwd=cwd, path=path
+    ).splitlines()
+    assert first.startswith("refused: ")
+    return first
+
+
+def test_what_an_installation_left_in_a_checkout_hides_no_families(tmp_path):
+    """An old `padiff_shim/patches/__pycache__` makes that folder a package to Python, without a module in it."""
+    for name in ("padiff_shim", "patches"):
+        (tmp_path / name).mkdir()
+        shutil.copy(CHECKOUT / name / "__init__.py", tmp_path / name)
+    (tmp_path / "padiff_shim" / "patches" / "__pycache__").mkdir(parents=True)
+    assert imported_from(cwd=tmp_path) == [tmp_path / "padiff_shim", tmp_path / "patches"]
 
 
 @pytest.mark.parametrize("statement", ["import padiff_shim", "import padiff_shim.patches"])

@@ -73,6 +73,16 @@ class Boom:
         return os.system, ("echo owned > owned",)
 
 
+HUGE = {"descr": "<f4", "fortran_order": False, "shape": (10**13,)}
+WRITTEN = {  # what is damaged -> the member of the file, and what writes it anew
+    "pickled": ("x.npy", lambda file: np.save(file, np.array([Boom()], dtype=object))),
+    "huge": ("x.npy", lambda file: np.lib.format.write_array_header_1_0(file, HUGE)),
+    "text": ("x.npy", lambda file: np.save(file, np.array(["a", "b"]))),
+    "complex": ("x.npy", lambda file: np.save(file, np.ones(6, np.complex64))),
+    "nested": ("layout.npy", lambda file: np.save(file, np.array("[" * 100_000))),
+}
+
+
 def damaged(path, how):
     content = path.read_bytes()
     if how == "torn":
@@ -85,32 +95,25 @@ def damaged(path, how):
         with path.open("wb") as file:
             np.save(file, ARRAY)
     else:
-        member = io.BytesIO()
-        if how == "pickled":
-            np.save(member, np.array([Boom()], dtype=object))
-        elif how == "huge":
-            np.lib.format.write_array_header_1_0(member, {"descr": "<f4", "fortran_order": False, "shape": (10**13,)})
-        elif how == "text":
-            np.save(member, np.array(["a", "b"]))
-        elif how == "complex":
-            np.save(member, np.ones(6, np.complex64))
-        elif how == "nested":
-            member = None
-        with zipfile.ZipFile(path) as archive:
-            members = {name: archive.read(name) for name in archive.namelist()}
-        if how == "nested":
-            np.save(member := io.BytesIO(), np.array("[" * 100_000))
-            members["layout.npy"] = member.getvalue()
-        elif how == "no layout":
-            del members["layout.npy"]
-        else:
-            members["x.npy"] = member.getvalue()
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, data in members.items():
-                archive.writestr(name, data)
+        damage_member(path, how)
 
 
-HOW = ("torn", "empty", "flipped", "an array alone", "pickled", "huge", "text", "complex", "nested", "no layout")
+def damage_member(path, how):
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    if how == "no layout":
+        del members["layout.npy"]
+    else:
+        member, write = WRITTEN[how]
+        content = io.BytesIO()
+        write(content)
+        members[member] = content.getvalue()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+HOW = ("torn", "empty", "flipped", "an array alone", *WRITTEN, "no layout")
 
 
 @pytest.mark.parametrize("how", HOW)

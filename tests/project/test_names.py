@@ -1,0 +1,264 @@
+"""Names: a class name stands for one class, and a binding is called by a noun for what it holds.
+
+`CLASSES` and `BINDINGS` are what does not keep to that today. Their figures only fall: more is refused, and whoever makes it less
+lowers the figure here. A file that moves to another room takes its figures along.
+"""
+
+import ast
+import functools
+import gc
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE, BESIDE = ("padiff_shim", "patches"), ("tests", "benchmarks", "examples")
+VAGUE = frozenset({"one", "found", "told", "given", "kept", "asked", "said"})
+
+# Class names of the package with more than one definition -> how many.
+CLASSES = {
+    "Account": 2,
+    "Apart": 2,
+    "Call": 4,
+    "Case": 2,
+    "Difference": 5,
+    "Entry": 2,
+    "Fault": 2,
+    "Finder": 2,
+    "Finding": 2,
+    "Group": 2,
+    "Inputs": 2,
+    "Kept": 2,
+    "Kind": 2,
+    "Model": 2,
+    "Node": 2,
+    "Operand": 2,
+    "Options": 2,
+    "Outcome": 2,
+    "Pair": 2,
+    "Part": 2,
+    "Pass": 2,
+    "Place": 5,
+    "Places": 2,
+    "Pool": 2,
+    "Ranks": 2,
+    "Recorder": 2,
+    "Replicas": 2,
+    "Rounding": 2,
+    "Row": 2,
+    "Scratch": 2,
+    "Seen": 2,
+    "Side": 3,
+    "Size": 2,
+    "Sum": 2,
+    "Together": 2,
+    "Trained": 2,
+    "Update": 2,
+    "Waiting": 3,
+    "Watched": 2,
+    "Widened": 2,
+    "Written": 2,
+    "_Asked": 2,
+    "_Bar": 2,
+    "_Copying": 2,
+    "_Form": 2,
+    "_Here": 3,
+    "_Kind": 3,
+    "_Search": 2,
+}
+
+# Rooms -> how many of their bindings have a vague name.
+BINDINGS = {
+    "benchmarks": 46,
+    "benchmarks/faults": 20,
+    "examples": 49,
+    "examples/questions": 1,
+    "examples/seeds": 1,
+    "examples/zoo": 23,
+    "padiff_shim": 27,
+    "padiff_shim/alignment": 3,
+    "padiff_shim/auditing": 76,
+    "padiff_shim/autodiff": 110,
+    "padiff_shim/bisecting": 12,
+    "padiff_shim/catalogue": 26,
+    "padiff_shim/cli": 39,
+    "padiff_shim/comparison": 71,
+    "padiff_shim/dispatch": 22,
+    "padiff_shim/drifting": 24,
+    "padiff_shim/frameworks": 21,
+    "padiff_shim/gradients": 62,
+    "padiff_shim/health": 5,
+    "padiff_shim/intercept": 10,
+    "padiff_shim/modes": 22,
+    "padiff_shim/numerics/judging": 78,
+    "padiff_shim/numerics/models": 15,
+    "padiff_shim/numerics/oracle": 64,
+    "padiff_shim/optimizers": 24,
+    "padiff_shim/patching": 1,
+    "padiff_shim/proving": 299,
+    "padiff_shim/pytest_plugin": 6,
+    "padiff_shim/recording": 68,
+    "padiff_shim/records": 49,
+    "padiff_shim/report": 74,
+    "padiff_shim/repro": 17,
+    "padiff_shim/runs": 17,
+    "padiff_shim/substitution": 68,
+    "padiff_shim/table": 15,
+    "padiff_shim/weights": 110,
+    "patches": 59,
+    "tests": 52,
+    "tests/auditing": 30,
+    "tests/autodiff": 33,
+    "tests/bisecting": 11,
+    "tests/catalogue": 30,
+    "tests/cli": 28,
+    "tests/comparison": 87,
+    "tests/distributed": 22,
+    "tests/drifting": 13,
+    "tests/frameworks": 38,
+    "tests/fuzz": 56,
+    "tests/fuzz/replay": 54,
+    "tests/gradients": 113,
+    "tests/intercept": 5,
+    "tests/modes": 30,
+    "tests/numerics": 122,
+    "tests/optimizers": 51,
+    "tests/project": 43,
+    "tests/proving": 72,
+    "tests/proving/fresh": 8,
+    "tests/pytest_plugin": 2,
+    "tests/recording": 53,
+    "tests/records": 32,
+    "tests/report": 17,
+    "tests/repro": 5,
+    "tests/table": 150,
+    "tests/weights": 29,
+}
+
+# Nodes that bind a name -> the name. A field of a dataclass is an annotated name.
+BINDERS = {
+    ast.Name: lambda node: node.id if isinstance(node.ctx, ast.Store) else None,
+    ast.arg: lambda node: node.arg,
+    ast.alias: lambda node: node.asname,
+    ast.ExceptHandler: lambda node: node.name,
+    ast.MatchAs: lambda node: node.name,
+    ast.MatchStar: lambda node: node.name,
+    ast.MatchMapping: lambda node: node.rest,
+}
+
+
+def definitions(source):
+    """The classes and the vague bindings of a source, as (name, line, whether it is a class)."""
+    nodes = [ast.parse(source)]
+    while nodes:  # in less time than ast.walk
+        node = nodes.pop()
+        name_of = BINDERS.get(node.__class__)
+        if name_of is not None and name_of(node) in VAGUE:
+            yield name_of(node), node.lineno, False
+        elif node.__class__ is ast.ClassDef:
+            yield node.name, node.lineno, True
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if value.__class__ is list:
+                nodes += [item for item in value if isinstance(item, ast.AST)]
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                nodes.append(value)
+
+
+@functools.cache
+def places():
+    """{class name: places} of the package's repeated ones, and {room: places} of vague bindings; a place is `file:line name`."""
+    classes, bindings = defaultdict(list), defaultdict(list)
+    gc.disable()  # trees are many objects, and none of them is in a circle
+    try:
+        for path in [path for top in (*PACKAGE, *BESIDE) for path in sorted((ROOT / top).rglob("*.py"))]:
+            file = path.relative_to(ROOT)
+            for name, line, is_class in sorted(definitions(path.read_bytes()), key=lambda item: item[1]):
+                if not is_class:
+                    bindings[file.parent.as_posix()].append(f"{file}:{line} {name}")
+                elif file.parts[0] in PACKAGE:
+                    classes[name].append(f"{file}:{line}")
+    finally:
+        gc.enable()
+    return {name: files for name, files in classes.items() if len(files) > 1}, dict(bindings)
+
+
+def complaints(actual, allowed, remedy):
+    """What is wrong with {key: places}, against {key: how many are allowed}."""
+    lines = []
+    for key in sorted({*actual, *allowed}):
+        listed, limit = actual.get(key, []), allowed.get(key, 0)
+        if len(listed) > limit:
+            lines += [f"{key}: {len(listed)}, {limit} are allowed. {remedy}", *(f"  {place}" for place in listed)]
+        elif len(listed) < limit:
+            lines.append(
+                f'{key}: lower the figure to `"{key}": {len(listed)}`' if listed else f"{key}: lower the figure: no entry any more"
+            )
+    return "\n".join(lines)
+
+
+def test_a_class_name_stands_for_one_class():
+    wrong = complaints(places()[0], CLASSES, "Give the new class a name of its own:")
+    assert not wrong, wrong
+
+
+def test_bindings_are_called_by_nouns():
+    wrong = complaints(places()[1], BINDINGS, f"Say what a new one holds, not {', '.join(sorted(VAGUE))}:")
+    assert not wrong, wrong
+
+
+def test_figures_only_fall():
+    assert complaints({"room": ["a.py:1", "a.py:2"]}, {"room": 2}, "") == ""
+    assert (
+        complaints({"room": ["a.py:1", "b.py:2"]}, {"room": 1}, "Name it:")
+        == "room: 2, 1 are allowed. Name it:\n  a.py:1\n  b.py:2"
+    )
+    assert complaints({"room": ["a.py:1"]}, {}, "Name it:") == "room: 1, 0 are allowed. Name it:\n  a.py:1"
+    assert complaints({"room": ["a.py:1"]}, {"room": 2}, "") == 'room: lower the figure to `"room": 1`'
+    assert complaints({}, {"room": 1}, "") == "room: lower the figure: no entry any more"
+
+
+BINDS = (
+    "{} = 1",
+    "{}: int = 1",
+    "{} += 1",
+    "a, (*{}, b) = x",
+    "print({} := 1)",
+    "for {} in x: pass",
+    "y = [0 for {} in x]",
+    "y = {{0: 0 for a, {} in x}}",
+    "with x as {}: pass",
+    "with x as (a, {}): pass",
+    "import x as {}",
+    "from x import y as {}",
+    "try: pass\nexcept E as {}: pass",
+    "def f({}): pass",
+    "def f(a, /, *, {}=1): pass",
+    "def f(*{}): pass",
+    "async def f(**{}): pass",
+    "f = lambda {}: 0",
+    "class C:\n    {}: int",
+    "match x:\n    case {}: pass",
+    "match x:\n    case [*{}]: pass",
+    "match x:\n    case {{'a': 1, **{}}}: pass",
+)
+BINDS_NOTHING = (
+    "print({})",
+    "x.{} = 1",
+    "x[{}] = 1",
+    "f({}=1)",
+    "def {}(): pass",
+    "import {}",
+    "from x import {}",
+    "x = '{}'  # {}",
+)
+
+
+def test_every_kind_of_binding_is_seen():
+    """Of every name, at its line, and wherever it stands."""
+    for text in (*BINDS, *BINDS_NOTHING):
+        for name in (*VAGUE, "row"):
+            for head in ("", "def g():\n", "class G:\n", "if x:\n    pass\nelse:\n"):
+                source = head + "\n".join(f"{'    ' if head else ''}{line}" for line in text.format(name, name).splitlines())
+                line = next(number for number, line in enumerate(source.splitlines(), 1) if name in line)
+                expected = [(name, line)] if text in BINDS and name in VAGUE else []
+                assert [item[:2] for item in definitions(source) if not item[2]] == expected, source
