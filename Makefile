@@ -40,7 +40,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-questions test test-all test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) lint format docs test-long fuzz bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-questions test test-all test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) lint format docs test-long fuzz mutants bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -104,6 +104,18 @@ fuzz: $(READY) ## random programs, natively, under both modes and in Torch: noth
 	@echo "seed $(SEED)"
 	PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(PY) -m fuzz --programs $(PROGRAMS) --seed $(SEED)
 
+# Results count for the commit that they were run on: a run that is cut short goes on, and another commit begins anew.
+# `make mutants MUTANTS_ARGS='--suite fast'` leaves out the slow tests, `MUTANTS_ARGS='--fault median-of-nan'` plants one fault.
+MUTANTS := .mutants
+RUN_MUTANTS = PYTHONPATH="$(CURDIR)/tests" $(PY) -m mutants
+mutants: $(MUTANTS)/reach.json ## sixty faults planted into the product, one at a time: how many the fast tests find, and how many all
+	$(RUN_MUTANTS) --reach $< --out $(MUTANTS)/results.json $(MUTANTS_ARGS)
+
+# Which tests come by which fault: measured once.
+$(MUTANTS)/reach.json: | $(READY_DEMO)
+	$(RUN_MUTANTS) --measure-reach $(MUTANTS)/measuring.json
+	mv $(MUTANTS)/measuring.json $@
+
 lint: $(READY) ## ruff check, ruff format --check, mypy
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -126,7 +138,7 @@ bench-verdict: $(READY) ## how often the verdicts are right: faults planted into
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_verdict.py
 
 clean: ## remove both environments, caches and build results
-	rm -rf $(VENV) $(VENV_COMPAT) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_COMPAT) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis $(MUTANTS)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements/dev-3.3.1.txt requirements/paddle-3.txt requirements/common.txt
