@@ -24,6 +24,16 @@ from padiff_shim.tested import PADDLES
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LAYOUTS = ("contiguous", "transposed", "sliced", "expanded")
 
+PATIENCE = 1200
+"""Seconds after which a process, a thread or a page counts as hung: the only such limit of the tests.
+
+It only ends a hang, and decides nothing else. No test needs a tenth of it on two quiet cores, so a machine that is busy with other
+things passes as well. pytest's own limit, in setup.cfg, is three times as long: a test may wait for several processes in turn.
+"""
+
+WATCHDOG = f"import faulthandler; faulthandler.dump_traceback_later({PATIENCE // 2}, exit=True)\n"
+"""First line of a program that can hang: it ends itself, with the tracebacks of its threads, before :data:`PATIENCE` is over."""
+
 
 def lay_out(values, layout, tensor):
     """A tensor of these values by the framework's ``tensor`` function; on request a view with other strides."""
@@ -170,7 +180,7 @@ def same(ours, theirs):
     return ours.shape == theirs.shape and ours.dtype == theirs.dtype and np.array_equal(ours, theirs, equal_nan=True)
 
 
-def in_child(program, timeout=120):
+def in_child(program, timeout=PATIENCE):
     """Run a program of its own: a crash or a hang must not take the suite along."""
     head = "import paddle, padiff_shim, torch\nimport paddle.nn.functional as F\n"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

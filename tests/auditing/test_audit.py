@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers import PATIENCE
 
 import padiff_shim
 from padiff_shim.auditing import pages, reproducing
@@ -55,7 +56,7 @@ def test_a_clipped_softmax_is_found_named_and_shown(found):
     assert data["known_differences"]["softmax clipped at -64"]
     assert "relu of NaN" not in data["known_differences"], "nobody looked"
     script = folder / "repro" / next(one for one in clipped if one["tensor"] == "out")["worst"]["script"]
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stdout.endswith("\nREPRODUCED\n")
 
@@ -181,9 +182,9 @@ def test_programs_end_as_they_do():
         "fine": "print('nothing of this is seen')",
         "wrong": "assert False",
         "crash": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
-        "hang": "import time; time.sleep(60)",
+        "hang": "import time; time.sleep(3600)",
     }
-    how, versions = reproducing.ended(programs, 1)
+    how, versions = reproducing.ended(programs, 5)  # the others need milliseconds
     assert how == {"fine": "", "wrong": "AssertionError", "crash": "SIGSEGV", "hang": "SIGALRM"}
     assert set(versions) == {"paddle", "torch"}
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import ROOT
+from helpers import PATIENCE, ROOT
 
 from padiff_shim.cli import app, mode_options
 
@@ -90,7 +90,7 @@ def test_the_commands_of_the_page(page, tmp_path):
     for command, said, status in shown:
         program, *arguments = command.split()
         done = subprocess.run(
-            [sys.executable, *WORDS[program], *arguments], cwd=tmp_path, env={**os.environ, **variables}, timeout=240,
+            [sys.executable, *WORDS[program], *arguments], cwd=tmp_path, env={**os.environ, **variables}, timeout=PATIENCE,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
         )  # fmt: skip
         assert done.returncode == status, f"{command}\n{done.stdout}"

@@ -10,6 +10,7 @@ from collections import deque
 
 import paddle
 import pytest
+from helpers import PATIENCE
 
 import padiff_shim
 from padiff_shim.comparison import posts
@@ -54,7 +55,7 @@ print("whole")
 
 
 def test_a_node_may_die_without_the_gil():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=PATIENCE)
     assert "whole" in done.stdout, done.stdout + done.stderr[-2000:]
 
 

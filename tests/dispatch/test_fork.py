@@ -6,13 +6,13 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from helpers import PATIENCE, WATCHDOG
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.compat, pytest.mark.skipif(sys.platform != "linux", reason="forks")]
 
 PRELUDE = """
-import faulthandler, os, sys
-faulthandler.dump_traceback_later(100, exit=True)
+import os, sys
 import numpy as np, paddle, padiff_shim, torch
 
 torch.set_num_threads(2)
@@ -51,10 +51,10 @@ w.clear_gradient()
 def run(source, mode, folder):
     """What a program prints in a process of its own, which ends itself with a traceback if it hangs."""
     done = subprocess.run(
-        [sys.executable, "-c", PRELUDE + textwrap.dedent(source), mode, str(folder / "log")],
+        [sys.executable, "-c", WATCHDOG + PRELUDE + textwrap.dedent(source), mode, str(folder / "log")],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=PATIENCE,
         cwd=ROOT,
         check=False,
     )

@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from helpers import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,7 +83,7 @@ def test_changed_before_the_first_opening(change):
     assert bool(said) == bool(path), (said, path)
     """
     source = textwrap.dedent(program).replace("{change}", textwrap.dedent(BEFORE[change]))
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120, cwd=ROOT, check=False)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -101,6 +102,6 @@ def test_what_was_changed_before_the_first_opening_is_taken_over_once_it_is_padd
     assert paddle.Tensor.__dict__["__add__"] is native
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=120, cwd=ROOT, check=False
+        [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import ROOT
+from helpers import PATIENCE, ROOT
 
 BEFORE = """\
 import numpy
@@ -98,7 +98,7 @@ def test_the_programs_of_a_page(page, tmp_path):
     (tmp_path / "port.py").write_text(program, encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300", "PYTHONIOENCODING": "utf-8", "MPLBACKEND": "agg"}
     done = subprocess.run(
-        [sys.executable, "port.py"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240, encoding="utf-8"
+        [sys.executable, "port.py"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE, encoding="utf-8"
     )
     assert done.returncode == 0, done.stderr
     for words in SAYS[page]:

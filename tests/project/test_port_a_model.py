@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = re.compile(r"^```(python)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -24,7 +25,7 @@ def program(folder, name):
     path = os.pathsep.join([str(ROOT), str(folder)])
     env = {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
-        [sys.executable, name], cwd=folder, env=env, capture_output=True, text=True, timeout=200, encoding="utf-8"
+        [sys.executable, name], cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE, encoding="utf-8"
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import PATIENCE
 
 from padiff_shim import ProofVerdict, drift, prove
 from padiff_shim.dispatch.frames import below, top
@@ -206,7 +207,7 @@ print("proven")
 
 def test_a_native_backward_that_ends_the_process_is_asked_for_one_gradient_more():
     """That of a grid alone (docs/defects.md): the image wants none."""
-    run = subprocess.run([sys.executable, "-c", GRIDS], capture_output=True, text=True, timeout=120, check=False)
+    run = subprocess.run([sys.executable, "-c", GRIDS], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert run.stdout.endswith("proven\n"), run.stderr
 
 

@@ -4,7 +4,7 @@ import configparser
 import os
 
 import pytest
-from helpers import ROOT
+from helpers import PATIENCE, ROOT
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.compat
@@ -45,7 +45,9 @@ def run(pytester, monkeypatch):
 
     def go(*options, tests=TESTS):
         pytester.makepyfile(tests)
-        return pytester.runpytest_subprocess("-p", "padiff_shim.pytest_plugin", "-p", "no:cacheprovider", *options, timeout=200)
+        return pytester.runpytest_subprocess(
+            "-p", "padiff_shim.pytest_plugin", "-p", "no:cacheprovider", *options, timeout=PATIENCE
+        )
 
     return go
 

@@ -11,7 +11,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import ROOT
+from helpers import PATIENCE, ROOT
 from pairs import D, X, paddle_run, pair, seeded, torch_run
 
 import padiff_shim
@@ -194,7 +194,7 @@ def test_a_torch_program_is_recorded_and_compared_without_paddle(tmp_path):
         print(padiff_shim.diff({str(tmp_path)!r} + "/a", {str(tmp_path)!r} + "/b").headline)
     """
     result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, check=False,
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=PATIENCE, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert result.returncode == 0, result.stderr

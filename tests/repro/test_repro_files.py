@@ -10,6 +10,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from helpers import PATIENCE
 from test_repro_hostile import ARRAY, CALLS, LOG, laid_out, save
 
 from padiff_shim.errors import ArgumentError, FileError, PadiffShimError
@@ -65,7 +66,7 @@ def test_a_script_checks_the_layout_again(tmp_path):
     layout = json.loads(str(content["layout"]))
     layout["paddle"]["strides"] = [10**6, 1]
     np.savez(script.with_suffix(".npz"), **{**content, "layout": np.array(json.dumps(layout))})
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=PATIENCE)
     assert re.search("ValueError: shape .* reaches beyond the 6 numbers", done.stderr), done.stderr
 
 
