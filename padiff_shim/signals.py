@@ -20,15 +20,27 @@ _handler_of: Callable[[int], Any] = importlib.import_module("_signal").getsignal
 
 def of_a_signal(error: BaseException) -> bool:
     """Whether the handler of a signal stands in the traceback. Only the main thread runs handlers."""
-    if threading.current_thread() is not threading.main_thread():
-        return False
-    handlers = set(_handlers())
-    place = error.__traceback__ if handlers else None
+    return _number(error) > 0
+
+
+def number_of(error: BaseException) -> int:
+    """The signal whose handler raised ``error``; 0 if none did. Python's own handler of Ctrl-C stands in no traceback."""
+    default = signal.SIGINT if isinstance(error, KeyboardInterrupt) and _in_main_thread() else 0
+    return _number(error) or default
+
+
+def _number(error: BaseException) -> int:
+    numbers = {code: number for number, code in _handlers()} if _in_main_thread() else {}
+    place = error.__traceback__ if numbers else None
     while place is not None:
-        if place.tb_frame.f_code in handlers:
-            return True
+        if place.tb_frame.f_code in numbers:
+            return numbers[place.tb_frame.f_code]
         place = place.tb_next
-    return False
+    return 0
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def let_pass(error: BaseException) -> None:
@@ -37,8 +49,8 @@ def let_pass(error: BaseException) -> None:
         raise error
 
 
-def _handlers() -> Iterator[CodeType]:
-    """The code of each handler that the program has set."""
+def _handlers() -> Iterator[tuple[int, CodeType]]:
+    """The signals for which the program has set a handler, and its code."""
     for number in range(1, signal.NSIG):
         handler = _handler_of(number)
         if handler is None or isinstance(handler, int):  # none, or the system's
@@ -50,4 +62,4 @@ def _handlers() -> Iterator[CodeType]:
         if code is None:  # an object
             code = getattr(getattr(type(handler), "__call__", None), "__code__", None)  # noqa: B004
         if code is not None:
-            yield code
+            yield number, code

@@ -23,8 +23,18 @@ context.set_forkserver_preload(["numpy", "paddle", "torch"])
 READ_AT_IMPORT = ("ATEN_", "CUDA_", "FLAGS_", "KMP_", "LD_", "MALLOC_", "MKL_", "OMP_", "ONEDNN_", "PADDLE_", "PYTHON", "TORCH_")
 ENVIRONMENT = dict(os.environ)
 
+PATIENCE = 1200
+"""Seconds after which a process, a thread or a page counts as hung: the only such limit of the tests.
 
-def run(arguments, *, cwd=None, timeout=1200, together=False, **variables):
+It only ends a hang, and decides nothing else. No test needs a tenth of it on two quiet cores, so a machine that is busy with other
+things passes as well. pytest's own limit, in setup.cfg, is three times as long: a test may wait for several processes in turn.
+"""
+
+WATCHDOG = f"import faulthandler; faulthandler.dump_traceback_later({PATIENCE // 2}, exit=True)\n"
+"""First line of a program that can hang: it ends itself, with the tracebacks of its threads, before :data:`PATIENCE` is over."""
+
+
+def run(arguments, *, cwd=None, timeout=PATIENCE, together=False, **variables):
     """What ``python *arguments`` prints, and how it ends: ``["-c", source, ...]``, ``["-m", module, ...]`` or ``["file.py", ...]``.
 
     ``variables``: of the environment, beside this process's; the checkout is on PYTHONPATH. ``together``: standard error goes into

@@ -11,6 +11,8 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from forked import PATIENCE as PATIENCE
+from forked import WATCHDOG as WATCHDOG
 
 from padiff_shim.auditing.spelling import located as located
 from padiff_shim.auditing.spelling import present, spelled, typed
@@ -178,7 +180,7 @@ def same(ours, theirs):
     return ours.shape == theirs.shape and ours.dtype == theirs.dtype and np.array_equal(ours, theirs, equal_nan=True)
 
 
-def in_child(program, timeout=120):
+def in_child(program, timeout=PATIENCE):
     """Run a program in a process of its own: a crash or a hang must not take the suite along."""
     head = "import paddle, padiff_shim, torch\nimport paddle.nn.functional as F\n"
     return forked.run(["-c", head + textwrap.dedent(program)], timeout=timeout)

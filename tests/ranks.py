@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from helpers import ROOT
+from helpers import PATIENCE, ROOT
 
 PORTS = range(20000, 32000)  # below those that the system gives to whoever asks for any: there gloo's own listeners are
 
@@ -59,11 +59,11 @@ def start(arguments, number=2, **options):
     ]
 
 
-def run(arguments, number=2, timeout=240, **options):
+def run(arguments, number=2, **options):
     """Run them to their ends; their output, by rank. Fails with it if one of them failed."""
     started = start(arguments, number, **options)
     try:
-        until = time.monotonic() + timeout
+        until = time.monotonic() + PATIENCE
         found = [process.communicate(timeout=max(1, until - time.monotonic()))[0] for process in started]
     finally:
         for process in started:

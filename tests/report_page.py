@@ -4,6 +4,7 @@ import contextlib
 import shutil
 
 import pytest
+from helpers import PATIENCE
 from report_data import COVERAGE, HEADER
 
 from padiff_shim.report.html import render
@@ -18,6 +19,7 @@ ARGUMENTS = [
     "--no-first-run",
 ]
 DESKTOP = {"width": 1440, "height": 900}
+MILLISECONDS = 1000 * PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def browser():
     if CHROMIUM is None:
         pytest.skip("needs Chromium (Debian package chromium)")
     with api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=MILLISECONDS)
         yield opened
         opened.close()
 
@@ -43,6 +45,7 @@ def pages(browser, folder):
         path = folder / f"page{len(contexts)}.html"
         path.write_text(text, encoding="utf-8")
         contexts.append(browser.new_context(viewport=viewport, offline=True, **options))
+        contexts[-1].set_default_timeout(MILLISECONDS)
         page = contexts[-1].new_page()
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -64,7 +67,7 @@ def show(browser, tmp_path):
 
         def shown(records, *, header=HEADER, coverage=COVERAGE, warnings=(), limit=100_000, **options):
             page = opened(render(header, records, coverage, warnings, limit=limit), **options)
-            page.wait_for_selector("html[data-ready]", timeout=60_000)
+            page.wait_for_selector("html[data-ready]")
             return page
 
         yield shown

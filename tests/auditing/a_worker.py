@@ -43,10 +43,8 @@ for line in sys.stdin:
         if op == "dies" and "sample 1" in name:
             os.kill(os.getpid(), signal.SIGSEGV)
         if op == "hangs" and "sample 1" in name:
-            time.sleep(60)
-        if op == "slow":
-            time.sleep(0.4)
+            time.sleep(3600)
         if op == "interrupts":
             os.kill(os.getppid(), signal.SIGINT)
-            time.sleep(60)
+            time.sleep(3600)
     tell("done", calls=3, judged=3, verdicts={"EQUAL": 3}, refusals={}, native={}, warnings=[])

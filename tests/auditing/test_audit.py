@@ -180,9 +180,9 @@ def test_programs_end_as_they_do():
         "fine": "print('nothing of this is seen')",
         "wrong": "assert False",
         "crash": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
-        "hang": "import time; time.sleep(60)",
+        "hang": "import time; time.sleep(3600)",
     }
-    how, versions = reproducing.ended(programs, 1)
+    how, versions = reproducing.ended(programs, 5)  # the others need milliseconds
     assert how == {"fine": "", "wrong": "AssertionError", "crash": "SIGSEGV", "hang": "SIGALRM"}
     assert set(versions) == {"paddle", "torch"}
 

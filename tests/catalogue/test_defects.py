@@ -9,6 +9,7 @@ import textwrap
 import paddle
 import pytest
 import torch
+from helpers import PATIENCE
 
 import padiff_shim
 from padiff_shim.catalogue import known_differences
@@ -21,16 +22,15 @@ INSTALLED = {"paddle": paddle.__version__, "torch": torch.__version__.partition(
 CASES = [pytest.param(one, program, id=title) for one in defects().values() for title, program in one.programs()]
 QUIET = [case for case in CASES if not case.values[0].ends_process]
 FATAL = [case for case in CASES if case.values[0].ends_process]
-SECONDS = 20
+SECONDS = 20  # of a program that may hang
 
 # Imports both frameworks once and forks for each program, so that a crash costs nothing; a hang is ended by the alarm.
 SERVER = """
 import json, os, signal, sys, warnings
 import numpy, paddle, torch
 warnings.simplefilter("ignore")
-programs, seconds = json.load(sys.stdin)
 ended = {}
-for title, program in programs.items():
+for title, (program, seconds) in json.load(sys.stdin).items():
     child = os.fork()
     if not child:
         signal.alarm(seconds)
@@ -56,11 +56,14 @@ def claimed(one):
 def ended():
     """Title -> how the program ended: the name of a signal or of an error's type, "" without either."""
     programs = {
-        title: program for one in defects().values() if claimed(one) and one.ends_process for title, program in one.programs()
+        title: (program, SECONDS if "hangs" in one.shows else PATIENCE)
+        for one in defects().values()
+        if claimed(one) and one.ends_process
+        for title, program in one.programs()
     }
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(SERVER)],
-        input=json.dumps([programs, SECONDS]), capture_output=True, text=True, timeout=280, check=True,
+        input=json.dumps(programs), capture_output=True, text=True, timeout=PATIENCE, check=True,
     )  # fmt: skip
     *errors, last = run.stdout.splitlines()
     return {**json.loads(last), **dict(line.split("\t") for line in errors if line.count("\t") == 1)}

@@ -10,7 +10,7 @@ import forked
 import paddle
 import pytest
 from click.testing import CliRunner
-from helpers import ROOT
+from helpers import PATIENCE, ROOT
 from padiff_shim.patches import norm
 
 import padiff_shim
@@ -30,7 +30,7 @@ def padiff(*arguments, cwd, check=True, **env):
 def test_help_names_every_command_without_a_framework(tmp_path):
     code = "import sys; from padiff_shim.cli.main import main; main(['--help']); print({'paddle', 'torch'} & set(sys.modules))"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert all(f"\n  {name} " in done.stdout for name in app.COMMANDS)
     assert done.stdout.endswith("set()\n")
     assert "..." not in done.stdout.partition("Commands:")[2].partition("Examples:")[0], "a short help is cut"
@@ -238,7 +238,7 @@ def test_diff_needs_two_recordings(recordings, tmp_path, capsys):
 def test_a_full_standard_output_is_told_in_one_line(arguments):
     command = [sys.executable, "-m", "padiff_shim", *arguments]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
     assert done.returncode == 2
     assert done.stderr == "padiff-shim: standard output cannot be written: No space left on device\n"
 

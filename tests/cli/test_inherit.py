@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import ROOT
+from helpers import PATIENCE, ROOT
 
 from padiff_shim.cli import inheriting, notes
 from padiff_shim.cli.bootstrap import sitecustomize
@@ -33,7 +33,7 @@ def ended(arguments, folder, **variables):
     for name in ("PADDLE_TRAINER_ID", "RANK"):
         if name not in variables:
             environment.pop(name, None)
-    done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, timeout=120)
+    done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, timeout=PATIENCE)
     return done.returncode, done.stdout, done.stderr
 
 

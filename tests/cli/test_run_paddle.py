@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import ROOT, thinned
+from helpers import PATIENCE, ROOT, thinned
 
 import padiff_shim
 
@@ -30,9 +30,9 @@ ENDS = {
 }
 
 
-def ended(*command, cwd, timeout=240, **variables):
+def ended(*command, cwd, **variables):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **variables}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout)
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -5,13 +5,12 @@ import textwrap
 
 import forked
 import pytest
-from helpers import thinned
+from helpers import WATCHDOG, thinned
 
 pytestmark = [pytest.mark.compat, pytest.mark.skipif(sys.platform != "linux", reason="forks")]
 
 PRELUDE = """
-import faulthandler, os, sys
-faulthandler.dump_traceback_later(100, exit=True)
+import os, sys
 import numpy as np, paddle, padiff_shim, torch
 
 torch.set_num_threads(2)
@@ -49,7 +48,7 @@ w.clear_gradient()
 
 def run(source, mode, folder):
     """What a program prints in a process of its own, which ends itself with a traceback if it hangs."""
-    done = forked.run(["-c", PRELUDE + textwrap.dedent(source), mode, folder / "log"])
+    done = forked.run(["-c", WATCHDOG + PRELUDE + textwrap.dedent(source), mode, folder / "log"])
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.strip().splitlines()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import forked
 import paddle
 import pytest
+from helpers import PATIENCE
 
 import padiff_shim
 from padiff_shim.dispatch import frames
@@ -30,11 +31,11 @@ def multiply(times=1):
 
 def in_thread(function):
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(function).result(timeout=60)
+        return pool.submit(function).result(timeout=PATIENCE)
 
 
 def output_of(source):
-    """What Python source prints in another process, which must end by itself (the watchdog is the timeout)."""
+    """What Python source prints in another process, which must end by itself."""
     prelude = "import paddle, padiff_shim\nimport os, sys\n"
     done = forked.run(["-c", prelude + textwrap.dedent(source)])
     assert done.returncode == 0, done.stderr[-3000:]
@@ -87,7 +88,7 @@ def test_all_threads_counts_every_call():
     barrier = threading.Barrier(threads)
 
     def work(_):
-        barrier.wait(timeout=60)
+        barrier.wait(timeout=PATIENCE)
         multiply(times)
 
     with padiff_shim.reference("torch", all_threads=True) as run, ThreadPoolExecutor(threads) as pool:
@@ -117,7 +118,7 @@ def test_one_mode_in_many_threads_at_once():
     decorated = mode(multiply)
     with ThreadPoolExecutor(6) as pool:
         for future in [pool.submit(decorated, 5) for _ in range(60)]:
-            future.result(timeout=60)
+            future.result(timeout=PATIENCE)
     assert mode.run.substituted == {"matmul": 300, "divide": 300}
 
 
@@ -138,11 +139,11 @@ def test_many_threads_open_and_close_while_others_run_natively():
         background = [pool.submit(native) for _ in range(2)]
         try:
             for future in [pool.submit(opening) for _ in range(2)]:
-                future.result(timeout=60)
+                future.result(timeout=PATIENCE)
         finally:
             stop.set()
         for future in background:
-            future.result(timeout=60)
+            future.result(timeout=PATIENCE)
 
 
 @pytest.mark.compat

@@ -8,7 +8,7 @@ import sys
 import paddle
 import pytest
 import ranks
-from helpers import ROOT
+from helpers import PATIENCE, ROOT
 from paddle.distributed.sharding import group_sharded_parallel
 
 import padiff_shim
@@ -19,7 +19,7 @@ PROGRAM = str(ROOT / "tests" / "rank_spawned.py")
 def finished(arguments, folder):
     done = subprocess.run(
         [sys.executable, *arguments],
-        env=ranks.environment(), cwd=folder, capture_output=True, text=True, timeout=200, check=False,
+        env=ranks.environment(), cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 import ranks
-from helpers import ROOT
+from helpers import PATIENCE, ROOT
 
 import padiff_shim
 
@@ -15,8 +15,8 @@ def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("faults")
     started = ranks.start([ROOT / "tests" / "rank_faults.py", place])
     try:
-        first = started[0].communicate(timeout=240)[0]
-        started[1].communicate(timeout=60)
+        first = started[0].communicate(timeout=PATIENCE)[0]
+        started[1].communicate(timeout=PATIENCE)
     finally:
         for process in started:
             process.kill()

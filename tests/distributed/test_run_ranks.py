@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import ranks
-from helpers import ROOT, thinned
+from helpers import PATIENCE, ROOT, thinned
 
 import padiff_shim
 from padiff_shim.runs.load_reference import load_reference
@@ -35,7 +35,7 @@ def ended(arguments, folder, number=0, **variables):
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
         env=ranks.environment(PYTHONWARNINGS="ignore", GLOG_minloglevel="2", **variables), cwd=folder,
-        capture_output=True, text=True, timeout=280, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr, [(folder / f"rank.{one}").read_text() for one in range(number)]
 

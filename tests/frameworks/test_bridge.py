@@ -12,6 +12,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import PATIENCE
 
 import padiff_shim
 from padiff_shim.frameworks import memory
@@ -246,7 +247,7 @@ def test_no_deadlock_when_alias_chains_are_freed():
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
-        capture_output=True, text=True, timeout=90, env=environment, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, env=environment, check=False,
     )  # fmt: skip
     assert done.stdout.strip() == "freed", done.stderr[-2000:]
 

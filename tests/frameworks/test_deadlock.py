@@ -9,12 +9,12 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from helpers import PATIENCE, WATCHDOG
 
 ROOT = Path(__file__).resolve().parents[2]
 
 PRELUDE = """
-import contextlib, faulthandler, queue, sys, threading
-faulthandler.dump_traceback_later(75, exit=True)
+import contextlib, queue, sys, threading
 import paddle, torch, padiff_shim
 
 torch.set_num_threads(1)
@@ -117,9 +117,9 @@ PROGRAMS = {
 @pytest.mark.parametrize("mode", ["reference", "compare"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_threads_that_use_each_others_tensors_never_hang(name, mode):
-    source = PRELUDE + textwrap.dedent(PROGRAMS[name]) + "\nassert not failed, failed\nprint('done', flush=True)\n"
+    source = WATCHDOG + PRELUDE + textwrap.dedent(PROGRAMS[name]) + "\nassert not failed, failed\nprint('done', flush=True)\n"
     rounds = "300" if mode == "reference" else "40"
     done = subprocess.run(
-        [sys.executable, "-c", source, mode, rounds], capture_output=True, text=True, timeout=100, cwd=ROOT, check=False
+        [sys.executable, "-c", source, mode, rounds], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT, check=False
     )
     assert (done.returncode, done.stdout.strip()[-4:]) == (0, "done"), done.stderr[-4000:]

@@ -11,7 +11,7 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
-from helpers import LAYOUTS, Call, entries, flat
+from helpers import LAYOUTS, PATIENCE, Call, entries, flat
 
 import padiff_shim
 from padiff_shim.frameworks import strides
@@ -218,6 +218,7 @@ def test_no_view_ends_the_process(mode):
     """In a child, because a wrong view may end it: values and gradients of views of every kind, with and without a mode."""
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, str(HERE / "views.py"), mode], capture_output=True, text=True, timeout=280, env=environment, check=False
-    )
+        [sys.executable, str(HERE / "views.py"), mode],
+        capture_output=True, text=True, timeout=PATIENCE, env=environment, check=False,
+    )  # fmt: skip
     assert done.stdout.splitlines()[-1:] == ["0 differences"], (done.stdout[-2000:], done.stderr[-2000:])

@@ -9,7 +9,7 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
-from helpers import ROOT
+from helpers import PATIENCE, ROOT
 from paddle.distributed.fleet.utils import recompute
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
@@ -143,7 +143,9 @@ def test_the_first_modes_of_a_process_are_opened_there():
         with padiff_shim.reference("torch"):
             gradients()
         """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
 
 

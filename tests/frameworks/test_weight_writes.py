@@ -10,6 +10,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
+from helpers import PATIENCE
 
 import padiff_shim
 from padiff_shim.frameworks.memory import to_torch
@@ -27,7 +28,7 @@ def test_no_door_of_paddle_leaves_an_old_weight_behind():
         [sys.executable, str(ROOT / "tests" / "weight_doors.py")],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=False,

@@ -1,7 +1,7 @@
 """Memory stays flat: compared calls, with and without a backward, whatever ends them; each in a process of its own."""
 
 import pytest
-from helpers import in_child
+from helpers import PATIENCE, in_child
 
 from padiff_shim.frameworks.versions import IS_3
 
@@ -107,7 +107,7 @@ MODES = {
 """
 
 
-def flat(program, *, timeout=300):
+def flat(program, *, timeout=PATIENCE):
     done = in_child(PROGRAM + program, timeout=timeout)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith("grown")]
@@ -159,6 +159,7 @@ for name, mode in MODES.items():
 
 
 @pytest.mark.long
+@pytest.mark.timeout(6 * PATIENCE)
 def test_long_runs_are_flat():
     """2,000 training steps, 10^5 calls with a backward in between, and as many forward calls alone: a few MiB in all."""
     flat(
@@ -179,5 +180,5 @@ def forwards():
 for step, steps in ((train, 2000), (calls, 1000), (forwards, 1000)):
     print("grown", step.__name__, *grown(step, steps, padiff_shim.compare("torch", progress=False)), 8 / steps)
 """,
-        timeout=3600,
+        timeout=5 * PATIENCE,
     )

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import paddle
 import pytest
-from helpers import in_child
+from helpers import PATIENCE, in_child
 
 import padiff_shim
 from padiff_shim import postponed, testing
@@ -36,7 +36,7 @@ def test_an_error_is_raised_in_the_thread_it_belongs_to(inside):
 
     def hold(_):
         judged.set()  # the gradients of the product are judged by now, but the engine of this thread has not returned
-        assert other_done.wait(timeout=60)
+        assert other_done.wait(timeout=PATIENCE)
 
     x.register_hook(hold)
 
@@ -45,7 +45,7 @@ def test_an_error_is_raised_in_the_thread_it_belongs_to(inside):
             paddle.matmul(x, w).sum().backward()
 
     def other():
-        assert judged.wait(timeout=60)
+        assert judged.wait(timeout=PATIENCE)
         try:
             v = matrix()
             if inside:
@@ -59,8 +59,8 @@ def test_an_error_is_raised_in_the_thread_it_belongs_to(inside):
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.submit(compares), pool.submit(other)
-        first.result(timeout=90)
-        assert second.result(timeout=90)
+        first.result(timeout=PATIENCE)
+        assert second.result(timeout=PATIENCE)
 
 
 def test_every_error_of_a_backward_is_raised():
@@ -110,12 +110,12 @@ def test_errors_of_deferred_verdicts_are_raised_in_their_own_thread():
         with mode:
             paddle.exp(matrix().detach())
             waiting.set()
-            assert other_done.wait(timeout=60)
+            assert other_done.wait(timeout=PATIENCE)
             with pytest.raises(MismatchError):
                 mode.run.next_step()
 
     def other():
-        assert waiting.wait(timeout=60)
+        assert waiting.wait(timeout=PATIENCE)
         try:
             with mode:
                 paddle.tanh(matrix()).sum().backward()
@@ -124,7 +124,7 @@ def test_errors_of_deferred_verdicts_are_raised_in_their_own_thread():
 
     with testing.planted("exp", lambda out, *_: out * 1.5), ThreadPoolExecutor(2) as pool:
         for future in [pool.submit(compares), pool.submit(other)]:
-            future.result(timeout=90)
+            future.result(timeout=PATIENCE)
 
 
 def engine_call(*errors, raising=None, tasks=()):

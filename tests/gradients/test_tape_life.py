@@ -5,7 +5,7 @@ import sys
 
 import paddle
 import pytest
-from helpers import in_child
+from helpers import WATCHDOG, in_child
 
 import padiff_shim
 from padiff_shim.frameworks.versions import IS_3, attribute
@@ -15,8 +15,7 @@ from padiff_shim.intercept import engine
 pytestmark = [pytest.mark.skipif(not IS_3, reason="the tape is for 3.x"), pytest.mark.usefixtures("undone")]
 
 PRELUDE = """
-import faulthandler, threading
-faulthandler.dump_traceback_later(100, exit=True)
+import threading
 import numpy as np
 errors = []
 threading.excepthook = lambda args: errors.append(repr(args.exc_value))
@@ -33,7 +32,7 @@ def side_by_side(function, values):
 
 
 def passes(program):
-    done = in_child(PRELUDE + program, timeout=150)
+    done = in_child(WATCHDOG + PRELUDE + program)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import PATIENCE
 
 import padiff_shim
 from padiff_shim.catalogue import registry
@@ -24,7 +25,7 @@ MODERN = not paddle.__version__.startswith("2.")
 def output_of(source):
     """What Python source prints in another process."""
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=90, cwd=ROOT, check=False
+        [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.strip().splitlines()

@@ -18,7 +18,7 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 import ranks
-from helpers import ROOT, in_child
+from helpers import PATIENCE, ROOT, in_child
 
 import padiff_shim
 
@@ -48,7 +48,7 @@ def test_a_process_that_is_ended_leaves_its_records(how, tmp_path):
         try:
             assert child.stdout.readline() == "ready\n"
             child.send_signal(sent)
-            child.wait(60)
+            child.wait(PATIENCE)
         finally:
             child.kill()
     assert child.returncode == (3 if how == "asked to end" else -sent)
@@ -72,7 +72,8 @@ def test_a_reference_run_that_is_killed_leaves_what_it_had_counted(profile, tmp_
     with subprocess.Popen(command, env=ranks.environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
         try:
             assert child.stdout.readline() == "ready\n"
-            for _ in range(600):
+            deadline = time.monotonic() + PATIENCE
+            while time.monotonic() < deadline:
                 run = padiff_shim.load_reference(tmp_path / "log")
                 if run.backward.get("tanh", 0) > 20:
                     break
@@ -178,7 +179,7 @@ def test_threads_that_open_and_close_modes_at_once(undone):
 
     def work(number):
         try:
-            start.wait(30)
+            start.wait(PATIENCE)
             random = np.random.default_rng(number)
             for _ in range(12):
                 modes = [padiff_shim.reference("torch"), padiff_shim.compare("torch", progress=False)]
@@ -199,7 +200,7 @@ def test_threads_that_open_and_close_modes_at_once(undone):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(PATIENCE)
     assert not wrong, wrong
 
 

@@ -128,7 +128,6 @@ def test_a_custom_op_in_cpp_stays_native_and_its_gradients_go_on(tmp_path):
             assert paddle.allclose(grad, x2.grad, rtol=1e-4, atol=1e-5), (grad, x2.grad)
             x.clear_gradient()
         """,
-        timeout=280,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("{'_run_custom_op': {'custom C++ op': 1}}") == 2, done.stdout

@@ -20,7 +20,7 @@ F32, F64 = torch.float32, torch.float64
 
 
 @given(st.sampled_from(sorted(FORMULAS)), st.integers(0, 2**31), st.sampled_from((F32, F64)), st.sampled_from((1.0, 1e-3, 30.0)))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_another_order_is_never_accused(name, seed, dtype, scale):
     formula = FORMULAS[name]
     operands = drawn(formula.shapes, seed, dtype, scale)
@@ -29,7 +29,7 @@ def test_another_order_is_never_accused(name, seed, dtype, scale):
 
 
 @given(st.sampled_from(sorted(n for n, f in FORMULAS.items() if f.smooth)), st.integers(0, 2**31), st.sampled_from((F32, F64)))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_gradients_in_another_order_are_never_accused(name, seed, dtype):
     formula = FORMULAS[name]
     operands = drawn(formula.shapes, seed, dtype)
@@ -62,7 +62,7 @@ def test_the_formula_in_float64_rounded_once_is_innocent(name, dtype):
 
 
 @given(st.integers(1, 400), st.integers(0, 2**31))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_sums_in_any_order(count, seed):
     (x,) = drawn([(7, count)], seed)
     order = torch.from_numpy(np.random.default_rng(seed).permutation(count))

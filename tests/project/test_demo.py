@@ -10,6 +10,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import PATIENCE
 
 import padiff_shim
 
@@ -84,7 +85,7 @@ def test_other_weights_are_not_called_identical():
 def test_the_demo_compares_gradients():
     command = [sys.executable, str(ROOT / "examples" / "run_demo.py"), "--epochs", "1"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     row = re.search(r"from the same gradient of the logits +(\d+) of (\d+) +(\d+) of (\d+)", done.stdout)
     assert row, done.stdout

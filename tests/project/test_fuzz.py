@@ -12,6 +12,7 @@ from fuzz.check import Progress, differing, quiet
 from fuzz.execute import Plan, whole
 from fuzz.generate import Program
 from fuzz.values import rounding_decides
+from helpers import PATIENCE
 
 from padiff_shim import testing
 
@@ -22,7 +23,7 @@ TESTS = Path(__file__).resolve().parents[1]
 def test_random_programs():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
     command = [sys.executable, "-m", "fuzz", "--programs", "300", "--workers", "1"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from helpers import PATIENCE
 
 import padiff_shim
 
@@ -37,7 +38,7 @@ def run(*command, cwd, path=None):
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     if path is not None:
         env["PYTHONPATH"] = str(path)
-    done = subprocess.run([sys.executable, *command], cwd=cwd, env=env, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, *command], cwd=cwd, env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -16,6 +16,7 @@ import paddle
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers import PATIENCE
 from rich.console import Console
 
 import padiff_shim
@@ -199,7 +200,7 @@ def test_demo_runs():
     """As `make demo-seeds` does."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(ROOT / "examples" / "demo_seeds.py")]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "Under the shim 368 of 368 rows are exactly 0" in done.stdout
     assert "mean dif" not in done.stdout, "steps are shown with --verbose"

@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import ROOT, in_child
+from helpers import PATIENCE, ROOT, in_child
 
 import padiff_shim
 from padiff_shim.recording.reading import read
@@ -52,7 +52,7 @@ def test_a_killed_run_is_whole_up_to_its_last_call(kind, framework, tmp_path):
     try:
         assert child.stdout.readline() == b"running\n"
         child.send_signal(getattr(signal, kind))
-        child.wait(60)
+        child.wait(PATIENCE)
     finally:
         child.kill()
         child.stdout.close()

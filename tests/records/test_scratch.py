@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import thinned
+from helpers import PATIENCE, thinned
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,7 +48,7 @@ def _left(folder):
 @pytest.mark.parametrize("ending", thinned(ENDINGS, "raise ValueError"))
 def test_a_run_leaves_nothing(started, tmp_path, ending):
     child = started(RUN + ending)
-    _, said = child.communicate(timeout=120)
+    _, said = child.communicate(timeout=PATIENCE)
     assert child.returncode == {"raise ValueError": 1, "import sys; sys.exit(3)": 3}.get(ending, 0), said
     assert not _left(tmp_path)
 
@@ -59,7 +59,7 @@ def test_nothing_stays_when_nobody_holds_it(started, tmp_path):
         "del held\nimport os\nassert not os.listdir(os.environ['TMPDIR'])\n"
         "with Scratch() as folder: assert folder.is_dir()\nassert not os.listdir(os.environ['TMPDIR'])"
     )
-    _, said = child.communicate(timeout=60)
+    _, said = child.communicate(timeout=PATIENCE)
     assert child.returncode == 0, said
 
 
@@ -71,13 +71,13 @@ def test_the_next_process_removes_what_a_killed_one_left_and_nothing_else(starte
     (tmp_path / "padiff_shim-file").write_text("")
     (tmp_path / "padiff_shim-link").symlink_to(tmp_path / "padiff_shim-of_no_lock")
     killed.send_signal(ending)
-    killed.wait(60)
+    killed.wait(PATIENCE)
     assert len(_left(tmp_path)) == 5
     following = started(HELD)
-    _, said = following.communicate(timeout=60)
+    _, said = following.communicate(timeout=PATIENCE)
     assert following.returncode == 0, said
     assert len(_left(tmp_path)) == 4
-    lives.communicate("\n", timeout=60)
+    lives.communicate("\n", timeout=PATIENCE)
     assert _left(tmp_path) == ["padiff_shim-file", "padiff_shim-link", "padiff_shim-of_no_lock"]
 
 
@@ -87,6 +87,6 @@ def test_a_forked_child_removes_nothing_of_its_parents_and_all_of_its_own(starte
         "    del held, own\n    sys.exit(0)\nassert os.wait()[1] == 0\n"
         "assert held[0].path.is_dir()\nassert len(os.listdir(os.environ['TMPDIR'])) == 1\n"
     )
-    _, said = child.communicate(timeout=60)
+    _, said = child.communicate(timeout=PATIENCE)
     assert child.returncode == 0, said
     assert not _left(tmp_path)

@@ -3,6 +3,7 @@
 import io
 import threading
 
+from helpers import PATIENCE
 from rich.console import Console
 from rich.progress import Progress
 
@@ -24,7 +25,7 @@ class Noted(io.StringIO):
 def test_a_terminal_says_what_is_done_and_is_clean_afterwards():
     out = Noted()
     with Waiting("reading the log", console=Console(file=out, force_terminal=True, width=80), patience=0.0):
-        assert out.written.wait(60)
+        assert out.written.wait(PATIENCE)
     assert "reading the log" in out.getvalue()
     assert out.getvalue().endswith("\x1b[2K") or "\x1b[?25h" in out.getvalue()
 
@@ -43,7 +44,7 @@ def test_each_call_of_what_is_decorated_waits_and_what_is_inside_goes_without():
     def asked():
         out.written.clear()
         with Waiting("inner", console=Console(file=out, force_terminal=True, width=80), patience=0.0):
-            assert out.written.wait(60)
+            assert out.written.wait(PATIENCE)
         calls.append(out.getvalue().count("outer") > len(calls))
 
     asked(), asked()
@@ -61,7 +62,7 @@ def test_a_progress_bar_of_somebody_keeps_the_terminal():
 def test_standard_output_stays_where_it_leads(capsys):
     out = Noted()
     with Waiting("reading the log", console=Console(file=out, force_terminal=True, width=80), patience=0.0):
-        assert out.written.wait(60)
+        assert out.written.wait(PATIENCE)
         print("data")
     assert capsys.readouterr().out == "data\n"
     assert "data" not in out.getvalue()

@@ -203,11 +203,7 @@ VALUE = TEXT | st.none() | st.booleans() | st.integers() | st.floats() | st.list
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@settings(
-    max_examples=250,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data())
 def test_anything_in_any_field_is_refused_or_stays_a_literal(tmp_path, data):
     name = data.draw(st.sampled_from(list(CALLS)))

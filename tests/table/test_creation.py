@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import needs, same
+from helpers import PATIENCE, needs, same
 
 import padiff_shim
 from padiff_shim.frameworks.versions import VERSION
@@ -138,6 +138,6 @@ def test_the_script_of_a_range(tmp_path):
         paddle.arange(0, 1000, 0.1)
     (call,) = run.calls
     script = run.repro(call, tmp_path / "show.py")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 1, done.stderr
     assert "REPRODUCED" in done.stdout
