@@ -31,10 +31,31 @@ class Kept(paddle.nn.Layer):
         return self.norm(self.activation(self.fc(x)))
 
 
+def _layers():
+    """With the same values in each process, and no random number fewer for whoever comes next."""
+    state, nn = paddle.get_rng_state(), paddle.nn
+    paddle.seed(0)
+    made = types.SimpleNamespace(
+        linear=nn.Linear(4, 3),
+        bare=nn.Linear(4, 3, bias_attr=False),
+        norm=nn.LayerNorm(4),
+        norm_bare=nn.LayerNorm([3, 4], weight_attr=False, bias_attr=False),
+        mlp=nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2), nn.Tanh(), nn.Softmax()),
+        mha=nn.MultiHeadAttention(8, 2),
+        encoder=nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, activation="gelu"), 2),
+        decoder=nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0),
+        kept=Kept(),
+        embedding=nn.Embedding(5, 4),
+    )
+    paddle.set_rng_state(state)
+    return made
+
+
+LAYERS = _layers()  # before any mode is open: in whichever test came first it counted their random numbers
+
+
 class Data:
     """The tensors and layers that programs use; made anew for each run, always with the same values."""
-
-    layers = None
 
     def __init__(self, grad=False):
         random = np.random.RandomState(0)
@@ -51,22 +72,7 @@ class Data:
         self.int = paddle.to_tensor(np.arange(1, 13).reshape(3, 4))
         self.mask = paddle.to_tensor(random.rand(4, 4) > 0.5)
         self.label = paddle.to_tensor(np.array([0, 1, 2, 3]))
-        if Data.layers is None:
-            nn = paddle.nn
-            paddle.seed(0)
-            Data.layers = types.SimpleNamespace(
-                linear=nn.Linear(4, 3),
-                bare=nn.Linear(4, 3, bias_attr=False),
-                norm=nn.LayerNorm(4),
-                norm_bare=nn.LayerNorm([3, 4], weight_attr=False, bias_attr=False),
-                mlp=nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2), nn.Tanh(), nn.Softmax()),
-                mha=nn.MultiHeadAttention(8, 2),
-                encoder=nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, activation="gelu"), 2),
-                decoder=nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0),
-                kept=Kept(),
-                embedding=nn.Embedding(5, 4),
-            )
-        self.nn = Data.layers
+        self.nn = LAYERS
 
 
 def _inplace(name):

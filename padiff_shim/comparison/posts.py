@@ -5,13 +5,10 @@ the destructor of another node. Paddle runs all this without the GIL, and a Pyth
 new hook therefore looks at a few of the others and lets those go that nobody else holds any more; so does the end of a backward,
 and for what outlives its mode Python's own collections (not while a mode is open).
 
-Python prints what leaves a callback of its collector, and goes on: a Ctrl-C or a timeout that arrives during a collection would be
-lost, because the handlers of signals run where the next Python function begins, which is the callback. So the callback is no
-function. It is made of what is written in C, up to a generator that goes on within its ``try``; that signal comes again when the
-collection is over.
-
-A hook keeps what was made before it: the nodes of a graph die one behind the other, the newest first. So do looks go through all
-hooks, again and again from the newest to the oldest: one turn lets a whole graph go, however deep it is.
+Python prints what leaves a callback of its collector, and goes on. The handlers of signals run where the next Python function
+begins: were that the callback, a Ctrl-C or a timeout that comes while the collector walks would be lost. So the callback is no
+function. It is made of what is written in C, up to a generator that goes on within its ``try``, and does nothing when a collection
+ends. A signal that comes in that generator comes once more when it has left.
 """
 
 from __future__ import annotations
@@ -77,25 +74,23 @@ def _looked_at(count: int) -> bool:
     return found
 
 
-def _after_collections() -> Generator[object, Any, None]:
-    """Goes on whenever Python's collector has run; one that looks at everything is seldom."""
-    full, error = _full_collections(), None
+def _before_collections() -> Generator[object, Any, None]:
+    """Goes on whenever Python's collector begins. One that somebody asked for looks at everything; Python's own are frequent."""
+    error = None
     while True:
         try:
             number, error = number_of(error) if error is not None else 0, None
             yield _comes_again(number) if number else None
-            before, full = full, _full_collections()
-            _looked_at(64) if full == before else let_go()
-            if not _count():
-                gc.callbacks.remove(_CALLBACK)
+            if gc.isenabled() and gc.get_count()[0] > gc.get_threshold()[0]:
+                _looked_at(64)
+            else:
+                let_go()
+            if not _count() and gc.callbacks[-1] is _CALLBACK:  # elsewhere the collector would leave out the next one
+                gc.callbacks.pop()
         except GeneratorExit:
             return
         except BaseException as raised:
             error = raised
-
-
-def _full_collections() -> int:
-    return gc.get_stats()[2]["collections"]
 
 
 _trip: Callable[[Any], None] = _thread.interrupt_main if sys.version_info >= (3, 10) else signal.raise_signal
@@ -106,15 +101,15 @@ def _comes_again(number: int) -> object:
     return type("_Signal", (), {"__del__": staticmethod(functools.partial(_trip, number))})()
 
 
-_resumed = _after_collections()
+_resumed = _before_collections()
 next(_resumed)
 
 
 class _Collection:
     """Its attributes are the phases of a collection."""
 
-    start = None
-    stop = property(_resumed.send)
+    start = property(_resumed.send)
+    stop = None
 
 
 _CALLBACK = functools.partial(getattr, _Collection())  # the collector passes a phase, and details: here getattr's default

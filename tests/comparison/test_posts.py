@@ -94,6 +94,21 @@ def test_graphs_go_as_a_whole_however_deep_they_are():
         assert posts._count() == before
 
 
+def test_pythons_own_collections_look_at_a_few_hooks_and_one_that_is_asked_for_at_all(monkeypatch):
+    looks = []
+    monkeypatch.setattr(posts, "_looked_at", looks.append)
+    monkeypatch.setattr(posts, "_next", deque([len] * 100))
+    posts.mode_closed()
+    made = []
+    while not looks:
+        made.append([])
+    assert set(looks) == {64}
+    del looks[:]
+    gc.collect()
+    assert 100 in looks
+    gc.callbacks.remove(posts._CALLBACK)
+
+
 class TooSlowError(RuntimeError):
     """A timeout's."""
 
@@ -102,10 +117,10 @@ def too_slow(*_):
     raise TooSlowError
 
 
-def walking(number):
-    """A callback of Python's collector by which a signal arrives while it walks: no Python code runs before the next callback."""
-    trip = type("Trip", (int,), {"start": None, "stop": property(_thread.interrupt_main)})
-    return functools.partial(getattr, trip(number))
+def comes(number, phase):
+    """A callback of Python's collector by which a signal comes in a phase, as if while it walks: no Python code runs meanwhile."""
+    phases = {"start": None, "stop": None, phase: property(_thread.interrupt_main)}
+    return functools.partial(getattr, type("Phases", (int,), phases)(number))
 
 
 SIGNALS = {  # name: (number, handler, the error it raises)
@@ -130,15 +145,16 @@ def raises(request, monkeypatch):
     signal.signal(number, before)
 
 
-def test_a_signal_that_arrives_while_the_collector_walks_is_not_lost(raises):
+@pytest.mark.parametrize("phase", ["start", "stop"])
+def test_a_signal_that_comes_while_the_collector_walks_is_not_lost(raises, phase):
     number, error = raises
-    gc.callbacks.insert(0, walking(number))
+    gc.callbacks.insert(0, comes(number, phase))
     for _ in range(3):
         with pytest.raises(error):
             gc.collect(0)
 
 
-def test_a_signal_that_arrives_while_hooks_are_looked_at_is_not_lost(raises, monkeypatch):
+def test_a_signal_that_comes_while_hooks_are_looked_at_is_not_lost(raises, monkeypatch):
     number, error = raises
     looks = []
 
