@@ -35,12 +35,16 @@ ISA_AVX2 := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU
 ISA_SSE := ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41
 ISA_APART := MKL_DEBUG_CPU_TYPE=5
 TEST_ISA := $(addprefix test-isa-,AVX2 SSE APART)
+SMOKE_ISA := $(addprefix smoke-isa-,AVX2 SSE APART)
+# Two settings at a time, each in one process: so the tests are collected three times and not six.
+SMOKE_FILES := tests/table/test_op_table.py tests/table/test_table_gradients.py tests/comparison/test_honest_kernels.py \
+  tests/numerics/test_numerics_kernels.py tests/optimizers/test_twins.py tests/project/test_seed_cases.py tests/proving/test_prove.py
 # Scripts find the package in the checkout; pytest has `pythonpath` in setup.cfg for that.
 FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-questions test test-all test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) lint format docs test-long fuzz mutants bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-questions test test-all test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs test-long fuzz mutants bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -87,7 +91,13 @@ smoke-compat: $(READY_COMPAT) ## the same with one entry point of each op
 test-isa: $(TEST_ISA) ## run the tests that claim bits under other instruction sets
 
 $(TEST_ISA): test-isa-%: $(READY)
-	env $(ISA_$*) $(PY) $(PYTEST) -m bitexact $(PYTEST_ARGS)
+	env $(ISA_$*) $(PY) $(PYTEST) -m "bitexact and not long" $(PYTEST_ARGS)
+
+smoke-isa: $(READY) ## what the table computes under other instruction sets, by one entry point of each op
+	@$(MAKE) --no-print-directory -j2 --output-sync=target $(SMOKE_ISA)
+
+$(SMOKE_ISA): smoke-isa-%: $(READY)
+	PADIFF_TESTS_ENTRIES=first env $(ISA_$*) $(PY) -m pytest -q -m "bitexact and $(FAST)" $(SMOKE_FILES) $(PYTEST_ARGS)
 
 # Environments of its own, in .nox: two gigabytes each.
 test-matrix: $(READY) ## run the fast part of the suite on every Paddle that is supported
@@ -113,8 +123,7 @@ mutants: $(MUTANTS)/reach.json ## sixty faults planted into the product, one at 
 
 # Which tests come by which fault: measured once.
 $(MUTANTS)/reach.json: | $(READY_DEMO)
-	$(RUN_MUTANTS) --measure-reach $(MUTANTS)/measuring.json
-	mv $(MUTANTS)/measuring.json $@
+	$(RUN_MUTANTS) --measure-reach $@
 
 lint: $(READY) ## ruff check, ruff format --check, mypy
 	$(PY) -m ruff check .

@@ -7,6 +7,7 @@ training was not its Torch twin's bit for bit at every step, or a float call sta
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 import warnings
 from typing import NamedTuple
@@ -20,7 +21,6 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here
     import demo_models
     import torch
-    import torch._dynamo  # else the first step of Torch's optimizers imports it: seconds that are no training's
     from zoo import trained
     from zoo.measuring import Row, measure
 
@@ -137,6 +137,7 @@ def main() -> int:
     names = options.models or list(TRAININGS)
     if missing := lacking(names):
         parser.error(missing)
+    importlib.import_module("torch._dynamo")  # else the first step of Torch's optimizers imports it: seconds that are no training's
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message="When training, we now always track")  # Paddle's BatchNorm says so at every call
     console = Console(highlight=False)

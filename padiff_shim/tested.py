@@ -1,8 +1,8 @@
 """The versions that the tests were run on: the one list, for ``noxfile.py``, ``padiff-shim doctor``, the defects and the docs.
 
-The whole suite (``make test``) runs on the newest Paddle and its fast part on the oldest with every change; ``make test-matrix``
-runs the fast part on each. How much of it was run on those between stands in docs/support.md. What ``noxfile.py`` can run beyond
-them was not run.
+The fast part of the suite (``make test``) runs on the newest Paddle with every change, and a part of it on the oldest; the whole
+suite (``make test-all``, ``make test-compat``) before an issue is closed. ``make test-matrix`` runs the fast part on each Paddle:
+docs/support.md says how much was run on those between. What ``noxfile.py`` can run beyond them was not run.
 """
 
 from __future__ import annotations

@@ -57,20 +57,26 @@ def pytest_collectstart(collector):
         seeded(collector.nodeid)
 
 
+_frozen_for = ""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
+    """A collection walks through what the tests of one module have made, not through both frameworks and all earlier tests.
+
+    Many tests collect, and what is there grows: a third of a second each, towards the end.
+    """
+    global _frozen_for
     seeded(f"fixtures of {item.nodeid}")
+    if item.path != _frozen_for:
+        _frozen_for = item.path
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item):
     seeded(item.nodeid)
-
-
-def pytest_collection_finish():
-    """A collection need not walk through both frameworks and all tests: it took a fifth of a second, and many tests collect."""
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_sessionfinish():

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload(["numpy", "paddle", "torch"])
 # Read by the frameworks as they are imported, which has happened before the fork.
-READ_AT_IMPORT = ("ATEN_", "CUDA_", "FLAGS_", "KMP_", "LD_", "MALLOC_", "MKL_", "OMP_", "ONEDNN_", "PADDLE_", "PYTHON", "TORCH_")
+READ_AT_IMPORT = ("ATEN_", "CUDA_", "FLAGS_", "LD_", "MALLOC_", "MKL_", "OMP_", "ONEDNN_", "PADDLE_", "PYTHON", "TORCH_")
 ENVIRONMENT = dict(os.environ)
 
 PATIENCE = 1200

@@ -1,7 +1,7 @@
-"""Put into a copy of the tree as ``padiff_shim/_reach.py``: notes which of the planted places a process comes by.
+"""Put into a copy of the tree as ``padiff_shim/_reach.py``: notes which test files come by which of the planted places.
 
 The functions get their probes while they are compiled, so that their text, which the product itself reads, stays as it is. Every
-process that imports the copy notes its places in one file, whatever its environment.
+process that imports the copy notes its places in one file; those that a test starts inherit PYTEST_CURRENT_TEST.
 """
 
 import ast
@@ -12,7 +12,7 @@ import os
 LOG = ""  # both are set by the lines that are appended to the copy
 PLACES: dict[str, dict[str, int]] = {}  # file -> {fault: line}
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_seen: set[str] = set()
+_seen: set[tuple[str, str]] = set()
 
 
 def function_at(tree, line):
@@ -23,13 +23,14 @@ def function_at(tree, line):
 
 
 def _hit(name):
-    if name in _seen:
+    place = (name, os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[0])
+    if place in _seen:
         return
-    _seen.add(name)
+    _seen.add(place)
     try:
         file = os.open(LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(file, f"{name}\n".encode())
+            os.write(file, f"{' '.join(place)}\n".encode())
         finally:
             os.close(file)
     except OSError:

@@ -1,25 +1,23 @@
-"""Which test files come by which fault, and how long they take.
+"""Which test files come by which fault, and how long they take: one run of the suite with a probe at each fault.
 
-Each file runs in a process of its own: in one process the product keeps what it has learnt, and only the first file would come by
-the place where it is learnt.
+What the product learns once in a process is noted for the file that came first. So the files of a fault's own room always count as
+reaching it.
 """
 
 from __future__ import annotations
 
 import ast
-import itertools
 import json
-import queue
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-from .copies import Copy, commit_of, copied, tracked, workers
+from .copies import Copy, commit_of, copied, tracked
 from .faults import Fault
 from .hits import function_at
 
-LIMIT = 3600.0  # seconds of a file
+LIMIT = 6 * 3600.0  # seconds
+# Room -> folder of its tests, where that has another name.
+TESTED_IN = {"patches": "table", "patching": "intercept", "substitution": "dispatch", "runs": "modes"}
 _LOG = "reach.log"
 
 
@@ -27,27 +25,25 @@ class Reach:
     """What was measured, in a file; without one every test file counts as reaching every fault, at no cost."""
 
     def __init__(self, path: Path | None) -> None:
-        self.path = path
-        held = json.loads(path.read_text()) if path is not None and path.exists() else {}
+        held = json.loads(path.read_text()) if path is not None else {}
         self.commit: str = held.get("commit", "")
         self.seconds: dict[str, float] = held.get("seconds", {})
         self.slow: dict[str, float] = held.get("slow", {})  # seconds of the tests that are marked slow
         self.reach: dict[str, list[str]] = held.get("reach", {})
         self.failing: list[str] = held.get("failing", [])  # tests that fail without a fault
 
-    def write(self) -> None:
-        """After each file, so that a run cut short can go on."""
-        assert self.path is not None
-        names = ("commit", "seconds", "slow", "reach", "failing")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.path.with_name(self.path.name + ".new")
-        beside.write_text(json.dumps({name: getattr(self, name) for name in names}, indent=1, sort_keys=True))
-        beside.replace(self.path)
-
     def files(self, fault: Fault, among: Iterable[str]) -> list[str]:
         """Those of the test files that may come by a fault: also the ones that were not there when it was measured."""
         reaching = self.reach.get(fault.name)
-        return [name for name in among if reaching is None or name in reaching or name not in self.seconds]
+        room = f"tests/{tests_of(fault)}/"
+        return [name for name in among if reaching is None or name in reaching or name.startswith(room) or name not in self.seconds]
+
+
+def tests_of(fault: Fault) -> str:
+    """The folder of the tests of a fault's room."""
+    top, room = fault.file.split("/")[:2]
+    room = top if top == "patches" else room
+    return TESTED_IN.get(room, room)
 
 
 def test_files(tree: Path, paths: Sequence[str]) -> list[str]:
@@ -84,43 +80,36 @@ def probe(copy: Copy, faults: Sequence[Fault]) -> list[str]:
     return everywhere
 
 
-def measure(tree: Path, path: Path, faults: Sequence[Fault], paths: Sequence[str], count: int) -> Reach:
-    """Run the test files in copies with all probes; what is in the file already, of the same commit, is left out."""
-    reach, commit = Reach(path), commit_of(tree)
-    if reach.commit != commit:
-        reach = Reach(None)
-        reach.path, reach.commit = path, commit
-    reach.reach = {fault.name: reach.reach.get(fault.name, []) for fault in faults}
-    names = [name for name in test_files(tree, paths) if name not in reach.seconds]
-    with ExitStack() as stack, workers(count) as pool:
-        copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
-        for _ in range(count):
-            copy = stack.enter_context(copied(tree))
-            everywhere = probe(copy, faults)
-            copies.put(copy)
-        plain = stack.enter_context(copied(tree))
-
-        def run(name: str) -> tuple[str, list[str], Any]:
-            copy = copies.get()
-            log = copy.root / _LOG
-            log.unlink(missing_ok=True)
-            ended = copy.test(["-m", "not long", name], LIMIT)
-            hits = log.read_text().split() if log.exists() else []
-            copies.put(copy)
-            return name, [*everywhere, *hits], ended
-
-        for number, (name, hits, ended) in zip(itertools.count(1), pool.map(run, names)):
-            if ended.status not in (0, 1, 5):
-                print(f"{name}: pytest ended with status {ended.status}\n{ended.text[-2000:]}", flush=True)
-            failures = ended.failures()
-            if failures:  # because of the probes, or without them as well?
-                reach.failing += plain.test(["-m", "not long", *failures], LIMIT).failures()
-            for hit in set(hits) & set(reach.reach):
-                reach.reach[hit].append(name)
-            reach.seconds[name] = sum(outcome["seconds"] for outcome in ended.outcomes)
-            reach.slow[name] = sum(outcome["seconds"] for outcome in ended.outcomes if outcome["slow"])
-            reach.write()
-            print(f"{number}/{len(names)} {name}: {ended.seconds:.0f} s, reaches {len(set(hits))}", flush=True)
-    if reach.failing:
-        print("these tests fail without any fault, and are left out:", *reach.failing, sep="\n  ")
-    return reach
+def measure(tree: Path, path: Path, faults: Sequence[Fault], paths: Sequence[str], count: int) -> None:
+    """Run the tests in a copy with all probes, in ``count`` processes, and write what they come by."""
+    reach: dict[str, set[str]] = {fault.name: set() for fault in faults}
+    seconds: dict[str, float] = dict.fromkeys(test_files(tree, paths), 0.0)
+    slow = dict(seconds)
+    with copied(tree) as copy, copied(tree) as plain:
+        everywhere = probe(copy, faults)
+        ended = copy.test(["-m", "not long", "-n", str(count), "--dist", "worksteal", *paths], LIMIT)
+        if ended.status not in (0, 1):
+            raise SystemExit(f"pytest ended with status {ended.status}\n{ended.text[-2000:]}")
+        log = copy.root / _LOG
+        for line in log.read_text().splitlines() if log.exists() else ():
+            name, _, file = line.partition(" ")
+            reach[name] |= {file} if file else set(seconds)
+        for name in everywhere:
+            reach[name] |= set(seconds)
+        for outcome in ended.outcomes:
+            file = outcome["test"].partition("::")[0]
+            seconds[file] += outcome["seconds"]
+            slow[file] += outcome["seconds"] * outcome["slow"]
+        failures = ended.failures()  # because of the probes, or without them as well?
+        failing = plain.test(["-m", "not long", *failures], LIMIT).failures() if failures else []
+    if failing:
+        print("these tests fail without any fault, and are left out:", *failing, sep="\n  ")
+    content = {
+        "commit": commit_of(tree),
+        "seconds": seconds,
+        "slow": slow,
+        "reach": {name: sorted(files) for name, files in reach.items()},
+        "failing": failing,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1, sort_keys=True))
