@@ -7,6 +7,7 @@ endif
 PYTEST_ARGS ?=
 # As many processes as there are cores; `make test WORKERS=0` runs all tests in one.
 WORKERS ?= auto
+# Each process gets its tests in a row, so that what a module prepares is prepared once.
 PYTEST = -m pytest -n $(WORKERS) --dist worksteal
 FAST := not slow and not long
 
@@ -44,7 +45,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-questions test test-all test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs test-long fuzz mutants bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs test-long fuzz mutants bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -81,6 +82,9 @@ test: $(READY_DEMO) ## run the test suite on Paddle 3.3.1, without what is slow:
 
 test-all: $(READY_DEMO) ## run everything on Paddle 3.3.1, before an issue is closed
 	$(PY) $(PYTEST) $(PYTEST_ARGS)
+
+test-shuffled: $(READY_DEMO) ## the tests of `make test` in random order; PYTEST_ARGS=--randomly-seed=7 repeats one
+	$(PY) $(PYTEST) -p randomly -m "$(FAST)" $(PYTEST_ARGS)
 
 test-compat: $(READY_COMPAT) ## run the fast part of the suite on Paddle 2.6.2
 	$(PY_COMPAT) $(PYTEST) -m "compat and $(FAST)" $(PYTEST_ARGS)

@@ -34,6 +34,7 @@ def doors(*, inplace):
 
 DOORS, INPLACE = doors(inplace=False), doors(inplace=True)
 FIRST = list({case.values[0].name: case for case in reversed(DOORS)}.values())[::-1]
+OTHERS = [pytest.param(*case.values, id=case.id, marks=pytest.mark.slow) for case in DOORS if case not in FIRST]
 
 
 def trials(op, entry, *, halves=True):

@@ -170,6 +170,7 @@ def test_what_is_set_before_the_import_of_paddle_counts(tmp_path):
     assert out.endswith("{'FLAGS_check_nan_inf': True}\n")
 
 
+@pytest.mark.slow
 def test_settings_count_and_the_command_line_comes_first(tmp_path):
     (tmp_path / "setup.cfg").write_text("[padiff_shim]\naudit = 3\nkeep_inputs = 5\nseed = 9\n")
     (tmp_path / "train.py").write_text(PROGRAM)

@@ -3,13 +3,12 @@
 Each program runs in a process of its own, which ends itself with the threads' tracebacks if it hangs.
 """
 
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
+import forked
 import pytest
-from helpers import PATIENCE, WATCHDOG
+from helpers import WATCHDOG
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -119,7 +118,5 @@ PROGRAMS = {
 def test_threads_that_use_each_others_tensors_never_hang(name, mode):
     source = WATCHDOG + PRELUDE + textwrap.dedent(PROGRAMS[name]) + "\nassert not failed, failed\nprint('done', flush=True)\n"
     rounds = "300" if mode == "reference" else "40"
-    done = subprocess.run(
-        [sys.executable, "-c", source, mode, rounds], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT, check=False
-    )
+    done = forked.run(["-c", source, mode, rounds])
     assert (done.returncode, done.stdout.strip()[-4:]) == (0, "done"), done.stderr[-4000:]

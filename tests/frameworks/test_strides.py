@@ -1,17 +1,15 @@
 """Memory order: programs find what their own kernels would have left, Torch gets Torch's strides, no view ends the process."""
 
 import gc
-import os
 import pathlib
-import subprocess
-import sys
 
+import forked
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
-from helpers import LAYOUTS, PATIENCE, Call, entries, flat
+from helpers import LAYOUTS, Call, entries, flat
 
 import padiff_shim
 from padiff_shim.frameworks import strides
@@ -216,9 +214,5 @@ def test_views_with_negative_strides():
 @pytest.mark.parametrize("mode", ["reference", "compare"])
 def test_no_view_ends_the_process(mode):
     """In a child, because a wrong view may end it: values and gradients of views of every kind, with and without a mode."""
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, str(HERE / "views.py"), mode],
-        capture_output=True, text=True, timeout=PATIENCE, env=environment, check=False,
-    )  # fmt: skip
+    done = forked.run([HERE / "views.py", mode])
     assert done.stdout.splitlines()[-1:] == ["0 differences"], (done.stdout[-2000:], done.stderr[-2000:])

@@ -1,15 +1,13 @@
 """What a program has set of Torch's own around its Paddle code: inference mode, autocast, a default device, Torch's modes."""
 
-import subprocess
-import sys
 import textwrap
 
+import forked
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
-from helpers import PATIENCE, ROOT
 from paddle.distributed.fleet.utils import recompute
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
@@ -143,9 +141,7 @@ def test_the_first_modes_of_a_process_are_opened_there():
         with padiff_shim.reference("torch"):
             gradients()
         """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE
-    )
+    done = forked.run(["-c", textwrap.dedent(program)])
     assert done.returncode == 0, done.stderr
 
 

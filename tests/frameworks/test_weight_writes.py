@@ -1,16 +1,13 @@
 """However a Linear weight is written, forward and backward go on with what it holds: as natively."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
-from helpers import PATIENCE
 
 import padiff_shim
 from padiff_shim.frameworks.memory import to_torch
@@ -24,15 +21,7 @@ ONES = np.ones(SHAPE, "float32")
 
 def test_no_door_of_paddle_leaves_an_old_weight_behind():
     """In a process of its own: some doors of Paddle end the process when they are given wrong arguments."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "weight_doors.py")],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        check=False,
-    )
+    done = forked.run([ROOT / "tests" / "weight_doors.py"])
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.strip().splitlines()[-1])
     assert len(found) == 6

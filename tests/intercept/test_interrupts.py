@@ -160,6 +160,7 @@ def test_in_a_step_of_an_optimizer():
         interrupted(program, then)
 
 
+@pytest.mark.slow
 def test_in_a_comparison():
     net, x = model(), paddle.to_tensor(VALUES)
     with padiff_shim.compare("torch", progress=False) as run:

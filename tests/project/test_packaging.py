@@ -71,7 +71,7 @@ def sdist(built):
     return path
 
 
-@pytest.fixture(scope="module", params=["wheel", "sdist"])
+@pytest.fixture(scope="module", params=["wheel", pytest.param("sdist", marks=pytest.mark.slow)])
 def installed(request, built, tmp_path_factory):
     """A folder with the package installed in it and nothing else, from the wheel and from the sdist."""
     (archive,) = built.glob("*.whl" if request.param == "wheel" else "*.tar.gz")

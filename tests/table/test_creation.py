@@ -1,14 +1,13 @@
 """Ranges of floats are Torch's, of Paddle's size; those of integers are not counted."""
 
-import subprocess
-import sys
 import warnings
 
+import forked
 import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import PATIENCE, needs, same
+from helpers import needs, same
 
 import padiff_shim
 from padiff_shim.frameworks.versions import VERSION
@@ -138,6 +137,6 @@ def test_the_script_of_a_range(tmp_path):
         paddle.arange(0, 1000, 0.1)
     (call,) = run.calls
     script = run.repro(call, tmp_path / "show.py")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=PATIENCE)
+    done = forked.run([script])
     assert done.returncode == 1, done.stderr
     assert "REPRODUCED" in done.stdout

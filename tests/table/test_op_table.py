@@ -6,7 +6,9 @@ import torch
 from helpers import Call, flat, same, takes
 from trials import (
     DOORS,
+    FIRST,
     INPLACE,
+    OTHERS,
     NoShortcuts,
     check_tally,
     formula,
@@ -88,7 +90,7 @@ WANTED = {"nothing wants a gradient": (False, True), "gradients wanted": (True, 
 
 
 @pytest.mark.parametrize(("grad", "enabled"), WANTED.values(), ids=WANTED)
-@pytest.mark.parametrize(("op", "entry"), DOORS)
+@pytest.mark.parametrize(("op", "entry"), FIRST + OTHERS)
 def test_every_way_gives_the_bits_for_operands_that_want_gradients_or_not(op, entry, grad, enabled, monkeypatch):
     """Torch itself chooses some kernels by that, under no_grad too; the shortcuts and the full way have to do as it does."""
     for sample, dtype, layout in trials(op, entry, halves=False):
