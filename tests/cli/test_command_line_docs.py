@@ -23,7 +23,11 @@ OF = {
 }
 INDEX = "command-line.md"
 PAGES = (INDEX, *OF.values(), "pytest.md", "distributed.md")
-WORDS = {"padiff-shim": ["-m", "padiff_shim"], "python": [], "pytest": ["-m", "pytest", "-p", "padiff_shim.pytest_plugin"]}
+WORDS = {
+    "padiff-shim": ["-m", "padiff_shim"],
+    "python": [],
+    "pytest": ["-m", "pytest", "-p", "no:randomly", "-p", "padiff_shim.pytest_plugin"],
+}
 # From here on a line, and the lines up to the next omission, say what depends on the processor: whose sums are rounded how.
 DEPENDS = re.compile(r"rounding|\b(ROUNDING|EQUAL)\b")
 MEASURED = re.compile(r"units|entry points|threads")  # whole numbers of such lines are no part of what is promised

@@ -37,7 +37,7 @@ def test_that_fails(model):
 """
 
 
-PLUGIN = ("-p", "padiff_shim.pytest_plugin", "-p", "no:cacheprovider")
+PLUGIN = ("-p", "padiff_shim.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:randomly")
 
 
 @pytest.fixture
