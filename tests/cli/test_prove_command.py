@@ -1,6 +1,7 @@
 """``padiff-shim prove`` and ``doctor``: as a new user would try them."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -66,6 +67,7 @@ def files(tmp_path, monkeypatch):
     np.savez(tmp_path / "named.npz", x=values)
     np.savez(tmp_path / "placed.npz", values)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", sys.path[:])  # the command adds the folders of what it loads
     return tmp_path
 
 
