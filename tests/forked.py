@@ -75,6 +75,7 @@ def _begin(arguments, cwd, env, *streams):
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
+    sys.orig_argv = [sys.executable, *arguments]
     own = [entry for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry]
     sys.path[:] = own + [entry for entry in sys.path if entry.startswith((sys.prefix, sys.base_prefix))]
     del sys.modules[__name__]
