@@ -25,6 +25,21 @@ np.testing.assert_array_equal(x.grad.numpy(), [1.0, 2.0, 2.0, 1.0])
         "others": {"unfold": "x.clear_grad(); x.unfold(0, 2, 1).sum().backward(); assert x.grad.numpy().tolist() == [1, 2, 2, 1]"},
     },
     {
+        "name": "gradient of gather at a 0-D index along another axis",
+        "op": "gather",
+        "what": "Along another axis than the first, Paddle's gradient of a 0-D index is written to the wrong place, or is zero.",
+        "size": "0 for 4",
+        "paddle": (PADDLES[0], PADDLES[-1]),
+        "shim": "Torch's gradient.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.zeros([2, 3, 2])
+x.stop_gradient = False
+paddle.gather(x, paddle.to_tensor(1), axis=1).backward(paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]]))
+np.testing.assert_array_equal(x.grad.numpy()[:, 1], [[1.0, 2.0], [3.0, 4.0]])
+""",
+    },
+    {
         "name": "group norm without a weight",
         "op": "group_norm",
         "known": "group norm without a weight",

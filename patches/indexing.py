@@ -26,7 +26,12 @@ def whole(index: torch.Tensor) -> torch.Tensor:
     return index if index.dtype in (torch.int64, torch.bool) else index.long()
 
 
-@op("x index axis=0", tensors=2, samples=ROWS, **READ)
+@op(
+    "x index axis=0",
+    tensors=2,
+    samples=(*ROWS, Sample((5, 3), Ints((), 0, 5))),
+    **READ,
+)
 def gather(x: torch.Tensor, index: torch.Tensor, axis: Any) -> torch.Tensor:
     """``torch.index_select``; an index without axes takes its axis away."""
     axis = int(axis)

@@ -83,6 +83,7 @@ class Call:
         self.attributes = [typed(value, torch) for value in given[op.leading :]]
         given = [*given[: op.leading], *(typed(value, paddle) for value in given[op.leading :])]
         self.args = spelled(entry, dict(zip(op.names, given)), {*op.names[: op.leading], *sample.attrs})
+        self.refusal = None
         self.before = self.args[0].shape if not op.operands and entry.inplace else None
 
     def _leaf(self, values, grad):

@@ -100,10 +100,11 @@ def without_kernel(op, dtype):
 
 
 def formula(call, *, grad=False):
-    """What Torch makes of the sample, or None where it refuses."""
+    """What Torch makes of the sample, or None where it refuses: then ``call.refusal`` is the error."""
     try:
         return call.torch(grad)
-    except REFUSED:
+    except REFUSED as error:
+        call.refusal = error
         return None, None
 
 

@@ -70,6 +70,24 @@ def test_ignored_labels_count_as_natively(labels, ignored, weight):
         np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("normalize", [False, True])
+def test_ignored_labels_of_a_sigmoid_count_as_natively(normalize):
+    labels = np.where(np.arange(12).reshape(3, 4) % 3 == 1, -1, np.arange(12).reshape(3, 4) % 2).astype("float32")
+
+    def loss():
+        x = leaf(np.linspace(-2, 2, 12, dtype="float32").reshape(3, 4))
+        values = paddle._C_ops.sigmoid_cross_entropy_with_logits(x, paddle.to_tensor(labels), None, normalize, -1)
+        values.sum().backward()
+        return values.numpy(), x.grad.numpy()
+
+    native = loss()
+    with padiff_shim.reference("torch", strict=True) as run:
+        ours = loss()
+    assert run.substituted["sigmoid_cross_entropy_with_logits"] == run.backward["sigmoid_cross_entropy_with_logits"] == 1
+    for mine, expected in zip(ours, native):
+        np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("weight", [None, [0.5, 1.0, 2.0, 3.0, 4.0]], ids=["plain", "weighted"])
 def test_ignored_labels_of_likelihoods(weight, reduction):
