@@ -55,6 +55,7 @@ def _attention(
         Sample(*QKV, (2, 4, 5, 5)),
         Sample((2, 5, 4, 8), (2, 7, 4, 8), (2, 7, 4, 8)),
         Sample(*QKV, dropout_p=0.5, training=False),
+        Sample(*QKV, scale=0.3),
     ),
     note=_NOTE,
 )
