@@ -5,6 +5,7 @@ import collections
 import numpy as np
 import paddle
 import pytest
+from helpers import needs
 from paddle.base import core
 from programs import PROGRAMS, Data
 
@@ -89,6 +90,15 @@ def test_programs_stay_native_only_where_the_result_is_exact():
             program(Data())
         reasons = {why for op, whys in run.native.items() if op in doors.ops() for why in whys}
         assert reasons <= {EXACT_REASON}, name
+
+
+@needs("_C_ops.partial_sum")
+def test_a_float_op_without_reference_is_counted_where_its_tensors_come_in_a_list():
+    floats, integers = ([paddle.ones([2, 2], dtype)] * 2 for dtype in ("float32", "int64"))
+    with padiff_shim.reference("torch") as run:
+        paddle._C_ops.partial_sum(floats, 0, -1)
+        paddle._C_ops.partial_sum(integers, 0, -1)
+    assert {name: sum(reasons.values()) for name, reasons in run.native.items()} == {"partial_sum": 1}
 
 
 def test_values_and_gradients_agree_with_the_native_ones():
