@@ -78,7 +78,7 @@ demo-prove: $(READY_DEMO) ## mistakes planted into four ports, each found at its
 demo-questions: $(READY) ## seventeen public questions about Paddle and Torch, each rebuilt and answered
 	$(FROM_CHECKOUT) $(PY) examples/demo_questions.py
 
-test: $(READY_DEMO) ## run the test suite on Paddle 3.3.1, without what is slow: six minutes on two cores
+test: $(READY_DEMO) ## run the test suite on Paddle 3.3.1, without what is slow
 	$(PY) $(PYTEST) -m "$(FAST)" $(PYTEST_ARGS)
 
 test-all: $(READY_DEMO) ## run everything on Paddle 3.3.1, before an issue is closed
