@@ -108,6 +108,7 @@ VIEWS: dict[str, Callable[..., Any]] = {
     "tensor_unfold": lambda side, axis, size, step: side.unfold(axis, size, step),
     "as_strided": _as_strided,
     "view_shape": lambda side, shape: side.view(_ints(shape)),
+    "contiguous": torch.Tensor.contiguous,  # a view at most: of what lies contiguously the tensor itself
 }
 
 

@@ -279,6 +279,7 @@ def _movement() -> list[Point]:
     names = [name for name in names if not name.endswith("_") and not name.startswith(asking)]
     targets = {f"paddle._C_ops.{name}": name for name in names if c_function(paddle._C_ops, name) is not None}
     targets["paddle.Tensor._getitem_dygraph"] = "_getitem_dygraph"
+    targets["paddle.Tensor.contiguous"] = "contiguous"
     writes = {f"paddle._C_ops.{name}": name for name in WRITES if c_function(paddle._C_ops, name) is not None}
     writes["paddle.Tensor._setitem_dygraph"] = "_setitem_dygraph"
     return present(

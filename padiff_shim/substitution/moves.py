@@ -19,7 +19,7 @@ from ..signals import let_pass
 from ..table.reasons import StayNative
 from .results import moved, on_tape
 
-_COPYING = frozenset({"reshape", "flatten"})
+_COPYING = frozenset({"reshape", "flatten", "contiguous"})
 
 
 def moving(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:

@@ -206,3 +206,42 @@ def test_sorted_attention_is_torchs_to_the_bit():
     assert same(again.detach(), other)
     for tensor, twin in zip(mine, sides):
         assert same(tensor.grad, twin.grad)
+
+
+def added_up(module, x, weight, laid):
+    """A sum of gradients whose order shows in the last bits; ``laid``: what happens to a transposed tensor on its way."""
+    hidden = module.matmul(x, weight)
+    turned = laid((hidden * 0.5).transpose(1, 2))
+    return ((hidden + turned.transpose(1, 2) * (module.tanh(hidden) * module.exp(hidden * 0.1))) * module.sin(hidden)).sum()
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_contiguous_is_on_the_tape(repeats):
+    def laid(tensor):
+        for _ in range(repeats):
+            tensor = tensor.contiguous().transpose(1, 2).transpose(1, 2)
+        return tensor.contiguous()
+
+    arrays = values(4, 64, 64), values(64, 64, seed=1)
+    theirs = [torch.tensor(array, requires_grad=True) for array in arrays]
+    added_up(torch, *theirs, laid).backward()
+    ours = [paddle.to_tensor(array, stop_gradient=False) for array in arrays]
+    with padiff_shim.reference("torch") as run:
+        added_up(paddle, *ours, laid).backward()
+    assert run.native == {}
+    for mine, side in zip(ours, theirs):
+        assert same(mine.grad, side.grad)
+
+
+@pytest.mark.parametrize("wanted", [False, True], ids=["no gradient", "gradient"])
+def test_contiguous_of_what_lies_so_is_the_tensor_itself(wanted):
+    x = paddle.to_tensor(values(3, 4), stop_gradient=not wanted)
+    with padiff_shim.reference("torch"):
+        y = x * 2.0
+        assert y.contiguous() is y
+        assert x.contiguous() is x
+        turned = y.transpose([1, 0])
+        lying = turned.contiguous()
+        assert lying.is_contiguous() and not turned.is_contiguous()
+        assert (lying.stop_gradient, lying.is_leaf) == (not wanted, not wanted)
+        assert same(lying.detach(), torch.tensor(turned.numpy()))
