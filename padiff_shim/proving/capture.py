@@ -26,7 +26,8 @@ class Capture(LooksOn, TorchDispatchMode):
         layer: tells the path of the layer that is running.
         until: code of the function that calls the model; lines are looked for within that call.
         forced: results to exchange, so that what follows goes on with another program's values.
-        touch: called with each node's first result; may change it (to measure how far rounding errors travel).
+        touch: called with each call and its first result; may change it (to measure how far rounding errors travel).
+        constants: values for what is there before, by its number in the trace; each gets its own again when all is over.
     """
 
     def __init__(
@@ -35,9 +36,11 @@ class Capture(LooksOn, TorchDispatchMode):
         layer: Callable[[], str],
         until: CodeType | None = None,
         forced: Forced | None = None,
-        touch: Callable[[torch.Tensor], None] | None = None,
+        touch: Callable[[Node, torch.Tensor], None] | None = None,
+        constants: Mapping[int, torch.Tensor] | None = None,
     ) -> None:
         super().__init__()
+        self._exchanged, self._before = constants or {}, list[tuple[torch.Tensor, torch.Tensor]]()
         self.trace = Trace()
         self._names, self._layer, self._until, self._forced, self._touch = names, layer, until, forced or {}, touch
         self._count: collections.Counter[Any] = collections.Counter()
@@ -137,9 +140,9 @@ class Capture(LooksOn, TorchDispatchMode):
         if forced is not None:
             for tensor, wanted in zip([*results, *updated], forced):
                 if wanted is not None:
-                    tensor.copy_(wanted)
+                    self._overwrite(tensor, wanted, again=view)
         elif self._touch is not None and not moves and results[0].is_floating_point():
-            self._touch(results[0])
+            self._touch(node, results[0])
         self.trace.nodes.append(node)
         for operand in operands:
             if node not in operand.value.readers:
@@ -179,7 +182,23 @@ class Capture(LooksOn, TorchDispatchMode):
         """A tensor in other memory holds the elements of ``like``, as long as nothing is written into either."""
         self._moved[_place(tensor)] = like
 
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        with torch.no_grad():
+            for tensor, before in reversed(self._before):
+                tensor.copy_(before)
+        self._before.clear()
+
+    def _overwrite(self, tensor: torch.Tensor, wanted: torch.Tensor, *, again: bool) -> None:
+        """``again``: the program holds this memory, and gets its own values back."""
+        if again:
+            self._before.append((tensor, tensor.detach().clone()))
+        tensor.copy_(wanted)
+
     def _constant(self, tensor: torch.Tensor, label: str) -> Value:
+        wanted = self._exchanged.get(len(self.trace.constants))
+        if wanted is not None:
+            self._overwrite(tensor, wanted, again=True)
         value = self._new(tensor, Value(tensor.detach().clone(), None, label))
         self.trace.constants.append(value)
         return value

@@ -19,6 +19,8 @@ class Cause(str, Enum):
     EXTRA = "an op too many"
     PLACE = "an op in another place"
     UNKNOWN = "other calls"
+    DTYPE = "another dtype"
+    OVERFLOW = "an overflow"
     OPTIMIZER = "another optimizer"
     SETTING = "another setting of the optimizer"
     RATE = "another learning rate"

@@ -82,7 +82,7 @@ def _from_the_first(matching: Matching, pairs: list[Pair], theirs: Sequence[Node
     wrong = [one.value for one in mend[0].operands if not matching.good(one.value)] if mend else []
     for pair in others:
         if any(behind(value, pair.ours, lambda one: not matching.good(one)) for value in wrong):  # type: ignore[arg-type]
-            return pairs[pairs.index(pair) :]
+            return pairs[next(place for place in places[1:] if leads_to(matching, pairs[place], pair)) :]
     return pairs[places[0] :]
 
 

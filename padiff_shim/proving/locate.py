@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,20 +11,21 @@ import torch
 
 from ..weights.mapping import Mapping
 from . import outcomes
-from .arrays import Array, apart, largest
+from .agreement import OF_GRADIENT, Agreement
+from .arrays import Array, largest
 from .capture import Capture
 from .causes import Difference, explain
 from .distinct import told_apart
-from .matching import Matching, guilty, numbers
+from .matching import Matching, guilty
 from .outcome import Outcome
 from .runs import told_once
 from .sides import Side
-from .tolerances import SLACK, Tolerances, rounded
+from .tables import Exchange, exchange, rounded_in_single, tables_of
+from .tolerances import Tolerances, numbers, rounded
 from .trace import Key, Trace, Value
 from .widening import in_double
 
 FORWARD, BACKWARD, STATISTICS = "forward", "backward", "statistics"  # parts of a run
-OF_GRADIENT = "gradient of "  # how what differs unexplained is told
 Pairs = list[tuple[Array, Array]]
 MOST = 64  # calls that are mended, one for each layer that makes a mistake
 
@@ -33,7 +34,8 @@ MOST = 64  # calls that are mended, one for each layer that makes a mistake
 class Located:
     """What was found: the differences in the order of the port's calls.
 
-    ``over``: they explain all that is wrong. ``apart``: how far outputs and gradients were apart in float64 before any was mended.
+    ``over``: they explain all that is wrong. ``apart``: how far outputs and gradients were apart in float64
+    before any was mended, with equal tables.
     ``unexplained``: what differs though no call does. ``parts``: where each of the differences was seen: in the forward, the
     backward, or in the running statistics alone. ``moved``: several calls stand in another place together, and what differs within
     them cannot be told.
@@ -45,6 +47,7 @@ class Located:
     unexplained: str = ""
     parts: tuple[str, ...] = ()
     moved: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
@@ -84,32 +87,64 @@ class _Search:
     """Both models in float64, from one difference to the next."""
 
     def __init__(self, theirs: Side, ours: Side, mapping: Mapping) -> None:
-        self._ours, self._mapping = ours, mapping
+        self._theirs, self._ours, self._mapping = theirs, ours, mapping
         self._original = theirs.run_double(Capture)
-        self._touched = theirs.run_double(functools.partial(Capture, touch=rounded(torch.Generator().manual_seed(0))))
-        self._tolerance = Tolerances(trace_of(self._touched))
+        touch = rounded(torch.Generator().manual_seed(0))
+        touched = theirs.run_double(functools.partial(Capture, touch=lambda _, tensor: touch(tensor)))
+        self._tolerance = Tolerances(trace_of(touched))
+        self._agreement = Agreement(mapping, self._original, touched)
         self._port = _settled(ours)
         self._apart = outcomes.worst(mapping, self._original, self._port)
         self._forced: dict[Key, Sequence[torch.Tensor | None]] = {}
         self._found: list[tuple[str, Difference]] = []
+        self._harmless: list[tuple[str, Difference]] = []  # what was mended without effect
+        self._tables: Exchange | None = None  # None: not asked yet
         self._ended = False
         self._rest: str | None = None
 
     def go_on(self, most: int = MOST) -> _Search:
-        """Until so many differences are found, or there are no more."""
+        """Until so many differences are found, or both agree."""
         while len(self._found) < most and not self._ended:
-            if self._forced:
-                self._port = self._ours.run_double(functools.partial(Capture, forced=self._forced))
-            matching = Matching(trace_of(self._original), trace_of(self._port), self._tolerance)
             forward = any(part == FORWARD for part, _ in self._found)
+            if self._forced:
+                before, self._port = self._port, self._mended_port()
+                if self._agreement.alike(before, self._port, forward=forward):
+                    self._harmless.append(self._found.pop())
+            self._rest = self._agreement.breach(self._port, forward=forward)
+            if not self._rest and not outcomes.shapes_differ(self._original, self._port):
+                self._ended = True  # whatever calls the programs are made of
+                return self
+            matching = Matching(trace_of(self._original), trace_of(self._port), self._tolerance)
+            if self._tables is None:
+                self._tables = self._exchange(matching)
+                if self._tables:
+                    self._port = self._mended_port()
+                    self._apart = outcomes.worst(self._mapping, self._original, self._port)
+                    continue
             seen = _next(matching, self._mapping, self._original, self._port, forward=forward)
             if seen is None:
-                self._rest = beyond(self._mapping, self._original, self._port, self._touched, forward=forward)
                 self._ended = True
             else:
                 self._found.append(seen)
                 self._ended = not self._mended(seen[1])
         return self
+
+    def _mended_port(self) -> Outcome:
+        """The port with the original's values where it was mended, and its tables."""
+        tables = self._tables or Exchange()
+        return self._ours.run_double(
+            functools.partial(Capture, forced={**tables.calls, **self._forced}, constants=tables.constants)
+        )
+
+    def _exchange(self, matching: Matching) -> Exchange:
+        """The tables of the original that the port is to be given, see :mod:`.tables`."""
+        weights = [side.parameters().keys() for side in (self._theirs, self._ours)]
+        mine, yours = (tables_of(trace_of(run), names.__contains__) for run, names in zip((self._original, self._port), weights))
+        if not mine or not yours:
+            return Exchange()
+        touch = rounded_in_single(torch.Generator().manual_seed(0), weights[0].__contains__)
+        moved = trace_of(self._theirs.run_double(functools.partial(Capture, touch=touch)))
+        return exchange(matching, mine, yours, trace_of(self._port).constants, tables_of(moved, weights[0].__contains__))
 
     def _mended(self, difference: Difference) -> bool:
         """Whether the port can go on with the original's values."""
@@ -127,7 +162,8 @@ class _Search:
         """What was found so far."""
         found, moved = told_once(self._found, trace_of(self._original), trace_of(self._port))
         parts, differences = tuple(part for part, _ in found), [one for _, one in found]
-        return Located(differences, self._rest == "", self._apart, self._rest or "", parts, moved)
+        notes = tuple(dict.fromkeys(self._tables.notes)) if self._tables else ()
+        return Located(differences, self._rest == "", self._apart, self._rest or "", parts, moved, notes)
 
 
 def _alike(one: Sequence[torch.Tensor | None], other: Sequence[torch.Tensor | None]) -> bool:
@@ -156,41 +192,6 @@ def trace_of(outcome: Outcome) -> Trace:
     """What a run with a capture wrote down."""
     assert outcome.capture is not None
     return outcome.capture.trace
-
-
-def beyond(mapping: Mapping, original: Outcome, port: Outcome, touched: Outcome, *, forward: bool) -> str:
-    """What is further apart than rounding errors travel, or not the same where nothing rounds; "" if nothing is.
-
-    ``forward``: of the outputs alone.
-    """
-    for name, one, other, twin in _with_moved(mapping, original, port, touched, forward=forward):
-        if one is None or other is None or one.shape != other.shape or not one.size:
-            continue
-        allowed = 0.0
-        if np.issubdtype(one.dtype, np.inexact):
-            travelled = largest(one, twin) if twin is not None and twin.shape == one.shape else 0.0
-            allowed = SLACK * travelled + 1e-13 * float(np.nan_to_num(np.abs(one)).max())
-        if largest(one, other) > allowed:
-            return f"{name or 'output'} differs in float64 ({apart(one, other)}, of which rounding explains {allowed:.2g})"
-    return ""
-
-
-def _with_moved(
-    mapping: Mapping, original: Outcome, port: Outcome, touched: Outcome, *, forward: bool
-) -> Iterator[tuple[str, Array | None, Array | None, Array | None]]:
-    """All rows of two runs, and what the touched run has there."""
-    one: Array | None
-    other: Array | None
-    for path, one, other in outcomes.outputs(original, port):
-        yield path, one, other, touched.outputs.get(path)
-    for (name, one, other), moved in zip(outcomes.statistics(mapping, original, port), outcomes.own(mapping, touched.statistics)):
-        yield name, one, other, moved
-    if forward:
-        return
-    for (name, one, other), moved in zip(outcomes.gradients(mapping, original, port), outcomes.own(mapping, touched.gradients)):
-        yield f"{OF_GRADIENT}{name}", one, other, moved
-    for (name, one, other), moved in zip(outcomes.weights(mapping, original, port), outcomes.own(mapping, touched.weights)):
-        yield name, one, other, moved
 
 
 def _settled(side: Side) -> Outcome:

@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 
+from .tolerances import FLOOR, Tolerance, numbers
 from .trace import Node, Operand, Trace, Value
 
 _SOFTMAXES = ("_softmax", "_log_softmax")
-Tolerance = Callable[[Value], float]  # how far the elements of the first trace's value may lie from the second's
 
 
 class Matching:
     """The values of two traces that agree; ``tolerance`` is asked for values of the first."""
 
-    def __init__(self, first: Trace, second: Trace, tolerance: Tolerance) -> None:
+    def __init__(self, first: Trace, second: Trace, tolerance: Callable[[Value], Tolerance]) -> None:
         self._tolerance = tolerance
         self._same: dict[tuple[Value, Value], bool] = {}
         self._shuffled: set[Value] = set()  # values of the second trace with the elements of one of the first in another order
@@ -48,7 +48,7 @@ class Matching:
         for node in first.nodes:
             if node.name not in _SOFTMAXES or node.backward or node.operands[0].value in self.of_first:
                 continue
-            given, tolerance = node.operands[0], max(self._tolerance(node.result), 1e-13)
+            given, tolerance = node.operands[0], self._tolerance(node.result).least(FLOOR)
             dim = _from_the_end(node.attributes["dim"], given.tensor)
             wanted = torch.softmax(given.tensor.detach(), dim)
             if _close(wanted.amin(dim), wanted.amax(dim), tolerance):
@@ -128,7 +128,7 @@ class Matching:
         if mine.value not in self._weighed:
             return False
         one, other = (torch.softmax(numbers(given.tensor).reshape(-1, mine.tensor.shape[-1]), 1) for given in (mine, yours))
-        return _close(one.reshape(-1), other.reshape(-1), 1e-13)
+        return _close(one.reshape(-1), other.reshape(-1), Tolerance(FLOOR))
 
     def good(self, value: Value) -> bool:
         """Whether a value of the second trace is one of the first."""
@@ -168,37 +168,28 @@ def _of_one_kind(one: torch.Tensor, other: torch.Tensor, dim: int) -> bool:
 class _Group:
     """Values of one size; which of them end like another is asked of all at once."""
 
-    def __init__(self, values: list[Value], tolerance: Tolerance) -> None:
+    def __init__(self, values: list[Value], tolerance: Callable[[Value], Tolerance]) -> None:
         self._values = values
         self._ends = torch.stack([_ends(value) for value in values])
-        self._tolerances = torch.tensor([tolerance(value) for value in values], dtype=torch.float64)[:, None]
+        limits = torch.tensor([tolerance(value) for value in values], dtype=torch.float64)
+        self._tolerance = Tolerance(*limits[:, None, :].unbind(-1))  # type: ignore[arg-type]  # a column for all values
 
     def near(self, value: Value) -> list[Value]:
         """Those whose least and greatest element are the value's, up to rounding."""
         ends = _ends(value)
-        equal = (self._ends == ends) | ((self._ends - ends).abs() <= self._tolerances) | (self._ends.isnan() & ends.isnan())
-        return [self._values[place] for place in equal.all(1).nonzero().flatten().tolist()]
+        return [self._values[place] for place in self._tolerance.holds(self._ends, ends).all(1).nonzero().flatten().tolist()]
 
 
 def _ends(value: Value) -> torch.Tensor:
     return value.sorted[[0, -1]] if value.sorted.numel() else torch.zeros(2, dtype=torch.float64)
 
 
-def numbers(tensor: torch.Tensor) -> torch.Tensor:
-    """All elements in order as float64, complex ones as pairs."""
-    tensor = tensor.detach().resolve_conj()
-    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).to(torch.float64).reshape(-1)
-
-
 def _place(value: Value) -> tuple[int, str]:
     return (-1, value.label) if value.node is None else (value.node.index, value.node.name)
 
 
-def _close(mine: torch.Tensor, yours: torch.Tensor, tolerance: float) -> bool:
-    equal = mine == yours
-    if bool(equal.all()):
-        return True
-    return bool((equal | ((mine - yours).abs() <= tolerance) | (mine.isnan() & yours.isnan())).all())
+def _close(mine: torch.Tensor, yours: torch.Tensor, tolerance: Tolerance) -> bool:
+    return bool((mine == yours).all()) or bool(tolerance.holds(mine, yours).all())
 
 
 def guilty(ends: Iterable[Value], good: Callable[[Value], bool]) -> list[Node]:

@@ -45,9 +45,14 @@ _MASKED = frozenset({"masked_fill", "where"})
 
 
 def kind(node: Node) -> str:
-    if node.name in _MASKED:
+    return kind_of(node.name)
+
+
+def kind_of(name: str) -> str:
+    """What ops of several names are alike."""
+    if name in _MASKED:
         return "masked"
-    return "product" if node.name in _PRODUCTS else node.name
+    return "product" if name in _PRODUCTS else name
 
 
 def alike(one: Node, other: Node) -> bool:

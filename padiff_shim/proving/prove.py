@@ -18,11 +18,12 @@ from ..weights.explicit import Used
 from ..weights.mapping import Mapping as Weights
 from ..weights.sides import read_both
 from ..weights.transfer import match
-from . import outcomes
+from . import outcomes, precision
 from .arguments import Losses, both_losses
 from .carriers import carriers
 from .causes import Cause
 from .copies import duplicate
+from .draws import align
 from .findings import ProofVerdict, Stage, merged
 from .gradient_carriers import gradient_carriers
 from .locate import Located, locate
@@ -179,13 +180,18 @@ def _judged(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list[
     """Run both, and compare what they give; ``stages`` are told on."""
     if recipe is None:
         notes: list[str] = []
-        proof = _compared(theirs, ours, mapping, stages, _runs(theirs, ours, notes))
+        runs = _runs(theirs, ours, notes)
+        if theirs.model.training and Differing.between(mapping, *runs[:2]) and (drawn := align(theirs, ours)):
+            notes = drawn
+            runs = _runs(theirs, ours, notes)
+        proof = _compared(theirs, ours, mapping, stages, runs)
         proof.notes += notes
         return proof
+    drawn = align(theirs, ours)
     trained = train(theirs, ours, mapping, recipe, steps)
     remarks = ours.remarks
     proof = _compared(theirs, ours, mapping, stages, (trained.original[0], trained.port.start, trained.natively))
-    proof.notes += trained.notes
+    proof.notes += [*drawn, *trained.notes]
     judge(proof, trained, theirs, ours)
     proof.notes += [one for one in remarks if one not in proof.notes]
     return proof
@@ -267,9 +273,12 @@ def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list
     differences["float64"] = located.apart
     proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences)
     proof.complete = located.over and not located.moved
-    proof.notes += ours.remarks
+    proof.notes += [*ours.remarks, *located.notes]
     proof.mistakes = merged(located.differences)
     plain = differing.shapes or differing.missing or located.unexplained
+    if not proof.mistakes and located.over and not plain and (at_work := precision.otherwise(theirs, ours)) is not None:
+        proof.mistakes = [at_work]
+        plain = f"both agree in float64, but not at the models' dtype ({differing.first})"
     stages += staged(differing, original, port, located, plain)
     if not proof.mistakes and located.over and not plain:
         proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING

@@ -46,6 +46,9 @@ class Side:
         self.widening = False  # whether what says float32 says float64 in the runs in float64, see :mod:`.widening`
         self._holdings: dict[int, Holding] = {}  # by model
         self.capture: Capture | None = None  # of the run that goes on
+        self.drawing: Callable[[], contextlib.AbstractContextManager[Any]] = (
+            contextlib.nullcontext
+        )  # around each run, see :mod:`.draws`
 
     def run(self, capturing: Capturing | None = None) -> Outcome:
         """One forward and, if asked for, backward."""
@@ -82,7 +85,14 @@ class Side:
         self._stack.clear()
         self._clear()
         widened = default_dtype("float64") if double else contextlib.nullcontext()
-        with self._listening(model, outcome), seeded(self._seed), widened, self._mode(double), capture or contextlib.nullcontext():
+        with (
+            self._listening(model, outcome),
+            seeded(self._seed),
+            widened,
+            self._mode(double),
+            self.drawing(),
+            capture or contextlib.nullcontext(),
+        ):
             named = self._pass(model, arguments)
         self.capture = None
         self._held(model).look()  # a forward may exchange what the model holds
@@ -146,7 +156,14 @@ class Side:
         self._clear()
         try:
             widened = default_dtype("float64") if double else contextlib.nullcontext()
-            with self._listening(model, sink), seeded(self._seed), widened, self._mode(double), within or contextlib.nullcontext():
+            with (
+                self._listening(model, sink),
+                seeded(self._seed),
+                widened,
+                self._mode(double),
+                self.drawing(),
+                within or contextlib.nullcontext(),
+            ):
                 trainer = recipe.trainer(self.framework, model)
                 for step in range(steps):
                     arguments = self._inputs.of(self.framework, self._dtype(), double=double, step=step)

@@ -2,13 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import torch
 
 from .trace import Trace, Value
 
 SLACK = 64.0  # how many times the effect of one rounding error per call counts as rounding
+FLOOR = 1e-13  # of the largest element: sums whose terms cancel keep no more digits of float64
+_FILLED, _GAP = 1e3, 100.0  # the least size of what fills masked places, and how many times as large as all others it is
+
+
+class Tolerance(NamedTuple):
+    """How far elements may be apart: up to ``limit`` in size by ``usual``; larger ones, which fill masked places, by ``filled``.
+
+    Of scores under a mask the largest element says nothing: it is the -1e9 or the smallest number of a dtype that fills them.
+    """
+
+    usual: float
+    limit: float = math.inf
+    filled: float = 0.0
+
+    def holds(self, mine: torch.Tensor, yours: torch.Tensor) -> torch.Tensor:
+        """Which elements are near enough, equal infinities and NaN included; ``mine``: the original's."""
+        apart = (mine - yours).abs()
+        near = (mine == yours) | (apart <= self.usual) | (mine.isnan() & yours.isnan())
+        return near | ((mine.abs() > self.limit) & (apart <= self.filled))
+
+    def least(self, usual: float) -> Tolerance:
+        """At least so much."""
+        return self._replace(usual=max(self.usual, usual))
+
+
+def measured(values: torch.Tensor, moved: torch.Tensor | None, unit: float = FLOOR) -> Tolerance:
+    """The tolerance of numbers of which a run with rounding errors has ``moved`` ones (None: none of that shape)."""
+    finite = torch.isfinite(values)
+    sizes = values[finite].abs()
+    limit = _limit(sizes)
+    far = sizes > limit
+    travelled = torch.zeros_like(sizes)
+    if moved is not None and moved.shape == values.shape:
+        travelled = (moved[finite] - values[finite]).abs().nan_to_num(0.0, 0.0, 0.0)
+    usual, filled = (unit * _most(sizes[part]) + SLACK * _most(travelled[part]) for part in (~far, far))
+    return Tolerance(usual, limit, filled)
+
+
+def _most(sizes: torch.Tensor) -> float:
+    return float(sizes.max()) if sizes.numel() else 0.0
+
+
+def _limit(sizes: torch.Tensor) -> float:
+    """The largest size that is none of what fills masked places; infinite if nothing does."""
+    if sizes.numel() < 2 or float(sizes.max()) < _FILLED:
+        return math.inf
+    ordered = sizes.sort().values
+    gaps = ((ordered[1:] >= _FILLED) & (ordered[1:] >= _GAP * ordered[:-1])).nonzero()
+    return float(ordered[gaps[0, 0]]) if len(gaps) else math.inf
 
 
 class Tolerances:
@@ -16,21 +66,19 @@ class Tolerances:
 
     def __init__(self, moved: Trace) -> None:
         self._moved = moved
-        self._known: dict[Value, float] = {}
+        self._known: dict[Value, Tolerance] = {}
 
-    def __call__(self, value: Value) -> float:
+    def __call__(self, value: Value) -> Tolerance:
         found = self._known.get(value)
         if found is None:
             found = self._known[value] = self._tolerance(value)
         return found
 
-    def _tolerance(self, value: Value) -> float:
-        scale = _scale(value)
-        floor = 1e-13 * scale if value.tensor.dtype in (torch.float64, torch.complex128) else _unit(value.tensor) * 8 * scale
-        if value.node is None:
-            return floor
-        twin = self._twin(value)
-        return floor if twin is None else floor + SLACK * _distance(value, twin)
+    def _tolerance(self, value: Value) -> Tolerance:
+        double = value.tensor.dtype in (torch.float64, torch.complex128)
+        twin = None if value.node is None else self._twin(value)
+        moved = None if twin is None or twin.tensor.shape != value.tensor.shape else numbers(twin.tensor)
+        return measured(numbers(value.tensor), moved, FLOOR if double else 8 * _unit(value.tensor))
 
     def _twin(self, value: Value) -> Value | None:
         node = value.node
@@ -40,21 +88,14 @@ class Tolerances:
         return self._moved.nodes[node.index].values[node.values.index(value)]
 
 
+def numbers(tensor: torch.Tensor) -> torch.Tensor:
+    """All elements in order as float64, complex ones as pairs."""
+    tensor = tensor.detach().resolve_conj()
+    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).to(torch.float64).reshape(-1)
+
+
 def _unit(tensor: torch.Tensor) -> float:
     return float(torch.finfo(tensor.dtype).eps) if tensor.is_floating_point() else 0.0
-
-
-def _scale(value: Value) -> float:
-    finite = value.sorted[torch.isfinite(value.sorted)]
-    return float(finite.abs().max()) if finite.numel() else 0.0
-
-
-def _distance(one: Value, other: Value) -> float:
-    if one.tensor.shape != other.tensor.shape or one.tensor.is_complex():
-        return 0.0
-    apart = (one.tensor.detach().to(torch.float64) - other.tensor.detach().to(torch.float64)).abs()
-    apart = apart[torch.isfinite(apart)]
-    return float(apart.max()) if apart.numel() else 0.0
 
 
 def rounded(generator: torch.Generator) -> Any:

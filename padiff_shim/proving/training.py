@@ -9,10 +9,10 @@ import torch
 
 from ..weights.mapping import Mapping
 from . import outcomes
+from .agreement import Agreement
 from .alone import weights_alone
 from .faults import faults
 from .findings import Mistake, ProofVerdict, Stage, StepRow
-from .locate import beyond
 from .natively import forward_alone, told
 from .noise import Noise
 from .outcome import Outcome
@@ -197,8 +197,7 @@ def _in_double(proof: Proof, trained: Trained, theirs: TorchSide, ours: PaddleSi
     except NotInDouble as error:
         return f"whether that is rounding cannot be told: {error}"
     proof.differences["float64"] = max(outcomes.worst(mapping, one, other) for one, other in zip(original, port))
-    for step, runs in enumerate(zip(original, port, touched), 1):
-        found = beyond(mapping, *runs, forward=False)
-        if found:
-            return f"step {step}: {found}"
+    for step, (one, other, moved) in enumerate(zip(original, port, touched), 1):
+        if breach := Agreement(mapping, one, moved).breach(other):
+            return f"step {step}: {breach}"
     return ""

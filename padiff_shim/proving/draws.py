@@ -1,0 +1,110 @@
+"""Random numbers that one program draws and the other does not: from there on both streams are shifted, though nothing is wrong.
+
+A draw for a layerdrop of 0 has no effect. So where the draws of both programs are not the same calls, each draw of the port begins
+where its partner in the original began.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from difflib import SequenceMatcher
+from types import CodeType
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..dispatch.site import Site, call_site
+from ..frameworks.surroundings import LooksOn
+from .capture import tensors_in
+from .operators import shape_of
+from .sides import Side
+
+
+class Draw(NamedTuple):
+    """A call that draws random numbers: Torch's op, the shape of what it draws, and its line."""
+
+    name: str
+    shape: tuple[int, ...]
+    site: Site
+
+
+class Draws(LooksOn, TorchDispatchMode):
+    """Within it the draws from Torch's generator are noted; ``begin`` is called before each with its number."""
+
+    def __init__(self, begin: Callable[[int], None], until: CodeType | None = None) -> None:
+        super().__init__()
+        self.draws: list[Draw] = []
+        self._begin, self._until = begin, until
+
+    @classmethod
+    def noting(cls, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> Draws:
+        """As a run's capture."""
+        return cls(lambda number: None, until)
+
+    def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
+        """What Paddle moves by itself draws nothing."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        drawing = torch.Tag.nondeterministic_seeded in function.tags
+        if drawing:
+            self._begin(len(self.draws))
+        result = function(*args, **(kwargs or {}))
+        if drawing:
+            shape = tuple(next((one.shape for one in tensors_in(result)), ()))
+            self.draws.append(Draw(shape_of(function).base, shape, call_site(self._until)))
+        return result
+
+
+class Streams:
+    """Both random streams of two programs that do not draw alike.
+
+    Args:
+        theirs, ours: the draws of one run of the original and of the port.
+    """
+
+    def __init__(self, theirs: Sequence[Draw], ours: Sequence[Draw]) -> None:
+        self._sizes = len(theirs), len(ours)
+        blocks = SequenceMatcher(None, [one[:2] for one in theirs], [one[:2] for one in ours], autojunk=False).get_matching_blocks()
+        self._partners = {block.b + at: block.a + at for block in blocks for at in range(block.size)}
+        self._states: list[torch.Tensor] = []  # of the generator before each draw of the original's last run
+        left = [one for at, one in enumerate(theirs) if at not in self._partners.values()]
+        more = [one for at, one in enumerate(ours) if at not in self._partners]
+        self.notes = [
+            f"{side} draws random numbers that {other} does not ({len(draws)}, first {draws[0].name} of {list(draws[0].shape)} at "
+            f"{draws[0].site.file}:{draws[0].site.line}): both streams were aligned by the other draws"
+            for side, other, draws in (("the original", "the port", left), ("the port", "the original", more))
+            if draws
+        ]
+
+    def of_original(self) -> contextlib.AbstractContextManager[Any]:
+        """Around a run of the original."""
+        self._states = []
+        return Draws(lambda number: self._states.append(torch.get_rng_state()))
+
+    def of_port(self) -> contextlib.AbstractContextManager[Any]:
+        """Around a run of the port behind one of the original's."""
+        return Draws(self._aligned)
+
+    def _aligned(self, number: int) -> None:
+        """A draw of the port begins where its partner began, if it has one; step by step in a training."""
+        step, place = divmod(number, self._sizes[1])
+        partner = self._partners.get(place)
+        at = None if partner is None else step * self._sizes[0] + partner
+        if at is not None and at < len(self._states):
+            torch.set_rng_state(self._states[at])
+
+
+def align(theirs: Side, ours: Side) -> list[str]:
+    """Align the streams of both from now on, if they draw otherwise; what is to be said of that."""
+    draws = []
+    for side in (theirs, ours):
+        capture = side.run(Draws.noting).capture
+        assert isinstance(capture, Draws)
+        draws.append(capture.draws)
+    if [one[:2] for one in draws[0]] == [one[:2] for one in draws[1]] or not all(draws):
+        return []
+    streams = Streams(*draws)
+    theirs.drawing, ours.drawing = streams.of_original, streams.of_port
+    return streams.notes
