@@ -6,12 +6,16 @@ from typing import Any
 
 import torch
 
+from .advice import advice
 from .cause import Cause
 from .matching import Matching
 from .mending import BIASED, with_bias
 from .pairing import kind
 from .trace import Node, Operand, Value
 from .wording import extent, from_elsewhere, given, role, swapped, whence
+
+
+_TO_THE_END = 2**63 - 1  # where a slice ends that has no end
 
 
 def between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
@@ -49,7 +53,7 @@ def _of_names(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]
     if number := _number(theirs, ours):
         return Cause.OPERAND, number
     attributes = [
-        f"{name}={_shown(ours.attributes.get(name))} against {_shown(theirs.attributes.get(name))}"
+        _attribute(theirs.name, name, theirs.attributes.get(name), ours.attributes.get(name))
         for name in sorted({*theirs.attributes, *ours.attributes} - _idle(theirs, ours))
         if not _equal(theirs.attributes.get(name), ours.attributes.get(name))
     ]
@@ -215,7 +219,15 @@ def constant(one: Operand, other: Operand) -> tuple[Cause, str]:
     return cause, f"{role(other)}{where} holds {yours} at {place} against {mine} ({differing})"
 
 
+def _attribute(op: str, name: str, theirs: Any, ours: Any) -> str:
+    """An attribute that differs, and what to write."""
+    write = advice(op, name, theirs)
+    return f"{name}={_shown(ours)} against {_shown(theirs)}" + (f" ({write})" if write else "")
+
+
 def _shown(value: Any) -> str:
+    if isinstance(value, int) and value >= _TO_THE_END:
+        return "the end"
     return f"{value:g}" if isinstance(value, float) else repr(value)
 
 

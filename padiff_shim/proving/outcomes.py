@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
@@ -16,25 +17,58 @@ from .outcome import Outcome
 Row = tuple[str, Array | None, Array | None]  # a name, Torch's values and Paddle's in one layout; None where there are none
 
 
+def paired(original: Outcome, port: Outcome) -> list[tuple[str, str]]:
+    """The paths of outputs that belong together, Torch's and Paddle's: those of one name, then of what is left those of one place.
+
+    Where more are left on one side than on the other, those of one shape in one order.
+    """
+    common = [path for path in original.outputs if path in port.outputs and (_has_name(path) or _all_alike(original, port))]
+    mine, yours = ([path for path in run.outputs if path not in common] for run in (original, port))
+    if len(mine) == len(yours):
+        left = list(zip(mine, yours))
+    else:
+        shapes = [[run.outputs[path].shape for path in paths] for run, paths in ((original, mine), (port, yours))]
+        blocks = SequenceMatcher(None, *shapes, autojunk=False).get_matching_blocks()
+        left = [(mine[block.a + at], yours[block.b + at]) for block in blocks for at in range(block.size)]
+    partners = {**{path: path for path in common}, **dict(left)}
+    return [(path, partners[path]) for path in original.outputs if path in partners]
+
+
+def _has_name(path: str) -> bool:
+    """Whether an output is called something, and is not the how-maniest alone."""
+    return path[:1] not in ("", "[")
+
+
+def _all_alike(original: Outcome, port: Outcome) -> bool:
+    return original.outputs.keys() == port.outputs.keys()
+
+
 def outputs(original: Outcome, port: Outcome) -> list[tuple[str, Array, Array]]:
-    """Outputs side by side: by path if the paths are the same, else by their order."""
-    if set(original.outputs) == set(port.outputs):
-        return [(path, array, port.outputs[path]) for path, array in original.outputs.items()]
-    return [(path, one, other) for (path, one), other in zip(original.outputs.items(), port.outputs.values())]
+    """Outputs that belong together, side by side, under Torch's paths."""
+    return [(path, original.outputs[path], port.outputs[partner]) for path, partner in paired(original, port)]
+
+
+def one_sided(original: Outcome, port: Outcome) -> str:
+    """Which outputs one side alone gives, and are not compared; "" if none."""
+    pairs = paired(original, port)
+    left = [
+        f"{side} alone gives {', '.join(path or '0' for path in paths)}"
+        for side, run, at in (("the original", original, 0), ("the port", port, 1))
+        if (paths := [path for path in run.outputs if path not in {pair[at] for pair in pairs}])
+    ]
+    return f"outputs that were not compared: {'; '.join(left)}" if left else ""
 
 
 def renamed(original: Outcome, port: Outcome) -> str:
-    """Which outputs are called otherwise by the port; "" if none is, or there are more of them on one side."""
-    if len(original.outputs) != len(port.outputs) or set(original.outputs) == set(port.outputs):
-        return ""
-    pairs = [f"{theirs or '0'} is {ours or '0'}" for theirs, ours in zip(original.outputs, port.outputs) if theirs != ours]
-    return f"outputs are called otherwise by the port, and were compared in order: {', '.join(pairs)}"
+    """Which outputs are called otherwise by the port; "" if none is."""
+    pairs = [f"{theirs or '0'} is {ours or '0'}" for theirs, ours in paired(original, port) if theirs != ours]
+    return f"outputs are called otherwise by the port, and were compared in order: {', '.join(pairs)}" if pairs else ""
 
 
 def shapes_differ(original: Outcome, port: Outcome) -> str:
-    """What differs between the outputs' number, shapes and dtypes; "" if nothing does."""
-    if len(original.outputs) != len(port.outputs):
-        return f"{len(port.outputs)} outputs against {len(original.outputs)}"
+    """What differs between the shapes and dtypes of outputs; "" if nothing does."""
+    if original.outputs and not paired(original, port):
+        return f"none of {len(port.outputs)} outputs has the shape of one of the original's {len(original.outputs)}"
     for path, one, other in outputs(original, port):
         if one.shape != other.shape:
             return f"output {path or '0'} has shape {list(other.shape)} against {list(one.shape)}"
@@ -55,8 +89,6 @@ def without_gradient(rows: Sequence[Row]) -> str:
 
 def outputs_differ(original: Outcome, port: Outcome, wanted: Callable[[str], bool]) -> str:
     """What differs between the bits of the outputs whose paths are wanted; "" if nothing does."""
-    if len(original.outputs) != len(port.outputs):
-        return shapes_differ(original, port)
     for path, one, other in outputs(original, port):
         if wanted(path) and not same_bits(one, other):
             return f"output {path or '0'}: {apart(one, other)}"

@@ -237,6 +237,10 @@ def _runs(theirs: TorchSide, ours: PaddleSide, notes: list[str]) -> Runs:
     original = theirs.run()
     ours.order = list(original.outputs)
     port = ours.run()
+    pairs = outcomes.paired(original, port)
+    if pairs and not len(pairs) == len(original.outputs) == len(port.outputs):  # a backward begins alike at what both give
+        theirs.begins, ours.begins = ([path for path, _ in pairs], [path for _, path in pairs])
+        original, port = theirs.run(), ours.run()
     native, failure = natively(ours)
     notes += [failure] if failure else []
     return original, port, native
@@ -245,8 +249,7 @@ def _runs(theirs: TorchSide, ours: PaddleSide, notes: list[str]) -> Runs:
 def _compared(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list[Stage], runs: Runs) -> Proof:
     """Compare all bits; if they differ, find out why. ``stages`` are told on."""
     proof = _of_runs(theirs, ours, mapping, stages, runs)
-    named = outcomes.renamed(runs[0], runs[1])
-    proof.notes += [named] if named else []
+    proof.notes += [note for note in (outcomes.renamed(*runs[:2]), outcomes.one_sided(*runs[:2])) if note]
     return proof
 
 

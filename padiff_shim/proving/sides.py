@@ -40,6 +40,7 @@ class Side:
         self.model, self._inputs, self._loss, self._seed, self._backward = model, inputs, loss, seed, backward
         self.starts: dict[Any, np.ndarray[Any, Any]] = {}  # what backwards begin with
         self.order: list[str] = []  # paths of the other side's outputs: a backward begins alike at what has one name
+        self.begins: list[str] | None = None  # the outputs with which a backward begins; None: all
         self._stack: list[str] = []
         self._keeping = True  # what layers return
         self._double: Any = None
@@ -113,7 +114,8 @@ class Side:
         named = self._ordered(leaves(result))
         if self._backward:
             losses = [tensor for path, tensor in named if path == "loss" and (training or self._loss is not None)]
-            self._go_back(losses or [tensor for _, tensor in named], ones=bool(losses))
+            began = named if self.begins is None else [(path, dict(named)[path]) for path in self.begins]
+            self._go_back(losses or [tensor for _, tensor in began], ones=bool(losses))
         return named
 
     def _ordered(self, named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:

@@ -1,0 +1,50 @@
+"""What to write in a Paddle program for an attribute of one of Torch's operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+_REDUCTIONS = ("none", "mean", "sum")
+_BATCH_NORMS = frozenset({"native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "_batch_norm_with_update"})
+_ALSO_PADDLES = frozenset({
+    "kernel_size", "stride", "padding", "dilation", "groups", "ceil_mode", "align_corners", "negative_slope", "keepdim",
+    "ignore_index", "alpha", "beta", "threshold", "output_size", "padding_idx", "label_smoothing", "num_layers",
+})  # fmt: skip
+
+
+def _momentum(value: Any) -> str:
+    return f"Paddle's momentum is the share of the old statistics that is kept, Torch's that of the new: write momentum={1 - value:g}"
+
+
+def _reduction(value: Any) -> str:
+    return f'write reduction="{_REDUCTIONS[value]}"' if value in range(len(_REDUCTIONS)) else ""
+
+
+def _axis(value: Any) -> str:
+    shown = value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value
+    return f"write axis={shown}"
+
+
+_WORDS: dict[str, Callable[[Any], str]] = {
+    "eps": lambda value: f"write epsilon={value:g}",
+    "dim": _axis,
+    "approximate": lambda value: f"write approximate={value == 'tanh'}",
+    "reduction": _reduction,
+    **{name: lambda value, name=name: f"write {name}={value!r}" for name in _ALSO_PADDLES},  # type: ignore[misc]
+}
+
+
+def advice(op: str, name: str, value: Any) -> str:
+    """What a Paddle program says for the attribute ``name=value`` of Torch's operator ``op``; "" if nothing is known.
+
+    >>> advice("native_layer_norm", "eps", 1e-5)
+    'write epsilon=1e-05'
+    """
+    if value is None:
+        return ""
+    if name == "momentum" and op in _BATCH_NORMS:
+        return _momentum(value)
+    if name == "p" and op == "bernoulli":  # what is kept
+        return f"write p={1 - value:g}"
+    return _WORDS[name](value) if name in _WORDS else ""
