@@ -14,7 +14,7 @@ _ALSO_PADDLES = frozenset({
 
 
 def _momentum(value: Any) -> str:
-    return f"Paddle's momentum is the share of the old statistics that is kept, Torch's that of the new: write momentum={1 - value:g}"
+    return f"Paddle's momentum is the share of the old statistics that stays, Torch's that of the new: write momentum={1 - value:g}"
 
 
 def _reduction(value: Any) -> str:

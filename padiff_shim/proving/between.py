@@ -14,7 +14,6 @@ from .pairing import kind
 from .trace import Node, Operand, Value
 from .wording import extent, from_elsewhere, given, role, swapped, whence
 
-
 _TO_THE_END = 2**63 - 1  # where a slice ends that has no end
 
 

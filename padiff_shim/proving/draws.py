@@ -31,12 +31,16 @@ class Draw(NamedTuple):
 
 
 class Draws(LooksOn, TorchDispatchMode):
-    """Within it the draws from Torch's generator are noted; ``begin`` is called before each with its number."""
+    """Within it the draws from Torch's generator are noted; ``begin`` is called before each with its number.
+
+    A draw that begins where the one before it began is that one again: what a backward reads is learnt by a run without effect.
+    """
 
     def __init__(self, begin: Callable[[int], None], until: CodeType | None = None) -> None:
         super().__init__()
         self.draws: list[Draw] = []
         self._begin, self._until = begin, until
+        self._state: torch.Tensor | None = None  # of the generator before the last draw
 
     @classmethod
     def noting(cls, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> Draws:
@@ -47,12 +51,16 @@ class Draws(LooksOn, TorchDispatchMode):
         """What Paddle moves by itself draws nothing."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        drawing = torch.Tag.nondeterministic_seeded in function.tags
+        drawing = torch.Tag.nondeterministic_seeded in function.tags and (kwargs or {}).get("generator") is None
         if drawing:
+            state = torch.get_rng_state()
+            if self._state is not None and torch.equal(self._state, state):
+                self.draws.pop()
+            self._state = state
             self._begin(len(self.draws))
         result = function(*args, **(kwargs or {}))
         if drawing:
-            shape = tuple(next((one.shape for one in tensors_in(result)), ()))
+            shape = tuple(next((tensor.shape for tensor in tensors_in(result)), ()))
             self.draws.append(Draw(shape_of(function).base, shape, call_site(self._until)))
         return result
 
@@ -66,11 +74,12 @@ class Streams:
 
     def __init__(self, theirs: Sequence[Draw], ours: Sequence[Draw]) -> None:
         self._sizes = len(theirs), len(ours)
-        blocks = SequenceMatcher(None, [one[:2] for one in theirs], [one[:2] for one in ours], autojunk=False).get_matching_blocks()
+        calls = [[draw[:2] for draw in draws] for draws in (theirs, ours)]
+        blocks = SequenceMatcher(None, calls[0], calls[1], autojunk=False).get_matching_blocks()
         self._partners = {block.b + at: block.a + at for block in blocks for at in range(block.size)}
         self._states: list[torch.Tensor] = []  # of the generator before each draw of the original's last run
-        left = [one for at, one in enumerate(theirs) if at not in self._partners.values()]
-        more = [one for at, one in enumerate(ours) if at not in self._partners]
+        left = [draw for at, draw in enumerate(theirs) if at not in self._partners.values()]
+        more = [draw for at, draw in enumerate(ours) if at not in self._partners]
         self.notes = [
             f"{side} draws random numbers that {other} does not ({len(draws)}, first {draws[0].name} of {list(draws[0].shape)} at "
             f"{draws[0].site.file}:{draws[0].site.line}): both streams were aligned by the other draws"
@@ -81,11 +90,14 @@ class Streams:
     def of_original(self) -> contextlib.AbstractContextManager[Any]:
         """Around a run of the original."""
         self._states = []
-        return Draws(lambda number: self._states.append(torch.get_rng_state()))
+        return Draws(self._noted)
 
     def of_port(self) -> contextlib.AbstractContextManager[Any]:
         """Around a run of the port behind one of the original's."""
         return Draws(self._aligned)
+
+    def _noted(self, number: int) -> None:
+        self._states[number:] = [torch.get_rng_state()]
 
     def _aligned(self, number: int) -> None:
         """A draw of the port begins where its partner began, if it has one; step by step in a training."""
@@ -103,7 +115,8 @@ def align(theirs: Side, ours: Side) -> list[str]:
         capture = side.run(Draws.noting).capture
         assert isinstance(capture, Draws)
         draws.append(capture.draws)
-    if [one[:2] for one in draws[0]] == [one[:2] for one in draws[1]] or not all(draws):
+    calls = [[draw[:2] for draw in side] for side in draws]
+    if calls[0] == calls[1] or not all(calls):
         return []
     streams = Streams(*draws)
     theirs.drawing, ours.drawing = streams.of_original, streams.of_port

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .tolerances import FLOOR, Tolerance, numbers
+from .tolerances import FLOOR, RoundingBound, numbers
 from .trace import Node, Operand, Trace, Value
 
 _SOFTMAXES = ("_softmax", "_log_softmax")
@@ -17,7 +17,7 @@ _SOFTMAXES = ("_softmax", "_log_softmax")
 class Matching:
     """The values of two traces that agree; ``tolerance`` is asked for values of the first."""
 
-    def __init__(self, first: Trace, second: Trace, tolerance: Callable[[Value], Tolerance]) -> None:
+    def __init__(self, first: Trace, second: Trace, tolerance: Callable[[Value], RoundingBound]) -> None:
         self._tolerance = tolerance
         self._same: dict[tuple[Value, Value], bool] = {}
         self._shuffled: set[Value] = set()  # values of the second trace with the elements of one of the first in another order
@@ -128,7 +128,7 @@ class Matching:
         if mine.value not in self._weighed:
             return False
         one, other = (torch.softmax(numbers(given.tensor).reshape(-1, mine.tensor.shape[-1]), 1) for given in (mine, yours))
-        return _close(one.reshape(-1), other.reshape(-1), Tolerance(FLOOR))
+        return _close(one.reshape(-1), other.reshape(-1), RoundingBound(FLOOR))
 
     def good(self, value: Value) -> bool:
         """Whether a value of the second trace is one of the first."""
@@ -168,11 +168,11 @@ def _of_one_kind(one: torch.Tensor, other: torch.Tensor, dim: int) -> bool:
 class _Group:
     """Values of one size; which of them end like another is asked of all at once."""
 
-    def __init__(self, values: list[Value], tolerance: Callable[[Value], Tolerance]) -> None:
+    def __init__(self, values: list[Value], tolerance: Callable[[Value], RoundingBound]) -> None:
         self._values = values
         self._ends = torch.stack([_ends(value) for value in values])
         limits = torch.tensor([tolerance(value) for value in values], dtype=torch.float64)
-        self._tolerance = Tolerance(*limits[:, None, :].unbind(-1))  # type: ignore[arg-type]  # a column for all values
+        self._tolerance = RoundingBound(*limits[:, None, :].unbind(-1))  # a column for all values
 
     def near(self, value: Value) -> list[Value]:
         """Those whose least and greatest element are the value's, up to rounding."""
@@ -188,7 +188,7 @@ def _place(value: Value) -> tuple[int, str]:
     return (-1, value.label) if value.node is None else (value.node.index, value.node.name)
 
 
-def _close(mine: torch.Tensor, yours: torch.Tensor, tolerance: Tolerance) -> bool:
+def _close(mine: torch.Tensor, yours: torch.Tensor, tolerance: RoundingBound) -> bool:
     return bool((mine == yours).all()) or bool(tolerance.holds(mine, yours).all())
 
 

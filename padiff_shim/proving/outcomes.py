@@ -28,7 +28,7 @@ def paired(original: Outcome, port: Outcome) -> list[tuple[str, str]]:
         left = list(zip(mine, yours))
     else:
         shapes = [[run.outputs[path].shape for path in paths] for run, paths in ((original, mine), (port, yours))]
-        blocks = SequenceMatcher(None, *shapes, autojunk=False).get_matching_blocks()
+        blocks = SequenceMatcher(None, shapes[0], shapes[1], autojunk=False).get_matching_blocks()
         left = [(mine[block.a + at], yours[block.b + at]) for block in blocks for at in range(block.size)]
     partners = {**{path: path for path in common}, **dict(left)}
     return [(path, partners[path]) for path in original.outputs if path in partners]

@@ -57,7 +57,7 @@ class Precisions(LooksOn, TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
-        first = next((one for one in tensors_in(result) if one.is_floating_point()), None)
+        first = next((tensor for tensor in tensors_in(result) if tensor.is_floating_point()), None)
         if first is not None and not is_passive(function):
             finite = _finite(first) or not all(map(_finite, tensors_in([*args, *(kwargs or {}).values()])))
             self.calls.append(Computed(shape_of(function).base, first.dtype, finite, call_site(self._until), self._layer()))
@@ -87,15 +87,15 @@ def _in_halves(theirs: list[Computed], ours: list[Computed]) -> Mistake | None:
     pairs = [
         pair for kind, calls in by_kind[0].items() if len(calls) == len(by_kind[1][kind]) for pair in zip(calls, by_kind[1][kind])
     ]
-    apart = [(one, other) for one, other in pairs if one.dtype is not other.dtype and {one.dtype, other.dtype} & HALVES]
+    apart = [(mine, yours) for mine, yours in pairs if mine.dtype is not yours.dtype and {mine.dtype, yours.dtype} & HALVES]
     if not apart:
         return None
-    one, other = min(apart, key=lambda pair: ours.index(pair[1]))
+    mine, yours = min(apart, key=lambda pair: ours.index(pair[1]))
     text = (
-        f"{other.name} is computed in {_plain(other.dtype)}, in the original in {_plain(one.dtype)} "
-        f"({len(apart)} of {len(pairs)} calls); {_advice(one.dtype, other.dtype)}"
+        f"{yours.name} is computed in {_plain(yours.dtype)}, in the original in {_plain(mine.dtype)} "
+        f"({len(apart)} of {len(pairs)} calls); {_advice(mine.dtype, yours.dtype)}"
     )
-    return Mistake(Cause.DTYPE, text, one.place(), other.place(), (other.layer,))
+    return Mistake(Cause.DTYPE, text, mine.place(), yours.place(), (yours.layer,))
 
 
 def _advice(theirs: torch.dtype, ours: torch.dtype) -> str:
@@ -112,8 +112,8 @@ def _not_finite(theirs: list[Computed], ours: list[Computed]) -> Mistake | None:
     born = mine or yours
     assert born is not None
     text = f"{born.name} makes an infinity or NaN of finite numbers in {side} alone: {_plain(born.dtype)} overflows there"
-    layers = (yours.layer,) if yours else ()
-    return Mistake(Cause.OVERFLOW, text, mine and mine.place(), yours and yours.place(), layers)
+    there, here = (None if call is None else call.place() for call in (mine, yours))
+    return Mistake(Cause.OVERFLOW, text, there, here, (yours.layer,) if yours else ())
 
 
 def _plain(dtype: torch.dtype) -> str:

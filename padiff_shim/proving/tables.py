@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from .matching import Matching
-from .tolerances import numbers
+from .tolerances import FLOOR, numbers
 from .trace import Key, Node, Trace, Value
 
 UNIT = float(torch.finfo(torch.float32).eps)
@@ -74,30 +74,31 @@ def exchange(matching: Matching, mine: list[Value], yours: list[Value], constant
     """
     travelled = {id(value): twin for value, twin in zip(mine, moved)}
     order = {id(value): place for place, value in enumerate(constants)}
-    found = Exchange()
+    exchanged = Exchange()
     for value in yours:
-        if matching.good(value) or not _is_single(value):
+        partner = matching.of_second.get(value)
+        if partner is not None and _within(partner.sorted, value.sorted, FLOOR * partner.sorted.abs()):
             continue
         for original in mine:
-            if original.tensor.numel() != value.tensor.numel():
+            if original.tensor.numel() != value.tensor.numel() or not (_is_single(value) or _is_single(original)):
                 continue
             wanted = _as_in(original, value, travelled.get(id(original)))
             if wanted is None:
                 continue
             if value.node is None:
-                found.constants[order[id(value)]] = wanted
+                exchanged.constants[order[id(value)]] = wanted
             else:
-                found.calls[value.node.key] = [wanted if one is value else None for one in value.node.values]
-            found.notes += _note(original, value, wanted)
+                exchanged.calls[value.node.key] = [wanted if result is value else None for result in value.node.values]
+            exchanged.notes += _note(original, value, wanted)
             break
-    return found
+    return exchanged
 
 
 def _is_single(value: Value) -> bool:
     """Whether a table is made of what was born in float32: of numbers that it holds, but that fewer digits do not."""
     return any(
-        bool((one.sorted == one.sorted.float()).all()) and not bool((one.sorted == one.sorted.bfloat16()).all())
-        for one in _sources(value)
+        bool((source.sorted == source.sorted.float()).all()) and not bool((source.sorted == source.sorted.bfloat16()).all())
+        for source in _sources(value)
     )
 
 
@@ -105,12 +106,12 @@ def _sources(value: Value) -> Iterator[Value]:
     """The constants of which a table is made."""
     waiting, seen = [value], set()
     while waiting:
-        one = waiting.pop()
-        if one.node is None:
-            yield one
-        elif one.node not in seen:
-            seen.add(one.node)
-            waiting += [operand.value for operand in one.node.operands]
+        source = waiting.pop()
+        if source.node is None:
+            yield source
+        elif source.node not in seen:
+            seen.add(source.node)
+            waiting += [operand.value for operand in source.node.operands]
 
 
 def _as_in(original: Value, value: Value, moved: Value | None) -> torch.Tensor | None:
@@ -142,8 +143,8 @@ def _positions(tensor: torch.Tensor) -> torch.Tensor:
         torch.arange(1, size + 1).reshape([-1 if at == axis else 1 for at in range(len(shape))]) for axis, size in enumerate(shape)
     ]
     largest = torch.ones(shape, dtype=torch.float64)
-    for one in places:
-        largest = torch.maximum(largest, one.to(torch.float64))
+    for along in places:
+        largest = torch.maximum(largest, along.to(torch.float64))
     return largest.reshape(-1)
 
 

@@ -14,7 +14,7 @@ FLOOR = 1e-13  # of the largest element: sums whose terms cancel keep no more di
 _FILLED, _GAP = 1e3, 100.0  # the least size of what fills masked places, and how many times as large as all others it is
 
 
-class Tolerance(NamedTuple):
+class RoundingBound(NamedTuple):
     """How far elements may be apart: up to ``limit`` in size by ``usual``; larger ones, which fill masked places, by ``filled``.
 
     Of scores under a mask the largest element says nothing: it is the -1e9 or the smallest number of a dtype that fills them.
@@ -30,12 +30,12 @@ class Tolerance(NamedTuple):
         near = (mine == yours) | (apart <= self.usual) | (mine.isnan() & yours.isnan())
         return near | ((mine.abs() > self.limit) & (apart <= self.filled))
 
-    def least(self, usual: float) -> Tolerance:
+    def least(self, usual: float) -> RoundingBound:
         """At least so much."""
         return self._replace(usual=max(self.usual, usual))
 
 
-def measured(values: torch.Tensor, moved: torch.Tensor | None, unit: float = FLOOR) -> Tolerance:
+def measured(values: torch.Tensor, moved: torch.Tensor | None, unit: float = FLOOR) -> RoundingBound:
     """The tolerance of numbers of which a run with rounding errors has ``moved`` ones (None: none of that shape)."""
     finite = torch.isfinite(values)
     sizes = values[finite].abs()
@@ -45,7 +45,7 @@ def measured(values: torch.Tensor, moved: torch.Tensor | None, unit: float = FLO
     if moved is not None and moved.shape == values.shape:
         travelled = (moved[finite] - values[finite]).abs().nan_to_num(0.0, 0.0, 0.0)
     usual, filled = (unit * _most(sizes[part]) + SLACK * _most(travelled[part]) for part in (~far, far))
-    return Tolerance(usual, limit, filled)
+    return RoundingBound(usual, limit, filled)
 
 
 def _most(sizes: torch.Tensor) -> float:
@@ -66,15 +66,14 @@ class Tolerances:
 
     def __init__(self, moved: Trace) -> None:
         self._moved = moved
-        self._known: dict[Value, Tolerance] = {}
+        self._known: dict[Value, RoundingBound] = {}
 
-    def __call__(self, value: Value) -> Tolerance:
-        found = self._known.get(value)
-        if found is None:
-            found = self._known[value] = self._tolerance(value)
-        return found
+    def __call__(self, value: Value) -> RoundingBound:
+        if value not in self._known:
+            self._known[value] = self._tolerance(value)
+        return self._known[value]
 
-    def _tolerance(self, value: Value) -> Tolerance:
+    def _tolerance(self, value: Value) -> RoundingBound:
         double = value.tensor.dtype in (torch.float64, torch.complex128)
         twin = None if value.node is None else self._twin(value)
         moved = None if twin is None or twin.tensor.shape != value.tensor.shape else numbers(twin.tensor)

@@ -242,6 +242,7 @@ def test_contiguous_of_what_lies_so_is_the_tensor_itself(wanted):
         assert x.contiguous() is x
         turned = y.transpose([1, 0])
         lying = turned.contiguous()
-        assert lying.is_contiguous() and not turned.is_contiguous()
+        assert lying.is_contiguous()
+        assert not turned.is_contiguous()
         assert (lying.stop_gradient, lying.is_leaf) == (not wanted, not wanted)
         assert same(lying.detach(), torch.tensor(turned.numpy()))

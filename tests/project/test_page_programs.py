@@ -36,7 +36,7 @@ SAYS = {
         "gradients: 98 of 98 identical on Torch's kernels (largest difference 0)",
     ],
     "docs/prove.md": [
-        "CODE_DIFFERS: another attribute: approximate='tanh' against 'none' at port.py:22",
+        "CODE_DIFFERS: another attribute: approximate='tanh' against 'none' (write approximate=False) at port.py:22",
         "return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))",
         "another setting of the optimizer: weight_decay=0.1 against 0.01",
         "✓ backward: 6 gradients identical bit for bit",

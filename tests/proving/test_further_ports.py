@@ -51,7 +51,12 @@ INPUTS = {
     "stn": ("Reader", lambda: (normal(2, 1, 8, 8), whole(5, 2, 3) + 1, np.array([3, 2]))),
 }
 WRONG = {
-    "convnext: eps": ("epsilon=1e-6):", "epsilon=1e-5):", "F.layer_norm(", "another attribute: eps=1e-05 against 1e-06"),
+    "convnext: eps": (
+        "epsilon=1e-6):",
+        "epsilon=1e-5):",
+        "F.layer_norm(",
+        "another attribute: eps=1e-05 against 1e-06 (write epsilon=1e-06)",
+    ),
     "convnext: per channel": (
         "[x.shape[0]] + [1] * (x.ndim - 1)",
         "x.shape[:2] + [1] * (x.ndim - 2)",
@@ -181,13 +186,13 @@ WRONG = {
         "F.softmax(energy, axis=-1)",
         "F.softmax(energy, axis=0)",
         "F.softmax(energy",
-        "another attribute: dim=0 against -1 (4 times)",
+        "another attribute: dim=0 against -1 (write axis=-1) (4 times)",
     ),
     "gqa: softmax over the queries": (
         "F.softmax(scores, axis=-1)",
         "F.softmax(scores, axis=-2)",
         "F.softmax(scores",
-        "another attribute: dim=-2 against -1 (in 2 layers)",
+        "another attribute: dim=-2 against -1 (write axis=-1) (in 2 layers)",
     ),
     "gqa: values turned": (
         "        k = k * cos + rotate_half(k) * sin\n",

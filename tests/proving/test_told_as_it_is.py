@@ -109,7 +109,7 @@ def test_what_reads_a_missing_scale_is_wrong_beside_it():
     scale, mask, axis = told(attention("no scale", "mask", "axis"), 3)
     assert scale == "div(other=2.0) is missing"
     assert mask.startswith("condition")
-    assert axis == "dim=-2 against -1"
+    assert axis == "dim=-2 against -1 (write axis=-1)"
 
 
 def test_a_bias_that_is_left_out_is_told_as_that():
@@ -217,10 +217,14 @@ class PortedConvolutions(paddle.nn.Layer):
 
 @pytest.mark.filterwarnings("ignore")
 def test_two_calls_of_one_line_may_be_wrong_about_two_attributes():
-    assert told(prove(PortedConvolutions(), Convolutions(), IMAGE), 2) == ["eps=0.001 against 1e-05", "momentum=0.9 against 0.1"]
+    assert told(prove(PortedConvolutions(), Convolutions(), IMAGE), 2) == [
+        "eps=0.001 against 1e-05 (write epsilon=1e-05)",
+        "momentum=0.9 against 0.1 (Paddle's momentum is the share of the old statistics that stays, Torch's that of the new: "
+        "write momentum=0.9)",
+    ]
 
 
 def test_momentum_says_nothing_where_no_statistics_are_taken():
     port, original = PortedConvolutions(), Convolutions()
     port.eval()
-    assert told(prove(port, original.eval(), IMAGE)) == ["eps=0.001 against 1e-05"]
+    assert told(prove(port, original.eval(), IMAGE)) == ["eps=0.001 against 1e-05 (write epsilon=1e-05)"]

@@ -1,0 +1,204 @@
+"""Whether both programs agree is asked before what they call: a right port that is written otherwise is accused of nothing."""
+
+import dataclasses
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from test_sceptics import numbers, pair
+
+from padiff_shim import ProofVerdict, prove
+from padiff_shim.proving.causes import Cause
+from padiff_shim.proving.tolerances import RoundingBound, measured
+
+pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
+
+PLACES, WIDTH = 12, 8
+LOW = torch.finfo(torch.float32).min
+
+
+def angles(module, base=1e4):
+    """Angles of rotary positions, in float32."""
+    places, steps = (module.arange(0, stop, step, dtype=module.float32) for stop, step in ((PLACES, 1), (WIDTH, 2)))
+    return places.reshape([PLACES, 1]) * (1.0 / base ** (steps / WIDTH)).reshape([1, WIDTH // 2])
+
+
+def waves(module, angle):
+    joined = module.concat([angle, angle], -1) if module is paddle else module.cat([angle, angle], -1)
+    return joined.cos()
+
+
+def attention(module, x, scores, low):
+    """Softmax of scores, masked if ``low`` is a number."""
+    if low is not None:
+        scores = scores + module.triu(module.full([PLACES, PLACES], low, dtype=scores.dtype), 1)
+    softmax = paddle.nn.functional.softmax if module is paddle else torch.softmax
+    return softmax(scores, -1) @ x
+
+
+@pytest.mark.parametrize("low", [None, -1e4, LOW], ids=["no mask", "-1e4", "the smallest float"])
+@pytest.mark.parametrize("base", [1e4, 1.0001e4])
+@pytest.mark.parametrize("born", ["port", "original", "both"])
+def test_tables_that_are_made_at_construction(born, base, low):
+    def original(self, x):
+        table = self.table if born != "port" else waves(torch, angles(torch))
+        return attention(torch, x, (self.q(x) * table.to(x.dtype)) @ x.transpose(1, 2) / WIDTH**0.5, low)
+
+    def port(self, x):
+        table = self.table if born != "original" else waves(paddle, angles(paddle, base))
+        return attention(paddle, x, (self.q(x) * table.astype(x.dtype)) / WIDTH**0.5 @ x.transpose([0, 2, 1]), low)
+
+    ours, theirs = pair(port, original, q=("Linear", WIDTH, WIDTH))
+    ours.table, theirs.table = waves(paddle, angles(paddle, base)), waves(torch, angles(torch))
+    proof = prove(ours, theirs, numbers(2, PLACES, WIDTH))
+    assert bool(proof) is (base == 1e4), str(proof)
+    if not proof:
+        assert proof.mistakes, "and the table is named"
+        assert proof.differences["float64"] > 1e-6
+
+
+def test_a_table_is_the_port_s_own_again_behind_a_proof():
+    def original(self, x):
+        return self.q(x) * waves(torch, angles(torch)).to(x.dtype)
+
+    def port(self, x):
+        return self.q(x) * self.table
+
+    ours, theirs = pair(port, original, q=("Linear", WIDTH, WIDTH))
+    ours.table = (
+        paddle.nextafter(waves(paddle, angles(paddle)), paddle.ones([PLACES, WIDTH]))
+        if hasattr(paddle, "nextafter")
+        else (waves(paddle, angles(paddle)) * (1 - 2**-23))
+    )
+    before = ours.table.numpy().copy()
+    assert prove(ours, theirs, numbers(2, PLACES, WIDTH))
+    assert (ours.table.numpy() == before).all()
+
+
+@pytest.mark.parametrize("low", [-1e4, LOW])
+def test_a_mistake_in_front_of_a_mask(low):
+    def original(self, x):
+        return attention(torch, x, self.q(x) @ x.transpose(1, 2) / WIDTH**0.5, low)
+
+    def port(self, x):
+        return attention(paddle, x, self.q(x) @ x.transpose([0, 2, 1]) / WIDTH, low)
+
+    proof = prove(*pair(port, original, q=("Linear", WIDTH, WIDTH)), numbers(2, PLACES, WIDTH), phase="forward")
+    (mistake,) = proof.mistakes
+    assert (mistake.cause, mistake.paddle.source.startswith("return attention")) == (Cause.ATTRIBUTE, True)
+    assert "other=8 against 2.82843" in mistake.text
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_mask_that_is_written_otherwise_is_no_mistake(wrong):
+    def original(self, x):
+        h = self.norm(x)
+        low = torch.zeros(PLACES, dtype=x.dtype).masked_fill(torch.arange(PLACES) > 7, torch.finfo(x.dtype).min)
+        return torch.softmax(self.q(h) @ self.k(h).transpose(1, 2) + low, -1) @ h
+
+    def port(self, x):
+        h = self.norm(x) * 1.1 if wrong else self.norm(x)
+        low = (paddle.arange(PLACES) > 7).astype(x.dtype) * -1e4
+        return paddle.nn.functional.softmax(self.q(h) @ self.k(h).transpose([0, 2, 1]) + low, -1) @ h
+
+    layers = {"norm": ("LayerNorm", 16), "q": ("Linear", 16, 16), "k": ("Linear", 16, 16)}
+    proof = prove(*pair(port, original, **layers), numbers(2, PLACES, 16), phase="forward")
+    assert bool(proof) is not wrong
+    assert [mistake.text for mistake in proof.mistakes] == ["mul(other=1.1) is too much"] * wrong
+
+
+@pytest.mark.parametrize("phase", ["both", "train"])
+@pytest.mark.parametrize("rate", [0.1, 0.2])
+@pytest.mark.parametrize("more", ["original", "port"])
+def test_draws_without_effect(more, rate, phase):
+    def original(self, x):
+        for layer in (self.a, self.b):
+            if more == "original" and torch.rand([]) < 0.0:
+                continue
+            x = x + torch.nn.functional.dropout(layer(x), 0.1, self.training)
+        return x
+
+    def port(self, x):
+        for layer in (self.a, self.b):
+            if more == "port" and paddle.rand([1]) < 0.0:
+                continue
+            x = x + paddle.nn.functional.dropout(layer(x), rate, training=self.training)
+        return x
+
+    options = {"phase": "train", "optimizer": "SGD", "steps": 2, "loss": lambda out: out.sum()} if phase == "train" else {}
+    proof = prove(*pair(port, original, a=("Linear", 16, 16), b=("Linear", 16, 16)), numbers(4, 16), **options)
+    assert proof.verdict is (ProofVerdict.CODE_CORRECT if rate == 0.1 else ProofVerdict.CODE_DIFFERS), str(proof)
+    assert any("draws random numbers that" in note for note in proof.notes)
+
+
+@pytest.mark.parametrize("side", ["original", "port"])
+def test_sixteen_bits_on_one_side(side):
+    def original(self, x):
+        h = self.a(x).bfloat16() if side == "original" else self.a(x)
+        return self.b((h * h).to(x.dtype))
+
+    def port(self, x):
+        h = self.a(x).astype("bfloat16") if side == "port" else self.a(x)
+        return self.b((h * h).astype(x.dtype))
+
+    proof = prove(*pair(port, original, a=("Linear", 16, 32), b=("Linear", 32, 4)), numbers(8, 16))
+    assert not proof
+    (mistake,) = proof.mistakes  # what the port itself casts down shows in float64, too
+    assert mistake.cause is (Cause.DTYPE if side == "original" else Cause.EXTRA)
+    assert "bfloat16" in (mistake.text if side == "original" else mistake.paddle.source)
+
+
+def test_an_overflow_on_one_side():
+    def original(self, x):
+        return torch.log_softmax(self.a(x) * 100, -1)
+
+    def port(self, x):
+        return paddle.log(paddle.nn.functional.softmax(self.a(x) * 100, -1))
+
+    proof = prove(*pair(port, original, a=("Linear", 16, 16)), numbers(4, 16), phase="forward")
+    assert not proof
+    assert (proof.mistakes[0].cause, "log" in proof.mistakes[0].text) == (Cause.OVERFLOW, True)
+    assert not next(stage for stage in proof.stages if stage.name == "forward").right
+
+
+@dataclasses.dataclass
+class Output:
+    logits: object
+    hidden: tuple = ()
+
+
+OUTPUTS = {
+    "a dict without the hidden states": lambda logits, x, h: {"logits": logits},
+    "a dataclass": lambda logits, x, h: Output(logits, (x, h)),
+    "one of two": lambda logits, x, h: (logits,),
+    "the logits alone": lambda logits, x, h: logits,
+    "one more": lambda logits, x, h: {"cache": h * 2, "logits": logits, "hidden": (x, h)},
+    "all in order": lambda logits, x, h: (logits, x, h),
+}
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_outputs_of_one_side_alone_are_listed(name, wrong):
+    def original(self, x):
+        h = self.a(x)
+        return {"logits": self.b(h), "hidden": (x, h)}
+
+    def port(self, x):
+        h = self.a(x)
+        return OUTPUTS[name](self.b(h) * (1.01 if wrong else 1.0), x, h)
+
+    proof = prove(*pair(port, original, a=("Linear", 4, 4), b=("Linear", 4, 2)), numbers(3, 4))
+    assert bool(proof) is not wrong, str(proof)
+    alone = {"a dataclass", "all in order"}.isdisjoint({name})
+    assert any("were not compared" in note for note in proof.notes) is alone
+
+
+@pytest.mark.parametrize("filling", [-1e4, -1e9, float(torch.finfo(torch.float64).min), -np.inf])
+def test_what_fills_masked_places_allows_others_nothing(filling):
+    values = torch.tensor([0.5, -3.0, filling, filling, 0.0], dtype=torch.float64)
+    allowed = measured(values, values * (1 + 2**-53))
+    assert allowed.usual < 1e-11
+    assert not allowed.holds(values, values + torch.tensor([1e-9, 0, 0, 0, 0], dtype=torch.float64)).all()
+    assert RoundingBound(0.0).holds(values, values).all()
