@@ -209,6 +209,8 @@ def constant(one: Operand, other: Operand) -> tuple[Cause, str]:
     except RuntimeError:
         return cause, f"{role(other)}{where} is {extent(other.value)} against {extent(one.value)}"
     apart = (here != there).nonzero()
+    if not len(apart):
+        return cause, f"{role(other)}{where} has shape {list(other.tensor.shape)} against {list(one.tensor.shape)}"
     first = tuple(apart[0].tolist()) if len(apart) else (0,) * here.dim()
     mine, yours = (f"{tensor[first].item():g}" for tensor in (here, there))
     place = f"[{', '.join(map(str, first))}]"

@@ -19,6 +19,7 @@ class Cause(str, Enum):
     EXTRA = "an op too many"
     PLACE = "an op in another place"
     UNKNOWN = "other calls"
+    TIED = "weights tied otherwise"
     DTYPE = "another dtype"
     OVERFLOW = "an overflow"
     OPTIMIZER = "another optimizer"

@@ -14,19 +14,22 @@ from . import outcomes
 from .agreement import OF_GRADIENT, Agreement
 from .arrays import Array, largest
 from .capture import Capture
-from .causes import Difference, explain
+from .causes import Cause, Difference, explain
 from .distinct import told_apart
+from .masks import turned_mask
 from .matching import Matching, guilty
 from .outcome import Outcome
 from .runs import told_once
 from .sides import Side
 from .tables import Exchange, exchange, rounded_in_single, tables_of
+from .ties import tied_otherwise
 from .tolerances import Tolerances, numbers, rounded
 from .trace import Key, Trace, Value
 from .widening import in_double
 
 FORWARD, BACKWARD, STATISTICS = "forward", "backward", "statistics"  # parts of a run
 Pairs = list[tuple[Array, Array]]
+_WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # of calls that are not the same
 MOST = 64  # calls that are mended, one for each layer that makes a mistake
 
 
@@ -67,6 +70,8 @@ def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     first = search.located()
     if not (first.differences or first.unexplained):
         return first
+    if tied_otherwise(theirs.model, ours.model, mapping):  # no distinct values can be given to what is one tensor in one of both
+        return search.go_on().located()
     again = None
     with told_apart(theirs, ours, mapping) as apart:
         if apart:
@@ -122,6 +127,10 @@ class _Search:
                     self._apart = outcomes.worst(self._mapping, self._original, self._port)
                     continue
             seen = _next(matching, self._mapping, self._original, self._port, forward=forward)
+            if seen is not None and seen[1].cause in _WRITTEN_OTHERWISE:
+                turned = turned_mask(matching, trace_of(self._original), trace_of(self._port))
+                if turned is not None and turned.mend is not None and turned.mend[0].key not in self._forced:
+                    seen = FORWARD, turned
             if seen is None:
                 self._ended = True
             else:

@@ -36,6 +36,7 @@ from .seeding import kept
 from .sides import NotInDouble
 from .stages import Differing
 from .stages import stages as staged
+from .ties import beside, tied_otherwise
 from .torch_side import TorchSide
 from .training import judge, train
 from .updates import Recipe
@@ -277,7 +278,8 @@ def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list
     proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences)
     proof.complete = located.over and not located.moved
     proof.notes += [*ours.remarks, *located.notes]
-    proof.mistakes = merged(located.differences)
+    ties = tied_otherwise(theirs.model, ours.model, mapping)
+    proof.mistakes = [*ties, *merged(beside(located.differences) if ties else located.differences)]
     plain = differing.shapes or differing.missing or located.unexplained
     if not proof.mistakes and located.over and not plain and (at_work := precision.otherwise(theirs, ours)) is not None:
         proof.mistakes = [at_work]

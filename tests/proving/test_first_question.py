@@ -202,3 +202,51 @@ def test_what_fills_masked_places_allows_others_nothing(filling):
     assert allowed.usual < 1e-11
     assert not allowed.holds(values, values + torch.tensor([1e-9, 0, 0, 0, 0], dtype=torch.float64)).all()
     assert RoundingBound(0.0).holds(values, values).all()
+
+
+@pytest.mark.parametrize("phase", ["forward", "both"])
+def test_a_mask_of_which_true_means_the_opposite(phase):
+    class Original(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = torch.nn.MultiheadAttention(16, 2, batch_first=True)
+
+        def forward(self, x):
+            return self.attention(x, x, x, attn_mask=torch.triu(torch.ones(5, 5), 1).bool())[0]
+
+    class Port(paddle.nn.Layer):
+        def __init__(self, turned):
+            super().__init__()
+            self.attention, self.turned = paddle.nn.MultiHeadAttention(16, 2), turned
+
+        def forward(self, x):
+            mask = paddle.triu(paddle.ones([5, 5]), 1).astype("bool")
+            return self.attention(x, x, x, attn_mask=mask if self.turned else paddle.logical_not(mask))
+
+    original = Original()
+    assert prove(Port(False), original, numbers(2, 5, 16), phase=phase)
+    proof = prove(Port(True), original, numbers(2, 5, 16), phase=phase)
+    (mistake,) = proof.mistakes
+    assert "True keeps a place in the port, and drops it in the original" in mistake.text
+
+
+@pytest.mark.parametrize("tied", ["original", "port"])
+def test_weights_that_are_tied_on_one_side(tied):
+    def original(self, a, b):
+        return self.dec(b) @ self.up(self.enc(a)).transpose(1, 2)
+
+    def port(self, a, b):
+        return self.dec(b) @ self.up(self.enc(a)).transpose([0, 2, 1])
+
+    layers = {"enc": ("Embedding", 20, 8), "dec": ("Embedding", 20, 8), "up": ("Linear", 8, 8)}
+    ours, theirs = pair(port, original, **layers)
+    if tied == "original":
+        theirs.dec.weight = theirs.enc.weight
+    else:
+        ours.dec.weight = ours.enc.weight
+        theirs.dec.weight.data.copy_(theirs.enc.weight.data)
+    rows = np.random.default_rng(0).integers(0, 20, (2, 6))
+    proof = prove(ours, theirs, {"a": rows, "b": rows[:, :4]})
+    assert proof.mistakes[0].cause is Cause.TIED, str(proof)
+    assert ("self.dec.weight = self.enc.weight" in proof.headline) is (tied == "original")
+    assert len(proof.mistakes) == 1
