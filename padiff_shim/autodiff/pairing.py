@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +13,8 @@ import torch
 
 from ..errors import TransferError
 from ..proving.values import as_array
-from ..weights.layouts import canonical
-from ..weights.mapping import Mapping
+from ..weights.choices import undecided
+from ..weights.mapping import Mapping, Pair
 from ..weights.transfer import match, transfer_weights
 from .layer_map import LayerMap
 from .models import Model
@@ -96,15 +97,22 @@ def _across(base: Model, raw: Model, paths: list[tuple[str, str]], out: set[str]
         mapping = match(base.model, raw.model, layer_map=kept or None, rules=rules)
         pins = kept
     weights = []
-    for one in mapping:
-        if one.torch and one.paddle:
-            slots = (one.torch_slot, one.paddle_slot) if torch_first else (one.paddle_slot, one.torch_slot)
-            names = (one.torch, one.paddle) if torch_first else (one.paddle, one.torch)
-            buffer = any(slot.weight is not None and slot.weight.buffer for slot in slots)
-            weights.append(WeightPair(names[0], names[1], _lays_out(slots[0]), _lays_out(slots[1]), buffer))
+    for both in mapping:
+        if both.torch and both.paddle:
+            buffer = any(slot.weight is not None and slot.weight.buffer for slot in (both.torch_slot, both.paddle_slot))
+            ends = [both.name(model.framework) for model in (base, raw)]
+            ways = [functools.partial(_laid_out, both, model.framework) for model in (base, raw)]
+            weights.append(WeightPair(ends[0], ends[1], ways[0], ways[1], buffer))
     layers = mapping.layers if torch_first else {other: one for one, other in mapping.layers.items()}
     lonely = [f"{base.name} {name}" for name in mapping.unmatched_src] + [f"{raw.name} {name}" for name in mapping.unmatched_dst]
-    return Pairing(weights, dict(layers), lonely, pins, rules)
+    notes = [undecided(mapping.undecided)] if mapping.undecided else []
+    return Pairing(weights, dict(layers), lonely, pins, rules, notes)
+
+
+def _laid_out(pair: Pair, framework: str, array: Array) -> Array:
+    values = pair.in_common(framework, array)
+    assert values is not None
+    return values
 
 
 def _known(mapping: Mapping) -> list[str]:
@@ -115,10 +123,6 @@ def _known(mapping: Mapping) -> list[str]:
 def _within(rules: list[tuple[str, None]], *paths: str) -> bool:
     """Whether all that is left to map of a layer is left out."""
     return any(name.startswith(f"{path}.") for name, _ in rules for path in paths)
-
-
-def _lays_out(slot: Any) -> Callable[[Array], Array]:
-    return lambda array: canonical(slot, torch.from_numpy(np.ascontiguousarray(array))).numpy()
 
 
 def _alike(base: Model, raw: Model, out: list[set[str]]) -> Pairing:

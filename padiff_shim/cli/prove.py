@@ -37,6 +37,7 @@ Exit status: 0 if the port is right, 1 if it is not, or nothing can be said of i
 @click.option("--phase", default="both", metavar="WORD", help="forward or both.")
 @click.option("--loss", metavar="FILE:NAME", help="A function of the output, or a pair of them (Paddle's, Torch's).")
 @click.option("--layer-map", multiple=True, metavar="TORCH=PADDLE", help="Layers that belong together, where names do not tell.")
+@click.option("--rules", metavar="FILE:NAME", help="How weights are laid out: a list as rules= takes it.")
 @click.option("--seed", default=0, metavar="N", type=int, help="All random generators begin with it.")
 @click.option("--html", type=output.PAGE, help="Write the proof as a page.")
 @click.option("--markdown", type=output.TEXT, help="Write it for a pull request; - is standard output.")
@@ -47,6 +48,7 @@ def command(
     inputs: str,
     loss: str | None,
     layer_map: tuple[str, ...],
+    rules: str | None,
     html: Any,
     markdown: Any,
     data: Any,
@@ -65,6 +67,7 @@ def command(
 
     models = _made(port, "PADDLE"), _made(original, "TORCH")
     options |= {"loss": None if loss is None else load(loss, "--loss"), "layer_map": dict(map(_pair, layer_map)) or None}
+    options["rules"] = None if rules is None else load(rules, "--rules")
     given = _inputs(inputs)
     proof = prove(*models, given, **options)
     if html is not None:

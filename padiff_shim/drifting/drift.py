@@ -13,8 +13,8 @@ import torch
 
 from ..arguments import flag, one_of
 from ..errors import ArgumentError, described
+from ..frameworks.copies import duplicate
 from ..proving.arguments import both_losses
-from ..proving.copies import duplicate
 from ..proving.natively import natively
 from ..proving.outcome import Outcome
 from ..proving.paddle_side import PaddleSide
@@ -80,19 +80,15 @@ def drift(
     flag("double", double)
     given = Inputs(inputs)
     port, original = duplicate(paddle_layer), duplicate(torch_module)
-    if weights == "torch->paddle":
-        transfer_weights(original, port, layer_map=layer_map)
-    elif weights == "paddle->torch":
-        transfer_weights(
-            port, original, layer_map=None if layer_map is None else {ours: theirs for theirs, ours in layer_map.items()}
-        )
+    models = (port, original) if weights == "paddle->torch" else (original, port)
+    mapping = (match if weights == "as-is" else transfer_weights)(*models, layer_map=layer_map)
     back = phase != "forward"
     pair = TorchSide(original, given, losses[1], seed, backward=back), PaddleSide(port, given, losses[0], seed, backward=back)
     for side in pair:
         side.follows = back
     found = Drift(framework_dtype=str(pair[0]._dtype()))
     with Scratch() as folder, Waiting("drift: running both models"):
-        _measure(found, pair, match(original, port, layer_map=layer_map), folder if calls else None, double=double)
+        _measure(found, pair, mapping, folder if calls else None, double=double)
     found.seconds = time.perf_counter() - start
     return found
 

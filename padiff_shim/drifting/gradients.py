@@ -43,7 +43,7 @@ def _of_inputs(outcomes: Mapping[str, Outcome]) -> Iterator[DriftRow | None]:
 def _of_parameters(mapping: Weights, outcomes: Mapping[str, Outcome]) -> Iterator[DriftRow | None]:
     """Each pair's in one layout."""
     columns = {
-        run: paired.own(mapping, one.gradients) if run.startswith("torch") else paired.ported(mapping, one.gradients)
+        run: (paired.own if run.startswith("torch") else paired.ported)(mapping, one.gradients, gradient=True)
         for run, one in outcomes.items()
     }
     for number, pair in enumerate(mapping):

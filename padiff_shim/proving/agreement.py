@@ -61,7 +61,9 @@ class Agreement:
         if not forward:
             kinds += [(OF_GRADIENT, original.gradients, outcome.gradients), ("", original.weights, outcome.weights)]
         for what, mine, yours in kinds:
-            for pair, *arrays in zip(mapping, outcomes.own(mapping, mine), laid(mapping, yours)):
+            gradient = what == OF_GRADIENT
+            ends = outcomes.own(mapping, mine, gradient=gradient), laid(mapping, yours, gradient=gradient)
+            for pair, *arrays in zip(mapping, *ends):
                 yield f"{what}{pair.paddle or pair.torch}", arrays[0], arrays[1]
 
 

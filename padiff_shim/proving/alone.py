@@ -20,6 +20,7 @@ from .updates import Recipe
 
 def weights_alone(ours: PaddleSide, mapping: Mapping, recipe: Recipe, original: list[Outcome]) -> list[tuple[int, str]]:
     """(step, how the weights behind it differ) of the steps in which they do."""
+    mapping = replace(mapping, pairs=[pair for pair in mapping if pair.rule is None or pair.is_exact])
     shapes = {name: tuple(parameter.shape) for name, parameter in ours.model.named_parameters()}
     begun = {name: parameter.numpy() for name, parameter in ours.model.named_parameters()}
     given = []

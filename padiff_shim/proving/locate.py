@@ -244,9 +244,8 @@ def _statistics(mapping: Mapping, original: Outcome, port: Outcome) -> Pairs:
 
 def _wholes(mapping: Mapping, mine: dict[str, Array], yours: dict[str, Array]) -> Pairs:
     """Of weights that are one whole on both sides, in one layout: a part of a gradient is no call's result."""
-    whole = [pair.torch_slot.section is None and pair.paddle_slot.section is None for pair in mapping]
-    pairs = zip(outcomes.own(mapping, mine), outcomes.ported(mapping, yours), whole)
-    return [(one, other) for one, other, is_whole in pairs if is_whole and one is not None and other is not None]
+    pairs = zip(mapping, outcomes.own(mapping, mine), outcomes.ported(mapping, yours))
+    return [(one, other) for pair, one, other in pairs if pair.is_exact and one is not None and other is not None]
 
 
 def _end(trace: Trace, array: Array) -> Value | None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
-from typing import Any
 
 import numpy as np
 
 from ..weights.mapping import Mapping
-from ..weights.tree import AS_IS, FLAT, TRANSPOSED
 from .arrays import Array, apart, largests, same_bits
 from .findings import LayerRow
 from .outcome import Outcome
@@ -95,33 +93,37 @@ def outputs_differ(original: Outcome, port: Outcome, wanted: Callable[[str], boo
     return ""
 
 
-def _laid_out(slot: Any, values: Array | None) -> Array | None:
-    """A slot's values in canonical layout: a view."""
-    if values is None or (slot.layout == AS_IS and slot.section is None):
-        return values
-    values = values.T if slot.layout == TRANSPOSED else values.reshape(-1) if slot.layout == FLAT else values
-    return values if slot.section is None else values[(slice(None),) * slot.section[0] + (slice(*slot.section[1:]),)]
+def own(mapping: Mapping, values: dict[str, Array], *, gradient: bool = False) -> list[Array | None]:
+    """Torch's values (or gradients) for each pair of weights, in the layout of :func:`gradients`, :func:`statistics`."""
+    return _of_side(mapping, "torch", values, gradient=gradient)
 
 
-def own(mapping: Mapping, values: dict[str, Array]) -> list[Array | None]:
-    """Torch's values for each pair of weights, in the layout of :func:`gradients` and :func:`statistics`."""
-    return [_laid_out(pair.torch_slot, values.get(pair.torch)) for pair in mapping]
-
-
-def ported(mapping: Mapping, values: dict[str, Array]) -> list[Array | None]:
+def ported(mapping: Mapping, values: dict[str, Array], *, gradient: bool = False) -> list[Array | None]:
     """Paddle's values for each pair of weights, in the same layout."""
-    return [_laid_out(pair.paddle_slot, values.get(pair.paddle)) for pair in mapping]
+    return _of_side(mapping, "paddle", values, gradient=gradient)
 
 
-def _paired(mapping: Mapping, mine: dict[str, Array], yours: dict[str, Array]) -> list[Row]:
+def _of_side(mapping: Mapping, framework: str, values: dict[str, Array], *, gradient: bool) -> list[Array | None]:
+    held = ((pair, values.get(pair.name(framework))) for pair in mapping)
+    return [None if array is None else pair.in_common(framework, array, gradient=gradient) for pair, array in held]
+
+
+def _paired(mapping: Mapping, mine: dict[str, Array], yours: dict[str, Array], *, gradient: bool = False) -> list[Row]:
     """A row for each pair of weights."""
     names = (pair.paddle or pair.torch for pair in mapping)
-    return list(zip(names, own(mapping, mine), ported(mapping, yours)))
+    return list(zip(names, own(mapping, mine, gradient=gradient), ported(mapping, yours, gradient=gradient)))
 
 
 def gradients(mapping: Mapping, original: Outcome, port: Outcome) -> list[Row]:
-    """The gradients of all pairs."""
-    return _paired(mapping, original.gradients, port.gradients)
+    """The gradients of all pairs. Zeros in a part of a weight are none: the layer that the other side has for it was not called."""
+    rows = _paired(mapping, original.gradients, port.gradients, gradient=True)
+    return [_without_zeros(row) if not pair.is_exact else row for pair, row in zip(mapping, rows)]
+
+
+def _without_zeros(row: Row) -> Row:
+    name, one, other = row
+    alone = one if other is None else other if one is None else None
+    return row if alone is None or alone.any() else (name, None, None)
 
 
 def statistics(mapping: Mapping, original: Outcome, port: Outcome) -> list[Row]:

@@ -34,6 +34,9 @@ class PaddleSide(Side):
     def _write(self, buffer: Any, value: Any) -> None:
         buffer.set_value(value)
 
+    def fill(self, parameter: Any, values: np.ndarray[Any, Any]) -> None:
+        self._write(parameter, paddle.to_tensor(values).astype(parameter.dtype))
+
     def _state(self, held: Holding) -> dict[str, Any]:
         """Running statistics are parameters that want no gradient."""
         stopped = {name: one for name, one in held.parameters.items() if one.stop_gradient}

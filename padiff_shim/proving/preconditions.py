@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import paddle
 import torch
 
+from ..weights import choices, explain
+from ..weights.checking import Difference
 from ..weights.mapping import Mapping as Weights
+from ..weights.mapping import Pair
 from ..weights.transfer import carry
 from ..weights.tree import Side as Tree
 from . import outcomes
@@ -15,6 +21,7 @@ from .findings import ProofVerdict, Stage
 from .paddle_side import PaddleSide
 from .proof import Proof
 from .torch_side import TorchSide
+from .unmatched import unmatched
 from .values import Inputs, as_array, leaves
 
 Trees = tuple[Tree, Tree]
@@ -22,19 +29,19 @@ Trees = tuple[Tree, Tree]
 
 def preconditions(
     theirs: TorchSide, ours: PaddleSide, given: Inputs, mapping: Weights, trees: Trees, weights: str, stages: list[Stage]
-) -> Proof | None:
-    """What must hold before outputs say anything; a proof if it does not. ``trees``: Torch's and Paddle's, of the mapping."""
+) -> tuple[Proof | None, list[str]]:
+    """What must hold before outputs say anything: a proof if it does not, and notes. ``trees``: Torch's and Paddle's."""
     if theirs.model.training != ours.model.training:
         words = {True: "training", False: "evaluation"}
         reason = (
             f"the Torch module is in {words[theirs.model.training]} mode, the Paddle layer in {words[ours.model.training]} mode"
         )
         stages.append(Stage("mode", False, reason))
-        return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages)
+        return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages), []
     different = _inputs_differ(theirs, ours, given)
     stages.append(Stage("inputs", not different, different or "equal on both sides"))
     if different:
-        return Proof(ProofVerdict.INPUTS_DIFFER, different, stages=stages)
+        return Proof(ProofVerdict.INPUTS_DIFFER, different, stages=stages), []
     return _weights(theirs, ours, mapping, trees, weights, stages)
 
 
@@ -74,23 +81,60 @@ def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
 
 def _weights(
     theirs: TorchSide, ours: PaddleSide, mapping: Weights, trees: Trees, weights: str, stages: list[Stage]
-) -> Proof | None:
-    left = [
-        f"{side} {name}" for side, names in (("torch", mapping.unmatched_src), ("paddle", mapping.unmatched_dst)) for name in names
-    ]
-    if left:
-        reason = f"weights without partner: {', '.join(left[:6])}" + (f" and {len(left) - 6} more" if len(left) > 6 else "")
-        stages.append(Stage("weights", False, reason))
-        return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages, notes=["layer_map= tells which layers belong together"])
-    if weights == "paddle->torch":
-        carry(mapping, trees[1], trees[0])
-    elif weights != "as-is":
-        carry(mapping, *trees)
+) -> tuple[Proof | None, list[str]]:
+    """Equal weights on both sides: a proof if there are none, and what is to be said of them."""
+    sides = trees if mapping.src == "torch" else trees[::-1]
+    if weights == "as-is":
+        notes, refused = _as_they_are(mapping, sides), ""
     else:
+        notes, refused = _incomplete(theirs, ours, mapping, sides)
+    for side in (theirs, ours):
+        side.rewind()
+    verdict = ProofVerdict.NOT_COMPARABLE
+    if not refused and weights == "as-is":
         unequal = mapping.check(theirs.model, ours.model).differences
-        if unequal:
-            reason = "; ".join(map(str, unequal[:3])) + (f"; and {len(unequal) - 3} more" if len(unequal) > 3 else "")
-            stages.append(Stage("weights", False, reason))
-            return Proof(ProofVerdict.WEIGHTS_DIFFER, reason, stages=stages)
+        constants = [difference for difference in unequal if _is_constant(difference.pair)]
+        notes += [f"constants that are not the same on both sides, and stay so: {_listed(constants)}"] if constants else []
+        refused = _listed([difference for difference in unequal if difference not in constants])
+        verdict = ProofVerdict.WEIGHTS_DIFFER
+    if refused:
+        stages.append(Stage("weights", False, refused))
+        return Proof(verdict, refused, stages=stages), notes
+    if weights != "as-is":
+        carry(mapping, *sides)
+        _carry_doubles(theirs, ours, mapping)
     stages.append(Stage("weights", True, f"{len(mapping)} pairs hold equal values ({weights})"))
-    return None
+    return None, notes
+
+
+def _carry_doubles(theirs: TorchSide, ours: PaddleSide, mapping: Weights) -> None:
+    """In float64 a rule that computes is to be followed in float64, too: its rounding is neither model's."""
+    ruled = replace(mapping, pairs=[pair for pair in mapping if pair.rule is not None and not pair.is_exact])
+    if ruled.pairs:
+        source, target = (theirs, ours) if mapping.src == "torch" else (ours, theirs)
+        target.doubled = lambda copy: carry(ruled, source.double(), copy)
+
+
+def _incomplete(theirs: TorchSide, ours: PaddleSide, mapping: Weights, sides: Trees) -> tuple[list[str], str]:
+    """What is to be said of weights without partner, and why nothing can be compared; "" if it can."""
+    notes, needed = unmatched(theirs, ours, mapping) if not mapping else ([], [])
+    if needed:
+        lines = explain.without_partner(mapping, *sides, [weight.name for weight in needed])
+        return [*notes, explain.REMEDY], f"weights without partner: {explain.in_one_line(lines)}"
+    return notes, choices.undecided(mapping.undecided)
+
+
+def _as_they_are(mapping: Weights, sides: Trees) -> list[str]:
+    """What is to be said of weights that are not held against each other."""
+    lines = [explain.in_one_line(explain.without_partner(mapping, *sides))] if not mapping else []
+    return [f"not compared, for they have no partner: {line}" for line in lines]
+
+
+def _is_constant(pair: Pair) -> bool:
+    """Whether a pair holds what the code makes, not a training: masks, tables, frequencies."""
+    slots = [slot for slot in (pair.torch_slot, pair.paddle_slot) if slot.weight is not None]
+    return all(slot.weight.buffer and not slot.role.startswith("running_") for slot in slots if slot.weight)
+
+
+def _listed(differences: Sequence[Difference]) -> str:
+    return "; ".join(map(str, differences[:3])) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")

@@ -13,16 +13,17 @@ import torch
 
 from ..arguments import one_of, whole
 from ..errors import ArgumentError, described
+from ..frameworks.copies import duplicate
 from ..waiting import Waiting
 from ..weights.explicit import Used
 from ..weights.mapping import Mapping as Weights
 from ..weights.sides import read_both
 from ..weights.transfer import match
+from ..weights.tree import Side as Tree
 from . import outcomes, precision
 from .arguments import Losses, both_losses
 from .carriers import carriers
 from .causes import Cause
-from .copies import duplicate
 from .draws import align
 from .findings import ProofVerdict, Stage, merged
 from .gradient_carriers import gradient_carriers
@@ -59,6 +60,7 @@ def prove(
     optimizer: Any = None,
     steps: int = 1,
     layer_map: Mapping[Any, Any] | None = None,
+    rules: Any = None,
     seed: int = 0,
 ) -> Proof:
     """Say whether a Paddle layer computes what a Torch module computes, and if not, where and why.
@@ -75,7 +77,8 @@ def prove(
             of ``"paddle"`` or ``"torch"`` that returns one of these. Arrays of floats get the model's dtype, tensors keep theirs.
             A function of two parameters is given the number of the training step, too.
         weights: whose are used for both: ``"torch->paddle"``, ``"paddle->torch"``, ``"random"`` (the Torch module's shapes filled
-            with seeded normal numbers of its own spread), or ``"as-is"``: each model keeps its own, and they must agree.
+            with seeded normal numbers of its own spread), or ``"as-is"``: each model keeps its own. Then weights that belong
+            together must be equal; constants (tables, masks) and weights without partner may be what they are.
         phase: ``"forward"``; ``"both"``: outputs and the gradients of all parameters; ``"train"``: whole steps of a training, also
             its losses, weights and running statistics.
         loss: a function of the model's output that returns a scalar, or two of them (Paddle's, Torch's). Without it a backward
@@ -87,6 +90,12 @@ def prove(
             backward (clipping, step, schedule, clearing gradients). ``model`` is a copy: take parameters from it.
         steps: how many steps are trained.
         layer_map: names of Torch layers -> names of Paddle layers, where :func:`padiff_shim.transfer_weights` should be overruled.
+        rules: how weights are laid out on both sides, as in :func:`padiff_shim.transfer_weights`: pairs ``(pattern, transform)``,
+            functions, AOA statements, or a model that describes its own weights (a PaddleFormers model is asked without being
+            told). A function takes values from the side that ``weights`` names first. Gradients and updated weights are
+            compared through the same rules. If a function f makes w' = f(w), updated weights are compared as f(w) and w', and
+            gradients as g and J^T g', with f's Jacobian J: the g that belongs to the same loss. Where f only moves elements that
+            is exact; where f is no affine map, its weight's gradient is not compared, and a note says so.
         seed: all random generators begin with it in each run, and are put back.
 
     Returns:
@@ -94,8 +103,9 @@ def prove(
 
     Raises:
         ArgumentError: an argument of a kind that is not accepted.
-        TransferError: the weights cannot be transferred.
+        TransferError: the weights cannot be transferred, or a rule cannot be applied.
 
+    Weights without partner do not end a proof where nothing that is compared depends on them, nor constants: notes name them.
     Errors of the models themselves are raised unchanged; those of Paddle's own kernels alone are told in a note.
     """
     start = time.perf_counter()
@@ -106,7 +116,7 @@ def prove(
     given = Inputs(inputs)
     recipe = _recipe(phase, optimizer, steps)
     with kept():
-        asked = _Asked(paddle_layer, torch_module, given, losses, weights, phase, recipe, steps, layer_map, seed)
+        asked = _Asked(paddle_layer, torch_module, given, losses, weights, phase, recipe, steps, layer_map, rules, seed)
         proof = asked.proof()
     proof.seconds = time.perf_counter() - start
     return proof
@@ -125,6 +135,7 @@ class _Asked:
     recipe: Recipe | None
     steps: int
     layer_map: Any
+    rules: Any
     seed: int
 
     def proof(self) -> Proof:
@@ -154,17 +165,30 @@ class _Asked:
         if self.weights == "random":
             _fill(theirs.model, self.seed)
         trees = read_both(theirs.model, ours.model)
-        mapping = match(*trees, layer_map=self.layer_map, used=used)
+        mapping = self._mapping(theirs, ours, trees, used)
         began = [] if self.weights == "as-is" else constants(theirs.model, ours.model, mapping)
         stages: list[Stage] = []
-        proof = preconditions(theirs, ours, self.given, mapping, trees, self.weights, stages)
+        proof, notes = preconditions(theirs, ours, self.given, mapping, trees, self.weights, stages)
         proof = _judged(theirs, ours, mapping, stages, self.recipe, self.steps) if proof is None else proof
-        proof.notes += began
+        proof.notes += [*notes, *mapping.told(updates=self.recipe is not None), *began]
         if proof.differences:
             training = self.recipe is not None
             back = functools.partial(gradient_carriers, ours, training=training) if self.phase != "forward" else None
             proof.measure_by(functools.partial(carriers, ours), back)
         return proof, mapping
+
+    def _mapping(self, theirs: TorchSide, ours: PaddleSide, trees: tuple[Tree, Tree], used: Sequence[Used]) -> Weights:
+        """Which weights belong together. The models run with the caller's inputs where only their use tells how one lies."""
+        sides = {"torch": theirs, "paddle": ours}
+        values_tell = self.weights == "as-is"
+        return match(
+            *(trees[::-1] if self.weights == "paddle->torch" else trees),
+            layer_map=self.layer_map,
+            rules=self.rules,
+            used=used,
+            run=lambda framework: sides[framework].run_forward(),
+            values_tell=values_tell,
+        )
 
 
 def _says_more(other: Proof, proof: Proof) -> bool:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import PadiffShimError
+from ..frameworks.copies import duplicate
 from ..trees import copied
 from . import following
 from .capture import Capture
-from .copies import duplicate
 from .holding import Holding
 from .listening import listening
 from .outcome import Outcome
@@ -45,6 +45,7 @@ class Side:
         self._keeping = True  # what layers return
         self._double: Any = None
         self.widening = False  # whether what says float32 says float64 in the runs in float64, see :mod:`.widening`
+        self.doubled: Callable[[Any], None] | None = None  # what else has to be done to a new float64 copy
         self._holdings: dict[int, Holding] = {}  # by model
         self.capture: Capture | None = None  # of the run that goes on
         self.drawing: Callable[[], contextlib.AbstractContextManager[Any]] = (
@@ -222,12 +223,19 @@ class Side:
         if self._double is None:
             self._held(self.model).restore()
             self._double = self._converted(duplicate(self.model))
+            if self.doubled is not None:
+                self.doubled(self._double)
         return self._double
 
     def forget_double(self) -> None:
         """The next run in float64 begins with a new copy."""
         self._holdings.pop(id(self._double), None)
         self._double = None
+
+    def rewind(self) -> None:
+        """The model is what it was before its runs, and may be given other values, with which each further run begins."""
+        self._held(self.model).restore()
+        self._holdings.clear()
 
     def _held(self, model: Any) -> Holding:
         """What a model held when it was last gone through."""
@@ -279,6 +287,10 @@ class Side:
         if key not in self.starts:
             self.starts[key] = np.random.default_rng([self._seed, place]).standard_normal(shape).astype(dtype)
         return self.starts[key].copy()
+
+    def fill(self, parameter: Any, values: np.ndarray[Any, Any]) -> None:
+        """Give a parameter of the model the values of an array."""
+        raise NotImplementedError
 
     def _write(self, buffer: Any, value: Any) -> None:
         raise NotImplementedError

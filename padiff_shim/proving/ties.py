@@ -26,7 +26,7 @@ def tied_otherwise(original: torch.nn.Module, port: paddle.nn.Layer, mapping: Ma
     }
     groups: dict[str, dict[int, dict[str, int]]] = {"original": defaultdict(dict), "port": defaultdict(dict)}
     for pair in mapping:
-        whole = pair.torch_slot.section is None and pair.paddle_slot.section is None
+        whole = pair.torch_slot.whole and pair.paddle_slot.whole
         if whole and pair.torch in theirs and pair.paddle in ours:
             groups["original"][theirs[pair.torch]][pair.paddle] = ours[pair.paddle]
             groups["port"][ours[pair.paddle]][pair.paddle] = theirs[pair.torch]

@@ -24,6 +24,9 @@ class TorchSide(Side):
         with torch.no_grad():
             buffer.copy_(value)
 
+    def fill(self, parameter: Any, values: np.ndarray[Any, Any]) -> None:
+        self._write(parameter, torch.from_numpy(values))
+
     def _mode(self, double: bool = False) -> contextlib.AbstractContextManager[Any]:
         return Widened() if self._widens(double) else contextlib.nullcontext()
 

@@ -8,12 +8,10 @@ in copies of them, and what is used first for the same is taken to be the same. 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-import paddle
-import torch
 
 from ..weights.explicit import Used
 from ..weights.mapping import Mapping
@@ -52,7 +50,7 @@ def by_use(theirs: Side, ours: Side, mapping: Mapping) -> list[Used]:
     known = [pair for pair in mapping if not pair.doubted and pair.torch and pair.paddle]
     settled = {pair.torch for pair in known}, {pair.paddle for pair in known}
     try:
-        uses = [_uses(side, fill) for side, fill in ((theirs, _fill_torch), (ours, _fill_paddle))]
+        uses = [_uses(side) for side in (theirs, ours)]
     except Exception:  # a model that does not run with other weights tells nothing
         return []
     found = _paired(*([use for use in mine if use.name not in names] for mine, names in zip(uses, settled)))
@@ -79,13 +77,13 @@ def _used(mine: _Use, yours: _Use) -> Used:
     return Used(mine.name, yours.name, turned)
 
 
-def _uses(side: Side, fill: Callable[[Any, Array], None]) -> list[_Use]:
+def _uses(side: Side) -> list[_Use]:
     """The first use of each weight, in order."""
     generator, stored = np.random.default_rng(0), {}
     for name, parameter in side.parameters().items():
         if np.issubdtype(as_array(parameter).dtype, np.floating):
             stored[name] = generator.standard_normal(tuple(parameter.shape)).astype(as_array(parameter).dtype)
-            fill(parameter, stored[name])
+            side.fill(parameter, stored[name])
     found: dict[str, _Use] = {}
     for node in trace_of(side.run_forward(Capture)).nodes:
         for operand in sorted(node.operands, key=lambda one: -one.tensor.dim()):
@@ -101,15 +99,6 @@ def _is_turned(operand: Operand, stored: Array) -> bool | None:
         return None
     given = as_array(operand.tensor)
     return next((turned for turned, one in ((False, stored), (True, stored.T)) if np.array_equal(given, one)), None)
-
-
-def _fill_torch(parameter: Any, values: Array) -> None:
-    with torch.no_grad():
-        parameter.copy_(torch.from_numpy(values))
-
-
-def _fill_paddle(parameter: Any, values: Array) -> None:
-    parameter.set_value(paddle.to_tensor(values).astype(parameter.dtype))
 
 
 def told(used: Iterable[Used]) -> str:

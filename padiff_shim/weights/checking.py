@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..errors import ArgumentError
-from .layouts import canonical, own_layout
-from .tensors import synchronise, view
-from .tree import Side, Slot, Weight
+from .layouts import own_layout
+from .tensors import synchronise
+from .tree import Side
 
 if TYPE_CHECKING:
     from .mapping import Mapping, Pair
@@ -87,27 +87,15 @@ def check(mapping: Mapping, torch_side: Side, paddle_side: Side) -> WeightCheck:
     found = WeightCheck()
     unequal = []
     for pair in mapping.pairs:
-        if callable(pair.rule) or pair.torch_slot.weight is None or pair.paddle_slot.weight is None:
+        if pair.torch_slot.weight is None or pair.paddle_slot.weight is None:
             continue
-        mine, yours = _values(pair.torch_slot, torch_side), _values(pair.paddle_slot, paddle_side)
+        mine, yours = pair.values(torch_side), pair.values(paddle_side)
         found.compared += 1
         if not _same_bits(mine, yours):
             unequal.append((pair, mine, yours))
     held = [(pair.paddle, yours) for pair, _, yours in unequal]
     found.differences = [_difference(pair, mine, yours, held) for pair, mine, yours in unequal]
     return found
-
-
-def _values(slot: Slot, side: Side) -> torch.Tensor:
-    """A slot's values now, in canonical layout."""
-    weight = slot.weight
-    assert weight is not None
-    now: Weight | None = side.weights.get(weight.name)
-    if now is None or now.shape != weight.shape:
-        raise ArgumentError(
-            f"the mapping was made for another {side.framework.title()} model: {weight.name!r} {list(weight.shape)}"
-        )
-    return canonical(slot, view(side.tensors[weight.name])).cpu()
 
 
 def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -120,13 +108,15 @@ def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _difference(pair: Pair, mine: torch.Tensor, yours: torch.Tensor, held: list[tuple[str, torch.Tensor]]) -> Difference:
+    if mine.shape != yours.shape:
+        return Difference(pair, math.nan, DIFFERENT)
     wide = torch.promote_types(torch.promote_types(mine.dtype, yours.dtype), torch.float64)
     largest = float((mine.to(wide) - yours.to(wide)).abs().max()) if mine.numel() else 0.0
     if torch.equal(mine, yours):
         return Difference(pair, 0.0, SIGNS)
     if mine.dtype != yours.dtype and any(torch.equal(mine.to(dtype), yours.to(dtype)) for dtype in (mine.dtype, yours.dtype)):
         return Difference(pair, largest, DTYPES)
-    if mine.ndim == 2 and mine.shape[0] > 1 < mine.shape[1] and _turned(pair, mine, yours):
+    if mine.ndim == 2 and mine.shape[0] > 1 < mine.shape[1] and pair.rule is None and _turned(pair, mine, yours):
         return Difference(pair, largest, TURNED)
     others = tuple(name for name, values in held if values is not yours and _same_bits(mine, values))
     return Difference(pair, largest, SWAPPED if others else DIFFERENT, others)
@@ -136,7 +126,7 @@ def _turned(pair: Pair, mine: torch.Tensor, yours: torch.Tensor) -> bool:
     """Whether somebody copied or reshaped a matrix where it had to be transposed, or the other way round."""
     if mine.shape[0] == mine.shape[1]:
         return torch.equal(mine, yours.t())
-    if pair.paddle_slot.section is not None:
+    if pair.paddle_slot.steps:
         return False
     stored = own_layout(pair.paddle_slot, yours)  # [in, out] filled with the elements of [out, in] in memory order
     return torch.equal(mine.reshape(-1), stored.reshape(-1))

@@ -221,4 +221,4 @@ class Ranks:
 
 def _key(unit: Node) -> tuple:
     """What a unit is known by, however it was reached."""
-    return tuple((slot.weight.name, slot.section) for slot in unit.slots[:1] if slot.weight) or (unit.path,)
+    return tuple((slot.weight.name, slot.steps) for slot in unit.slots[:1] if slot.weight) or (unit.path,)

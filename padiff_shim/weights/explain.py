@@ -3,33 +3,51 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from ..errors import nearest
 from . import names
 from .mapping import Mapping, Pair
 from .tree import Shape, Side, Weight
 
-_REMEDY = 'layer_map={"torch layer": "paddle layer"} says which layers belong together; rules=[("name", None)] leaves weights out.'
+REMEDY = 'layer_map={"torch layer": "paddle layer"} says which layers belong together; rules=[("name", None)] leaves weights out.'
 _LISTED = 12  # weights of one side that a message names
 
 
 def incomplete(mapping: Mapping, src: Side, dst: Side) -> str:
-    """The message for weights without partner: those of one name and other shapes together, then the others with what is near."""
+    """The message for weights without partner."""
     total = sum(map(len, mapping.left))
-    lines = [f"{total} weight{'s have' if total > 1 else ' has'} no partner; nothing was written."]
+    head = f"{total} weight{'s have' if total > 1 else ' has'} no partner; nothing was written."
+    return "\n".join([head, *without_partner(mapping, src, dst), REMEDY])
+
+
+def without_partner(mapping: Mapping, src: Side, dst: Side, names: Collection[str] | None = None) -> list[str]:
+    """Lines on weights without partner: those of one place and other shapes together, then the others with what is near.
+
+    ``names``: of these alone, and what clashes with them.
+    """
     clashes = list(_clashes(mapping))
-    if clashes:
+    left = [[weight for weight in weights if names is None or weight.name in names] for weights in mapping.left]
+    shown = [clash for clash in clashes if clash[0] in left[0] or clash[1] in left[1]]
+    lines = []
+    if shown:
         lines.append(f"Other shapes ({mapping.src.title()}, {mapping.dst.title()}):")
-        lines += _listed([f"{_shown(mine, src)} and {_shown(yours, dst)}" for mine, yours in clashes])
+        lines += _listed([f"{_shown(mine, src)} and {_shown(yours, dst)}" for mine, yours in shown])
     for place, (side, other) in enumerate(((src, dst), (dst, src))):
-        left = [one for one in mapping.left[place] if not any(one in clash for clash in clashes)]
-        free = [one for one in mapping.left[1 - place] if not any(one in clash for clash in clashes)]
-        if left:
+        alone = [weight for weight in left[place] if not any(weight in clash for clash in clashes)]
+        free = [weight for weight in mapping.left[1 - place] if not any(weight in clash for clash in clashes)]
+        if alone:
             lines.append(f"Only in the {side.framework.title()} model:")
-            lines += _listed([f"{_shown(one, side)}{_near(one, free, side, other, mapping)}" for one in left])
-    lines.append(_REMEDY)
-    return "\n".join(lines)
+            lines += _listed([f"{_shown(weight, side)}{_near(weight, free, side, other, mapping)}" for weight in alone])
+    return lines
+
+
+def in_one_line(lines: Iterable[str]) -> str:
+    """The same for a sentence."""
+    text = ""
+    for line in lines:
+        text += ("; " if text and not text.endswith(":") else " " if text else "") + line.strip()
+    return text
 
 
 def _listed(lines: list[str]) -> list[str]:
@@ -78,6 +96,20 @@ def _near(weight: Weight, free: list[Weight], side: Side, other: Side, mapping: 
     known = {one.name for one in free}
     words = [f"{name} {_text(other.weights[name].shape)} ({'free' if name in known else 'taken'})" for name in near[:2]]
     return f": nearest in name: {', '.join(words)}" if words else ""
+
+
+def unpaired(name: str, mapping: Mapping, weights: dict[str, dict[str, Weight]]) -> str:
+    """Why a rule has nothing to change: which weight has no partner, and what is free on the other side."""
+    side = next(side for side in weights if name in weights[side])
+    free = mapping.left[side == mapping.src]
+    if any(name in (pair.torch, pair.paddle) for pair in mapping.pairs):
+        return "its partner is absent, or an earlier rule says how it is made"
+    listed = ", ".join(f"{weight.name} {_text(weight.shape)}" for weight in free[:_LISTED]) or "nothing"
+    return (
+        f"{_text(weights[side][name].shape)} has no partner, and the rule does not tell which it is (free on the other side: "
+        f"{listed}); "
+        'layer_map={"torch weight": "paddle weight"} does'
+    )
 
 
 def undecided(pairs: list[Pair]) -> str:

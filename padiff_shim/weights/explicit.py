@@ -4,77 +4,176 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import is_
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, described, unknown
 from . import names
+from .layouts import Blocks, permute, reordered, select
 from .matching import Matcher
-from .pairing import SlotPair, fit, turned
-from .rules import Parts, Rules, captured, filled
-from .tree import Node, Side, Slot
-
-
-def name_of(slot: Slot) -> str:
-    """The name of a slot's weight; "" if it is absent."""
-    return slot.weight.name if slot.weight else ""
-
-
-def take(side: Side, wanted: Callable[[Slot], bool]) -> list[tuple[Node, Slot]]:
-    """Take slots out of a tree."""
-    found = []
-    for node in side.root.walk():
-        found += [(node, slot) for slot in (*node.slots, *node.extras) if wanted(slot)]
-        node.slots = [slot for slot in node.slots if not wanted(slot)]
-        node.extras = [slot for slot in node.extras if not wanted(slot)]
-    return found
+from .pairing import BY_MAP, BY_RULE, SlotPair, fit, name_of, turned
+from .rules import Parts, Reordered, Rules, Stack, captured, filled
+from .tensors import view
+from .tree import Side, Slot, take
 
 
 def by_parts(rules: Rules, torch_side: Side, paddle_side: Side) -> list[SlotPair]:
-    """The pairs that ``split`` and ``concat`` ask for."""
-    found: list[SlotPair] = []
-    for pattern, parts in rules.parts():
+    """The pairs that ``split``, ``concat``, ``unstack`` and ``stack`` ask for."""
+    pairs: list[SlotPair] = []
+    for rule in rules.making_pairs():
         for whole, other in ((torch_side, paddle_side), (paddle_side, torch_side)):
             for name in list(whole.weights):
-                values = captured(pattern, name)
-                if values is not None:
-                    found += _parted(name, parts, [filled(one, values, "rules") for one in parts.names], whole, other)
-    return found
+                for values, ending in _spoken(rule.pattern, name):
+                    held = _Held(name, whole, other, values, ending)
+                    pairs += held.stacked(rule.transform) if isinstance(rule.transform, Stack) else held.parts(rule.transform)
+                    rule.applied.append(name)
+    return pairs
 
 
-def _parted(name: str, parts: Parts, wanted: list[str], whole: Side, other: Side) -> list[SlotPair]:
-    slot = _slot(whole, name)
-    found, start = [], 0
-    for one in wanted:
-        part = _slot(other, one)
-        if len(part.shape) != len(slot.shape) or parts.axis >= len(part.shape):
-            raise ArgumentError(
-                f"rule for {name!r}: {one!r} is {list(part.shape)} and no part of {list(slot.shape)} along {parts.axis}"
+def _spoken(pattern: str, name: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """(what its wildcards stand for, what is added to the parts' names) if a pattern is the name of a weight, or of its layer."""
+    for spoken, ending in ((name, ""), (names.parent(name), names.leaf(name))):
+        values = captured(pattern, spoken) if spoken else None
+        if values is not None:
+            yield values, ending
+            return
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A weight that holds several of the other side, by a rule of the caller's.
+
+    Args:
+        name: which.
+        whole, other: its side, and theirs.
+        values: what the wildcards of the rule's pattern stand for.
+        ending: of a pattern that is the name of its layer, the name of the weight in it.
+    """
+
+    name: str
+    whole: Side
+    other: Side
+    values: tuple[str, ...]
+    ending: str
+
+    def parts(self, parts: Parts) -> list[SlotPair]:
+        whole, first = self.whole.weights[self.name], self.other.weights.get(filled(parts.names[0], self.values, "rules"))
+        if first is not None and len(whole.shape) == len(first.shape) + 1 and parts.axis == 0 and parts.groups == 1:
+            return self.stacked(Stack(parts.names))  # one of each expert
+        slot = _slot(self.whole, self.name)
+        others = [self._part(filled(name, self.values, "rules")) for name in parts.names]
+        return self._pairs(self._inside(slot, parts, others), others)
+
+    def stacked(self, stack: Stack) -> list[SlotPair]:
+        slot = _slot(self.whole, self.name, stacked=True)
+        patterns = [filled(name, self.values, "rules") for name in stack.names]
+        inner = stack.inner
+        count = len(patterns) if not isinstance(inner, Parts) and len(patterns) > 1 else slot.shape[0] if slot.shape else 0
+        if not count or slot.shape[0] != count:
+            raise self._refused(f"it is {list(slot.shape)}, a stack of {count or 'no'} weights")
+        pairs: list[SlotPair] = []
+        for number in range(count):
+            spoken = patterns if isinstance(inner, Parts) else [patterns[number % len(patterns)]]
+            others = [self._part(name.replace("{}", str(number))) for name in spoken]
+            one = self._oriented(slot.at(select(0, number)), others, stack)
+            if isinstance(inner, Reordered):
+                pairs += reordered_pairs(*self._in_order(one, others[0]), inner, self._refused)
+            else:
+                pairs += self._pairs(self._inside(one, inner, others) if inner else [one], others)
+        return pairs
+
+    def _part(self, name: str) -> Slot:
+        """The slot of a part, by its own name or its layer's."""
+        if name in self.other.weights:
+            return _slot(self.other, name)
+        ending = self.ending or ("bias" if self.name.endswith("bias") else "weight")
+        return _slot(self.other, name, names.joined(name, ending))
+
+    def _oriented(self, slot: Slot, others: list[Slot], stack: Stack) -> Slot:
+        """One matrix of a stack in Torch's layout, [out, in]."""
+        if len(slot.shape) != 2:
+            return slot
+        turned = slot.at(permute(1, 0))
+        fitting = [way for way in (slot, turned) if _holds(way, others)]
+        if stack.transposed is not None:
+            return turned if stack.transposed else slot
+        if len(fitting) == 2:
+            raise self._refused(
+                f"its matrices {list(slot.shape)} may be [out, in] or [in, out]; say transposed=False or transposed=True"
             )
-        section = slot.part(parts.axis, start, start + part.shape[parts.axis])
-        start += part.shape[parts.axis]
-        mine, yours = (section, part) if whole.framework == "torch" else (part, section)
-        pair = fit(mine, yours, "", "by rule")
-        if pair is None:
-            raise ArgumentError(f"rule for {name!r}: {one!r} is {list(part.shape)} where {list(section.shape)} is its share")
-        found.append(pair)
-    if start != slot.shape[parts.axis]:
-        raise ArgumentError(f"rule for {name!r}: it has {slot.shape[parts.axis]} rows, its parts have {start} together")
-    return found
+        return fitting[0] if fitting else slot
+
+    def _inside(self, slot: Slot, parts: Parts, others: list[Slot]) -> list[Slot]:
+        """The parts of a weight that holds these."""
+        if parts.axis >= len(slot.shape) or any(len(part.shape) != len(slot.shape) for part in others):
+            shapes = ", ".join(f"{name_of(part)!r} is {list(part.shape)}" for part in others)
+            raise self._refused(f"{shapes}: no part of {list(slot.shape)} along {parts.axis}")
+        sizes = tuple(part.shape[parts.axis] for part in others)
+        rows = slot.shape[parts.axis]
+        if sum(sizes) != rows:
+            raise self._refused(f"it has {rows} rows, its parts have {sum(sizes)} together")
+        if any(size % parts.groups for size in sizes):
+            raise self._refused(f"{', '.join(map(str, sizes))} rows cannot be divided into {parts.groups} groups")
+        blocks = Blocks(groups=parts.groups)
+        others[:] = [part.at(*blocks.own(parts.axis, size)) for part, size in zip(others, sizes)]
+        return [slot.at(*steps) for steps in blocks.steps(parts.axis, sizes)]
+
+    def _pairs(self, inside: list[Slot], others: list[Slot]) -> list[SlotPair]:
+        pairs = []
+        for one, other in zip(inside, others):
+            if one.shape != other.shape:
+                raise self._refused(f"{name_of(other)!r} is {list(other.shape)} where {list(one.shape)} is its share")
+            pairs.append(SlotPair(*self._in_order(one, other), BY_RULE))
+        return pairs
+
+    def _in_order(self, one: Slot, other: Slot) -> tuple[Slot, Slot]:
+        return (one, other) if self.whole.framework == "torch" else (other, one)
+
+    def _refused(self, reason: str) -> ArgumentError:
+        return ArgumentError(f"rule for {self.name!r}: {reason}")
 
 
-def _slot(side: Side, name: str) -> Slot:
-    """Take the slot of a weight out of a tree; matrices of unknown layers lie as their framework's Linear does."""
-    found = take(side, lambda slot: slot.weight is not None and slot.weight.name == name)
-    if not found:
-        raise unknown(f"weight of the {side.framework.title()} model", name, side.weights)
-    node, slot = found[0]
-    if slot.settled:
-        return slot
+def _holds(slot: Slot, others: list[Slot]) -> bool:
+    """Whether a matrix may hold others, one below the other."""
+    shapes = [part.shape for part in others]
+    return all(len(shape) == 2 and shape[1:] == slot.shape[1:] for shape in shapes) and sum(s[0] for s in shapes) == slot.shape[0]
+
+
+def reordered_pairs(
+    torch: Slot, paddle: Slot, order: Reordered, refused: Callable[[str], Exception], note: str = BY_RULE
+) -> list[SlotPair]:
+    """The pairs of the blocks of two weights that hold the same ones, each in its own order.
+
+    Raises:
+        what ``refused`` makes of a reason: they do not.
+    """
+    if torch.shape != paddle.shape or order.axis >= len(torch.shape):
+        raise refused(f"{list(torch.shape)} and {list(paddle.shape)} do not hold the same blocks along {order.axis}")
+    ways = reordered(order.torch, order.paddle, order.axis, torch.shape[order.axis])
+    if not ways:
+        raise refused(f"{torch.shape[order.axis]} rows cannot be divided into such blocks")
+    return [SlotPair(torch.at(*one), paddle.at(*other), note) for one, other in ways]
+
+
+def _slot(side: Side, *spoken: str, stacked: bool = False) -> Slot:
+    """Take the slot of a weight out of a tree, by the first of some names that it has.
+
+    Matrices of unknown layers lie as their framework's Linear does; stacked ones as they are.
+    """
+    taken = next((taken for name in spoken if (taken := take(side, partial(_is_called, name)))), None)
+    if taken is None:
+        raise unknown(f"weight of the {side.framework.title()} model", spoken[0], side.weights)
+    node, slot = taken[0]
+    if slot.settled or stacked:
+        return slot._replace(settled=True)
     turned = side.framework == "paddle" and len(slot.shape) == 2 and not slot.typed and node.kind == ""
     return (slot.readings()[1] if turned else slot)._replace(settled=True)
+
+
+def _is_called(name: str, slot: Slot) -> bool:
+    return slot.weight is not None and slot.weight.name == name
 
 
 class Used(NamedTuple):
@@ -109,25 +208,27 @@ def _holder(side: Side, name: str) -> tuple[Slot, str] | None:
     """The slot of a whole weight, and the kind of its layer."""
     for node in side.root.walk():
         for slot in node.slots:
-            if slot.weight is not None and slot.weight.name == name and slot.section is None:
+            if slot.weight is not None and slot.weight.name == name and not slot.steps:
                 return slot, node.kind
     return None
 
 
-def pinned(matcher: Matcher, layer_map: Any, torch_side: Side, paddle_side: Side) -> None:
+def pinned(matcher: Matcher, layer_map: Any, rules: Rules, torch_side: Side, paddle_side: Side) -> None:
     """Match what the caller says belongs together, the deepest layers first, and take it out of the trees."""
     pins = sorted(_pins(layer_map, torch_side, paddle_side), key=lambda pin: -pin[0].count("."))
     tnodes, pnodes = torch_side.nodes, paddle_side.nodes
     for mine, yours in pins:
         if mine in tnodes and yours in pnodes:
             torch_node, paddle_node = tnodes[mine], pnodes[yours]
-            ours, theirs = matcher.pair(torch_node, paddle_node, "by layer_map", trusted=True)
+            ours, theirs = matcher.pair(torch_node, paddle_node, BY_MAP, trusted=True)
             matcher.left[0].extend(ours)
             matcher.left[1].extend(theirs)
             torch_node.taken = paddle_node.taken = True
             continue
         ours_, theirs_ = _slot(torch_side, mine), _slot(paddle_side, yours)
-        pair = fit(ours_, theirs_, "", "by layer_map")
+        pair = fit(ours_, theirs_, "", BY_MAP)
+        if pair is None and callable(rules.changing(mine, yours)):
+            pair = SlotPair(ours_, theirs_, BY_MAP)
         if pair is None:
             raise ArgumentError(f"layer_map: {mine!r} {list(ours_.shape)} and {yours!r} {list(theirs_.shape)} differ in shape")
         matcher.slots.append(pair)
@@ -165,18 +266,62 @@ def _layer_name(layer: Any, side: Side) -> str:
     )
 
 
-def by_rule(matcher: Matcher, rules: Rules) -> list[SlotPair]:
-    """Pairs of what found no partner by shape, but whose values a function of the caller's changes."""
-    ts, ps = ([slot for node in side for slot in node.slots if slot.weight] for side in matcher.left)
-    paired = {name_of(pair.torch) for pair in matcher.slots}, {name_of(pair.paddle) for pair in matcher.slots}
-    ts, ps = [s for s in ts if name_of(s) not in paired[0]], [s for s in ps if name_of(s) not in paired[1]]
-    found = []
-    for mine in ts:
-        fitting = [yours for yours in ps if callable(rules.transform(name_of(mine), name_of(yours))) and mine.role == yours.role]
-        same = [yours for yours in fitting if names.words(name_of(yours)) == names.words(name_of(mine))]
-        sized = [yours for yours in fitting if yours.size == mine.size]
-        if same or sized:
-            chosen = (same or sized)[0]
-            ps.remove(chosen)
-            found.append(SlotPair(mine, chosen))
-    return found
+def by_equal_names(rules: Rules, torch_side: Side, paddle_side: Side) -> list[SlotPair]:
+    """Pairs of one name whose values a rule changes, if their shapes differ: no matcher could know that they belong together."""
+    pairs = []
+    shapes = {name: weight.shape for name, weight in paddle_side.weights.items()}
+    for name, weight in list(torch_side.weights.items()):
+        if name in shapes and shapes[name] != weight.shape and callable(rules.changing(name, name)):
+            mine, yours = _holder(torch_side, name), _holder(paddle_side, name)
+            if mine and yours and fit(mine[0], yours[0], mine[1] or yours[1]) is None:
+                pairs.append(SlotPair(mine[0], yours[0]))
+                for side, slot in ((torch_side, mine[0]), (paddle_side, yours[0])):
+                    take(side, partial(is_, slot))
+    return pairs
+
+
+class Changes:
+    """What rules make of the weights that found no partner.
+
+    Args:
+        rules: the rules.
+        src, dst: the source's side and the target's.
+    """
+
+    def __init__(self, rules: Rules, src: Side, dst: Side) -> None:
+        self._rules, self._src, self._dst = rules, src, dst
+        self._torch_first = src.framework == "torch"
+
+    def pairs(self, sources: list[Slot], targets: list[Slot], layers: Dict[str, str]) -> list[SlotPair]:
+        """Those whose values a rule changes into the shape of exactly one target, of one name or layer if there are several."""
+        pairs = []
+        for slot in sources:
+            fitting = [target for target in targets if self._fits(slot, target)]
+            near = [target for target in fitting if self._is_near(slot, target, layers)] or fitting
+            if len(near) == 1:
+                targets.remove(near[0])
+                pairs.append(SlotPair(*self._in_order(slot, near[0])))
+        return pairs
+
+    def _in_order(self, source: Slot, target: Slot) -> tuple[Slot, Slot]:
+        return (source, target) if self._torch_first else (target, source)
+
+    def _fits(self, source: Slot, target: Slot) -> bool:
+        """Whether a rule gives a target its shape."""
+        assert source.weight
+        assert target.weight
+        change = self._rules.changing(*map(name_of, self._in_order(source, target)))
+        if not callable(change):
+            return False
+        try:
+            made = change(view(self._src.tensors[source.weight.name]).clone())
+        except Exception:  # it may be meant for other weights that its pattern covers
+            return False
+        return tuple(getattr(made, "shape", ())) == target.weight.shape
+
+    def _is_near(self, source: Slot, target: Slot, layers: Dict[str, str]) -> bool:
+        one, other = map(name_of, self._in_order(source, target))
+        in_layers = layers.get(names.parent(one)) == names.parent(other) and names.role(names.leaf(one)) == names.role(
+            names.leaf(other)
+        )
+        return in_layers or names.words(one) == names.words(other)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from .tree import AS_IS, FLAT, TRANSPOSED, Shape
+from .layouts import AS_IS, FLAT, TRANSPOSED
+from .tree import Shape
 
 _TORCH = {
     "Linear": "linear", "Bilinear": "bilinear", "Embedding": "embedding", "EmbeddingBag": "embedding",

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from ..errors import ArgumentError
 from ..screen import Column, Screen
 from ..text import shown
 from .checking import WeightCheck, check
+from .choices import Choice
+from .functions import Array, Moves, adjoint, is_affine
+from .layouts import canonical, in_words
+from .rules import Cast
 from .sides import sides_of
-from .tree import Shape, Slot, Weight
+from .tensors import view
+from .tree import OTHER, Shape, Side, Slot, Weight
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A weight of the Torch module, or a section of it, and its partner in the Paddle layer.
+    """A weight of the Torch module, or a part of it, and its partner in the Paddle layer.
 
     Args:
         torch_slot, paddle_slot: both sides.
         note: what a reader should know.
-        rule: the caller's transform, if there is one.
+        rule: a function of the caller's that makes the values of one side of the other's, if there is one.
+        rule_from: the side from which values are taken, by the function if there is one.
+        moves: how it moves elements, if it does nothing else to them.
+        cast: whether values may be rounded on the way.
         undecided: whether nothing tells if a square matrix has to be transposed (two state dicts know no types).
         doubted: whether another weight would have fitted as well, and the order of construction alone has decided.
         turnable: whether it is a square matrix of layers of unknown type, which was taken as it is.
@@ -30,7 +42,10 @@ class Pair:
     torch_slot: Slot
     paddle_slot: Slot
     note: str = ""
-    rule: Any = None
+    rule: Callable[[Any], Any] | None = None
+    rule_from: str = "torch"
+    moves: Moves | None = None
+    cast: Cast | None = None
     undecided: bool = False
     doubted: bool = False
     turnable: bool = False
@@ -61,21 +76,68 @@ class Pair:
     @property
     def transform(self) -> str:
         """What happens on the way, in words; "" for a plain copy."""
-        if callable(self.rule):
+        if self.rule is not None:
             return "by rule"
         if self.torch_slot.weight is None or self.paddle_slot.weight is None:
             return "absent"
-        found = []
-        for slot in (self.torch_slot, self.paddle_slot):
-            if slot.section is not None:
-                axis, start, stop = slot.section
-                found.append(f"{'rows' if axis == 0 else f'axis {axis}'} {start}:{stop}")
+        ends = dict.fromkeys(in_words(self.slot(side)) for side in (self.rule_from, OTHER[self.rule_from]))
+        words = [" to ".join(filter(None, ends))] if any(ends) else []
         layouts = {self.torch_slot.layout, self.paddle_slot.layout}
         if "transposed" in layouts and len(layouts) > 1:
-            found.append("transposed")
-        elif self.torch_slot.section == self.paddle_slot.section and self.shape("torch") != self.shape("paddle"):
-            found.append("reshaped")
-        return ", ".join(found)
+            words.append("transposed")
+        elif self.torch_slot.steps == self.paddle_slot.steps and self.shape("torch") != self.shape("paddle"):
+            words.append("reshaped")
+        return ", ".join(words)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each side's whole weight holds the elements of the other's, rearranged."""
+        whole = self.torch_slot.whole and self.paddle_slot.whole
+        return whole and (self.rule is None or (self.moves is not None and self.moves.inverse is not None))
+
+    @functools.cached_property
+    def has_gradient(self) -> bool:
+        """Whether the gradients of both sides can be held against each other: not behind a function that is no affine map."""
+        shape = self.shape(self.rule_from)
+        return self.rule is None or self.moves is not None or (shape is not None and is_affine(self.rule, shape))
+
+    def in_common(self, framework: str, values: Array, *, gradient: bool = False) -> Array | None:
+        """Values or a gradient of one side's weight in the layout in which both sides are compared; None if there is none.
+
+        That is the canonical layout of the pair. Behind a function f of the caller's, which makes w' = f(w), values are compared as
+        f(w) and w', and gradients as g and J^T g', with the Jacobian J of f: what g is if the loss is the same. If f only moves
+        elements, both are the same rearrangement, exact to the last bit.
+        """
+        if self.rule is None:
+            laid_out: Array = canonical(self.slot(framework), values)
+            return laid_out
+        mine = framework == self.rule_from
+        if self.moves is not None:
+            return self.moves.of(values) if mine else values
+        if not gradient:
+            return torch.as_tensor(self.rule(torch.from_numpy(values.copy()))).numpy() if mine else values
+        if not self.has_gradient:
+            return None
+        return values if mine else adjoint(self.rule, self.shape(self.rule_from) or (), values)
+
+    def values(self, side: Side) -> Tensor:
+        """The values of one side now, in the layout in which both are compared.
+
+        Raises:
+            ArgumentError: the side is that of another model.
+        """
+        slot = self.slot(side.framework)
+        weight = slot.weight
+        assert weight is not None
+        now = side.weights.get(weight.name)
+        if now is None or now.shape != weight.shape:
+            raise ArgumentError(
+                f"the mapping was made for another {side.framework.title()} model: {weight.name!r} {list(weight.shape)}"
+            )
+        values = view(side.tensors[weight.name])
+        if self.rule is None:
+            return canonical(slot, values).cpu()
+        return (torch.as_tensor(self.rule(values.clone())) if self.rule_from == side.framework else values).cpu()
 
     def as_dict(self) -> dict[str, Any]:
         """The pair as plain data."""
@@ -101,10 +163,11 @@ class Mapping:
 
     Args:
         src: ``"torch"`` or ``"paddle"``, the side from which weights are taken.
-        pairs: one for each weight, or section of a weight, in order of the source.
+        pairs: one for each weight, or part of a weight, in order of the source.
         layers: names of the Torch module's layers -> names of the Paddle layer's, in order of construction. The models
             themselves are ``""``. Layers without weights are there, too, where they could be told apart.
         left: (weights without partner of the source, of the target).
+        choices: weights whose layout only their use tells, decided or not.
         notes: what concerns no single pair.
     """
 
@@ -112,6 +175,7 @@ class Mapping:
     pairs: list[Pair]
     layers: dict[str, str]
     left: tuple[list[Weight], list[Weight]]
+    choices: list[Choice] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -127,6 +191,29 @@ class Mapping:
     def dst(self) -> str:
         """The side into which weights are written."""
         return "paddle" if self.src == "torch" else "torch"
+
+    @property
+    def undecided(self) -> list[Choice]:
+        """The choices of which nothing tells which way is the right one; the usual one is in ``pairs``."""
+        return [choice for choice in self.choices if choice.is_open]
+
+    def told(self, *, updates: bool = False) -> list[str]:
+        """What a reader should know of how weights were taken across: what a use has decided, rules, descriptions that were read.
+
+        ``updates``: also of the steps of optimizers.
+        """
+        decided = {choice.key: choice for choice in self.choices if choice.taken}
+        lines = [choice.told() for choice in decided.values()]
+        behind = [pair for pair in self.pairs if not pair.has_gradient]
+        if behind:
+            listed = ", ".join(dict.fromkeys(pair.paddle for pair in behind))
+            lines.append(f"gradients not compared, for the rule is no affine map of the weight: {listed}")
+        computed = [pair.paddle for pair in self.pairs if pair.rule is not None and pair.moves is None] if updates else []
+        if computed:
+            lines.append(
+                f"rules that do more than move elements, behind which steps of optimizers may differ: {', '.join(computed)}"
+            )
+        return [*lines, *self.notes]
 
     @property
     def unmatched_src(self) -> list[str]:

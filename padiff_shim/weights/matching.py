@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 
 from . import fusing, names
+from .choices import Choice
 from .evidence import (
     NAMES,
     Pairs,
@@ -60,6 +61,7 @@ class Matcher:
         self.units: list[UnitPair] = []
         self.scopes: list[tuple[Node, Node]] = []  # layers with layers below, paired as wholes
         self.slots: list[SlotPair] = []
+        self.choices: list[Choice] = []
         self.left: tuple[list[Node], list[Node]] = ([], [])
         self.ranks = Ranks()
 
@@ -151,13 +153,13 @@ class Matcher:
     def fused(self, pool: Pool) -> bool:
         """One projection that does the work of several on the other side."""
         found = False
-        for whole, parts, side in list(fusing.candidates(pool.ts, pool.ps)):
-            mine, other = (pool.ts, pool.ps) if side == "torch" else (pool.ps, pool.ts)
-            if whole in mine and all(part in other for part in parts):
-                mine.remove(whole)
-                for part in parts:
+        for projection in list(fusing.candidates(pool.ts, pool.ps)):
+            mine, other = (pool.ts, pool.ps) if projection.side == "torch" else (pool.ps, pool.ts)
+            if projection.whole in mine and all(part in other for part in projection.parts):
+                mine.remove(projection.whole)
+                for part in projection.parts:
                     other.remove(part)
-                self.slots += fusing.pairs(whole, parts, side)
+                self.choices.append(projection.choice())
                 found = True
         return found
 

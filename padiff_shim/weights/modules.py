@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from .kinds import RECURRENT, holds_in_out, kind_of, layout_of
+from .layouts import AS_IS, FLAT, TRANSPOSED, narrow
 from .names import joined, role
 from .tensors import weight_of
-from .tree import AS_IS, FLAT, TRANSPOSED, Node, Side, Slot, Weight
+from .tree import Node, Side, Slot, Weight
 
 IGNORED = ("num_batches_tracked",)  # Torch's counter, which Paddle's BatchNorm does not have
 _FIELDS = {
@@ -128,7 +129,7 @@ def split_projections(node: Node) -> None:
                 taken.append(alone.role)
             elif fused is not None:
                 size = fused.shape[0] // 3
-                child.slots.append(fused.part(0, place * size, (place + 1) * size)._replace(role=what, settled=True))
+                child.slots.append(fused.at(narrow(0, place * size, (place + 1) * size))._replace(role=what, settled=True))
                 taken.append(fused.role)
     node.slots = [slot for slot in node.slots if slot.role not in taken]
     node.children += [child for child in found.values() if child.slots]

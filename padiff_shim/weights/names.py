@@ -97,6 +97,11 @@ def plain(name: str) -> tuple[str, ...]:
 _LETTERS = {"b": "bias", "beta": "bias", "g": "weight", "gamma": "weight", "scale": "weight", "kernel": "weight"}
 
 
+def starred(name: str) -> str:
+    """A name as a pattern for the same of all layers: with a ``*`` for each number."""
+    return ".".join("*" if word.isdigit() else word for word in name.split("."))
+
+
 def relative(path: str, scope: str) -> str:
     """The part of a path below ``scope``."""
     return path[len(scope) + 1 :] if scope and path.startswith(f"{scope}.") else path

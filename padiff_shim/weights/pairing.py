@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from . import names
-from .tree import AS_IS, FLAT, TRANSPOSED, Node, Slot
+from .layouts import AS_IS, FLAT, TRANSPOSED
+from .rules import Cast
+from .tree import Node, Slot
 
 ORDER = "paired by order"
+BY_RULE, BY_MAP, AS_DESCRIBED = "by rule", "by layer_map", "as its description says"
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,8 @@ class SlotPair:
         undecided: whether nothing tells if a square matrix has to be transposed.
         doubted: whether others would have fitted as well, and only the order of construction has decided.
         turnable: whether it is a square matrix of layers of unknown type, which was taken as it is.
+        rule: a function that makes the Paddle side's values, if a model describes its weights so.
+        cast: whether values may be rounded on the way.
     """
 
     torch: Slot
@@ -29,6 +35,21 @@ class SlotPair:
     undecided: bool = False
     doubted: bool = False
     turnable: bool = False
+    rule: Callable[[Any], Any] | None = None
+    cast: Cast | None = None
+
+    @property
+    def is_said(self) -> bool:
+        """Whether the caller, or a description, says that they belong together."""
+        return self.note in (BY_RULE, BY_MAP, AS_DESCRIBED)
+
+    def slot(self, framework: str) -> Slot:
+        return self.torch if framework == "torch" else self.paddle
+
+
+def name_of(slot: Slot) -> str:
+    """The name of a slot's weight; "" if it is absent."""
+    return slot.weight.name if slot.weight else ""
 
 
 def pair_slots(torch: Node, paddle: Node, ordered: bool = True, note: str = "") -> list[SlotPair]:

@@ -1,60 +1,171 @@
-"""What the caller knows better: which layers belong together, and how weights have to be changed on the way.
+"""What the caller knows better: which weights belong together, and how they have to be changed on the way.
 
-A rule is a pair ``(pattern, transform)`` over the names of weights on either side (``*`` stands for one component of a name, ``**``
-for any number, and a pattern covers what lies below it), or a function ``(torch name, paddle name) -> transform or None``, where
-None leaves the pair to the other rules. A transform is
+``rules=`` is a list of
+
+- pairs ``(pattern, transform)`` over the names of weights on either side. ``*`` stands for one component of a name, ``**`` for any
+  number, and a pattern covers what lies below it;
+- functions ``(torch name, paddle name) -> transform or None``, where None leaves the pair to the other rules;
+- AOA statements, ``"q.weight^T, k.weight^T -> qk.weight, axis=1"``: see :mod:`.statements`;
+
+or a model, or its class, that describes its own weights: a PaddleFormers model by ``_gen_aoa_config``, one of paddlenlp by
+``_get_name_mappings``.
+
+A transform is
 
 - ``None`` (in a pair): leave the weight out, on this side and, if it has a partner, on the other;
 - a function: the source's tensor, as a Torch tensor in the source's own layout, to what the target shall hold;
 - :func:`cast`: as usual, and the values may be rounded to the target's dtype;
-- :func:`split` or :func:`concat`: the weight holds several weights of the other side.
+- :func:`split` or :func:`concat`: the weight holds several weights of the other side, one after the other or by groups;
+- :func:`unstack` or :func:`stack`: the weight holds those of all experts;
+- :func:`gate_up` or :func:`qkv`: both sides hold several in one weight, in another order.
+
+A rule that cannot be applied is refused with its reason.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import ArgumentError, described, nearest
+from .layouts import Blocks
 
 Transform = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """One weight on one side that holds ``names`` on the other, along ``axis``."""
+    """One weight on one side that holds ``names`` on the other, along ``axis``, each in as many blocks as there are ``groups``."""
 
     names: tuple[str, ...]
     axis: int
+    groups: int = 1
+
+
+@dataclass(frozen=True)
+class Reordered:
+    """One weight on either side that holds the same blocks along ``axis``, each side in its own order."""
+
+    torch: Blocks
+    paddle: Blocks
+    axis: int = 0
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One weight on one side that holds those of all experts on the other, along a first axis.
+
+    ``transposed``: whether its matrices hold [in, out]; None if the shapes tell. ``inner``: how each of them is made of several.
+    """
+
+    names: tuple[str, ...]
+    transposed: bool | None = None
+    inner: Parts | Reordered | None = None
 
 
 @dataclass(frozen=True)
 class Cast:
-    """Values may be rounded to the target's dtype."""
+    """Values may be rounded to the target's dtype, by way of ``dtype`` if one is named."""
+
+    dtype: str = ""
 
 
-def split(*names: str, axis: int = 0) -> Parts:
-    """A rule's transform: the source's weight holds these weights of the target, one after the other.
+def split(*names: str, axis: int = 0, groups: int = 1) -> Parts:
+    """A rule's transform: the source's weight holds these weights of the target.
 
     Args:
-        names: full names; a ``*`` in one stands for what the same ``*`` of the rule's pattern stood for.
-        axis: the axis along which they lie, in Torch's layout: 0 is the output features of a Linear on either side.
+        names: full names of weights, or of layers, whose weights and biases are meant; a ``*`` in one stands for what the same
+            ``*`` of the rule's pattern stood for.
+        axis: the axis along which they lie, in Torch's layout: 0 is the output features of a Linear on either side, or the experts
+            of a stack, as for :func:`unstack`.
+        groups: in how many groups. With 1 all rows of the first weight come first, then all of the second; with more each
+            group holds its share of every one: the number of key-value heads for a qkv that is fused by group (or by head, where
+            there are as many as heads), the number of rows for rows that alternate.
 
     Raises:
-        ArgumentError: fewer than two names, or an axis that is no whole number from 0 on.
+        ArgumentError: fewer than two names, or numbers that cannot be.
+
+    Example:
+        ``("layers.*.qkv_proj", split("layers.*.q_proj", "layers.*.k_proj", "layers.*.v_proj", groups=8))``: [(h + 16) * d, in]
+        holds, eight times, h / 8 heads of q, one of k and one of v; d rows each.
     """
     if len(names) < 2 or not all(isinstance(name, str) and name for name in names):
         raise ArgumentError(f"split and concat take two or more names of weights, got {described(names)}")
-    if not isinstance(axis, int) or isinstance(axis, bool) or axis < 0:
-        raise ArgumentError(f"axis= is a whole number from 0 on, got {described(axis)}")
-    return Parts(names, axis)
+    return Parts(names, _number("axis", axis, 0), _number("groups", groups, 1))
 
 
-def concat(*names: str, axis: int = 0) -> Parts:
-    """A rule's transform: the target's weight holds these weights of the source, one after the other; see :func:`split`."""
-    return split(*names, axis=axis)
+def concat(*names: str, axis: int = 0, groups: int = 1) -> Parts:
+    """A rule's transform: the target's weight holds these weights of the source; see :func:`split`."""
+    return split(*names, axis=axis, groups=groups)
+
+
+def unstack(*names: str | Parts, transposed: bool | None = None, inner: Reordered | None = None) -> Stack:
+    """A rule's transform: the source's weight [experts, ...] holds one weight of each expert of the target.
+
+    Args:
+        names: one name with ``{}`` for the number of the expert, or as many names as there are experts; or :func:`split` of
+            names with ``{}``, where each expert's matrix holds several.
+        transposed: whether the stacked matrices are [in, out]; None: their shape tells, and a square one is refused.
+        inner: :func:`gate_up` or :func:`qkv`, where both sides hold several in each matrix, in another order.
+
+    Example:
+        ``("layers.*.experts.gate_up_proj", unstack(split("layers.*.experts.{}.gate_proj", "layers.*.experts.{}.up_proj")))``:
+        [experts, 2 * n, in] into two Linears [n, in] of each expert.
+    """
+    parts = names[0] if len(names) == 1 and isinstance(names[0], Parts) else None
+    listed = parts.names if parts else names
+    if not listed or not all(isinstance(name, str) and name for name in listed):
+        raise ArgumentError(f"unstack and stack take names of weights, or split(...) of such, got {described(names)}")
+    if (parts or len(listed) == 1) and not all(isinstance(name, str) and name.count("{}") == 1 for name in listed):
+        raise ArgumentError(f"unstack and stack: {described(listed)} needs {{}} once in each name, for the number of the expert")
+    if inner is not None and (parts or not isinstance(inner, Reordered)):
+        raise ArgumentError(f"inner= is what gate_up or qkv give, without split, got {described(inner)}")
+    if transposed not in (None, True, False):
+        raise ArgumentError(f"transposed= is True, False or None, got {described(transposed)}")
+    return Stack(tuple(map(str, listed)), transposed, parts or inner)
+
+
+def stack(*names: str | Parts, transposed: bool | None = None, inner: Reordered | None = None) -> Stack:
+    """A rule's transform: the target's weight holds one weight of each expert of the source; see :func:`unstack`."""
+    return unstack(*names, transposed=transposed, inner=inner)
+
+
+_GATE_UP = {"gate, up": Blocks(), "up, gate": Blocks(order=(1, 0)), "alternating": Blocks(groups=0)}
+
+
+def gate_up(torch: str = "gate, up", paddle: str = "gate, up", *, axis: int = 0) -> Reordered:
+    """A rule's transform: both sides hold gate and up in one weight [2 * n, in], each in its own order.
+
+    Args:
+        torch, paddle: ``"gate, up"``, ``"up, gate"``, or ``"alternating"``: gate's first row, up's first, gate's second...
+        axis: along which they lie, in Torch's layout; 1 in a stack of experts [experts, 2 * n, in].
+    """
+    for side, word in (("torch", torch), ("paddle", paddle)):
+        if word not in _GATE_UP:
+            raise ArgumentError(f"gate_up({side}=...) is {', '.join(map(repr, _GATE_UP))}, got {described(word)}")
+    return Reordered(_GATE_UP[torch], _GATE_UP[paddle], _number("axis", axis, 0))
+
+
+def qkv(heads: int, kv_heads: int | None = None, *, torch: str = "plain", paddle: str = "grouped", axis: int = 0) -> Reordered:
+    """A rule's transform: both sides hold q, k and v in one weight [(heads + 2 * kv_heads) * d, in], each in its own order.
+
+    Args:
+        heads, kv_heads: how many heads q has, and k and v (None: as many).
+        torch, paddle: ``"plain"``: all of q, all of k, all of v; ``"grouped"``: for each key-value head its heads of q, its k and v
+            (by head, if there are as many).
+        axis: along which they lie, in Torch's layout.
+    """
+    heads = _number("heads", heads, 1)
+    groups = heads if kv_heads is None else _number("kv_heads", kv_heads, 1)
+    if heads % groups:
+        raise ArgumentError(f"qkv: {heads} heads are no multiple of {groups} key-value heads")
+    ways = {"plain": Blocks(shares=(heads, groups, groups)), "grouped": Blocks(shares=(heads // groups, 1, 1), groups=groups)}
+    for side, word in (("torch", torch), ("paddle", paddle)):
+        if word not in ways:
+            raise ArgumentError(f"qkv({side}=...) is 'plain' or 'grouped', got {described(word)}")
+    return Reordered(ways[torch], ways[paddle], _number("axis", axis, 0))
 
 
 def cast() -> Cast:
@@ -72,65 +183,139 @@ def as_is(value: Any) -> Any:
     return value
 
 
-class Rules:
-    """The rules of one match, checked."""
+def _number(argument: str, value: Any, least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ArgumentError(f"{argument}= is a whole number from {least} on, got {described(value)}")
+    return value
 
-    def __init__(self, given: Any) -> None:
-        self.pairs: list[tuple[str, Any]] = []
+
+@dataclass(eq=False)
+class PatternRule:
+    """A pattern and its transform, and the pairs to which it was applied."""
+
+    pattern: str
+    transform: Any
+    applied: list[str] = field(default_factory=list)
+
+    @property
+    def makes_pairs(self) -> bool:
+        """Whether it says by name which weights belong together."""
+        return isinstance(self.transform, (Parts, Stack))
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes the values of pairs."""
+        return callable(self.transform) or isinstance(self.transform, Reordered)
+
+
+class Rules:
+    """The rules of one match, checked.
+
+    Args:
+        written: what the caller gave.
+        speaks: whether an object describes weights itself (a model, or a class): it is kept in ``languages``, as statements are.
+    """
+
+    def __init__(self, written: Any, speaks: Callable[[Any], bool] = lambda _: False) -> None:
+        self.rules: list[PatternRule] = []
         self.functions: list[Callable[[str, str], Any]] = []
-        for rule in _listed(given):
+        self.statements: list[str] = []
+        self.languages: list[Any] = []
+        for rule in _listed(written, speaks):
             if isinstance(rule, tuple) and len(rule) == 2 and isinstance(rule[0], str) and rule[0]:
-                if not (rule[1] is None or isinstance(rule[1], (Parts, Cast)) or callable(rule[1])):
-                    raise ArgumentError(f"the transform of rule {rule[0]!r} is a function, None, or what split, concat or cast "
-                                        f"give; got {described(rule[1])}")  # fmt: skip
-                self.pairs.append(rule)
+                if not (rule[1] is None or isinstance(rule[1], (Parts, Stack, Reordered, Cast)) or callable(rule[1])):
+                    raise ArgumentError(f"the transform of rule {rule[0]!r} is a function, None, or what split, concat, unstack, "
+                                        f"stack, gate_up, qkv or cast give; got {described(rule[1])}")  # fmt: skip
+                self.rules.append(PatternRule(*rule))
+            elif isinstance(rule, str) and "->" in rule:
+                self.statements.append(rule)
+            elif speaks(rule):
+                self.languages.append(rule)
             elif callable(rule):
                 self.functions.append(rule)
             else:
-                raise ArgumentError(f"rules= takes pairs (pattern, transform) and functions of two names, got {described(rule)}")
+                raise ArgumentError(
+                    "rules= takes pairs (pattern, transform), functions of two names, AOA statements (with '->') and models that "
+                    f"describe their weights (_gen_aoa_config, _get_name_mappings), got {described(rule)}"
+                )
 
     def check(self, names: Sequence[str]) -> None:
         """Raise ArgumentError for a pattern that no weight has: it is misspelt."""
-        for pattern, _ in self.pairs:
-            if not any(covers(pattern, name) for name in names):
-                near = nearest(pattern, names)
+        for rule in self.rules:
+            if not any(covers(rule.pattern, name) for name in names):
+                near = nearest(rule.pattern, names)
                 hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-                raise ArgumentError(f"rule {pattern!r} matches no weight on either side{hint}")
+                raise ArgumentError(f"rule {rule.pattern!r} matches no weight on either side{hint}")
 
     def left_out(self, name: str) -> bool:
         """Whether a weight is to be left out."""
-        return any(transform is None and covers(pattern, name) for pattern, transform in self.pairs)
+        return any(rule.transform is None and covers(rule.pattern, name) for rule in self.rules)
 
-    def parts(self) -> Iterator[tuple[str, Parts]]:
-        """(pattern, what it holds) of every weight that holds several."""
-        return ((pattern, transform) for pattern, transform in self.pairs if isinstance(transform, Parts))
+    def making_pairs(self) -> Iterator[PatternRule]:
+        """The rules that say by name which weights belong together."""
+        return (rule for rule in self.rules if rule.makes_pairs)
 
-    def transform(self, torch: str, paddle: str) -> Transform | Cast | None:
-        """The transform of a pair; the first rule that speaks of it counts."""
-        for pattern, transform in self.pairs:
-            if not (transform is None or isinstance(transform, Parts)) and (covers(pattern, torch) or covers(pattern, paddle)):
-                return transform
+    def changing(self, torch: str, paddle: str) -> Transform | Reordered | None:
+        """What changes the values of a pair; the first rule that speaks of it counts."""
+        for rule in self.rules:
+            if rule.changes and (covers(rule.pattern, torch) or covers(rule.pattern, paddle)):
+                return rule.transform
+        transforms = self._of_functions(torch, paddle)
+        return next((transform for transform in transforms if not isinstance(transform, Cast)), None)
+
+    def casting(self, torch: str, paddle: str) -> Cast | None:
+        """Whether the values of a pair may be rounded."""
+        for rule in self.rules:
+            if isinstance(rule.transform, Cast) and (covers(rule.pattern, torch) or covers(rule.pattern, paddle)):
+                return rule.transform
+        return next((transform for transform in self._of_functions(torch, paddle) if isinstance(transform, Cast)), None)
+
+    def apply(self, torch: str, paddle: str) -> None:
+        """Note that a pair is made as these rules say."""
+        spoken = [rule for rule in self.rules if covers(rule.pattern, torch) or covers(rule.pattern, paddle)]
+        changing = [rule for rule in spoken if rule.changes][:1]
+        for rule in (*changing, *(rule for rule in spoken if isinstance(rule.transform, Cast))):
+            rule.applied += [torch, paddle]
+
+    def _of_functions(self, torch: str, paddle: str) -> Iterator[Any]:
         for function in self.functions:
-            found = function(torch, paddle)
-            if found is not None:
-                if not (isinstance(found, Cast) or callable(found)):
-                    raise ArgumentError(
-                        f"a rule gave {described(found)} for {torch!r} and {paddle!r}; it gives a function, cast() or None"
-                    )
-                return found
-        return None
+            transform = function(torch, paddle)
+            if transform is None:
+                continue
+            if not (isinstance(transform, (Cast, Reordered)) or callable(transform)):
+                raise ArgumentError(
+                    f"a rule gave {described(transform)} for {torch!r} and {paddle!r}; "
+                    "it gives a function, cast(), gate_up(), qkv() or None"
+                )
+            yield transform
+
+    def unapplied(self, names: Iterable[str]) -> Iterator[tuple[PatternRule, str]]:
+        """(rule, weight) of all weights of both sides that a rule speaks of first, but was not applied to; "" for none at all."""
+        names = list(names)
+        for place, rule in enumerate(self.rules):
+            if rule.transform is None:
+                continue
+            earlier = [other.pattern for other in self.rules[:place] if other.changes] if rule.changes else []
+            spoken = [name for name in names if covers(rule.pattern, name)]
+            own = [name for name in spoken if not any(covers(pattern, name) for pattern in earlier)]
+            if rule.changes:
+                yield from ((rule, name) for name in own if name not in rule.applied)
+            if not rule.applied and not (rule.changes and own):
+                yield rule, ""
 
 
-def _listed(given: Any) -> list[Any]:
-    if given is None:
+def _listed(written: Any, speaks: Callable[[Any], bool]) -> list[Any]:
+    if written is None:
         return []
-    if isinstance(given, Mapping):
-        return list(given.items())
-    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
-        raise ArgumentError(f"rules= is a list of rules, got {described(given)}")
-    if len(given) == 2 and isinstance(given[0], str):
+    if speaks(written):
+        return [written]
+    if isinstance(written, Mapping):
+        return list(written.items())
+    if isinstance(written, (str, bytes)) or not isinstance(written, Sequence):
+        raise ArgumentError(f"rules= is a list of rules, got {described(written)}")
+    if len(written) == 2 and isinstance(written[0], str) and not (isinstance(written[1], str) or "->" in written[0]):
         raise ArgumentError("rules= is a list of rules; a single rule stands in a list, too: [(pattern, transform)]")
-    return list(given)
+    return list(written)
 
 
 def _expression(pattern: str) -> str:

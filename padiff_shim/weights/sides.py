@@ -14,9 +14,7 @@ from ..errors import ArgumentError, described
 from .files import read_file
 from .modules import read_module
 from .states import framework_of_state, read_state
-from .tree import Side
-
-OTHER = {"torch": "paddle", "paddle": "torch"}
+from .tree import OTHER, Side
 
 
 def sides_of(src: Any, dst: Any) -> tuple[Side, Side]:

@@ -7,10 +7,11 @@ from collections.abc import Mapping as Dict
 from typing import Any
 
 from ..errors import ArgumentError, described
+from .layouts import AS_IS
 from .modules import IGNORED, slot_of, split_projections
 from .names import joined, leaf, parent, role
 from .tensors import framework_of, weight_of
-from .tree import AS_IS, Node, Side
+from .tree import Node, Side
 
 _CELL = re.compile(r"(?:(?P<layer>.*)\.)?cell(?P<way>_fw|_bw)?\.(?P<what>(weight|bias)_[ih][ho])")
 _OF_A_CELL = re.compile(r"(weight|bias)_[ih]h")

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import TransferError
-from . import explain
-from .explicit import Used, by_parts, by_rule, by_use, name_of, pinned, take
+from ..errors import ArgumentError, TransferError
+from . import choices, explain
+from .choices import Choice
+from .descriptions import Description, by_description, described_by, speaks
+from .explicit import Changes, Used, by_equal_names, by_parts, by_use, pinned, reordered_pairs
+from .functions import moves
 from .layers import Correspondence
 from .mapping import Mapping, Pair
 from .matching import Matcher
-from .pairing import SlotPair
-from .rules import Rules
-from .sides import OTHER, read_both
-from .tree import Side, Weight
-from .values import prepared
-from .writing import write_all
+from .pairing import SlotPair, name_of
+from .rules import Reordered, Rules
+from .sides import read_both
+from .stacks import stacked
+from .tree import OTHER, Side, Slot, Weight, take
+from .trying import Run, Trials
+from .values import prepared, write_all
 
 
 def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = None) -> Mapping:
     """Take all weights and buffers of a Torch module to a Paddle layer, or the other way round.
 
     Partners are found by the trees of layers, their types, shapes, names and order of construction; each kind of layer is copied
-    as both frameworks lay it out (the transposed weight of a Linear, the fused projections of an attention...). Every value is made
-    and checked before the first one is written, and if writing fails, what was written is taken back.
+    as both frameworks lay it out (the transposed weight of a Linear, the fused projections of an attention...). Where that leaves
+    open how a weight lies (q, k and v in one projection), the layers that use it run, as copies, and the way in which both give
+    the same is taken. Every value is made and checked before the first one is written, and if writing fails, what was written is
+    taken back.
 
     Args:
         src: a ``torch.nn.Module``, ``paddle.nn.Layer``, state dict (tensors of either framework, or arrays) or path of one
@@ -32,20 +39,27 @@ def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = 
         dst: a module, layer or state dict of the other framework. Its tensors stay the same objects, with their dtypes and devices.
         layer_map: {name, pattern or object of a layer of the Torch module: the same of the Paddle layer}; names of single weights
             are accepted, too. ``*`` stands for one component of a name, and for the same one on the other side.
-        rules: pairs ``(pattern, transform)`` and functions, see :mod:`padiff_shim.weights.rules`.
+        rules: pairs ``(pattern, transform)``, functions, AOA statements, or a model that describes its own weights: see
+            :mod:`padiff_shim.weights.rules`. Each is applied, or refused with its reason.
 
     Returns:
         The :class:`Mapping`, which prints itself as a table.
 
     Raises:
-        TransferError: a weight has no partner, or its values do not fit; nothing was written.
+        TransferError: a weight has no partner, its values do not fit, a rule cannot be applied, or nothing tells how a weight lies;
+            nothing was written.
         ArgumentError: an argument that is not accepted; the message says what is.
         FileError: a file that cannot be read, or holds more than plain data.
+
+    Example:
+        ``transfer_weights(module, layer, rules=[("layers.*.qkv", split("layers.*.q", "layers.*.k", "layers.*.v", groups=8))])``
     """
     sides = read_both(src, dst, writes=True)
-    mapping = _match(*sides, layer_map, rules)
+    mapping = match(*sides, layer_map=layer_map, rules=rules)
     if not mapping:
         raise TransferError(explain.incomplete(mapping, *sides), mapping)
+    if mapping.undecided:
+        raise TransferError(f"{choices.undecided(mapping.undecided)}\nNothing was written.", mapping)
     undecided = [pair for pair in mapping.pairs if pair.undecided]
     if undecided:
         raise TransferError(explain.undecided(undecided), mapping)
@@ -54,7 +68,7 @@ def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = 
 
 
 def carry(mapping: Mapping, src: Any, dst: Any) -> None:
-    """Take all values across between the two models of a complete match, in either direction; or between the trees it was found by.
+    """Take all values across between the two models of a match, in either direction; what has no partner stays as it is.
 
     Raises:
         TransferError: values do not fit; nothing was written.
@@ -62,55 +76,253 @@ def carry(mapping: Mapping, src: Any, dst: Any) -> None:
     write_all(prepared(mapping, *read_both(src, dst, writes=True)))
 
 
-def match(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = None, used: Sequence[Used] = ()) -> Mapping:
+def match(
+    src: Any,
+    dst: Any,
+    *,
+    layer_map: Any = None,
+    rules: Any = None,
+    used: Sequence[Used] = (),
+    run: Run | None = None,
+    values_tell: bool = False,
+) -> Mapping:
     """Which weights and layers of two models belong together; nothing is written, and nothing has to be complete.
 
     Arguments as for :func:`transfer_weights`; ``dst`` may be a path as well. What found no partner is in ``unmatched_src`` and
-    ``unmatched_dst``, and makes the mapping false. ``used``: weights that belong together by their use in a program.
+    ``unmatched_dst``, and makes the mapping false; what nothing decides is in ``undecided``.
+
+    Args:
+        used: weights that belong together by their use in a program.
+        run: runs the model of ``"torch"`` or ``"paddle"``, to find out how weights lie; else they are tried on random numbers.
+        values_tell: whether both models hold equal values already, so that these tell how they lie.
+
+    Raises:
+        TransferError: a rule cannot be applied.
     """
-    return _match(*read_both(src, dst), layer_map, rules, used)
+    return _Match(*read_both(src, dst), layer_map, rules, used, run, values_tell).mapping()
 
 
-def _match(src: Side, dst: Side, layer_map: Any, given: Any, used: Sequence[Used] = ()) -> Mapping:
-    """The mapping of two trees, which are used up."""
-    torch_side, paddle_side = (src, dst) if src.framework == "torch" else (dst, src)
-    rules = Rules(given)
-    rules.check([*torch_side.weights, *paddle_side.weights])
-    for side in (src, dst):
-        side.root.number()
-    growing = Correspondence(torch_side, paddle_side)
-    weights = {side.framework: side.weights for side in (src, dst)}
-    out = {name for side in (src, dst) for name in side.weights if rules.left_out(name)}
-    for side in (src, dst) if out else ():
-        take(side, lambda slot: slot.weight is not None and slot.weight.name in out)
-    matcher = Matcher(src.ordered and dst.ordered)
-    matcher.slots += by_parts(rules, torch_side, paddle_side)
-    matcher.slots += by_use(used, torch_side, paddle_side)
-    pinned(matcher, layer_map, torch_side, paddle_side)
-    matcher.match(torch_side.root, paddle_side.root)
-    matcher.slots += by_rule(matcher, rules)
-    known = [*matcher.scopes, *((unit.torch, unit.paddle) for unit in matcher.units)]
-    layers = growing.complete(known, [(name_of(pair.torch), name_of(pair.paddle)) for pair in matcher.slots])
-    matcher.slots += _extras(growing)
-    pairs = [_pair(slots, rules) for slots in matcher.slots]
-    order = {name: place for place, name in enumerate(weights[src.framework])}
-    pairs.sort(key=lambda pair: (order.get(pair.name(src.framework), len(order)), pair.slot(src.framework).section or (0, 0, 0)))
-    left = {side.framework: _left(weights[side.framework], pairs, side.framework, out) for side in (src, dst)}
-    mapping = Mapping(src.framework, pairs, layers, (left[src.framework], left[dst.framework]))
-    _say_ties(mapping, weights)
-    mapping.notes += _padding(layers, paddle_side)
-    if out:
-        mapping.notes.append(f"left out by rules: {', '.join(sorted(out))}")
-    return mapping
+@dataclass
+class _Match:
+    """What is asked for: see :func:`match`."""
+
+    source: Side
+    target: Side
+    layer_map: Any
+    written: Any
+    used: Sequence[Used]
+    run: Run | None
+    values_tell: bool
+
+    def mapping(self) -> Mapping:
+        draft = _Draft(self, None)
+        if draft.rules.statements or draft.rules.languages:
+            return draft.mapping()
+        notes = []
+        for model in (self.source.objects.get(""), self.target.objects.get("")):
+            if model is not None and speaks(model):  # a model that says itself how its weights lie
+                try:
+                    other = _Draft(self, described_by(model), draft.doubted)
+                except ArgumentError as error:
+                    notes += [] if draft.is_sure else [f"not used: {error}"]
+                    continue
+                if other.doubts <= draft.doubts:
+                    draft = other
+        mapping = draft.mapping()
+        mapping.notes += notes
+        return mapping
 
 
-def _pair(slots: SlotPair, rules: Rules) -> Pair:
-    rule = rules.transform(name_of(slots.torch), name_of(slots.paddle))
-    free = rule is None
-    pair = Pair(slots.torch, slots.paddle, slots.note, rule, slots.undecided and free, slots.doubted, slots.turnable and free)
-    if slots.torch.weight and slots.paddle.weight and slots.torch.weight.dtype != slots.paddle.weight.dtype:
-        pair = pair.noted(f"{slots.torch.weight.dtype} and {slots.paddle.weight.dtype}")
-    return pair
+class _Draft:
+    """The partners of all weights, before a use has decided what is open.
+
+    Args:
+        asked: what is asked for.
+        described: how a model says that its weights lie.
+        wanted: the names of weights of which it is asked.
+    """
+
+    def __init__(self, match: _Match, described: Description | None, wanted: set[str] | None = None) -> None:
+        self._match = match
+        self.source, self.target = match.source.copied(), match.target.copied()  # trees that it uses up
+        sides = {side.framework: side for side in (self.source, self.target)}
+        self.torch, self.paddle = sides["torch"], sides["paddle"]
+        self.weights = {framework: side.weights for framework, side in sides.items()}
+        self.names = [*self.torch.weights, *self.paddle.weights]
+        self.rules = Rules(match.written, speaks)
+        self.rules.check(self.names)
+        self.out = {name for name in self.names if self.rules.left_out(name)}
+        self.notes = [f"left out by rules: {', '.join(sorted(self.out))}"] if self.out else []
+        for side in (self.source, self.target):
+            side.root.number()
+            take(side, lambda slot: slot.weight is not None and slot.weight.name in self.out)
+        self._growing = Correspondence(self.torch, self.paddle)
+        self._matcher = Matcher(self.source.ordered and self.target.ordered)
+        self._partners([(description, None) for description in self._spoken()] + ([(described, wanted)] if described else []))
+
+    def _partners(self, descriptions: Iterable[tuple[Description, set[str] | None]]) -> None:
+        """What the caller says, what a model says, and then what the trees tell."""
+        rules, matcher = self.rules, self._matcher
+        matcher.slots += by_parts(rules, self.torch, self.paddle)
+        for description, wanted in descriptions:
+            answer = by_description(description, self.torch, self.paddle, wanted)
+            matcher.slots += answer.pairs
+            self.out.update(answer.alone)
+            count = len({name_of(pair.paddle) for pair in answer.pairs})
+            if answer.pairs:
+                verb = "say" if description.strict else "says"
+                self.notes.append(f"{count} weight{'s' if count > 1 else ''} as {description.of} {verb}")
+            if answer.alone:
+                self.notes.append(f"without a counterpart, as {description.of} says: {', '.join(answer.alone)}")
+            self.notes += answer.notes
+        matcher.slots += by_use(self._match.used, self.torch, self.paddle)
+        matcher.slots += by_equal_names(rules, self.torch, self.paddle)
+        pinned(matcher, self._match.layer_map, rules, self.torch, self.paddle)
+        matcher.choices += stacked(self.torch, self.paddle)
+        matcher.match(self.torch.root, self.paddle.root)
+        self._exchanged()
+        if any(rule.changes for rule in rules.rules) or rules.functions:
+            self._changed()
+
+    def _spoken(self) -> Iterator[Description]:
+        """The descriptions among the caller's rules."""
+        models = [side.objects.get("") for side in (self.paddle, self.torch)]
+        for model in self.rules.languages:
+            yield described_by(model, models)
+        if self.rules.statements:
+            yield Description("rules=", self.rules.statements, strict=True)
+
+    def _exchanged(self) -> None:
+        """Make choices of what the trees have paired, though its name says that it lies otherwise."""
+        for slots in choices.by_place([pair for pair in self._matcher.slots if not pair.is_said]).values():
+            names = name_of(slots[0].torch), name_of(slots[0].paddle)
+            choice = choices.exchanged(slots) if self.rules.changing(*names) is None else None
+            if choice is not None:
+                self._matcher.choices.append(choice)
+                self._matcher.slots = [pair for pair in self._matcher.slots if pair not in slots]
+
+    def _slots(self) -> list[SlotPair]:
+        return [*self._matcher.slots, *(pair for choice in self._matcher.choices for pair in choice.pairs())]
+
+    def _changed(self) -> None:
+        """Pair what found no partner, but whose values a rule changes into those of a target."""
+        matcher = self._matcher
+        paired = {name_of(pair.slot(side)) for pair in self._slots() for side in OTHER}
+        free: dict[str, list[Slot]] = {}
+        for side in (self.source, self.target):
+            slots = [slot for node in side.root.walk() for slot in (*node.slots, *node.extras)]
+            free[side.framework] = [slot for slot in slots if slot.weight and slot.weight.name not in paired]
+        layers = {mine.path: yours.path for mine, yours in matcher.scopes}
+        layers |= {unit.torch.path: unit.paddle.path for unit in matcher.units}
+        changes = Changes(self.rules, self.source, self.target)
+        matcher.slots += changes.pairs(free[self.source.framework], free[self.target.framework], layers)
+
+    def _left(self, pairs: Iterable[Pair | SlotPair], side: Side) -> list[Weight]:
+        return _left(self.weights[side.framework], pairs, side.framework, self.out)
+
+    @property
+    def doubts(self) -> tuple[int, int, int]:
+        """How many weights have no partner, how many layouts are open, and how many partners only an order tells."""
+        pairs = self._slots()
+        left = sum(len(self._left(pairs, side)) for side in (self.source, self.target))
+        return left, sum(choice.is_open for choice in self._matcher.choices), sum(pair.doubted or pair.turnable for pair in pairs)
+
+    @property
+    def doubted(self) -> set[str]:
+        """The names of the weights of which these are."""
+        left = [weight.name for side in (self.source, self.target) for weight in self._left(self._slots(), side)]
+        pairs = [pair for pair in self._matcher.slots if pair.doubted or pair.turnable]
+        pairs += [pair for choice in self._matcher.choices if choice.is_open for pair in choice.pairs()]
+        return {*left, *(name_of(slot) for pair in pairs for slot in (pair.torch, pair.paddle))}
+
+    @property
+    def is_sure(self) -> bool:
+        return not any(self.doubts)
+
+    def mapping(self) -> Mapping:
+        """The whole answer."""
+        matcher = self._matcher
+        layers = self._growing.complete(
+            [*matcher.scopes, *((unit.torch, unit.paddle) for unit in matcher.units)],
+            [(name_of(pair.torch), name_of(pair.paddle)) for pair in self._slots()],
+        )
+        pairs = [self._pair(slots) for slots in (*matcher.slots, *_extras(self._growing))]
+        pairs = [part for pair in pairs for part in self._reordered(pair)]
+        settled = self._settled(layers, pairs)
+        pairs += [self._pair(slots) for choice in settled for slots in choice.pairs()]
+        left = self._left(pairs, self.source), self._left(pairs, self.target)
+        mapping = Mapping(self.source.framework, self._in_order(pairs), layers, left, settled, self.notes)
+        _say_ties(mapping, self.weights)
+        mapping.notes += _padding(layers, self.paddle)
+        self._refuse_unapplied(mapping)
+        return mapping
+
+    def _pair(self, slots: SlotPair) -> Pair:
+        names = name_of(slots.torch), name_of(slots.paddle)
+        change = self.rules.changing(*names) if all(names) else None
+        rule, origin = (change, self.source.framework) if callable(change) else (slots.rule, "torch")
+        self.rules.apply(*names)
+        free = change is None
+        pair = Pair(
+            slots.torch,
+            slots.paddle,
+            slots.note,
+            rule,
+            origin,
+            None if rule is None else moves(rule, self.weights[origin][name_of(slots.slot(origin))].shape),
+            self.rules.casting(*names) or slots.cast,
+            slots.undecided and free,
+            slots.doubted,
+            slots.turnable and free,
+        )
+        if slots.torch.weight and slots.paddle.weight and slots.torch.weight.dtype != slots.paddle.weight.dtype:
+            pair = pair.noted(f"{slots.torch.weight.dtype} and {slots.paddle.weight.dtype}")
+        return pair
+
+    def _reordered(self, pair: Pair) -> list[Pair]:
+        """The pair, or those of its blocks, if a rule says that both sides hold them in another order."""
+        order = self.rules.changing(pair.torch, pair.paddle) if pair.torch and pair.paddle else None
+        if not isinstance(order, Reordered):
+            return [pair]
+
+        def refused(reason: str) -> TransferError:
+            return TransferError(f"the rule for {pair.torch} and {pair.paddle} cannot be applied: {reason}")
+
+        return [
+            replace(pair, torch_slot=slots.torch, paddle_slot=slots.paddle, note=slots.note)
+            for slots in reordered_pairs(pair.torch_slot, pair.paddle_slot, order, refused)
+        ]
+
+    def _settled(self, layers: dict[str, str], pairs: list[Pair]) -> list[Choice]:
+        """The choices, decided as far as a use decides them."""
+        choices = self._matcher.choices
+        if not any(choice.is_open for choice in choices):
+            return choices
+        trials = Trials(self.torch, self.paddle, layers, pairs, self._pair, self._match.run)
+        return trials.decided(trials.by_values(choices) if self._match.values_tell else choices)
+
+    def _in_order(self, pairs: list[Pair]) -> list[Pair]:
+        """Pairs in order of the source."""
+        framework = self.source.framework
+        order = {name: place for place, name in enumerate(self.weights[framework])}
+        return sorted(pairs, key=lambda pair: (order.get(pair.name(framework), len(order)), _place(pair.slot(framework))))
+
+    def _refuse_unapplied(self, mapping: Mapping) -> None:
+        """Raise for a rule that was not applied."""
+        optional = {name for side in self.weights.values() for name, weight in side.items() if weight.optional}
+        reasons = [
+            f"rule {rule.pattern!r} was not applied"
+            + (f" to {name}: {explain.unpaired(name, mapping, self.weights)}" if name else "")
+            for rule, name in self.rules.unapplied(name for name in self.names if name not in self.out)
+            if name not in optional
+        ]
+        if reasons:
+            raise TransferError("\n".join([*dict.fromkeys(reasons), "nothing was written"]), mapping)
+
+
+def _place(slot: Slot) -> tuple[tuple[int, ...], ...]:
+    """What orders the parts of one weight."""
+    return tuple(step.numbers for step in slot.steps)
 
 
 def _extras(growing: Correspondence) -> list[SlotPair]:
@@ -124,26 +336,19 @@ def _extras(growing: Correspondence) -> list[SlotPair]:
     return found
 
 
-def _left(weights: dict[str, Weight], pairs: list[Pair], framework: str, out: set[str]) -> list[Weight]:
+def _left(weights: dict[str, Weight], pairs: Iterable[Pair | SlotPair], framework: str, out: set[str]) -> list[Weight]:
     """The weights that are not, or not wholly, in a pair, and neither tied to one that is, nor optional."""
     covered: dict[Any, int] = {}
     for pair in pairs:
         slot = pair.slot(framework)
         if slot.weight is not None:
-            size = slot.weight.shape and _size(slot.weight) if slot.section is None else slot.size
-            covered[slot.weight.key] = covered.get(slot.weight.key, 0) + int(size or 1)
+            size = slot.weight.size if pair.rule is not None or not slot.steps else slot.size
+            covered[slot.weight.key] = covered.get(slot.weight.key, 0) + max(size, 1)
     return [
         weight
         for name, weight in weights.items()
-        if name not in out and not weight.optional and (weight.key not in covered or covered[weight.key] < _size(weight))
+        if name not in out and not weight.optional and (weight.key not in covered or covered[weight.key] < weight.size)
     ]
-
-
-def _size(weight: Weight) -> int:
-    size = 1
-    for axis in weight.shape:
-        size *= axis
-    return size
 
 
 def _say_ties(mapping: Mapping, weights: dict[str, dict[str, Weight]]) -> None:
@@ -157,7 +362,7 @@ def _say_ties(mapping: Mapping, weights: dict[str, dict[str, Weight]]) -> None:
             partners = {
                 slot.weight.key: slot.weight.name
                 for slot, mine in ((pair.slot(other), pair.slot(framework)) for pair in mapping.pairs)
-                if slot.weight and mine.weight and mine.weight.name in tied and mine.section is None
+                if slot.weight and mine.weight and mine.weight.name in tied and mine.whole
             }
             if len(partners) > 1:
                 mapping.notes.append(

@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
-Shape = tuple[int, ...]
+from .layouts import AS_IS, FLAT, TRANSPOSED, ViewStep, is_whole
 
-# How a weight lies, seen from the canonical layout: as it is, its two axes exchanged, or with another number of axes.
-AS_IS, TRANSPOSED, FLAT = "as it is", "transposed", "flat"
+Shape = tuple[int, ...]
+OTHER = {"torch": "paddle", "paddle": "torch"}
 
 
 class Weight(NamedTuple):
@@ -33,21 +33,25 @@ class Weight(NamedTuple):
     key: Any = None
 
     @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
     def optional(self) -> bool:
         """Whether nothing is wrong if it has no partner: masks, indices and counters are constants of the code."""
         return self.buffer and not self.dtype.startswith(("float", "bfloat", "complex"))
 
 
 class Slot(NamedTuple):
-    """The place of a weight, or of a section of it, in a layer.
+    """The place of a weight, or of a part of it, in a layer.
 
     Args:
         role: what it is to the layer, in canonical words (``weight``, ``bias``, ``running_mean``, ``weight_ih_l0``).
         weight: None if the layer has no such weight, where the other framework's has one.
         layout: how the weight lies.
-        section: (axis, start, stop) of the canonical layout, for a part of a weight that holds several.
+        steps: what leads from the whole weight's canonical layout to this place, for a part of a weight that holds several.
         fill: of an absent weight, the number that it would hold; None if nothing stands in its place.
-        shape: the canonical shape, of the section.
+        shape: the canonical shape, behind the steps.
         neutral: of a weight that only stands for an absent one, the number that it has to hold.
         settled: whether the layout is known from the type of the layer; else the partner decides.
         typed: whether the layer's type is known at all (a state dict knows none).
@@ -57,7 +61,7 @@ class Slot(NamedTuple):
     weight: Weight | None
     shape: Shape
     layout: str = AS_IS
-    section: tuple[int, int, int] | None = None
+    steps: tuple[ViewStep, ...] = ()
     fill: float | None = None
     neutral: float | None = None
     settled: bool = True
@@ -72,16 +76,23 @@ class Slot(NamedTuple):
         if self.settled or self.weight is None:
             return [self]
         found = [self]
-        if len(self.shape) == 2:
-            found.append(self._replace(layout=TRANSPOSED, shape=self.shape[::-1]))
+        if len(self.shape) in (2, 3):  # three: a stack of matrices, one for each expert
+            found.append(self._replace(layout=TRANSPOSED, shape=(*self.shape[:-2], *self.shape[:-3:-1])))
         if len(self.shape) != 1:
             found.append(self._replace(layout=FLAT, shape=(self.size,)))
         return found
 
-    def part(self, axis: int, start: int, stop: int) -> Slot:
-        """A section of it."""
-        shape = (*self.shape[:axis], stop - start, *self.shape[axis + 1 :])
-        return self._replace(section=(axis, start, stop), shape=shape)
+    @property
+    def whole(self) -> bool:
+        """Whether it holds all of its weight."""
+        return is_whole(self)
+
+    def at(self, *steps: ViewStep) -> Slot:
+        """A part of it."""
+        shape = self.shape
+        for step in steps:
+            shape = step.shape(shape)
+        return self._replace(steps=(*self.steps, *steps), shape=shape)
 
 
 _Answer = TypeVar("_Answer")
@@ -131,6 +142,11 @@ class Node:
     taken: bool = False
     place: int = 0
     facts: dict[Any, Any] | None = None
+
+    def copied(self) -> Node:
+        """A tree of its own, of the same weights."""
+        children = [child.copied() for child in self.children]
+        return replace(self, slots=list(self.slots), extras=list(self.extras), children=children, facts=None)
 
     def fix(self) -> None:
         """From now on no weight and no layer is taken out of the tree."""
@@ -198,6 +214,10 @@ class Side:
     objects: dict[str, Any] = field(default_factory=dict)  # layers by name
     ordered: bool = True  # whether the order is that of construction
 
+    def copied(self) -> Side:
+        """The same with a tree of its own, from which weights may be taken."""
+        return Side(self.framework, self.root.copied(), self.tensors, self.objects, self.ordered)
+
     @functools.cached_property
     def weights(self) -> dict[str, Weight]:
         """All weights by name, those that may lack a partner included."""
@@ -212,9 +232,19 @@ class Side:
     def canonical(self) -> dict[str, Shape]:
         """The canonical shapes of whole weights, by name."""
         slots = [slot for node in self.root.walk() for slot in node.slots]
-        return {slot.weight.name: slot.shape for slot in slots if slot.weight and slot.section is None}
+        return {slot.weight.name: slot.shape for slot in slots if slot.weight and not slot.steps}
 
     @functools.cached_property
     def nodes(self) -> dict[str, Node]:
         """All layers by name; virtual ones, which no program knows, are left out."""
         return {node.path: node for node in reversed(list(self.root.walk())) if not node.virtual}
+
+
+def take(side: Side, wanted: Callable[[Slot], bool]) -> list[tuple[Node, Slot]]:
+    """Take slots out of a tree."""
+    taken = []
+    for node in side.root.walk():
+        taken += [(node, slot) for slot in (*node.slots, *node.extras) if wanted(slot)]
+        node.slots = [slot for slot in node.slots if not wanted(slot)]
+        node.extras = [slot for slot in node.extras if not wanted(slot)]
+    return taken

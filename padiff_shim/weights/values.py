@@ -1,7 +1,8 @@
-"""What every weight of the target will hold: made and checked before anything is written."""
+"""What every weight of the target will hold, made and checked before anything is written; and writing it, all of it or nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,18 +11,21 @@ import torch
 from ..errors import TransferError
 from .layouts import canonical, own_layout
 from .mapping import Mapping, Pair
-from .rules import Cast
-from .tensors import view
+from .tensors import synchronise, view
 from .tree import Side
 
 
 @dataclass
 class Write:
-    """One weight of the target, its memory, and the values for it."""
+    """One weight of the target, its memory, and the values for it.
+
+    ``partial``: which elements of it they are for; None: all.
+    """
 
     name: str
     target: torch.Tensor
     value: torch.Tensor | float
+    partial: torch.Tensor | None = None
 
 
 def prepared(mapping: Mapping, src: Side, dst: Side) -> list[Write]:
@@ -41,8 +45,7 @@ def prepared(mapping: Mapping, src: Side, dst: Side) -> list[Write]:
     for name, pairs in groups.items():
         slot = pairs[0].slot(dst.framework)
         assert slot.weight is not None
-        made = Write(name, _target(name, dst), _value(pairs, src, dst))
-        _check(made, pairs, src.framework)
+        made = _made(name, pairs, src, dst)
         first = found.setdefault(slot.weight.key, made)
         if first is not made and not _equal(first, made):
             raise TransferError(
@@ -64,50 +67,82 @@ def _target(name: str, dst: Side) -> torch.Tensor:
     return target
 
 
-def _value(pairs: list[Pair], src: Side, dst: Side) -> torch.Tensor | float:
+def _made(name: str, pairs: list[Pair], src: Side, dst: Side) -> Write:
     """What one weight of the target will hold."""
-    first = pairs[0]
-    source, target = first.slot(src.framework), first.slot(dst.framework)
-    if target.section is None:
-        if source.weight is None:
-            assert source.fill is not None
-            return source.fill
-        if callable(first.rule):
-            return _by_rule(first, view(src.tensors[source.weight.name]))
-        return own_layout(target, canonical(source, view(src.tensors[source.weight.name])))
-    pieces = sorted(pairs, key=lambda pair: (pair.slot(dst.framework).section or (0, 0, 0))[1])
-    axis = target.section[0]
-    return own_layout(target, torch.cat([_piece(pair, src) for pair in pieces], axis))
+    target = _target(name, dst)
+    pair, slot = pairs[0], pairs[0].slot(dst.framework)
+    if len(pairs) == 1 and (not slot.steps if pair.rule is None else slot.whole):
+        value = _value(pair, src, dst.framework)
+        if isinstance(value, torch.Tensor) and pair.rule is None:
+            value = own_layout(slot, value)
+        _check(name, value, target, pair, src.framework)
+        return Write(name, target, value)
+    return _assembled(name, target, pairs, src, dst.framework)
 
 
-def _piece(pair: Pair, src: Side) -> torch.Tensor:
+def _assembled(name: str, target: torch.Tensor, pairs: list[Pair], src: Side, framework: str) -> Write:
+    """What a weight will hold that is made of several parts."""
+    whole, known = (torch.zeros(target.shape, dtype=dtype, device=target.device) for dtype in (target.dtype, torch.bool))
+    for pair in pairs:
+        slot = pair.slot(framework)
+        if pair.rule is not None:
+            raise TransferError(
+                f"the rule for {pair.torch} and {pair.paddle} cannot be applied: {name} holds several weights, and a function "
+                "makes a whole one; split(...) or concat(...) say which parts it holds"
+            )
+        value, place, seen = _value(pair, src, framework), canonical(slot, whole), canonical(slot, known)
+        _check(name, value, place, pair, src.framework)
+        before = place[seen].clone()
+        place.fill_(value) if isinstance(value, float) else place.copy_(value)
+        if not torch.equal(before, place[seen]):
+            raise TransferError(f"a part of {name} has several sources, which hold different values: {pair.name(src.framework)}")
+        seen.fill_(True)
+    return Write(name, target, whole, None if bool(known.all()) else known)
+
+
+def _value(pair: Pair, src: Side, framework: str) -> torch.Tensor | float:
+    """What one pair gives to the target: in canonical layout, or by a rule in the target's own."""
     slot = pair.slot(src.framework)
-    assert slot.weight is not None
-    return canonical(slot, view(src.tensors[slot.weight.name]))
+    if slot.weight is None:
+        assert slot.fill is not None
+        return slot.fill
+    value = view(src.tensors[slot.weight.name])
+    if pair.rule is not None:
+        return _by_rule(pair, value, framework)
+    if pair.cast is not None and pair.cast.dtype:
+        value = value.to(getattr(torch, pair.cast.dtype))
+    return canonical(slot, value)
 
 
-def _by_rule(pair: Pair, value: torch.Tensor) -> torch.Tensor:
-    """What the caller's function makes of a value; it gets a copy, which it may overwrite."""
-    assert callable(pair.rule)
+def _by_rule(pair: Pair, value: torch.Tensor, framework: str) -> torch.Tensor:
+    """What the caller's function makes of a value; it gets a copy, which it may overwrite.
+
+    Against its direction a function that only rearranges elements is turned round.
+    """
+    assert pair.rule is not None
+    names = f"the rule for {pair.torch} and {pair.paddle}"
+    if pair.rule_from == framework:
+        shape = pair.shape(framework)
+        if pair.moves is None or shape is None or pair.moves.inverse is None:
+            raise TransferError(f"{names} cannot be turned round: it does more than rearrange all elements")
+        return value.reshape(-1)[pair.moves.inverse].reshape(shape)
     try:
         return torch.as_tensor(pair.rule(value.clone()))
     except Exception as error:
-        raise TransferError(f"the rule for {pair.torch} and {pair.paddle} failed: {type(error).__name__}: {error}") from error
+        raise TransferError(f"{names} failed: {type(error).__name__}: {error}") from error
 
 
-def _check(made: Write, pairs: list[Pair], source: str) -> None:
+def _check(name: str, value: torch.Tensor | float, target: torch.Tensor, pair: Pair, source: str) -> None:
     """Raise where a value does not fit its target exactly."""
-    value, target = made.value, made.target
     if isinstance(value, float):
         return
-    names = " and ".join(dict.fromkeys(pair.name(source) for pair in pairs))
+    names = pair.name(source)
     if value.shape != target.shape:
-        raise TransferError(f"{made.name} is {list(target.shape)}, but {names} would give it {list(value.shape)}")
-    allowed = any(isinstance(pair.rule, Cast) for pair in pairs)
-    if not allowed and torch.promote_types(value.dtype, target.dtype) != target.dtype:
+        raise TransferError(f"{name} is {list(target.shape)}, but {names} would give it {list(value.shape)}")
+    if pair.cast is None and torch.promote_types(value.dtype, target.dtype) != target.dtype:
         raise TransferError(
-            f"{made.name} is {_word(target)}, and {names} is {_word(value)}: its values would be rounded. "
-            f"If that is wanted: rules=[({made.name!r}, cast())], or '**' for all"
+            f"{name} is {_word(target)}, and {names} is {_word(value)}: its values would be rounded. "
+            f"If that is wanted: rules=[({name!r}, cast())], or '**' for all"
         )
 
 
@@ -128,3 +163,34 @@ def _check_placeless(pair: Pair, src: Side) -> None:
         return
     if not bool((view(src.tensors[slot.weight.name]) == missing.fill).all()):
         raise TransferError(f"{slot.weight.name} has no partner, and holds other values than {missing.fill:g}")
+
+
+def put(write: Write) -> None:
+    """Write one value into the memory of its weight; the tensor itself, its flags and its device stay."""
+    if isinstance(write.value, float):
+        write.target.fill_(write.value)
+    elif write.partial is None:
+        write.target.copy_(write.value)
+    else:
+        write.target.copy_(torch.where(write.partial, write.value, write.target))
+
+
+def write_all(writes: list[Write], put: Callable[[Write], None] = put) -> None:
+    """Write everything; whatever goes wrong, Ctrl-C included, every weight is as it was before.
+
+    The old values are kept until the last one is written: a failure in the middle cannot need memory then.
+    """
+    synchronise()
+    with torch.no_grad():
+        held = [write.target.clone() for write in writes]
+        begun = []
+        try:
+            for write, old in zip(writes, held):
+                begun.append((write.target, old))
+                put(write)
+            synchronise()
+        except BaseException:
+            for target, old in begun:
+                target.copy_(old)
+            synchronise()
+            raise

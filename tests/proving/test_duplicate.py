@@ -8,7 +8,7 @@ import paddle
 import pytest
 import torch
 
-from padiff_shim.proving.copies import duplicate
+from padiff_shim.frameworks.copies import duplicate
 
 pytestmark = pytest.mark.compat
 

@@ -78,10 +78,18 @@ class Conv1D(tnn.Module):
         super().__init__()
         self.weight, self.bias = tnn.Parameter(torch.empty(nx, nf)), tnn.Parameter(torch.zeros(nf))
 
+    def forward(self, x):
+        return x @ self.weight + self.bias
+
+
+def gpt2_attention(attn, x):
+    q, k, v = (part.unflatten(-1, (2, D // 2)).transpose(1, 2) for part in attn.c_attn(x).chunk(3, -1))
+    return attn.c_proj(tnn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
 
 def torch_gpt2():
     def block():
-        attn = theirs(c_attn=Conv1D(3 * D, D), c_proj=Conv1D(D, D), drop=tnn.Dropout())
+        attn = theirs(gpt2_attention, c_attn=Conv1D(3 * D, D), c_proj=Conv1D(D, D), drop=tnn.Dropout())
         return theirs(ln_1=tnorm(), attn=attn, ln_2=tnorm(), mlp=theirs(c_fc=Conv1D(WIDE, D), c_proj=Conv1D(D, WIDE)))
 
     transformer = theirs(wte=tnn.Embedding(WORDS, D), wpe=tnn.Embedding(WORDS, D),
@@ -114,6 +122,15 @@ def test_gpt2():
     assert mapping.check(a, b)
 
 
+def gated(mlp, x):
+    return mlp.down_proj(tnn.functional.silu(mlp.gate_proj(x)) * mlp.up_proj(x))
+
+
+def gated_at_once(mlp, x):
+    gate, up = mlp.gate_up_fused_proj(x).chunk(2, -1)
+    return mlp.down_proj(pnn.functional.silu(gate) * up)
+
+
 def llama(base, linear, embedding, norm, listed, fused):
     def bare(*sizes):
         return linear(*sizes, **({"bias": False} if base is theirs else {"bias_attr": False}))
@@ -121,9 +138,9 @@ def llama(base, linear, embedding, norm, listed, fused):
     def block():
         attention = base(**{f"{letter}_proj": bare(D, D) for letter in "qkvo"})
         if fused:
-            mlp = base(gate_up_fused_proj=bare(D, 2 * WIDE), down_proj=bare(WIDE, D))
+            mlp = base(gated_at_once, gate_up_fused_proj=bare(D, 2 * WIDE), down_proj=bare(WIDE, D))
         else:
-            mlp = base(gate_proj=bare(D, WIDE), up_proj=bare(D, WIDE), down_proj=bare(WIDE, D))
+            mlp = base(gated, gate_proj=bare(D, WIDE), up_proj=bare(D, WIDE), down_proj=bare(WIDE, D))
         return base(self_attn=attention, mlp=mlp, input_layernorm=norm(D), post_attention_layernorm=norm(D))
 
     model = base(embed_tokens=embedding(WORDS, D), layers=listed([block() for _ in range(LAYERS)]), norm=norm(D))

@@ -64,8 +64,16 @@ def test_a_projection_that_holds_three():
 
 @pytest.mark.parametrize("way", ["torch", "paddle"])
 def test_the_rows_of_a_projection_that_holds_three(way):
-    a = theirs(qkv=tlinear(4, 12), proj=tlinear(4, 4))
-    b = ours(v=plinear(4, 4), q=plinear(4, 4), k=plinear(4, 4), out=plinear(4, 4))
+    def at_once(model, x):
+        q, k, v = model.qkv(x).chunk(3, -1)
+        return model.proj(torch.softmax(q @ k.mT, -1) @ v)
+
+    def apart(model, x):
+        weights = pnn.functional.softmax(model.q(x) @ model.k(x).transpose([0, 2, 1]))
+        return model.out(weights @ model.v(x))
+
+    a = theirs(at_once, qkv=tlinear(4, 12), proj=tlinear(4, 4))
+    b = ours(apart, v=plinear(4, 4), q=plinear(4, 4), k=plinear(4, 4), out=plinear(4, 4))
     if way == "torch":
         padiff_shim.transfer_weights(scrambled(a), b)
     else:

@@ -10,7 +10,7 @@ from layer_pairs import scrambled
 from trees import ours, plinear, theirs, tlinear
 
 import padiff_shim
-from padiff_shim.weights import cast, match, transfer, writing
+from padiff_shim.weights import cast, match, transfer, values
 
 pytestmark = pytest.mark.compat
 
@@ -124,7 +124,7 @@ def test_a_write_that_fails_takes_back_those_before(monkeypatch, error, fails_at
         if len(calls) > fails_at:
             raise error("no more")
 
-    monkeypatch.setattr(transfer, "write_all", lambda writes: writing.write_all(writes, put))
+    monkeypatch.setattr(transfer, "write_all", lambda writes: values.write_all(writes, put))
     refused(scrambled(theirs(a=tlinear(4, 4), b=tlinear(4, 4))), ours(a=plinear(4, 4), b=plinear(4, 4)), error)
     assert len(calls) == fails_at + 1
 

@@ -4,8 +4,8 @@ import paddle.nn as pnn
 import torch.nn as tnn
 
 
-def tree(base, **layers):
-    """A model of these layers."""
+def tree(base, runs=None, **layers):
+    """A model of these layers; ``runs``: its forward, a function of the model and its input."""
 
     class Model(base):
         def __init__(self):
@@ -13,15 +13,20 @@ def tree(base, **layers):
             for name, layer in layers.items():
                 setattr(self, name, layer)
 
+        if runs is not None:
+
+            def forward(self, x):
+                return runs(self, x)
+
     return Model()
 
 
-def theirs(**layers):
-    return tree(tnn.Module, **layers)
+def theirs(runs=None, **layers):
+    return tree(tnn.Module, runs, **layers)
 
 
-def ours(**layers):
-    return tree(pnn.Layer, **layers)
+def ours(runs=None, **layers):
+    return tree(pnn.Layer, runs, **layers)
 
 
 def tlinear(*sizes, **options):

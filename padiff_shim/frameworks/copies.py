@@ -1,4 +1,4 @@
-"""Copies of models, which a proof may change."""
+"""Copies of models, which may be changed while the caller's own stay as they are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from ..errors import PadiffShimError
-from ..frameworks.parameters import paddles_parameter, torchs_tensor
+from .parameters import paddles_parameter, torchs_tensor
 
 Memo = dict[int, Any]  # what was copied already, as `copy.deepcopy` keeps it: by the original's id
 Way = Callable[[Any, Memo], Any]
@@ -64,19 +64,19 @@ class _Copying:
 
     def _values(self, held: dict[Any, Any], memo: Memo) -> dict[str, Any]:
         """The attributes of an object, copied; what has none of its own written out, for there are some thousand of these."""
-        ways, found = self._ways, {}
+        ways, values = self._ways, {}
         for name, value in held.items():
             kind = type(value)
             if kind in ways and ways[kind] is None:
-                found[name] = value
+                values[name] = value
             elif (kind is OrderedDict or kind is dict) and not value and not getattr(value, "__dict__", None):
                 known = memo.get(id(value))
                 if known is None:
                     known = memo[id(value)] = kind()
-                found[name] = known
+                values[name] = known
             else:
-                found[name] = self(value, memo)
-        return found
+                values[name] = self(value, memo)
+        return values
 
     def _layer(self, layer: Any, memo: Memo) -> Any:
         made = memo[id(layer)] = _new(type(layer))
@@ -115,13 +115,13 @@ class _Copying:
 
 def _recomputed(model: torch.nn.Module) -> Memo:
     """Copies of what hooks compute anew before each forward: it hangs on the tape, from where Torch copies nothing."""
-    found: Memo = {}
+    copies: Memo = {}
     for layer in model.modules():
         for hook in layer._forward_pre_hooks.values():
             weight = layer.__dict__.get(hook.name) if isinstance(hook, (WeightNorm, SpectralNorm)) else None
             if isinstance(weight, torch.Tensor) and not weight.is_leaf:
-                found[id(weight)] = weight.detach().clone()
-    return found
+                copies[id(weight)] = weight.detach().clone()
+    return copies
 
 
 def _new(kind: Any) -> Any:

@@ -1,0 +1,81 @@
+"""Weights that have no partner: which of them a proof can do without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..weights.mapping import Mapping
+from ..weights.tree import Weight
+from . import outcomes
+from .arrays import Array, same_bits
+from .outcome import Outcome
+from .sides import Side
+from .values import as_array
+
+_SHOWN = 4
+
+
+def unmatched(theirs: Side, ours: Side, mapping: Mapping) -> tuple[list[str], list[Weight]]:
+    """What is to be said of the weights without partner that a proof can do without, and those that it cannot.
+
+    It can do without what nobody trains (buffers, masks, tables: each side keeps its own, and if they have an effect the outputs
+    tell), and without what no output depends on that is compared: layers that are not called, a pooler that the other side lacks.
+    """
+    notes, needed = [], []
+    sides = {side.framework: side for side in (theirs, ours)}
+    for framework, weights in zip((mapping.src, mapping.dst), mapping.left):
+        constants = [weight for weight in weights if weight.buffer or not weight.trainable]
+        trained = [weight for weight in weights if weight not in constants]
+        used = _used(sides[framework], sides["paddle" if framework == "torch" else "torch"], trained)
+        unused = [weight for weight in trained if weight not in used]
+        needed += used
+        if constants:
+            notes.append(f"{_listed(framework, constants)}: without partner, and not trained; each side keeps its own")
+        if unused:
+            notes.append(f"{_listed(framework, unused)}: without partner, and nothing that is compared depends on it")
+    return notes, needed
+
+
+def _listed(framework: str, weights: Sequence[Weight]) -> str:
+    shown = ", ".join(f"{weight.name} {list(weight.shape)}" for weight in weights[:_SHOWN])
+    return f"{framework} {shown}" + (f" and {len(weights) - _SHOWN} more" if len(weights) > _SHOWN else "")
+
+
+def _used(side: Side, other: Side, weights: Sequence[Weight]) -> list[Weight]:
+    """Those on which an output depends that both sides have."""
+    if not weights:
+        return []
+    before, beside = side.run_forward(), other.run_forward()
+    pair = (before, beside) if side.framework == "torch" else (beside, before)
+    common = {id(array) for row in outcomes.outputs(*pair) for array in row[1:]}
+    compared = [path for path, array in before.outputs.items() if id(array) in common]
+    if not _changes(side, weights, before, compared):
+        return []
+    return [weight for weight in weights if _changes(side, [weight], before, compared)]
+
+
+def _changes(side: Side, weights: Sequence[Weight], before: Outcome, compared: Sequence[str]) -> bool:
+    """Whether outputs are other ones when these weights are."""
+    parameters = side.parameters()
+    generator = np.random.default_rng(0)
+    held: list[tuple[object, Array]] = []
+    try:
+        for weight in weights:
+            parameter = parameters.get(weight.name)
+            if parameter is None:
+                return True  # nothing is known of it
+            values = as_array(parameter).copy()
+            if values.dtype.kind != "f":
+                return True
+            held.append((parameter, values))
+            noise = generator.standard_normal(values.shape).astype(values.dtype)
+            side.fill(parameter, values + noise)
+        after = side.run_forward()
+    except Exception:  # a model that does not run with other weights needs these
+        return True
+    finally:
+        for parameter, values in held:
+            side.fill(parameter, values)
+    return any(path not in after.outputs or not same_bits(before.outputs[path], after.outputs[path]) for path in compared)

@@ -1,0 +1,529 @@
+"""How models describe their own weights: Paddle's AOA statements, and paddlenlp's name mappings.
+
+An AOA statement says how weights of a checkpoint become those of a Paddle model::
+
+    layers.$LAYER_ID.q.weight^T, layers.$LAYER_ID.k.weight^T -> layers.$LAYER_ID.qk.weight, axis=1
+
+with ``^T`` for a transposed matrix, ``fused_qkv`` and ``fused_ffn`` for what is interleaved, ``permute``, ``dtype``, and ``_`` for
+what has no counterpart. Paddle's own engine (``paddle.distributed.flex_checkpoint.aoa``, in newer releases of Paddle 3) reads them;
+here its answer, which part of which source goes where, becomes pairs of weights. Every PaddleFormers model has
+``_gen_aoa_config(config)``, which gives such statements from the names of the Hugging Face checkpoint. A model of paddlenlp has
+``_get_name_mappings(config)``: pairs of names with an action.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..errors import ArgumentError, PadiffShimError, described
+from . import names
+from .layouts import AS_IS, ViewStep, narrow, permute, select, unflatten
+from .pairing import AS_DESCRIBED, SlotPair, name_of
+from .rules import Cast
+from .tree import Shape, Side, Slot, take
+
+_AOA, _NAMES = "_gen_aoa_config", "_get_name_mappings"
+_ATTRIBUTES = ("fused_qkv", "fused_qkv_old", "fused_ffn")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z._*\d$]*")  # a name that a statement can have
+
+
+def speaks(model: Any) -> bool:
+    """Whether a model, or a class, describes its weights."""
+    return any(callable(getattr(model, method, None)) for method in (_AOA, _NAMES))
+
+
+@dataclass
+class Description:
+    """What is known of how weights are laid out.
+
+    Args:
+        of: whose it is, in words.
+        statements: AOA statements.
+        reverse: whether they are to be read from the right to the left.
+        entries: name mappings.
+        strict: whether each has to be applied: what a caller writes, not what a model says of all its kind.
+    """
+
+    of: str
+    statements: list[str] = field(default_factory=list)
+    reverse: bool = False
+    entries: list[Any] = field(default_factory=list)
+    strict: bool = False
+
+
+def described_by(model: Any, others: Iterable[Any] = ()) -> Description:
+    """What a model or class says of its weights.
+
+    Args:
+        model: which.
+        others: models whose ``config`` is that of a class.
+
+    Raises:
+        ArgumentError: it cannot say it.
+    """
+    kind = model if isinstance(model, type) else type(model)
+    configs = (getattr(owner, "config", None) for owner in (model, *others))
+    config = next((config for config in configs if config is not None), None)
+    method = _AOA if callable(getattr(model, _AOA, None)) else _NAMES
+    try:
+        if method == _NAMES:
+            return Description(f"{kind.__name__}.{method}", entries=list(getattr(model, method)(_with_architecture(config, kind))))
+        written = getattr(model, method)(config)
+        statements, reverse = list(written["aoa_statements"]), bool(written.get("aoa_config_reverse", False))
+    except Exception as error:  # whatever a class says to a config that it does not expect
+        raise ArgumentError(f"rules=: {kind.__name__}.{method}(config) fails: {type(error).__name__}: {error}") from error
+    return Description(f"{kind.__name__}.{method}", statements, reverse)
+
+
+def _with_architecture(config: Any, kind: type) -> Any:
+    """A config that names its architecture, which decides on a prefix of the names."""
+    if getattr(config, "architectures", ()) is not None:
+        return config
+    named = copy.copy(config)
+    named.architectures = [kind.__name__]
+    return named
+
+
+class Answer(NamedTuple):
+    """What a description says of two models: pairs, the names of weights that have no counterpart, and notes."""
+
+    pairs: list[SlotPair]
+    alone: list[str]
+    notes: list[str]
+
+
+def by_description(description: Description, torch_side: Side, paddle_side: Side, wanted: set[str] | None = None) -> Answer:
+    """What a description says; the weights are taken out of the trees.
+
+    Args:
+        wanted: the names of weights of either side of which it is asked, beside those whose parts it arranges in a way that no tree
+            can tell; None: of all.
+
+    Raises:
+        ArgumentError: it cannot be read, or does not fit the models.
+    """
+    libraries = _Vocabulary(torch_side), _Vocabulary(paddle_side)
+    answer = (
+        _Statements(description, *libraries).answer if description.statements else partial(_of_entries, description, *libraries)
+    )()
+    if not any(answer):
+        raise ArgumentError(f"{description.of} names no weights of these two models")
+    if wanted is not None:
+        arranged = {
+            name_of(pair.paddle) for pair in answer.pairs if not (pair.rule is None and pair.torch.whole and pair.paddle.whole)
+        }
+        pairs = [pair for pair in answer.pairs if not (arranged | wanted).isdisjoint((name_of(pair.torch), name_of(pair.paddle)))]
+        answer = Answer(pairs, [name for name in answer.alone if name in wanted], answer.notes)
+    spoken = {*answer.alone, *(name_of(slot) for pair in answer.pairs for slot in (pair.torch, pair.paddle))}
+    for side in (torch_side, paddle_side):
+        take(side, partial(_is_among, spoken))
+    return answer
+
+
+def _is_among(spoken: set[str], slot: Slot) -> bool:
+    return slot.weight is not None and slot.weight.name in spoken
+
+
+class _Vocabulary:
+    """The weights of one model by the names that a description may use: as they lie, and those of single experts of a stack."""
+
+    def __init__(self, side: Side) -> None:
+        self.side = side
+        self.slots: dict[str, Slot] = {}
+        bare = []
+        for node in side.root.walk():
+            for slot in (*node.slots, *node.extras):
+                if slot.weight is not None and slot.weight.name not in self.slots:
+                    weight = slot.weight
+                    self.slots[weight.name] = Slot(slot.role, weight, weight.shape, AS_IS)
+                    bare += [] if slot.settled else [weight.name]
+        for name in bare:
+            for alias, part in _experts(name, self.slots[name], self.slots):
+                self.slots.setdefault(alias, part)
+
+    def named_as_in(self, patterns: Sequence[re.Pattern[str]]) -> None:
+        """Add the names with the prefix that a description gives them, or without the one that it lacks."""
+        votes: Counter[tuple[str, str]] = Counter()
+        for pattern in patterns:
+            if any(pattern.fullmatch(name) for name in self.slots):
+                votes["", ""] += 1
+                continue
+            votes.update(_prefixes(pattern.pattern, self.slots))
+        if votes:
+            (add, drop), _ = votes.most_common(1)[0]
+            for name, slot in list(self.slots.items()):
+                if name.startswith(drop):
+                    self.slots.setdefault(add + name.removeprefix(drop), slot)
+
+    def holds(self, pattern: re.Pattern[str]) -> bool:
+        return any(pattern.fullmatch(name) for name in self.slots)
+
+
+def _prefixes(pattern: str, known: Iterable[str]) -> set[tuple[str, str]]:
+    """(what is to be put before a name, what is to be taken away) for it to be that of a pattern."""
+    found = set()
+    words = pattern.split(r"\.")
+    for count in range(1, min(4, len(words))):
+        rest = re.compile(r"\.".join(words[count:]))
+        if any(rest.fullmatch(name) for name in known):
+            found.add(("".join(f"{word}." for word in words[:count]), ""))
+            break
+    longer = re.compile(rf"((?:[A-Za-z_]\w*\.){{1,3}}){pattern}")
+    if not found:
+        found = {("", match[1]) for name in known if (match := longer.fullmatch(name))}
+    return found
+
+
+def _experts(name: str, slot: Slot, known: dict[str, Slot]) -> Iterator[tuple[str, Slot]]:
+    """The names that single experts of a stack have in a checkpoint, with their parts: gate and up of ``gate_up_proj``."""
+    if len(slot.shape) != 3:
+        return
+    path, leaf = names.parent(name), names.leaf(name)
+    words = [word for word in ("gate", "up") if word in names.words(leaf)]
+    down = known.get(names.joined(path, leaf.replace("gate_up", "down").replace("up_gate", "down")))
+    rows = slot.shape[1]
+    for number in range(slot.shape[0]):
+        one = slot.at(select(0, number))
+        if len(words) < 2:
+            yield names.joined(path, str(number), leaf, "weight"), one
+        elif down is None or (rows, slot.shape[2]) == (2 * down.shape[2], down.shape[1]):  # [2 * n, in], of which down is [in, n]
+            halves = sorted(words, key=leaf.index)
+            for place, word in enumerate(halves):
+                part = one.at(narrow(0, place * (rows // 2), (place + 1) * (rows // 2)))
+                yield names.joined(path, str(number), f"{word}_proj", "weight"), part
+
+
+# -- AOA statements
+
+
+class _Statements:
+    """AOA statements of two models."""
+
+    def __init__(self, description: Description, torch_names: _Vocabulary, paddle_names: _Vocabulary) -> None:
+        self._of, self._strict, self._reverse = description.of, description.strict, description.reverse
+        self._lines = [" ".join(str(line).split()) for line in description.statements]
+        self._sides = torch_names, paddle_names
+
+    def answer(self) -> Answer:
+        source, target = self._directed()
+        lines, notes = self._read(source, target)
+        pairs: list[SlotPair] = []
+        for name, parts in self._engine(lines, source, target).items():
+            pairs += _pairs_of(target.slots[name], [(source.slots[key], part) for key, part in parts], source is self._sides[0])
+        alone = []
+        for line in lines:
+            ends = (_right(line), _left(line)) if self._reverse else (_left(line), _right(line))
+            for library, names_, other in ((source, ends[0], ends[1]), (target, ends[1], ends[0])):
+                if other == ["_"]:
+                    alone += [name for pattern in map(_pattern, names_) for name in library.slots if pattern.fullmatch(name)]
+        return Answer(pairs, alone, notes)
+
+    def _directed(self) -> tuple[_Vocabulary, _Vocabulary]:
+        """Which side the statements take weights from: the one that has the names on their left. Names are made to fit."""
+        ends = [[_pattern(name) for line in self._lines for name in names_of(line) if name != "_"] for names_of in (_left, _right)]
+        spoken = ends[::-1] if self._reverse else ends
+        fits = []
+        for source, target in (self._sides, self._sides[::-1]):
+            tries = [_Vocabulary(library.side) for library in (source, target)]
+            for library, patterns in zip(tries, spoken):
+                library.named_as_in(patterns)
+            count = sum(library.holds(pattern) for library, patterns in zip(tries, spoken) for pattern in patterns)
+            fits.append((count, tries))
+        if not max(count for count, _ in fits):
+            raise ArgumentError(f"{self._of}: the statements name no weight of these two models, such as {self._lines[0]!r}")
+        best = 0 if fits[0][0] >= fits[1][0] else 1
+        source, target = fits[best][1]
+        self._sides = (source, target) if best == 0 else (target, source)
+        return source, target
+
+    def _read(self, source: _Vocabulary, target: _Vocabulary) -> tuple[list[str], list[str]]:
+        """The statements that can be applied, and notes on the others."""
+        lines = list(self._lines)
+        dropped: list[str] = []
+        if not self._strict:
+            lines = list(_applicable(lines, source, target, reverse=self._reverse))
+        while True:
+            try:
+                self._engine(lines, source, target)
+            except _Refused as refused:
+                place = self._blamed(lines, source, target)
+                if self._strict or len(dropped) > 8:
+                    raise ArgumentError(f"{self._of}: statement {lines[place]!r} cannot be applied: {refused}") from refused
+                dropped.append(lines.pop(place))
+            else:
+                return lines, [f"{self._of}: not applied: {line!r}" for line in dropped]
+
+    def _blamed(self, lines: list[str], source: _Vocabulary, target: _Vocabulary) -> int:
+        """The first statement with which reading fails."""
+        low, high = 0, len(lines)
+        while high - low > 1:
+            middle = (low + high) // 2
+            try:
+                self._engine(lines[:middle], source, target)
+            except _Refused:
+                high = middle
+            else:
+                low = middle
+        return high - 1
+
+    def _engine(self, lines: list[str], source: _Vocabulary, target: _Vocabulary) -> dict[str, list[tuple[str, _Part]]]:
+        """For each weight of the target that statements speak of, the parts of sources that it is made of."""
+        return _read_by_paddle(tuple(lines), self._reverse, _shapes(source), _shapes(target))
+
+
+def _shapes(library: _Vocabulary) -> tuple[tuple[str, Shape], ...]:
+    return tuple((name, slot.shape) for name, slot in library.slots.items() if _WORD.fullmatch(name))
+
+
+class _Refused(PadiffShimError):
+    """What Paddle's engine does not accept."""
+
+
+class _Part(NamedTuple):
+    """A part of a source and where it goes: offsets and sizes in order of the target's axes.
+
+    ``axes``: for each axis of the target which one of the source it is; ``dtype``: what values are rounded to on the way.
+    """
+
+    source: Shape
+    target: Shape
+    size: Shape
+    axes: Shape
+    dtype: str
+
+
+@functools.lru_cache(maxsize=8)
+def _read_by_paddle(
+    lines: tuple[str, ...], reverse: bool, sources: tuple[tuple[str, Shape], ...], targets: tuple[tuple[str, Shape], ...]
+) -> dict[str, list[tuple[str, _Part]]]:
+    """What Paddle's engine makes of statements.
+
+    Raises:
+        _Refused: it does not accept them.
+        ArgumentError: this Paddle has no such engine.
+    """
+    try:
+        from paddle.distributed.flex_checkpoint.aoa.aoa_engine import AOAEngine
+        from paddle.distributed.flex_checkpoint.dcp.sharded_weight import ShardedWeightDesc
+    except ImportError:
+        import paddle
+
+        raise ArgumentError(
+            f"AOA statements are read by Paddle's own engine (paddle.distributed.flex_checkpoint.aoa), which Paddle "
+            f"{paddle.__version__} does not have; split, unstack, gate_up and the other transforms of rules= say the same"
+        ) from None
+
+    def whole(shapes: Iterable[tuple[str, Shape]]) -> dict[str, list[Any]]:
+        """Whole weights of one dtype: the engine refuses others without a cast, which a transfer judges itself."""
+        return {
+            name: [
+                ShardedWeightDesc(key=name, local_shape=shape, global_shape=shape, global_offset=(0,) * len(shape), dtype="float32")
+            ]
+            for name, shape in shapes
+        }
+
+    nothing = [f"{name} -> _" if reverse else f"_ -> {name}" for name, _ in targets]  # unless a statement says more
+    config = {"aoa_statements": [*lines, *nothing], "aoa_config_reverse": reverse, "enable_traceback": False}
+    wanted = whole(targets)
+    try:
+        engine = AOAEngine(config, source_state_shard_info=whole(sources), destination_state_shard_info=wanted)
+        made = {}
+        for name, shape in targets:
+            output = engine.output_vars[name]
+            if output is None:
+                continue
+            if tuple(output.shape) != shape:
+                raise _Refused(f"it makes {name} {list(output.shape)}, which is {list(shape)}")
+            made[name] = [_part_of(entry) for entry in engine.find_shard_sources(wanted[name][0])]
+        return made
+    except _Refused:
+        raise
+    except Exception as error:  # assertions, syntax errors, key errors
+        raise _Refused((str(error).splitlines() or [type(error).__name__])[0][:300]) from error
+
+
+def _part_of(entry: Any) -> tuple[str, _Part]:
+    steps = entry.postprocess_list or []
+    axes = tuple(range(len(entry.source_slice.local_shape)))
+    for step in steps:
+        if step.startswith("["):
+            axes = tuple(axes[axis] for axis in map(int, re.findall(r"\d+", step)))
+    dtypes = [step for step in steps if not step.startswith("[")]
+    offset = tuple(entry.source_slice.global_offset[axis] for axis in axes)
+    target = entry.target_slice
+    return entry.source_slice.key, _Part(
+        offset, tuple(target.global_offset), tuple(target.local_shape), axes, *(dtypes[-1:] or [""])
+    )
+
+
+def _pairs_of(target: Slot, parts: Sequence[tuple[Slot, _Part]], is_torch: bool) -> Iterator[SlotPair]:
+    """The pairs of one weight of the target; parts that lie evenly are one pair."""
+    groups: dict[Any, list[_Part]] = {}
+    for slot, part in parts:
+        groups.setdefault((slot, part.axes, part.dtype), []).append(part)
+    for (source, axes, dtype), group in groups.items():
+        for mine, yours in _views(source, target, axes, _joined(group)):
+            ends = (mine, yours) if is_torch else (yours, mine)
+            yield SlotPair(*ends, AS_DESCRIBED, cast=Cast(dtype) if dtype else None)
+
+
+def _joined(parts: list[_Part]) -> list[_Part]:
+    """Parts that go on where another ends, on both sides, as one."""
+    for axis in range(len(parts[0].size)):
+        joined: list[_Part] = []
+        for part in sorted(parts, key=lambda part: (*(n for i, n in enumerate(part.target) if i != axis), part.target[axis])):
+            last = joined[-1] if joined else None
+            if last is not None and _goes_on(last, part, axis):
+                size = (*last.size[:axis], last.size[axis] + part.size[axis], *last.size[axis + 1 :])
+                joined[-1] = last._replace(size=size)
+            else:
+                joined.append(part)
+        parts = joined
+    return parts
+
+
+def _goes_on(one: _Part, other: _Part, axis: int) -> bool:
+    rows = list(zip(one.source, one.target, one.size, other.source, other.target, other.size))
+    elsewhere = all(row[:3] == row[3:] for place, row in enumerate(rows) if place != axis)
+    source, target, size, *then = rows[axis]
+    return elsewhere and then[:2] == [source + size, target + size]
+
+
+def _views(source: Slot, target: Slot, axes: Shape, parts: list[_Part]) -> Iterator[tuple[Slot, Slot]]:
+    even = _evenly(source, target, axes, parts)
+    if even is not None:
+        yield even
+        return
+    for part in parts:
+        yield (
+            _turned(source.at(*_narrowed(part.source, part.size, axes, source.shape)), axes),
+            target.at(*_narrowed(part.target, part.size, tuple(range(len(axes))), target.shape)),
+        )
+
+
+def _narrowed(offset: Shape, size: Shape, axes: Shape, shape: Shape | dict[int, int]) -> list[ViewStep]:
+    return [
+        narrow(axis, start, start + length)
+        for start, length, axis in zip(offset, size, axes)
+        if (start, length) != (0, shape[axis])
+    ]
+
+
+def _turned(slot: Slot, axes: Shape) -> Slot:
+    return slot if axes == tuple(range(len(axes))) else slot.at(permute(*axes))
+
+
+def _evenly(source: Slot, target: Slot, axes: Shape, parts: list[_Part]) -> tuple[Slot, Slot] | None:
+    """Both views of parts of one size that come again after so many rows, and fill their axes; None if they do not."""
+    varying = [axis for axis in range(len(axes)) if len({part.target[axis] for part in parts}) > 1]
+    if len(varying) != 1:
+        return None
+    axis = varying[0]
+    own, count, length = axes[axis], len(parts), parts[0].size[axis]
+    ends = []
+    for starts, rows in (
+        ([part.target[axis] for part in parts], target.shape[axis]),
+        ([part.source[axis] for part in parts], source.shape[own]),
+    ):
+        step = starts[1] - starts[0]
+        even = step > 0 and step * count == rows and starts == [starts[0] + place * step for place in range(count)]
+        if not even or starts[0] + length > step:
+            return None
+        ends.append((step, starts[0]))
+    rest = [
+        part._replace(source=_without(part.source, axis), target=_without(part.target, axis), size=_without(part.size, axis))
+        for part in parts
+    ]
+    whole = all(part.size == rest[0].size and not any((*part.source, *part.target)) for part in rest)
+    if not whole or _without(target.shape, axis) != rest[0].size or len({part.size for part in parts}) > 1:
+        return None
+    (step, start), (own_step, own_start) = ends
+    view = target.at(unflatten(axis, count, step), *_narrowed((start,), (length,), (axis + 1,), {axis + 1: step}))
+    mine = source.at(unflatten(own, count, own_step), *_narrowed((own_start,), (length,), (own + 1,), {own + 1: own_step}))
+    order = [new for old in axes for new in ([own, own + 1] if old == own else [old + (old > own)])]
+    return _turned(mine, tuple(order)), view
+
+
+def _without(numbers: Shape, place: int) -> Shape:
+    return (*numbers[:place], *numbers[place + 1 :])
+
+
+def _applicable(lines: Iterable[str], source: _Vocabulary, target: _Vocabulary, *, reverse: bool) -> Iterator[str]:
+    """The statements of which the sources are there; in PaddleFormers one list serves several kinds of a model."""
+    made: list[str] = []
+    for line in lines:
+        ends = (_right(line), _left(line)) if reverse else (_left(line), _right(line))
+        known = [name == "_" or name in made or source.holds(_pattern(name)) for name in ends[0]]
+        wanted = any(name == "_" or target.holds(_pattern(name)) for name in ends[1])
+        if all(known):
+            made += ends[1]
+            yield line
+        elif wanted and any(known):
+            yield line
+
+
+def _left(line: str) -> list[str]:
+    return [name.strip().removesuffix("^T") for name in line.partition("->")[0].split(",")]
+
+
+def _right(line: str) -> list[str]:
+    words = [word.strip() for word in line.partition("->")[2].split(",")]
+    return list(itertools.takewhile(lambda word: "=" not in word and word not in _ATTRIBUTES, words))
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    """A name of a statement as a regular expression: ``$LAYER_ID`` and ``*`` are numbers."""
+    name = re.sub(r"\[\d+:\d+\]$", r"_*", name)
+    return re.compile(
+        "".join(r"\d+" if word[:1] in "$*" and word else re.escape(word) for word in re.split(r"(\$[A-Z_]+|\*)", name))
+    )
+
+
+# -- name mappings
+
+
+def _of_entries(description: Description, torch_names: _Vocabulary, paddle_names: _Vocabulary) -> Answer:
+    """The pairs of name mappings, each (source_name, target_name, action, index)."""
+    for library, attribute in ((torch_names, "source_name"), (paddle_names, "target_name")):
+        library.named_as_in([re.compile(re.escape(str(getattr(entry, attribute)))) for entry in description.entries])
+    pairs, notes = [], []
+    for entry in description.entries:
+        source, target = torch_names.slots.get(entry.source_name), paddle_names.slots.get(entry.target_name)
+        if source is None or target is None:
+            continue
+        pair = _of_action(source, target, entry.action, entry.index)
+        if pair is None:
+            ends = f"{entry.source_name} {list(source.shape)} and {entry.target_name} {list(target.shape)}"
+            notes.append(f"{description.of}: {ends} do not fit, action {described(entry.action)}")
+        else:
+            pairs.append(pair)
+    return Answer(pairs, [], notes)
+
+
+def _of_action(source: Slot, target: Slot, action: Any, index: int | None) -> SlotPair | None:
+    """The pair of one entry; None if shapes do not fit."""
+    if callable(action):
+        return SlotPair(source, target, AS_DESCRIBED, rule=lambda value: torch.as_tensor(np.array(action(value.numpy()))))
+    last = len(source.shape) - 1
+    if action == "transpose" and last == 1:
+        source = source.at(permute(1, 0))
+    elif action == "merge_last_two_dim" and last == 2 and target.shape == (source.shape[0], math.prod(source.shape[1:])):
+        target = target.at(unflatten(1, *source.shape[1:]))
+    elif action == "split" and index is not None and source.shape[last] % 3 == 0:
+        share = source.shape[last] // 3
+        source = source.at(narrow(last, index * share, (index + 1) * share))
+    elif action is not None:
+        return None
+    return SlotPair(source, target, AS_DESCRIBED) if source.shape == target.shape else None
