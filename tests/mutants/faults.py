@@ -338,8 +338,8 @@ PROVE = (
     Fault(
         "weights-the-other-way",
         "padiff_shim/proving/preconditions.py",
-        "carry(mapping, trees[1], trees[0])",
-        "carry(mapping, trees[0], trees[1])",
+        'trees if mapping.src == "torch" else trees[::-1]',
+        "trees",
         'weights="paddle->torch" carries Torch\'s weights into the port',
     ),
     Fault(
@@ -372,7 +372,7 @@ PROVE = (
     ),
     Fault(
         "half-written-weights",
-        "padiff_shim/weights/writing.py",
+        "padiff_shim/weights/values.py",
         "            for target, old in begun:\n                target.copy_(old)\n",
         "",
         "a transfer of weights that fails in the middle leaves the first ones written",
@@ -380,7 +380,7 @@ PROVE = (
     Fault(
         "half-paired-weight",
         "padiff_shim/weights/transfer.py",
-        "(weight.key not in covered or covered[weight.key] < _size(weight))",
+        "(weight.key not in covered or covered[weight.key] < weight.size)",
         "weight.key not in covered",
         "a weight of which only a part has a partner counts as paired",
     ),
