@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "weights"))
 from layer_pairs import scrambled
 from test_experts import PaddleMixture, TorchMixture
 from test_experts import X as TOKENS
-from test_fused import Apart, AtOnce, grouped, plain
-from test_fused import X as STATES
+from test_fused_layouts import Apart, AtOnce, grouped, plain
+from test_fused_layouts import X as STATES
 
 pytestmark = pytest.mark.compat
 

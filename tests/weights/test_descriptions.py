@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn as tnn
 from layer_pairs import scrambled, scrambled_paddle
-from test_fused import GROUPS, HEADS, WIDTH, Apart, AtOnce, agree, grouped, plain
+from test_fused_layouts import GROUPS, HEADS, WIDTH, Apart, AtOnce, agree, grouped, plain
 from trees import ours, plinear, theirs, tlinear
 
 import padiff_shim
