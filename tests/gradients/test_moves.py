@@ -208,18 +208,23 @@ def test_sorted_attention_is_torchs_to_the_bit():
         assert same(tensor.grad, twin.grad)
 
 
+def turned(tensor):
+    """The last two axes of three exchanged."""
+    return tensor.permute(0, 2, 1) if isinstance(tensor, torch.Tensor) else tensor.transpose([0, 2, 1])
+
+
 def added_up(module, x, weight, laid):
     """A sum of gradients whose order shows in the last bits; ``laid``: what happens to a transposed tensor on its way."""
     hidden = module.matmul(x, weight)
-    turned = laid((hidden * 0.5).transpose(1, 2))
-    return ((hidden + turned.transpose(1, 2) * (module.tanh(hidden) * module.exp(hidden * 0.1))) * module.sin(hidden)).sum()
+    other = turned(laid(turned(hidden * 0.5)))
+    return ((hidden + other * (module.tanh(hidden) * module.exp(hidden * 0.1))) * module.sin(hidden)).sum()
 
 
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_contiguous_is_on_the_tape(repeats):
     def laid(tensor):
         for _ in range(repeats):
-            tensor = tensor.contiguous().transpose(1, 2).transpose(1, 2)
+            tensor = turned(turned(tensor.contiguous()))
         return tensor.contiguous()
 
     arrays = values(4, 64, 64), values(64, 64, seed=1)
@@ -240,9 +245,9 @@ def test_contiguous_of_what_lies_so_is_the_tensor_itself(wanted):
         y = x * 2.0
         assert y.contiguous() is y
         assert x.contiguous() is x
-        turned = y.transpose([1, 0])
-        lying = turned.contiguous()
+        view = y.transpose([1, 0])
+        lying = view.contiguous()
         assert lying.is_contiguous()
-        assert not turned.is_contiguous()
+        assert not view.is_contiguous()
         assert (lying.stop_gradient, lying.is_leaf) == (not wanted, not wanted)
-        assert same(lying.detach(), torch.tensor(turned.numpy()))
+        assert same(lying.detach(), torch.tensor(view.numpy()))
