@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -40,6 +41,13 @@ def escaped(text: str) -> str:
 def many(number: int, noun: str) -> str:
     """``number`` with a noun: ``"1 call"``, ``"2,000 calls"``."""
     return f"{number:,} {noun}{'s' if number != 1 else ''}"
+
+
+def listed(texts: Sequence[object], most: int = 4, separator: str = ", ") -> str:
+    """The first of several texts, and how many more there are: ``"a, b and 3 more"``."""
+    more = len(texts) - most
+    shorter = separator.join(map(str, texts[:most]))
+    return f"{shorter}{separator.rstrip(', ')} and {more} more" if more > 0 else shorter
 
 
 def columns() -> int:

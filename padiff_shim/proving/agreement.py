@@ -35,11 +35,10 @@ class Agreement:
 
         ``forward``: of the outputs and running statistics alone.
         """
-        for (name, mine, yours), allowed in zip(self._rows(port, forward), self._allowed(forward)):
-            if mine is not None and yours is not None and not _near(mine, yours, allowed):
-                return (
-                    f"{name or 'output'} differs in float64 ({apart(mine, yours)}, of which rounding explains {allowed.usual:.2g})"
-                )
+        for (name, expected, actual), allowed in zip(self._rows(port, forward), self._allowed(forward)):
+            if expected is not None and actual is not None and not _near(expected, actual, allowed):
+                how = f"{apart(expected, actual)}, of which rounding explains {allowed.usual:.2g}"
+                return f"{name or 'output'} differs in float64 ({how})"
         return ""
 
     def alike(self, port: Outcome, other: Outcome, *, forward: bool = False) -> bool:
@@ -49,7 +48,8 @@ class Agreement:
 
     def _allowed(self, forward: bool) -> list[RoundingBound]:
         if forward not in self._tolerances:
-            self._tolerances[forward] = [_tolerance(mine, moved) for _, mine, moved in self._rows(self._touched, forward, own=True)]
+            rows = self._rows(self._touched, forward, own=True)
+            self._tolerances[forward] = [_tolerance(expected, moved) for _, expected, moved in rows]
         return self._tolerances[forward]
 
     def _rows(self, outcome: Outcome, forward: bool, *, own: bool = False) -> Iterator[Row]:
@@ -60,24 +60,24 @@ class Agreement:
         kinds = [("", original.statistics, outcome.statistics)]
         if not forward:
             kinds += [(OF_GRADIENT, original.gradients, outcome.gradients), ("", original.weights, outcome.weights)]
-        for what, mine, yours in kinds:
+        for what, expected, actual in kinds:
             gradient = what == OF_GRADIENT
-            ends = outcomes.own(mapping, mine, gradient=gradient), laid(mapping, yours, gradient=gradient)
-            for pair, *arrays in zip(mapping, *ends):
-                yield f"{what}{pair.paddle or pair.torch}", arrays[0], arrays[1]
+            arrays = outcomes.own(mapping, expected, gradient=gradient), laid(mapping, actual, gradient=gradient)
+            for pair, *row in zip(mapping, *arrays):
+                yield f"{what}{pair.paddle or pair.torch}", row[0], row[1]
 
 
-def _near(mine: Array | None, yours: Array | None, allowed: RoundingBound) -> bool:
+def _near(expected: Array | None, actual: Array | None, allowed: RoundingBound) -> bool:
     """Whether two arrays agree; what one side alone has, and shapes, are asked elsewhere."""
-    if mine is None or yours is None or mine.shape != yours.shape or not mine.size:
+    if expected is None or actual is None or expected.shape != actual.shape or not expected.size:
         return True
-    return bool(allowed.holds(_numbers(mine), _numbers(yours)).all())
+    return bool(allowed.holds(_numbers(expected), _numbers(actual)).all())
 
 
-def _tolerance(mine: Array | None, moved: Array | None) -> RoundingBound:
-    if mine is None or not mine.size or not np.issubdtype(mine.dtype, np.inexact):
+def _tolerance(expected: Array | None, moved: Array | None) -> RoundingBound:
+    if expected is None or not expected.size or not np.issubdtype(expected.dtype, np.inexact):
         return RoundingBound(0.0)
-    return measured(_numbers(mine), None if moved is None or moved.shape != mine.shape else _numbers(moved))
+    return measured(_numbers(expected), None if moved is None or moved.shape != expected.shape else _numbers(moved))
 
 
 def _numbers(array: Array) -> torch.Tensor:

@@ -211,19 +211,19 @@ def constant(one: Operand, other: Operand) -> tuple[Cause, str]:
     apart = (here != there).nonzero()
     if not len(apart):
         return cause, f"{role(other)}{where} has shape {list(other.tensor.shape)} against {list(one.tensor.shape)}"
-    first = tuple(apart[0].tolist()) if len(apart) else (0,) * here.dim()
+    first = tuple(apart[0].tolist())
     mine, yours = (f"{tensor[first].item():g}" for tensor in (here, there))
     place = f"[{', '.join(map(str, first))}]"
-    shuffled = len(apart) and comparable(one, other) and torch.equal(one.value.sorted, other.value.sorted)
+    shuffled = comparable(one, other) and torch.equal(one.value.sorted, other.value.sorted)
     order = "; they are the same in another order" if shuffled else ""
     differing = f"{len(apart)} of {here.numel()} elements differ{order}"
     return cause, f"{role(other)}{where} holds {yours} at {place} against {mine} ({differing})"
 
 
-def _attribute(op: str, name: str, theirs: Any, ours: Any) -> str:
-    """An attribute that differs, and what to write."""
-    write = advice(op, name, theirs)
-    return f"{name}={_shown(ours)} against {_shown(theirs)}" + (f" ({write})" if write else "")
+def _attribute(op: str, name: str, wanted: Any, written: Any) -> str:
+    """An attribute that differs, and what to write; ``wanted``: the original's value, ``written``: the port's."""
+    write = advice(op, name, wanted)
+    return f"{name}={_shown(written)} against {_shown(wanted)}" + (f" ({write})" if write else "")
 
 
 def _shown(value: Any) -> str:

@@ -29,6 +29,11 @@ class Draw(NamedTuple):
     shape: tuple[int, ...]
     site: Site
 
+    @property
+    def call(self) -> tuple[str, tuple[int, ...]]:
+        """What has to be equal for two draws to be partners."""
+        return self.name, self.shape
+
 
 class Draws(LooksOn, TorchDispatchMode):
     """Within it the draws from Torch's generator are noted; ``begin`` is called before each with its number.
@@ -69,17 +74,17 @@ class Streams:
     """Both random streams of two programs that do not draw alike.
 
     Args:
-        theirs, ours: the draws of one run of the original and of the port.
+        original, port: the draws of one run of each.
     """
 
-    def __init__(self, theirs: Sequence[Draw], ours: Sequence[Draw]) -> None:
-        self._sizes = len(theirs), len(ours)
-        calls = [[draw[:2] for draw in draws] for draws in (theirs, ours)]
-        blocks = SequenceMatcher(None, calls[0], calls[1], autojunk=False).get_matching_blocks()
+    def __init__(self, original: Sequence[Draw], port: Sequence[Draw]) -> None:
+        self._sizes = len(original), len(port)
+        matcher = SequenceMatcher(None, [draw.call for draw in original], [draw.call for draw in port], autojunk=False)
+        blocks = matcher.get_matching_blocks()
         self._partners = {block.b + at: block.a + at for block in blocks for at in range(block.size)}
         self._states: list[torch.Tensor] = []  # of the generator before each draw of the original's last run
-        left = [draw for at, draw in enumerate(theirs) if at not in self._partners.values()]
-        more = [draw for at, draw in enumerate(ours) if at not in self._partners]
+        left = [draw for at, draw in enumerate(original) if at not in self._partners.values()]
+        more = [draw for at, draw in enumerate(port) if at not in self._partners]
         self.notes = [
             f"{side} draws random numbers that {other} does not ({len(draws)}, first {draws[0].name} of {list(draws[0].shape)} at "
             f"{draws[0].site.file}:{draws[0].site.line}): both streams were aligned by the other draws"
@@ -108,16 +113,15 @@ class Streams:
             torch.set_rng_state(self._states[at])
 
 
-def align(theirs: Side, ours: Side) -> list[str]:
+def align(original: Side, port: Side) -> list[str]:
     """Align the streams of both from now on, if they draw otherwise; what is to be said of that."""
     draws = []
-    for side in (theirs, ours):
+    for side in (original, port):
         capture = side.run(Draws.noting).capture
         assert isinstance(capture, Draws)
         draws.append(capture.draws)
-    calls = [[draw[:2] for draw in side] for side in draws]
-    if calls[0] == calls[1] or not all(calls):
+    if not all(draws) or [draw.call for draw in draws[0]] == [draw.call for draw in draws[1]]:
         return []
     streams = Streams(*draws)
-    theirs.drawing, ours.drawing = streams.of_original, streams.of_port
+    original.drawing, port.drawing = streams.of_original, streams.of_port
     return streams.notes

@@ -7,6 +7,7 @@ import linecache
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ..text import listed
 from ..weights.mapping import Mapping
 from .causes import Cause
 from .findings import Mistake, Place
@@ -107,7 +108,9 @@ def _left(theirs: Sequence[Update], ours: Sequence[Update]) -> _Apart | None:
         if bool(mine) is not bool(yours):
             left = yours or mine
             who = "the port's" if yours else "the original's"
-            return _Apart(Cause.CLEARED, f"{who} gradients stay behind the step, the other's do not ({_listed(left)})", step, [])
+            return _Apart(
+                Cause.CLEARED, f"{who} gradients stay behind the step, the other's do not ({listed(left, _SHOWN)})", step, []
+            )
     return None
 
 
@@ -134,14 +137,10 @@ def _clip(theirs: Sequence[Update], ours: Sequence[Update]) -> _Apart | None:
 def _mistake(recipe: Recipe, apart: _Apart, all_of_them: int) -> Mistake:
     text = apart.text
     if apart.names and len(apart.names) < all_of_them:
-        text += f" for {len(apart.names)} of {all_of_them} weights ({_listed(apart.names)})"
+        text += f" for {len(apart.names)} of {all_of_them} weights ({listed(apart.names, _SHOWN)})"
     text += f" from step {apart.step + 1} on" if apart.step else ""
     theirs, ours = map(_place, recipe.places)
     return Mistake(apart.cause, text, theirs, ours, ("",))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
 def _place(function: Any) -> Place | None:

@@ -56,9 +56,13 @@ class Place:
         """The place of a traced call; ``site``: another line than its own."""
         if node is None:
             return None
-        site = site or node.site
         call = f"the gradient of a call: {node}" if node.backward else str(node)
-        return cls(node.layer, site.file, site.line, linecache.getline(site.file, site.line).strip(), call)
+        return cls.at(site or node.site, node.layer, call)
+
+    @classmethod
+    def at(cls, site: Site, layer: str, call: str) -> Place:
+        """The place of a line."""
+        return cls(layer, site.file, site.line, linecache.getline(site.file, site.line).strip(), call)
 
 
 @dataclass(frozen=True)

@@ -37,11 +37,10 @@ MOST = 64  # calls that are mended, one for each layer that makes a mistake
 class Located:
     """What was found: the differences in the order of the port's calls.
 
-    ``over``: they explain all that is wrong. ``apart``: how far outputs and gradients were apart in float64
-    before any was mended, with equal tables.
-    ``unexplained``: what differs though no call does. ``parts``: where each of the differences was seen: in the forward, the
-    backward, or in the running statistics alone. ``moved``: several calls stand in another place together, and what differs within
-    them cannot be told.
+    ``over``: they explain all that is wrong. ``apart``: how far outputs and gradients were apart in float64 before any was mended,
+    with equal tables. ``unexplained``: what differs though no call does. ``parts``: where each of the differences was seen: in the
+    forward, the backward, or in the running statistics alone. ``moved``: several calls stand in another place together, and what
+    differs within them cannot be told. ``notes``: which tables both were given.
     """
 
     differences: list[Difference]
@@ -70,7 +69,7 @@ def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     first = search.located()
     if not (first.differences or first.unexplained):
         return first
-    if tied_otherwise(theirs.model, ours.model, mapping):  # no distinct values can be given to what is one tensor in one of both
+    if tied_otherwise(mapping):  # no distinct values can be given to what is one tensor in one of both
         return search.go_on().located()
     again = None
     with told_apart(theirs, ours, mapping) as apart:
@@ -94,15 +93,14 @@ class _Search:
     def __init__(self, theirs: Side, ours: Side, mapping: Mapping) -> None:
         self._theirs, self._ours, self._mapping = theirs, ours, mapping
         self._original = theirs.run_double(Capture)
-        touch = rounded(torch.Generator().manual_seed(0))
-        touched = theirs.run_double(functools.partial(Capture, touch=lambda _, tensor: touch(tensor)))
+        nudge = rounded(torch.Generator().manual_seed(0))
+        touched = theirs.run_double(functools.partial(Capture, touch=lambda _, tensor: nudge(tensor)))
         self._tolerance = Tolerances(trace_of(touched))
         self._agreement = Agreement(mapping, self._original, touched)
         self._port = _settled(ours)
         self._apart = outcomes.worst(mapping, self._original, self._port)
         self._forced: dict[Key, Sequence[torch.Tensor | None]] = {}
         self._found: list[tuple[str, Difference]] = []
-        self._harmless: list[tuple[str, Difference]] = []  # what was mended without effect
         self._tables: Exchange | None = None  # None: not asked yet
         self._ended = False
         self._rest: str | None = None
@@ -114,7 +112,7 @@ class _Search:
             if self._forced:
                 before, self._port = self._port, self._mended_port()
                 if self._agreement.alike(before, self._port, forward=forward):
-                    self._harmless.append(self._found.pop())
+                    self._found.pop()  # mended without effect: it is no mistake
             self._rest = self._agreement.breach(self._port, forward=forward)
             if not self._rest and not outcomes.shapes_differ(self._original, self._port):
                 self._ended = True  # whatever calls the programs are made of

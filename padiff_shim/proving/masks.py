@@ -12,16 +12,19 @@ from .trace import Node, Trace, Value
 
 def turned_mask(matching: Matching, original: Trace, port: Trace) -> Difference | None:
     """The first softmax of the port that keeps exactly what a mask of both programs holds, where the original drops that."""
-    for theirs, ours in zip(_softmaxes(original), _softmaxes(port)):
-        if matching.same(theirs.result, ours.result) or theirs.result.tensor.numel() != ours.result.tensor.numel():
+    for original_node, port_node in zip(_softmaxes(original), _softmaxes(port)):
+        expected, actual = original_node.result, port_node.result
+        if matching.same(expected, actual) or expected.tensor.numel() != actual.tensor.numel():
             continue
-        dropped = [(node.result.tensor == 0).reshape(ours.result.tensor.shape) for node in (theirs, ours)]
-        mask = next((value for trace in (port, original) for value in _masks(trace) if _says(value, dropped)), None)
+        wanted = expected.tensor.reshape(actual.tensor.shape)
+        mask = next(
+            (value for trace in (port, original) for value in _masks(trace) if _says(value, wanted == 0, actual.tensor == 0)), None
+        )
         if mask is None:
             return None
         name = mask.label or f"a mask of {list(mask.tensor.shape)}"
         text = f"{name}: True keeps a place in the port, and drops it in the original: hand over paddle.logical_not of it"
-        return Difference(Cause.CONSTANT, text, theirs, ours, (ours, [theirs.result.tensor.reshape(ours.result.tensor.shape)]))
+        return Difference(Cause.CONSTANT, text, original_node, port_node, (port_node, [wanted]))
     return None
 
 
@@ -33,11 +36,11 @@ def _masks(trace: Trace) -> list[Value]:
     return [value for value in trace.values() if value.tensor.dtype is torch.bool and value.tensor.dim() > 0]
 
 
-def _says(mask: Value, dropped: list[torch.Tensor]) -> bool:
+def _says(mask: Value, original_drops: torch.Tensor, port_drops: torch.Tensor) -> bool:
     """Whether the original drops where a mask is true, and the port where it is false."""
     try:
-        held = mask.tensor.expand(dropped[0].shape)
+        held = mask.tensor.expand(port_drops.shape)
     except RuntimeError:
         return False
     mixed = held.any(-1) & ~held.all(-1)  # a row of which nothing is kept is weighed evenly
-    return bool(mixed.any()) and bool((dropped[0] == held)[mixed].all()) and bool((dropped[1] == ~held)[mixed].all())
+    return bool(mixed.any()) and bool((original_drops == held)[mixed].all()) and bool((port_drops == ~held)[mixed].all())

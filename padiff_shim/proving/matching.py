@@ -188,8 +188,8 @@ def _place(value: Value) -> tuple[int, str]:
     return (-1, value.label) if value.node is None else (value.node.index, value.node.name)
 
 
-def _close(mine: torch.Tensor, yours: torch.Tensor, tolerance: RoundingBound) -> bool:
-    return bool((mine == yours).all()) or bool(tolerance.holds(mine, yours).all())
+def _close(expected: torch.Tensor, actual: torch.Tensor, tolerance: RoundingBound) -> bool:
+    return bool((expected == actual).all()) or bool(tolerance.holds(expected, actual).all())
 
 
 def guilty(ends: Iterable[Value], good: Callable[[Value], bool]) -> list[Node]:

@@ -7,6 +7,7 @@ from difflib import SequenceMatcher
 
 import numpy as np
 
+from ..text import listed
 from ..weights.mapping import Mapping
 from .arrays import Array, apart, largests, same_bits
 from .findings import LayerRow
@@ -59,7 +60,7 @@ def one_sided(original: Outcome, port: Outcome) -> str:
 
 def renamed(original: Outcome, port: Outcome) -> str:
     """Which outputs are called otherwise by the port; "" if none is."""
-    pairs = [f"{theirs or '0'} is {ours or '0'}" for theirs, ours in paired(original, port) if theirs != ours]
+    pairs = [f"{path or '0'} is {partner or '0'}" for path, partner in paired(original, port) if path != partner]
     return f"outputs are called otherwise by the port, and were compared in order: {', '.join(pairs)}" if pairs else ""
 
 
@@ -82,7 +83,7 @@ def without_gradient(rows: Sequence[Row]) -> str:
         for name, one, other in rows
         if (one is None) is not (other is None)
     ]
-    return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+    return listed(found)
 
 
 def outputs_differ(original: Outcome, port: Outcome, wanted: Callable[[str], bool]) -> str:
@@ -108,10 +109,10 @@ def _of_side(mapping: Mapping, framework: str, values: dict[str, Array], *, grad
     return [None if array is None else pair.in_common(framework, array, gradient=gradient) for pair, array in held]
 
 
-def _paired(mapping: Mapping, mine: dict[str, Array], yours: dict[str, Array], *, gradient: bool = False) -> list[Row]:
+def _paired(mapping: Mapping, of_torch: dict[str, Array], of_paddle: dict[str, Array], *, gradient: bool = False) -> list[Row]:
     """A row for each pair of weights."""
     names = (pair.paddle or pair.torch for pair in mapping)
-    return list(zip(names, own(mapping, mine, gradient=gradient), ported(mapping, yours, gradient=gradient)))
+    return list(zip(names, own(mapping, of_torch, gradient=gradient), ported(mapping, of_paddle, gradient=gradient)))
 
 
 def gradients(mapping: Mapping, original: Outcome, port: Outcome) -> list[Row]:

@@ -6,7 +6,6 @@ logarithm of a softmax overflows where a ``log_softmax`` does not. In float64 no
 
 from __future__ import annotations
 
-import linecache
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..dispatch.site import Site, call_site
+from ..frameworks.memory import dtype_of
 from ..frameworks.surroundings import LooksOn
 from .capture import tensors_in
 from .cause import Cause
@@ -40,8 +40,7 @@ class Computed:
 
     def place(self) -> Place:
         """As it is shown in a proof."""
-        source = linecache.getline(self.site.file, self.site.line).strip()
-        return Place(self.layer, self.site.file, self.site.line, source, f"{self.name} in {_plain(self.dtype)}")
+        return Place.at(self.site, self.layer, f"{self.name} in {dtype_of(self.dtype)}")
 
 
 class Precisions(LooksOn, TorchDispatchMode):
@@ -68,53 +67,48 @@ def _finite(tensor: torch.Tensor) -> bool:
     return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
 
 
-def otherwise(theirs: Side, ours: Side) -> Mistake | None:
+def otherwise(original: Side, port: Side) -> Mistake | None:
     """The first call that one program computes in 16 bits and the other does not, or in which only one makes an infinity or NaN."""
     calls = []
-    for side in (theirs, ours):
+    for side in (original, port):
         capture = side.run_forward(Precisions).capture
         assert isinstance(capture, Precisions)
         calls.append(capture.calls)
     return _in_halves(*calls) or _not_finite(*calls)
 
 
-def _in_halves(theirs: list[Computed], ours: list[Computed]) -> Mistake | None:
+def _in_halves(original: list[Computed], port: list[Computed]) -> Mistake | None:
     """Of the ops that both call equally often."""
     by_kind: tuple[dict[str, list[Computed]], dict[str, list[Computed]]] = (defaultdict(list), defaultdict(list))
-    for calls, kinds in zip((theirs, ours), by_kind):
+    for calls, kinds in zip((original, port), by_kind):
         for call in calls:
             kinds[kind_of(call.name)].append(call)
     pairs = [
         pair for kind, calls in by_kind[0].items() if len(calls) == len(by_kind[1][kind]) for pair in zip(calls, by_kind[1][kind])
     ]
-    apart = [(mine, yours) for mine, yours in pairs if mine.dtype is not yours.dtype and {mine.dtype, yours.dtype} & HALVES]
+    apart = [pair for pair in pairs if pair[0].dtype is not pair[1].dtype and {pair[0].dtype, pair[1].dtype} & HALVES]
     if not apart:
         return None
-    mine, yours = min(apart, key=lambda pair: ours.index(pair[1]))
+    expected, actual = min(apart, key=lambda pair: port.index(pair[1]))
     text = (
-        f"{yours.name} is computed in {_plain(yours.dtype)}, in the original in {_plain(mine.dtype)} "
-        f"({len(apart)} of {len(pairs)} calls); {_advice(mine.dtype, yours.dtype)}"
+        f"{actual.name} is computed in {dtype_of(actual.dtype)}, in the original in {dtype_of(expected.dtype)} "
+        f"({len(apart)} of {len(pairs)} calls); {_advice(expected.dtype)}"
     )
-    return Mistake(Cause.DTYPE, text, mine.place(), yours.place(), (yours.layer,))
+    return Mistake(Cause.DTYPE, text, expected.place(), actual.place(), (actual.layer,))
 
 
-def _advice(theirs: torch.dtype, ours: torch.dtype) -> str:
-    if theirs in HALVES:
-        return f'call the model under paddle.amp.auto_cast(dtype="{_plain(theirs)}"), or cast there'
-    return f'cast the operand before: .astype("{_plain(theirs)}")'
+def _advice(wanted: torch.dtype) -> str:
+    if wanted in HALVES:
+        return f'call the model under paddle.amp.auto_cast(dtype="{dtype_of(wanted)}"), or cast there'
+    return f'cast the operand before: .astype("{dtype_of(wanted)}")'
 
 
-def _not_finite(theirs: list[Computed], ours: list[Computed]) -> Mistake | None:
-    mine, yours = (next((call for call in calls if not call.finite), None) for calls in (theirs, ours))
-    if (mine is None) is (yours is None):
+def _not_finite(original: list[Computed], port: list[Computed]) -> Mistake | None:
+    there, here = (next((call for call in calls if not call.finite), None) for calls in (original, port))
+    if (there is None) is (here is None):
         return None
-    side = "the port" if mine is None else "the original"
-    born = mine or yours
+    born, side = (there, "the original") if there else (here, "the port")
     assert born is not None
-    text = f"{born.name} makes an infinity or NaN of finite numbers in {side} alone: {_plain(born.dtype)} overflows there"
-    there, here = (None if call is None else call.place() for call in (mine, yours))
-    return Mistake(Cause.OVERFLOW, text, there, here, (yours.layer,) if yours else ())
-
-
-def _plain(dtype: torch.dtype) -> str:
-    return str(dtype).rpartition(".")[2]
+    text = f"{born.name} makes an infinity or NaN of finite numbers in {side} alone: {dtype_of(born.dtype)} overflows there"
+    places = [None if call is None else call.place() for call in (there, here)]
+    return Mistake(Cause.OVERFLOW, text, places[0], places[1], (here.layer,) if here else ())

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import paddle
 import torch
 
+from ..text import listed
 from ..weights import choices, explain
-from ..weights.checking import Difference
 from ..weights.mapping import Mapping as Weights
 from ..weights.mapping import Pair
 from ..weights.transfer import carry
@@ -61,8 +60,9 @@ def constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: Weights
     apart = outcomes.constants_apart(mapping, mine, yours)
     if not apart:
         return []
-    names = ", ".join(apart[:4]) + (f" and {len(apart) - 4} more" if len(apart) > 4 else "")
-    return [f"buffers began apart, and were given the same values for the proof: {names}. If the port computes them, look there"]
+    return [
+        f"buffers began apart, and were given the same values for the proof: {listed(apart)}. If the port computes them, look there"
+    ]
 
 
 def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
@@ -94,8 +94,8 @@ def _weights(
     if not refused and weights == "as-is":
         unequal = mapping.check(theirs.model, ours.model).differences
         constants = [difference for difference in unequal if _is_constant(difference.pair)]
-        notes += [f"constants that are not the same on both sides, and stay so: {_listed(constants)}"] if constants else []
-        refused = _listed([difference for difference in unequal if difference not in constants])
+        notes += [f"constants that are not the same on both sides, and stay so: {listed(constants, 3, '; ')}"] if constants else []
+        refused = listed([difference for difference in unequal if difference not in constants], 3, "; ")
         verdict = ProofVerdict.WEIGHTS_DIFFER
     if refused:
         stages.append(Stage("weights", False, refused))
@@ -134,7 +134,3 @@ def _is_constant(pair: Pair) -> bool:
     """Whether a pair holds what the code makes, not a training: masks, tables, frequencies."""
     slots = [slot for slot in (pair.torch_slot, pair.paddle_slot) if slot.weight is not None]
     return all(slot.weight.buffer and not slot.role.startswith("running_") for slot in slots if slot.weight)
-
-
-def _listed(differences: Sequence[Difference]) -> str:
-    return "; ".join(map(str, differences[:3])) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")

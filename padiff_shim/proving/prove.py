@@ -180,14 +180,13 @@ class _Asked:
     def _mapping(self, theirs: TorchSide, ours: PaddleSide, trees: tuple[Tree, Tree], used: Sequence[Used]) -> Weights:
         """Which weights belong together. The models run with the caller's inputs where only their use tells how one lies."""
         sides = {"torch": theirs, "paddle": ours}
-        values_tell = self.weights == "as-is"
         return match(
             *(trees[::-1] if self.weights == "paddle->torch" else trees),
             layer_map=self.layer_map,
             rules=self.rules,
             used=used,
             run=lambda framework: sides[framework].run_forward(),
-            values_tell=values_tell,
+            values_tell=self.weights == "as-is",
         )
 
 
@@ -212,8 +211,9 @@ def _judged(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list[
         proof = _compared(theirs, ours, mapping, stages, runs)
         proof.notes += notes
         return proof
-    drawn = align(theirs, ours)
-    trained = train(theirs, ours, mapping, recipe, steps)
+    trained, drawn = train(theirs, ours, mapping, recipe, steps), list[str]()
+    if trained.port.first is not None and (drawn := align(theirs, ours)):
+        trained = train(theirs, ours, mapping, recipe, steps)
     remarks = ours.remarks
     proof = _compared(theirs, ours, mapping, stages, (trained.original[0], trained.port.start, trained.natively))
     proof.notes += [*drawn, *trained.notes]
@@ -302,7 +302,7 @@ def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list
     proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences)
     proof.complete = located.over and not located.moved
     proof.notes += [*ours.remarks, *located.notes]
-    ties = tied_otherwise(theirs.model, ours.model, mapping)
+    ties = tied_otherwise(mapping)
     proof.mistakes = [*ties, *merged(beside(located.differences) if ties else located.differences)]
     plain = differing.shapes or differing.missing or located.unexplained
     if not proof.mistakes and located.over and not plain and (at_work := precision.otherwise(theirs, ours)) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
@@ -48,9 +48,8 @@ class Side:
         self.doubled: Callable[[Any], None] | None = None  # what else has to be done to a new float64 copy
         self._holdings: dict[int, Holding] = {}  # by model
         self.capture: Capture | None = None  # of the run that goes on
-        self.drawing: Callable[[], contextlib.AbstractContextManager[Any]] = (
-            contextlib.nullcontext
-        )  # around each run, see :mod:`.draws`
+        # Around each run, see :mod:`.draws`.
+        self.drawing: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
     def run(self, capturing: Capturing | None = None) -> Outcome:
         """One forward and, if asked for, backward."""
@@ -86,15 +85,7 @@ class Side:
         outcome, self._keeping = Outcome(capture=capture), capture is None or not double
         self._stack.clear()
         self._clear()
-        widened = default_dtype("float64") if double else contextlib.nullcontext()
-        with (
-            self._listening(model, outcome),
-            seeded(self._seed),
-            widened,
-            self._mode(double),
-            self.drawing(),
-            capture or contextlib.nullcontext(),
-        ):
+        with self._running(model, outcome, double=double, within=capture):
             named = self._pass(model, arguments)
         self.capture = None
         self._held(model).look()  # a forward may exchange what the model holds
@@ -102,6 +93,22 @@ class Side:
         outcome.of_inputs = following.gradients(begun)
         self._clear()
         return outcome
+
+    @contextlib.contextmanager
+    def _running(
+        self, model: Any, outcome: Outcome, *, double: bool, within: contextlib.AbstractContextManager[Any] | None
+    ) -> Iterator[None]:
+        """What a run happens in: layers that are listened to, equal seeds, the dtype of the copy, kernels, aligned draws."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._listening(model, outcome))
+            stack.enter_context(seeded(self._seed))
+            if double:
+                stack.enter_context(default_dtype("float64"))
+            stack.enter_context(self._mode(double))
+            stack.enter_context(self.drawing())
+            if within is not None:
+                stack.enter_context(within)
+            yield
 
     def _path(self) -> str:
         return self._stack[-1] if self._stack else ""
@@ -115,8 +122,9 @@ class Side:
         named = self._ordered(leaves(result))
         if self._backward:
             losses = [tensor for path, tensor in named if path == "loss" and (training or self._loss is not None)]
-            began = named if self.begins is None else [(path, dict(named)[path]) for path in self.begins]
-            self._go_back(losses or [tensor for _, tensor in began], ones=bool(losses))
+            by_path = dict(named)
+            began = [tensor for _, tensor in named] if self.begins is None else [by_path[path] for path in self.begins]
+            self._go_back(losses or began, ones=bool(losses))
         return named
 
     def _ordered(self, named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
@@ -158,15 +166,7 @@ class Side:
         sink, self._keeping = Outcome(), True
         self._clear()
         try:
-            widened = default_dtype("float64") if double else contextlib.nullcontext()
-            with (
-                self._listening(model, sink),
-                seeded(self._seed),
-                widened,
-                self._mode(double),
-                self.drawing(),
-                within or contextlib.nullcontext(),
-            ):
+            with self._running(model, sink, double=double, within=within):
                 trainer = recipe.trainer(self.framework, model)
                 for step in range(steps):
                     arguments = self._inputs.of(self.framework, self._dtype(), double=double, step=step)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 
 from .matching import Matching
-from .tolerances import FLOOR, numbers
+from .tolerances import FLOOR, nudged, numbers
 from .trace import Key, Node, Trace, Value
 
 UNIT = float(torch.finfo(torch.float32).eps)
@@ -34,63 +35,72 @@ class Exchange:
         return bool(self.constants or self.calls)
 
 
+class _OfNumbers:
+    """Which values neither an input nor a weight has a part in. ``is_weight``: asked for the label of a constant."""
+
+    def __init__(self, is_weight: Callable[[str], bool]) -> None:
+        self._is_weight = is_weight
+        self._known: dict[Node, bool] = {}
+
+    def __contains__(self, value: Value) -> bool:
+        if value.node is None:
+            return not value.label.startswith("input ") and not self._is_weight(value.label)
+        return self.makes(value.node)
+
+    def makes(self, node: Node) -> bool:
+        """Whether a call is given nothing else; asked in the order of the calls."""
+        if node not in self._known:
+            self._known[node] = not node.backward and all(operand.value in self for operand in node.operands)
+        return self._known[node]
+
+
 def tables_of(trace: Trace, is_weight: Callable[[str], bool]) -> list[Value]:
-    """All values of floats in which neither an input nor a weight has a part. ``is_weight``: asked for the label of a constant."""
-    made = [value for value in trace.constants if not value.label.startswith("input ") and not is_weight(value.label)]
-    known = set(made)
-    for node in trace.nodes:
-        if not node.backward and all(operand.value in known for operand in node.operands):
-            known.update(node.values)
-            made += node.values
-    return [value for value in made if value.tensor.is_floating_point() and value.tensor.numel() > 1]
+    """All values of floats that are made of numbers alone."""
+    of_numbers = _OfNumbers(is_weight)
+    tables = [value for value in trace.values() if value in of_numbers]
+    return [value for value in tables if value.tensor.is_floating_point() and value.tensor.numel() > 1]
 
 
 def rounded_in_single(generator: torch.Generator, is_weight: Callable[[str], bool]) -> Callable[[Node, torch.Tensor], None]:
     """Changes what calls make of numbers alone by up to one unit roundoff of float32."""
-    computed: set[Node] = set()
+    of_numbers = _OfNumbers(is_weight)
 
     def touch(node: Node, tensor: torch.Tensor) -> None:
-        for operand in node.operands:
-            source = operand.value
-            if source.node is None and (source.label.startswith("input ") or is_weight(source.label)):
-                return
-            if source.node is not None and source.node not in computed and not source.node.moves:
-                return
-        computed.add(node)
-        noise = torch.rand(tensor.shape, dtype=torch.float64, generator=generator).sub_(0.5).mul_(2.0 * UNIT).add_(1.0)
-        tensor.mul_(noise.to(tensor.dtype))
+        if of_numbers.makes(node):
+            nudged(tensor, UNIT, generator)
 
     return touch
 
 
-def exchange(matching: Matching, mine: list[Value], yours: list[Value], constants: list[Value], moved: Iterable[Value]) -> Exchange:
+def exchange(
+    matching: Matching, original: list[Value], port: list[Value], constants: list[Value], moved: Iterable[Value]
+) -> Exchange:
     """What the port has to be given for its tables to be the original's, where float32's rounding explains how far they are apart.
 
     Args:
         matching: of both traces.
-        mine, yours: the tables of the original and of the port.
+        original, port: their tables.
         constants: of the port's trace, in its order.
         moved: the original's tables again, of a run with rounding errors of float32.
     """
-    travelled = {id(value): twin for value, twin in zip(mine, moved)}
-    order = {id(value): place for place, value in enumerate(constants)}
+    travelled = dict(zip(original, moved))
+    tables = [(table, travelled.get(table), _is_single(table)) for table in original]
+    order = {constant: place for place, constant in enumerate(constants)}
     exchanged = Exchange()
-    for value in yours:
+    for value in port:
         partner = matching.of_second.get(value)
         if partner is not None and _within(partner.sorted, value.sorted, FLOOR * partner.sorted.abs()):
             continue
-        for original in mine:
-            if original.tensor.numel() != value.tensor.numel() or not (_is_single(value) or _is_single(original)):
-                continue
-            wanted = _as_in(original, value, travelled.get(id(original)))
-            if wanted is None:
-                continue
-            if value.node is None:
-                exchanged.constants[order[id(value)]] = wanted
-            else:
-                exchanged.calls[value.node.key] = [wanted if result is value else None for result in value.node.values]
-            exchanged.notes += _note(original, value, wanted)
-            break
+        single = _is_single(value)
+        fitting = ((table, twin) for table, twin, is_single in tables if single or is_single)
+        wanted = next((laid for table, twin in fitting if (laid := _as_in(table, value, twin)) is not None), None)
+        if wanted is None:
+            continue
+        if value.node is None:
+            exchanged.constants[order[value]] = wanted
+        else:
+            exchanged.calls[value.node.key] = [wanted if result is value else None for result in value.node.values]
+        exchanged.notes += _note(value, wanted)
     return exchanged
 
 
@@ -114,41 +124,36 @@ def _sources(value: Value) -> Iterator[Value]:
             waiting += [operand.value for operand in source.node.operands]
 
 
-def _as_in(original: Value, value: Value, moved: Value | None) -> torch.Tensor | None:
+def _as_in(table: Value, value: Value, moved: Value | None) -> torch.Tensor | None:
     """The original's table in the places of the port's; None if they are further apart than rounding in float32 explains."""
-    mine, yours = numbers(original.tensor), numbers(value.tensor)
-    allowed = _ENTRY * UNIT * mine.abs().nan_to_num(0.0, 0.0, 0.0)
-    if moved is not None and moved.tensor.shape == original.tensor.shape:
-        allowed += _SLACK * float((numbers(moved.tensor) - mine).abs().nan_to_num(0.0, 0.0, 0.0).max())
-    if float(mine.abs().max()) <= _WAVE:
-        allowed += _ENTRY * UNIT * _positions(original.tensor)
-    if _within(mine, yours, allowed):
-        return mine.reshape(value.tensor.shape)
-    ranks, places = mine.sort(), yours.argsort()
-    if not _within(ranks.values, yours[places], allowed[ranks.indices]):
+    if table.tensor.numel() != value.tensor.numel():
         return None
-    wanted = torch.empty_like(mine)
+    expected, actual = numbers(table.tensor), numbers(value.tensor)
+    allowed = _ENTRY * UNIT * expected.abs().nan_to_num(0.0, 0.0, 0.0)
+    if moved is not None and moved.tensor.shape == table.tensor.shape:
+        allowed += _SLACK * float((numbers(moved.tensor) - expected).abs().nan_to_num(0.0, 0.0, 0.0).max())
+    if float(expected.abs().max()) <= _WAVE:
+        allowed += _ENTRY * UNIT * _positions(table.tensor)
+    if _within(expected, actual, allowed):
+        return expected.reshape(value.tensor.shape)
+    ranks, places = expected.sort(), actual.argsort()
+    if not _within(ranks.values, actual[places], allowed[ranks.indices]):
+        return None
+    wanted = torch.empty_like(expected)
     wanted[places] = ranks.values
     return wanted.reshape(value.tensor.shape)
 
 
-def _within(mine: torch.Tensor, yours: torch.Tensor, allowed: torch.Tensor) -> bool:
-    return bool(((mine == yours) | ((mine - yours).abs() <= allowed)).all())
+def _within(expected: torch.Tensor, actual: torch.Tensor, allowed: torch.Tensor) -> bool:
+    return bool(((expected == actual) | ((expected - actual).abs() <= allowed)).all())
 
 
 def _positions(tensor: torch.Tensor) -> torch.Tensor:
     """For each element its largest place along an axis, counted from 1: the angle of a wave is no larger."""
-    shape = tensor.shape
-    places = [
-        torch.arange(1, size + 1).reshape([-1 if at == axis else 1 for at in range(len(shape))]) for axis, size in enumerate(shape)
-    ]
-    largest = torch.ones(shape, dtype=torch.float64)
-    for along in places:
-        largest = torch.maximum(largest, along.to(torch.float64))
-    return largest.reshape(-1)
+    return torch.from_numpy(np.indices(tensor.shape).max(0).reshape(-1) + 1.0)
 
 
-def _note(original: Value, value: Value, wanted: torch.Tensor) -> list[str]:
+def _note(value: Value, wanted: torch.Tensor) -> list[str]:
     """Which table the port was given; of what is made of others nothing."""
     if value.node is not None and value.node.moves:
         return []

@@ -3,46 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Sequence
 
-import paddle
-import torch
-
 from ..weights.mapping import Mapping
+from ..weights.tree import OTHER, Slot
 from .cause import Cause
 from .causes import Difference
 from .findings import Mistake
 
 
-def tied_otherwise(original: torch.nn.Module, port: paddle.nn.Layer, mapping: Mapping) -> list[Mistake]:
-    """A mistake for each group of weights that are tied in one of both programs alone, with what to write."""
-    theirs = {name: id(tensor) for name, tensor in original.named_parameters(remove_duplicate=False)}
-    ours = {
-        f"{path}.{name}" if path else name: id(tensor)
-        for path, layer in [("", port), *port.named_sublayers()]
-        for name, tensor in layer._parameters.items()
-        if tensor is not None
-    }
-    groups: dict[str, dict[int, dict[str, int]]] = {"original": defaultdict(dict), "port": defaultdict(dict)}
-    for pair in mapping:
-        whole = pair.torch_slot.whole and pair.paddle_slot.whole
-        if whole and pair.torch in theirs and pair.paddle in ours:
-            groups["original"][theirs[pair.torch]][pair.paddle] = ours[pair.paddle]
-            groups["port"][ours[pair.paddle]][pair.paddle] = theirs[pair.torch]
-    return [
-        Mistake(Cause.TIED, _text(side, list(names)), None, None, ())
-        for side, by_tensor in groups.items()
-        for names in by_tensor.values()
-        if len(set(names.values())) > 1
-    ]
+def tied_otherwise(mapping: Mapping) -> list[Mistake]:
+    """A mistake for each group of parameters that are tied in one of both programs alone, with what to write."""
+    mistakes = []
+    for framework in OTHER:
+        for pairs in mapping.tied_apart(framework):
+            ends = [(pair.torch_slot, pair.paddle_slot) for pair in pairs]
+            names = [pair.paddle for pair, slots in zip(pairs, ends) if all(slot.whole and _is_parameter(slot) for slot in slots)]
+            if len(names) > 1:
+                mistakes.append(Mistake(Cause.TIED, _text(framework, names), None, None, ()))
+    return mistakes
 
 
-def _text(side: str, names: list[str]) -> str:
+def _is_parameter(slot: Slot) -> bool:
+    return slot.weight is not None and not slot.weight.buffer
+
+
+def _text(framework: str, names: list[str]) -> str:
     listed = " and ".join((", ".join(names[:-1]), names[-1]))
     path, _, own = names[-1].rpartition(".")
     target = re.sub(r"\.(\d+)", r"[\1]", f"self.{path}" if path else "self")
-    if side == "original":
+    if framework == "torch":
         return f"{listed} are one weight in the original, and several in the port: write {target}.{own} = self.{names[0]}"
     return f"{listed} are one weight in the port, and several in the original: give {target} a weight of its own"
 

@@ -24,11 +24,11 @@ class RoundingBound(NamedTuple):
     limit: float = math.inf
     filled: float = 0.0
 
-    def holds(self, mine: torch.Tensor, yours: torch.Tensor) -> torch.Tensor:
-        """Which elements are near enough, equal infinities and NaN included; ``mine``: the original's."""
-        apart = (mine - yours).abs()
-        near = (mine == yours) | (apart <= self.usual) | (mine.isnan() & yours.isnan())
-        return near | ((mine.abs() > self.limit) & (apart <= self.filled))
+    def holds(self, expected: torch.Tensor, actual: torch.Tensor) -> torch.Tensor:
+        """Which elements are near enough, equal infinities and NaN included; ``expected``: the original's."""
+        apart = (expected - actual).abs()
+        near = (expected == actual) | (apart <= self.usual) | (expected.isnan() & actual.isnan())
+        return near | ((expected.abs() > self.limit) & (apart <= self.filled))
 
     def least(self, usual: float) -> RoundingBound:
         """At least so much."""
@@ -100,8 +100,10 @@ def _unit(tensor: torch.Tensor) -> float:
 def rounded(generator: torch.Generator) -> Any:
     """Changes a tensor's elements by up to one unit roundoff each."""
 
-    def touch(tensor: torch.Tensor) -> None:
-        noise = torch.rand(tensor.shape, dtype=torch.float64, generator=generator).sub_(0.5).mul_(2.0 * _unit(tensor)).add_(1.0)
-        tensor.mul_(noise.to(tensor.dtype))
+    return lambda tensor: nudged(tensor, _unit(tensor), generator)
 
-    return touch
+
+def nudged(tensor: torch.Tensor, unit: float, generator: torch.Generator) -> None:
+    """Changes a tensor's elements by up to so many parts of each."""
+    noise = torch.rand(tensor.shape, dtype=torch.float64, generator=generator).sub_(0.5).mul_(2.0 * unit).add_(1.0)
+    tensor.mul_(noise.to(tensor.dtype))

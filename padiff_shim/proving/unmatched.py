@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..text import listed
 from ..weights.mapping import Mapping
 from ..weights.tree import Weight
 from . import outcomes
@@ -13,8 +14,6 @@ from .arrays import Array, same_bits
 from .outcome import Outcome
 from .sides import Side
 from .values import as_array
-
-_SHOWN = 4
 
 
 def unmatched(theirs: Side, ours: Side, mapping: Mapping) -> tuple[list[str], list[Weight]]:
@@ -39,8 +38,7 @@ def unmatched(theirs: Side, ours: Side, mapping: Mapping) -> tuple[list[str], li
 
 
 def _listed(framework: str, weights: Sequence[Weight]) -> str:
-    shown = ", ".join(f"{weight.name} {list(weight.shape)}" for weight in weights[:_SHOWN])
-    return f"{framework} {shown}" + (f" and {len(weights) - _SHOWN} more" if len(weights) > _SHOWN else "")
+    return f"{framework} {listed([f'{weight.name} {list(weight.shape)}' for weight in weights])}"
 
 
 def _used(side: Side, other: Side, weights: Sequence[Weight]) -> list[Weight]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..text import listed
 from ..weights.explicit import Used
 from ..weights.mapping import Mapping
 from .capture import Capture
@@ -104,8 +105,7 @@ def _is_turned(operand: Operand, stored: Array) -> bool | None:
 def told(used: Iterable[Used]) -> str:
     """What a proof says of weights that were paired so."""
     pairs = [f"{one.torch} and {one.paddle}" for one in used]
-    shown = ", ".join(pairs[:4]) + (f" and {len(pairs) - 4} more" if len(pairs) > 4 else "")
     return (
         f"names do not tell which of these weights belong together, or how they lie; they were paired by their use in the forward: "
-        f"{shown}. If that is not how you take weights across, say so: layer_map="
+        f"{listed(pairs)}. If that is not how you take weights across, say so: layer_map="
     )

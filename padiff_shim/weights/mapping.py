@@ -225,6 +225,15 @@ class Mapping:
         """Names of the target's weights that have no partner."""
         return [weight.name for weight in self.left[1]]
 
+    def tied_apart(self, framework: str) -> Iterator[list[Pair]]:
+        """The pairs of each weight that is one tensor on that side, and several on the other: they part in a training."""
+        groups: dict[Any, list[Pair]] = {}
+        for pair in self.pairs:
+            weight = pair.slot(framework).weight
+            if weight and pair.slot(framework).whole and pair.slot(OTHER[framework]).weight:
+                groups.setdefault(weight.key, []).append(pair)
+        return (pairs for pairs in groups.values() if len({_key(pair.slot(OTHER[framework])) for pair in pairs}) > 1)
+
     def partner(self, name: str) -> list[str]:
         """The names on the other side of a weight of either side; several if it holds several.
 
@@ -260,6 +269,10 @@ class Mapping:
 
     def __str__(self) -> str:
         return mapping_table(self)
+
+
+def _key(slot: Slot) -> Any:
+    return slot.weight and slot.weight.key
 
 
 def mapping_table(mapping: Mapping, width: int | None = None) -> str:

@@ -353,18 +353,12 @@ def _left(weights: dict[str, Weight], pairs: Iterable[Pair | SlotPair], framewor
 
 def _say_ties(mapping: Mapping, weights: dict[str, dict[str, Weight]]) -> None:
     """Say where one side shares a weight and the other does not: they part in training."""
-    for framework in ("torch", "paddle"):
-        other = OTHER[framework]
-        groups: dict[Any, list[str]] = {}
-        for name, weight in weights[framework].items():
-            groups.setdefault(weight.key, []).append(name)
-        for tied in (names for names in groups.values() if len(names) > 1):
-            partners = {
-                slot.weight.key: slot.weight.name
-                for slot, mine in ((pair.slot(other), pair.slot(framework)) for pair in mapping.pairs)
-                if slot.weight and mine.weight and mine.weight.name in tied and mine.whole
-            }
-            if len(partners) > 1:
+    for framework, other in OTHER.items():
+        for pairs in mapping.tied_apart(framework):
+            keys = {slot.weight.key for pair in pairs if (slot := pair.slot(framework)).weight}
+            tied = [name for name, weight in weights[framework].items() if weight.key in keys]
+            partners = {slot.weight.key: slot.weight.name for pair in pairs if (slot := pair.slot(other)).weight}
+            if len(tied) > 1:
                 mapping.notes.append(
                     f"{' and '.join(tied)} are one tensor in {framework.title()}, but "
                     f"{' and '.join(partners.values())} are several in {other.title()}: they part in training"

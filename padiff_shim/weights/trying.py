@@ -26,7 +26,7 @@ from . import names
 from .choices import Choice, Way
 from .mapping import Mapping, Pair
 from .pairing import SlotPair, name_of
-from .tensors import view
+from .tensors import dtype_name, view
 from .tree import OTHER, Node, Side
 from .values import prepared, write_all
 
@@ -272,9 +272,8 @@ class _Trial:
 
     def _outputs(self, framework: str, arguments: Arguments) -> list[np.ndarray[Any, Any]]:
         layer = self._layers[framework]
-        dtype = next((view(tensor).dtype for tensor in self._sides[framework].tensors.values()), torch.float64)
-        name = str(dtype).rpartition(".")[2]
-        positional, keywords = _fresh(arguments, name)
+        dtype = next((dtype_name(view(tensor)) for tensor in self._sides[framework].tensors.values()), "float64")
+        positional, keywords = _fresh(arguments, dtype)
         with torch.no_grad(), paddle.no_grad():
             result = layer(*positional, **keywords)
         arrays = [as_array(leaf) for _, leaf in leaves(result)]

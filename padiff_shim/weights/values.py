@@ -11,7 +11,7 @@ import torch
 from ..errors import TransferError
 from .layouts import canonical, own_layout
 from .mapping import Mapping, Pair
-from .tensors import synchronise, view
+from .tensors import dtype_name, synchronise, view
 from .tree import Side
 
 
@@ -141,13 +141,9 @@ def _check(name: str, value: torch.Tensor | float, target: torch.Tensor, pair: P
         raise TransferError(f"{name} is {list(target.shape)}, but {names} would give it {list(value.shape)}")
     if pair.cast is None and torch.promote_types(value.dtype, target.dtype) != target.dtype:
         raise TransferError(
-            f"{name} is {_word(target)}, and {names} is {_word(value)}: its values would be rounded. "
+            f"{name} is {dtype_name(target)}, and {names} is {dtype_name(value)}: its values would be rounded. "
             f"If that is wanted: rules=[({name!r}, cast())], or '**' for all"
         )
-
-
-def _word(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).rpartition(".")[2]
 
 
 def _equal(one: Write, other: Write) -> bool:
