@@ -94,6 +94,16 @@ def test_a_wrong_port_is_told_and_written_down(files, capsys):
     assert not (files / "-").exists()
 
 
+def test_rules_are_loaded(files, capsys):
+    """A list as ``rules=`` takes it: here one that is right, and one that gives the port another weight."""
+    rules = "right = [('up.weight', lambda value: value.t())]\nwrong = [('up.weight', lambda value: value.t() * 2)]\n"
+    (files / "layouts.py").write_text(rules)
+    command = ["prove", "ours/model.py:Port", "theirs/model.py:Original", "--inputs", "x.npy", "--phase", "forward", "--rules"]
+    assert main([*command, "layouts.py:right"]) == 0
+    assert main([*command, "layouts.py:wrong"]) == 1
+    assert "up.weight" in capsys.readouterr().out
+
+
 def test_each_file_has_the_modules_beside_it(files):
     assert load("ours/parts.py:WHOSE", "X") == "ours"
     assert load("theirs/parts.py:WHOSE", "X") == "theirs"
