@@ -12,6 +12,7 @@ from ..dispatch.door import Door
 from ..dispatch.prepare import device_of
 from ..frameworks import autocast
 from ..frameworks.memory import dtype_of, grad_tracer
+from ..numerics.oracle.together import TraceCache
 from ..records.encoding import Written
 from .results import name_of as name_of_result
 
@@ -114,16 +115,20 @@ class Place:
 
 
 class Places:
-    """The places of one mode, by everything that tells them apart; when there are very many, a new book is begun."""
+    """The places of one mode, by everything that tells them apart; when there are very many, a new book is begun.
+
+    ``traces``: of formulas, which places share.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Any, Place] = {}
+        self.traces = TraceCache()
 
     def of(self, door: Door, sides: Sequence[Any], attributes: Sequence[Any], needs: Sequence[int]) -> Place:
         """The place of the call that is running. ``needs``: see docs/log.md."""
         line = site.caller()
         state = site.layer_path(), site.in_training(), autocast_state()
-        key = (door, line, state, tuple(needs), _kinds(sides), _kinds(attributes) if attributes else ())
+        key = (door, line, state, tuple(needs), kinds(sides), kinds(attributes) if attributes else ())
         try:
             place = self._known.get(key)
         except TypeError:  # an attribute of no hashable kind
@@ -160,13 +165,13 @@ def name_of(door: Door, index: int) -> str:
     return f"{door.names[0]}[{index}]" if door.op.operands else door.names[index]
 
 
-def _kinds(values: Sequence[Any]) -> tuple[Any, ...]:
+def kinds(values: Sequence[Any]) -> tuple[Any, ...]:
     """What records say of these values, as a key: 1, 1.0 and True are told apart."""
     return tuple(
         [
             (value.shape, value.dtype, value.stride(), value.device)
             if isinstance(value, torch.Tensor)
-            else (type(value), _kinds(value))
+            else (type(value), kinds(value))
             if isinstance(value, (list, tuple))
             else (type(value), value)
             for value in values

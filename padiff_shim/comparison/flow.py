@@ -201,6 +201,7 @@ class Comparison(Pulses):
                 record = self.result(subject, position, one, other, call)
                 if record is not None and record is not QUIET:
                     records.append(record)
+        subject.results = None
         return records
 
     def result(

@@ -80,7 +80,9 @@ class Judge:
             return found
         quantity = None if _nothing(case) else case.quantity()
         if quantity is None:
-            return numerics.fallback(case.mine, case.theirs, rng=self._random, audit=audit, **case.kernels())
+            # A spot's first difference is judged in full, which says how far right kernels may be apart there.
+            soon, spot.failed = spot.failed is not None, 0
+            return numerics.fallback(case.mine, case.theirs, rng=self._random, audit=audit, soon=soon, **case.kernels())
         if not learns:
             return numerics.judge(quantity, case.mine, case.theirs, rng=self._random, audit=audit, same=same)
         failed = spot.failed

@@ -16,7 +16,8 @@ from ..dispatch.operands import Inputs
 from ..frameworks.memory import to_paddle, to_torch
 from ..gradients.formula import gradients
 from ..numerics.judging.fallback import Variant
-from ..numerics.oracle.together import Part, Together
+from ..numerics.oracle.together import Part, Together, Traces
+from .describe import Places, kinds
 from .results import of_paddle
 
 Run = Callable[..., Any]
@@ -25,12 +26,15 @@ Run = Callable[..., Any]
 class Kernels:
     """The part of a :class:`.subject.Subject` that runs its call again, on whatever operands."""
 
-    __slots__ = ("together",)
+    __slots__ = ("results", "together")
 
     door: Door
     inputs: Inputs
+    places: Places
     operands: list[Any]
+    outs: list[Any]
     attributes: tuple[Any, ...]
+    results: Together | None  # all results of Torch's that are judged by the formula
     together: tuple[Mapping[int, torch.Tensor], Together] | None  # the gradients for these incoming ones, as a formula
 
     def run(self, *tensors: Any) -> Any:
@@ -65,12 +69,12 @@ class Kernels:
     def kernels(self, position: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Both kernels as functions of the operands that are tensors, for results without a bound."""
         places = [index for index, side in enumerate(self.operands) if isinstance(side, torch.Tensor)]
+        if self.results is None:
+            self.results = self._results_of(places)
+        results = self.results
 
         def torch_kernel(*tensors: torch.Tensor, run: Run = self.meaning) -> torch.Tensor:
-            sides = list(self.operands)
-            for place, tensor in zip(places, tensors):
-                sides[place] = tensor
-            return flat(run(*sides))[position]
+            return results.formula(*tensors, chosen=[position], run=run)[0]
 
         def paddle_kernel(*tensors: torch.Tensor) -> torch.Tensor:
             copies = {id(self.inputs.paddle[place]): to_paddle(tensor.clone()) for place, tensor in zip(places, tensors)}
@@ -78,8 +82,8 @@ class Kernels:
             return to_torch(of_paddle(self.door, found)[position])
 
         kernels: dict[str, Any] = {
-            "torch_kernel": torch_kernel,
-            "operands": [self.operands[place] for place in places],
+            "torch_kernel": Part(results, results.places.index(position)) if position in results.places else torch_kernel,
+            "operands": results.operands,
             "variants": self.variants(torch_kernel),
         }
         plain_weights = self.door.transposed is None and not self.door.overwritten
@@ -90,18 +94,47 @@ class Kernels:
         if self.together is None or self.together[0] is not grads:
             operands = [*(self.operands[i] for i in self.inputs.needs), *grads.values()]
             elements = sum(self.operands[i].numel() for i in self.inputs.needs)
-            self.together = grads, Together(partial(self._gradients_of, list(grads)), operands, elements)
+            formula, traces = partial(self._gradients_of, list(grads)), self._traces(tuple(grads), list(grads.values()))
+            others = [side for i, side in enumerate(self.operands) if isinstance(side, torch.Tensor) and i not in self.inputs.needs]
+            self.together = grads, Together(formula, operands, self.inputs.needs, elements, others, traces)
         together, needs = self.together[1], self.inputs.needs
 
         def other(*tensors: torch.Tensor, run: Run) -> torch.Tensor:
             return together.formula(*tensors, chosen=[operand], run=run)[0]
 
         return {
-            "torch_kernel": Part(together, needs, needs.index(operand)),
+            "torch_kernel": Part(together, needs.index(operand)),
             "paddle_kernel": None,
             "operands": together.operands,
             "variants": self.variants(other),
         }
+
+    def _traces(self, positions: tuple[int, ...], incoming: Sequence[Any]) -> Traces:
+        """What is known of the steps of such a call, or of its backward for gradients of the results at these positions."""
+        needs = tuple(self.inputs.needs) if positions else ()
+        key = self.door.op.name, positions, needs, kinds(self.operands), kinds(incoming), kinds(self.attributes)
+        try:
+            return self.places.traces.of(key)
+        except TypeError:  # an attribute of no hashable kind
+            return Traces()
+
+    def _results_of(self, places: Sequence[int]) -> Together:
+        """All results as a formula of the operands at these places."""
+
+        def formula(*tensors: torch.Tensor, chosen: Sequence[int], run: Run = self.meaning) -> list[torch.Tensor]:
+            sides = list(self.operands)
+            for place, tensor in zip(places, tensors):
+                sides[place] = tensor
+            everything = flat(run(*sides))
+            return [everything[position] for position in chosen]
+
+        outs = {
+            p: out
+            for p, out in enumerate(self.outs)
+            if isinstance(out, torch.Tensor) and (out.is_floating_point() or out.is_complex())
+        }
+        elements, operands = sum(out.numel() for out in outs.values()), [self.operands[place] for place in places]
+        return Together(formula, operands, list(outs), elements, traces=self._traces((), ()))
 
     def _gradients_of(
         self, positions: Sequence[int], *tensors: torch.Tensor, chosen: Sequence[int], run: Run | None = None

@@ -55,6 +55,7 @@ class Subject(Kernels):
         "outs",
         "passages",
         "place",
+        "places",
         "read",
         "replay",
         "saved",
@@ -69,7 +70,8 @@ class Subject(Kernels):
         if door.overwritten:  # Paddle is about to write there, and into what shares that memory
             sides[:] = spared(sides, door.overwritten)
         # Of the operands as they came in; autocast's casts come after it.
-        self.place = comparison.places.of(door, sides, self.attributes, wanting(self.inputs.paddle, sides))
+        self.places = comparison.places
+        self.place = self.places.of(door, sides, self.attributes, wanting(self.inputs.paddle, sides))
         self.counted = {"call": number, "step": comparison.step}
         if casts is not NO_CASTS:  # both kernels compute on the cast operands, and their gradients have that dtype
             sides[:] = casts.apply(sides)
@@ -90,7 +92,8 @@ class Subject(Kernels):
         self._ahead: tuple[torch.Tensor, dict[int, torch.Tensor]] | None = None  # the incoming gradient, and what it gave
         self._arrays: dict[int, np.ndarray] = {}
         self._incoming: tuple[Any, Any] = _UNSEEN
-        # The gradients for these incoming ones, as a formula.
+        # The results, and the gradients for these incoming ones, as formulas.
+        self.results: Together | None = None
         self.together: tuple[Mapping[int, torch.Tensor], Together] | None = None
 
     def run_reference(self) -> list[Any]:
@@ -200,7 +203,7 @@ class Subject(Kernels):
 
     def release(self) -> None:
         """Backward is over for good: hold no tensor of the program any longer."""
-        self._graph = self._renew = self.replay = self.together = self._ahead = None
+        self._graph = self._renew = self.replay = self.results = self.together = self._ahead = None
         self._leaves = self.incoming = self._arrays = _NONE
         self._incoming = _UNSEEN
         self.operands = self.outs = []

@@ -243,8 +243,8 @@ JUDGE = (
     Fault(
         "bound-four-times",
         "padiff_shim/numerics/judging/trial.py",
-        "certain = quantity.k + 2.0",
-        "certain = 4.0 * (quantity.k + 2.0)",
+        "count, certain = math.prod(quantity.shape), quantity.k + 2.0",
+        "count, certain = math.prod(quantity.shape), 4.0 * (quantity.k + 2.0)",
         "the certain rounding bound is four times too wide",
     ),
     Fault(

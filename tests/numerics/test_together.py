@@ -10,7 +10,7 @@ from padiff_shim import testing
 from padiff_shim.numerics.judging.fallback import fallback
 from padiff_shim.numerics.oracle import together
 from padiff_shim.numerics.oracle.measured import Formula
-from padiff_shim.numerics.oracle.together import Part, Together
+from padiff_shim.numerics.oracle.together import Part, Together, Traces
 
 ROWS, COLUMNS = 60, 5
 
@@ -34,10 +34,10 @@ class Counted:
             return list(torch.autograd.grad(out, [leaves[index] for index in chosen], torch.ones_like(out)))
 
 
-def parts():
+def parts(traces=None):
     formula, given = Counted(), operands()
-    shared = Together(formula, given, sum(one.numel() for one in given))
-    return formula, given, [Part(shared, [0, 1], index) for index in range(2)]
+    shared = Together(formula, given, [0, 1], sum(one.numel() for one in given), traces=traces)
+    return formula, given, [Part(shared, index) for index in range(2)]
 
 
 def measured(part, given):
@@ -46,15 +46,21 @@ def measured(part, given):
     return found
 
 
-def test_runs_are_made_once():
+def test_the_formula_is_asked_twice_for_all_results():
+    """For their values, and for its steps: of these all moved runs are made."""
     formula, given, kernels = parts()
-    first = measured(kernels[0], given)
-    both, alone = formula.runs.count([0, 1]), formula.runs.count([0])
-    second = measured(kernels[1], given)
-    assert both == 4  # two exact ones, two moved ones: the first is of one result alone
-    assert alone == 1
-    assert formula.runs.count([0, 1]) == both + 1  # what sums add, which the first result has not
-    assert formula.runs.count([1]) == 2  # the first of either kind
+    first, second = (measured(kernel, given) for kernel in kernels)
+    assert formula.runs == [[0, 1], [0, 1]]
+    assert (first.k, second.k) == (1, ROWS), "each has the sums of its own steps"
+
+
+def test_in_later_calls_of_its_kind_once():
+    traces = Traces()
+    _, before, kernels = parts(traces)
+    measured(kernels[0], before)
+    formula, now, kernels = parts(traces)
+    first, second = (measured(kernel, now) for kernel in kernels)
+    assert formula.runs == [[0, 1]]
     assert (first.k, second.k) == (1, ROWS)
 
 

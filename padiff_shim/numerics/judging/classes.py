@@ -67,12 +67,18 @@ def sound(found: Trial, errors: Errors) -> bool:
     return classify(found, errors, errors) is Verdict.ROUNDING and errors.rho_rms <= 8 * WORSE * TYPICAL
 
 
+def far_inside(sample: Trial, own: Errors) -> bool:
+    """Errors that are nobody's fault, however small the other side's are."""
+    quantity = sample.quantity
+    rows = quantity.grid != quantity.shape
+    return own.prob < (FAR_INSIDE_SINGLE if quantity.k <= 1 else FAR_INSIDE_ROWS if rows else FAR_INSIDE)
+
+
 def _much_worse(found: Trial, own: Errors, other: Errors) -> bool:
     """Another kind of rounding than the other side's, as far as this many outputs can tell."""
     if not found.quantity.impartial:
         return False
-    rows = found.quantity.grid != found.quantity.shape
-    if own.prob < (FAR_INSIDE_SINGLE if found.quantity.k <= 1 else FAR_INSIDE_ROWS if rows else FAR_INSIDE):
+    if far_inside(found, own):
         return False
     if own.rho_rms <= WORSE * max(other.rho_rms, 0.05):
         return False

@@ -18,10 +18,12 @@ import torch
 from ...signals import let_pass
 from ...verdicts import Judgement, Side, Verdict
 from ..oracle import noise
-from ..oracle.measured import Formula
+from ..oracle.measured import FIRST, Formula
 from ..oracle.precision import KINDS, norm
 from ..oracle.staging import Hypothesis
+from ..oracle.together import Part
 from . import equality, exact, passes, slices
+from .at_once import at_once
 from .narrow import NARROWER
 from .verdict import judge
 
@@ -38,7 +40,7 @@ class Variant(NamedTuple):
     wide: bool = False
 
 
-RUNS = (3, 10, 24)  # runs of the formula for a bound: at first, in doubt, and before anyone is accused
+RUNS = (FIRST, 10, 24)  # runs of the formula for a bound: at first, in doubt, and before anyone is accused
 QUIET = (Verdict.EQUAL, Verdict.ROUNDING)
 AGREEMENT = 1e-12  # of the largest value: two float64 runs of one formula
 EXPLAINS = 0.1  # of a difference: less of it is not explained by formulas that differ
@@ -55,12 +57,14 @@ def fallback(
     rng: np.random.Generator,
     audit: bool = False,
     variants: Mapping[str, Variant] | None = None,
+    soon: bool = False,
 ) -> Judgement:
     """Judge two results of an op that has no rounding model.
 
     ``torch_kernel``, ``paddle_kernel``: the ops as functions of ``operands`` (torch tensors in, torch tensor out), also for other
     dtypes; None where Paddle's cannot be run again. Torch's may be a gradient, computed by ``torch.autograd``. ``audit``: equal
-    results are held against float64 as well. ``variants``: what a kernel may compute instead, by name.
+    results are held against float64 as well. ``variants``: what a kernel may compute instead, by name. ``soon``: what is rounding
+    beyond doubt needs no more than that for its record.
     UNVERIFIED where the formula does not run in float64.
     """
     if paddle.shape != torch_.shape or paddle.dtype != torch_.dtype:
@@ -70,7 +74,7 @@ def fallback(
         parts: dict[str, Any] = {"torch_kernel": _real(torch_kernel), "paddle_kernel": paddle_kernel and _real(paddle_kernel)}
         parts["variants"] = {name: one._replace(kernel=_real(one.kernel)) for name, one in (variants or {}).items()}
         results = torch.view_as_real(paddle.resolve_conj()), torch.view_as_real(torch_.resolve_conj())
-        return fallback(*results, **parts, operands=operands, rng=rng, audit=audit)
+        return fallback(*results, **parts, operands=operands, rng=rng, audit=audit, soon=soon)
     same = equality.same(paddle, torch_)
     if paddle.numel() == 0 or (same and not audit):
         return Judgement(Verdict.EQUAL, reason="bit for bit equal", stats=passes.equal_stats(max(paddle.numel(), 1)))
@@ -81,7 +85,7 @@ def fallback(
         part = slices.cut(paddle, torch_, torch_kernel, operands, rng)
         if part is not None:
             smaller = _formula(torch_kernel, part.operands, part.paddle, seed, variants or {})
-            found = _patiently(smaller, part.paddle, part.torch, rng, audit)
+            found = _judged(smaller, part.paddle, part.torch, rng, audit, soon)
             if found.verdict in QUIET:
                 found.stats.update(passes.differ(paddle, torch_).stats)
                 return found
@@ -91,7 +95,7 @@ def fallback(
         stats = passes.differ(paddle, torch_).stats if paddle.dtype in KINDS else passes.equal_stats(paddle.numel())
         reason = f"no bound, and no float64 run: {type(error).__name__}: {error}"
         return Judgement(Verdict.UNVERIFIED, reason=reason[:200], stats=stats)
-    found = _patiently(formula, paddle, torch_, rng, audit)
+    found = _judged(formula, paddle, torch_, rng, audit, soon)
     if found.verdict in QUIET or found.hypothesis is not None or paddle_kernel is None:
         return found
     return _formulas(found, formula, paddle, torch_, paddle_kernel)
@@ -106,7 +110,6 @@ def _formula(
         raise ValueError(f"its shape is {list(formula.shape)} there")
     formula.named = lambda: [*_variants(formula, variants), *_narrower(formula)]
     formula.special = lambda: _without_number(formula, variants)
-    formula.probe(RUNS[0])
     return formula
 
 
@@ -149,7 +152,20 @@ def _narrower(formula: Formula) -> list[Hypothesis]:
 
 
 def _real(kernel: Kernel) -> Kernel:
-    return lambda *tensors: torch.view_as_real(kernel(*tensors).resolve_conj())
+    if isinstance(kernel, Part):
+        return Part(kernel.together, kernel.index, _in_parts)
+    return lambda *tensors: _in_parts(kernel(*tensors))
+
+
+def _in_parts(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(tensor.resolve_conj())
+
+
+def _judged(
+    formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng: np.random.Generator, audit: bool, soon: bool
+) -> Judgement:
+    quick = at_once(formula, paddle, torch_) if soon and not audit else None
+    return quick or _patiently(formula, paddle, torch_, rng, audit)
 
 
 def _patiently(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng: np.random.Generator, audit: bool) -> Judgement:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..oracle.precision import Array, confidence, rms
+from ..oracle.precision import Array, accumulation, confidence, rms
 from ..oracle.staging import Evaluation, Quantity, Staged, to_host
 
 
@@ -100,26 +100,34 @@ class Trial:
 
 def factors(quantity: Quantity) -> tuple[float, float, float]:
     """(lambda, probabilistic, deterministic) accumulation factors: lambda sqrt(k) where that is less than k + 2, and k + 2."""
-    count = math.prod(quantity.shape)
-    certain = quantity.k + 2.0
-    confident = confidence(count)
-    return confident, min(confident * math.sqrt(quantity.k), certain), certain
+    count, certain = math.prod(quantity.shape), quantity.k + 2.0
+    return confidence(count), accumulation(quantity.k, count), certain
 
 
 def run(quantity: Quantity, where: tuple[Array, ...], lead: int, paddle: torch.Tensor, torch_: torch.Tensor) -> Trial:
     """Ask the oracle at these samples."""
     staged = quantity.stage(where)
     found = quantity.solve(staged)
-    _, probable, certain = factors(quantity)
-    bounds = found.bound(1.0).reshape(-1), found.bound(probable).reshape(-1), found.bound(certain).reshape(-1)
     value = found.value.reshape(-1)
     y = np.empty((2, value.size), quantity.kind.oracle)
     for side, one in enumerate(to_host([quantity.result(tensor).gather(where) for tensor in (paddle, torch_)])):
         y[side] = one.reshape(-1)
     start = lead * (value.size // max(len(found.value), 1))
     random = slice(start if start < value.size else 0, None)
-    sides = _errors(y, value, bounds, random, quantity.kind.format.largest)
-    return Trial(quantity, staged, lead, found, *bounds, random, sides[0], sides[1], (probable, certain))
+    return _beside(quantity, staged, lead, found, random, y)
+
+
+def whole(quantity: Quantity, oracle: Evaluation, y: Array) -> Trial:
+    """The oracle at every output, and both results, of shape (2, outputs)."""
+    return _beside(quantity, Staged({}, {}, ()), 0, oracle, slice(0, None), y)
+
+
+def _beside(quantity: Quantity, staged: Staged, lead: int, oracle: Evaluation, random: slice, y: Array) -> Trial:
+    """Both sides' errors beside the oracle."""
+    _, probable, certain = factors(quantity)
+    bounds = oracle.bound(1.0).reshape(-1), oracle.bound(probable).reshape(-1), oracle.bound(certain).reshape(-1)
+    sides = _errors(y, oracle.value.reshape(-1), bounds, random, quantity.kind.format.largest)
+    return Trial(quantity, staged, lead, oracle, *bounds, random, sides[0], sides[1], (probable, certain))
 
 
 def errors(y: Array, value: Array, bounds: tuple[Array, Array, Array], found: Trial) -> Errors:

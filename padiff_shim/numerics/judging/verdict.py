@@ -112,7 +112,7 @@ def _compare(
             return _treated(found, quantity, paddle, torch_, difference, scales, rng) if hypotheses else found
     look = (quantity, paddle, torch_, difference, scales, rng)
     first = _sampled(*look, FIRST)
-    if _plain(first) or _far_inside(first):
+    if plain(first) or _far_inside(first):
         return _rounding(first, difference, same)
     if hypotheses and _small(first):
         return _weigh(first, difference, (paddle, torch_), same, hypotheses)
@@ -190,7 +190,7 @@ def _whole_grid(quantity: Quantity, size: tuple[int, int, int]) -> bool:
     return math.prod(quantity.grid) <= 2 * _count(quantity, size)
 
 
-def _plain(found: Trial) -> bool:
+def plain(found: Trial) -> bool:
     """Rounding beyond doubt, see ``GATE``."""
     sides = (found.paddle, found.torch)
     if any(e.strange for e in sides):

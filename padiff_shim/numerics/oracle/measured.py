@@ -7,22 +7,25 @@ and, in runs of their own, as the errors that pile up over k terms, which the ac
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 
-from ...signals import let_pass
 from . import noise
 from .precision import FORMATS, KINDS, Array, Kind, rounded
 from .staging import Evaluation, Operand, Quantity, Staged
 from .together import Part
+from .tracing import Traits
 
 HARD = 4.0  # steps of one term may be this many times less accurate than taken for, in kernels that are not wrong
 WIDE_STEP, FINE_STEP = 2.0**-30, 2.0**-40  # moves for results in float64, whose own roundings would hide among float64's
 SAME = 2.0**-20  # of the largest value: what two float64 runs of one formula may differ by, if it is no worse than singular
+FIRST, BESIDE = 3, 2  # runs for a bound at first; runs with moved operands alone
 PROPORTION = 2.0**-5  # a fine move that has more than this part of a wide one's effect is a jump
 
 
@@ -31,16 +34,15 @@ class Formula(Quantity):
     """A result given as a function of the operands. ``kernel``: of torch tensors, in any float dtype; ``given``: its operands.
 
     Of float64 results the value itself is in float64, by other steps than Torch's kernel where there are such, and the bound is
-    doubled. ``apart``: the formula may be taken apart into steps. ``approximated``: it has functions that Torch itself
-    approximates, in float64, too.
+    doubled. ``approximated``: it has functions that Torch itself approximates, in float64, too.
     """
 
-    kernel: noise.Kernel = None  # type: ignore[assignment]  # dataclass inheritance wants a default
+    kernel: Part = None  # type: ignore[assignment]  # dataclass inheritance wants a default
     given: Sequence[torch.Tensor] = ()
     value: torch.Tensor = None
     seed: int = 0
-    apart: bool = True
     approximated: bool = False
+    _apart: bool | None = None  # None: nobody has looked at this call
     _moves: dict[str, torch.Tensor] = field(default_factory=dict)
     _runs: dict[str, int] = field(default_factory=dict)
     _hosts: dict[str, Array] = field(default_factory=dict)
@@ -52,15 +54,24 @@ class Formula(Quantity):
         Raises:
             Exception: whatever the formula raises in float64.
         """
-        if isinstance(kernel, Part):
-            operands, seed = kernel.widened(given, noise.wide), kernel.seeded(seed)
-        else:
-            operands = [noise.wide(t) for t in given]
-        value, other = noise.exact(kernel, operands), _in_steps(kernel, operands)
-        apart = other is not None and _alike(value, other)
-        if other is not None and apart and dtype == torch.float64:
-            value = other
-        return cls(tuple(value.shape), dtype, 1, {}, kernel=kernel, given=operands, value=value.double(), seed=seed, apart=apart)
+        part = kernel.of(given) if isinstance(kernel, Part) else Part.alone(kernel, given)
+        value, operands = part.exact(), part.together.wide
+        formula = cls(tuple(value.shape), dtype, 1, {}, kernel=part, given=operands, value=value.double(), seed=part.seeded(seed))
+        if dtype == torch.float64 and formula._looked_apart():
+            formula.value = part.in_steps().double()  # type: ignore[union-attr]  # there are such steps
+        return formula
+
+    @property
+    def apart(self) -> bool:
+        """Whether the formula may be taken apart into steps: as in earlier calls of its kind, until this one speaks against it."""
+        return self.kernel.trusted or self._looked_apart() if self._apart is None else self._apart
+
+    def _looked_apart(self) -> bool:
+        other = self.kernel.in_steps()
+        self._apart = other is not None and _alike(self.value, other)
+        if self._apart:
+            self.kernel.trust()
+        return self._apart
 
     @property
     def kind(self) -> Kind:
@@ -115,15 +126,37 @@ class Formula(Quantity):
         top = float(finite.max()) if finite.numel() else 0.0
         return [torch.where(torch.isfinite(unit), unit, 1e6 * top) + top * 1e-12] if top else None
 
+    def bounds(self) -> Iterator[tuple[Evaluation, bool]]:
+        """The values, flat, with as much of the bound as is known, the cheapest to have first; and whether it is measured.
+
+        What the last steps round and what a unit roundoff of the operands moves are part of it, and of both no step has to be seen.
+        Then come the first runs.
+        """
+        kind, value, (unit, down) = self.kind, self.host("value").reshape(-1), self._unit
+        part = np.abs(value) * (self.kernel.last * max(kind.unit, kind.output))
+        if self.kernel.last:
+            yield Evaluation(value, functools.partial(self._bound, value, part, 0.0)), False
+            moves = [np.abs(self.kernel.beside(unit, self.seed + run).cpu().numpy().reshape(-1) - value) for run in range(BESIDE)]
+            part += np.maximum.reduce(moves) * down
+            yield Evaluation(value, functools.partial(self._bound, value, part, 0.0)), False
+        for runs in range(1, FIRST + 1):
+            self.probe(runs)
+            step, sums = np.maximum(part, self.host("step").reshape(-1)), self.host("sums").reshape(-1)
+            yield Evaluation(value, functools.partial(self._bound, value, step, sums)), True
+
+    @property
+    def _unit(self) -> tuple[float, float]:
+        """By how much steps are moved, and what the effect of that is to be multiplied by."""
+        kind = self.kind
+        return (WIDE_STEP, kind.unit / WIDE_STEP) if self.dtype == torch.float64 else (max(kind.unit, kind.output), 1.0)
+
     def probe(self, runs: int) -> None:
         """Measure the bound from so many runs; what was measured stays."""
-        kind = self.kind
-        wide = self.dtype == torch.float64
-        unit = WIDE_STEP if wide else max(kind.unit, kind.output)
-        down = kind.unit / unit if wide else 1.0
+        kind, (unit, down) = self.kind, self._unit
         self._measure("step", noise.Size(unit, 0.0, unit=kind.unit), runs, down)
         if self.k > 1:
-            self._measure("sums", noise.Size(0.0, WIDE_STEP if wide else kind.unit, unit=kind.unit), max(runs // 2, 2), down)
+            term = WIDE_STEP if self.dtype == torch.float64 else kind.unit
+            self._measure("sums", noise.Size(0.0, term, unit=kind.unit), max(runs // 2, min(runs, 2)), down)
 
     def jumps(self, runs: int) -> None:
         """Outputs that jump for moves of one unit roundoff, and beside operands of 0: no error of theirs can be judged."""
@@ -143,22 +176,37 @@ class Formula(Quantity):
 
     def _measure(self, name: str, size: noise.Size, runs: int, down: float) -> None:
         done = self._runs.get(name, 0)
-        largest = self._moves.get(name)
         for number in range(done, runs):
-            seed = self.seed + 7919 * number + sum(map(ord, name))
-            # The first run is of this result's own steps: how many terms its sums have is seen there.
-            found, seen = noise.moved(self.kernel, self.given, size, seed, apart=self.apart, alone=not number)
-            move = (found.double() - self.value).abs_().mul_(down)
-            same = torch.isfinite(found) == torch.isfinite(self.value)
-            move = torch.where(torch.isfinite(move), move, torch.where(same, 0.0, math.inf))
-            largest = move if largest is None else torch.maximum(largest, move)
+            result, traits = self._run(name, size, number)
+            if self._apart is None:  # the first run: steps of earlier calls are trusted as long as they come near the value
+                if self._is_near(result):
+                    self._apart = True
+                else:
+                    self._looked_apart()
+                    result, traits = self._run(name, size, number)
+            move = (result.double() - self.value).abs_()
+            if not (move.max().item() if move.numel() else 0.0) < math.inf:
+                same = torch.isfinite(result) == torch.isfinite(self.value)
+                move = torch.where(torch.isfinite(move), move, torch.where(same, 0.0, math.inf))
+            move, largest = move.mul_(down), self._moves.get(name)
+            self._moves[name] = move if largest is None else torch.maximum(largest, move)
+            self._runs[name] = number + 1
             if not number:
-                self.k = max(self.k, round(seen.terms))
-                self.approximated |= seen.special
-        if largest is not None:
-            self._moves[name] = largest
-            self._runs[name] = max(runs, done)
-            self._hosts.clear()
+                self.k = max(self.k, round(traits.terms))
+                self.approximated |= traits.special
+        if runs > done:
+            self._hosts = {"value": self.host("value")}
+
+    def _run(self, name: str, size: noise.Size, number: int) -> tuple[torch.Tensor, Traits]:
+        return self.kernel.moved(size, self.seed + 7919 * number + sum(map(ord, name)), apart=self.apart)
+
+    def _is_near(self, moved: torch.Tensor) -> bool:
+        """What is moved no further was computed by the formula's own steps."""
+        return (moved.double() - self.value).abs_().max().item() <= SAME * self._largest if moved.numel() else True
+
+    @functools.cached_property
+    def _largest(self) -> float:
+        return self.value.abs().max().item()
 
     def _moved(self, name: str) -> torch.Tensor:
         found = self._moves.get(name)
@@ -173,26 +221,29 @@ class Formula(Quantity):
         """Nothing is gathered beforehand."""
         return Staged({}, {}, where)
 
-    def _host(self, name: str) -> Array:
+    def host(self, name: str) -> Array:
+        """The value, or what was measured by this name, for NumPy."""
         if name not in self._hosts:
             self._hosts[name] = (self.value if name == "value" else self._moved(name)).cpu().numpy()
         return self._hosts[name]
 
     def evaluate(self, staged: Staged) -> Evaluation:
         """The values at the sampled places, and their bound."""
-        value, step, sums = (self._host(name)[staged.where].reshape(-1) for name in ("value", "step", "sums"))
+        value, step, sums = (self.host(name)[staged.where].reshape(-1) for name in ("value", "step", "sums"))
+        return Evaluation(value, functools.partial(self._bound, value, step, sums))
+
+    def _bound(
+        self, value: Array, step: Array, sums: Any, f: float, unit: float | None = None, output: float | None = None
+    ) -> Array:
+        """See :class:`Evaluation`; ``step``, ``sums``: what was measured."""
         kind, k = self.kind, self.k
         own = max(kind.unit, kind.output)
         both = 2.0 if self.dtype == torch.float64 else 1.0
-
-        def bound(f: float, unit: float | None = None, output: float | None = None) -> Array:
-            u = own if unit is None and output is None else max(unit or kind.unit, output or 0.0)
-            hard = 1.0 if f <= 1.0 else HARD
-            piled = sums * (f / math.sqrt(k)) if f > 1.0 and k > 1 else 0.0
-            rest = own * np.abs(value) + (k + 1) * kind.tiny
-            return np.asarray(both * ((hard * step + piled) * (u / own) + rest))
-
-        return Evaluation(value, bound)
+        u = own if unit is None and output is None else max(unit or kind.unit, output or 0.0)
+        hard = 1.0 if f <= 1.0 else HARD
+        piled = sums * (f / math.sqrt(k)) if f > 1.0 and k > 1 else 0.0
+        rest = own * np.abs(value) + (k + 1) * kind.tiny
+        return np.asarray(both * ((hard * step + piled) * (u / own) + rest))
 
     def narrowed(self, form: str, *, truncate: bool = False) -> torch.Tensor | None:
         """The value for operands that were rounded to a narrower format; None if that does not hold most of them."""
@@ -203,15 +254,6 @@ class Formula(Quantity):
     def narrowed_result(self, form: str) -> torch.Tensor | None:
         """The value rounded to a narrower format; None if that does not hold most of it."""
         return narrow(self.value, form) if holds(self.value, form) else None
-
-
-def _in_steps(kernel: noise.Kernel, operands: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """The value with fused kernels taken apart; None where that fails."""
-    try:
-        return noise.exact(kernel, operands, apart=True)
-    except Exception as error:  # a decomposition that does not cover these arguments
-        let_pass(error)
-        return None
 
 
 def _alike(value: torch.Tensor, other: torch.Tensor) -> bool:

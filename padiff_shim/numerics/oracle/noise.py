@@ -23,7 +23,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import steps
 from .precision import span
-from .together import run_of
 
 NARROW = (torch.float16, torch.bfloat16, torch.float32)
 NARROW_COMPLEX = (torch.complex32, torch.complex64)
@@ -33,7 +32,8 @@ POOL, STRIDE = 262139, 27011
 
 
 @functools.cache
-def _signs(device: torch.device) -> torch.Tensor:
+def signs_on(device: torch.device) -> torch.Tensor:
+    """The pool of signs on a device."""
     generator = torch.Generator(device)
     generator.manual_seed(2)
     return torch.empty(POOL, dtype=torch.float64, device=device).bernoulli_(0.5, generator=generator).mul_(2.0).sub_(1.0)
@@ -61,7 +61,9 @@ class Size(NamedTuple):
 
 
 class Widened(TorchDispatchMode):
-    """Every step of a formula in float64, also where it asks for a narrower dtype."""
+    """Every step of a formula in float64, also where it asks for a narrower dtype; ``narrows``: whether a step did."""
+
+    narrows = False
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -70,8 +72,10 @@ class Widened(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """One step."""
-        args, kwargs = steps.widened(func, args, kwargs or {}, NARROW, NARROW_COMPLEX)
-        return self.step(func, args, kwargs)
+        with torch._C.DisableTorchFunction():  # what a look at a tensor costs
+            wide, kwargs = steps.widened(func, args, kwargs or {}, NARROW, NARROW_COMPLEX)
+            self.narrows |= wide is not args
+            return self.step(func, wide, kwargs)
 
     def step(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The step itself."""
@@ -85,7 +89,7 @@ class Apart(Widened):
 
     def step(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The step itself, or what it is made of."""
-        parts = steps.DECOMPOSED.get(func) if self.apart else None
+        parts = steps.parts(func, args, kwargs) if self.apart else None
         if parts is None:
             return self.simple(func, args, kwargs)
         with self:
@@ -110,7 +114,7 @@ class Rounding(Apart):
 
     def signs(self, like: torch.Tensor) -> torch.Tensor:
         """+1 and -1 at random, as float64; not to be written into."""
-        count, pool = like.numel(), _signs(like.device)
+        count, pool = like.numel(), signs_on(like.device)
         self._drawn = (self._drawn + STRIDE) % POOL
         if self._drawn + count <= POOL:
             return pool[self._drawn : self._drawn + count].view(like.shape)
@@ -128,7 +132,10 @@ class Rounding(Apart):
 
     def simple(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """One step, and its error."""
-        kind = steps.kind(func, args, kwargs)
+        return self.rounded(steps.kind(func, args, kwargs), func, args, kwargs)
+
+    def rounded(self, kind: str, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The same, of a step that is known to round so."""
         if kind is steps.EXACT:
             return func(*args, **kwargs)
         self.special |= kind is steps.SPECIAL
@@ -148,32 +155,41 @@ class Rounding(Apart):
         found = func(*args, **kwargs)
         for place, one in enumerate(found if isinstance(found, (tuple, list)) else (found,)):
             if isinstance(one, torch.Tensor) and _real(one) and place not in steps.marks(func):
-                self._move(one, kind, None if sums is None else sums[place], None if terms is None else terms[place])
+                self._move(one, kind, None if sums is None else sums[place], None if terms is None else terms[place], place)
         return found
+
+    def note(self, place: int, terms: float) -> None:
+        """The sums in the step's result at this place have so many terms."""
+        self.terms = max(self.terms, terms)
 
     def _sums(self, kind: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
         """The sum of the terms' magnitudes behind each output, and how many they are."""
         sizes = _listed(_magnitudes(func, steps.each(args, torch.abs), kwargs))
         if steps.has_negative_weights(func):
             sizes = [torch.full_like(one, float(args[0].abs().max()) * max(1.0, args[0].numel() / one.numel())) for one in sizes]
-        if kind is steps.COUNTED:
-            return sizes, _listed(func(*steps.each(args, _ones), **kwargs))
-        count = steps.terms(func, args)
-        return sizes, [count] * len(sizes) if isinstance(count, (int, float)) else list(count)
+        return sizes, self.counted(kind, func, args, kwargs, len(sizes))
 
-    def _move(self, found: torch.Tensor, kind: Any, sums: Any, terms: Any) -> None:
+    def counted(self, kind: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], results: int) -> list[Any]:
+        """How many terms there are behind each output of a step."""
+        if kind is steps.COUNTED:
+            return _listed(func(*steps.each(args, _ones), **kwargs))
+        count = steps.terms(func, args)
+        return [count] * results if isinstance(count, (int, float)) else list(count)
+
+    def _move(self, found: torch.Tensor, kind: Any, sums: Any, terms: Any, place: int) -> None:
         """The error of one output, put in; numbers beyond the narrower format's range become what they are there."""
         if found.numel() == 0:
             return
-        signs = self.signs(found)
         size = found.abs() if sums is None else sums.abs()
         scale = steps.roundings(kind) * self.size.step
         if terms is not None:
-            self.terms = max(self.terms, float(terms.max()) if isinstance(terms, torch.Tensor) else float(terms))
+            self.note(place, float(terms.max()) if isinstance(terms, torch.Tensor) else float(terms))
             scale = scale + self.size.sums * (terms.clamp_min(1).sqrt() if isinstance(terms, torch.Tensor) else math.sqrt(terms))
-        moves = (size * signs * scale).nan_to_num_(0.0, 0.0, 0.0)
+        low, top = (bound.item() for bound in size.aminmax())  # NaN if one of them is
+        moves = size.mul_(self.signs(found)).mul_(scale)
+        if not top < math.inf:
+            moves = moves.nan_to_num_(0.0, 0.0, 0.0)
         found.add_(torch.complex(moves, moves.flip(0)) if found.is_complex() and moves.ndim else moves)
-        top, low = float(size.max()), float(size.min())
         if top > self._largest:
             found.copy_(torch.where(found.abs() > self._largest, torch.copysign(torch.full_like(found, math.inf), found), found))
         if low < self._tiny:
@@ -228,27 +244,19 @@ Kernel = Callable[..., torch.Tensor]
 
 
 def moved(
-    kernel: Kernel, operands: Sequence[torch.Tensor], size: Size, seed: int, *, apart: bool = True, alone: bool = False
+    kernel: Kernel, operands: Sequence[torch.Tensor], size: Size, seed: int, *, apart: bool = True
 ) -> tuple[torch.Tensor, Rounding]:
     """The formula's result with errors of this size, and what was seen of its steps. ``operands``: wide ones.
 
-    ``apart``: fused kernels are taken apart. ``alone``: only this result's steps are run, whatever others the formula has.
+    ``apart``: fused kernels are taken apart.
     """
-
-    def run(formula: Callable[..., Any]) -> tuple[Any, Rounding]:
-        mode = Rounding(size, seed, apart)
-        given = [mode.operand(t) for t in operands]
-        with Functions() if apart else nullcontext(), mode:
-            return formula(*given), mode
-
-    return run_of(kernel, operands, None if alone else ("moved", size, seed, apart), run)
+    mode = Rounding(size, seed, apart)
+    given = [mode.operand(t) for t in operands]
+    with Functions() if apart else nullcontext(), mode:
+        return kernel(*given).detach(), mode
 
 
-def exact(kernel: Kernel, operands: Sequence[torch.Tensor], *, apart: bool = False) -> torch.Tensor:
-    """The formula's result in float64. ``apart``: computed in other steps than Torch's own kernel does, where there are such."""
-
-    def run(formula: Callable[..., Any]) -> tuple[Any, None]:
-        with Functions() if apart else nullcontext(), Apart() if apart else Widened():
-            return formula(*operands), None
-
-    return run_of(kernel, operands, ("exact", apart), run)[0]
+def exact(kernel: Kernel, operands: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The formula's result in float64."""
+    with Widened():
+        return kernel(*operands).detach()

@@ -88,6 +88,11 @@ def confidence(count: int, failure: float = 1e-6) -> float:
     return math.sqrt(2.0 * math.log(2.0 * max(count, 1) / failure))
 
 
+def accumulation(terms: float, count: int) -> float:
+    """The factor of a probabilistic bound: lambda sqrt(k) for sums of k terms and N = ``count`` outputs, at most k + 2."""
+    return min(confidence(count) * math.sqrt(terms), terms + 2.0)
+
+
 def rounded(values: Array, name: str, *, truncate: bool = False) -> Array:
     """``values`` (long doubles: as float64) rounded to a format, to nearest even or toward zero; overflow gives infinities."""
     form = FORMATS[name]

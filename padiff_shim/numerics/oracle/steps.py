@@ -6,6 +6,7 @@ A step that is in none of the tables is taken for a function whose operands and 
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +15,11 @@ from typing import Any
 import torch
 from torch._decomp import get_decompositions
 
+from .fused import STEPS
+
 EXACT, PLAIN, FUNCTION, SPECIAL, UNKNOWN = "exact", "plain", "function", "special", "unknown"
 SUM, COUNTED, GROWING = "sum", "counted", "growing"
+WITH_TERMS = (SUM, COUNTED, GROWING, UNKNOWN)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -28,7 +32,7 @@ _EXACT = _names(
     _upsample_nearest_exact2d _upsample_nearest_exact3d abs adaptive_max_pool2d adaptive_max_pool3d amax amin argmax argmin
     argsort atleast_1d bucketize cat ceil channel_shuffle clamp clamp_max clamp_min clone constant_pad_nd contiguous copy
     copysign cummax cummin diag diag_embed diagonal_copy embedding empty_like eq expand_copy fill flip floor fmax fmin frac
-    full_like gather ge gt hardtanh hardtanh_backward index index_copy index_fill index_select isfinite isinf isnan kthvalue
+    full_like gather ge gt hardtanh hardtanh_backward im2col index index_copy index_fill index_select isfinite isinf isnan kthvalue
     le leaky_relu_inplace lift_fresh lift_fresh_copy logical_and logical_not lt masked_fill masked_scatter masked_select max
     max_pool1d max_pool2d max_pool2d_with_indices max_pool3d_with_indices maximum median min minimum mode nan_to_num
     nanmedian native_channel_shuffle ne neg new_empty new_full new_ones new_zeros nonzero ones_like permute_copy
@@ -78,7 +82,7 @@ _DECOMPOSED = _names(
     _softmax _softmax_backward_data addcdiv addcmul addmm addmv baddbmm
     batch_norm_backward binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits celu elu
     elu_backward gelu gelu_backward glu glu_backward grid_sampler_2d hardsigmoid hardsigmoid_backward hardswish
-    hardswish_backward huber_loss huber_loss_backward im2col lerp linalg_vector_norm log_sigmoid_backward
+    hardswish_backward huber_loss huber_loss_backward lerp linalg_vector_norm log_sigmoid_backward
     log_sigmoid_forward logaddexp logsumexp mish mish_backward mse_loss mse_loss_backward native_batch_norm
     native_batch_norm_backward native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward
     nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward norm selu sigmoid_backward silu silu_backward
@@ -106,7 +110,7 @@ def _flagged(x: torch.Tensor, dim: Any, unbiased: bool = True, keepdim: bool = F
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     aten = torch.ops.aten
     packets = [getattr(aten, name) for name in sorted(_DECOMPOSED) if hasattr(aten, name)]
-    found: dict[Any, Callable[..., Any]] = dict(get_decompositions(packets))
+    found: dict[Any, Callable[..., Any]] = {**get_decompositions(packets), **STEPS}
     found[aten.var_mean.correction] = _variance
     found[aten.var.correction] = lambda *args, **kwargs: _variance(*args, **kwargs)[0]
     found[aten.var_mean.dim] = _flagged
@@ -115,6 +119,18 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 DECOMPOSED = _decompositions()
+_unwrapped = functools.cache(inspect.unwrap)
+
+
+def parts(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
+    """What a step is made of; None where it is not taken apart.
+
+    Without Torch's promotion of dtypes, where all tensors have one: it would load Torch's symbolic shapes.
+    """
+    found = DECOMPOSED.get(func)
+    if found is None or any(isinstance(a, torch.Tensor) and not _floating(a) for a in (*args, *kwargs.values())):
+        return found
+    return _unwrapped(found)
 
 
 def _sampled(
@@ -190,19 +206,42 @@ _MARKS = {"multilabel_margin_loss_forward": (1,)}
 _MARKED = {"multilabel_margin_loss_backward": (4,)}
 
 
+@functools.cache
 def marks(func: Any) -> tuple[int, ...]:
     """Which of a step's results are marks."""
     return _MARKS.get(func.overloadpacket.__name__, ())
 
 
+@functools.cache
 def marked(func: Any) -> tuple[int, ...]:
     """Which of a step's operands are marks."""
     return _MARKED.get(func.overloadpacket.__name__, ())
 
 
+_ROUNDINGS = {PLAIN: 1.0, SUM: 1.0, COUNTED: 1.0, GROWING: 1.0, FUNCTION: 2.0, SPECIAL: 6.0, UNKNOWN: 4.0}
+
+
 def roundings(kind: str) -> float:
     """Unit roundoffs of a step's own, of its result or of the sum of its terms' magnitudes."""
-    return {PLAIN: 1.0, SUM: 1.0, COUNTED: 1.0, GROWING: 1.0, FUNCTION: 2.0, SPECIAL: 6.0}.get(kind, 4.0)
+    return _ROUNDINGS[kind]
+
+
+# Exact steps that make zeros, and those that may put a number of their arguments in the place of others.
+_ZEROS = _names("empty empty_like new_empty new_zeros zero zeros zeros_like")
+_FILLING = _names(
+    """clamp clamp_max clamp_min constant_pad_nd fill hardtanh index_fill masked_fill nan_to_num scatter threshold where"""
+)
+
+
+def brings_numbers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the result of an exact step may hold other numbers than those of its float operands and 0."""
+    name = func.overloadpacket.__name__.rstrip("_")
+    if name in _ZEROS:
+        return False
+    values = (*args, *kwargs.values())
+    if name in _FILLING:
+        return any(isinstance(one, (int, float)) and one for one in values)
+    return name == "relu6" or not any(map(_floating, values))
 
 
 def each(args: Sequence[Any], function: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
@@ -269,13 +308,13 @@ def unknown_terms(func: Any, args: Sequence[Any]) -> float:
 def widened(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], narrow: tuple[torch.dtype, ...], complexes: tuple[torch.dtype, ...]
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """The arguments of a step that would answer in a narrower dtype, so that it does not."""
+    """The arguments of a step that would answer in a narrower dtype, so that it does not; of another step the very same ones."""
 
     def change(value: Any) -> Any:
         if isinstance(value, torch.dtype):
             return torch.float64 if value in narrow else torch.complex128 if value in complexes else value
         return value
 
-    if any(isinstance(a, torch.dtype) for a in (*args, *kwargs.values())):
+    if any(isinstance(a, torch.dtype) and (a in narrow or a in complexes) for a in (*args, *kwargs.values())):
         return [change(a) for a in args], {name: change(value) for name, value in kwargs.items()}
     return args, kwargs
