@@ -146,6 +146,7 @@ bench: $(READY) ## cost of a call: native, substituted, through numpy; cost of c
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_call.py
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_step.py
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_compare.py
+	$(FROM_CHECKOUT) $(PY) benchmarks/bench_every_op.py
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_report.py
 
 bench-verdict: $(READY) ## how often the verdicts are right: faults planted into either side's kernels
