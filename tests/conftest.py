@@ -18,7 +18,7 @@ from padiff_shim.catalogue.registry import ops
 from padiff_shim.dispatch import frames
 from padiff_shim.dispatch.dtypes import has_kernel
 from padiff_shim.frameworks import turning
-from padiff_shim.intercept import doors
+from padiff_shim.intercept import doors, engine
 from padiff_shim.table.op import Op
 
 
@@ -30,6 +30,17 @@ def undone():
     assert frames.top() is None
     assert not doors.OPS.installed
     assert not frames._shared
+
+
+GROUPS = (doors.OPS, doors.LAYERS, doors.SHADOWS, engine.ENGINE)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_open():
+    """No test leaves redirections that were not there before it: some other test would see them."""
+    before = [group.installed for group in GROUPS]
+    yield
+    assert [group.installed for group in GROUPS] == before, "a mode was left open"
 
 
 # Nothing of Hypothesis' own limits of time: what a busy machine takes longer over is right all the same.

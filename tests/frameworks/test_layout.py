@@ -84,12 +84,13 @@ def test_one_copy_serves_all_calls():
 def test_views_make_no_copies():
     layer, x = linear(8, 4, "float64"), paddle.rand([2, 8], dtype="float64")
     x.stop_gradient = False
-    before = len(weights._copies)
+    before = set(weights._copies)
     with padiff_shim.reference("torch", linear_layout="view") as run:
         out = layer(x)
         out.sum().backward()
     cost = run.layout_cost
-    assert (cost.copies, cost.reused, cost.views, cost.bytes, len(weights._copies)) == (0, 0, 1, 0, before)
+    assert (cost.copies, cost.reused, cost.views, cost.bytes) == (0, 0, 1, 0)
+    assert before.issuperset(weights._copies)
     assert run.linear_layout == "view"
     twin = twin_of(layer)
     torch.testing.assert_close(to_torch(out), twin(to_torch(x)).detach())

@@ -153,13 +153,13 @@ class Together:
     def _moved(self, traced: FormulaTrace, size: noise.Size, seed: int) -> tuple[list[torch.Tensor], list[Traits]]:
         """The first run looks whether numbers leave the range; runs that follow move them by too little to make a difference."""
         inputs, count = [*self.wide, *self.others], len(self.wide)
-        careful, device = self._careful.get(traced), self.wide[0].device
+        careful = self._careful.get(traced)
         if careful is not None:
-            return traced.moved(inputs, count, Perturbed(size, seed, device, looks=False, careful=careful))
-        mode = Perturbed(size, seed, device, looks=True, careful=False)
+            return traced.moved(inputs, count, Perturbed(size, seed, looks=False, careful=careful))
+        mode = Perturbed(size, seed, looks=True, careful=False)
         results = traced.moved(inputs, count, mode)
         self._careful[traced] = careful = not mode.inside
-        return traced.moved(inputs, count, Perturbed(size, seed, device, looks=True, careful=True)) if careful else results
+        return traced.moved(inputs, count, Perturbed(size, seed, looks=True, careful=True)) if careful else results
 
 
 class Part:

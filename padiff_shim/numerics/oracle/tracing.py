@@ -117,12 +117,11 @@ class Perturbed(Rounding):
     range; ``careful``: those that do not are made what they are there.
     """
 
-    def __init__(self, size: Size, seed: int, device: torch.device, *, looks: bool, careful: bool) -> None:
+    def __init__(self, size: Size, seed: int, *, looks: bool, careful: bool) -> None:
         super().__init__(size, seed)
         self.looks, self.careful = looks, careful
         self.step: TracedStep = None  # type: ignore[assignment]  # that is made now
         self.terms_of: dict[Slot | None, float] = {}
-        self._pool = signs_on(device)
         self._moved: list[torch.Tensor] = []
 
     def rounded(self, kind: str, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -159,7 +158,7 @@ class Perturbed(Rounding):
                 amount, scale = amount * (scale + self.size.sums * terms.clamp_min(1).sqrt()), 1.0
             elif not several:
                 scale += self.size.sums * math.sqrt(terms)
-        pool, whole = self._pool, found.is_contiguous()  # one look into the pool where that will do
+        pool, whole = signs_on(found.device), found.is_contiguous()  # one look into the pool where that will do
         signs = pool.as_strided(found.shape, found.stride(), start) if whole else pool[start : start + count].view(found.shape)
         found.addcmul_(amount, signs, value=scale)
         if self.looks:
