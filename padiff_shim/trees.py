@@ -74,11 +74,41 @@ def _within(tree: Tree, path: str) -> list[tuple[str, Any]]:
     return []
 
 
+# What a sparse tensor holds, by Paddle's names -> by Torch's.
+_COORDINATES = {"indices": "indices", "values": "values"}
+_ROWS = {"crows": "crow_indices", "cols": "col_indices", "values": "values"}
+
+
+def parts(tensor: Any) -> list[tuple[str, Any]]:
+    """(name, dense tensor or array) of what a tensor holds: of a dense one itself, under the name "".
+
+    Of a sparse one that is indices and values, of rows of a gradient their numbers and values, of one without memory nothing.
+    """
+    framework = _framework(tensor)
+    if framework == "paddle":
+        if not tensor._is_initialized():
+            return []
+        if tensor.is_selected_rows():
+            return [("rows", np.asarray(tensor.rows())), ("values", tensor)]
+        names = _COORDINATES if tensor.is_sparse_coo() else _ROWS if tensor.is_sparse_csr() else {}
+        return [(name, getattr(tensor, name)()) for name in names] or [("", tensor)]
+    if framework == "torch" and (tensor.is_sparse or tensor.is_sparse_csr):
+        held, names = (tensor.detach().coalesce(), _COORDINATES) if tensor.is_sparse else (tensor.detach(), _ROWS)
+        return [(name, getattr(held, method)()) for name, method in names.items()]
+    return [("", tensor)]
+
+
 def as_array(tensor: Any) -> np.ndarray[Any, Any]:
-    """The values of a tensor of either framework; bfloat16 as float32, exactly."""
+    """The values of a dense tensor of either framework; bfloat16 as float32, exactly.
+
+    Raises:
+        TypeError: it is sparse, of which Paddle's own ``numpy()`` ends the process.
+    """
     framework = _framework(tensor)
     if framework is None:
         return np.asarray(tensor)
+    if framework == "paddle" and tensor.is_sparse():
+        raise TypeError("a sparse tensor has no array of its values")
     if _is_bfloat16(tensor.dtype):
         tensor = tensor.detach().astype("float32") if framework == "paddle" else tensor.float()
     # From any device, without its graph; Torch notes conjugates and negatives, and computes them here.

@@ -40,7 +40,7 @@ assert x.tolist() == [[7.25]] * 3
     },
     {
         "name": "rows of what has none",
-        "op": "gather",
+        "op": "gather, gather_nd",
         "what": "An index into a tensor without rows, which index_select, NumPy and Torch refuse, gives unwritten memory.",
         "size": "any: unwritten memory",
         "paddle": PADDLES,
@@ -53,5 +53,43 @@ except (ValueError, IndexError):
     found = None
 assert found is None
 """,
+        "others": {
+            "gather_nd": "assert paddle.gather_nd(paddle.zeros([0, 4]), paddle.to_tensor([[0]])).size == 0",
+        },
+    },
+    {
+        "name": "batched products of nothing",
+        "op": "bmm, bilinear",
+        "what": "Where the axis that is summed over has no elements, the result is memory that was never written.",
+        "size": "any value for 0",
+        "paddle": ("2.6.2", "3.3.1"),
+        "shim": "Torch's zeros; a comparison accuses Paddle.",
+        "program": """\
+import numpy as np, paddle
+used = [paddle.full([64, 64], 7.0) for _ in range(9)]
+del used
+np.testing.assert_array_equal(paddle.bmm(paddle.zeros([1, 64, 0]), paddle.zeros([1, 0, 64])).numpy(), 0.0)
+""",
+        "others": {
+            "bilinear": "f = paddle.nn.functional.bilinear; assert not f(paddle.zeros([4096, 0]), paddle.ones([4096, 1]), "
+            "paddle.zeros([1, 0, 1])).any()",
+        },
+    },
+    {
+        "name": "extremes of nothing",
+        "op": "amax, amin",
+        "what": "The largest of no elements, which max, NumPy and Torch refuse, is memory that was never written.",
+        "size": "any: unwritten memory",
+        "paddle": ("3.3.1",),
+        "shim": "As natively, and listed: Torch refuses.",
+        "program": """\
+import paddle
+try:
+    found = paddle.amax(paddle.zeros([0, 3]))
+except (ValueError, IndexError):
+    found = None
+assert found is None
+""",
+        "others": {"amin": "paddle.amin(paddle.zeros([0, 3])); raise AssertionError('the least of nothing')"},
     },
 )

@@ -129,6 +129,24 @@ np.testing.assert_array_equal(paddle.matmul(paddle.zeros([64, 0]), paddle.zeros(
 """,
     },
     {
+        "name": "products of nothing by Paddle 2.6",
+        "op": "mv, dot, multi_dot",
+        "what": "The same of other products.",
+        "size": "any value for 0",
+        "paddle": PADDLES[:1],
+        "shim": "As natively, and listed: there the op of a tensor without elements stays native.",
+        "program": """\
+import numpy as np, paddle
+used = [paddle.full([64, 64], 7.0) for _ in range(9)]
+del used
+np.testing.assert_array_equal(paddle.mv(paddle.zeros([4096, 0]), paddle.zeros([0])).numpy(), 0.0)
+""",
+        "others": {
+            "dot": "assert not paddle.dot(paddle.zeros([4096, 0]), paddle.zeros([4096, 0])).any()",
+            "multi_dot": "assert not paddle.linalg.multi_dot([paddle.zeros([64, 0]), paddle.zeros([0, 64])]).any()",
+        },
+    },
+    {
         "name": "gradient of products of nothing",
         "op": "matmul",
         "what": "In the backward of a product of tensors without elements, Paddle 3.0 writes the gradient that is not asked for.",

@@ -70,6 +70,13 @@ LEGACY_EXACT = frozenset(
     pixel_shuffle pixel_unshuffle repeat_interleave roll split stack take_along_axis tile unstack where""".split()  # noqa: SIM905
 )
 
+# Places of results that a kernel may leave unwritten: what only the backward of an older form reads, and all of a window of scales
+# but the one that this step wrote.
+UNWRITTEN = {
+    **dict.fromkeys(("batch_norm", "batch_norm_", "sync_batch_norm_"), frozenset({3, 4, 5})),
+    "fake_quantize_range_abs_max": frozenset({2}),
+}
+
 _CREATE = """arange assign_value assign_value_ data empty empty_like eye full full_ full_batch_size_like full_int_array full_like
     full_with_tensor linspace logspace ones ones_like zeros zeros_like tril_indices triu_indices fill fill_ create_array
     create_array_like range_v2 one_hot sequence_mask numel shape shape64 is_empty"""

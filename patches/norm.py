@@ -101,7 +101,7 @@ def _torchs_batch_norm(*arguments: Any) -> tuple[Any, ...]:
     definition=_torchs_batch_norm,
     results=("out", "mean_out", "variance_out", "saved_mean", "saved_variance", "reserve_space"),
     writes={1: "mean", 2: "variance"},
-    scratch=("saved_mean", "saved_variance", "reserve_space"),
+    unwritten=("saved_mean", "saved_variance", "reserve_space"),
     unread=("bias",),
     note="momentum is the old value's share; the running variance is that of the batch (Torch: of the population)",
 )

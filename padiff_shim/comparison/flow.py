@@ -193,9 +193,9 @@ class Comparison(Pulses):
 
     def results(self, subject: Subject, mine: Sequence[Any], theirs: Sequence[Any], call: tuple[Any, ...]) -> list[dict[str, Any]]:
         """The records of a call's results, but of those that wait or that nobody has to see. ``call``: Paddle's arguments."""
-        records, scratch = [], subject.door.op.scratch
+        records, left_out = [], {*subject.door.op.scratch, *subject.door.op.unwritten}
         for position, (one, other) in enumerate(zip(mine, theirs)):
-            if scratch and name_of(subject.door.op, position) in scratch:
+            if left_out and name_of(subject.door.op, position) in left_out:
                 continue
             if isinstance(one, paddle.Tensor) and one._is_initialized() and isinstance(other, torch.Tensor):
                 record = self.result(subject, position, one, other, call)

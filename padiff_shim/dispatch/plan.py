@@ -65,8 +65,18 @@ class Plan(Protocol):
 class Unlisted:
     """A function of ``paddle._C_ops`` or ``paddle._legacy_C_ops`` that computes with floats and has no entry in the table."""
 
-    __slots__ = ("name", "original", "path", "reason", "updates")
+    __slots__ = ("name", "original", "path", "reason", "unwritten", "updates")
 
-    def __init__(self, name: str, path: str, reason: Reason, original: Callable[..., Any], *, updates: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        reason: Reason,
+        original: Callable[..., Any],
+        *,
+        updates: bool,
+        unwritten: frozenset[int] = frozenset(),
+    ) -> None:
         self.name, self.path, self.reason, self.original = name, path, reason, original
         self.updates = updates  # an optimizer's step
+        self.unwritten = unwritten  # places of results that the kernel may leave unwritten

@@ -92,7 +92,8 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
         return optimizers.updating(name, path, original)
     if path.startswith("paddle._legacy_C_ops.") and optimizers.has_old_form(name):
         return optimizers.updating_in_old_form(name, path, original)
-    other = Unlisted(name, path, reason, original, updates=reason is OPTIMIZER)
+    unwritten = _unsubstituted.UNWRITTEN.get(name, frozenset())
+    other = Unlisted(name, path, reason, original, updates=reason is OPTIMIZER, unwritten=unwritten)
     drawn = Unlisted(name, path, DRAWN, original, updates=False) if reason in (RANDOM, RANDOM_ALONE) else None
 
     @undisturbed

@@ -131,7 +131,7 @@ class Observing:
         if other.updates:
             self._writer.updated()
         elif not other.reason.exact:
-            self._note(other.name.rstrip("_"), other.path, result)
+            self._note(other.name.rstrip("_"), other.path, _written(result, other.unwritten))
         return result
 
     def update(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -206,10 +206,15 @@ class Observing:
 
     def _noted(self, door: Door, result: Any) -> Any:
         if not door.op.exact:
-            self._note(door.op.name, door.entry.target, result)
+            self._note(door.op.name, door.entry.target, _written(result, door.op.unwritten_places))
         return result
 
     def _note(self, name: str, function: str, result: Any) -> None:
         if self._calls and not self._writer.busy and grad_tracer() is not None:
             with paused():
                 self._writer.op((name,), function, result, call_site(), layer_path())
+
+
+def _written(result: Any, unwritten: frozenset[int]) -> Any:
+    """A call's results with None in the places that its kernel may leave unwritten: nothing of them is the program's."""
+    return [None if place in unwritten else one for place, one in enumerate(result)] if unwritten else result

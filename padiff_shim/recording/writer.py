@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..dispatch.site import Site
-from ..trees import as_array, leaves
+from ..trees import as_array, leaves, parts
 from . import figures
 from .folder import RecordFile
 
@@ -27,7 +27,7 @@ class Writer:
 
     def __init__(self, file: RecordFile, *, full: bool, parameters: Named | None = None, gradients: Named | None = None) -> None:
         self._file, self._full, self._parameters, self._gradients = file, full, parameters, gradients
-        self._last: dict[tuple[str, str], str] = {}  # digests of the parameters and gradients that were written last
+        self._last: dict[tuple[str, str, str], str] = {}  # digests of the parameters and gradients that were written last
         self._busy = threading.local()
         self._call = self.step = 0
         self._updated = False  # an optimizer ran: what is computed next belongs to the next step
@@ -87,35 +87,37 @@ class Writer:
             return
         self._call += 1
         for name, tensor in named():
-            self._write({"kind": kind, "name": name}, tensor, (kind, name))
+            self._write({"kind": kind, "name": name}, "", tensor, once=True)
 
     def _tree(self, record: Mapping[str, Any], tree: Any) -> None:
-        found = leaves(tree)
-        for path, tensor in found:
-            self._write({**record, "tensor": path or "out"}, tensor)
+        for path, tensor in leaves(tree):
+            self._write(record, path or "out", tensor)
 
-    def _write(self, record: dict[str, Any], tensor: Any, once: tuple[str, str] | None = None) -> None:
+    def _write(self, record: Mapping[str, Any], path: str, tensor: Any, *, once: bool = False) -> None:
         """One tensor; with ``once`` only if it is another than it was when that was written last."""
         self._busy.yes = True
         try:
-            dtype = str(tensor.dtype).rpartition(".")[2]
-            record |= {"call": self._call, "step": self.step, "shape": list(tensor.shape), "dtype": dtype}
-            try:
-                array = np.asarray(as_array(tensor))
-            except Exception as error:  # sparse, uninitialised, distributed: there are no values to be had
-                self._file.tensor({**record, "left_out": f"no values: {type(error).__name__}: {str(error)[:200]}"})
-                return
-            self._values(record, array, dtype, once)
+            for part, dense in parts(tensor):
+                named = ".".join(filter(None, (path, part)))
+                self._part({**record, **({"tensor": named} if named else {})}, dense, once=once)
         finally:
             self._busy.yes = False
 
-    def _values(self, record: dict[str, Any], array: Any, dtype: str, once: tuple[str, str] | None) -> None:
+    def _part(self, record: dict[str, Any], tensor: Any, *, once: bool) -> None:
+        dtype = str(tensor.dtype).rpartition(".")[2]
+        record |= {"call": self._call, "step": self.step, "shape": list(tensor.shape), "dtype": dtype}
+        try:
+            array = np.asarray(as_array(tensor))
+        except Exception as error:  # distributed, or of a layout of its own: there are no values to be had
+            self._file.tensor({**record, "left_out": f"no values: {type(error).__name__}: {str(error)[:200]}"})
+            return
         held = figures.as_bfloat16(array) if dtype == "bfloat16" else array
         digest = figures.digest(held)
-        if once is not None:
-            if self._last.get(once) == digest:
+        if once:
+            key = record["kind"], record["name"], record.get("tensor", "")
+            if self._last.get(key) == digest:
                 return
-            self._last[once] = digest
+            self._last[key] = digest
         record |= {"digest": digest, "figures": figures.figures(array)}
         if not self._full:
             record["left_out"] = "values='digest'"

@@ -99,6 +99,7 @@ class Op:
     results: tuple[str, ...] = ("out",)
     writes: Mapping[int, str] = field(default_factory=dict)
     scratch: tuple[str, ...] = ()
+    unwritten: tuple[str, ...] = ()
     promote: str = "result"
     integer: bool = False
     elementwise: bool = False
@@ -129,6 +130,11 @@ class Op:
     def names(self) -> list[str]:
         """The names of the parameters, in order."""
         return [_name(word) for word in self.params.split()]
+
+    @property
+    def unwritten_places(self) -> frozenset[int]:
+        """The places of the :attr:`unwritten` among the results."""
+        return frozenset(map(self.results.index, self.unwritten))
 
     @property
     def leading(self) -> int:
@@ -187,8 +193,9 @@ def op(
         results: names of the results, ``("out",)`` if not given.
         writes: position of a result -> name of the operand in whose memory it is written (running statistics); where the formula
             has None for it, that operand stays as it is.
-        scratch: results that are not judged: those that nobody but Paddle's own backward reads, and that hold whatever lay in
-            memory where it will not; and those that are unique up to a sign only (eigenvectors).
+        scratch: results that are not judged: those that are unique up to a sign only (eigenvectors).
+        unwritten: results that nobody but Paddle's own backward reads, and that its kernel leaves unwritten where no backward will:
+            they hold whatever lay in memory, and are neither judged nor recorded.
         promote: ``"result"`` casts every tensor to the dtype that the native op returns before the formula runs; ``"none"`` leaves
             dtypes to the formula (layer norm keeps float32 weights beside float16 input; labels stay integers); ``"same"`` asks
             nothing of the native op where all float operands share one dtype, and leaves other calls native (ops that are slow
