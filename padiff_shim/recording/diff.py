@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..arguments import path, whole
 from ..errors import ArgumentError, described
+from ..text import many
 from ..waiting import Waiting
 from .align import Pair, align
 from .difference import Difference, Row
 from .measure import apart
-from .reading import Recorded, Tensor, read
+from .reading import WEIGHT, Recorded, Tensor, read
 
 # Names of running statistics in Paddle -> in Torch.
 _STATISTICS = {"_mean": "running_mean", "_variance": "running_var"}
@@ -115,11 +116,33 @@ def _compare(one: Recorded, other: Recorded, found: Difference, atol: float, rto
         mine, yours = (_of(side, kind) for side in (one, other))
         pairs += _by_name(mine, yours, found)
     rows = [_row(one.rank, mine, yours, crossing, atol, rtol) for mine, yours in _ordered(pairs)]
+    unknown = [row for row in rows if row.apart is not None and row.apart.how == "nothing"]
+    if unknown:
+        number = many(len(unknown), "tensor")
+        found.notes.append(f"not compared, because a recording has no values of them: {number}, the first {unknown[0].any}")
+        rows = [row for row in rows if row.apart is None or row.apart.how != "nothing"]
     found.rows += rows
+    found.inputs += [_row(one.rank, mine, yours, crossing, atol, rtol) for mine, yours in _inputs(one, other)]
     if crossing:
         ends = [next((tensor for tensor in reversed(side.tensors) if tensor.kind in _SEQUENCES), None) for side in (one, other)]
         met = {tensor for row in rows if row.a is not None and row.b is not None for tensor in (row.a, row.b)}
         found.met = found.met and all(end is None or end in met for end in ends)
+
+
+def _inputs(first: Recorded, second: Recorded) -> list[Pair]:
+    """What both runs were given, side by side: of one framework by name, place and step, of two in the order of the runs."""
+    if first.framework == second.framework:
+        waiting = dict(_placed(second.inputs))
+        pairs: list[Pair] = [(tensor, waiting.get(key)) for key, tensor in _placed(first.inputs)]
+    else:  # a weight may lie in another way there, and nobody knows that it is the same one
+        mine, yours = ([tensor for tensor in side.inputs if tensor.tensor != WEIGHT] for side in (first, second))
+        pairs = _by_steps(mine, yours) if mine and yours else []
+    return [pair for pair in pairs if pair[0] is not None and pair[1] is not None]
+
+
+def _placed(tensors: Sequence[Tensor]) -> list[tuple[Any, Tensor]]:
+    """Each input with what takes it, its step, and the how-maniest of these it is."""
+    return _numbered(tensors, lambda tensor: (tensor.name, tensor.tensor, tensor.layer, tensor.step))
 
 
 def _of(side: Recorded, kind: str) -> list[Tensor]:
@@ -131,7 +154,9 @@ def _row(rank: int, mine: Tensor | None, yours: Tensor | None, crossing: bool, a
         return Row(rank, mine, yours, None, not crossing)
     distance = apart(mine, yours)
     scale = max(abs(yours.figures.get(name, 0.0)) for name in ("min", "max"))
-    return Row(rank, mine, yours, distance, not distance.within(atol, rtol, scale))
+    # In one framework a result of one shape that is arranged otherwise is another result, be its values the same ones.
+    turned = bool(distance.layout) and not crossing and mine.shape == yours.shape and mine.kind in ("op", "layer")
+    return Row(rank, mine, yours, distance, turned or not distance.within(atol, rtol, scale))
 
 
 def _by_steps(mine: Sequence[Tensor], yours: Sequence[Tensor]) -> list[Pair]:
@@ -160,14 +185,23 @@ def _by_name(mine: Sequence[Tensor], yours: Sequence[Tensor], found: Difference)
 
 def _keyed(tensors: Sequence[Tensor]) -> list[tuple[Any, Tensor]]:
     """Each with its name, its step, and the how-maniest of these it is."""
-    count: Counter[Any] = Counter()
-    found = []
-    for tensor in tensors:
+
+    def named(tensor: Tensor) -> Any:
         above, dot, last = tensor.name.rpartition(".")
-        key = above + dot + _STATISTICS.get(last, last), tensor.step
-        found.append(((*key, count[key]), tensor))
-        count[key] += 1
-    return found
+        return above + dot + _STATISTICS.get(last, last), tensor.tensor, tensor.step
+
+    return _numbered(tensors, named)
+
+
+def _numbered(tensors: Sequence[Tensor], key: Callable[[Tensor], Any]) -> list[tuple[Any, Tensor]]:
+    """Each with its key, and the how-maniest with that it is."""
+    count: Counter[Any] = Counter()
+    numbered = []
+    for tensor in tensors:
+        name = key(tensor)
+        numbered.append(((name, count[name]), tensor))
+        count[name] += 1
+    return numbered
 
 
 def _ordered(pairs: list[Pair]) -> list[Pair]:

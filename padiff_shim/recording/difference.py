@@ -67,11 +67,12 @@ class Difference:
 
     Args:
         a, b: folders.
-        rows: everything that was recorded, in the order of the runs.
+        rows: everything that was computed, in the order of the runs.
         surroundings: (name, value in a, value in b) of versions, devices and switches that differ.
         notes: what a reader should know.
         frameworks: those of both.
         met: whether the last results of both were compared with each other.
+        inputs: what both runs were given, weights at the start and data: the pairs.
     """
 
     a: str
@@ -81,6 +82,7 @@ class Difference:
     notes: list[str] = field(default_factory=list)
     frameworks: tuple[str, str] = ("paddle", "paddle")
     met: bool = True
+    inputs: list[Row] = field(default_factory=list)
 
     @property
     def compared(self) -> list[Row]:
@@ -96,6 +98,17 @@ class Difference:
     def first(self) -> Row | None:
         """The first row that differs."""
         return next(iter(self.differing), None)
+
+    @property
+    def origin(self) -> Row | None:
+        """The first input that differs, where nothing differs before it: what the runs were given is what sets them apart."""
+        return next((row for row in self.inputs if row.differs and self._precedes(row)), None)
+
+    def _precedes(self, data: Row) -> bool:
+        """Whether no result differs before this input, in the order of the run that it is an input of."""
+        assert data.a is not None
+        others = (row for row in self.differing if row.rank == data.rank)
+        return all(row.a is None or row.a.index > data.a.index for row in others)
 
     def __bool__(self) -> bool:
         return bool(self.compared) and self.met and self.first is None
@@ -116,6 +129,8 @@ class Difference:
             "compared": len(self.compared),
             "differing": len(self.differing),
             "first": None if self.first is None else self.first.as_dict(),
+            "origin": None if self.origin is None else self.origin.as_dict(),
+            "inputs": [row.as_dict() for row in self.inputs],
             "surroundings": [list(one) for one in self.surroundings],
             "notes": list(self.notes),
             "rows": [row.as_dict() for row in self.rows],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,9 @@ _FLOATS: dict[str, tuple[Any, Any]] = {
     "float64": (np.int64, np.float64),
 }
 _AXES = 4  # up to so many every order of axes is tried
+# Of the largest element: what rounding leaves of a difference, at the most, after many calls.
+_ROUNDED = {"bfloat16": 2.0**-4, "float16": 2.0**-5, "float32": 2.0**-12, "float64": 2.0**-26}
+_CHANCES = 100  # of so many ways to arrange some values one is no coincidence
 _SAME_SUMS = 1e-9  # relative: sums of the same numbers in another order, in float64
 
 
@@ -32,7 +37,7 @@ class Apart:
         ulp: largest difference in units in the last place of the coarser dtype; None for what is no float.
         elements, different: how many elements were compared, and how many of them differ.
         how: ``"values"``, ``"sample"`` (some elements: there may be larger differences), ``"figures"`` (least, greatest, sums:
-            nothing is known of single elements), ``"digest"`` or ``"shape"``.
+            nothing is known of single elements), ``"digest"``, ``"shape"`` or ``"nothing"`` (a recording has no values of it).
         layout: how the first tensor's elements had to be arranged; "" if they lie alike.
     """
 
@@ -60,9 +65,11 @@ def apart(one: Tensor, other: Tensor) -> Apart:
         return Apart(True, elements=one.size, layout="" if one.shape == other.shape else "reshaped")
     if one.size != other.size:
         return Apart(False, np.nan, np.nan, np.nan, None, how="shape")
+    if not (one.digest and other.digest):
+        return Apart(False, np.nan, np.nan, np.nan, None, how="nothing")
     mine, yours = one.values(), other.values()
     if mine is not None and yours is not None:
-        return _best(mine, yours, _unit(one, other))
+        return _best(mine, yours, _unit(one, other), weights=one.kind in ("parameter", "gradient"))
     if one.shape == other.shape:
         drawn = _elements(one), _elements(other)
         if drawn[0] is not None and drawn[1] is not None and drawn[0].shape == drawn[1].shape:
@@ -92,12 +99,45 @@ def _unit(one: Tensor, other: Tensor) -> str:
     return next((name for name in order if name in (one.dtype, other.dtype)), "") if {one.dtype, other.dtype} <= set(order) else ""
 
 
-def _best(mine: Array, yours: Array, unit: str) -> Apart:
-    """The smallest difference of all layouts in which the first array has the second's shape; as it lies, if that fits."""
-    if mine.shape == yours.shape and not (mine.ndim == 2 and mine.shape[0] == mine.shape[1]):
-        return _measured(mine, yours, unit, "values", "")
-    found = [_measured(laid, yours, unit, "values", layout) for layout, laid in _layouts(mine, yours.shape)]
-    return min(found, key=lambda one: (not one.identical, one.different > 0 and one.relative, bool(one.layout)))
+def _best(mine: Array, yours: Array, unit: str, *, weights: bool) -> Apart:
+    """The difference of both as they lie, or in the arrangement of the first that explains it."""
+    plain = None
+    if _lie_alike(mine.shape, yours.shape):
+        layout = "" if mine.shape == yours.shape else "reshaped"
+        plain = _measured(mine.reshape(yours.shape), yours, unit, "values", layout)
+        if not plain.different:
+            return plain
+    layouts = [(layout, laid) for layout, laid in _layouts(mine, yours.shape) if plain is None or layout != plain.layout]
+    arranged = [_measured(laid, yours, unit, "values", layout) for layout, laid in layouts]
+    best = min(arranged, key=lambda apart: (not apart.identical, apart.different > 0 and apart.relative), default=None)
+    if best is not None and _explains(best, plain, mine, yours, unit, weights=weights):
+        return best
+    return plain or Apart(False, np.nan, np.nan, np.nan, None, how="shape")
+
+
+def _lie_alike(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+    """Whether a shape is the other with some neighbouring axes merged: then elements are in one order."""
+    ends = [set(itertools.accumulate(shape, operator.mul)) for shape in (first, second)]
+    return first == second or ends[0] <= ends[1] | {1} or ends[1] <= ends[0] | {1}
+
+
+def _explains(best: Apart, plain: Apart | None, mine: Array, yours: Array, unit: str, *, weights: bool) -> bool:
+    """Whether a difference is nothing but another arrangement.
+
+    A weight lies transposed in the other framework, whatever its values: there the nearer one counts, if it is nearer by far. Of
+    anything else no element may be left that differs by more than rounding, and chance may not have arranged them so.
+    """
+    if weights:
+        return plain is None or best.identical or best.relative < plain.relative / 2
+    if best.identical and plain is None:
+        return True
+    size = np.abs(yours[np.isfinite(yours)].astype(np.complex128 if np.iscomplexobj(yours) else np.float64)).max(initial=0.0)
+    if best.different and not best.max_abs <= _ROUNDED.get(unit, 0.0) * size:
+        return False
+    moved = yours if plain is None else yours[np.asarray(mine.reshape(yours.shape) != yours)]
+    _, counts = np.unique(moved, return_counts=True)
+    ways = math.lgamma(moved.size + 1) - sum(math.lgamma(count + 1) for count in counts.tolist())
+    return ways > math.log(_CHANCES)
 
 
 def _layouts(array: Array, shape: tuple[int, ...]) -> list[tuple[str, Array]]:

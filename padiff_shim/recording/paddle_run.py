@@ -89,6 +89,7 @@ class Observing:
 
     def __init__(self, writer: Writer, *, calls: bool, layers: bool) -> None:
         self._writer, self._calls, self._layers = writer, calls, layers
+        self._optimizing = False
 
     @property
     def on_tape(self) -> bool:
@@ -104,6 +105,7 @@ class Observing:
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the door itself does for the frame below."""
+        self._given(door.op.name, dict(zip(door.names, values)))
         inner = below()
         if inner is None:
             return self._noted(door, door.native(*args, **kwargs))
@@ -118,6 +120,7 @@ class Observing:
 
     def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's kernel."""
+        self._given(door.op.name, (*args, *kwargs.values()))
         inner = below()
         if inner is None:
             return self._noted(door, door.native(*args, **kwargs))
@@ -125,6 +128,8 @@ class Observing:
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op that the table lacks."""
+        if not other.updates:
+            self._given(other.name.rstrip("_"), (*args, *kwargs.values()))
         inner = below()
         native = inner is None or inner.idle
         result = other.original(*args, **kwargs) if native else inner.plan.unlisted(other, inner, args, kwargs)  # type: ignore[union-attr]
@@ -132,6 +137,7 @@ class Observing:
             self._writer.updated()
         elif not other.reason.exact:
             self._note(other.name.rstrip("_"), other.path, _written(result, other.unwritten))
+        self._writer.own.add(result)
         return result
 
     def update(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -145,30 +151,41 @@ class Observing:
     def optimizing(
         self, part: str, original: Callable[..., Any], frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """A step, its decay, or clipping."""
+        """A step, its decay, or clipping: what it reads are no inputs."""
         inner = below()
-        if inner is None or inner.idle:
-            return original(*args, **kwargs)
-        return inner.plan.optimizing(part, original, inner, args, kwargs)
+        before, self._optimizing = self._optimizing, True
+        try:
+            if inner is None or inner.idle:
+                return original(*args, **kwargs)
+            return inner.plan.optimizing(part, original, inner, args, kwargs)
+        finally:
+            self._optimizing = before
 
     def passed(self, other: Unlisted) -> None:
         """Never: a recording does not stand idle."""
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What moves values is no call of its own."""
+        self._given(name, (*args, *kwargs.values()))
         inner = below()
-        return original(*args, **kwargs) if inner is None else inner.plan.exact(name, original, args, kwargs)
+        result = original(*args, **kwargs) if inner is None else inner.plan.exact(name, original, args, kwargs)
+        self._writer.own.add(result)
+        return result
 
     def moved(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """As below."""
+        self._writer.own.add(result)
         inner = below()
         if inner is not None:
             inner.plan.moved(original, args, kwargs, result)
 
     def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """As below."""
+        self._given(name, (*args, *kwargs.values()))
         inner = below()
-        return original(*args, **kwargs) if inner is None else inner.plan.py_layer(name, original, args, kwargs)
+        result = original(*args, **kwargs) if inner is None else inner.plan.py_layer(name, original, args, kwargs)
+        self._writer.own.add(result)
+        return result
 
     def packing(self, frame: Frame, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> tuple[Any, Any]:
         """As below."""
@@ -186,7 +203,7 @@ class Observing:
         inner = below()
         if inner is not None:
             inner.plan.layer_ends(inner, layer, result)
-        if self._layers and not self._writer.busy and grad_tracer() is not None:
+        if self._layers and self._looks_on:
             with paused():
                 self._writer.layer(layer_path(), type(layer).__name__, result, call_site())
 
@@ -204,17 +221,30 @@ class Observing:
         with paused():
             self._writer.gradients()
 
+    def _given(self, name: str, operands: Any) -> None:
+        """What a call is about to be given; the weights of a model, which persist, are no data."""
+        if self._looks_on and not self._optimizing:
+            data = [(path, tensor) for path, tensor in self._writer.own.others(operands) if not tensor.persistable]
+            if data:
+                with paused():
+                    self._writer.inputs(name, data, call_site(), layer_path())
+
     def _noted(self, door: Door, result: Any) -> Any:
         if not door.op.exact:
             self._note(door.op.name, door.entry.target, _written(result, door.op.unwritten_places))
+        self._writer.own.add(result)
         return result
 
+    @property
+    def _looks_on(self) -> bool:
+        return not self._writer.busy and grad_tracer() is not None
+
     def _note(self, name: str, function: str, result: Any) -> None:
-        if self._calls and not self._writer.busy and grad_tracer() is not None:
+        if self._calls and self._looks_on:
             with paused():
                 self._writer.op((name,), function, result, call_site(), layer_path())
 
 
 def _written(result: Any, unwritten: frozenset[int]) -> Any:
     """A call's results with None in the places that its kernel may leave unwritten: nothing of them is the program's."""
-    return [None if place in unwritten else one for place, one in enumerate(result)] if unwritten else result
+    return [None if place in unwritten else tensor for place, tensor in enumerate(result)] if unwritten else result

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any, Protocol
 
 from ..screen import Column, Screen
-from ..text import SENTENCE, in_markdown, shown
+from ..text import SENTENCE, in_markdown, many, shown
 from .measure import Apart
-from .reading import Tensor
+from .reading import WEIGHT, Tensor
 
 SHOWN = 12  # rows of a table
 HEADS = ("what", "layer", "a", "b", "max", "mean", "relative", "ULP")
@@ -43,6 +44,10 @@ class Page(Protocol):
     @property
     def rows(self) -> list[Any]: ...
     @property
+    def inputs(self) -> list[Any]: ...
+    @property
+    def origin(self) -> Any: ...
+    @property
     def compared(self) -> list[Any]: ...
     @property
     def differing(self) -> list[Any]: ...
@@ -61,7 +66,48 @@ def headline(page: Page) -> str:
     number = f"{len(page.compared):,} tensors"
     if page.first is None:
         return f"SAME: {number} compared, none differs"
-    return f"DIFFERENT: {len(page.differing):,} of {len(page.rows):,} differ, the first at {described(page.first)}"
+    number, first = f"{len(page.differing):,} of {len(page.rows):,} differ", f"the first at {described(page.first)}"
+    return f"DIFFERENT: {_origin(page)}; of what was computed {number}, {first}" if page.origin else f"DIFFERENT: {number}, {first}"
+
+
+def _origin(page: Page) -> str:
+    """What sets both runs apart from outside: the weights that they began with, or the data, from which step and batch on."""
+    origin, weights = page.origin, [row for row in page.inputs if row.any.tensor == WEIGHT]
+    if origin.any.tensor == WEIGHT:
+        number = sum(row.differs for row in weights)
+        return f"the weights differ from the start, {number:,} of {len(weights):,}, the first {origin.any.name}"
+    place = _place(origin)
+    batches = [row for row in page.inputs if _place(row) == place]
+    step = f"step {origin.any.step}, batch {batches.index(origin) + 1}"
+    only = "only the inputs differ" if weights else "the inputs differ"
+    return f"{only}, from {step} on ({origin.any}{_reordered(batches)})"
+
+
+def _place(row: Told) -> Any:
+    tensor = row.any
+    return row.rank, tensor.name, tensor.tensor, tensor.layer, tensor.site
+
+
+def _reordered(batches: list[Any]) -> str:
+    """Whether both runs were given the same samples, in another order."""
+    mine, yours = (Counter(sample for row in batches for sample in getattr(row, side).rows) for side in "ab")
+    whole = all(tensor.rows for row in batches for tensor in (row.a, row.b))
+    return f"; the same {many(sum(mine.values()), 'sample')} in another order" if whole and mine == yours else ""
+
+
+def remarks(page: Page) -> list[str]:
+    """What is said of the inputs below the answer."""
+    differing = [row for row in page.inputs if row.differs]
+    if page.inputs and not differing:
+        data = sum(row.any.tensor != WEIGHT for row in page.inputs)
+        counts = ((len(page.inputs) - data, "weight"), (data, "input"))
+        return [f"both runs were given the same: {' and '.join(many(*count) for count in counts if count[0])}"]
+    if page.origin is None or page.origin.any.tensor == WEIGHT:
+        return []
+    notes = ["whether the program itself differs behind that input cannot be told: give both runs the same inputs"]
+    if not any(row.any.tensor == WEIGHT for row in page.inputs):
+        notes.append("the weights at the start were not compared: record(folder, model) in one framework notes them")
+    return notes
 
 
 def described(row: Told) -> str:
@@ -84,6 +130,8 @@ def size(apart: Apart, row: Told) -> str:
     ulps = "" if apart.ulp is None else f", {_number(apart.ulp)} ULP"
     layout = f", a {apart.layout}" if apart.layout else ""
     seen = " (of a sample)" if apart.how == "sample" else ""
+    if not apart.different and apart.layout:
+        return f"the same values, a {apart.layout}"
     if not apart.different:
         return f"equal in a sample of {apart.elements}, but not all bits"
     number = f"{apart.different:,} of {apart.elements:,} elements"
@@ -146,7 +194,7 @@ def text(page: Page, width: int | None = None, *, colour: bool = False) -> str:
         worst = _worst(page)
         if worst is not None:
             screen.say(shown(f"largest relative difference: {described(worst)}", SENTENCE))
-    for note in page.notes:
+    for note in [*remarks(page), *page.notes]:
         screen.say(shown(f"note: {note}", SENTENCE))
     return screen.text()
 
@@ -165,7 +213,7 @@ def markdown(page: Page) -> str:
         lines += ["", "<details><summary>What differs around the runs</summary>", "", "| | a | b |", "| --- | --- | --- |"]
         lines += [f"| {in_markdown(name)} | {in_markdown(one)} | {in_markdown(other)} |" for name, one, other in page.surroundings]
         lines += ["", "</details>"]
-    lines += [f"\n{in_markdown(note)}" for note in page.notes]
+    lines += [f"\n{in_markdown(note)}" for note in [*remarks(page), *page.notes]]
     return "\n".join(lines) + "\n"
 
 

@@ -18,7 +18,9 @@ from . import figures
 from .folder import RECORDS, SCHEMA, VALUES, present
 
 Array = np.ndarray[Any, Any]
-KINDS = ("op", "layer", "parameter", "gradient", "note")
+KINDS = ("op", "layer", "parameter", "gradient", "note", "input")
+INPUT = "input"
+WEIGHT = "weight"  # the ``tensor`` of an input that is a parameter or buffer as the run begins
 _FIGURES = ("min", "max", "mean", "mean_abs", "norm", "nan", "inf")
 _DIMENSIONS = 32
 _HEADER = 10_000  # bytes of an array's header in NumPy's format
@@ -28,8 +30,8 @@ _HEADER = 10_000  # bytes of an array's header in NumPy's format
 class Tensor:
     """One tensor of a recording.
 
-    ``names``: of an op those under which the table knows it, else the one name. :meth:`values`: the array, or None if it was
-    left out.
+    ``names``: of an op those under which the table knows it, else the one name. ``rows``: digests of an input's samples.
+    :meth:`values`: the array, or None if it was left out.
     """
 
     index: int
@@ -50,6 +52,7 @@ class Tensor:
     sample: tuple[float, ...]
     _folder: Path
     _at: tuple[str, int] | None
+    rows: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -106,11 +109,15 @@ def _array(path: Path, at: int) -> Array:
 
 @dataclass(eq=False)
 class Recorded:
-    """What one process wrote down. ``ended``: how; "" if the process was killed. ``remarks``: what a reader should know."""
+    """What one process wrote down. ``inputs``: what it was given, weights and data, apart from ``tensors``, which it computed.
+
+    ``ended``: how; "" if the process was killed. ``remarks``: what a reader should know.
+    """
 
     path: Path
     header: dict[str, Any]
     tensors: list[Tensor] = field(default_factory=list)
+    inputs: list[Tensor] = field(default_factory=list)
     ended: str = ""
     remarks: list[str] = field(default_factory=list)
 
@@ -164,7 +171,7 @@ def _read(path: Path) -> Recorded:
             if tensor is None:
                 damaged += 1
             else:
-                found.tensors.append(tensor)
+                (found.inputs if tensor.kind == INPUT else found.tensors).append(tensor)
         elif kind == "end":
             found.ended = str(entry.get("how", ""))
         elif kind == "event":
@@ -209,7 +216,7 @@ def _not_header(header: dict[str, Any]) -> str:
 def _tensor(entry: dict[str, Any], folder: Path) -> Tensor | None:
     """A record of the types that docs/record.md gives its fields; None for one that is not."""
     shape, names, at = entry.get("shape"), entry.get("names", [entry.get("name")]), entry.get("at")
-    told, taken = entry.get("figures", {}), entry.get("sample", [])
+    told, taken, rows = entry.get("figures", {}), entry.get("sample", []), entry.get("rows", [])
     texts = [entry.get(name, "") for name in ("tensor", "layer", "site", "file", "function", "digest", "left_out", "dtype")]
     numbers = [entry.get(name, 0) for name in ("index", "line", "step")]
     plain = (
@@ -222,6 +229,7 @@ def _tensor(entry: dict[str, Any], folder: Path) -> Tensor | None:
         and _are(names, str)
         and _are(texts, str)
         and _are(numbers, int)
+        and _are(rows, str)
         and isinstance(told, dict)
         and isinstance(taken, list)
         and len(taken) <= 2 * figures.SAMPLE
@@ -239,7 +247,7 @@ def _tensor(entry: dict[str, Any], folder: Path) -> Tensor | None:
     return Tensor(
         index, entry["kind"], tuple(names), tensor, layer, site, file, line, function, step, tuple(shape), dtype, digest,
         {name: float(told[name]) for name in _FIGURES if name in told}, left_out, tuple(map(float, sample)), folder,
-        None if at is None else (at[0], at[1]),
+        None if at is None else (at[0], at[1]), tuple(rows),
     )  # fmt: skip
 
 

@@ -151,6 +151,8 @@ class Recording:
         self._writer = Writer(self._file, full=self._options["values"] == "full", **named)
         self._began = time.perf_counter()
         self._watched = side.Watched(self._writer, calls=self._options["calls"], layers=self._options["layers"], tell=self._remark)
+        if self._model is not None:
+            self._writer.weights(side.parameters(self._model))
         self._writer.parameters()
         self._watched.begin()
         _open[self.framework] = self

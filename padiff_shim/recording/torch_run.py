@@ -15,7 +15,7 @@ from ..dispatch.site import call_site
 from ..frameworks import torch_settings
 from ..trees import leaves
 from .translated import moves, names, plain
-from .writer import Writer
+from .writer import OwnTensors, Writer
 
 # The same elements, other memory or another dtype: no call of its own in Paddle's table either.
 _COPIES = frozenset({
@@ -23,6 +23,12 @@ _COPIES = frozenset({
     "requires_grad", "getitem", "setitem", "item", "tolist", "numpy", "fill", "zero", "zeros_like", "ones_like", "full_like",
     "empty_like", "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "retain_grad", "narrow", "get", "set", "chunk",
     "argmax", "argmin", "reshape", "flatten", "repeat", "index", "index_put", "masked_scatter", "deepcopy", "hash",
+})  # fmt: skip
+# What asks a tensor something, and computes nothing of its elements.
+_QUESTIONS = frozenset({
+    "get", "set", "size", "dim", "numel", "stride", "len", "repr", "format", "hash", "is_floating_point", "is_complex",
+    "is_contiguous", "element_size", "storage_offset", "data_ptr", "untyped_storage", "requires_grad", "item", "tolist", "numpy",
+    "broadcast_tensors", "is_same_size", "get_device", "is_tensor", "register_hook", "retain_grad", "backward",
 })  # fmt: skip
 
 
@@ -53,7 +59,8 @@ class Watched:
         self._running: list[tuple[Any, str]] = []  # modules, outermost first, with their paths
         self._optimizing = False
         self._hooks: list[Any] = []
-        self._mode = _Functions(self._function)
+        self._weights = OwnTensors()  # parameters and buffers of the modules that ran
+        self._mode = _Functions(self._called, self._function)
 
     def begin(self) -> None:
         """Look on from here."""
@@ -84,7 +91,9 @@ class Watched:
         if self._elsewhere():
             return
         path = ""
-        if self._running:
+        if not self._running:
+            self._weights.add([*module.parameters(), *module.buffers()])
+        else:
             above, prefix = self._running[-1]
             name = next((name for name, one in above.named_modules() if one is module), type(module).__name__)
             path = f"{prefix}.{name}" if prefix and name else name or prefix
@@ -111,10 +120,23 @@ class Watched:
             self._optimizing = False
             self._writer.updated()
 
+    def _called(self, function: Any, operands: Any) -> None:
+        """What the call is about to be given; weights are no data."""
+        if self._writer.busy or self._optimizing or torch.jit.is_tracing():
+            return
+        others = self._writer.own.others(operands)
+        data = [pair for pair in others if not isinstance(pair[1], torch.nn.Parameter) and pair[1] not in self._weights]
+        if data and plain(function) not in _QUESTIONS:
+            self._writer.inputs(names(plain(function))[0], data, call_site(), self.path)
+
     def _function(self, function: Any, operands: Any, result: Any) -> None:
-        if self._writer.busy or self._optimizing:
+        if self._writer.busy:
             return
         name = plain(function)
+        if any(isinstance(operand, torch.Tensor) for _, operand in leaves(operands)) or names(name) != (name,):
+            self._writer.own.add(result)  # and not what was made of numbers: data
+        if self._optimizing:
+            return
         if name == "backward":
             self._writer.gradients()
         elif self._calls and self._computes(function, operands, result) and not torch.jit.is_tracing():
@@ -136,17 +158,20 @@ class Watched:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage().data_ptr())
+    """Where the elements lie; a tensor of another layout is alone."""
+    return int(tensor.untyped_storage().data_ptr()) if tensor.layout is torch.strided else id(tensor)
 
 
 class _Functions(TorchFunctionMode):
     """Tells of every function of Torch's that is called within it."""
 
-    def __init__(self, told: Callable[[Any, Any, Any], None]) -> None:
+    def __init__(self, called: Callable[[Any, Any], None], returned: Callable[[Any, Any, Any], None]) -> None:
         super().__init__()
-        self._told = told
+        self._called, self._returned = called, returned
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        operands = [*args, *(kwargs or {}).values()]
+        self._called(function, operands)
         result = function(*args, **(kwargs or {}))
-        self._told(function, (args, kwargs or {}), result)
+        self._returned(function, operands, result)
         return result

@@ -18,7 +18,7 @@ def html(difference: Page) -> str:
     said = [f"{side}: {folder} ({framework})" for side, folder, framework in zip("ab", _folders(difference), difference.frameworks)]
     parts = (
         opening(difference.headline, said, pages.sides(difference)),
-        warnings(difference.notes),
+        warnings([*pages.remarks(difference), *difference.notes]),
         _along(difference),
         _rows(difference),
         _surroundings(difference),

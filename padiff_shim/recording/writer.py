@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import functools
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..dispatch.site import Site
-from ..trees import as_array, leaves, parts
+from ..trees import as_array, is_tensor, leaves, parts
 from . import figures
 from .folder import RecordFile
+from .reading import WEIGHT
 
 Named = Callable[[], Iterable[tuple[str, Any]]]  # names and tensors of a model
+Wanted = Callable[[Mapping[str, Any], str], bool]
+
+
+class OwnTensors:
+    """The tensors that a run has made, by identity; none is kept alive."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, weakref.ref[Any]] = {}
+
+    def add(self, tree: Any) -> None:
+        """All tensors of a result."""
+        for _, tensor in leaves(tree):
+            if tensor not in self and is_tensor(tensor):
+                self._known[id(tensor)] = weakref.ref(tensor, functools.partial(self._gone, id(tensor)))
+
+    def _gone(self, key: int, _: Any) -> None:
+        self._known.pop(key, None)
+
+    def others(self, tree: Any) -> list[tuple[str, Any]]:
+        """(path, tensor) of those that the run has not made."""
+        return [(path, tensor) for path, tensor in leaves(tree) if is_tensor(tensor) and tensor not in self]
+
+    def __contains__(self, tensor: Any) -> bool:
+        known = self._known.get(id(tensor))
+        return known is not None and known() is tensor
 
 
 class Writer:
@@ -28,6 +56,8 @@ class Writer:
     def __init__(self, file: RecordFile, *, full: bool, parameters: Named | None = None, gradients: Named | None = None) -> None:
         self._file, self._full, self._parameters, self._gradients = file, full, parameters, gradients
         self._last: dict[tuple[str, str, str], str] = {}  # digests of the parameters and gradients that were written last
+        self._inputs: set[str] = set()  # digests of the inputs of this step
+        self.own = OwnTensors()
         self._busy = threading.local()
         self._call = self.step = 0
         self._updated = False  # an optimizer ran: what is computed next belongs to the next step
@@ -57,6 +87,17 @@ class Writer:
         self._begin()
         self._tree({"kind": "note", "name": name, "layer": layer, **_line(site)}, value)
 
+    def inputs(self, name: str, data: Iterable[tuple[str, Any]], site: Site, layer: str) -> None:
+        """Data that a call of ``name`` is about to be given; once a step."""
+        self._begin()
+        for path, tensor in data:
+            self._write({"kind": "input", "name": name, "layer": layer, **_line(site)}, path, tensor, self._is_new_input)
+
+    def weights(self, named: Iterable[tuple[str, Any]]) -> None:
+        """The parameters and buffers that the run begins with."""
+        for name, tensor in named:
+            self._write({"kind": "input", "name": name}, WEIGHT, tensor)
+
     def parameters(self) -> None:
         """The model's parameters and buffers that have changed since they were written."""
         self._named("parameter", self._parameters)
@@ -76,6 +117,7 @@ class Writer:
         self.parameters()
         self.step += 1
         self._last = {key: value for key, value in self._last.items() if key[0] != "gradient"}
+        self._inputs.clear()
 
     def _begin(self) -> None:
         if self._updated:
@@ -87,23 +129,34 @@ class Writer:
             return
         self._call += 1
         for name, tensor in named():
-            self._write({"kind": kind, "name": name}, "", tensor, once=True)
+            self._write({"kind": kind, "name": name}, "", tensor, self._has_changed)
 
     def _tree(self, record: Mapping[str, Any], tree: Any) -> None:
         for path, tensor in leaves(tree):
-            self._write(record, path or "out", tensor)
+            self._write({**record, "tensor": "out"}, path, tensor)
 
-    def _write(self, record: Mapping[str, Any], path: str, tensor: Any, *, once: bool = False) -> None:
-        """One tensor; with ``once`` only if it is another than it was when that was written last."""
+    def _has_changed(self, record: Mapping[str, Any], digest: str) -> bool:
+        """Whether it is another than it was when it was written last."""
+        key = record["kind"], record["name"], record.get("tensor", "")
+        before, self._last[key] = self._last.get(key), digest
+        return before != digest
+
+    def _is_new_input(self, record: Mapping[str, Any], digest: str) -> bool:
+        new = digest not in self._inputs
+        self._inputs.add(digest)
+        return new
+
+    def _write(self, record: Mapping[str, Any], path: str, tensor: Any, wanted: Wanted | None = None) -> None:
+        """One tensor, if its record and digest are ``wanted``."""
         self._busy.yes = True
         try:
             for part, dense in parts(tensor):
                 named = ".".join(filter(None, (path, part)))
-                self._part({**record, **({"tensor": named} if named else {})}, dense, once=once)
+                self._part({**record, **({"tensor": named} if named else {})}, dense, wanted)
         finally:
             self._busy.yes = False
 
-    def _part(self, record: dict[str, Any], tensor: Any, *, once: bool) -> None:
+    def _part(self, record: dict[str, Any], tensor: Any, wanted: Wanted | None) -> None:
         dtype = str(tensor.dtype).rpartition(".")[2]
         record |= {"call": self._call, "step": self.step, "shape": list(tensor.shape), "dtype": dtype}
         try:
@@ -113,15 +166,15 @@ class Writer:
             return
         held = figures.as_bfloat16(array) if dtype == "bfloat16" else array
         digest = figures.digest(held)
-        if once:
-            key = record["kind"], record["name"], record.get("tensor", "")
-            if self._last.get(key) == digest:
-                return
-            self._last[key] = digest
+        if wanted is not None and not wanted(record, digest):
+            return
         record |= {"digest": digest, "figures": figures.figures(array)}
-        if not self._full:
+        full = self._full and record["kind"] != "input"
+        if record["kind"] == "input":
+            record |= {"left_out": "an input", "rows": [] if record["tensor"] == WEIGHT else figures.rows(held)}
+        elif not full:
             record["left_out"] = "values='digest'"
-        self._file.tensor(record, held if self._full else None, lambda: figures.sample(array))
+        self._file.tensor(record, held if full else None, lambda: figures.sample(array))
 
 
 def _line(site: Site) -> dict[str, Any]:

@@ -96,7 +96,7 @@ BINDINGS = {
     "padiff_shim/patching": 1,
     "padiff_shim/proving": 288,
     "padiff_shim/pytest_plugin": 6,
-    "padiff_shim/recording": 68,
+    "padiff_shim/recording": 63,
     "padiff_shim/records": 49,
     "padiff_shim/report": 74,
     "padiff_shim/repro": 17,

@@ -1,6 +1,6 @@
 """Calls in memory that was filled with a byte before: what each of them gives, as JSON Lines.
 
-``python poisoned.py PART BYTE FILE [FOLDER]`` writes ``[case, {result: digest}]``, or ``[case, null]`` where Paddle refuses the call or
+``python poisoned.py PART BYTE FILE [FOLDER]`` writes ``[case, {result: digest}]``, or ``[case, null]`` where Paddle refuses it or
 ends the process, and records the calls in the folder. Two runs with two bytes differ in what no kernel wrote.
 """
 
@@ -37,7 +37,7 @@ def digest(tensor):
 
 
 def digests(results):
-    return {str(place): digest(one) for place, one in enumerate(results)}
+    return {str(place): digest(result) for place, result in enumerate(results)}
 
 
 def table():
@@ -48,7 +48,7 @@ def table():
                 case = f"{op.name} {number} {entry.target}"
                 yield "", case, lambda call=(op, entry, sample): at_entry(*call)
                 if not entry.inplace:
-                    yield "", f"{case} backward", lambda call=(op, entry, sample): gradients(*call)
+                    yield "", f"{case} backward", lambda call=(op, entry, sample): backward(*call)
 
 
 def at_entry(op, entry, sample):
@@ -57,11 +57,11 @@ def at_entry(op, entry, sample):
     return {} if uninitialised(call, result) else digests(flat(result))
 
 
-def gradients(op, entry, sample):
+def backward(op, entry, sample):
     call = Call(op, entry, sample, grad=True)
     ends = differentiable(call.run())
     paddle.autograd.backward(ends, arriving(ends, "float32"))
-    wanted = {f"gradient {place}": getattr(one, "grad", None) for place, one in enumerate(call.tensors)}
+    wanted = {f"gradient {place}": getattr(tensor, "grad", None) for place, tensor in enumerate(call.tensors)}
     return {name: digest(grad) for name, grad in wanted.items() if grad is not None}
 
 
@@ -88,17 +88,17 @@ def alone():
 
 
 def gradient(case, place):
-    call, found = cases.Call(case), {}
+    call, gradients = cases.Call(case), {}
     operands = call.tensors(grad=False)
     if not isinstance(operands[place], paddle.Tensor) or not operands[place].is_floating_point():
-        return found
+        return gradients
     operands[place].stop_gradient = False
     for number, end in enumerate(call.run(operands)):
         if not end.stop_gradient and end.is_floating_point():
             paddle.autograd.backward([end], arriving([end], "float32"))
-            found[f"gradient {place} of {number}"] = digest(operands[place].grad)
+            gradients[f"gradient {place} of {number}"] = digest(operands[place].grad)
             operands[place].clear_grad()
-    return found
+    return gradients
 
 
 def unlisted():
@@ -132,7 +132,19 @@ def evaluated(source):
     def csr():
         return paddle.sparse.sparse_csr_tensor([0, 1, 2, 2], [1, 0], x(2), [3, 3])
 
-    names = {"x": x, "p": p, "i": i, "fixed": fixed, "boxes": boxes, "coo": coo, "csr": csr, "C": C, "L": L, "F": F, "paddle": paddle}
+    names = {
+        "x": x,
+        "p": p,
+        "i": i,
+        "fixed": fixed,
+        "boxes": boxes,
+        "coo": coo,
+        "csr": csr,
+        "C": C,
+        "L": L,
+        "F": F,
+        "paddle": paddle,
+    }
     return digests(flat(eval(source, names)))
 
 
@@ -142,20 +154,20 @@ def ran(todo, output):
         print(json.dumps(["begin", case]), file=output, flush=True)
         paddle.seed(1)
         try:
-            found = run()
+            answer = run()
         except Exception:  # another version's function, no kernel for it on the CPU, no backward
-            found = None
-        print(json.dumps([case, found]), file=output, flush=True)
+            answer = None
+        print(json.dumps([case, answer]), file=output, flush=True)
 
 
 def main(part, byte, path, folder=None):
     assert ctypes.CDLL(None).mallopt(_PERTURB, int(byte))
     with open(path, "w") as results:
-        for answer in answers(part, folder):
+        for answer in answered(part, folder):
             print(json.dumps(answer), file=results)
 
 
-def answers(part, folder):
+def answered(part, folder):
     """A process of their own for the calls of each op, and a further one behind a call that ends it."""
     by_op = {}
     for name, case, run in globals()[part]():
@@ -170,10 +182,10 @@ def answers(part, folder):
                 os._exit(0)
             os.close(writing)
             with open(reading) as lines:
-                told = [json.loads(line) for line in lines]
+                answers = [json.loads(line) for line in lines]
             status = os.waitpid(child, 0)[1]
-            begun = [case for word, case in told if word == "begin"]
-            yield from ([case, found] for case, found in told if case != "begin")
+            begun = [case for word, case in answers if word == "begin"]
+            yield from (answer for answer in answers if answer[0] != "begin")
             if status:
                 yield [begun[-1], None]
             todo = todo[len(begun) :] if status else []

@@ -4,7 +4,9 @@ import dataclasses
 from unittest import mock
 
 import numpy as np
+import paddle
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from pairs import D
@@ -75,3 +77,77 @@ def test_a_transposed_square_matrix_is_recognised(tmp_path):
     assert apart(one, other).identical
     assert apart(one, other).layout == "transposed"
     assert apart(one, same).layout == ""
+
+
+def noted(folder, array, name="x"):
+    with padiff_shim.record(folder, framework="torch") as recording:
+        recording.note(name, np.ascontiguousarray(array))
+    return read(folder)[0].tensors[0]
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 8, 16, 64])
+def test_unrelated_square_matrices_are_not_turned(size, tmp_path):
+    rng = np.random.default_rng(size)
+    for number in range(20):
+        first, second = (noted(tmp_path / f"{side}{number}", rng.standard_normal((size, size))) for side in "ab")
+        assert apart(first, second).layout == ""
+
+
+@pytest.mark.parametrize("made", ["ones and zeros", "a diagonal", "nearly constant", "one pair exchanged"])
+def test_a_coincidence_is_no_arrangement(made, tmp_path):
+    rng = np.random.default_rng(0)
+    values = {
+        "ones and zeros": np.eye(4)[[1, 0, 2, 3]] + np.eye(4, k=2) * 1.0,
+        "a diagonal": np.diag(rng.standard_normal(8)),
+        "nearly constant": 1 + 1e-3 * rng.standard_normal((8, 8)),
+        "one pair exchanged": np.array([[1.0, 2.0], [3.0, 4.0]]),
+    }[made]
+    other = {
+        "ones and zeros": values.T,
+        "a diagonal": np.diag(rng.standard_normal(8)),
+        "nearly constant": 1 + 1e-3 * rng.standard_normal((8, 8)),
+        "one pair exchanged": values.T,
+    }[made]
+    assert apart(noted(tmp_path / "a", values), noted(tmp_path / "b", other)).layout == ""
+
+
+def test_rounding_beside_a_transposition_is_explained_and_one_wrong_element_is_not(tmp_path):
+    values = np.random.default_rng(0).standard_normal((D, D)).astype("float32")
+    turned = values.T * (1 + np.float32(2**-20))
+    first, near = noted(tmp_path / "a", values), noted(tmp_path / "b", turned)
+    assert apart(first, near).layout == "transposed"
+    turned[1, 2] += 1
+    assert apart(first, noted(tmp_path / "c", turned)).layout == ""
+
+
+def test_shapes_that_nothing_brings_together(tmp_path):
+    rng = np.random.default_rng(0)
+    first, second = noted(tmp_path / "a", rng.standard_normal((4, 6))), noted(tmp_path / "b", rng.standard_normal((6, 4)))
+    assert apart(first, second).how == "shape"
+    flat = noted(tmp_path / "c", np.ones((2, 3, 4)))
+    assert apart(flat, noted(tmp_path / "d", np.full((6, 4), 1.5))).layout == "reshaped"
+    assert apart(flat, noted(tmp_path / "e", np.full((6, 1, 4), 1.5))).max_abs == 0.5
+
+
+def test_weights_lie_transposed_in_the_other_framework_also_where_they_have_drifted(tmp_path):
+    weight = np.random.default_rng(0).standard_normal((D, D)).astype("float32")
+    for name, values in (("torch", weight.T), ("paddle", weight + np.float32(0.1))):
+        model = torch.nn.Linear(D, D) if name == "torch" else paddle.nn.Linear(D, D)
+        with torch.no_grad(), paddle.no_grad():
+            model.weight.copy_(torch.tensor(values)) if name == "torch" else model.weight.set_value(values)
+        with padiff_shim.record(tmp_path / name, model, calls=False, layers=False, parameters=True):
+            pass
+    (row,) = [row for row in padiff_shim.diff(tmp_path / "torch", tmp_path / "paddle").rows if row.any.name == "weight"]
+    assert row.apart.layout == "transposed"
+    assert row.apart.max_abs == pytest.approx(0.1, abs=1e-6)
+
+
+def test_a_result_that_is_arranged_otherwise_differs_in_one_framework(tmp_path):
+    x = np.random.default_rng(0).standard_normal((D, D)).astype("float32")
+    for name, turned in (("a", False), ("b", True)):
+        with padiff_shim.record(tmp_path / name):
+            held = paddle.to_tensor(x)
+            paddle.exp(held.t() if turned else held)
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert not difference
+    assert "the same values, a transposed" in difference.headline

@@ -229,3 +229,42 @@ def test_what_is_refused(tmp_path):
             recording.start()
     with pytest.raises(ModeError, match="not open"):
         recording.note("late", 1.0)
+
+
+def test_a_sparse_tensor_is_recorded_by_what_it_holds(tmp_path):
+    """Paddle's own ``numpy()`` of one ends the process."""
+    for name, other in (("a", 1.0), ("b", 2.0)):
+        sparse = paddle.sparse.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, other], [3, 3])
+        with padiff_shim.record(tmp_path / name) as recording:
+            paddle.sparse.nn.functional.relu(sparse)
+            recording.note("rows", paddle.sparse.sparse_csr_tensor([0, 1, 2, 2], [1, 0], [1.0, other], [3, 3]))
+    assert {held.tensor for held in tensors(tmp_path / "a")} == {"indices", "values", "crows", "cols"}
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert {row.any.tensor for row in difference.differing} == {"values"}
+
+
+def test_sparse_tensors_of_torch(tmp_path):
+    for name, other in (("a", 1.0), ("b", 2.0)):
+        sparse = torch.tensor([[0.0, 1.0], [other, 0.0]])
+        with padiff_shim.record(tmp_path / name, framework="torch") as recording:
+            recording.note("places", sparse.to_sparse())
+            recording.note("rows", sparse.to_sparse_csr())
+            recording.note("blocks", sparse.to_sparse_bsr((1, 1)))
+    names = [(held.name, held.tensor) for held in tensors(tmp_path / "a", "note")]
+    assert [*names] == [
+        ("places", "indices"), ("places", "values"), ("rows", "crows"), ("rows", "cols"), ("rows", "values"), ("blocks", "out"),
+    ]  # fmt: skip
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert {row.any.tensor for row in difference.differing} == {"values"}
+    assert any("has no values of them: 2 tensors" in note for note in difference.notes), "nothing is known of these"
+
+
+def test_gradients_of_rows(tmp_path):
+    for name, word in (("a", 1), ("b", 2)):
+        paddle.seed(0)
+        words = paddle.nn.Embedding(5, 3, sparse=True)
+        with padiff_shim.record(tmp_path / name, words, gradients=True):
+            words(paddle.to_tensor([word, word])).sum().backward()
+    assert [held.tensor for held in tensors(tmp_path / "a", "gradient")] == ["rows", "values"]
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert [row.any.tensor for row in difference.differing if row.any.kind == "gradient"] == ["rows"]

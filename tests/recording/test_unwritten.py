@@ -89,7 +89,7 @@ def test_recordings_of_equal_runs_are_equal(unlisted):
     difference = padiff_shim.diff(*(folder / byte for byte in BYTES))
     assert difference, difference
     assert not any("damaged" in note for note in difference.notes)
-    results = [one.tensor for one in read(folder / BYTES[0])[0].tensors if one.name == "batch_norm"]
+    results = [tensor.tensor for tensor in read(folder / BYTES[0])[0].tensors if tensor.name == "batch_norm"]
     assert {"[0]", "[1]", "[2]"} == set(results)
 
 

@@ -1,8 +1,7 @@
 """Calls of C functions that the op table lacks, or whose own results a program does not see: one expression a line.
 
-``C``: ``paddle._C_ops``, ``L``: ``paddle._legacy_C_ops``. ``x(*shape)``: normal numbers, ``p(*shape)``: positive ones, ``i(shape, high)``:
-whole numbers, ``fixed(values)``: these, ``boxes(count)``: corners of
-boxes, ``coo()`` and ``csr()``: sparse matrices.
+``C``: ``paddle._C_ops``, ``L``: ``paddle._legacy_C_ops``. ``x(*shape)``: normal numbers, ``p(*shape)``: positive ones,
+``i(shape, high)``: whole numbers, ``fixed(values)``: these, ``boxes(count)``: corners of boxes, ``coo()``, ``csr()``: sparse ones.
 """
 
 CALLS = """\

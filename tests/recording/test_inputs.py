@@ -1,0 +1,201 @@
+"""Two runs that were given other data, or began with other weights: from which step and batch on."""
+
+import random
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from pairs import X, paddle_run, pair, seeded, torch_run
+
+import padiff_shim
+from padiff_shim.recording import pages
+from padiff_shim.recording.reading import read
+
+pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
+
+
+def trained(folder, batches, seed=1, epsilon=1e-5, recorded=True, body=None):
+    """A model that takes one step with each batch of (numbers, labels)."""
+    paddle.seed(seed)
+    model = body or paddle.nn.Sequential(paddle.nn.Linear(8, 16), paddle.nn.LayerNorm(16, epsilon=epsilon), paddle.nn.Linear(16, 2))
+    optimizer = paddle.optimizer.Adam(1e-3, parameters=model.parameters())
+    with padiff_shim.record(folder, model if recorded else None):
+        for numbers, labels in batches:
+            paddle.nn.functional.cross_entropy(model(paddle.to_tensor(numbers)), paddle.to_tensor(labels)).backward()
+            optimizer.step()
+            optimizer.clear_grad()
+
+
+def data(folder):
+    """The inputs of a run that are no weights."""
+    return [tensor for tensor in read(folder)[0].inputs if tensor.tensor != "weight"]
+
+
+def batches(count=3, rows=4):
+    rng = np.random.default_rng(0)
+    return [(rng.standard_normal((rows, 8)).astype("float32"), rng.integers(0, 2, rows)) for _ in range(count)]
+
+
+def test_a_forgotten_seed_of_the_order_of_the_data(tmp_path):
+    def train(folder, seeded_all):
+        random.seed(1)
+        paddle.seed(1)
+        if seeded_all:
+            np.random.seed(1)  # else forgotten: the sampler draws from NumPy
+        x, y = paddle.linspace(-1, 1, 512).reshape([64, 8]), paddle.arange(64) % 2
+        loader = paddle.io.DataLoader(paddle.io.TensorDataset([x, y]), batch_size=16, shuffle=True)
+        trained(folder, [(a.numpy(), b.numpy()) for a, b in loader])
+
+    np.random.seed(5)
+    for name, seeded_all in (("a", False), ("b", False), ("c", True), ("d", True)):
+        train(tmp_path / name, seeded_all)
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert difference.headline.startswith("DIFFERENT: only the inputs differ, from step 0, batch 1 on (input linear x in layer 0")
+    assert "the same 64 samples in another order" in difference.headline
+    assert "transposed" not in str(difference)
+    assert difference.as_dict()["origin"]["step"] == 0
+    assert padiff_shim.diff(tmp_path / "c", tmp_path / "d")
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["with the model", "without"])
+def test_from_which_step_on(recorded, tmp_path):
+    right = batches()
+    other = [*right[:2], (right[2][0] + 1, right[2][1])]
+    trained(tmp_path / "a", right, recorded=recorded)
+    trained(tmp_path / "b", other, recorded=recorded)
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    only = "only the inputs differ" if recorded else "the inputs differ"
+    assert difference.headline.startswith(f"DIFFERENT: {only}, from step 2, batch 3 on (input linear x in layer 0")
+    assert "another order" not in difference.headline
+    assert ("the weights at the start were not compared" in str(difference)) is not recorded
+    assert difference.origin.apart.max_abs == pytest.approx(1)
+
+
+def test_from_which_batch_on_where_nothing_is_trained(tmp_path):
+    for name, changed in (("a", None), ("b", 2)):
+        model = seeded()
+        with padiff_shim.record(tmp_path / name, model):
+            for number in range(4):
+                model(paddle.to_tensor(X + number + (number == changed)))
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert difference.headline.startswith(
+        "DIFFERENT: only the inputs differ, from step 0, batch 3 on (input layer_norm x in layer norm"
+    )
+
+
+def test_a_buffer_that_is_filled_anew(tmp_path):
+    for name, changed in (("a", None), ("b", 1)):
+        model, held = seeded(), paddle.to_tensor(X)
+        with padiff_shim.record(tmp_path / name, model):
+            for number in range(3):
+                held.set_value(X + number + (number == changed))
+                model(held)
+    assert "only the inputs differ, from step 0, batch 2 on" in padiff_shim.diff(tmp_path / "a", tmp_path / "b").headline
+
+
+def test_labels_alone(tmp_path):
+    right = batches()
+    trained(tmp_path / "a", right)
+    trained(tmp_path / "b", [right[0], (right[1][0], 1 - right[1][1]), right[2]])
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert difference.headline.startswith("DIFFERENT: only the inputs differ, from step 1, batch 2 on (input cross_entropy label")
+
+
+def test_numbers_of_words(tmp_path):
+    for name, word in (("a", 3), ("b", 4)):
+        paddle.seed(0)
+        model = paddle.nn.Sequential(paddle.nn.Embedding(9, 4), paddle.nn.Linear(4, 2))
+        with padiff_shim.record(tmp_path / name, model):
+            model(paddle.to_tensor([[1, 2, word]]))
+    assert "from step 0, batch 1 on (input embedding x in layer 0" in padiff_shim.diff(tmp_path / "a", tmp_path / "b").headline
+
+
+def test_weights_that_differ_from_the_start(tmp_path):
+    trained(tmp_path / "a", batches())
+    trained(tmp_path / "b", batches(), seed=2)
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert difference.headline.startswith(
+        "DIFFERENT: the weights differ from the start, 2 of 6, the first 0.weight; of what was computed"
+    )
+
+
+def test_another_program_on_the_same_inputs(tmp_path):
+    trained(tmp_path / "a", batches())
+    trained(tmp_path / "b", batches(), epsilon=1e-3)
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert difference.origin is None
+    assert "inputs differ" not in difference.headline
+    assert "both runs were given the same: 6 weights and 6 inputs" in str(difference)
+
+
+def test_another_program_before_other_inputs(tmp_path):
+    right = batches()
+    trained(tmp_path / "a", right)
+    trained(tmp_path / "b", [right[0], (right[1][0] + 1, right[1][1]), right[2]], epsilon=1e-3)
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert difference.origin is None, "the program differed before the input did"
+    assert "the first at layer_norm" in difference.headline
+    assert "inputs differ" not in difference.headline
+
+
+def test_an_input_that_changes_nothing(tmp_path):
+    for name, other in (("a", 1.0), ("b", 2.0)):
+        with padiff_shim.record(tmp_path / name):
+            paddle.ones([3]) * paddle.to_tensor(other) * 0.0
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert [row.any.step for row in difference.inputs if row.differs] == [0]
+    assert not difference.rows[-1].differs
+
+
+def test_a_torch_program(tmp_path):
+    for name, moved in (("a", 0.0), ("b", 1.0)):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.BatchNorm1d(4))
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with padiff_shim.record(tmp_path / name, model):
+            for step, (numbers, _) in enumerate(batches()):
+                model(torch.tensor(numbers + (moved if step == 1 else 0.0), dtype=torch.float32)).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert difference.headline.startswith("DIFFERENT: only the inputs differ, from step 1, batch 2 on (input linear [0] in layer 0")
+    assert len(data(tmp_path / "a")) == 3, "no weight, buffer or view is data"
+
+
+@pytest.mark.bitexact
+def test_across_frameworks(tmp_path):
+    original, port = pair()
+    torch_run(tmp_path / "torch", original)
+    with padiff_shim.reference("torch"):
+        paddle_run(tmp_path / "paddle", port, x=X + 1)
+        paddle_run(tmp_path / "same", port)
+    difference = padiff_shim.diff(tmp_path / "torch", tmp_path / "paddle")
+    assert difference.headline.startswith("DIFFERENT: the inputs differ, from step 0, batch 1 on (input layer_norm")
+    assert padiff_shim.diff(tmp_path / "torch", tmp_path / "same")
+
+
+def test_what_a_run_makes_is_no_input(tmp_path):
+    model = seeded()
+    optimizer = paddle.optimizer.AdamW(parameters=model.parameters(), grad_clip=paddle.nn.ClipGradByGlobalNorm(0.1))
+    with padiff_shim.record(tmp_path, model):
+        for _ in range(2):
+            x = paddle.to_tensor(X)
+            loss = (model(x.reshape([15, 8])[:, :].unsqueeze(0)) * 2).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+    batch, next_batch = data(tmp_path)
+    assert (batch.name, batch.step, batch.shape) == ("reshape", 0, X.shape)
+    assert (next_batch.name, next_batch.step, next_batch.shape) == ("reshape", 1, X.shape)
+    assert batch.sample
+    assert batch.values() is None, "an input is recognised, and not kept"
+
+
+def test_the_page_tells_it(tmp_path):
+    trained(tmp_path / "a", batches())
+    trained(tmp_path / "b", batches(), seed=2)
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    for text in (difference.to_markdown(), difference.text(), difference.to_html(tmp_path / "page.html").read_text()):
+        assert "the weights differ from the start" in text
+    assert pages.headline(difference) == difference.as_dict()["headline"]
