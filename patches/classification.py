@@ -26,14 +26,34 @@ def _counts_all(native: Callable[..., Any], tensor: Callable[..., Any]) -> bool:
 def _differs(
     x: torch.Tensor, label: torch.Tensor, weight: Any, ignore_index: int, reduction: str, soft_label: bool, *others: Any
 ) -> str:
-    """Where labels that are ignored, or shares, are counted otherwise than by Torch."""
+    """Where labels that are ignored, or shares, are counted or weighed otherwise than by Torch."""
     *_, smoothing, counts_all = others
+    if (soft_label or smoothing > 0) and weight is not None and (weight != weight.flatten()[:1]).any():
+        return "a sample of shares (soft_label, label_smoothing) is weighed as a whole, in Torch each class by its own weight"
+    ignored = bool((label == ignore_index).any()) and not soft_label
+    if smoothing > 0 and ignored:
+        return f"beside label_smoothing ignored labels (ignore_index={ignore_index}) count, in Torch they do not"
+    if reduction == "mean" and ignored and (label == ignore_index).all():
+        return "the mean over no labels is 0, in Torch NaN"
     if reduction != "mean" or not counts_all:
         return ""
     if soft_label or smoothing > 0:
         return "" if ignore_index < 0 else "under an ignore_index from 0 on, the mean of shares is over samples times classes"
-    counted = ignore_index < 0 and weight is None and bool((label == ignore_index).any())
+    counted = ignore_index < 0 and weight is None and ignored
     return f"ignored labels (ignore_index={ignore_index}) count in the mean, which Torch takes over the others" if counted else ""
+
+
+def _remains(
+    x: torch.Tensor, label: torch.Tensor, weight: Any, ignore_index: int, reduction: str, soft_label: bool, axis: int, *_: Any
+) -> str:
+    """Where a Torch program has another call for what may be meant: shares that are labels, smoothed or not, and weighted."""
+    if not soft_label or weight is None or reduction != "mean":
+        return ""
+    shares = label.movedim(axis, -1).sort(-1).values
+    if not torch.allclose(shares[..., :-1], shares[..., :1]):
+        return ""
+    says = "weighted shares that are smoothed labels: Torch divides their mean by the samples, that of labels with label_smoothing="
+    return f"{says} by the labels' weights; give the labels themselves where the twin does"
 
 
 def _torchs(
@@ -70,6 +90,7 @@ def _torchs(
     asked={"counts_all": _counts_all},
     definition=_torchs,
     differs=_differs,
+    remains=_remains,
     note="the mean under a negative ignore_index is over all labels in Paddle 3, over the others in Paddle 2.6 and Torch; weighted "
     "shares weigh a sample as a whole; Paddle's gradient takes it that shares sum to 1, Torch's does not",
     samples=(
@@ -156,9 +177,25 @@ def cross_entropy_with_softmax(
     return torch.softmax(x.detach(), axis), values.unsqueeze(axis)
 
 
+def _none_counts(x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, ignore_index: int, reduction: str) -> str:
+    """Where every label is ignored."""
+    if reduction != "mean" or (label != ignore_index).any():
+        return ""
+    return "the mean over no labels is 0, in Torch NaN"
+
+
+def _torchs_nll_loss(
+    x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, ignore_index: int, reduction: str
+) -> torch.Tensor:
+    """``torch.nn.functional.nll_loss`` as it is."""
+    return F.nll_loss(x, label.long(), weight, ignore_index=ignore_index, reduction=reduction)
+
+
 @loss(
     'input label weight=None ignore_index=-100 reduction="mean"',
     tensors=3,
+    definition=_torchs_nll_loss,
+    differs=_none_counts,
     samples=(
         # No label is the ignored one: Paddle's float64 kernel then writes outside of its memory.
         *each((Sample((5, 4), _LABELS), Sample((5, 4), _LABELS, _CLASSES)), ignore_index=(-100, 7), reduction=REDUCTIONS),

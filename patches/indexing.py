@@ -154,10 +154,26 @@ def index_put(tensors: Sequence[torch.Tensor], accumulate: bool) -> torch.Tensor
     return torch.index_put(x, [whole(index) for index in indices], value, accumulate=accumulate)
 
 
+def _padded(x: torch.Tensor, weight: torch.Tensor, padding_idx: int, sparse: bool) -> str:
+    """Where the padding is looked up, and its row is not zero."""
+    if padding_idx == -1 or not weight[padding_idx].any() or not (x == padding_idx).any():
+        return ""
+    return f"the padding (padding_idx={padding_idx}) reads as zeros, in Torch as what the weight holds there"
+
+
+def _torchs_embedding(x: torch.Tensor, weight: torch.Tensor, padding_idx: int, sparse: bool) -> torch.Tensor:
+    """``torch.nn.functional.embedding`` as it is."""
+    if sparse:
+        raise NotImplementedError("sparse gradients")
+    return F.embedding(x, weight, None if padding_idx == -1 else padding_idx)
+
+
 @op(
     "x weight padding_idx=-1 sparse=False",
     tensors=2,
     promote="same",
+    definition=_torchs_embedding,
+    differs=_padded,
     samples=(Sample(Ints((2, 4), 0, 5), (5, 3)), Sample(Ints((6,), 0, 5), (5, 3), padding_idx=2)),
     note="at `padding_idx` Paddle answers zeros, whatever the weights are (Torch: those); neither gives them a gradient",
 )

@@ -105,3 +105,24 @@ def init_kaiming(var: torch.Tensor, seed: int, fan: float, nonlinearity: str, sl
 def init_orthogonal(var: torch.Tensor, seed: int, gain: float) -> torch.Tensor:
     """``torch.nn.init.orthogonal_``."""
     return init.orthogonal_(var, gain, generator=_source(seed, var))
+
+
+# Initial weights by Torch's definition (``definitions="torch"``): Paddle's layer -> how Torch fills its parameters. "fan-in": by a
+# uniform distribution, as many connections come in; "transposed": the same of a Linear, whose weight lies transposed in Torch;
+# "first": by the connections of the first operand alone; "normal": by N(0, 1).
+LAYERS = {
+    "Linear": "transposed",
+    **dict.fromkeys(("Conv1D", "Conv2D", "Conv3D", "Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"), "fan-in"),
+    "Embedding": "normal",
+    "Bilinear": "first",
+}
+
+
+def first_bound(incoming: int) -> float:
+    """``torch.nn.init.kaiming_uniform_`` with a slope of sqrt(5), as layers of Torch call it for their weight."""
+    return math.sqrt(3.0) * (init.calculate_gain("leaky_relu", math.sqrt(5)) / math.sqrt(incoming))
+
+
+def other_bound(incoming: int) -> float:
+    """What layers of Torch draw their bias between."""
+    return 1 / math.sqrt(incoming)

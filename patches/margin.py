@@ -54,6 +54,7 @@ def hinge_embedding_loss(x: torch.Tensor, label: torch.Tensor, margin: float, re
         reduction=REDUCTIONS,
     ),
     deviations=ROUNDED,
+    definition=F.cosine_embedding_loss,
     note="adds 1e-11 to the squared norms, as Paddle does; Torch adds 1e-12",
 )
 def cosine_embedding_loss(x: torch.Tensor, y: torch.Tensor, label: torch.Tensor, margin: float, reduction: str) -> torch.Tensor:

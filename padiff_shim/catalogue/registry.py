@@ -43,6 +43,7 @@ def ops() -> dict[str, Op]:
     return found
 
 
+INITIAL_WEIGHTS = "initial_weights"  # what definitions= takes beside ops: those of layers that were given no initializer
 OPTIMIZERS = "optimizers"  # the family of what follows
 
 

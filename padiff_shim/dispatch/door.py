@@ -59,9 +59,10 @@ class Door:
     @functools.cached_property
     def torchs(self) -> Door:
         """The same door with Torch's own definition of the op behind it, where that is another."""
-        if self.op.definition is None:
+        op = self.op
+        if op.definition is None:
             return self
-        defined = replace(self.op, reference=self.op.definition, definition=None, differs=None, asked={})
+        defined = replace(op, reference=op.definition, definition=None, differs=op.remains, remains=None, asked={})
         return Door(defined, self.entry, self.original, python=self.python)
 
     def hook(self) -> Callable[..., Any]:
@@ -118,9 +119,9 @@ class Door:
         finally:
             stand(before)
 
-    def tell(self, frame: Frame, tensors: Sequence[Any], attributes: tuple[Any, ...], advice: str = "") -> None:
-        """Leaves a remark in the run where Torch's own definition of the op would give this call another value."""
-        said = self.op.differs(*tensors, *attributes) if self.op.differs else ""
+    def tell(self, frame: Frame, arguments: Sequence[Any], advice: str = "") -> None:
+        """Leaves a remark in the run where Torch's own definition of the op would give the formula's arguments another value."""
+        said = self.op.differs(*arguments) if self.op.differs else ""
         if said:
             frame.run.warn(f"{self.op.name}: {said}{advice}")
 

@@ -33,7 +33,7 @@ from ..patching.pyfunction import PyFunctionPatch
 from ..table.op import Entry, Op
 from ..table.reasons import DRAWN, EXECUTED, NO_REFERENCE, OPTIMIZER, PREDICTED, RANDOM, RANDOM_ALONE, Reason
 from ..table.signature import parse
-from . import optimizers
+from . import initial_weights, optimizers
 from .engine import WithEngine
 from .locate import awaiting, c_function, holder, point, present, python_function
 
@@ -229,7 +229,16 @@ def _all() -> list[Point]:
     packages = (sys.modules[name] for name in ("torch", "numpy", "padiff_shim", "padiff_shim.patches"))
     hide_from_tracer(*(os.path.dirname(str(package.__file__)) + os.sep for package in packages))
     entries = _entries()
-    return [*entries.values(), *_others(entries), *_movement(), _py_layers(), *_executors(), *_hooks(), *optimizers.points()]
+    return [
+        *entries.values(),
+        *_others(entries),
+        *_movement(),
+        _py_layers(),
+        *_executors(),
+        *_hooks(),
+        *optimizers.points(),
+        *initial_weights.points(),
+    ]
 
 
 def _pulse() -> None:

@@ -53,8 +53,8 @@ def reference(
             Torch program would draw from Torch's global generator, which ``paddle.seed`` then seeds, too. ``"paddle"``: they stay
             Paddle's, and the run lists them.
         definitions: whose definition of an op is computed where the two differ under one name: ``"paddle"``, or ``"torch"``, that
-            of a Torch twin (BatchNorm's running variance, the mean over ignored labels: see ``docs/definitions.md``). Names of
-            ops take Torch's for these alone.
+            of a Torch twin (BatchNorm's running variance, the mean over ignored labels, initial weights: see
+            ``docs/definitions.md``). Names of ops, and ``"initial_weights"``, take Torch's for these alone.
         log: folder in which the run is kept when the mode closes, a file for each process (``padiff-shim report`` and
             :func:`padiff_shim.load_reference` read it).
         profile: note the layer, line and time of every call, so that ``run.to_html`` shows coverage by layer and where the time

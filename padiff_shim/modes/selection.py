@@ -6,8 +6,8 @@ import functools
 from typing import Any
 
 from ..arguments import one_of
+from ..catalogue.registry import INITIAL_WEIGHTS, optimizers, resolve
 from ..catalogue.registry import ops as all_ops
-from ..catalogue.registry import optimizers, resolve
 from ..errors import ArgumentError, UnknownNameError, unknown
 from ..patterns import LayerFilter
 from .environment import frameworks
@@ -50,7 +50,7 @@ def _everything() -> frozenset[str]:
 
 def by_torchs_definition(definitions: list[str]) -> frozenset[str]:
     """Names of the ops that ``definitions=`` wants computed as Torch defines them."""
-    differing = [name for name, op in all_ops().items() if op.definition is not None]
+    differing = [*(name for name, op in all_ops().items() if op.definition is not None), INITIAL_WEIGHTS]
     chosen = [one_of("definitions", one, (*WHOSE, *differing)) for one in definitions]
     if "torch" in chosen:
         return frozenset(differing)

@@ -49,8 +49,7 @@ class Substitution:
         inputs, attributes, casts = prepare(self.door, frame, values, args, kwargs)
         if self.entry.inplace and inputs.needs and inplace.refused(inputs.paddle[0]):
             raise StayNative(reasons.LEAF)
-        if self.op.differs is not None:
-            self.door.tell(frame, inputs.torch, attributes, '; definitions="torch" computes that')
+        self.tell(frame, (*inputs.torch, *attributes))
 
         def run(*tensors: Any) -> Any:
             return self.door.torch(tensors if casts.none else casts.apply(tensors), attributes)
@@ -68,6 +67,10 @@ class Substitution:
             if self.entry.inplace:
                 return self.write_on_tape(frame, inputs, sides, told, run)
             return self.on_tape(frame, inputs.paddle, sides, told, run)
+
+    def tell(self, frame: Frame, arguments: Sequence[Any]) -> None:
+        """A remark in the run where Torch's definition gives the formula's arguments another value."""
+        self.door.tell(frame, arguments, '; definitions="torch" computes that' if self.op.definition else "")
 
     @torch.enable_grad()  # within a backward torch's are off, and a replay there has gradients of its own
     def on_tape(self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], told: Any, run: Callable[..., Any]) -> Any:

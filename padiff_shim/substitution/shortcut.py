@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from ..dispatch.containers import flat
-from ..dispatch.frames import Frame
+from ..dispatch.frames import Frame, top
 from ..dispatch.operands import weight
 from ..frameworks import strides, weights
 from ..frameworks.lend import lend_numpy
@@ -199,7 +199,7 @@ def _own(text: str, i: int) -> str:
 def shortcut(substitution: Substitution) -> Quick | None:
     """A function from the bound values to the result, or None where it does not apply; None if the op never qualifies."""
     door, op = substitution.door, substitution.op
-    if op.operands or door.entry.inplace or not op.tensors or not op.gradient or op.differs is not None:
+    if op.operands or door.entry.inplace or not op.tensors or not op.gradient or (op.differs is not None and op.asked):
         return None
     form = _Form(
         op.tensors, len(door.names) - op.tensors, door.transposed, door.dtype_at, substitution.single, moves=substitution.moves
@@ -232,7 +232,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
         "answer": substitution.answer,
         "as_operand": as_operand,
         "finish": finish,
-        "formula": op.reference,
+        "formula": _formula(substitution),
         "from_dlpack": torch._C._from_dlpack,
         "grad_tracer": grad_tracer,
         "handed": substitution.handed,
@@ -262,9 +262,24 @@ def shortcut(substitution: Substitution) -> Quick | None:
     return quick
 
 
+def _formula(substitution: Substitution) -> Callable[..., Any]:
+    """The op's formula; where Torch's definition may be another, the run is told of that first."""
+    op = substitution.op
+    if op.differs is None:
+        return op.reference
+
+    def formula(*arguments: Any) -> Any:
+        frame = top()
+        if frame is not None:
+            substitution.tell(frame, arguments)
+        return op.reference(*arguments)
+
+    return formula
+
+
 def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..., Any]:
     """The full way on the tape, where what the backward reads is not known yet, or is not all there is to know."""
-    op, reference = substitution.op, substitution.op.reference
+    op, reference = substitution.op, _formula(substitution)
     count = op.tensors
 
     def unknown(frame: Frame, values: tuple[Any, ...], sides: Sequence[Any], kind: tuple[Any, ...]) -> Any:

@@ -117,6 +117,7 @@ class Op:
     asked: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     definition: Callable[..., Any] | None = None
     differs: Callable[..., str] | None = None
+    remains: Callable[..., str] | None = None
     model: Any = None
     deviations: Mapping[str, str] = field(default_factory=dict)
     faults: Mapping[str, Fault] = field(default_factory=dict)
@@ -222,8 +223,9 @@ def op(
             called once a process, whose answer is the parameter's value. For what Paddle's versions compute otherwise.
         definition: the formula by Torch's own definition, where Paddle means another by the name; computed in a mode with
             ``definitions="torch"``.
-        differs: asked with the formula's arguments; a sentence for the run where ``definition`` gives this call another value, else
-            ``""``.
+        differs: asked with the formula's arguments; a sentence for the run where Paddle's and Torch's definitions give this call
+            another value or gradient, else ``""``.
+        remains: the same, asked where ``definition`` is computed: where a Torch twin may have another value all the same.
         model: the op's rounding model (:mod:`padiff_shim.numerics.models`): its bound, its hypotheses and those of its gradients.
         deviations: where native Paddle differs from the formula by more than rounding on the op's own samples: ``"float64"`` (or
             another dtype), ``"gradient"``, or ``"gradient float64"`` -> why. The tests hold those values against Torch's alone.
