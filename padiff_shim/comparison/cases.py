@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ..frameworks.memory import dtype_of
-from ..verdicts import Judgement, Verdict
+from ..verdicts import Judgement, Side, Verdict
 
 if TYPE_CHECKING:
     from .describe import Spot
@@ -121,6 +121,25 @@ class Result(Case):
 
     def kernels(self) -> dict[str, Any]:
         return self.subject.kernels(self.position, *self.call)
+
+
+class WrittenOperand(Case):
+    """An operand that Paddle's function wrote on its way, though it is no result of the op."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, subject: Subject, operand: int) -> None:
+        tensor = subject.operands[operand]
+        super().__init__(subject, tensor, tensor)
+        self.name = subject.name_of(operand)
+        self.spot = subject.place.written(operand, tensor)
+        self.counted = {**subject.counted, "result": len(subject.outs) + operand}  # no call of its own
+
+    @property
+    def verdict(self) -> Judgement:
+        """It is Paddle's, whatever was written."""
+        reason = f"Paddle's function writes {self.name}, an operand that is no result of it"
+        return Judgement(Verdict.SEMANTICS, side=Side.PADDLE, hypothesis="writes-operand", reason=reason)
 
 
 class Gradient(Case):

@@ -107,6 +107,10 @@ class Place:
         found = self._spots.get(key)
         return found or self._begun(key, "forward", name_of_result(self._door.op, position))
 
+    def written(self, operand: int, tensor: torch.Tensor) -> Spot:
+        """What is said of an operand that Paddle wrote."""
+        return self._begun((("written", operand), tensor.shape, tensor.dtype), "forward", name_of(self._door, operand))
+
     def _begun(self, key: tuple[Any, ...], phase: str, tensor: str) -> Spot:
         _, shape, dtype = key
         fields = {**self.fields, "phase": phase, "tensor": tensor, "shape": list(shape), "dtype": dtype_of(dtype)}

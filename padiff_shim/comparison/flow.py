@@ -28,16 +28,16 @@ from ..postponed import after_engine, raise_postponed
 from ..records.log import LogError, tell_of_forks
 from ..runs.compare_run import CompareRun
 from ..signals import let_pass
-from ..table.reasons import BELOW, FORKED, RESULTS, STATIC, StayNative
+from ..table.reasons import BELOW, EMPTY, FORKED, INTEGER, RESULTS, STATIC, StayNative
 from ..verdicts import Judgement, Side, Verdict
-from . import packing, posts, replayed, watch
-from .cases import Case, Gradient, Result
+from . import overwriting, packing, posts, replayed, watch
+from .cases import Case, Gradient, Result, WrittenOperand
 from .describe import Places
 from .judge import Judge
 from .later import Waiting
 from .outcome import QUIET, Outcome
 from .pulses import Pulses
-from .results import name_of, of_paddle
+from .results import first_judged, name_of, of_paddle, unjudged
 from .sampling import Sampling, kind_of
 from .shadow import Shadow
 from .subject import Subject
@@ -85,6 +85,8 @@ class Comparison(Pulses):
         if door.entry.seen_below:
             raise StayNative(BELOW)
         if door.op.exact and not self.moves:
+            if planting.any_planted():
+                planting.uncompared(door.op.name, "it moves values and rounds nothing; compare(exact=True) compares such ops")
             return self.exact(door.op.name, door.native, args, kwargs)
         if not self.sampling.accounts:
             return self.bound(door, frame, values, args, kwargs)
@@ -113,9 +115,11 @@ class Comparison(Pulses):
             why = stays.with_traceback(None)
         else:
             if door.op.differs is not None:
-                door.tell(frame, prepared.inputs.torch, prepared.attributes)
+                door.tell(frame, (*prepared.inputs.torch, *prepared.attributes))
             return self.compared(Subject(self, door, key, next(self.numbers), prepared), began, args, kwargs)
         result = self.timed(door, args, kwargs)  # not in there: what it raises has nothing of ours before it
+        if why.why in (INTEGER, EMPTY):
+            self.run.recorder.add_native(door.op.name, why.reason, None)
         return result if why.exact or why.why is STATIC else self.uncompared(door, why.reason, result, args, kwargs)
 
     def compared(self, subject: Subject, began: float, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -123,6 +127,7 @@ class Comparison(Pulses):
         if self.carries_torch:
             args, kwargs = watch.before(subject, args, kwargs)
         clock, outer, elapsed = self.sampling.clock, packing.gather(), 0.0
+        versions = overwriting.versions(subject.inputs.paddle) if subject.door.python and not subject.door.overwritten else ()
         try:
             if subject.key is None:
                 result = subject.door.native(*args, **kwargs)
@@ -137,6 +142,9 @@ class Comparison(Pulses):
             result = watch.between(subject, result)
         for record in self.records(subject, result, args, kwargs, began + elapsed):
             self.outcome.act(record)
+        for operand in overwriting.written(subject.inputs.paddle, versions):
+            case = WrittenOperand(subject, operand)
+            self.outcome.act(self.outcome.record(case, case.verdict))
         raise_postponed()  # cases that waited may have been judged
         return result
 
@@ -163,6 +171,8 @@ class Comparison(Pulses):
             raise
         except Exception as error:  # comparing must never break the program
             let_pass(error)
+            if planting.of_a_change(error):
+                raise
             self.uncompared(subject.door, f"the comparison failed: {type(error).__name__}: {str(error)[:120]}", result)
         finally:
             try:
@@ -193,7 +203,7 @@ class Comparison(Pulses):
 
     def results(self, subject: Subject, mine: Sequence[Any], theirs: Sequence[Any], call: tuple[Any, ...]) -> list[dict[str, Any]]:
         """The records of a call's results, but of those that wait or that nobody has to see. ``call``: Paddle's arguments."""
-        records, left_out = [], {*subject.door.op.scratch, *subject.door.op.unwritten}
+        records, left_out = [], unjudged(subject.door.op)
         for position, (one, other) in enumerate(zip(mine, theirs)):
             if left_out and name_of(subject.door.op, position) in left_out:
                 continue
@@ -209,7 +219,7 @@ class Comparison(Pulses):
     ) -> dict[str, Any] | None:
         """The case of one result of a call, which Paddle made with the arguments ``call``."""
         mine = to_torch(shown)
-        if planting.any_planted() and not position:
+        if planting.any_planted() and position == first_judged(subject.door.op):
             mine, theirs = self.spoiled(subject, mine, theirs)
         case = Result(subject, position, mine, theirs, call)
         if self.shadow is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..frameworks.memory import CPU_ALONE, as_operand, stream_of, to_torch
+from ..planting import of_a_change
 from ..postponed import postpone
 from ..records.log import LogError
 from ..signals import of_a_signal
@@ -41,7 +42,7 @@ def judge_gradients(subject: Subject, incoming: Mapping[int, Any], found: Mappin
     except LogError as stop:  # the user wants to know: on_log_error="raise"
         postpone(stop)
     except Exception as error:  # comparing must never break the program's backward
-        if of_a_signal(error):
+        if of_a_signal(error) or of_a_change(error):
             postpone(error)
         else:
             comparison.run.warn(

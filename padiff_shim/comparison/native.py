@@ -8,10 +8,12 @@ from typing import Any
 
 import paddle
 
+from .. import planting
+from ..dispatch.containers import flat
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame
 from ..dispatch.plan import Unlisted
-from ..frameworks.memory import grad_tracer
+from ..frameworks.memory import FLOATS, grad_tracer
 from ..runs.compare_run import CompareRun
 from ..signals import let_pass
 from ..table.reasons import DRAWN, NO_REFERENCE, RANDOM, STATIC, StayNative
@@ -60,6 +62,7 @@ class NativeCalls:
         if door.op.exact:
             return self.exact(door.op.name, door.original, args, kwargs)
         if why.why is RANDOM:  # a draw is to a comparison what an op without reference is
+            planting.uncompared(door.op.name, "it draws random numbers")
             drawn = Unlisted(door.op.name, door.entry.target, RANDOM, door.native, updates=False)
             return self.unlisted(drawn, frame, args, kwargs)
         result = door.native(*args, **kwargs)
@@ -130,10 +133,11 @@ class NativeCalls:
             self.run.warn(f"a shadow was not passed on: {type(error).__name__}: {str(error)[:200]}")
 
 
-def elements(result: Any) -> int:
-    """How many numbers a result holds; what is no tensor (None, a text) or holds no memory (an output not asked for) has none."""
-    if isinstance(result, (list, tuple)):
-        return sum(elements(item) for item in result)
-    if not isinstance(result, paddle.Tensor) or not result._is_initialized():
-        return 0
-    return math.prod(result.shape)
+def elements(result: Any) -> int | None:
+    """How many floats a call's results hold; None where these are integers alone.
+
+    What is no tensor (None, a text) or holds no memory (an output not asked for) has none.
+    """
+    tensors = [tensor for tensor in flat(result) if isinstance(tensor, paddle.Tensor) and tensor._is_initialized()]
+    floats = [math.prod(tensor.shape) for tensor in tensors if tensor.dtype in FLOATS]
+    return None if tensors and not floats else sum(floats)

@@ -1,4 +1,4 @@
-"""Operands that Paddle's kernel is about to write into: Torch's gets copies, made before."""
+"""Operands that Paddle's kernel writes into: where it is known before, Torch's gets copies."""
 
 from __future__ import annotations
 
@@ -12,6 +12,20 @@ def spared(sides: Sequence[Any], overwritten: Sequence[int]) -> list[Any]:
     """The operands, those copied that lie in the memory of what is overwritten."""
     targets = [_memory(side) for side in (sides[index] for index in overwritten) if isinstance(side, torch.Tensor)]
     return [_kept(side) if _shares(side, targets) else side for side in sides]
+
+
+def versions(tensors: Sequence[Any]) -> list[int | None]:
+    """Of each Paddle tensor, how often it was written in place."""
+    return [getattr(tensor, "inplace_version", None) for tensor in tensors]
+
+
+def written(tensors: Sequence[Any], before: Sequence[int | None]) -> list[int]:
+    """Places of the tensors that were written since."""
+    return [
+        place
+        for place, (tensor, version) in enumerate(zip(tensors, before))
+        if version is not None and tensor.inplace_version != version
+    ]
 
 
 def _memory(tensor: torch.Tensor) -> tuple[int, int]:

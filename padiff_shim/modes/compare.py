@@ -78,6 +78,7 @@ class CompareMode(Mode):
     def _say_idle(self) -> None:
         sampling = self._plan.sampling
         if sampling.idle:
+            self.run.counts.coverage.idle, self.run.counts.coverage.stretches = sampling.idle, sampling.stretches
             self.run.warn(
                 f"budget=: the hooks stood idle in {sampling.idle} of {sampling.stretches} stretches of the program (from the "
                 "start of an outermost layer, or the end of a backward, to the next); calls made there are in no count"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ..cli.tracebacks import tidy
 from ..errors import ArgumentError, PadiffShimError
 from ..modes import settings
 from ..modes.options import MODES, Options
+from ..testing import stayed_native
 from ..verdicts import HARD, Verdict
 
 _PROPERTY = "padiff_shim"
@@ -184,7 +186,9 @@ def _for_test(options: Options, item: pytest.Item) -> Options:
 def _in_short(run: Any) -> str:
     """A test's run in one line: serious verdicts, or ops that stayed native."""
     if not hasattr(run, "recorder"):
-        native = {op: sum(reasons.values()) for op, reasons in run.native.items()}
-        return f"on Paddle's kernel: {', '.join(f'{op} {calls}' for op, calls in sorted(native.items()))}" if native else _QUIET
+        native: Counter[str] = Counter()
+        for op, _, calls in stayed_native(run):
+            native[op] += calls
+        return f"on Paddle's kernel: {', '.join(f'{op} {calls}' for op, calls in native.items())}" if native else _QUIET
     serious = {name: number for name, number in run.counts.verdicts(everything=False).items() if Verdict(name) in HARD}
     return ", ".join(f"{name} {number}" for name, number in serious.items()) or _QUIET

@@ -23,6 +23,7 @@ from .tally import COUNTED, Tally, spent
 KIND = "reference"
 _NAME = re.compile(r"reference-rank(\d+)-pid(\d+)(?:-(\d+))?\.json")
 _given: set[Path] = set()  # to runs of this process, which have not written there yet
+_BY_OP = ("substituted", "integers", "backward")  # counters of calls
 _LARGEST = 64 * 2**20  # bytes of a file that is read
 _OPS = schema.Field("a table of ops", frozenset(), lambda value: type(value) is dict and all(map(_op, value.values())))
 _FIELDS = {
@@ -51,9 +52,7 @@ def _refused(word: str) -> Any:
 def _op(value: Any) -> bool:
     whole = schema.WHOLE.check
     return (
-        type(value) is dict
-        and all(whole(value.get(name, 0)) for name in ("substituted", "backward"))
-        and schema.COUNTS.check(value.get("native", {}))
+        type(value) is dict and all(whole(value.get(name, 0)) for name in _BY_OP) and schema.COUNTS.check(value.get("native", {}))
     )
 
 
@@ -140,7 +139,7 @@ def counters(data: Mapping[str, Any]) -> Tally:
     """The counters that were written."""
     tally = Tally()
     for op, counts in (data.get("ops") or {}).items():
-        for name in ("substituted", "backward"):
+        for name in _BY_OP:
             if counts.get(name):
                 getattr(tally, name)[op] += counts[name]
         for reason, calls in (counts.get("native") or {}).items():

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..verdicts import APART, SCREENED, Verdict, apart
-from .coverage import OTHER_NAMES, Coverage
+from .coverage import OTHER_NAMES, Coverage, is_float
 from .innocent import Innocent
 from .plain import Plain
 
@@ -115,13 +115,14 @@ class _Cells(dict[Any, list[int]]):
 class _Kind:
     """Plain records of one tensor of a place, of one verdict: where they are counted, and by whom."""
 
-    __slots__ = ("first", "forward", "names", "of_layer", "of_op", "owner", "rank", "tensor")
+    __slots__ = ("first", "forward", "names", "of_layer", "of_op", "owner", "rank", "rounds", "tensor")
 
     def __init__(self, counts: Counts, fields: Mapping[str, Any], verdict: str) -> None:
         self.owner, severity = counts.own, _SEVERITY[verdict]
         self.names = op, layer = counts.names(fields["op"], fields["layer"] or "")
         self.of_op, self.of_layer = counts.by_op[op, verdict, "none", ""], counts.by_layer[layer, verdict, "none", ""]
         self.tensor, self.forward = (fields["op"], fields["tensor"], fields["site"]), fields["phase"] == "forward"
+        self.rounds = is_float(fields.get("dtype"))
         self.rank, self.first = (0, severity, 0.0), (False, severity)
 
 
@@ -161,7 +162,10 @@ class Counts:
         if kind.forward:
             first = not record.counted.get("result")
             self.calls += first
-            self.coverage.checked(first, stats["count"])
+            if kind.rounds:
+                self.coverage.checked(first, stats["count"])
+            else:
+                self.coverage.exact_calls += first
         if record.modifiers:
             self.coverage.screened += SCREENED in record.modifiers
         elif stats["different"] or "allowed" in stats:

@@ -14,6 +14,12 @@ _REASONS = 1000  # reasons for not checking
 OTHERS = "other reasons"
 NO_VERDICT = "compared, but no verdict could be given (UNVERIFIED)"
 OTHER_NAMES = "(others)"
+_COUNTED = ("float_calls", "checked_calls", "float_elements", "checked_elements", "screened", "exact_calls", "idle", "stretches")
+
+
+def is_float(dtype: str | None) -> bool:
+    """Whether a result of this dtype is rounded; an unknown one may be."""
+    return not dtype or dtype.startswith(("float", "bfloat", "complex"))
 
 
 @dataclass
@@ -25,11 +31,17 @@ class Coverage:
     float_elements: int = 0
     checked_elements: int = 0
     screened: int = 0  # verdicts that stand on earlier ones of their place
+    idle: int = 0  # stretches of the program in which the hooks stood idle, for a budget
+    stretches: int = 0  # all of them, where some were idle
+    exact_calls: int = 0  # of integers, or of no elements: they round nothing, and are no float calls
     unchecked: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, record: Mapping[str, Any]) -> None:
         """A record of a forward call; gradients and further results belong to the call that they are of."""
         call = not record.get("result")
+        if not is_float(record.get("dtype")):
+            self.exact_calls += call
+            return
         count = (record.get("stats") or {}).get("count")
         elements = math.prod(record.get("shape") or ()) if count is None else int(count)
         if record["verdict"] == Verdict.UNVERIFIED.value:
@@ -63,7 +75,7 @@ class Coverage:
 
     def merge(self, other: Mapping[str, Any]) -> None:
         """Add what :meth:`as_dict` of another one gave."""
-        for name in ("float_calls", "checked_calls", "float_elements", "checked_elements", "screened"):
+        for name in _COUNTED:
             setattr(self, name, getattr(self, name) + int(other.get(name) or 0))
         for op, reasons in (other.get("unchecked_ops") or {}).items():
             for reason, calls in reasons.items():
@@ -83,5 +95,5 @@ class Coverage:
             "checked_elements": self.checked_elements,
             "unchecked": dict(by_reason.most_common()),
             "unchecked_ops": by_op,
-            **({"screened": self.screened} if self.screened else {}),
+            **{name: getattr(self, name) for name in ("screened", "exact_calls", "idle", "stretches") if getattr(self, name)},
         }

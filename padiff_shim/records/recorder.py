@@ -153,10 +153,13 @@ class Recorder:
         if index % _EVERY == _EVERY - 1:
             self.add_event("coverage", "so far", coverage=self.coverage().as_dict())
 
-    def add_native(self, op: str, reason: str, elements: int) -> None:
-        """Count a float call of ``op`` that was not compared, with so many output elements."""
+    def add_native(self, op: str, reason: str, elements: int | None) -> None:
+        """Count a call of ``op`` that was not compared, with so many floats in its results; None: it has no float result."""
         with self._writer().lock:
-            self.counts.coverage.native(op, reason, 1, elements)
+            if elements is None:
+                self.counts.coverage.exact_calls += 1
+            else:
+                self.counts.coverage.native(op, reason, 1, elements)
 
     def add_event(self, kind: str, text: str, **more: Any) -> None:
         """Write something that happened between two records."""

@@ -101,7 +101,8 @@ _CALL: dict[str, Field] = {
 }
 _INPUT: dict[str, Field] = {"name": TEXT, "shape": LENGTHS, "dtype": TEXT, "strides": TEXT}
 _COVERAGE: dict[str, Field] = {
-    **dict.fromkeys(("float_calls", "checked_calls", "float_elements", "checked_elements", "screened"), WHOLE),
+    **dict.fromkeys(("float_calls", "checked_calls", "float_elements", "checked_elements"), WHOLE),
+    **dict.fromkeys(("screened", "exact_calls", "idle", "stretches"), WHOLE),
     "unchecked": COUNTS,
     "unchecked_ops": COUNTS_BY_NAME,
 }

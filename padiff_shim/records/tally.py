@@ -11,14 +11,22 @@ from typing import Any, Protocol
 
 from .clock import Clock
 
+_ROUNDS_NOTHING = ("exact in both", "nothing is rounded")  # what the reasons of such calls say
+
+
+def rounds(reason: str) -> bool:
+    """Whether a call that stayed native for this reason is a float call: of integers, or of no elements, nothing is rounded."""
+    return not any(words in reason for words in _ROUNDS_NOTHING)
+
 
 class Tally:
     """The counters of one run in one thread (so that no increment is ever lost to another thread)."""
 
-    __slots__ = ("backward", "clock", "definitions", "lines", "native", "substituted")
+    __slots__ = ("backward", "clock", "definitions", "integers", "lines", "native", "substituted")
 
     def __init__(self) -> None:
         self.substituted: Counter[str] = Counter()
+        self.integers: Counter[str] = Counter()  # of the substituted calls those whose result is no float
         self.backward: Counter[str] = Counter()
         self.native: Counter[tuple[str, str]] = Counter()
         self.definitions: Counter[tuple[str, str]] = Counter()  # of updates and clippings: (name, whose formula)
@@ -41,7 +49,7 @@ class Tallies:
         self._of[-1 - len(self._of)] = tally
 
     def total(self, kind: str) -> Counter[Any]:
-        """One counter (``"substituted"``, ``"backward"``, ``"native"``, ``"definitions"``, ``"lines"``) over all threads."""
+        """One counter, by the name that a :class:`Tally` has for it, over all threads."""
         found: Counter[Any] = Counter()
         for tally in list(self._of.values()):
             found.update(dict(getattr(tally, kind)))  # a copy: its thread counts on

@@ -7,9 +7,10 @@ from typing import Any
 
 from ..records import words as one
 from ..records.counts import Counts, Finding
-from ..text import shown
+from ..records.coverage import Coverage
+from ..text import SENTENCE, many, shown
 from ..verdicts import Verdict
-from .words import within
+from .words import share, within
 
 # What a finding's class says of the side that it accuses.
 _SAYS = {
@@ -33,17 +34,32 @@ _CONDITION = (
 
 
 def headline(counts: Counts) -> str:
-    """The answer: which side is wrong, where, and by how much, or that none is."""
+    """The answer: which side is wrong, where, and by how much, or that none is, and of how many calls that is said."""
     found = [finding for finding in counts.sorted_findings() if not finding.apart]
     if not counts.records:
-        return "Nothing was compared."
+        return "Nothing was compared" + (f": {scope}." if (scope := _scope(counts.coverage)) else ".")
     if found:
         more = len(found) - 1 + counts.further
         return _accused(found[0]) + (f" And {more:,} further finding{'s' if more > 1 else ''}." if more else "")
     open_, known = counts.verdicts().get(Verdict.UNVERIFIED.value, 0), sum(counts.apart().values())
     but = [f"{open_:,} could not be judged"] if open_ else []
-    but += [f"{known:,} known or negligible"] if known else []
-    return _innocent(counts) + (f" ({', '.join(but)}.)" if but else "")
+    but += [f"{known:,} known or negligible{_names(counts)}"] if known else []
+    return _innocent(counts, open_, known) + (f" ({', '.join(but)}.)" if but else "") + f" Judged: {_scope(counts.coverage)}."
+
+
+def _names(counts: Counts) -> str:
+    """The known differences that were met, the commonest first."""
+    names = list(dict.fromkeys(name for (name, _), _ in counts.quirks.most_common()))
+    return f": {', '.join(map(shown, names[:3]))}{', ...' if len(names) > 3 else ''}" if names else ""
+
+
+def _scope(coverage: Coverage) -> str:
+    """How many calls were judged, of how many; with a budget, in how much of the program. "" of no calls at all."""
+    seen, judged = coverage.float_calls, coverage.checked_calls
+    of_all = f"all {many(seen, 'float call')}" if seen > 1 else "the one float call"
+    calls = of_all if judged == seen else f"{judged:,} of {many(seen, 'float call')} ({share(judged, seen)})"
+    idle = f"for budget= the hooks stood idle in {coverage.idle:,} of {coverage.stretches:,} stretches of the program"
+    return "; ".join([*([calls] if seen else []), *([idle] if coverage.idle else [])])
 
 
 def _accused(finding: Finding) -> str:
@@ -53,7 +69,15 @@ def _accused(finding: Finding) -> str:
     says = _SAYS[verdict].format(name=name) if name else _SAYS[verdict].replace(" ({name})", "")
     who = {"both": "Both frameworks'", "paddle": "Paddle's", "torch": "Torch's"}.get(side, "One side's")
     error, bound, _ = one.observed(record)
-    size = "" if verdict is Verdict.NONFINITE else f": error {error}, where rounding explains {bound}"
+    size = (
+        f": error {error}, where rounding explains {bound}"
+        if error != "-"
+        else f": {reason}"
+        if (reason := shown(record.get("reason"), SENTENCE))
+        else ""
+    )
+    if verdict is Verdict.NONFINITE:
+        size = ""
     tensor = str(record.get("tensor"))
     what = f"gradient of {shown(record['op'])} ({shown(tensor[5:])})" if tensor.startswith("grad:") else shown(record["op"])
     where = f" at {shown(record['site'])}" if record.get("site") else ""
@@ -61,18 +85,25 @@ def _accused(finding: Finding) -> str:
     return f"{who} {what}{where} {says}{size}."
 
 
-def _innocent(counts: Counts) -> str:
-    largest = counts.innocent.largest()
+def _innocent(counts: Counts, open_: int, known: int) -> str:
+    largest, others = counts.innocent.largest(), "other " if known else ""
+    alike = counts.records - open_ - known
+    if not alike:
+        return "No kernel is accused of more than is known." if known else "No kernel is accused, and none is cleared."
     if not largest:
-        return "No kernel is accused: all results are equal bit for bit, or could not be told apart."
+        return f"No kernel is accused: all {others}results that could be judged are equal bit for bit{_screened(counts)}."
     record: Mapping[str, Any] = largest[0][0]
     _, difference, allowed = one.innocent(record)
     may = f", where two right kernels may be {allowed} apart" if allowed != "-" else ""
     where = f" at {shown(record['site'])}" if record.get("site") else ""
     what = f"{shown(record['op'])} {shown(record.get('tensor'))}{where}"
     if difference == "0":
-        return f"No kernel is accused: all results are equal bit for bit, {what} among them{may}."
+        return f"No kernel is accused: all {others}results are equal bit for bit, {what} among them{may}."
     return f"No kernel is accused, only rounding: the largest difference is {difference}, of {what}{may}."
+
+
+def _screened(counts: Counts) -> str:
+    return ", or only rounding" if counts.verdicts(everything=False).get(Verdict.ROUNDING.value) else ""
 
 
 def advice(counts: Counts) -> list[str]:

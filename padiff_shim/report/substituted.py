@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..records.clock import BACKWARD, MOVES, NATIVE, OPTIMIZER, REFERENCE
+from ..records.tally import rounds
 from ..text import SENTENCE, many, shown
 from .words import share
 
@@ -17,7 +18,7 @@ LEFT_OUT = "filtered out by "  # how the reasons of the mode's own filters begin
 SAYS = {
     REFERENCE: "forward, on {backend}'s kernels",
     NATIVE: "forward, on Paddle's kernels",
-    MOVES: "views and copies",
+    MOVES: "views and copies, and what rounds nothing",
     BACKWARD: "backward",
     OPTIMIZER: "optimizer and clipping",
     REST: "the program itself, and what is not watched",
@@ -42,6 +43,11 @@ class Stayed:
     def wanted(self) -> bool:
         """By the mode's own filters."""
         return self.reason.startswith(LEFT_OUT)
+
+    @property
+    def rounds(self) -> bool:
+        """They are float calls."""
+        return rounds(self.reason)
 
     def where(self, most: int = 3) -> str:
         """``"train.py:7 in forward (layers a, b), train.py:9 in main"``."""
@@ -112,11 +118,14 @@ class Account:
         self.command, self.layout_cost = data.get("command") or "", data["layout_cost"]
         self.linear_layout, self.optimizers = data["linear_layout"], data["optimizers"]
         # An optimizer's update is no call of the program's.
-        self.substituted = sum(one["substituted"] for name, one in self.ops.items() if name not in self.optimizers)
+        integers = sum(counts.get("integers", 0) for counts in self.ops.values())
+        substituted = sum(counts["substituted"] for name, counts in self.ops.items() if name not in self.optimizers)
+        self.substituted = substituted - integers
         self.backward = sum(one["backward"] for one in self.ops.values())
-        self.stayed = sorted(_stayed(data), key=lambda one: (one.wanted, -one.calls, one.op))
-        self.native = sum(one.calls for one in self.stayed if not one.wanted)
-        self.left_out = sum(one.calls for one in self.stayed if one.wanted)
+        self.stayed = sorted(_stayed(data), key=lambda stayed: (stayed.wanted, not stayed.rounds, -stayed.calls, stayed.op))
+        self.native = sum(stayed.calls for stayed in self.stayed if not stayed.wanted and stayed.rounds)
+        self.left_out = sum(stayed.calls for stayed in self.stayed if stayed.wanted)
+        self.exact = integers + sum(stayed.calls for stayed in self.stayed if not stayed.rounds)
         self.profile = data.get("profile")
 
     @property
@@ -129,12 +138,13 @@ class Account:
         calls = self.substituted + self.native
         were = "were" if self.left_out > 1 else "was"
         apart = f" {self.left_out:,} {were} left out by ops=, exclude= or layers=." if self.left_out else ""
+        apart += f" Beside them {many(self.exact, 'call')} of integers, or without elements, rounded nothing." if self.exact else ""
         if not calls:
             return "No float call was seen." + apart
         if not self.native:
             all_ = f"All {calls:,} float calls" if calls > 1 else "The one float call"
             return f"{all_} ran on {shown(self.backend)}'s kernels." + apart
-        worst = next(one for one in self.stayed if not one.wanted)
+        worst = next(stayed for stayed in self.stayed if not stayed.wanted)
         where = f" at {place}" if (place := shown(worst.where(1), SENTENCE)) else ""
         most = "most often" if worst.calls < self.native else "all of them" if self.native > 1 else "a call of"
         return (

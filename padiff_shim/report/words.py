@@ -58,14 +58,16 @@ def covered(coverage: Mapping[str, Any]) -> str:
     """How much was checked."""
     calls, elements = int(coverage["float_calls"]), int(coverage["float_elements"])
     checked, numbers = int(coverage["checked_calls"]), int(coverage["checked_elements"])
+    exact, screened = (int(coverage.get(name) or 0) for name in ("exact_calls", "screened"))
+    beside = f"; beside them {many(exact, 'call')} of integers, or without elements, rounded nothing" if exact else ""
     if not calls:
-        return "no float call was seen"
-    said = (
+        return "no float call was seen" + beside
+    return (
         f"{share(checked, calls)} of {many(calls, 'float call')} and {share(numbers, elements)} of "
         f"{many(elements, 'output element')} got a verdict"
+        + (f"; {screened:,} of the verdicts were screened: a difference as before at its place" if screened else "")
+        + beside
     )
-    screened = int(coverage.get("screened") or 0)
-    return said + (f"; {screened:,} of the verdicts were screened: a difference as before at its place" if screened else "")
 
 
 def unchecked(coverage: Mapping[str, Any], most: int = 6) -> list[str]:

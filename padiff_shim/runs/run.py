@@ -176,13 +176,16 @@ class Run:
 
         ``{"backend", "linear_layout", "environment", "command", "layout_cost", "warnings",
         "optimizers": {name: {definition: updates}},
-        "ops": {op: {"substituted": calls, "backward": calls, "native": {reason: calls}}},
+        "ops": {op: {"substituted": calls, "backward": calls, "native": {reason: calls}, "integers": calls}},
         "lines": [{"op", "reason", "layer", "site", "calls"}], "profile": None or {"seconds", "threads", "processes",
         "places": [{"part", "op", "layer", "site", "calls", "seconds"}]}}``
 
-        ``lines``: where calls stayed native; of each op and reason the first 256 calls are looked at (all with ``profile=True``).
+        ``integers``: of the substituted calls those with an integer result, where there are any; they are no float calls, nor are
+        native ones of integers or without elements. ``lines``: where calls stayed native; of each op and reason the first 256
+        calls are looked at (all with ``profile=True``).
         """
         substituted, backward, native = self.substituted, self.backward, self.native
+        integers = self._tallies.total("integers")
         names = sorted({*substituted, *backward, *native})
         return {
             "backend": self.backend,
@@ -197,6 +200,7 @@ class Run:
                     "substituted": substituted.get(name, 0),
                     "backward": backward.get(name, 0),
                     "native": native.get(name, {}),
+                    **({"integers": integers[name]} if integers[name] else {}),
                 }
                 for name in names
             },

@@ -10,7 +10,7 @@ from ..dispatch.door import Door, gate
 from ..dispatch.frames import Frame
 from ..dispatch.plan import Unlisted
 from ..errors import StayedNativeError
-from ..frameworks.memory import grad_tracer
+from ..frameworks.memory import FLOATS, grad_tracer
 from ..gradients import islands, views, writes
 from ..optimizers.update import CLIPPERS, updates
 from ..table.reasons import FORKED, STATIC, StayNative
@@ -46,14 +46,14 @@ class Substituting:
             substitution = behind.substitution = Substitution(behind) if door.op.leading else Drawing(door)
         quick = substitution.quick
         if quick is not None and door not in frame.quick:  # else the door has tried it
-            if self.hurries and door.op.random is None:
+            if self.hurries and door.op.random is None and not door.op.integer:
                 frame.quick[door] = quick
             result = quick(frame, values)
             if result is not None:
-                return result
+                return _noted(door, frame, result)
         result = substitution.execute(frame, values, args, kwargs)
         frame.tally.substituted[door.op.name] += 1
-        return result
+        return _noted(door, frame, result)
 
     def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's kernel, on the tape as an island, counted with the reason."""
@@ -178,3 +178,10 @@ class Substituting:
     def backward_ends(self, frame: Frame) -> None:
         """A training's regular pause."""
         frame.run.on_the_way(backward=True)
+
+
+def _noted(door: Door, frame: Frame, result: Any) -> Any:
+    """The result of a substituted call; one of integers is counted as no float call."""
+    if door.op.integer and result.dtype not in FLOATS:
+        frame.tally.integers[door.op.name] += 1
+    return result

@@ -12,6 +12,7 @@ from ..dispatch.door import Door
 from ..dispatch.frames import Frame
 from ..dispatch.plan import Unlisted
 from ..records.clock import ENGINES, MOVES, NATIVE, OPTIMIZER, REFERENCE, Clock, Place
+from ..records.tally import rounds
 from ..table.reasons import StayNative
 from .plan import Substituting
 
@@ -46,13 +47,13 @@ class Profiled(Substituting):
             return super().call(door, frame, values, args, kwargs)
 
     def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Paddle's kernel."""
-        with _measured(frame, NATIVE, door.op.name):
+        """Paddle's kernel; where nothing is rounded it is no float call."""
+        with _measured(frame, NATIVE if rounds(why.reason) else MOVES, door.op.name):
             return super().native(door, frame, why, args, kwargs)
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same for an op without reference."""
-        with _measured(frame, NATIVE, other.name):
+        with _measured(frame, NATIVE if rounds(other.reason.text) else MOVES, other.name):
             return super().unlisted(other, frame, args, kwargs)
 
     def update(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

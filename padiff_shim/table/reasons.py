@@ -103,7 +103,7 @@ EXPERTS = Reason("experts", "routing among experts: no single torch kernel stand
 TEXT = Reason("text", "works on sequences of Paddle's own layout (LoD), or on texts: Torch has no such function")
 NO_COUNTERPART = Reason("no-counterpart", "Torch has no such function")
 OTHER_DEVICE = Reason("other-device", "kernel for a device that Torch does not share (XPU)")
-COUNTED = Reason("counted", "an integer: how many singular values are above a tolerance", exact=True)
+COUNTED = Reason("counted", "an integer, exact in both: how many singular values are above a tolerance", exact=True)
 SAMPLING = Reason("graph-sampling", "draws or renumbers nodes of a graph: nothing is rounded", exact=True)
 MACHINERY = Reason("machinery", "no op: asks or tells the framework something", exact=True)
 COMMUNICATION = Reason("communication", "communication op", exact=True)

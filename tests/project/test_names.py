@@ -98,7 +98,7 @@ BINDINGS = {
     "padiff_shim/pytest_plugin": 6,
     "padiff_shim/recording": 63,
     "padiff_shim/records": 49,
-    "padiff_shim/report": 74,
+    "padiff_shim/report": 68,
     "padiff_shim/repro": 17,
     "padiff_shim/runs": 17,
     "padiff_shim/substitution": 68,

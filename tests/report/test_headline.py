@@ -1,5 +1,7 @@
 """The answer of a comparison in one sentence, and what can be done about it."""
 
+import json
+
 import numpy as np
 import paddle
 import pytest
@@ -7,6 +9,8 @@ import torch
 
 import padiff_shim
 from padiff_shim import testing
+from padiff_shim.records.counts import Counts
+from padiff_shim.report.headline import headline
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -64,3 +68,62 @@ def test_a_run_without_calls():
     with padiff_shim.compare("torch") as run:
         pass
     assert run.headline == "Nothing was compared."
+
+
+@pytest.fixture
+def known(tmp_path):
+    """A file in which the epsilon that Paddle rounds is a known difference, whatever the version."""
+    entry = {"name": "our epsilon", "op": "layer_norm", "verdict": "PRECISION_MODE", "reason": "we know"}
+    file = tmp_path / "known.json"
+    file.write_text(json.dumps({"known": [entry]}))
+    return file
+
+
+def test_what_is_known_is_not_said_to_be_equal(known):
+    with padiff_shim.compare("torch", known_differences=known) as run:
+        paddle.nn.functional.layer_norm(paddle.to_tensor([[1e-3, -1e-3]], dtype="float64"), 2)
+    assert run.first_divergence(), "it has the difference"
+    assert "No kernel is accused of more than is known." in run.headline
+    assert "1 known or negligible: our epsilon" in run.headline
+    assert "equal bit for bit" not in run.headline
+
+
+def test_what_is_equal_beside_what_is_known(known):
+    with padiff_shim.compare("torch", known_differences=known) as run:
+        paddle.nn.functional.layer_norm(paddle.to_tensor([[1e-3, -1e-3]], dtype="float64"), 2)
+        paddle.nn.functional.relu(paddle.to_tensor([1.0, -1.0]))
+    assert "all other results" in run.headline
+
+
+@pytest.mark.parametrize(
+    ("options", "judged"),
+    [({}, "Judged: all 3 float calls."), ({"every": 3}, "Judged: 1 of 3 float calls (33.3 %).")],
+    ids=["all", "a part"],
+)
+def test_of_how_many_calls_it_is_said(options, judged):
+    x = paddle.to_tensor([1.0, -1.0])
+    with padiff_shim.compare("torch", **options) as run:
+        for _ in range(3):
+            paddle.nn.functional.relu(x)
+    assert run.headline.startswith("No kernel is accused")
+    assert judged in run.headline
+    assert judged in str(run)
+    assert judged in run.to_markdown()
+
+
+def test_a_budget_says_how_much_of_the_program_it_left_out(tmp_path):
+    layer = paddle.nn.Linear(8, 8)
+    with padiff_shim.compare("torch", budget="0.001%", log=tmp_path) as run:
+        for _ in range(30):
+            layer(paddle.ones([2, 8])).sum().backward()
+    idle, stretches = run.coverage()["idle"], run.coverage()["stretches"]
+    assert 0 < idle <= stretches
+    assert f"for budget= the hooks stood idle in {idle} of {stretches} stretches of the program" in run.headline
+    assert padiff_shim.load(tmp_path).headline == run.headline
+
+
+def test_where_nothing_could_be_judged_none_is_cleared():
+    counts = Counts()
+    counts.add({"op": "relu", "tensor": "out", "verdict": "UNVERIFIED", "phase": "forward", "shape": [2], "site": "", "layer": ""})
+    assert headline(counts).startswith("No kernel is accused, and none is cleared. (1 could not be judged.)")
+    assert "Judged: 0 of 1 float call" in headline(counts)
