@@ -122,6 +122,77 @@ np.testing.assert_allclose(F.cross_entropy(x, label, label_smoothing=0.1, axis=1
 """,
     },
     {
+        "name": "mask beside is_causal",
+        "op": "scaled_dot_product_attention",
+        "what": "On a CPU a mask beside is_causal=True is ignored, also one that parts two documents or hides a padding.",
+        "size": "1.2 for 0",
+        "paddle": ("3.3.1",),
+        "shim": "The mask counts, and the run says so; a comparison says SEMANTICS (mask-ignored), side paddle.",
+        "program": """\
+import numpy as np, paddle
+q = paddle.to_tensor(np.random.default_rng(0).standard_normal((1, 6, 2, 8)).astype("float32"))
+document = np.array([0, 0, 0, 1, 1, 1])
+apart = paddle.to_tensor(np.where(document[:, None] == document, 0.0, -1e9).astype("float32")[None, None])
+attend = paddle.nn.functional.scaled_dot_product_attention
+found = attend(q, q, q, apart, 0.0, is_causal=True)
+np.testing.assert_allclose(found[:, 3:], attend(*[q[:, 3:]] * 3, None, 0.0, is_causal=True), rtol=1e-4, atol=1e-5)
+""",
+    },
+    {
+        "name": "operand of a product of reflections",
+        "op": "householder_product, ormqr",
+        "what": "The function writes ones into the diagonal of x, which is an operand: the program goes on with another one.",
+        "size": "1 for any value",
+        "paddle": ("2.6.2", "3.3.1"),
+        "shim": "x stays as it is; a comparison says SEMANTICS (writes-operand), side paddle.",
+        "program": """\
+import paddle
+x = paddle.to_tensor([[2.0, 3.0], [4.0, 5.0]])
+paddle.linalg.householder_product(x, paddle.to_tensor([0.5, 0.5]))
+assert x.tolist() == [[2.0, 3.0], [4.0, 5.0]]
+""",
+    },
+    {
+        "name": "singular values of several batch axes",
+        "op": "svdvals",
+        "what": "Of matrices with several axes before them the result has one axis for all of these.",
+        "size": "shape [6, 4] for [2, 3, 4]",
+        "paddle": ("3.3.1",),
+        "shim": "Torch's shape; a comparison says SEMANTICS (one-batch-axis), side paddle.",
+        "program": """\
+import paddle
+assert paddle.linalg.svdvals(paddle.ones([2, 3, 4, 4])).shape == [2, 3, 4]
+""",
+    },
+    {
+        "name": "norm along an axis that is not there",
+        "op": "norm, vector_norm",
+        "what": "Of a tensor without axes the norm along one is that of nothing, and of its last one the process may end.",
+        "size": "0 for 0.8, and -inf with p=inf",
+        "paddle": ("3.3.1",),
+        "alone": True,
+        "shim": "Torch's norm; a comparison says SEMANTICS (no-element-seen), side paddle.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor(0.8)
+np.testing.assert_allclose(paddle.norm(x, p=2, axis=0).item(), 0.8, rtol=1e-6)
+""",
+        "others": {"inf": 'np.testing.assert_allclose(paddle.norm(x, p=float("inf"), axis=0).item(), 0.8, rtol=1e-6)'},
+    },
+    {
+        "name": "index of an axis behind a new one",
+        "op": "getitem",
+        "what": "A list that stands behind a slice and a None indexes nothing: all of that axis comes out.",
+        "size": "shape [5, 1, 3] for [5, 1, 1]",
+        "paddle": ("2.6.2", "3.3.1"),
+        "shim": "Torch's elements under reference; a comparison goes on with Paddle's, for it moves values.",
+        "program": """\
+import numpy as np, paddle
+x = np.arange(15.0).reshape(5, 3)
+np.testing.assert_array_equal(paddle.to_tensor(x)[:, None, [0]].numpy(), x[:, None, [0]])
+""",
+    },
+    {
         "name": "softmax of a row with NaN",
         "op": "softmax",
         "known": "softmax of NaN",

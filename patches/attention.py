@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import Sample, function, op
+from padiff_shim.table.op import Fault, Sample, function, op
 
 QKV = ((2, 5, 4, 8),) * 3
 _NOTE = (
@@ -26,13 +26,41 @@ def _attention(
     causal: bool,
     scale: float | None,
 ) -> torch.Tensor:
-    """``F.scaled_dot_product_attention`` of operands [batch, length, heads, size]; Paddle ignores a mask beside ``causal``."""
+    """``F.scaled_dot_product_attention`` of operands [batch, length, heads, size], also with a mask beside ``causal``."""
     single = query.ndim == 3
+    if causal and mask is not None:
+        mask, causal = _causal(mask, query.shape[-3], key.shape[-3]), False
     q, k, v = ((one.unsqueeze(0) if single else one).transpose(1, 2) for one in (query, key, value))
     grouped = q.shape[1] != k.shape[1]
-    out = F.scaled_dot_product_attention(q, k, v, None if causal else mask, dropout, causal, scale=scale, enable_gqa=grouped)
+    out = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=grouped)
     out = out.transpose(1, 2)
     return out[0] if single else out
+
+
+def _causal(mask: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
+    """A mask that takes out what is to come as well."""
+    past = torch.ones(rows, columns, dtype=torch.bool, device=mask.device).tril()
+    return mask & past if mask.dtype == torch.bool else mask.masked_fill(~past, -torch.inf)
+
+
+def _without_mask(own: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, *rest: Any) -> torch.Tensor:
+    """What Paddle's own steps on a CPU compute where ``is_causal`` is set."""
+    is_causal = rest[1]
+    if mask is None or not is_causal:
+        raise NotImplementedError("a mask beside is_causal")
+    return own(query, key, value, None, *rest)
+
+
+def _ignored(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, *rest: Any) -> str:
+    """Where a mask says more than ``is_causal`` does."""
+    is_causal = rest[1]
+    if mask is None or not is_causal:
+        return ""
+    past = torch.ones(query.shape[-3], key.shape[-3], dtype=torch.bool, device=mask.device).tril()
+    taken_out = ~mask if mask.dtype == torch.bool else mask != 0
+    if not (taken_out & past).any():
+        return ""
+    return "attn_mask beside is_causal=True counts, as the formula says; Paddle's own kernel on a CPU ignores it"
 
 
 @op(
@@ -57,7 +85,9 @@ def _attention(
         Sample(*QKV, dropout_p=0.5, training=False),
         Sample(*QKV, scale=0.3),
     ),
-    note=_NOTE,
+    note=f"{_NOTE} A mask beside `is_causal` counts; Paddle ignores it on a CPU.",
+    faults={"mask-ignored": Fault(_without_mask)},
+    differs=_ignored,
 )
 def scaled_dot_product_attention(
     query: torch.Tensor,

@@ -17,7 +17,22 @@ _PHASES = "vectors of complex matrices have phases that nothing fixes: Torch ref
 
 inverse = op("x|input", name="inverse", legacy=True, complex=True, samples=(SQUARE, Sample((3, 3))))(torch.linalg.inv)
 det = op("x|input", name="det", legacy="determinant", samples=(SQUARE, Sample((3, 3))))(torch.linalg.det)
-svdvals = op("x|input", name="svdvals", legacy=True, samples=(TALL, WIDE), copies_result=True)(torch.linalg.svdvals)
+
+
+def _in_one_batch(own: Any, x: torch.Tensor) -> torch.Tensor:
+    """What Paddle's shape function says of several axes of matrices."""
+    return own(x).flatten(0, -2)
+
+
+svdvals = op(
+    "x|input",
+    name="svdvals",
+    legacy=True,
+    samples=(TALL, WIDE),
+    copies_result=True,
+    note="of several axes of matrices Paddle's shape has one",
+    faults={"one-batch-axis": Fault(_in_one_batch)},
+)(torch.linalg.svdvals)
 solve = op(
     "x|input y|other",
     name="solve",

@@ -18,7 +18,19 @@ _ROOTS = {"float64": _EXPONENT, "gradient float64": _EXPONENT}
 
 
 def _norms(arguments: Any) -> dict[str, Fault]:
-    return {**roots(arguments), **longer_norm(arguments)}
+    return {**roots(arguments), **longer_norm(arguments), **_without_axes(arguments)}
+
+
+def _without_axes(arguments: Any) -> dict[str, Fault]:
+    """What Paddle gives for an axis of a tensor that has none: where it begins, having seen no element."""
+
+    def formula(own: Any, *values: Any) -> torch.Tensor:
+        x, p, axis, _ = arguments(*values)
+        if x.ndim or axis is None:
+            raise NotImplementedError("an axis of a tensor without axes")
+        return torch.full_like(x, -p if abs(p) == torch.inf else 0.0)
+
+    return {"no-element-seen": Fault(formula)}
 
 
 _POWERS = (2.0, 1.0, 3.0, 0.0, float("inf"), float("-inf"))

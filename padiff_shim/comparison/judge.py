@@ -44,10 +44,12 @@ class Judge:
         if changed is not None:
             return changed
         mine, theirs = case.mine, case.theirs
-        if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+        if mine.dtype != theirs.dtype:
             ours, others = describe_tensor(mine), describe_tensor(theirs)
             return Judgement(Verdict.UNVERIFIED, reason=f"Paddle's result is {ours}, torch's {others}: nothing to compare")
         try:
+            if mine.shape != theirs.shape:
+                return numerics.fallback(mine, theirs, rng=self._random, **case.kernels())
             judgement = self._judged(case, mine, theirs)
             if judgement.verdict not in QUIET and case.overtaken():
                 return Judgement(Verdict.UNVERIFIED, reason=OVERTAKEN)

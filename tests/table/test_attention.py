@@ -74,3 +74,23 @@ def test_dropout_stays_native_with_its_reason():
         F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
     (why,) = run.native["scaled_dot_product_attention"]
     assert why == RANDOM.text
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("kind", ["numbers", "booleans"])
+def test_a_mask_beside_is_causal_counts(kind):
+    document = np.array([0, 0, 1, 1, 1])
+    apart = (document[:, None] == document)[None, None].repeat(2, 0)
+    both = torch.from_numpy(apart & np.tril(np.ones((5, 5), bool)))
+    mask = apart if kind == "booleans" else np.where(apart, 0.0, -np.inf).astype("float32")
+    theirs = both if kind == "booleans" else torch.zeros(both.shape).masked_fill(~both, -torch.inf)
+    run = compared(
+        operands(*[(2, 5, 4, 8)] * 3),
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, paddle.to_tensor(mask), is_causal=True),
+        turned(lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, theirs)),
+    )
+    if IS_3:
+        assert run.warnings == [
+            "scaled_dot_product_attention: attn_mask beside is_causal=True counts, as the formula says; Paddle's own kernel on a "
+            "CPU ignores it"
+        ]

@@ -43,6 +43,7 @@ class Variant(NamedTuple):
 RUNS = (FIRST, 10, 24)  # runs of the formula for a bound: at first, in doubt, and before anyone is accused
 QUIET = (Verdict.EQUAL, Verdict.ROUNDING)
 AGREEMENT = 1e-12  # of the largest value: two float64 runs of one formula
+ALIKE = 1e-2  # relative, and absolute: values of one formula in any dtype, told from those of another shape
 EXPLAINS = 0.1  # of a difference: less of it is not explained by formulas that differ
 
 
@@ -68,8 +69,7 @@ def fallback(
     UNVERIFIED where the formula does not run in float64.
     """
     if paddle.shape != torch_.shape or paddle.dtype != torch_.dtype:
-        reason = f"paddle gives {list(paddle.shape)} {paddle.dtype}, torch {list(torch_.shape)} {torch_.dtype}"
-        return Judgement(Verdict.SEMANTICS, hypothesis="shape" if paddle.shape != torch_.shape else "dtype", reason=reason)
+        return _another_kind(paddle, torch_, operands, variants or {})
     if paddle.is_complex():
         parts: dict[str, Any] = {"torch_kernel": _real(torch_kernel), "paddle_kernel": paddle_kernel and _real(paddle_kernel)}
         parts["variants"] = {name: one._replace(kernel=_real(one.kernel)) for name, one in (variants or {}).items()}
@@ -99,6 +99,22 @@ def fallback(
     if found.verdict in QUIET or found.hypothesis is not None or paddle_kernel is None:
         return found
     return _formulas(found, formula, paddle, torch_, paddle_kernel)
+
+
+def _another_kind(
+    paddle: torch.Tensor, torch_: torch.Tensor, operands: Sequence[torch.Tensor], variants: Mapping[str, Variant]
+) -> Judgement:
+    """The verdict on results of two shapes or dtypes: Paddle's, where a known formula gives that shape and those values."""
+    reason = f"paddle gives {list(paddle.shape)} {paddle.dtype}, torch {list(torch_.shape)} {torch_.dtype}"
+    for name, variant in variants.items():
+        try:
+            other = variant.kernel(*operands).detach()
+        except Exception as error:  # it is about other arguments than these
+            let_pass(error)
+            continue
+        if other.shape == paddle.shape and torch.allclose(other.to(paddle.dtype), paddle, rtol=ALIKE, atol=ALIKE, equal_nan=True):
+            return Judgement(Verdict.SEMANTICS, side=Side.PADDLE, hypothesis=name, reason=reason)
+    return Judgement(Verdict.SEMANTICS, hypothesis="shape" if paddle.shape != torch_.shape else "dtype", reason=reason)
 
 
 def _formula(

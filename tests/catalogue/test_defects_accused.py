@@ -1,0 +1,101 @@
+"""Defects that no known difference stands for: a comparison accuses Paddle, and what is substituted has them not."""
+
+import warnings
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+import pytest
+
+import padiff_shim
+from padiff_shim.auditing import cases
+from padiff_shim.catalogue.defects import defects
+from padiff_shim.catalogue.registry import ops
+from padiff_shim.frameworks.versions import IS_3
+
+pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
+# Name of the defect -> what a comparison says of its program: op, tensor and hypothesis.
+ACCUSED = {
+    "mask beside is_causal": ("scaled_dot_product_attention", "out", "mask-ignored"),
+    "operand of a product of reflections": ("householder_product", "x", "writes-operand"),
+    "singular values of several batch axes": ("svdvals", "out", "one-batch-axis"),
+    "norm along an axis that is not there": ("vector_norm", "out", "no-element-seen"),
+}
+HERE = [name for name in ACCUSED if paddle.__version__ in defects()[name].paddle]
+IN_PYTHON = [name for name, op in ops().items() if any(not entry.target.startswith("paddle._") for entry in op.entries)]
+ENDS = {"norm_except_dim"}  # its backward alone ends the process: "one gradient alone" in docs/defects.md
+
+
+def run_program(program):
+    exec(compile(program, "program", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize(("name", "title"), [(name, title) for name in HERE for title, _ in defects()[name].programs()])
+def test_a_comparison_accuses_paddle(name, title):
+    program = dict(defects()[name].programs())[title]
+    with padiff_shim.compare("torch") as run, pytest.raises(AssertionError):
+        run_program(program)
+    op, tensor, hypothesis = ACCUSED[name]
+    accused = {(call.op, call.tensor, str(call.side), call.hypothesis): str(call.verdict) for call in run.calls if call.side}
+    verdict = accused.get((op, tensor, "paddle", hypothesis))
+    assert verdict in ("SEMANTICS", "NONFINITE"), [str(call) for call in run.calls]
+    assert run.headline.startswith(f"Paddle's {op}")
+    assert verdict == "NONFINITE" or f"({hypothesis})" in run.headline
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_what_is_substituted_has_them_not(name):
+    with padiff_shim.reference("torch"):
+        for _, program in defects()[name].programs():
+            run_program(program)
+
+
+@pytest.mark.skipif(not IS_3, reason="2.6 has no kernel of it for a CPU")
+@pytest.mark.parametrize("kind", ["numbers", "booleans"])
+def test_a_mask_that_says_what_is_causal_says_is_innocent(kind):
+    past = np.tril(np.ones((5, 5), bool))[None, None]
+    mask = paddle.to_tensor(past if kind == "booleans" else np.where(past, 0.0, -1e9).astype("float32"))
+    x = paddle.to_tensor(np.random.default_rng(0).standard_normal((2, 5, 2, 8)).astype("float32"))
+    with padiff_shim.compare("torch") as run:
+        F.scaled_dot_product_attention(x, x, x, mask, 0.0, is_causal=True)
+    assert run.headline.startswith("No kernel is accused"), run.headline
+    assert not run.warnings
+
+
+def misread(name):
+    """What a comparison says of an op's plain samples beside verdicts on values: that an operand was written, another shape."""
+    hypotheses = set()
+    for case in cases.cases(name):
+        if case.stress != cases.PLAIN.name or case.dtype not in ("float32", "float64"):
+            continue
+        call = cases.Call(case)
+        try:
+            with warnings.catch_warnings(), padiff_shim.compare("torch", exact=True, ops=[name]) as run:
+                warnings.simplefilter("ignore")
+                call.run(call.tensors(grad=False))
+        except Exception:  # another version's function
+            continue
+        hypotheses |= {record.hypothesis for record in run.calls if record.hypothesis in ("writes-operand", "shape", "dtype")}
+    return hypotheses
+
+
+def test_no_other_function_writes_its_operands():
+    assert len(IN_PYTHON) > 20
+    assert {name for name in IN_PYTHON if "writes-operand" in misread(name)} <= {"householder_product", "ormqr"}
+
+
+@pytest.mark.slow
+def test_every_op_has_its_shape():
+    answers = {name: misread(name) for name in ops() if name not in ENDS}
+    assert [name for name, hypotheses in answers.items() if hypotheses & {"shape", "dtype"}] == []
+
+
+def test_the_result_of_what_writes_its_operand_is_judged_as_well():
+    """A function that writes an operand is accused once, and its result on its own."""
+    x = paddle.to_tensor(np.random.default_rng(0).standard_normal((2, 4, 3)).astype("float32"))
+    with padiff_shim.compare("torch") as run:
+        paddle.linalg.householder_product(x, x[:, 0].clone())
+    tensors = [(call.tensor, str(call.verdict)) for call in run.calls.filter(op="householder_product")]
+    assert [tensor for tensor, _ in tensors] == ["out", "x"]
+    assert dict(tensors)["out"] in ("EQUAL", "ROUNDING")
+    assert run.coverage()["float_calls"] == len({call.call for call in run.calls})
