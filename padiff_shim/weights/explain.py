@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from ..errors import nearest
 from . import names
 from .mapping import Mapping, Pair
 from .tree import Shape, Side, Weight
 
+_Thing = TypeVar("_Thing")
 REMEDY = 'layer_map={"torch layer": "paddle layer"} says which layers belong together; rules=[("name", None)] leaves weights out.'
 _LISTED = 12  # weights of one side that a message names
+_SPELT = 2000  # names that are looked through letter by letter for one that is spelt alike
 
 
 def incomplete(mapping: Mapping, src: Side, dst: Side) -> str:
@@ -32,13 +36,14 @@ def without_partner(mapping: Mapping, src: Side, dst: Side, names: Collection[st
     lines = []
     if shown:
         lines.append(f"Other shapes ({mapping.src.title()}, {mapping.dst.title()}):")
-        lines += _listed([f"{_shown(mine, src)} and {_shown(yours, dst)}" for mine, yours in shown])
+        lines += _listed(shown, lambda clash: f"{_shown(clash[0], src)} and {_shown(clash[1], dst)}")
+    clashing = {id(weight) for clash in clashes for weight in clash}
     for place, (side, other) in enumerate(((src, dst), (dst, src))):
-        alone = [weight for weight in left[place] if not any(weight in clash for clash in clashes)]
-        free = [weight for weight in mapping.left[1 - place] if not any(weight in clash for clash in clashes)]
+        alone = [weight for weight in left[place] if id(weight) not in clashing]
+        free = [weight for weight in mapping.left[1 - place] if id(weight) not in clashing]
         if alone:
-            lines.append(f"Only in the {side.framework.title()} model:")
-            lines += _listed([f"{_shown(weight, side)}{_near(weight, free, side, other, mapping)}" for weight in alone])
+            line = functools.partial(_alone, free=free, side=side, other=other, mapping=mapping)
+            lines += [f"Only in the {side.framework.title()} model:", *_listed(alone, line)]
     return lines
 
 
@@ -50,9 +55,10 @@ def in_one_line(lines: Iterable[str]) -> str:
     return text
 
 
-def _listed(lines: list[str]) -> list[str]:
-    more = [f"  and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
-    return [f"  {line}" for line in lines[:_LISTED]] + more
+def _listed(things: Sequence[_Thing], line: Callable[[_Thing], str]) -> list[str]:
+    """A line for each of the first of them, and how many more there are."""
+    more = [f"  and {len(things) - _LISTED} more"] if len(things) > _LISTED else []
+    return [f"  {line(thing)}" for thing in things[:_LISTED]] + more
 
 
 def _clashes(mapping: Mapping) -> Iterator[tuple[Weight, Weight]]:
@@ -77,6 +83,10 @@ def _shown(weight: Weight, side: Side) -> str:
     return f"{weight.name} {_text(weight.shape)}" + (f" (in Torch's layout {_text(shape)})" if shape != weight.shape else "")
 
 
+def _alone(weight: Weight, free: list[Weight], side: Side, other: Side, mapping: Mapping) -> str:
+    return _shown(weight, side) + _near(weight, free, side, other, mapping)
+
+
 def _text(shape: Shape) -> str:
     return str(list(shape))
 
@@ -86,16 +96,23 @@ def _near(weight: Weight, free: list[Weight], side: Side, other: Side, mapping: 
     size = sorted(weight.shape)
     fitting = [one for one in free if sorted(one.shape) == size or math.prod(one.shape) == math.prod(weight.shape)]
     if fitting:
-        near = nearest(weight.name, [one.name for one in fitting]) or [one.name for one in fitting[:3]]
+        near = _nearest(weight.name, [one.name for one in fitting]) or [one.name for one in fitting[:3]]
         return f": of this shape and free: {', '.join(near)}"
     layers = mapping.layers if side.framework == "torch" else {yours: mine for mine, yours in mapping.layers.items()}
     layer = names.parent(weight.name)
     if layer in layers and layer:
         return f": its layer's partner, {layers[layer]}, has no weight for it"
-    near = nearest(weight.name, other.weights)
+    near = _nearest(weight.name, list(other.weights))
     known = {one.name for one in free}
     words = [f"{name} {_text(other.weights[name].shape)} ({'free' if name in known else 'taken'})" for name in near[:2]]
     return f": nearest in name: {', '.join(words)}" if words else ""
+
+
+def _nearest(name: str, among: list[str]) -> list[str]:
+    """Names that are spelt much like this one; where there are very many, of weights of the same name in their layers."""
+    if len(among) > _SPELT:
+        among = [other for other in among if names.leaf(other) == names.leaf(name)]
+    return nearest(name, among[:_SPELT])
 
 
 def unpaired(name: str, mapping: Mapping, weights: dict[str, dict[str, Weight]]) -> str:

@@ -1,10 +1,9 @@
-"""State dicts from files, without running anything that a file brings along."""
+"""State dicts from files, without running anything that a file brings along, in time and memory bounded by its size."""
 
 from __future__ import annotations
 
-import collections
-import pickle
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,11 @@ import numpy as np
 import torch
 
 from ..errors import ArgumentError, FileError, MissingFileError, MissingFrameworkError, optional, unreadable
+from . import pickles
 
 SUFFIXES = (".pdparams", ".pt", ".pth", ".bin", ".safetensors")
-# What a state dict of Paddle is pickled with. Anything else in such a file is refused before it is called.
-_PICKLED = {
-    ("numpy", "ndarray"), ("numpy", "dtype"), ("collections", "OrderedDict"), ("builtins", "tuple"), ("_codecs", "encode"),
-    *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
-    *((f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")),
-}  # fmt: skip
+_BEFORE_ZIP = 5  # pickles in a file of older Torchs: a magic number, two of the format, the data, the keys of its storages
+MOST = 2**17  # entries: the largest models of many experts have 10^5
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
@@ -37,8 +33,8 @@ def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
         if path.suffix == ".safetensors":
             return _safetensors(path)
         if path.suffix == ".pdparams":
-            return _checked(_pdparams(path), path), "paddle"
-        return _checked(torch.load(path, map_location="cpu", weights_only=True), path), "torch"
+            return _checked(_of_paddle(path), path), "paddle"
+        return _checked(_of_torch(path), path), "torch"
     except (ArgumentError, FileError, MissingFrameworkError):
         raise
     except OSError as error:
@@ -52,7 +48,9 @@ def _checked(found: Any, path: Path) -> dict[str, Any]:
     """A dict of tensors; what else a file may hold is named."""
     if not isinstance(found, dict):
         raise ArgumentError(f"{path} holds a {type(found).__name__}, not a state dict")
-    nested = [str(key) for key, value in found.items() if isinstance(value, dict)]
+    if len(found) > MOST:
+        raise ArgumentError(f"{path} holds {len(found):,} entries; accepted are up to {MOST:,}")
+    nested = [str(key)[:100] for key, value in found.items() if isinstance(value, dict)]
     tensors = {key: value for key, value in found.items() if isinstance(value, (torch.Tensor, np.ndarray))}
     if nested:
         raise ArgumentError(f"{path} holds dicts ({', '.join(nested[:5])}): load it, and give the one that is the state dict")
@@ -78,24 +76,44 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-class _Unpickler(pickle.Unpickler):
-    """Arrays in dicts, and nothing else."""
+def _of_torch(path: Path) -> Any:
+    """What ``torch.save`` wrote, which compresses nothing: what unpacks to more than the file holds would take any memory."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as file:
+            unpacked = sum(entry.file_size for entry in file.infolist())
+            if unpacked > path.stat().st_size:
+                raise FileError(f"{path} is no file of torch.save: it unpacks to {unpacked:,} bytes, more than it has")
+            for name in file.namelist():
+                if name.endswith("data.pkl"):
+                    pickles.try_for_torch(file.read(name))
+    else:
+        pickles.try_for_torch(path.read_bytes(), _BEFORE_ZIP)
+    return torch.load(path, map_location="cpu", weights_only=True)
 
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _PICKLED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        if (module, name) == ("collections", "OrderedDict"):
-            return collections.OrderedDict
-        return super().find_class(module, name)
 
-
-def _pdparams(path: Path) -> Any:
+def _of_paddle(path: Path) -> Any:
     """What ``paddle.save`` wrote: arrays by name, a tensor outside of a layer as (its own name, array)."""
-    with path.open("rb") as file:
-        found = _Unpickler(file).load()
-    if not isinstance(found, dict):
-        return found
-    found.pop("StructuredToParameterName@@", None)
-    for key, parts in found.pop("UnpackBigParamInfor@@", {}).items():  # protocols 2 and 3 hold large arrays in pieces
-        found[key] = np.concatenate([found.pop(part) for part in parts["slices"]]).reshape(parts["OriginShape"])
-    return {key: value[1] if isinstance(value, tuple) and len(value) == 2 else value for key, value in found.items()}
+    saved = pickles.load(path.read_bytes())
+    if not isinstance(saved, dict):
+        return saved
+    saved.pop("StructuredToParameterName@@", None)
+    parts = saved.pop("UnpackBigParamInfor@@", {})  # protocols 2 and 3 hold large arrays in pieces
+    state = {name: _values(value[1] if isinstance(value, tuple) and len(value) == 2 else value) for name, value in saved.items()}
+    for name, whole in parts.items():
+        slices, shape = whole["slices"], whole["OriginShape"]
+        if not all(type(part) is str for part in slices) or not all(type(size) is int for size in shape):
+            raise ValueError("it holds an array in pieces that have no names, or no shape")
+        pieces = {id(piece): piece for piece in map(state.pop, slices)}
+        if len(pieces) < len(slices):  # a small file could make any size of it
+            raise ValueError("it holds an array that is made of one piece several times")
+        state[name] = np.concatenate(list(pieces.values())).reshape(shape)
+    return state
+
+
+def _values(value: Any) -> Any:
+    """An array as NumPy's; anything else as it is."""
+    if not isinstance(value, pickles.Array):
+        return value
+    if value.value is None:
+        raise ValueError("it holds an array without values")
+    return value.value

@@ -13,6 +13,7 @@ from .names import joined, leaf, parent, role
 from .tensors import framework_of, weight_of
 from .tree import Node, Side
 
+LONGEST, DEEPEST = 1000, 100  # of a name: its letters, and its dots, for each of which a layer is made
 _CELL = re.compile(r"(?:(?P<layer>.*)\.)?cell(?P<way>_fw|_bw)?\.(?P<what>(weight|bias)_[ih][ho])")
 _OF_A_CELL = re.compile(r"(weight|bias)_[ih]h")
 _PARAMETRIZED = re.compile(r"(?:(?P<layer>.*)\.)?parametrizations\.(?P<name>\w+)\.(?P<what>original[01]?|0\._[uv])")
@@ -47,6 +48,11 @@ def read_state(state: Dict[str, Any], hint: str | None = None) -> Side:
     for name in state:
         if not isinstance(name, str):
             raise ArgumentError(f"the names of a state dict are strings, got {described(name)}")
+        if len(name) > LONGEST or name.count(".") > DEEPEST:
+            raise ArgumentError(
+                f"the names of a state dict have up to {LONGEST:,} letters and {DEEPEST} dots, got {described(name)} with "
+                f"{name.count('.'):,} dots"
+            )
     framework = framework_of_state(state, hint)
     nodes = {"": Node("")}
     roles: dict[str, set[str]] = {}
