@@ -27,6 +27,18 @@ REDUCED = (
 REDUCED_EMPTY = (Sample((0, 4), axis=0, keepdim=False), Sample((0, 4), axis=None, keepdim=False))
 
 
+def alike(*tensors: torch.Tensor) -> None:
+    """Refuses tensors of several shapes, which Torch would broadcast."""
+    if len({tensor.shape for tensor in tensors}) > 1:
+        raise ValueError("operands of different shapes")
+
+
+def with_axes(*tensors: torch.Tensor) -> None:
+    """Refuses tensors without axes, which Torch takes for such of one axis."""
+    if not all(tensor.ndim for tensor in tensors):
+        raise ValueError("an operand without axes")
+
+
 def unary(formula: Callable[..., Any], *, within: tuple[float, float] | None = None, **options: Any) -> Op:
     """A function of one tensor with its in-place and legacy forms: ``sin = unary(torch.sin)``.
 

@@ -12,7 +12,7 @@ from padiff_shim.numerics import models
 from padiff_shim.table.op import Fault, Op, Sample, each, function, op
 
 from ._faults import clipped, exp_minus_one, log_of_one_plus, sixth, slope
-from ._spell import ROUNDED, UNARY, unary
+from ._spell import ROUNDED, UNARY, alike, unary, with_axes
 
 relu = unary(torch.relu, model=models.RELU)
 tanh = unary(torch.tanh, model=models.TANH)
@@ -201,6 +201,7 @@ def swiglu(x: torch.Tensor, y: torch.Tensor | None) -> torch.Tensor:
     """silu(x) * y; without y the two halves of x."""
     if y is None:
         x, y = x.chunk(2, -1)
+    alike(x, y)
     return F.silu(x) * y
 
 
@@ -232,6 +233,8 @@ def maxout(x: torch.Tensor, groups: int, axis: int) -> torch.Tensor:
 )
 def prelu(x: torch.Tensor, weight: torch.Tensor, data_format: str, mode: str) -> torch.Tensor:
     """``torch.nn.functional.prelu``; one slope for all, for each channel, or for each element of an example."""
+    if mode != "all":
+        with_axes(x)
     if mode == "element":
         return torch.where(x > 0, x, weight.reshape(1, *x.shape[1:]) * x)
     last = mode == "channel" and data_format == "NHWC"

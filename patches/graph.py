@@ -9,6 +9,8 @@ import torch
 
 from padiff_shim.table.op import Ints, Sample, each, op
 
+from ._spell import with_axes
+
 EDGES = (Ints((6,), 0, 4), Ints((6,), 0, 4))
 EXTREMES = {"MAX": "amax", "MIN": "amin"}
 
@@ -81,6 +83,7 @@ def send_ue_recv(
 )
 def send_uv(x: torch.Tensor, y: torch.Tensor, src_index: torch.Tensor, dst_index: torch.Tensor, message_op: str) -> torch.Tensor:
     """A message for each edge, of the rows at its ends."""
+    with_axes(x, y)
     return _message(message_op, x.index_select(0, src_index.long()), y.index_select(0, dst_index.long()))
 
 

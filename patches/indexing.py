@@ -10,6 +10,8 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Ints, Sample, c_op, op
 
+from ._spell import with_axes
+
 READ: dict[str, Any] = {"exact": True}
 ROWS = (Sample((5, 3), Ints((4,), 0, 5)), Sample((2, 5, 3), Ints((7,), 0, 5), axis=1), Sample((4, 5), Ints((6,), 0, 5), axis=1))
 
@@ -35,6 +37,7 @@ def whole(index: torch.Tensor) -> torch.Tensor:
 def gather(x: torch.Tensor, index: torch.Tensor, axis: Any) -> torch.Tensor:
     """``torch.index_select``; an index without axes takes its axis away."""
     axis = int(axis)
+    with_axes(x)
     found = torch.index_select(x, axis, line(index))
     return found if index.ndim else found.squeeze(axis)
 
@@ -42,6 +45,7 @@ def gather(x: torch.Tensor, index: torch.Tensor, axis: Any) -> torch.Tensor:
 @op("x|input index axis|dim=0", tensors=2, samples=ROWS, **READ)
 def index_select(x: torch.Tensor, index: torch.Tensor, axis: int) -> torch.Tensor:
     """``torch.index_select``."""
+    with_axes(x)
     return torch.index_select(x, axis, index)
 
 
@@ -120,6 +124,8 @@ def scatter_nd_add(x: torch.Tensor, index: torch.Tensor, updates: torch.Tensor) 
     """``torch.index_put`` that accumulates."""
     if not index.shape[-1]:
         raise NotImplementedError("an index of no axes")
+    if updates.shape != index.shape[:-1] + x.shape[index.shape[-1] :]:
+        raise ValueError("updates of another shape than the places that they are added to")
     return torch.index_put(x, whole(index).unbind(-1), updates, accumulate=True)
 
 
@@ -133,6 +139,7 @@ def scatter_nd_add(x: torch.Tensor, index: torch.Tensor, updates: torch.Tensor) 
 )
 def index_add(x: torch.Tensor, index: torch.Tensor, add_value: torch.Tensor, axis: int) -> torch.Tensor:
     """``torch.index_add``."""
+    with_axes(x)
     return torch.index_add(x, axis, index, add_value)
 
 

@@ -9,6 +9,8 @@ import torch
 from padiff_shim.numerics import models
 from padiff_shim.table.op import Sample, c_op, op, operator
 
+from ._spell import alike, with_axes
+
 MATRICES = (
     Sample((4, 6), (6, 3)),
     Sample((2, 4, 6), (6, 3)),
@@ -57,6 +59,8 @@ mv = op(
 @op("x|input y|tensor", tensors=2, legacy=True, model=models.Dot(), samples=(Sample((7,), (7,)), Sample((3, 5), (3, 5))))
 def dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Inner product of vectors, or row by row of two matrices."""
+    with_axes(x, y)
+    alike(x, y)
     return torch.dot(x, y) if x.ndim == 1 else torch.linalg.vecdot(x, y)
 
 
@@ -70,6 +74,7 @@ def dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 )
 def addmm(input: torch.Tensor, x: torch.Tensor, y: torch.Tensor, beta: float, alpha: float) -> torch.Tensor:
     """beta * input + alpha * x @ y."""
+    with_axes(input)
     return torch.addmm(input, x, y, beta=beta, alpha=alpha)
 
 
@@ -83,7 +88,18 @@ def addmm(input: torch.Tensor, x: torch.Tensor, y: torch.Tensor, beta: float, al
 )
 def baddbmm(input: torch.Tensor, x: torch.Tensor, y: torch.Tensor, beta: float, alpha: float) -> torch.Tensor:
     """beta * input + alpha * x @ y, batched."""
+    with_axes(input)
     return torch.baddbmm(input, x, y, beta=beta, alpha=alpha)
+
+
+def _one_size(equation: str, operands: Sequence[torch.Tensor]) -> None:
+    """Refuses letters with two sizes: Paddle broadcasts them, but has no gradient of it."""
+    sizes: dict[str, int] = {}
+    for term, tensor in zip(equation.replace(" ", "").partition("->")[0].split(","), operands):
+        before, _, after = term.partition("...")
+        for letter, size in (*zip(before, tensor.shape), *zip(after, tensor.shape[tensor.ndim - len(after) :])):
+            if sizes.setdefault(letter, size) != size:
+                raise ValueError("a letter with two sizes")
 
 
 @op(
@@ -101,6 +117,8 @@ def baddbmm(input: torch.Tensor, x: torch.Tensor, y: torch.Tensor, beta: float, 
 )
 def einsum(operands: Sequence[torch.Tensor], equation: str) -> torch.Tensor:
     """``torch.einsum``."""
+    if any(tensor.requires_grad for tensor in operands):
+        _one_size(equation, operands)
     return torch.einsum(equation, *operands)
 
 

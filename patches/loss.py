@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from padiff_shim.table.op import Floats, Op, Sample, each, function, op
 
 from ._faults import SMOOTHED
-from ._spell import ROUNDED
+from ._spell import ROUNDED, alike, with_axes
 
 REDUCTIONS = ("mean", "sum", "none")
 _REDUCED = each((Sample((3, 4), (3, 4)),), reduction=REDUCTIONS)
@@ -41,12 +41,6 @@ def reduced(values: torch.Tensor, reduction: str) -> torch.Tensor:
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
     return values.mean() if reduction == "mean" else values.sum() if reduction == "sum" else values
-
-
-def alike(*tensors: torch.Tensor) -> None:
-    """Refuses tensors of several shapes, which Torch would broadcast."""
-    if len({tensor.shape for tensor in tensors}) > 1:
-        raise ValueError("operands of different shapes")
 
 
 @loss('input label reduction="mean"', tensors=2, samples=_BROADCAST)
@@ -177,6 +171,8 @@ def sigmoid_cross_entropy_with_logits(
 )
 def label_smooth(label: torch.Tensor, prior: torch.Tensor | None, epsilon: float) -> torch.Tensor:
     """The label's share, and epsilon's of all classes, or of a prior."""
+    if prior is not None and label.shape[-1:].numel() != prior.numel():
+        raise ValueError("a prior of another number of classes")
     return (1 - epsilon) * label + (epsilon / label.shape[-1] if prior is None else epsilon * prior.detach())
 
 
@@ -184,6 +180,7 @@ def label_smooth(label: torch.Tensor, prior: torch.Tensor | None, epsilon: float
 def log_loss(x: torch.Tensor, label: torch.Tensor, epsilon: float) -> torch.Tensor:
     """The cross entropy of two classes, step by step: epsilon is added to both probabilities."""
     alike(x, label)
+    with_axes(x)
     label = label.detach()
     return -label * torch.log(x + epsilon) - (1 - label) * torch.log(1 - x + epsilon)
 

@@ -12,14 +12,15 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Floats, Ints, Sample, each, function, op
 
-from ._spell import ROUNDED
-from .loss import LOGITS, REDUCTIONS, WEIGHTS, alike, loss, reduced
+from ._spell import ROUNDED, alike, with_axes
+from .loss import LOGITS, REDUCTIONS, WEIGHTS, loss, reduced
 
 
 @op("logits labels", tensors=2, legacy=True, copies_result=True, samples=(Sample((5, 1), Floats((5, 1), 0, 1)),))
 def hinge_loss(x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     """Of labels 0 and 1: what the logit lacks to 1, on its label's side."""
     alike(x, label)
+    with_axes(x)
     return torch.relu(1 - (2 * label.detach() - 1) * x)
 
 
@@ -164,6 +165,7 @@ def multi_margin_loss(
     """``torch.nn.functional.multi_margin_loss``, which has no gradient of the weights."""
     if margin < 0:
         raise NotImplementedError("a negative margin")
+    with_axes(x)
     label = label.reshape(-1).long()
     if weight is not None and weight.requires_grad:
         return reduced(F.multi_margin_loss(x, label, p, margin, reduction="none") * weight[label], reduction)

@@ -14,7 +14,7 @@ import torch
 from padiff_shim.table.op import Fault, Floats, Sample, each, function, op, operator, ranged
 
 from ._faults import by_quantile
-from ._spell import ROUNDED, UNARY, binary, unary
+from ._spell import ROUNDED, UNARY, alike, binary, unary
 
 log = unary(torch.log, within=(0.5, 2))
 log2 = unary(torch.log2, within=(0.5, 2))
@@ -194,6 +194,7 @@ def add_n(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     """The first tensor plus the second, plus the third, and so on."""
     if len(inputs) == 1:
         return inputs[0].clone()
+    alike(*inputs)
     return functools.reduce(torch.add, inputs)
 
 

@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from padiff_shim.table.op import Bools, Sample, method, op
 from padiff_shim.table.reasons import INTEGER, StayNative
 
+from ._spell import alike, with_axes
+
 MOVED: dict[str, Any] = {"exact": True}
 CASTS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 
@@ -59,6 +61,8 @@ def split_with_num(x: torch.Tensor, num: int, axis: Any) -> list[torch.Tensor]:
 @op("x axis=0 num=None", samples=(Sample((3, 4), axis=1, num=4), Sample((2, 3, 4), axis=-2, num=3)), **MOVED)
 def unstack(x: torch.Tensor, axis: int, num: int | None) -> list[torch.Tensor]:
     """``torch.unbind``; Paddle copies."""
+    if num not in (None, 0, x.shape[axis]):
+        raise ValueError("another number of parts than there are")
     return list(torch.unbind(x, axis))
 
 
@@ -95,7 +99,10 @@ def meshgrid(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 @op("x axis", samples=(Sample((3, 4), axis=[0]), Sample((2, 3, 4), axis=[-1, 0])), complex=True, **MOVED)
 def flip(x: torch.Tensor, axis: Any) -> torch.Tensor:
     """``torch.flip``."""
-    return torch.flip(x, integers(axis))
+    chosen = integers(axis)
+    if chosen:
+        with_axes(x)
+    return torch.flip(x, chosen)
 
 
 @op(
@@ -143,6 +150,7 @@ def diag(x: torch.Tensor, offset: int, padding_value: float) -> torch.Tensor:
 )
 def where(condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """``torch.where``."""
+    alike(condition, x, y)
     return torch.where(condition, x, y)
 
 

@@ -13,6 +13,7 @@ from padiff_shim.numerics import models
 from padiff_shim.table.op import Fault, Sample, function, op
 
 from ._faults import elementwise, factors, held_mean, longer_norm
+from ._spell import with_axes
 from ._windows import to_first, to_last
 
 
@@ -234,6 +235,7 @@ def normalize(x: Any, p: float, axis: int, epsilon: float, out: Any) -> torch.Te
     """``torch.nn.functional.normalize``."""
     if out is not None:
         raise NotImplementedError("a result that is written into a tensor of the program")
+    with_axes(x)  # of such Paddle gives one of one axis
     return F.normalize(x, float(p), axis, epsilon)
 
 
@@ -276,6 +278,8 @@ def weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int) -> torch.Tensor:
     """What ``torch.nn.utils.weight_norm`` calls."""
     if not v.numel():
         raise NotImplementedError("Torch's kernel ends the process where there are no elements")
+    if dim != -1 and g.numel() != v.shape[dim]:
+        raise NotImplementedError("lengths that Paddle broadcasts, and Torch's kernel reads as if there were as many as it needs")
     lengths = g if dim == -1 else g.reshape([-1 if axis == dim else 1 for axis in range(v.ndim)])
     return torch._weight_norm(v, lengths, dim)
 

@@ -109,6 +109,7 @@ def nansum(x: torch.Tensor, axis: Any, dtype: torch.dtype | None, keepdim: bool)
 @op(
     "x axis=None keepdim=False",
     c=False,
+    promote="same",  # whether Paddle takes integers depends on their axes
     doors=(function("paddle.nanmean", "x axis=None keepdim=False"),),
     samples=REDUCED,
 )

@@ -35,6 +35,8 @@ def overlap_add(x: torch.Tensor, hop_length: int, axis: int) -> torch.Tensor:
     """Windows [..., length, windows] (or [windows, length, ...]) added up where they lay, by ``F.fold``."""
     x = x if axis == -1 else x.movedim((1, 0), (-2, -1))
     length, windows = x.shape[-2:]
+    if hop_length > length:
+        raise ValueError("windows with gaps between them")
     total = (windows - 1) * hop_length + length
     rows = x.reshape(-1, length, windows)
     added = F.fold(rows, (1, total), (1, length), stride=(1, hop_length)).reshape(*x.shape[:-2], total)

@@ -8,7 +8,7 @@ import torch
 
 from padiff_shim.table.op import Floats, Ints, Sample, each, function, op
 
-from ._spell import ROUNDED
+from ._spell import ROUNDED, with_axes
 
 
 def _rows(x: torch.Tensor, rowvar: bool) -> torch.Tensor:
@@ -32,6 +32,7 @@ def _rows(x: torch.Tensor, rowvar: bool) -> torch.Tensor:
 )
 def cov(x: torch.Tensor, fweights: Any, aweights: Any, rowvar: bool, ddof: bool) -> torch.Tensor:
     """``torch.cov``."""
+    with_axes(x)
     if x.ndim > 2:
         raise ValueError("more than two axes")
     counts = None if fweights is None else fweights.long()
@@ -47,6 +48,7 @@ def cov(x: torch.Tensor, fweights: Any, aweights: Any, rowvar: bool, ddof: bool)
 )
 def corrcoef(x: torch.Tensor, rowvar: bool) -> torch.Tensor:
     """``torch.corrcoef``."""
+    with_axes(x)
     if x.ndim > 2:
         raise ValueError("more than two axes")
     return torch.corrcoef(_rows(x, rowvar))

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from padiff_shim.table.op import Fault, Sample, each, function, op
 
 from ._faults import longer_norm, roots
-from ._spell import axes, reduction
+from ._spell import axes, reduction, with_axes
 
 _MATRIX = (Sample((3, 4), axis=1), Sample((2, 3, 4), axis=0))
 _EXPONENT = "Paddle rounds the reciprocal of the order to float32"
@@ -172,6 +172,7 @@ def dist(x: torch.Tensor, y: torch.Tensor, p: float) -> torch.Tensor:
 )
 def pairwise_distance(x: torch.Tensor, y: torch.Tensor, p: float, epsilon: float, keepdim: bool) -> torch.Tensor:
     """``torch.nn.functional.pairwise_distance``."""
+    with_axes(x)  # of such Paddle gives one of one axis
     return F.pairwise_distance(x, y, p, epsilon, keepdim)
 
 
@@ -186,6 +187,7 @@ def pairwise_distance(x: torch.Tensor, y: torch.Tensor, p: float, epsilon: float
 )
 def cosine_similarity(x1: torch.Tensor, x2: torch.Tensor, axis: int, eps: float) -> torch.Tensor:
     """``torch.nn.functional.cosine_similarity``."""
+    with_axes(x1, x2)
     return F.cosine_similarity(x1, x2, axis, eps)
 
 
