@@ -219,13 +219,13 @@ def cholesky_inverse(x: torch.Tensor, upper: bool) -> torch.Tensor:
 _OVERWRITES = "Paddle writes ones into x on its way, and then refuses its backward"
 
 
-@_whole("householder_product", "x tau", tensors=2, note=_OVERWRITES)
+@_whole("householder_product", "x tau", tensors=2, overwrites=("x",), note=_OVERWRITES)
 def householder_product(x: torch.Tensor, tau: torch.Tensor) -> torch.Tensor:
     """``torch.linalg.householder_product``."""
     return torch.linalg.householder_product(x, tau)
 
 
-@_whole("ormqr", "x tau y left=True transpose=False", tensors=3, note=_OVERWRITES)
+@_whole("ormqr", "x tau y left=True transpose=False", tensors=3, overwrites=("x",), note=_OVERWRITES)
 def ormqr(x: torch.Tensor, tau: torch.Tensor, y: torch.Tensor, left: bool, transpose: bool) -> torch.Tensor:
     """``torch.ormqr``; of a matrix that is not square Paddle takes as many columns as it has."""
     if x.shape[-2] != x.shape[-1]:

@@ -119,9 +119,9 @@ def uninitialised(call, theirs):
     return misfit and (not IS_3 or call.entry.pairs is not None)
 
 
-def expected_tally(op, call, sample, theirs, grad):
+def expected_tally(op, call, sample, theirs):
     """(substituted, reason for staying native) of a call that Paddle accepts; a reason of "" is any."""
-    if sample.empty and (grad or not IS_3):
+    if sample.empty:
         return {}, EMPTY.text
     if theirs is None:
         return {}, ""
@@ -133,8 +133,8 @@ def expected_tally(op, call, sample, theirs, grad):
     return {op.name: 1}, None
 
 
-def check_tally(run, op, call, sample, theirs, *, grad=False):
-    substituted, reason = expected_tally(op, call, sample, theirs, grad)
+def check_tally(run, op, call, sample, theirs):
+    substituted, reason = expected_tally(op, call, sample, theirs)
     assert run.substituted == substituted, run.native
     if op.exact and reason in (EMPTY.text, INTEGER.text):
         assert not run.native  # nothing is lost to Paddle's kernel

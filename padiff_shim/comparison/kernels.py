@@ -86,8 +86,8 @@ class Kernels:
             "operands": results.operands,
             "variants": self.variants(torch_kernel),
         }
-        plain_weights = self.door.transposed is None and not self.door.overwritten
-        return {**kernels, "paddle_kernel": paddle_kernel if plain_weights else None}
+        repeatable = self.door.transposed is None and not self.door.overwritten and not self.door.op.once
+        return {**kernels, "paddle_kernel": paddle_kernel if repeatable else None}
 
     def gradient_kernels(self, operand: int, grads: Mapping[int, torch.Tensor]) -> dict[str, Any]:
         """The same for the gradient of an operand; Paddle's is not run a second time."""

@@ -60,7 +60,10 @@ def replay(subject: Subject, incoming: Mapping[int, Any]) -> None:
         return
     exchange = {key: copy[0][1] for key, copy in copies.items()}
     written = [subject.inputs.paddle[index] for index in subject.door.overwritten]
-    exchange.update({id(given): given.clone() for given in written if isinstance(given, paddle.Tensor)})
+    if any(id(tensor) in exchange for tensor in written):
+        subject.comparison.unseen(subject, "Paddle's function writes into an operand that wants a gradient")
+        return
+    exchange.update({id(tensor): tensor.clone() for tensor in written if isinstance(tensor, paddle.Tensor)})
     leaves = [copy[0] for copy in copies.values()]
     outer = gather()  # the program's saved-tensor hooks may stand around the backward, too
     try:

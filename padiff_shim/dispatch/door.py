@@ -47,11 +47,12 @@ class Door:
         checked = original if python else functools.partial(original)
         self.native = self._whole if python else checked  # Paddle's own call
         self.bind = binder(entry, op.params)
-        self.rules = DtypeRules(op, checked)
         self.names = op.names
         self.numbers = [self.names.index(name) for name in entry.numbers]
         self.transposed = self.names.index("weight") if op.layouts else None
-        self.overwritten = [0] if entry.inplace else [self.names.index(name) for name in op.writes.values()]
+        written = (*op.writes.values(), *op.overwrites)
+        self.overwritten = [0] if entry.inplace else [self.names.index(name) for name in written]  # by Paddle's call
+        self.rules = DtypeRules(op, checked, self.overwritten)
         self.dtype_at = self.names.index("dtype") if "dtype" in self.names else None
         self.reads: dict[Any, Any] = {}  # what backwards read, as far as it was learnt: see gradients/saved.py
         self.substitution: Any = None  # what the plan of substitution makes of it, when it first needs it

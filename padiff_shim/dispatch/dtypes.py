@@ -1,7 +1,8 @@
 """In which dtype an op computes: not derived from a promotion table but asked of the native op.
 
 Promotion differs between Paddle versions, between operators and with 0-D operands. So for each combination of operand types the
-native op is run once on one-element tensors, and the dtype of its result is kept.
+program's first call is made natively, too, and the dtype of its result is kept. Its operands are the program's own: a kernel writes
+outside of its memory where a size and an attribute do not fit each other, and asking must do nothing that the program does not do.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import paddle
 import torch
 
-from ..frameworks.memory import AMP_OFF, dtype_of, grad_tracer, torch_dtype
+from ..frameworks.memory import AMP_OFF, grad_tracer, torch_dtype
 from ..frameworks.torch_settings import has_avx512
 from ..frameworks.versions import IS_3
 from ..signals import let_pass
@@ -34,8 +35,9 @@ class Rule(NamedTuple):
 class DtypeRules:
     """The rules of one entry point, learnt as calls arrive."""
 
-    def __init__(self, op: Op, original: Callable[..., Any]) -> None:
-        self._op, self._original = op, original
+    def __init__(self, op: Op, original: Callable[..., Any], overwritten: Sequence[int] = ()) -> None:
+        """``overwritten``: positions of the operands that the native op writes into."""
+        self._op, self._original, self._overwritten = op, original, overwritten
         self._known: dict[tuple[Any, ...], Rule] = {}
         self.plain: set[tuple[Any, ...]] = set()  # combinations of operand types that need no cast
 
@@ -76,8 +78,22 @@ class DtypeRules:
             return Rule(refusal=MIXED if floats else INTEGER)
         if self._op.promote == "alike" and len({kind for kind in _given(inputs, targets) if kind.is_floating_point}) > 1:
             return Rule(refusal=MIXED)
+        result = self._answer(inputs, args, kwargs)
+        if result is None or not (result.is_floating_point or result.is_complex):
+            return Rule() if self._op.integer else Rule(refusal=INTEGER)
+        real = len(dtypes) == 1 and bool(dtypes & _COMPLEX) and not result.is_complex  # of complex numbers: eigenvalues, lengths
+        return Rule() if self._op.promote == "none" or dtypes == {result} or real else Rule(cast=result)
+
+    def _answer(self, inputs: Inputs, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype | None:
+        """The dtype in which the native op answers the program's call, made with copies of what it writes into."""
+        written = [inputs.paddle[index] for index in self._overwritten]
+
+        def made() -> Any:
+            copies = {id(tensor): tensor.clone() for tensor in written if isinstance(tensor, paddle.Tensor)}
+            return self._original(*exchanged(args, copies), **{key: exchanged(value, copies) for key, value in kwargs.items()})
+
         try:
-            shown = self._shown(inputs, targets, args, kwargs)
+            shown = _unseen(made, autocast=True)
         except Exception as error:
             let_pass(error)
             text = (str(error).strip().splitlines() or [repr(error)])[0][:100]
@@ -85,21 +101,7 @@ class DtypeRules:
             raise StayNative(NATIVE_REFUSES, error=text) from None
         while isinstance(shown, (list, tuple)):  # of several results the first one says it
             shown = shown[0]
-        result = torch_dtype(shown.dtype)
-        if result is None or not (result.is_floating_point or result.is_complex):
-            return Rule() if self._op.integer else Rule(refusal=INTEGER)
-        real = len(dtypes) == 1 and bool(dtypes & _COMPLEX) and not result.is_complex  # of complex numbers: eigenvalues, lengths
-        return Rule() if self._op.promote == "none" or dtypes == {result} or real else Rule(cast=result)
-
-    def _shown(self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the native op answers: on one element each, or where that is too little for it (windows, groups), on copies."""
-        dtypes = [(targets[index] if targets else None) or getattr(side, "dtype", None) for index, side in enumerate(inputs.torch)]
-        tensors = [(given, dtype_of(one)) for given, side, one in zip(*inputs[:2], dtypes) if isinstance(side, torch.Tensor)]
-        try:
-            return apart(self._original, args, kwargs, {id(given): _one_element(given, dtype) for given, dtype in tensors})
-        except Exception as error:
-            let_pass(error)
-            return apart(self._original, args, kwargs, {id(given): _copy(given, dtype) for given, dtype in tensors})
+        return torch_dtype(shown.dtype)
 
 
 def has_kernel(op: Op) -> bool:
@@ -113,29 +115,18 @@ def _given(inputs: Inputs, targets: Sequence[Any] | None) -> list[torch.dtype]:
     return [(targets[index] if targets else None) or side.dtype for index, side in sides]
 
 
-def _one_element(tensor: Any, dtype: Any) -> Any:
-    """A one where the tensor is, with as many dimensions."""
-    probe = _unseen(lambda: paddle.ones([1] * tensor.ndim, dtype=dtype))  # a mode may make other dtypes of what it sees
-    return probe.cpu() if tensor.place.is_cpu_place() else probe
-
-
-def _copy(tensor: Any, dtype: Any) -> Any:
-    """The tensor's values in memory of their own: a native op may write into what it is given."""
-    return apart(lambda given: given.detach().clone().astype(dtype), (tensor,), {}, {})
-
-
 def apart(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], exchange: dict[int, Any]) -> Any:
     """A native op on other tensors (by the ids of the given ones), apart from the program: no graph, no autocast, no mode."""
     given = exchanged(args, exchange), {key: exchanged(value, exchange) for key, value in kwargs.items()}
     return _unseen(lambda: original(*given[0], **given[1]))
 
 
-def _unseen(made: Callable[[], Any]) -> Any:
-    """What is made with no graph, no autocast and no mode. A Ctrl-C leaves none of them switched off."""
+def _unseen(made: Callable[[], Any], *, autocast: bool = False) -> Any:
+    """What is made with no graph and no mode, and no autocast but on demand. A Ctrl-C leaves none of them switched off."""
     tracer, before = grad_tracer(), standing()
     recorded, level = tracer._has_grad, tracer._amp_level
     try:
-        tracer._has_grad, tracer._amp_level = False, AMP_OFF
+        tracer._has_grad, tracer._amp_level = False, level if autocast else AMP_OFF
         stand((*before, PAUSE))
         return made()
     finally:
@@ -143,11 +134,11 @@ def _unseen(made: Callable[[], Any]) -> Any:
         stand(before)
 
 
-def exchanged(value: Any, probes: dict[int, Any]) -> Any:
-    """The same argument with every tensor exchanged for its probe."""
+def exchanged(value: Any, others: dict[int, Any]) -> Any:
+    """The same argument with tensors exchanged for others, by their ids."""
     if isinstance(value, (list, tuple)):
-        return type(value)(exchanged(item, probes) for item in value)
-    return probes.get(id(value), value)
+        return type(value)(exchanged(item, others) for item in value)
+    return others.get(id(value), value)
 
 
 def ask(questions: Mapping[str, Callable[..., Any]], original: Callable[..., Any]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import torch
 
 from ..frameworks import autocast
 from ..frameworks.memory import TENSOR_TYPES, check_target, dtype_of, grad_tracer, torch_dtype
-from ..frameworks.versions import EMPTY_WORKS
 from ..table import reasons
 from ..table.reasons import StayNative
 from .creation import readers
@@ -75,10 +74,8 @@ def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, 
         attributes = _convert_dtype(door, attributes)
     if door.entry.inplace:
         check_target(inputs.paddle, elementwise=op.elementwise)
-    if inputs.needs or not EMPTY_WORKS:
-        for side in inputs.torch:
-            if isinstance(side, torch.Tensor) and not side.numel():
-                raise StayNative(reasons.EMPTY)
+    if any(isinstance(side, torch.Tensor) and not side.numel() for side in inputs.torch):
+        raise StayNative(reasons.EMPTY)
     targets = _autocast(door, tracer, inputs) if autocast.active(tracer) else None
     cast = door.rules.find(inputs, targets, args, kwargs)
     return Prepared(inputs, attributes, NO_CASTS if targets is None and cast is None else Casts(targets, cast))

@@ -23,7 +23,7 @@ from ..table import reasons
 from ..table.reasons import StayNative
 from . import strides
 from .strides import are_distinct, hand_over
-from .versions import is_reversed, to_paddle, to_torch
+from .versions import has_elements, is_reversed, to_paddle, to_torch
 
 __all__ = [
     "CPU_ALONE",
@@ -189,7 +189,7 @@ def check_target(operands: Sequence[Any], *, elementwise: bool) -> None:
     ``elementwise``: an operand that is the target itself is read before the write, element by element.
     """
     target = operands[0]
-    if not hasattr(target, "strides"):
+    if not (isinstance(target, paddle.Tensor) and has_elements(target)):
         return
     if is_reversed(target):
         raise StayNative(reasons.NEGATIVE_STRIDES)

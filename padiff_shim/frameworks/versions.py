@@ -38,9 +38,6 @@ _TOLD = tuple(int(part) for part in paddle.__version__.split(".")[:2] if part.is
 VERSION = _TOLD if any(_TOLD) else (99, 0)  # 0.0.0 is a development build
 IS_3 = VERSION >= (3, 0)
 
-# 3.x computes with zero-size tensors as torch does (but drops empty gradients); 2.6 refuses many of them.
-EMPTY_WORKS = IS_3
-
 # C functions that take axes in a list only; Paddle's own functions give them so, and what is called below has to.
 AXES_IN_LISTS = frozenset({"paddle._C_ops.logsumexp"} if (3, 0) <= VERSION < (3, 2) else ())
 
@@ -132,20 +129,30 @@ def _flipped(tensor: Any) -> torch.Tensor:
 
 def is_reversed(tensor: Any) -> bool:
     """Whether a Paddle tensor is a view with a negative stride: torch gets a copy of it."""
-    return not tensor.is_contiguous() and min(tensor.strides, default=0) < 0
+    return not tensor.is_contiguous() and has_elements(tensor) and min(tensor.strides, default=0) < 0
+
+
+def has_elements(tensor: Any) -> bool:
+    """Whether there is any. Else its strides say nothing, and to ask for them, or to export it, ends the process where it has none.
+
+    So it does for the real part of nothing, which is not contiguous.
+    """
+    return bool(math.prod(tensor.shape))
 
 
 def _empty_of(tensor: Any) -> torch.Tensor:
-    """Torch's tensor for a strided one without elements (its strides, which may be negative, say nothing)."""
+    """Torch's tensor for a strided one without elements."""
     device = "cpu" if tensor.place.is_cpu_place() else "cuda"
     return torch.empty(list(tensor.shape), dtype=getattr(torch, str(tensor.dtype).rpartition(".")[2]), device=device)
 
 
 def _to_torch_3(tensor: Any) -> torch.Tensor:
-    # torch's import throws a C++ exception through C at a negative stride: the process would end.
-    if tensor.is_contiguous() or not is_reversed(tensor):
-        return torch._C._from_dlpack(tensor.get_tensor()._to_dlpack())  # as _export; the hot path
-    return _flipped(tensor) if math.prod(tensor.shape) else _empty_of(tensor)
+    if not tensor.is_contiguous():
+        if not has_elements(tensor):
+            return _empty_of(tensor)
+        if is_reversed(tensor):  # torch's import throws a C++ exception through C: the process would end
+            return _flipped(tensor)
+    return torch._C._from_dlpack(tensor.get_tensor()._to_dlpack())  # as _export; the hot path
 
 
 def _to_torch_30(tensor: Any) -> torch.Tensor:
@@ -161,7 +168,9 @@ def _strides_are_whole() -> bool:
 
 
 def _to_torch_2(tensor: Any) -> torch.Tensor:
-    if not tensor.is_contiguous() and math.prod(tensor.shape):
+    if not tensor.is_contiguous():
+        if not has_elements(tensor):
+            return _empty_of(tensor)
         return _flipped(tensor) if is_reversed(tensor) else _borrow(tensor, tensor.data_ptr(), tensor.strides)
     exported = _export(tensor)
     return exported.view(torch.bool) if tensor.dtype == paddle.bool else exported

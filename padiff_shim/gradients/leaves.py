@@ -67,12 +67,14 @@ def leaf(tensor: Any) -> torch.Tensor:
     """The leaf twin of a tensor that is not on the tape; made once per value of it."""
     held = attribute(tensor, LEAF) or held_by(tensor, LEAF)
     # With its shape and strides: ``tensor.data = tensor.data.t()`` changes neither memory nor version.
-    key = (tensor.data_ptr(), tensor._inplace_version(), tensor.is_leaf, tensor.shape, tensor.strides)
+    pointer = tensor.data_ptr()
+    strides = tensor.strides if pointer else None  # a tensor without memory may have none, and ends the process when it is asked
+    key = (pointer, tensor._inplace_version(), tensor.is_leaf, tensor.shape, strides)
     known, side = held.now
     if known != key or (held.apart and not torch.equal(side.detach(), as_operand(tensor))):  # a write that Paddle does not count
         side = _begin(tensor, as_operand(tensor), held, transposed=False)
         held.now = key, side
-        held.apart = side.data_ptr() != key[0]
+        held.apart = side.data_ptr() != pointer
     return side
 
 

@@ -108,7 +108,7 @@ class Taped(Arriving):
         self.outside: Any = None  # a tensor with the node that Paddle made for a view: see seats.seat
         self.deaf = False  # the result of a PyLayer: Paddle calls hooks on it, and ignores what they return
         self.version, self.pointer = tensor._inplace_version(), tensor.data_ptr()
-        self.shape, self.strides = tensor.shape, tensor.strides
+        self.shape, self.strides = tensor.shape, tensor.strides if self.pointer else ()  # see leaves.leaf
         self.apart = self.pointer != twin.data_ptr()  # laid out by torch with strides, for Paddle in other memory
         self._presence = _present() or _presence()
 
@@ -128,7 +128,7 @@ class Taped(Arriving):
         # Its shape and strides, too: ``tensor.data = tensor.data.t()`` changes neither memory nor version.
         if self.version != tensor._inplace_version() or self.pointer != tensor.data_ptr():
             return False
-        if self.strides != tensor.strides or self.shape != tensor.shape:
+        if self.shape != tensor.shape or (self.pointer and self.strides != tensor.strides):
             return False
         return not self.apart or torch.equal(self.twin.detach(), to_torch(tensor))
 

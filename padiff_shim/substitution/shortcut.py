@@ -23,7 +23,7 @@ from ..dispatch.operands import weight
 from ..frameworks import strides, weights
 from ..frameworks.lend import lend_numpy
 from ..frameworks.memory import CPU_ALONE, FLOATS, TENSOR_TYPES, as_operand, grad_tracer, own
-from ..frameworks.versions import EMPTY_WORKS, EXPORT_IS_WHOLE, IS_3, attribute
+from ..frameworks.versions import EXPORT_IS_WHOLE, IS_3, attribute
 from ..gradients.calls import Call
 from ..gradients.leaves import leaf
 from ..gradients.saved import LARGE, watched
@@ -62,7 +62,7 @@ def quick(frame, values):
         except Exception as error:
             let_pass(error)
             return None  # the full way finds the reason
-        if ({kinds},) not in rules and not known(({kinds},)){empty_refused}:
+        if ({kinds},) not in rules and not known(({kinds},)) or {empty}:
             return None
         {weight}
         enabled = trainable and is_grad_enabled()
@@ -180,7 +180,6 @@ def _written(form: _Form) -> CodeType:
         many=2 * form.operands + len(others),
         count=form.operands,
         empty=empty,
-        empty_refused="" if EMPTY_WORKS else f" or {empty}",
         empty_weight="False" if at is None else _own("t and not s.numel()", at),
         reads=each("r"),
         requiring=each("s = s.detach().requires_grad_() if w and s.is_floating_point() else s", "\n                "),

@@ -98,6 +98,8 @@ class Op:
     operands: bool = False
     results: tuple[str, ...] = ("out",)
     writes: Mapping[int, str] = field(default_factory=dict)
+    overwrites: tuple[str, ...] = ()
+    once: bool = False
     scratch: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
     promote: str = "result"
@@ -194,14 +196,18 @@ def op(
         results: names of the results, ``("out",)`` if not given.
         writes: position of a result -> name of the operand in whose memory it is written (running statistics); where the formula
             has None for it, that operand stays as it is.
+        overwrites: operands that Paddle's function spoils on its way to its result: a comparison gives Torch's formula copies.
+        once: Paddle's kernel is run as the program calls it, and never again in float64 for a verdict: there it writes outside of
+            its memory.
         scratch: results that are not judged: those that are unique up to a sign only (eigenvectors).
         unwritten: results that nobody but Paddle's own backward reads, and that its kernel leaves unwritten where no backward will:
             they hold whatever lay in memory, and are neither judged nor recorded.
         promote: ``"result"`` casts every tensor to the dtype that the native op returns before the formula runs; ``"none"`` leaves
             dtypes to the formula (layer norm keeps float32 weights beside float16 input; labels stay integers); ``"same"`` asks
-            nothing of the native op where all float operands share one dtype, and leaves other calls native (ops that are slow
-            to ask, or draw numbers); ``"alike"`` is ``"result"`` where they share one, or have one by autocast, and leaves other
-            calls native (ops whose parts each compute in the dtype of their own operands).
+            nothing of the native op where all float operands share one dtype, and leaves other calls native (ops that are slow,
+            end the process on some operands, or draw numbers: to ask is to make the program's call on Paddle's kernel, too);
+            ``"alike"`` is ``"result"`` where they share one, or have one by autocast, and leaves other calls native (ops whose
+            parts each compute in the dtype of their own operands).
         integer: integer and bool results are computed by the formula too; otherwise they stay native, being exact in both.
         elementwise: an element of the result depends on the operands' elements in its place only (asked where an in-place op of
             several tensors has the target as another operand, too).

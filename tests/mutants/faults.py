@@ -191,7 +191,7 @@ TAPE = (
     Fault(
         "same-memory-other-shape",
         "padiff_shim/gradients/leaves.py",
-        "tensor.is_leaf, tensor.shape, tensor.strides)",
+        "tensor.is_leaf, tensor.shape, strides)",
         "tensor.is_leaf)",
         "a parameter whose data were exchanged for their transpose is still computed with as it was",
     ),
