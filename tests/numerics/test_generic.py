@@ -90,6 +90,19 @@ def test_what_rounds_to_zero_in_every_kernel_is_no_fault():
 # --- ties, jumps, edges -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "kernel", [torch.sin, torch.square, F.softsign, lambda v: F.max_pool1d(v[None], 1)[0], lambda v: v.cumsum(-1)]
+)
+def test_a_wrong_value_of_an_operand_of_zero_is_found(kernel, dtype):
+    """Next to no move of 0 is a jump of a result that is 0 itself."""
+    x = torch.arange(27, dtype=dtype).reshape(1, 27)
+    wrong = kernel(x).clone()
+    wrong[0, 0] = 7.5
+    judgement = judged(kernel, [x], wrong)
+    assert (judgement.verdict in HARD, judgement.side) == (True, Side.PADDLE)
+
+
 def test_a_kink_belongs_to_either_side():
     x = torch.tensor([0.0, 1.0, -1.0, 0.0, 2.0] * 8)
     grad = torch.ones(40)

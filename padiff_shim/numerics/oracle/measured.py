@@ -26,6 +26,7 @@ HARD = 4.0  # steps of one term may be this many times less accurate than taken 
 WIDE_STEP, FINE_STEP = 2.0**-30, 2.0**-40  # moves for results in float64, whose own roundings would hide among float64's
 SAME = 2.0**-20  # of the largest value: what two float64 runs of one formula may differ by, if it is no worse than singular
 FIRST, BESIDE = 3, 2  # runs for a bound at first; runs with moved operands alone
+STEEPEST = 2.0**10  # a slope, and no jump: what follows a move of an operand of 0 no further does not make it unstable
 PROPORTION = 2.0**-5  # a fine move that has more than this part of a wide one's effect is a jump
 
 
@@ -168,7 +169,7 @@ class Formula(Quantity):
         size = noise.Size(0.0, 0.0, zeros=2 * kind.tiny, unit=kind.unit)
         if any(bool((t == 0).any()) for t in self.given if t.is_floating_point()):
             self._measure("zeros", size, runs, 1.0)
-            self._give_up(self._moves["zeros"] > 1e-3 * self.value.abs() + self._moves["step"])
+            self._give_up(self._moves["zeros"] > 1e-3 * self.value.abs() + self._moves["step"] + STEEPEST * size.zeros)
 
     def _give_up(self, places: torch.Tensor) -> None:
         self._moves["step"] = self._moves["step"].masked_fill(places, math.inf)
