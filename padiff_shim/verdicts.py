@@ -13,6 +13,7 @@ class Verdict(str, Enum):
 
     EQUAL = "EQUAL"
     ROUNDING = "ROUNDING"
+    TIE = "TIE"
     UNVERIFIED = "UNVERIFIED"
     LOW_ACCURACY = "LOW_ACCURACY"
     LOCAL_SUSPECT = "LOCAL_SUSPECT"
@@ -23,7 +24,7 @@ class Verdict(str, Enum):
     WRONG = "WRONG"
 
     def __init__(self, word: str) -> None:
-        self.severity = len(type(self).__members__)  # 0 (``EQUAL``) to 9 (``WRONG``)
+        self.severity = len(type(self).__members__)  # 0 (``EQUAL``) to 10 (``WRONG``)
 
     def __str__(self) -> str:
         return self.value
@@ -32,6 +33,7 @@ class Verdict(str, Enum):
 MEANING = {
     Verdict.EQUAL: "bit for bit the same; one in N is audited against the oracle, for equal is not yet right",
     Verdict.ROUNDING: "both within the rounding that dtype and length of summation explain",
+    Verdict.TIE: "elements stand at a tie, a kink or a step, and differ: both choices are allowed there",
     Verdict.UNVERIFIED: "no verdict: no bound, a random op, or a gradient that could not be observed",
     Verdict.LOW_ACCURACY: "possible rounding, but much worse than the other side or than predicted",
     Verdict.LOCAL_SUSPECT: "within the bounds, but single elements stand far out",
@@ -45,7 +47,7 @@ MEANING = {
 HARD = frozenset({Verdict.PRECISION_MODE, Verdict.SEMANTICS, Verdict.NONFINITE, Verdict.LOCAL_WRONG, Verdict.WRONG})
 
 
-NEGLIGIBLE, PARTLY, SCREENED = "negligible", "partly", "screened"  # modifiers that more than people read
+NEGLIGIBLE, PARTLY, SCREENED, STEP = "negligible", "partly", "screened", "step"  # modifiers that more than people read
 
 
 class Side(str, Enum):
@@ -68,7 +70,8 @@ class Judgement:
     well. ``modifiers``: ``"ill_conditioned"`` (the bound itself exceeds a tenth of the value) and ``"negligible"`` (componentwise
     outside the bound, but rounding beside the tensor as a whole) and ``"partly"`` (beside what ``hypothesis`` explains an error is
     left, on either side, that is not rounding) and ``"screened"`` (no oracle was asked: the difference is one that was ROUNDING at
-    this place before). ``reason``: one sentence for people. ``stats``: plain numbers, see docs/log.md.
+    this place before) and ``"step"`` (a step function whose operands differ on both sides, where a shadow stream says so).
+    ``reason``: one sentence for people. ``stats``: plain numbers, see docs/log.md.
     ``confirm``: holds what ``hypothesis`` says against the whole tensor and not a sample alone; None where that would say no more.
     It is asked before the difference is taken for a known one.
     """
@@ -85,7 +88,7 @@ class Judgement:
     @property
     def plain(self) -> bool:
         """Nothing is to be said beside the class, the reason and the figures, or that it was screened."""
-        if self.side is not Side.NONE or self.hypothesis:
+        if self.side is not Side.NONE or self.hypothesis or self.verdict is Verdict.TIE:
             return False
         return "different" in self.stats if not self.modifiers else self.modifiers == (SCREENED,)
 

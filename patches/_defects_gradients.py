@@ -304,4 +304,42 @@ paddle.prod(x).real().backward()
 np.testing.assert_allclose(x.grad.numpy(), [3 + 1j, 1 - 2j], rtol=1e-9)
 """,
     },
+    {
+        "name": "gradient of equal elements in a norm",
+        "op": "norm of infinite order, send_u_recv, segment_max",
+        "known": "whole gradient to each of equal elements",
+        "what": "Each of several elements that are the largest gets the whole gradient: their sum is a multiple of what arrived, "
+        "where one of them may have it, or all a share.",
+        "size": "as many times as there are equal elements",
+        "paddle": PADDLES,
+        "shim": "Torch's gradient, which is shared; a comparison names it.",
+        "program": """\
+import paddle
+x = paddle.to_tensor([[1.0], [1.0], [1.0]], stop_gradient=False)
+rows = paddle.to_tensor([0, 0, 0])
+def shared(y):
+    y.sum().backward()
+    return abs(x.grad.sum().item() - 1.0) < 1e-6
+assert shared(paddle.linalg.norm(x, float("inf"), 0))
+""",
+        "others": {
+            "rows sent along edges": 'assert shared(paddle.geometric.send_u_recv(x, paddle.arange(3), rows, "max"))',
+            "rows of a segment": "assert shared(paddle.geometric.segment_max(x, rows))",
+        },
+    },
+    {
+        "name": "gradient of a median beside NaN",
+        "op": "median",
+        "what": "Where a row has a NaN, the gradient of the row before it goes to elements that are not in its middle.",
+        "size": "the gradient of another element",
+        "paddle": PADDLES[3:],
+        "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
+        "program": """\
+import numpy as np, paddle
+rows = [[0.1, -0.1, 0.6, 0.2], [-0.5, 0.3, 1.3, 0.9], [float("nan"), -1.2, -0.6, 0.0]]
+x = paddle.to_tensor(rows, stop_gradient=False)
+paddle.median(x, axis=-1)[:2].sum().backward()
+np.testing.assert_array_equal(x.grad.numpy()[1], [0.0, 0.5, 0.0, 0.5])
+""",
+    },
 )

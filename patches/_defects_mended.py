@@ -282,4 +282,21 @@ paddle.cumprod(x, 0).backward(paddle.to_tensor(np.array([0, 1 + 0j])))
 np.testing.assert_allclose(x.grad.numpy(), [3 + 1j, 1 - 2j], rtol=1e-9)
 """,
     },
+    {
+        "name": "gradient of equal extrema",
+        "op": "max, min",
+        "known": "whole gradient to each of equal extrema",
+        "what": "Each of several elements that are the largest gets the whole gradient; from 3.1 on they share it.",
+        "size": "as many times as there are equal elements",
+        "paddle": PADDLES[:2],
+        "shim": "Torch's gradient, which is shared; a comparison names it.",
+        "program": """\
+import paddle
+x = paddle.ones([3])
+x.stop_gradient = False
+paddle.max(x).backward()
+assert x.grad.sum() == 1.0
+""",
+        "others": {"the smallest": "x.clear_gradient(); paddle.min(x).backward(); assert x.grad.sum() == 1.0"},
+    },
 )

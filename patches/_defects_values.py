@@ -84,7 +84,7 @@ assert len(layer.parameters()) == 1 + sum(map(len, layer.tail_weights))
         "what": "Where a tensor is a transposed or sliced view, Paddle reads its elements as if it were contiguous.",
         "size": "other elements",
         "paddle": PADDLES[2:],
-        "shim": "Torch's elements, of floats and integers. What moves values is not judged in a comparison.",
+        "shim": "Torch's elements, of floats and integers. A comparison does not see what an index reads.",
         "program": """\
 import numpy as np, paddle
 x = np.arange(12).reshape(3, 4)
@@ -261,6 +261,71 @@ np.testing.assert_array_equal(paddle.sqrt(paddle.full([32], float("inf"))).numpy
         "program": """\
 import numpy as np, paddle
 np.testing.assert_array_equal(paddle.exp(paddle.full([16], -55.0, "float16")).numpy(), 0.0)
+""",
+    },
+    {
+        "name": "extrema that pass over NaN",
+        "op": "max_pool, put_along_axis",
+        "known": "extrema that pass over NaN",
+        "what": "Maxima over windows, and extrema that are put along an axis, hide NaN: of a window it is seen where it is the "
+        "last element, with a mask nowhere. Of -inf alone the maximum is the lowest finite number.",
+        "size": "a number for NaN",
+        "paddle": PADDLES,
+        "shim": "Torch's kernels; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+F = paddle.nn.functional
+rows = paddle.to_tensor([[[float("nan"), 1.0]]])
+assert np.isnan(F.max_pool1d(rows, 2).numpy()).all()
+""",
+        "others": {
+            "with a mask": "assert np.isnan(F.max_pool1d(rows.flip(-1), 2, return_mask=True)[0].numpy()).all()",
+            "of -inf": "assert np.isinf(F.max_pool1d(paddle.full([1, 1, 2], -np.inf), 2).numpy()).all()",
+            "put along an axis": """\
+numbers, places = paddle.to_tensor([1.0]), paddle.to_tensor([0])
+assert np.isnan(paddle.put_along_axis(numbers, places, rows[0, 0, :1], 0, "amax").numpy()).all()
+""",
+        },
+    },
+    {
+        "name": "log_softmax of minus infinity",
+        "op": "log_softmax",
+        "known": "log_softmax of minus infinity",
+        "what": "No logarithm is less than -64 and that of the sum: what is masked by -inf does not come out as -inf.",
+        "size": "-64 for -inf",
+        "paddle": PADDLES,
+        "shim": "Torch's kernel; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+assert np.isinf(paddle.nn.functional.log_softmax(paddle.to_tensor([1.0, -np.inf])).numpy()[1])
+""",
+    },
+    {
+        "name": "an infinite triplet loss",
+        "op": "triplet_margin_loss",
+        "what": "A distance that is infinite gives a loss of the largest finite number: what is clipped from below is clipped from "
+        "above, too.",
+        "size": "3.4e38 for infinity",
+        "paddle": PADDLES,
+        "shim": "Torch's infinity; a comparison says NONFINITE, side paddle.",
+        "program": """\
+import numpy as np, paddle
+a, b, c = (paddle.to_tensor([[number, 1.0]]) for number in (np.inf, 1.0, 2.0))
+loss = paddle.nn.functional.triplet_margin_loss(a, b, c, swap=True)
+assert np.isinf(loss.item()), loss.item()
+""",
+    },
+    {
+        "name": "torch hides NaN in a sign",
+        "op": "sign",
+        "known": "torch's sign of NaN",
+        "what": "Torch's sign of NaN is 0.",
+        "size": "0 for NaN",
+        "torch": ("2.13.0",),
+        "shim": "Torch's result, as in a Torch program; a comparison names it.",
+        "program": """\
+import torch
+assert torch.sign(torch.tensor([torch.nan])).isnan().all()
 """,
     },
     {

@@ -25,7 +25,8 @@ def single(number: float) -> float:
 def clip(x: torch.Tensor, axis: int) -> torch.Tensor:
     """Logits as Paddle's softmax sees them. The gradient passes as if they were as they are."""
     low = x.detach().amax(axis, keepdim=True) + LOWEST
-    return torch.where(x.detach() < low, low + (x - x.detach()), x)
+    lies = x.nan_to_num(neginf=0.0)
+    return torch.where(x.detach() < low, low + (lies - lies.detach()), x)
 
 
 def clipped(axis: Callable[..., int]) -> dict[str, Fault]:
@@ -153,6 +154,21 @@ def longer_norm(
     return {"norm+1e-12": Fault(formula)}
 
 
+def largest_whole(arguments: Callable[..., tuple[torch.Tensor, float, Any, bool]]) -> dict[str, Fault]:
+    """Norms of infinite order whose gradient goes to each of equal elements whole. ``arguments``: as of :func:`roots`."""
+
+    def formula(own: Callable[..., Any], *values: Any) -> torch.Tensor:
+        x, p, axis, keepdim = arguments(*values)
+        if not math.isinf(p):
+            raise NotImplementedError("an infinite order")
+        over, lies = axes(axis, x.ndim), x.detach()
+        largest = torch.linalg.vector_norm(lies, p, over, True)
+        value = largest + (lies.sign() * (lies.abs() == largest) * (x - lies)).sum(over, True)
+        return value if keepdim else value.squeeze(over)
+
+    return {"whole-to-each": Fault(formula)}
+
+
 def by_quantile(own: Callable[..., Any], x: torch.Tensor) -> torch.Tensor:
     """``erfinv`` by the normal distribution's quantile at (x + 1) / 2, where the digits of a small number are lost."""
     return torch.special.ndtri((x + 1) / 2) / math.sqrt(2.0)
@@ -200,3 +216,16 @@ def sixth(own: Callable[..., Any], x: torch.Tensor, slope: float, offset: float)
         raise NotImplementedError("Torch's own slope")
     lies = x.detach()
     return own(lies, slope, offset) + single(1 / 6) * (lies.abs() < 3) * (x - lies)
+
+
+def whole_to_each(axis: Callable[..., Any]) -> dict[str, Fault]:
+    """Extrema whose gradient goes to each of equal elements whole. ``axis``: reads the axes from the op's arguments."""
+
+    def formula(own: Callable[..., Any], x: torch.Tensor, *rest: Any) -> torch.Tensor:
+        over = axes(axis(x, *rest), x.ndim)
+        lies = x.detach()
+        value = own(lies, *rest)
+        largest = value.reshape([1 if place in over else size for place, size in enumerate(x.shape)])
+        return value + ((lies == largest) * (x - lies)).sum(over).reshape(value.shape)
+
+    return {"whole-to-each": Fault(formula)}

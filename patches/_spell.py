@@ -101,6 +101,12 @@ def axes(axis: Any, ndim: int) -> tuple[int, ...]:
     return found if ndim else ()
 
 
+def rows(x: torch.Tensor, axis: Any) -> torch.Tensor:
+    """The tensor with the elements over Paddle's axes, which are reduced together, along its last axis."""
+    over = axes(axis, x.ndim)
+    return x.movedim(over, tuple(range(-len(over), 0))).flatten(x.ndim - len(over)) if over else x.reshape(1)
+
+
 def all_of(over: Sequence[int], x: torch.Tensor, *, keepdim: bool) -> bool:
     """A reduction over these axes leaves one number: Torch has a form of its own for it."""
     return len(over) == x.ndim and not keepdim

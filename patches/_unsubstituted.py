@@ -89,7 +89,7 @@ _MOVE = """as_complex as_real as_strided assign_ assign_out_ builtin_combine bui
     squeeze_ strided_slice temporal_shift tensor_unfold trans_layout transpose transpose_ tril_ triu_ unbind unsqueeze
     unsqueeze_ view_dtype view_shape view_slice where_ npu_identity depend nop nop_ increment increment_ array_length
     array_pop array_read array_to_tensor array_write_ print"""
-_SELECT = """all allclose any argmax argmin equal equal_ equal_all greater_equal greater_equal_ greater_than greater_than_
+_SELECT = """all allclose any equal equal_ equal_all greater_equal greater_equal_ greater_than greater_than_
     heaviside isclose isfinite isinf isnan less_equal less_equal_ less_than less_than_ logical_and logical_and_ logical_not
     logical_not_ logical_or logical_or_ logical_xor logical_xor_ max_with_index min_with_index nonzero not_equal not_equal_
     restrict_nonzero searchsorted unique unique_consecutive nextafter bitwise_and bitwise_and_ bitwise_left_shift

@@ -9,20 +9,22 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics import models
+from padiff_shim.numerics.ties import Kinks, Selected
 from padiff_shim.table.op import Fault, Op, Sample, each, function, op
 
 from ._faults import clipped, exp_minus_one, log_of_one_plus, sixth, slope
 from ._spell import ROUNDED, UNARY, alike, unary, with_axes
 
-relu = unary(torch.relu, model=models.RELU)
+_KINK, _COMPUTED = Kinks(), Kinks(reach=4)
+relu = unary(torch.relu, model=models.RELU, ties=_KINK)
 tanh = unary(torch.tanh, model=models.TANH)
 sigmoid = unary(torch.sigmoid)
 logsigmoid = unary(F.logsigmoid, name="logsigmoid")
 silu = unary(F.silu)
 swish = unary(F.silu, name="swish", inplace=False)
-relu6 = unary(F.relu6, inplace=False)
+relu6 = unary(F.relu6, inplace=False, ties=_KINK)
 softsign = unary(F.softsign, inplace=False)
-hardswish = unary(F.hardswish, inplace=False, legacy="hard_swish: x")
+hardswish = unary(F.hardswish, inplace=False, legacy="hard_swish: x", ties=_COMPUTED)
 tanh_shrink = unary(F.tanhshrink, name="tanh_shrink", inplace=False)
 
 
@@ -62,7 +64,7 @@ def curve(params: str, *values: Any, legacy: Any = True, **options: Any) -> Call
     return op(params, legacy=legacy, samples=samples, elementwise=True, **options)
 
 
-@curve("x alpha=1.0", (1.0,), (0.25,), inplace=True, deviations=ROUNDED, faults=exp_minus_one(0))
+@curve("x alpha=1.0", (1.0,), (0.25,), inplace=True, deviations=ROUNDED, faults=exp_minus_one(0), ties=_KINK)
 def elu(x: torch.Tensor, alpha: float) -> torch.Tensor:
     """``torch.nn.functional.elu``."""
     return F.elu(x, alpha)
@@ -75,7 +77,11 @@ def celu(x: torch.Tensor, alpha: float) -> torch.Tensor:
 
 
 @curve(
-    "x scale=1.0507009873554805 alpha=1.6732632423543772", (1.0507009873554805, 1.6732632423543772), (1.5, 0.25), deviations=ROUNDED
+    "x scale=1.0507009873554805 alpha=1.6732632423543772",
+    (1.0507009873554805, 1.6732632423543772),
+    (1.5, 0.25),
+    deviations=ROUNDED,
+    ties=_KINK,
 )
 def selu(x: torch.Tensor, scale: float, alpha: float) -> torch.Tensor:
     """``torch.selu``, of which Torch knows only the one scale and alpha, by the kernel that it calls."""
@@ -88,6 +94,8 @@ def selu(x: torch.Tensor, scale: float, alpha: float) -> torch.Tensor:
     (0.0,),
     legacy="hard_shrink: x threshold=0.5",
     deviations=ROUNDED,
+    steps=True,
+    ties=Kinks(steps=True),
     note="the gradient at the threshold itself is Torch's, 0; Paddle 3's is 1",
 )
 def hardshrink(x: torch.Tensor, threshold: float) -> torch.Tensor:
@@ -95,13 +103,21 @@ def hardshrink(x: torch.Tensor, threshold: float) -> torch.Tensor:
     return F.hardshrink(x, threshold)
 
 
-@curve("x|input threshold|lambd=0.5", (0.5,), (0.0,), legacy="softshrink: x threshold|lambda=0.5", deviations=ROUNDED)
+@curve("x|input threshold|lambd=0.5", (0.5,), (0.0,), legacy="softshrink: x threshold|lambda=0.5", deviations=ROUNDED, ties=_KINK)
 def softshrink(x: torch.Tensor, threshold: float) -> torch.Tensor:
     """``torch.nn.functional.softshrink``."""
     return F.softshrink(x, threshold)
 
 
-@curve("x t_min=0.0 t_max=24.0", (-1.0, 1.0), (0.0, 0.5), inplace=True, legacy="brelu: x t_min=0.0 t_max=24.0", deviations=ROUNDED)
+@curve(
+    "x t_min=0.0 t_max=24.0",
+    (-1.0, 1.0),
+    (0.0, 0.5),
+    inplace=True,
+    legacy="brelu: x t_min=0.0 t_max=24.0",
+    deviations=ROUNDED,
+    ties=_KINK,
+)
 def hardtanh(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
     """``torch.nn.functional.hardtanh``."""
     return F.hardtanh(x, low, high)
@@ -115,6 +131,7 @@ def hardtanh(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
     note="Paddle spells 1/6 as 0.1666667",
     deviations=ROUNDED,
     faults={"1/6->float32": Fault(sixth, precision=True)},
+    ties=_COMPUTED,
 )
 def hardsigmoid(x: torch.Tensor, slope: float, offset: float) -> torch.Tensor:
     """``torch.nn.functional.hardsigmoid`` for Paddle's default, which spells 1/6 as 0.1666667."""
@@ -128,6 +145,7 @@ def hardsigmoid(x: torch.Tensor, slope: float, offset: float) -> torch.Tensor:
     inplace=True,
     legacy="leaky_relu: x negative_slope|alpha=0.02",
     deviations=ROUNDED,
+    ties=_KINK,
     note="the gradient at 0 is Torch's, the slope; Paddle's own is 1",
 )
 def leaky_relu(x: torch.Tensor, negative_slope: float) -> torch.Tensor:
@@ -153,7 +171,7 @@ def mish(x: torch.Tensor, threshold: float) -> torch.Tensor:
     return F.mish(x)
 
 
-@curve("x threshold=1.0 value=0.0", (1.0, 0.0), (0.0, 0.0), inplace=True, deviations=ROUNDED)
+@curve("x threshold=1.0 value=0.0", (1.0, 0.0), (0.0, 0.0), inplace=True, deviations=ROUNDED, steps=True, ties=Kinks(steps=True))
 def thresholded_relu(x: torch.Tensor, threshold: float, value: float) -> torch.Tensor:
     """``torch.nn.functional.threshold``."""
     return F.threshold(x, threshold, value)
@@ -172,6 +190,7 @@ def stanh(x: torch.Tensor, inner: float, outer: float) -> torch.Tensor:
     random=lambda x, lower, upper, is_test: not is_test,
     deviations=ROUNDED,
     faults={"slope->float32": Fault(slope, precision=True)},
+    ties=_KINK,
 )
 def rrelu(x: torch.Tensor, lower: float, upper: float, is_test: bool) -> torch.Tensor:
     """``torch.nn.functional.rrelu``, whose slopes are random in training."""
@@ -211,13 +230,18 @@ def swiglu(x: torch.Tensor, y: torch.Tensor | None) -> torch.Tensor:
     promote="same",
     samples=(Sample((2, 4, 3, 3), groups=2), Sample((2, 3, 3, 4), groups=4, axis=3)),
     refusals=(Sample((2, 4, 3), groups=2),),
+    ties=Selected(lambda x, groups, axis: _grouped(x, groups, axis).movedim(axis % x.ndim + 1, -1)),
 )
 def maxout(x: torch.Tensor, groups: int, axis: int) -> torch.Tensor:
     """The largest of each group of channels."""
     if x.ndim != 4:
         raise NotImplementedError("not four axes")
-    axis %= x.ndim
-    return x.unflatten(axis, (x.shape[axis] // groups, groups)).max(axis + 1).values
+    return _grouped(x, groups, axis).max(axis % x.ndim + 1).values
+
+
+def _grouped(x: torch.Tensor, groups: int, axis: int) -> torch.Tensor:
+    """The axis in front, and each of its groups along one behind it."""
+    return x.unflatten(axis, (x.shape[axis] // groups, groups))
 
 
 @op(
@@ -230,6 +254,7 @@ def maxout(x: torch.Tensor, groups: int, axis: int) -> torch.Tensor:
         Sample((2, 4, 3), (3,), data_format="NHWC", mode="channel"),
         Sample((2, 3, 4), (1, 3, 4), mode="element"),
     ),
+    ties=_KINK,
 )
 def prelu(x: torch.Tensor, weight: torch.Tensor, data_format: str, mode: str) -> torch.Tensor:
     """``torch.nn.functional.prelu``; one slope for all, for each channel, or for each element of an example."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from padiff_shim.table.op import Ints, Sample, each, op
+from padiff_shim.numerics.ties import Pools
+from padiff_shim.table.op import Fault, Ints, Sample, each, op
 
 from ._spell import with_axes
 
@@ -28,12 +30,33 @@ def _received(messages: torch.Tensor, to: torch.Tensor, kind: str, rows: int) ->
     empty = messages.new_zeros((rows, *messages.shape[1:]))
     if kind in EXTREMES:
         wide = index.reshape(-1, *[1] * (messages.ndim - 1)).expand_as(messages)
-        return empty.scatter_reduce(0, wide, messages, EXTREMES[kind], include_self=False)
+        # Not from zeros, which Torch's gradient takes for one more of the equal messages, whether they are included or not.
+        reached = empty.index_fill(0, index, 1) > 0
+        extremes = (empty - math.inf if kind == "MAX" else empty + math.inf).scatter_reduce(0, wide, messages, EXTREMES[kind])
+        return torch.where(reached, extremes, empty)
     total = empty.index_add(0, index, messages)
     if kind != "MEAN":
         return total
     count = torch.bincount(index, minlength=rows).clamp(min=1).to(messages.dtype)
     return total / count.reshape(-1, *[1] * (messages.ndim - 1))
+
+
+def _whole(own: Any, x: torch.Tensor, *rest: Any) -> torch.Tensor:
+    """Extrema of rows whose gradient goes to each of equal messages whole."""
+    edges, kind = (rest[:2], rest[2]) if len(rest) > 2 else (rest[:1], rest[1])
+    if kind not in EXTREMES:
+        raise NotImplementedError("sums")
+    value = own(x.detach(), *rest)
+    messages = x if len(edges) == 1 else x.index_select(0, edges[0].long())
+    to = edges[-1].long()
+    equal = messages.detach() == value.index_select(0, to)
+    return value.index_add(0, to, equal * (messages - messages.detach()))
+
+
+_EQUAL: dict[str, Any] = {
+    "ties": Pools(lambda x, *how: x.movedim(0, -1), when=lambda kind, *size: kind in EXTREMES),
+    "faults": {"whole-to-each": Fault(_whole)},
+}
 
 
 def _rows(x: torch.Tensor, out_size: Any) -> int:
@@ -46,6 +69,7 @@ def _rows(x: torch.Tensor, out_size: Any) -> int:
     tensors=3,
     promote="same",
     samples=each((Sample((4, 3), *EDGES),), reduce_op=("SUM", "MEAN")),
+    **_EQUAL,
     note="Gathers with index_select and sums with index_add; rows that no message reaches are 0. Of equal messages that are the "
     "largest or smallest Paddle gives each the whole gradient, Torch a share.",
 )
@@ -92,6 +116,7 @@ def send_uv(x: torch.Tensor, y: torch.Tensor, src_index: torch.Tensor, dst_index
     tensors=2,
     promote="same",
     note="`paddle.geometric.segment_sum` and its like, as index_add and scatter_reduce over sorted ids.",
+    **_EQUAL,
 )
 def segment_pool(x: torch.Tensor, segment_ids: torch.Tensor, pooltype: str) -> torch.Tensor:
     """Rows of ``x`` pooled where their ids, which are sorted, are equal."""

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Ints, Sample, c_op, op
 
+from ._hidden import PUT
 from ._spell import with_axes
 
 READ: dict[str, Any] = {"exact": True}
@@ -85,6 +86,7 @@ _PUT = Sample((3, 5), Ints((3, 4), 0, 5), (3, 4), axis=1)
     tensors=3,
     promote="same",
     samples=(_PUT.also(reduce="add"), _PUT.also(reduce="add", include_self=False), _PUT.also(reduce="amax")),
+    faults=PUT,
 )
 def put_along_axis(
     arr: torch.Tensor, indices: torch.Tensor, value: torch.Tensor, axis: int, reduce: str, include_self: bool

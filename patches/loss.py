@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from padiff_shim.numerics.ties import Kinks
 from padiff_shim.table.op import Floats, Op, Sample, each, function, op
 
 from ._faults import SMOOTHED
@@ -50,7 +51,7 @@ def mse_loss(x: torch.Tensor, label: torch.Tensor, reduction: str) -> torch.Tens
     return F.mse_loss(x, label, reduction=reduction)
 
 
-@loss('input label reduction="mean"', tensors=2, samples=_BROADCAST)
+@loss('input label reduction="mean"', tensors=2, samples=_BROADCAST, ties=Kinks(together=True))
 def l1_loss(x: torch.Tensor, label: torch.Tensor, reduction: str) -> torch.Tensor:
     """``torch.nn.functional.l1_loss``; Paddle broadcasts."""
     x, label = torch.broadcast_tensors(x, label)

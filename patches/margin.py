@@ -10,13 +10,16 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from padiff_shim.numerics.ties import Kinks
 from padiff_shim.table.op import Floats, Ints, Sample, each, function, op
 
 from ._spell import ROUNDED, alike, with_axes
 from .loss import LOGITS, REDUCTIONS, WEIGHTS, loss, reduced
 
+_MARGIN = Kinks(reach=4)  # what a pair lacks to it is computed
 
-@op("logits labels", tensors=2, legacy=True, copies_result=True, samples=(Sample((5, 1), Floats((5, 1), 0, 1)),))
+
+@op("logits labels", tensors=2, legacy=True, copies_result=True, samples=(Sample((5, 1), Floats((5, 1), 0, 1)),), ties=_MARGIN)
 def hinge_loss(x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     """Of labels 0 and 1: what the logit lacks to 1, on its label's side."""
     alike(x, label)
@@ -28,6 +31,7 @@ def hinge_loss(x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     'input other label margin=0.0 reduction="mean"',
     tensors=3,
     samples=each((Sample((3, 4), (3, 4), (3, 4)),), margin=(0.0, 0.5), reduction=REDUCTIONS),
+    ties=Kinks(together=True, reach=4),
 )
 def margin_ranking_loss(x: torch.Tensor, other: torch.Tensor, label: torch.Tensor, margin: float, reduction: str) -> torch.Tensor:
     """``torch.nn.functional.margin_ranking_loss``, step by step: at the margin its gradient is not 0."""
@@ -38,6 +42,7 @@ def margin_ranking_loss(x: torch.Tensor, other: torch.Tensor, label: torch.Tenso
     'input label margin=1.0 reduction="mean"',
     tensors=2,
     samples=each((Sample((3, 4), Ints((3, 4), 0, 2)), Sample((3, 4), Ints((3, 4), -1, 0))), reduction=REDUCTIONS),
+    ties=_MARGIN,
 )
 def hinge_embedding_loss(x: torch.Tensor, label: torch.Tensor, margin: float, reduction: str) -> torch.Tensor:
     """``torch.nn.functional.hinge_embedding_loss``, step by step: labels that are neither 1 nor -1 add nothing."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from padiff_shim.numerics.ties import Kinks
 from padiff_shim.table.op import Fault, Floats, Sample, each, function, op, operator, ranged
 
 from ._faults import by_quantile
@@ -46,27 +47,46 @@ i1 = unary(torch.special.i1, name="i1")
 i1e = unary(torch.special.i1e, name="i1e")
 angle = unary(torch.angle, inplace=False)
 
-abs_ = unary(torch.abs, exact=True)
-sign = unary(torch.sign, legacy=False, exact=True)
-floor = unary(torch.floor, exact=True)
-ceil = unary(torch.ceil, exact=True)
-trunc = unary(torch.trunc, exact=True)
-rint = unary(torch.round, name="rint", exact=True)
+
+def _sign(x: torch.Tensor) -> torch.Tensor:
+    """The sign of NaN is NaN; Torch's is 0."""
+    return torch.where(x.isnan(), x, torch.sign(x))
 
 
-@op("x|input decimals=0", name="round", inplace=True, legacy="round: x", samples=UNARY, elementwise=True)
+abs_ = unary(torch.abs, exact=True, ties=Kinks())
+sign = unary(torch.sign, legacy=False, exact=True, steps=True, oracle=_sign, faults={"nan->0": Fault(lambda own, x: torch.sign(x))})
+floor = unary(torch.floor, exact=True, steps=True)
+ceil = unary(torch.ceil, exact=True, steps=True)
+trunc = unary(torch.trunc, exact=True, steps=True)
+rint = unary(torch.round, name="rint", exact=True, steps=True, ties=Kinks(steps=True))
+
+
+@op(
+    "x|input decimals=0",
+    name="round",
+    inplace=True,
+    legacy="round: x",
+    samples=UNARY,
+    elementwise=True,
+    steps=True,
+    ties=Kinks(steps=True, reach=4),
+)
 def round_(x: torch.Tensor, decimals: int) -> torch.Tensor:
     """``torch.round``."""
     return torch.round(x) if decimals == 0 else torch.round(x, decimals=decimals)
 
 
+_EITHER: dict[str, Any] = {"inplace": False, "exact": True, "ties": Kinks(together=True)}
 _TIES = "of two equal elements y has the whole gradient up to Paddle 3.0; as in torch, 3.1 halves it"
-maximum = binary(torch.maximum, inplace=False, legacy="elementwise_max", exact=True, note=_TIES)
-minimum = binary(torch.minimum, inplace=False, legacy="elementwise_min", exact=True, note=_TIES)
-fmax = binary(torch.fmax, inplace=False, legacy="elementwise_fmax", exact=True)
-fmin = binary(torch.fmin, inplace=False, legacy="elementwise_fmin", exact=True)
-copysign = binary(torch.copysign, legacy="copysign: x y", exact=True, copies_result=True)
-remainder = binary(torch.remainder, legacy="elementwise_mod", within=(0.5, 2), doors=(operator("mod"), operator("rmod", "y x")))
+maximum = binary(torch.maximum, legacy="elementwise_max", note=_TIES, **_EITHER)
+minimum = binary(torch.minimum, legacy="elementwise_min", note=_TIES, **_EITHER)
+fmax = binary(torch.fmax, legacy="elementwise_fmax", **_EITHER)
+fmin = binary(torch.fmin, legacy="elementwise_fmin", **_EITHER)
+copysign = binary(torch.copysign, legacy="copysign: x y", exact=True, copies_result=True, ties=Kinks())
+_QUOTIENT: dict[str, Any] = {"steps": True, "ties": Kinks(steps=True, reach=4)}  # of the quotient that was rounded
+remainder = binary(
+    torch.remainder, legacy="elementwise_mod", within=(0.5, 2), doors=(operator("mod"), operator("rmod", "y x")), **_QUOTIENT
+)
 
 
 def _quotient(x: torch.Tensor, y: torch.Tensor, rounding: str) -> torch.Tensor:
@@ -85,8 +105,10 @@ def _trunc(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return _quotient(x, y, "trunc")
 
 
-floor_divide = binary(_floor, name="floor_divide", legacy="elementwise_floordiv", symbols=("floordiv",), within=(0.5, 4))
-trunc_divide = binary(_trunc, name="trunc_divide", legacy="trunc_divide: x y", within=(0.5, 4))
+floor_divide = binary(
+    _floor, name="floor_divide", legacy="elementwise_floordiv", symbols=("floordiv",), within=(0.5, 4), **_QUOTIENT
+)
+trunc_divide = binary(_trunc, name="trunc_divide", legacy="trunc_divide: x y", within=(0.5, 4), **_QUOTIENT)
 
 
 def _upper(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -160,6 +182,7 @@ def logit(x: torch.Tensor, eps: float) -> torch.Tensor:
     samples=each(UNARY, min=(-0.5,), max=(0.5, float("inf"))),
     elementwise=True,
     exact=True,
+    ties=Kinks(),
     note="where x is a limit itself Paddle has no gradient up to 3.0; as in torch, 3.1 passes it on",
     deviations=ROUNDED,
 )

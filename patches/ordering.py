@@ -10,11 +10,14 @@ from typing import Any
 
 import torch
 
-from padiff_shim.table.op import Sample, each, function, op
+from padiff_shim.numerics.ties import Frequent, Running, Selected
+from padiff_shim.table.op import Entry, Sample, c_op, each, function, op
 
-from ._spell import axes, reduction
+from ._faults import whole_to_each
+from ._spell import axes, reduction, rows
 
 CHOSEN: dict[str, Any] = {"exact": True}
+_REDUCED: dict[str, Any] = {"ties": Selected(lambda x, axis, keepdim: rows(x, axis)), **CHOSEN}
 _EQUAL = "of equal elements one has the gradient: the one that Torch chooses"
 _ROW = (Sample((3, 4)), Sample((2, 3, 4), axis=1), Sample((5,), axis=0))
 
@@ -24,29 +27,28 @@ def _placed(found: Any, dtype: torch.dtype = torch.int64) -> tuple[torch.Tensor,
     return found[0], found[1].to(dtype, copy=True)
 
 
-@reduction(
-    legacy="reduce_max", copies_result=True, note="equal elements share the gradient; up to Paddle 3.0 each has the whole", **CHOSEN
-)
+_SHARED = {"faults": whole_to_each(lambda x, axis, keepdim: axis), "copies_result": True, **_REDUCED}
+
+
+@reduction(legacy="reduce_max", note="equal elements share the gradient; up to Paddle 3.0 each has the whole", **_SHARED)
 def max_(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     """``torch.amax``."""
     return torch.amax(x, axes(axis, x.ndim), keepdim)
 
 
-@reduction(
-    legacy="reduce_min", copies_result=True, note="equal elements share the gradient; up to Paddle 3.0 each has the whole", **CHOSEN
-)
+@reduction(legacy="reduce_min", note="equal elements share the gradient; up to Paddle 3.0 each has the whole", **_SHARED)
 def min_(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     """``torch.amin``."""
     return torch.amin(x, axes(axis, x.ndim), keepdim)
 
 
-@reduction(copies_result=True, **CHOSEN)
+@reduction(copies_result=True, **_REDUCED)
 def amax(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     """``torch.amax``."""
     return torch.amax(x, axes(axis, x.ndim), keepdim)
 
 
-@reduction(copies_result=True, **CHOSEN)
+@reduction(copies_result=True, **_REDUCED)
 def amin(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     """``torch.amin``."""
     return torch.amin(x, axes(axis, x.ndim), keepdim)
@@ -57,6 +59,7 @@ def amin(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     results=("out", "indices"),
     samples=(*each((Sample((3, 4), k=2), Sample((2, 5, 3), k=3, axis=1)), largest=(True, False)), Sample((2, 5), k=5)),
     refusals=(Sample((3, 4), k=5),),
+    ties=Selected(lambda x, k, axis, largest, sorted: x.movedim(axis, -1), distinct=True),
     **CHOSEN,
 )
 def topk(x: torch.Tensor, k: Any, axis: int, largest: bool, sorted: bool) -> tuple[Any, ...]:
@@ -68,6 +71,7 @@ def topk(x: torch.Tensor, k: Any, axis: int, largest: bool, sorted: bool) -> tup
     "x|input axis=-1 descending=False stable=False",
     results=("out", "indices"),
     samples=each(_ROW, descending=(False, True)),
+    ties=Selected(lambda x, axis, descending, stable: x.movedim(axis, -1), distinct=True),
     **CHOSEN,
 )
 def argsort(x: torch.Tensor, axis: int, descending: bool, stable: bool) -> tuple[Any, ...]:
@@ -81,6 +85,7 @@ def argsort(x: torch.Tensor, axis: int, descending: bool, stable: bool) -> tuple
     note=_EQUAL,
     samples=(Sample((3, 4), k=2), Sample((2, 5, 3), k=5, axis=1, keepdim=True), Sample((2, 5), k=1)),
     refusals=(Sample((3, 4), k=5),),
+    ties=Selected(lambda x, k, axis, keepdim: x.movedim(axis, -1)),
     **CHOSEN,
 )
 def kthvalue(x: torch.Tensor, k: int, axis: int, keepdim: bool) -> tuple[Any, ...]:
@@ -88,7 +93,14 @@ def kthvalue(x: torch.Tensor, k: int, axis: int, keepdim: bool) -> tuple[Any, ..
     return _placed(torch.kthvalue(x, k, axis, keepdim))
 
 
-@op("x axis=-1 keepdim=False", results=("out", "indices"), note=_EQUAL, **CHOSEN)
+@op(
+    "x axis=-1 keepdim=False",
+    results=("out", "indices"),
+    note=_EQUAL,
+    samples=_ROW,
+    ties=Frequent(lambda x, axis, keepdim: x.movedim(axis, -1)),
+    **CHOSEN,
+)
 def mode(x: torch.Tensor, axis: int, keepdim: bool) -> tuple[Any, ...]:
     """``torch.mode``."""
     return _placed(torch.mode(x, axis, keepdim))
@@ -96,10 +108,10 @@ def mode(x: torch.Tensor, axis: int, keepdim: bool) -> tuple[Any, ...]:
 
 def _middle(x: torch.Tensor, over: tuple[int, ...], keepdim: bool, ignore: bool) -> torch.Tensor:
     """The mean of the two elements in the middle of a row, without its NaN or, with ``ignore=False``, NaN where it has one."""
-    rows = x.movedim(over, tuple(range(-len(over), 0))).flatten(x.ndim - len(over)) if over else x.reshape(1)
-    row = torch.sort(rows, -1).values  # NaN last
-    count = (~torch.isnan(rows)).sum(-1, keepdim=True)
-    last = rows.shape[-1] - 1
+    laid = rows(x, list(over))
+    row = torch.sort(laid, -1).values  # NaN last
+    count = (~torch.isnan(laid)).sum(-1, keepdim=True)
+    last = laid.shape[-1] - 1
     low, high = ((one // 2).clamp(0, last) for one in (count - 1, count))
     if not ignore:
         low, high = (torch.where(count > last, one, last) for one in (low, high))
@@ -127,6 +139,7 @@ _MIDDLE = (
     *each((Sample((3, 4)), Sample((3, 5)), Sample((2, 3, 4))), axis=(None, 0, -1), keepdim=(False, True)),
     *each((Sample((3, 4), mode="min"), Sample((2, 5), mode="min")), axis=(1, -1), keepdim=(False, True)),
 )
+_MIDDLES = Selected(lambda x, axis, keepdim, mode: rows(x, axis))
 _MEAN = "with mode='avg', which is Paddle's default, the mean of the two in the middle; " + _EQUAL
 
 
@@ -136,6 +149,7 @@ _MEAN = "with mode='avg', which is Paddle's default, the mean of the two in the 
     promote="none",
     doors=(function("paddle.median", "x axis=None keepdim=False mode='avg'"),),
     note=_MEAN,
+    ties=_MIDDLES,
     samples=_MIDDLE,
 )
 def median(x: torch.Tensor, axis: Any, keepdim: bool, mode: str) -> Any:
@@ -149,6 +163,7 @@ def median(x: torch.Tensor, axis: Any, keepdim: bool, mode: str) -> Any:
     promote="none",
     doors=(function("paddle.nanmedian", "x axis=None keepdim=False mode='avg'"),),
     note=_MEAN,
+    ties=_MIDDLES,
     samples=(*_MIDDLE, Sample((2, 3, 4), axis=[0, 2])),
 )
 def nanmedian(x: torch.Tensor, axis: Any, keepdim: bool, mode: str) -> Any:
@@ -159,13 +174,61 @@ def nanmedian(x: torch.Tensor, axis: Any, keepdim: bool, mode: str) -> Any:
 _RUNNING = each(_ROW, dtype=("int64", "int32"))
 
 
-@op("x axis=-1 dtype='int64'", results=("out", "indices"), samples=_RUNNING, **CHOSEN)
+def _along(x: torch.Tensor, axis: int, dtype: Any) -> torch.Tensor:
+    return x.movedim(axis, -1)
+
+
+@op("x axis=-1 dtype='int64'", results=("out", "indices"), samples=_RUNNING, ties=Running(_along, torch.cummax), **CHOSEN)
 def cummax(x: torch.Tensor, axis: int, dtype: torch.dtype) -> tuple[Any, ...]:
     """``torch.cummax``."""
     return _placed(torch.cummax(x, axis), dtype)
 
 
-@op("x axis=-1 dtype='int64'", results=("out", "indices"), samples=_RUNNING, **CHOSEN)
+@op("x axis=-1 dtype='int64'", results=("out", "indices"), samples=_RUNNING, ties=Running(_along, torch.cummin), **CHOSEN)
 def cummin(x: torch.Tensor, axis: int, dtype: torch.dtype) -> tuple[Any, ...]:
     """``torch.cummin``."""
     return _placed(torch.cummin(x, axis), dtype)
+
+
+_ARGUMENTS = (
+    *each((Sample((3, 4)), Sample((2, 3, 4))), axis=(None, 0, -1), keepdim=(False, True)),
+    Sample((5,), axis=0),
+)
+
+
+_IN_3_3 = "linear_v2"  # a C function that there is from 3.3 on, where that of argmax has Python's own parameters
+
+
+def _doors(name: str) -> tuple[Entry, ...]:
+    """The C function; before 3.3 it had a flag for all axes, and Paddle's own function in front of it."""
+    params = "x|input axis|dim=None keepdim=False dtype='int64'"
+    return c_op(name, params, since=_IN_3_3), function(f"paddle.{name}", params, until=_IN_3_3)
+
+
+def _index(formula: Any, x: torch.Tensor, axis: Any, keepdim: bool, dtype: torch.dtype) -> torch.Tensor:
+    """Over all axes an index into the flat tensor, with as many axes as the tensor where they are kept."""
+    index = formula(x.detach(), None if axis is None else int(axis), keepdim)
+    return (index.reshape([1] * x.ndim) if axis is None and keepdim else index).to(dtype)
+
+
+_EXTREME: dict[str, Any] = {
+    "c": False,
+    "samples": _ARGUMENTS,
+    "results": ("indices",),
+    "steps": True,
+    "ties": Selected(lambda x, axis, keepdim, dtype: rows(x, axis)),
+    "note": "of equal elements the first one, in Torch as in Paddle",
+    **CHOSEN,
+}
+
+
+@op("x axis=None keepdim=False dtype='int64'", doors=_doors("argmax"), **_EXTREME)
+def argmax(x: torch.Tensor, axis: Any, keepdim: bool, dtype: torch.dtype) -> torch.Tensor:
+    """``torch.argmax``."""
+    return _index(torch.argmax, x, axis, keepdim, dtype)
+
+
+@op("x axis=None keepdim=False dtype='int64'", doors=_doors("argmin"), **_EXTREME)
+def argmin(x: torch.Tensor, axis: Any, keepdim: bool, dtype: torch.dtype) -> torch.Tensor:
+    """``torch.argmin``."""
+    return _index(torch.argmin, x, axis, keepdim, dtype)

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from padiff_shim.numerics.ties import Pools
 from padiff_shim.table.op import Ints, Sample, each, function, op
 
+from ._hidden import SKIPPED, scanned
 from ._windows import Pads, channels_last, numbers, padded, paddings, same, to_first, to_last
 
 _MAX = {2: F.max_pool2d, 3: F.max_pool3d}
@@ -116,6 +118,11 @@ _NOTE = "a maximum passes over NaN in Paddle, and of -inf alone it is the lowest
 _MEANS = {"gradient float64": "Paddle rounds the share of an element in a mean to float32"}
 
 
+def _maxima(n: int) -> Pools:
+    """Ties of pool2d and pool3d, whose format and kind are their sixth and seventh attribute."""
+    return Pools(lambda x, *how: to_first(x, channels_last(how[5], x, n)).flatten(2), when=lambda *how: how[6] == "max")
+
+
 def _samples(x: tuple[int, ...]) -> tuple[Sample, ...]:
     """Strides, paddings, ceil_mode, formats, adaptive and global."""
     n = len(x) - 2
@@ -139,7 +146,15 @@ def _kinds(samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
     return (*chosen, *(one.also(pooling_type="avg", exclusive=False) for one in samples[1:4]))
 
 
-@op(_POOL, legacy=_older("pool2d", _POOL), note=_NOTE, deviations=_MEANS, samples=_kinds(_samples((2, 3, 7, 6))))
+@op(
+    _POOL,
+    legacy=_older("pool2d", _POOL),
+    note=_NOTE,
+    deviations=_MEANS,
+    ties=_maxima(2),
+    samples=_kinds(_samples((2, 3, 7, 6))),
+    faults=scanned(2),
+)
 def pool2d(*arguments: Any) -> torch.Tensor:
     """``torch.nn.functional.max_pool2d`` and ``avg_pool2d``, over one axis too, and the adaptive ones."""
     return _pool(2, *arguments)
@@ -150,11 +165,16 @@ def pool2d(*arguments: Any) -> torch.Tensor:
     legacy=_older("pool3d", _over_three(_POOL)),
     note=_NOTE,
     deviations=_MEANS,
+    ties=_maxima(3),
+    faults=scanned(3),
     samples=_kinds(_samples((1, 3, 4, 5, 4))),
 )
 def pool3d(*arguments: Any) -> torch.Tensor:
     """``torch.nn.functional.max_pool3d`` and ``avg_pool3d``, and the adaptive ones."""
     return _pool(3, *arguments)
+
+
+_PLANES = Pools(lambda x, *how: x.flatten(2))
 
 
 def _indexed(x: tuple[int, ...]) -> tuple[Sample, ...]:
@@ -168,6 +188,8 @@ def _indexed(x: tuple[int, ...]) -> tuple[Sample, ...]:
     legacy=_older("max_pool2d_with_index", _INDEXED),
     results=("out", "mask"),
     note=_NOTE,
+    ties=_PLANES,
+    faults=SKIPPED,
     samples=_indexed((2, 3, 7, 6)),
 )
 def max_pool2d_with_index(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -180,6 +202,8 @@ def max_pool2d_with_index(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
     legacy=_older("max_pool3d_with_index", _over_three(_INDEXED)),
     results=("out", "mask"),
     note=_NOTE,
+    ties=_PLANES,
+    faults=SKIPPED,
     samples=_indexed((1, 3, 4, 5, 4)),
 )
 def max_pool3d_with_index(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
+from padiff_shim.numerics.ties import Either, Kinks, Selected
 from padiff_shim.table.op import Fault, Sample, each, function, op
 
-from ._faults import longer_norm, roots
-from ._spell import axes, reduction, with_axes
+from ._faults import largest_whole, longer_norm, roots
+from ._spell import axes, reduction, rows, with_axes
 
 _MATRIX = (Sample((3, 4), axis=1), Sample((2, 3, 4), axis=0))
 _EXPONENT = "Paddle rounds the reciprocal of the order to float32"
@@ -18,7 +20,7 @@ _ROOTS = {"float64": _EXPONENT, "gradient float64": _EXPONENT}
 
 
 def _norms(arguments: Any) -> dict[str, Fault]:
-    return {**roots(arguments), **longer_norm(arguments), **_without_axes(arguments)}
+    return {**roots(arguments), **longer_norm(arguments), **largest_whole(arguments), **_without_axes(arguments)}
 
 
 def _without_axes(arguments: Any) -> dict[str, Fault]:
@@ -31,6 +33,14 @@ def _without_axes(arguments: Any) -> dict[str, Fault]:
         return torch.full_like(x, -p if abs(p) == torch.inf else 0.0)
 
     return {"no-element-seen": Fault(formula)}
+
+
+def _sizes(axis: Any) -> Either:
+    """Ties of a norm: at 0 in order 1, of the largest or smallest in an infinite one. ``axis``: reads it from the op's numbers."""
+    return Either(
+        Kinks(when=lambda p, *rest: p == 1),
+        Selected(lambda x, *numbers: rows(x, axis(*numbers)), sizes=True, when=lambda p, *rest: math.isinf(p)),
+    )
 
 
 _POWERS = (2.0, 1.0, 3.0, 0.0, float("inf"), float("-inf"))
@@ -49,6 +59,7 @@ _POWERS = (2.0, 1.0, 3.0, 0.0, float("inf"), float("-inf"))
     ),
     refusals=(Sample((3, 4), axis=7),),
     faults=_norms(lambda x, p, axis, epsilon, keepdim, asvector: (x, p, None if asvector else axis, keepdim)),
+    ties=_sizes(lambda p, axis, epsilon, keepdim, asvector: None if asvector else axis),
 )
 def p_norm(x: torch.Tensor, porder: float, axis: int, epsilon: float, keepdim: bool, asvector: bool) -> torch.Tensor:
     """``torch.linalg.vector_norm`` along one axis, or with asvector over all of them; Paddle's epsilon stands for nothing."""
@@ -70,6 +81,7 @@ _VECTOR = "x p=2.0 axis=None keepdim=False name=None dtype=None"
     deviations=_ROOTS,
     samples=(*each((Sample((3, 4)), Sample((2, 3, 4), axis=[0, 2])), p=_POWERS[:3], keepdim=(False, True)), Sample((3, 4), axis=1)),
     faults=_norms(lambda x, p, axis, keepdim, name, dtype: (x, p, axis, keepdim)),
+    ties=_sizes(lambda p, axis, *rest: axis),
 )
 def vector_norm(x: torch.Tensor, p: float, axis: Any, keepdim: bool, name: Any, dtype: torch.dtype | None) -> torch.Tensor:
     """``torch.linalg.vector_norm``."""
@@ -111,7 +123,7 @@ _ADDED = "Torch adds 1e-7 to the norm by which it divides"
 _SMALL = {"float64": _ADDED, "gradient float64": _ADDED}
 
 
-@op("x", legacy=True, copies_result=True, samples=(Sample((3, 4)), Sample(())))
+@op("x", legacy=True, copies_result=True, samples=(Sample((3, 4)), Sample(())), ties=Kinks())
 def l1_norm(x: torch.Tensor) -> torch.Tensor:
     """``torch.linalg.vector_norm`` of order 1 of the whole tensor."""
     return torch.linalg.vector_norm(x, 1)
@@ -152,6 +164,7 @@ def renorm(x: torch.Tensor, p: float, axis: int, max_norm: float) -> torch.Tenso
     deviations={**_ROOTS, "gradient float64": "Paddle adds 1e-12 to the numbers by which it divides"},
     samples=(*each((Sample((3, 4), (3, 4)),), p=_POWERS), Sample((3, 4), (4,))),
     faults=_norms(lambda x, y, p: (x - y, p, None, False)),
+    ties=Kinks(together=True, when=lambda p: p == 1),
 )
 def dist(x: torch.Tensor, y: torch.Tensor, p: float) -> torch.Tensor:
     """``torch.dist``, whose backward fails at order 0."""

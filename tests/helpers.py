@@ -72,10 +72,10 @@ def _shortened(value):
 class Call:
     """One sample of one op as a call of an entry point."""
 
-    def __init__(self, op, entry, sample, dtype="float32", layout="contiguous", grad=False, seed=0):
+    def __init__(self, op, entry, sample, dtype="float32", layout="contiguous", grad=False, seed=0, values=None):
         self.op, self.entry, self.sample, self.layout = op, entry, sample, layout
         self.cast = dtype if dtype == "bfloat16" else None
-        self.values = sample.arrays(np.random.default_rng(seed), "float32" if self.cast else dtype)
+        self.values = sample.arrays(np.random.default_rng(seed), "float32" if self.cast else dtype) if values is None else values
         if self.cast:  # what bfloat16 holds: Paddle 2.6 and Torch round the rest otherwise
             self.values = [_shortened(value) for value in self.values]
         self.tensors = [self._leaf(value, grad) if isinstance(value, np.ndarray) else value for value in self.values]

@@ -59,7 +59,6 @@ PROGRAMS: dict[str, tuple[Program, ...]] = {
         Program("F.batch_norm(x, y.detach(), z.detach(), training=False)", Sample((4, 3, 5), (3,), Floats((3,), 0.5, 2.0))),
     ),
     "norm_except_dim": (Program("paddle.nn.utils.weight_norm_hook.norm_except_dim(x, 0)", Sample((4, 5))),),
-    "mode": (Program("paddle.mode(x)[0]", Sample((3, 7))),),
     "rnn": tuple(Program(f"_layer(paddle.nn.{kind}, x.dtype)(x)[0]", Sample((2, 6, 4))) for kind in ("SimpleRNN", "LSTM", "GRU")),
     "stft": (Program("paddle.signal.stft(x, 16)", _SIGNAL),),
     "istft": (Program("paddle.signal.istft(paddle.signal.stft(x, 16), 16)", _SIGNAL),),

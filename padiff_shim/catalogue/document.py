@@ -44,8 +44,9 @@ stand behind {doors} entry points of Paddle. All else [stays native](#what-stays
 - **Gradient**: *floats* where the op computes integers and booleans too, which have none;
   *none* where Paddle gives the result no gradient.
 - **Judge**: what a comparison holds a difference against. A name is the op's own rounding model (`numerics/models/`), *generic* a
-  bound that is measured; an op that is *not judged* moves or selects values and rounds nothing. A call that draws random numbers
-  is not compared.
+  bound that is measured. An *exact* op moves or selects values and rounds nothing: its results have to be equal, and its gradients
+  up to the rounding of a sum. Where an op has *ties*, several answers are right, and a comparison calls them TIE. A call that draws
+  random numbers is not compared.
 - **Known differences**: in quotes, entries of [the shipped table](compare.md). The others are native Paddle's deviations from the
   formula on the op's own samples, by dtype, forward or in the *gradient*.
 
@@ -122,7 +123,7 @@ def _row(op: Op) -> tuple[str, ...]:
         _level(op),
         _spelled(entry for entry in op.entries if entry.inplace),
         "floats" if op.integer else "yes" if op.gradient and op.leading else "none",
-        "not judged" if op.exact or (op.random and not op.leading) else f"`{type(op.model).__name__}`" if op.model else "generic",
+        op.judge,
         _cell("; ".join(_differences(op))),
         _cell("; ".join(filter(None, (op.note, '`definitions="torch"` takes Torch\'s own' if op.definition else "")))),
     )

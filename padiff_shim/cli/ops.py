@@ -88,7 +88,7 @@ def _facts(op: Any) -> dict[str, Any]:
         "family": next(family for family, members in families().items() if op.name in members),
         "parameters": op.params,
         "spellings": list(dict.fromkeys(entry.target for entry in op.entries)),
-        "judged": "not: it moves or selects values" if op.exact else type(op.model).__name__ if op.model else "generic",
+        "judged": op.judge.replace("`", ""),
         "known_differences": [quirk.name for quirk in shipped() if named(quirk.op, op.name)],
         "deviations": dict(op.deviations),
         "note": op.note,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from ..frameworks.memory import dtype_of
+from ..numerics import moved
+from ..numerics.ties import TiedCall
 from ..verdicts import Judgement, Side, Verdict
 
 if TYPE_CHECKING:
@@ -62,6 +64,14 @@ class Case:
         """Both kernels as functions of the operands, for tensors without a bound of their own."""
         raise NotImplementedError
 
+    def tied(self, kernels: Mapping[str, Any]) -> TiedCall:
+        """The case as ties are asked of it. ``kernels``: as :meth:`kernels` gives them."""
+        raise NotImplementedError
+
+    def moved(self, sides: tuple[torch.Tensor, torch.Tensor], *, rng: np.random.Generator, audit: bool) -> Judgement:
+        """The verdict on both sides of an op that moves or chooses values."""
+        raise NotImplementedError
+
     def tensors(self) -> dict[str, Any]:
         """What a script needs that shows the case alone."""
         subject = self.subject
@@ -81,6 +91,10 @@ class Case:
         if self.watched and any(tensor.inplace_version != version for tensor, version in self.watched):
             return Judgement(Verdict.UNVERIFIED, reason=CHANGED)
         return None
+
+    def incoming(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The incoming gradients, by name."""
+        yield from ()
 
     def overtaken(self) -> bool:
         """Whether the formula would be asked of other operands than the call had."""
@@ -122,6 +136,18 @@ class Result(Case):
     def kernels(self) -> dict[str, Any]:
         return self.subject.kernels(self.position, *self.call)
 
+    def tied(self, kernels: Mapping[str, Any]) -> TiedCall:
+        subject, operands = self.subject, kernels["operands"]
+        main = subject.kernels(0, *self.call)["torch_kernel"] if self.position else None
+        return TiedCall(
+            kernels["torch_kernel"], operands, len(operands), subject.attributes, True, self.mine.dtype,
+            elementwise=subject.door.op.elementwise, main=main,
+        )  # fmt: skip
+
+    def moved(self, sides: tuple[torch.Tensor, torch.Tensor], *, rng: np.random.Generator, audit: bool) -> Judgement:
+        kernels = self.kernels()
+        return moved.results(*sides, kernels["torch_kernel"], kernels["operands"], kernels["variants"])
+
 
 class WrittenOperand(Case):
     """An operand that Paddle's function wrote on its way, though it is no result of the op."""
@@ -143,15 +169,19 @@ class WrittenOperand(Case):
 
 
 class Gradient(Case):
-    """The gradient of an operand. ``grads``: the incoming gradients, by the position of their result."""
+    """The gradient of an operand. ``grads``: the incoming gradients, by the position of their result.
 
-    __slots__ = ("grads", "operand")
+    ``partners``: Paddle's and Torch's gradients of all operands, by operand.
+    """
+
+    __slots__ = ("grads", "operand", "partners")
 
     def __init__(
         self, subject: Subject, operand: int, grads: Mapping[int, torch.Tensor], mine: torch.Tensor, theirs: torch.Tensor
     ) -> None:
         super().__init__(subject, mine, theirs)
         self.operand, self.grads = operand, grads
+        self.partners: Mapping[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self.spot, self.counted = subject.place.gradient(operand, mine), subject.counted
 
     def quantity(self) -> Any:
@@ -175,9 +205,29 @@ class Gradient(Case):
     def kernels(self) -> dict[str, Any]:
         return self.subject.gradient_kernels(self.operand, self.grads)
 
+    def tied(self, kernels: Mapping[str, Any]) -> TiedCall:
+        subject, needs = self.subject, self.subject.inputs.needs
+        others = [operand for operand in self.partners if operand != self.operand]
+        partner = None
+        if len(others) == 1:
+            kernel = subject.gradient_kernels(others[0], self.grads)["torch_kernel"]
+            partner = (kernel, *self.partners[others[0]])
+        return TiedCall(
+            kernels["torch_kernel"], kernels["operands"], len(needs), subject.attributes, False, self.mine.dtype,
+            elementwise=subject.door.op.elementwise, partner=partner,
+        )  # fmt: skip
+
+    def moved(self, sides: tuple[torch.Tensor, torch.Tensor], *, rng: np.random.Generator, audit: bool) -> Judgement:
+        kernels, needs = self.kernels(), len(self.subject.inputs.needs)
+        formula, operands, variants = (kernels[name] for name in ("torch_kernel", "operands", "variants"))
+        return moved.gradients(*sides, formula, operands, needs, variants, rng=rng, audit=audit)
+
     def overtaken(self) -> bool:
         return self.subject.overtaken()
 
+    def incoming(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for position, grad in self.grads.items():
+            yield f"grad[{position}]" if position else "grad", grad
+
     def tensors(self) -> dict[str, Any]:
-        names = {position: "grad" if not position else f"grad[{position}]" for position in self.grads}
-        return {**super().tensors(), **{names[position]: grad for position, grad in self.grads.items()}}
+        return {**super().tensors(), **dict(self.incoming())}

@@ -29,8 +29,9 @@ from ..records.log import LogError, tell_of_forks
 from ..runs.compare_run import CompareRun
 from ..signals import let_pass
 from ..table.reasons import BELOW, EMPTY, FORKED, INTEGER, RESULTS, STATIC, StayNative
-from ..verdicts import Judgement, Side, Verdict
+from ..verdicts import STEP, Judgement, Side, Verdict
 from . import overwriting, packing, posts, replayed, watch
+from .births import Births
 from .cases import Case, Gradient, Result, WrittenOperand
 from .describe import Places
 from .judge import Judge
@@ -41,6 +42,8 @@ from .results import first_judged, name_of, of_paddle, unjudged
 from .sampling import Sampling, kind_of
 from .shadow import Shadow
 from .subject import Subject
+
+NO_MOVES = "not compared: exact=False"
 
 
 class Comparison(Pulses):
@@ -59,15 +62,16 @@ class Comparison(Pulses):
         screening: bool,
         shadow: bool,
         defer: bool | None,
-        moves: bool = False,
+        moves: bool = True,
         seed: int,
     ) -> None:
         super().__init__(run, sampling, Shadow() if shadow else None)
-        self.moves = moves  # ops that only move values are compared, too
+        self.moves = moves  # ops that move or choose values are compared, too
         self.outcome = outcome
         self.carries_torch = carry == "torch"
         self.places = Places()
         self.judge = Judge(run, audit=audit, screening=screening, seed=seed)
+        self.births = Births()
         self.numbers = itertools.count()
         self.defer = defer  # None: on CUDA
         self.waiting = Waiting(lambda case: self.outcome.act_later(self.settle(case)))
@@ -86,8 +90,8 @@ class Comparison(Pulses):
             raise StayNative(BELOW)
         if door.op.exact and not self.moves:
             if planting.any_planted():
-                planting.uncompared(door.op.name, "it moves values and rounds nothing; compare(exact=True) compares such ops")
-            return self.exact(door.op.name, door.native, args, kwargs)
+                planting.uncompared(door.op.name, "it moves or chooses values, which compare(exact=False) leaves out")
+            return self.uncompared(door, NO_MOVES, self.timed(door, args, kwargs), args, kwargs)
         if not self.sampling.accounts:
             return self.bound(door, frame, values, args, kwargs)
         entered = self.sampling.enter()
@@ -241,15 +245,31 @@ class Comparison(Pulses):
             mine.copy_(changed)  # the program goes on with it
         return mine, planting.spoil(theirs, subject.door, Side.TORCH, layer, values)
 
-    def gradient(
-        self, subject: Subject, operand: int, grads: Mapping[int, torch.Tensor], mine: torch.Tensor, theirs: torch.Tensor
-    ) -> None:
-        """The case of one gradient of a call, for these incoming gradients of its results."""
+    def spoiled_gradient(
+        self, subject: Subject, operand: int, mine: torch.Tensor, theirs: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both gradients of an operand with the faults applied that :mod:`padiff_shim.testing` planted."""
         if planting.any_planted():
             layer, name = subject.layer, subject.name_of(operand)
             mine = planting.spoil(mine, subject.door, Side.PADDLE, layer, subject.values(), name=name)
             theirs = planting.spoil(theirs, subject.door, Side.TORCH, layer, subject.values(), name=name)
+        return mine, theirs
+
+    def gradient(
+        self,
+        subject: Subject,
+        operand: int,
+        grads: Mapping[int, torch.Tensor],
+        pairs: Mapping[int, tuple[torch.Tensor, torch.Tensor]],
+    ) -> None:
+        """The case of one gradient of a call, for these incoming gradients of its results.
+
+        ``pairs``: Paddle's and Torch's gradients of all operands.
+        """
+        mine, theirs = pairs[operand]
         case = Gradient(subject, operand, grads, mine, theirs)
+        if len(pairs) == 2 and subject.door.op.ties is not None:
+            case.partners = pairs
         if self.waits(mine):
             self.keep(case, subject.inputs.paddle)
         elif (record := self.settle(case)) is not QUIET:
@@ -275,7 +295,21 @@ class Comparison(Pulses):
         judgement = self.judge(case)
         if case.extra:
             judgement = replace(judgement, stats={**judgement.stats, **case.extra})
-        return self.outcome.record(case, judgement)
+            if case.subject.door.op.steps and (case.extra.get("amplification") or 0.0) > 1.0:
+                judgement = replace(judgement, modifiers=(*judgement.modifiers, STEP))
+        return self.outcome.record(case, judgement, self.born(case, judgement))
+
+    def born(self, case: Case, judgement: Judgement) -> dict[str, Any] | None:
+        """What the record says of NaN and infinities that begin here."""
+        sides = case.mine, case.theirs
+        if case.changed is not None or sides[0].shape != sides[1].shape:
+            return None
+        try:
+            return self.births.of(case, sides, equal=judgement.verdict is Verdict.EQUAL)
+        except Exception as error:  # comparing must never break the program
+            let_pass(error)
+            self.run.warn(f"where a NaN or an infinity began was not seen: {type(error).__name__}: {str(error)[:200]}")
+            return None
 
     def replay(self, subject: Subject, incoming: Mapping[int, Any]) -> None:
         """Paddle's engine has returned: the gradients of a node that cannot be hooked, before an optimizer changes its operands."""

@@ -62,6 +62,7 @@ def _judge_each(
     """One by one, in the order of ``found``; what is carried on is put into ``carried``."""
     comparison, transposed = subject.comparison, subject.door.transposed
     theirs = subject.gradients(grads, found)
+    pairs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     for operand, tensor in found.items():
         other = theirs.get(operand)
         if other is None:
@@ -69,6 +70,8 @@ def _judge_each(
         mine = to_torch(tensor)
         if operand == transposed:
             mine = mine.t()
-        comparison.gradient(subject, operand, grads, mine, other)
+        pairs[operand] = comparison.spoiled_gradient(subject, operand, mine, other)
         if comparison.carries_torch and mine.shape == other.shape and mine.dtype == other.dtype:
             carried[operand] = other.t().contiguous() if operand == transposed else other
+    for operand in pairs:
+        comparison.gradient(subject, operand, grads, pairs)

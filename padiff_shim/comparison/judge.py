@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ from .screening import Screening, Size, as_before
 TRIES, AGAIN = 3, 8
 
 
-QUIET = (Verdict.EQUAL, Verdict.ROUNDING, Verdict.UNVERIFIED)
+QUIET = (Verdict.EQUAL, Verdict.ROUNDING, Verdict.TIE, Verdict.UNVERIFIED)
+ALIKE = "equal bit for bit, NaN at the same places"
+Pair = tuple[torch.Tensor, torch.Tensor]  # Paddle's and Torch's
 
 
 class Judge:
@@ -61,44 +64,63 @@ class Judge:
             return Judgement(Verdict.UNVERIFIED, reason=f"the verdict failed: {text}")
 
     def _judged(self, case: Case, mine: torch.Tensor, theirs: torch.Tensor) -> Judgement:
-        spot = case.spot
+        spot, sides = case.spot, (mine, theirs)
         if numerics.same(mine, theirs):
             if self._audited(spot):
-                return self._weighed(case, spot, same=True, audit=True)
+                return self._weighed(case, sides, same=True, audit=True)
             spot.alike = alike = spot.alike or numerics.equal(mine)
             return alike
+        if numerics.alike(mine, theirs):  # NaN is seldom what was meant: the oracle says whether it is right
+            judgement = self._weighed(case, sides, audit=True)
+            return judgement if judgement.verdict not in QUIET else replace(numerics.equal(mine), reason=ALIKE)
         if self._screening is None or not mine.is_floating_point():
-            return self._weighed(case, spot, audit=self._audited(spot))
+            return self._weighed(case, sides, audit=self._audited(spot))
         size = Size.of(mine, theirs)
         if self._screening.passes(spot, size):
             return as_before(mine, size)
-        judgement = self._weighed(case, spot, audit=self._audited(spot))
+        judgement = self._weighed(case, sides, audit=self._audited(spot))
         self._screening.judged(spot, size, judgement)
         return judgement
 
-    def _weighed(self, case: Case, spot: Spot, *, audit: bool, same: bool = False) -> Judgement:
-        learns = not (same or audit)
-        if learns and (found := self._harmless(case)) is not None:
+    def _weighed(self, case: Case, sides: Pair, *, audit: bool, same: bool = False) -> Judgement:
+        """The verdict on both sides' tensors; where the op's ties may tell them apart, those are judged by themselves."""
+        ties = case.subject.door.op.ties
+        if ties is None or same or not numerics.far_apart(*sides):
+            judgement = self._rounded(case, sides, audit=audit, same=same)
+            if ties is None or judgement.verdict in QUIET:
+                return judgement
+        kernels = case.kernels()
+        settled = numerics.settle(ties, case.tied(kernels), *sides, kernels["variants"])
+        if settled is None:
+            return self._rounded(case, sides, audit=audit, same=same)
+        return settled.beside(self._rounded(case, (settled.paddle, settled.torch), audit=False))
+
+    def _rounded(self, case: Case, sides: Pair, *, audit: bool, same: bool = False) -> Judgement:
+        """The verdict by what rounding may do."""
+        spot, learns = case.spot, not (same or audit)
+        if case.subject.door.op.exact and not sides[0].is_complex():
+            return case.moved(sides, rng=self._random, audit=audit)
+        if learns and (found := self._harmless(case, sides)) is not None:
             return found
         quantity = None if _nothing(case) else case.quantity()
         if quantity is None:
             # A spot's first difference is judged in full, which says how far right kernels may be apart there.
             soon, spot.failed = spot.failed is not None, 0
-            return numerics.fallback(case.mine, case.theirs, rng=self._random, audit=audit, soon=soon, **case.kernels())
+            return numerics.fallback(*sides, rng=self._random, audit=audit, soon=soon, **case.kernels())
         if not learns:
-            return numerics.judge(quantity, case.mine, case.theirs, rng=self._random, audit=audit, same=same)
+            return numerics.judge(quantity, *sides, rng=self._random, audit=audit, same=same)
         failed = spot.failed
         if failed is None and not quantity.averages:
             failed = 0
         # A long sum's first difference at a spot is held against the oracle, which says how far right kernels may be apart there.
         asks = _asks(failed)
-        found = numerics.judge(quantity, case.mine, case.theirs, rng=self._random, same=same, apriori=asks)
+        found = numerics.judge(quantity, *sides, rng=self._random, same=same, apriori=asks)
         spot.failed = 0 if failed is None or "sampled" not in found.stats else failed + 1
         if asks and spot.learnt is UNKNOWN and "sampled" not in found.stats:
             spot.learnt = _learnt(case, quantity)
         return found
 
-    def _harmless(self, case: Case) -> Judgement | None:
+    def _harmless(self, case: Case, sides: Pair) -> Judgement | None:
         """The verdict where the spot's own a-priori bound says it: its quantity, of which that is a part, is not made again."""
         spot = case.spot
         learnt = spot.learnt
@@ -108,9 +130,9 @@ class Judge:
             return None
         found: Judgement | None = None
         if learnt.few is not None:
-            found = numerics.harmless_few(case.mine, case.theirs, learnt.few, case.array)
+            found = numerics.harmless_few(*sides, learnt.few, case.array)
         if found is None:
-            found = numerics.harmless(case.mine, case.theirs, learnt, case.given())
+            found = numerics.harmless(*sides, learnt, case.given())
         if found is not None:
             spot.failed = 0
         return found

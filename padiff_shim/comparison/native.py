@@ -59,13 +59,13 @@ class NativeCalls:
 
     def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that the mode's filters leave out, or that does not fit the op's parameters."""
-        if door.op.exact:
-            return self.exact(door.op.name, door.original, args, kwargs)
         if why.why is RANDOM:  # a draw is to a comparison what an op without reference is
             planting.uncompared(door.op.name, "it draws random numbers")
             drawn = Unlisted(door.op.name, door.entry.target, RANDOM, door.native, updates=False)
             return self.unlisted(drawn, frame, args, kwargs)
         result = door.native(*args, **kwargs)
+        if door.op.exact:
+            self.moved(door.original, args, kwargs, result)
         if why.why not in (STATIC, DRAWN) and grad_tracer() is not None:
             frame.tally.native[door.op.name, why.reason] += 1
         return result

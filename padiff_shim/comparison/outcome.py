@@ -55,10 +55,13 @@ class Outcome:
         self._giving_way: list[dict[str, Any]] = []  # records with saved inputs that are set apart
         self._silent: Counter[str] = Counter()  # serious records that nothing was said of yet, by why
 
-    def record(self, case: Case, judgement: Judgement) -> dict[str, Any]:
-        """The record of one judged tensor, written to the log; of one that nothing follows from no more than that."""
+    def record(self, case: Case, judgement: Judgement, born: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The record of one judged tensor, written to the log; of one that nothing follows from no more than that.
+
+        ``born``: what is to be said of NaN and infinities that begin there.
+        """
         verdict = judgement.verdict
-        if verdict.severity < self._spoken_of and judgement.plain:
+        if verdict.severity < self._spoken_of and judgement.plain and born is None:
             said = judgement.reason, judgement.stats, judgement.modifiers
             self.run.recorder.add_plain(Plain(case.counted, case.spot, _word_of(verdict), *said))
             return QUIET
@@ -73,6 +76,7 @@ class Outcome:
             "quirk": None,
             "muted": False,
             "reason": judgement.reason,
+            **({} if born is None else {"born": born}),
             "stats": tables(judgement.stats),
         }
         if verdict.severity >= _SPOKEN_OF:

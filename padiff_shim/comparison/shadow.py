@@ -50,6 +50,8 @@ class Shadow:
         Returns:
             ``incoming``, ``propagated`` (largest absolute differences) and ``amplification`` (None without an incoming error).
         """
+        if not theirs.is_floating_point():  # indices of what was chosen have no error
+            return {}
         sides, incoming, known = list(subject.operands), 0.0, False
         for index, given in enumerate(subject.inputs.paddle):
             shadow = self.of(given)

@@ -43,8 +43,9 @@ AXES_IN_LISTS = frozenset({"paddle._C_ops.logsumexp"} if (3, 0) <= VERSION < (3,
 
 
 def leads_here(entry: Entry) -> bool:
-    """Whether an entry's target is its op's in this Paddle: an older name may be that of another op by now (``Entry.until``)."""
-    return entry.until is None or not hasattr(paddle._C_ops, entry.until)
+    """Whether an entry's target is its op's in this Paddle, or an older or a newer one's (``Entry.until``, ``Entry.since``)."""
+    passed = entry.until is not None and hasattr(paddle._C_ops, entry.until)
+    return not passed and (entry.since is None or hasattr(paddle._C_ops, entry.since))
 
 
 # Grad nodes of 3.x show what passes through them.

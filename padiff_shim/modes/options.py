@@ -93,7 +93,7 @@ class CompareOptions(Options):
         default=None, metadata=_of(kinds.MAYBE, "Do not judge again what was rounding at its place; default with a budget.")
     )
     keep_inputs: int = field(default=8, metadata=_of(kinds.whole(), "Save the operands of so many serious calls, for repro."))
-    exact: bool = field(default=False, metadata=_of(kinds.FLAG, "Compare ops that only move values, too."))
+    exact: bool = field(default=True, metadata=_of(kinds.FLAG, "Compare ops that move or choose values, too."))
     shadow: bool = field(default=False, metadata=_of(kinds.FLAG, "Tell incoming from local error; costs a second forward pass."))
     defer: bool | None = field(
         default=None, metadata=_of(kinds.MAYBE, "Judge when a backward, a step or the mode ends; default on CUDA.")

@@ -17,6 +17,7 @@ from .plain import Plain
 KEPT = 100  # worst records held
 _FINDINGS = 2000  # kinds of findings held; those beyond are counted as one
 ALIKE = ("verdict", "side", "hypothesis", "op", "tensor", "site")  # records that are alike in these make one finding
+TIES = 1000  # tensors of lines with ties that are told apart; those beyond are not kept
 LAYERS = 100  # layers of one finding that are named
 NAMES = 5000  # ops, layers and known differences told apart; those beyond are counted as one
 
@@ -104,6 +105,16 @@ class Finding:
         return apart(self.worst)
 
 
+@dataclass
+class Tie:
+    """Records of one op, tensor and line whose elements differ at ties: the first of them, how many, and how many elements."""
+
+    first: Mapping[str, Any]
+    log: str
+    records: int = 0
+    elements: int = 0
+
+
 class _Cells(dict[Any, list[int]]):
     """Numbers by keys, each in a list of its own: who counts often keeps that."""
 
@@ -140,6 +151,9 @@ class Counts:
         self.findings: dict[tuple[Any, ...], Finding] = {}
         self.further = 0  # findings beyond the table
         self.innocent = Innocent()
+        self.ties: dict[tuple[Any, ...], Tie] = {}  # by op, tensor and line
+        # "NaN", "infinity" -> the place in the run of the record in which the first one begins, the record, its log
+        self.births: dict[str, tuple[int, Mapping[str, Any], str]] = {}
         self._probs: dict[tuple[str, str], float] = {}
         self._names: dict[str, set[str]] = {"op": set(), "layer": set(), "quirk": set()}
         self._worst: list[tuple[int, int, float, int, Mapping[str, Any], str]] = []
@@ -199,8 +213,23 @@ class Counts:
         if record.get("quirk"):
             self.quirks[self._named("quirk", record["quirk"]), why == "muted"] += 1
         self.innocent.add(record, log)
+        if verdict == Verdict.TIE.value:
+            self._tied(record, log)
+        if record.get("born") and why != "muted":
+            self.births.setdefault(str(record["born"].get("what")), (order, record, log))
         if why != "muted":
             self._rank(record, verdict, excess_of(record.get("stats") or {}), log, order, (op, layer), why)
+
+    def _tied(self, record: Mapping[str, Any], log: str) -> None:
+        """Count a record whose elements differ at a tie."""
+        key = (record.get("op"), record.get("tensor"), record.get("site"))
+        tie = self.ties.get(key)
+        if tie is None:
+            if len(self.ties) >= TIES:
+                return
+            tie = self.ties[key] = Tie(record, log)
+        tie.records += 1
+        tie.elements += int((record.get("stats") or {}).get("tied") or 0)
 
     def _rank(
         self, record: Mapping[str, Any], verdict: str, far: float, log: str, order: int, names: tuple[str, str], why: str

@@ -7,7 +7,7 @@ are finite in size and a depth that no recursion minds; names and texts are stil
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..verdicts import Side, Verdict
@@ -24,6 +24,10 @@ class Field(NamedTuple):
     words: str
     types: frozenset[type]
     check: Check
+
+    def holds(self, value: Any) -> bool:
+        """Whether it may hold this."""
+        return type(value) in self.types or self.check(value)
 
 
 _NONE = type(None)  # "no such figure", wherever a field may be absent
@@ -81,6 +85,8 @@ _TOLERANCE: dict[str, Field] = {"atol": NUMBER, "rtol": NUMBER}
 _STATS: dict[str, Field] = {
     **dict.fromkeys(("count", "different"), WHOLE),
     **dict.fromkeys(("max_abs", "mean_abs", "rel_fro", "ulp_max", "incoming", "propagated", "amplification"), NUMBER),
+    "tied": WHOLE,
+    "first_tied": LENGTHS,
     **dict.fromkeys(("sampled", "k", "lambda", "kappa", "error", "bound", "allowed"), NUMBER),
     **dict.fromkeys(("tolerance", "paddle", "torch"), TABLE),
     "first_bad": LENGTHS,
@@ -92,12 +98,26 @@ _CALL: dict[str, Field] = {
     **dict.fromkeys(("hypothesis", "quirk", "reason"), TEXT),
     **dict.fromkeys(("alternatives", "modifiers", "needs"), TEXTS),
     **dict.fromkeys(("train", "muted"), TRUTH),
-    **dict.fromkeys(("attributes", "stats"), TABLE),
+    **dict.fromkeys(("attributes", "stats", "born"), TABLE),
     "inputs": TABLES,
     "shape": LENGTHS,
     "verdict": VERDICT,
     "side": SIDE,
     "phase": PHASE,
+}
+_BORN: dict[str, Field] = {
+    "what": _of("NaN or infinity", check=_word_of(("NaN", "infinity"))),
+    "side": SIDE,
+    "at": LENGTHS,
+    "came_in": TEXTS,
+    "values": _of("a table of numbers", check=_table_of(NUMBER.holds)),
+    "operands": TABLES,
+}
+_BORN_OF: dict[str, Field] = {
+    "name": TEXT,
+    "shape": LENGTHS,
+    "infinite": WHOLE,
+    **dict.fromkeys(("least", "most", "there", "number"), NUMBER),
 }
 _INPUT: dict[str, Field] = {"name": TEXT, "shape": LENGTHS, "dtype": TEXT, "strides": TEXT}
 _COVERAGE: dict[str, Field] = {
@@ -153,16 +173,26 @@ def _inner(record: Mapping[str, Any]) -> str:
         found = found or wrong(stats.get(name) or {}, fields)
     for one in record.get("inputs") or ():
         found = found or wrong(one, _INPUT) or ("" if one.get("name") is not None else "an operand has no name")
+    for fault in _of_birth(record.get("born") or {}):
+        return found or fault
     if not found and math.prod(record.get("shape") or ()) >= _LARGEST:
         return f"'shape' is that of no tensor: {record['shape']}"
     return found
+
+
+def _of_birth(about: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong in what a record says of a NaN or an infinity that begins there."""
+    if fault := wrong(about, _BORN):
+        yield fault
+        return
+    yield from filter(None, (wrong(part, _BORN_OF) for part in about.get("operands") or ()))
 
 
 def wrong(table: Mapping[str, Any], fields: Mapping[str, Field]) -> str:
     """The first field that is not what is expected."""
     for name, value in table.items():
         expected = fields.get(name)
-        if expected is not None and type(value) not in expected.types and not expected.check(value):
+        if expected is not None and not expected.holds(value):
             given = repr(value)
             return f"{name!r} is not {expected.words}: {given[:60]}{'...' if len(given) > 60 else ''}"
     return ""

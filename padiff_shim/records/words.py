@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..text import SENTENCE, shown
-from ..verdicts import Side, Verdict
+from ..verdicts import STEP, Side, Verdict
 
 
 def figure(value: Any, digits: int = 2) -> str:
@@ -50,6 +50,8 @@ def observed(record: Mapping[str, Any]) -> list[str]:
 def measured(record: Mapping[str, Any]) -> str:
     """The same in words."""
     stats = record.get("stats") or {}
+    if record["verdict"] == Verdict.TIE.value:
+        return f"{stats.get('tied', '?')} of {stats.get('count', '?')} elements differ at a tie, where both choices are allowed"
     if record["verdict"] == Verdict.NONFINITE.value:
         sides = ((name, stats.get(name) or {}) for name in ("paddle", "torch"))
         return ", ".join(f"{name} {side.get('nan', '?')} NaN {side.get('inf', '?')} Inf" for name, side in sides)
@@ -79,11 +81,60 @@ def only_rounding(record: Mapping[str, Any]) -> str:
     return f"{shown(record['op'])} {shown(record.get('tensor'))} {shape(record)}{where}: {difference}{may}"
 
 
+_WHOSE = {"paddle": "on Paddle's side alone", "torch": "on Torch's side alone", "both": "on both sides"}
+
+
+def born(record: Mapping[str, Any]) -> str:
+    """Where the first NaN or infinity begins, on which side and of which operands; nothing where none does."""
+    about = record.get("born") or {}
+    if not about:
+        return ""
+    what, where = shown(about.get("what")), f" at {shown(record['site'])}" if record.get("site") else ""
+    where += f" (layer {shown(record['layer'])})" if record.get("layer") else ""
+    where += f", step {record['step']}" if record.get("step") else ""
+    if about.get("came_in"):
+        operands = " and ".join(map(shown, about["came_in"]))
+        return f"The first {what} comes in with {operands} of {_what(record)}{where}: no compared call made it"
+    operands = " and ".join(map(_operand, about.get("operands") or ()))
+    made = f", of {operands}" if operands else ""
+    side = _WHOSE.get(str(about.get("side")), "on one side")
+    return f"The first {what} begins in {_what(record)}{where}, {side}{made}"
+
+
+def _what(record: Mapping[str, Any]) -> str:
+    """``"softmax"``, ``"the gradient of softmax (x)"``."""
+    tensor = str(record.get("tensor"))
+    op = shown(record.get("op"))
+    return f"the gradient of {op} ({shown(tensor.removeprefix('grad:'))})" if tensor.startswith("grad:") else op
+
+
+def _operand(about: Mapping[str, Any]) -> str:
+    """``"x [3] from -1 to 4, there -1"``."""
+    name = shown(about.get("name"))
+    if "number" in about:
+        return f"{name} = {figure(about['number'], 4)}"
+    text = f"{name} {shown(list(about.get('shape') or ()))}"
+    if about.get("infinite"):
+        text += f", {about['infinite']:,} infinite"
+    if about.get("least") is not None:
+        same = about["least"] == about.get("most")
+        text += (
+            f" all {figure(about['least'], 4)}" if same else f" from {figure(about['least'], 4)} to {figure(about.get('most'), 4)}"
+        )
+        text += "" if same or about.get("there") is None else f", there {figure(about['there'], 4)}"
+    return text
+
+
 def amplified(record: Mapping[str, Any]) -> str:
     """What a shadow stream says of the call: what came in, and what it became; nothing without an incoming difference."""
     stats = record.get("stats") or {}
     if not stats.get("incoming"):
         return ""
+    if STEP in (record.get("modifiers") or ()):
+        return (
+            f"a step function: differences are amplified here, x{figure(stats.get('amplification'))} of an incoming difference of "
+            f"{figure(stats['incoming'])}"
+        )
     rho = max((float((stats.get(side) or {}).get("rho_max") or 0.0) for side in ("paddle", "torch")), default=0.0)
     return (
         f"amplification x{figure(stats.get('amplification'))} of an incoming difference of {figure(stats['incoming'])}, "
@@ -105,7 +156,7 @@ def call_line(record: Mapping[str, Any]) -> str:
     ]
     parts += [shown(record[name]) for name in ("layer", "site") if record.get(name)]
     parts.append(f"step {record.get('step')}")
-    parts += [found for found in (measured(record), amplified(record)) if found]
+    parts += [found for found in (measured(record), amplified(record), born(record)) if found]
     if record.get("quirk"):
         parts.append(f"known difference: {shown(record['quirk'])}" + (" (muted)" if record.get("muted") else ""))
     if record["verdict"] == Verdict.UNVERIFIED.value and record.get("reason"):

@@ -15,12 +15,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..records.counts import ALIKE, Counts, Finding
+from ..records.words import born
 from ..text import SENTENCE, shown
 from ..verdicts import MEANING, Verdict
-from .headline import headline
+from .headline import headline, ties
 
 # Everything else in a record describes the call and is the same at each step: it is written once and referred to.
-_MEASURED = ("type", "index", "call", "step", "reason", "stats")
+_MEASURED = ("type", "index", "call", "step", "reason", "stats", "born")
 _OUTCOME = ("verdict", "side", "hypothesis", "alternatives", "modifiers", "quirk", "muted")
 _NOT_KIND = frozenset(_MEASURED + _OUTCOME)
 _USUAL = (Verdict.EQUAL, Verdict.ROUNDING)
@@ -165,8 +166,16 @@ def surveyed(counts: Counts) -> dict[str, Any]:
         "ops": table("op"),
         "layers": table("layer"),
         "findings": [_finding(found) for found in counts.sorted_findings()],
+        "births": [
+            {"text": _text(f"{born(record)}."), "at": order} for order, record, _ in sorted(counts.births.values(), key=_order)
+        ],
+        "ties": _text(ties(counts)),
         "further": counts.further,
     }
+
+
+def _order(birth: tuple[int, Mapping[str, Any], str]) -> int:
+    return birth[0]
 
 
 def _finding(found: Finding) -> dict[str, Any]:
@@ -216,7 +225,7 @@ class Packer:
             self.kinds.add(kind),
             self.outcomes.add(outcome),
             self.names.add(names),
-            _text(record.get("reason") or ""),
+            _text("; ".join(filter(None, (record.get("reason"), born(record))))),
             values,
         )
 

@@ -34,7 +34,28 @@ _CONDITION = (
 
 
 def headline(counts: Counts) -> str:
-    """The answer: which side is wrong, where, and by how much, or that none is, and of how many calls that is said."""
+    """The answer: which side is wrong, where, and by how much, or that none is, and of how many calls that is said.
+
+    Before it stands where a NaN or an infinity begins.
+    """
+    return " ".join([*births(counts), _answer(counts)])
+
+
+def births(counts: Counts) -> list[str]:
+    """A sentence for the first NaN and one for the first infinity, as they come."""
+    return [f"{one.born(record)}." for _, record, _ in sorted(counts.births.values(), key=lambda birth: birth[0])]
+
+
+def ties(counts: Counts) -> str:
+    """How much differs at ties, and what follows from it; nothing where nothing does."""
+    number = sum(tie.records for tie in counts.ties.values())
+    if not number:
+        return ""
+    differ = f"{number:,} results and gradients differ at ties" if number > 1 else "1 result or gradient differs at a tie"
+    return f"{differ}, where both choices are allowed: from there on both frameworks' programs may part, and no kernel is wrong."
+
+
+def _answer(counts: Counts) -> str:
     found = [finding for finding in counts.sorted_findings() if not finding.apart]
     if not counts.records:
         return "Nothing was compared" + (f": {scope}." if (scope := _scope(counts.coverage)) else ".")
@@ -44,6 +65,8 @@ def headline(counts: Counts) -> str:
     open_, known = counts.verdicts().get(Verdict.UNVERIFIED.value, 0), sum(counts.apart().values())
     but = [f"{open_:,} could not be judged"] if open_ else []
     but += [f"{known:,} known or negligible{_names(counts)}"] if known else []
+    tied = counts.verdicts().get(Verdict.TIE.value, 0)
+    but += [f"{tied:,} differ{'s' if tied == 1 else ''} at ties, where both choices are allowed"] if tied else []
     return _innocent(counts, open_, known) + (f" ({', '.join(but)}.)" if but else "") + f" Judged: {_scope(counts.coverage)}."
 
 
@@ -86,8 +109,9 @@ def _accused(finding: Finding) -> str:
 
 
 def _innocent(counts: Counts, open_: int, known: int) -> str:
-    largest, others = counts.innocent.largest(), "other " if known else ""
-    alike = counts.records - open_ - known
+    tied = counts.verdicts().get(Verdict.TIE.value, 0)
+    largest, others = counts.innocent.largest(), "other " if known or tied else ""
+    alike = counts.records - open_ - known - tied
     if not alike:
         return "No kernel is accused of more than is known." if known else "No kernel is accused, and none is cleared."
     if not largest:

@@ -10,7 +10,7 @@ from ..records.counts import Finding
 from ..text import in_markdown, many
 from ..verdicts import MEANING, Verdict
 from . import words
-from .headline import headline
+from .headline import headline, ties
 from .source import Compared
 
 ROWS = 10
@@ -75,6 +75,7 @@ def markdown(run: Compared) -> str:
         lines += ["", f"{more:,} further findings are not shown."] if more > 0 else []
     for record, _ in run.counts.innocent.largest()[:1]:
         lines += ["", f"Largest difference that is only rounding: {cell(one.only_rounding(record))}"]
+    lines += ["", cell(ties(counts))] if counts.ties else []
     first = run.first_divergence()
     if first is not None:
         lines += ["", cell(words.divergence(first))]

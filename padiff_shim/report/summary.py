@@ -17,12 +17,12 @@ from ..screen import folded_text
 from ..text import PIPED, SENTENCE, columns, many, shown
 from ..verdicts import APART, HARD, Verdict
 from . import words
-from .headline import advice, headline
+from .headline import advice, headline, ties
 from .source import Compared
 
-LAYERS, OPS, FINDINGS, INNOCENT = 12, 20, 10, 5
+LAYERS, OPS, FINDINGS, INNOCENT, TIES = 12, 20, 10, 5, 5
 _COUNTED = 22  # columns of the widest class with its count
-_QUIET = (Verdict.EQUAL, Verdict.ROUNDING)
+_QUIET = (Verdict.EQUAL, Verdict.ROUNDING, Verdict.TIE)
 
 
 def style(verdict: Verdict) -> str:
@@ -99,6 +99,27 @@ def _innocent(run: Compared, width: int) -> list[Any]:
         what = Text(f"{shown(record['op'])} {shown(record.get('tensor'))}\n{one.shape(record)}")
         table.add_row(what, Text(shown(record.get("site") or "")), *map(Text, one.innocent(record)))
     return [table] if _fits(table, width) else [Text(title), *(Text(f"  {one.only_rounding(record)}") for record in found)]
+
+
+def _ties(run: Compared, width: int) -> list[Any]:
+    """Where elements differ at ties."""
+    tied = sorted(run.counts.ties.values(), key=lambda tie: -tie.elements)
+    if not tied:
+        return []
+    table = Table(title="ties: both choices are allowed", title_justify="left")
+    for heading in ("op, tensor", "where"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("elements\nthat differ", "records"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    lines = []
+    for tie in tied[:TIES]:
+        record, site = tie.first, shown(tie.first.get("site") or "")
+        what = f"{shown(record['op'])} {shown(record.get('tensor'))}"
+        table.add_row(Text(f"{what}\n{one.shape(record)}"), Text(site), Text(f"{tie.elements:,}"), Text(f"{tie.records:,}"))
+        lines.append(Text(f"  {what} at {site}: {many(tie.elements, 'element')} in {many(tie.records, 'record')}"))
+    more = [Text(f"and {len(tied) - TIES:,} further tensors and lines")] if len(tied) > TIES else []
+    shown_ones = [table] if _fits(table, width) else [Text("ties: both choices are allowed"), *lines]
+    return [*shown_ones, *more, Text(ties(run.counts))]
 
 
 def _groups(title: str, groups: Mapping[str, Group], most: int, width: int) -> list[Any]:
@@ -202,6 +223,7 @@ def summary(run: Compared, width: int | None = None, *, colour: bool = False) ->
     if run.counts.records:
         parts += _findings(run, width)
         parts += _innocent(run, width)
+        parts += _ties(run, width)
         parts += _groups("verdicts per op", run.by_op(), OPS, width)
         if set(run.by_layer()) != {""}:
             parts += _groups("verdicts per layer", run.by_layer(), LAYERS, width)

@@ -48,7 +48,8 @@ class Entry:
     this door were none.
     ``fills``: what is drawn becomes the first parameter's memory, and the door hands back None (initializers).
     ``when`` is one of its parameters and the values of it with which the door leads here: several ops may share such a door.
-    ``until``: the target is an older Paddle's name of the op, and another op's where there is a C function named so.
+    ``until``: the target is an older Paddle's name of the op, or has these parameters there alone: it is not this door any more
+    where there is a C function named so. ``since``: it is not before there is one.
     A target that the installed Paddle does not have is skipped, except where no door of the op is left.
     """
 
@@ -64,6 +65,7 @@ class Entry:
     seen_below: bool = False
     fills: bool = False
     until: str | None = None
+    since: str | None = None
 
     @property
     def name(self) -> str:
@@ -123,6 +125,8 @@ class Op:
     model: Any = None
     deviations: Mapping[str, str] = field(default_factory=dict)
     faults: Mapping[str, Fault] = field(default_factory=dict)
+    ties: Any = None
+    steps: bool = False
     oracle: Callable[..., Any] | None = None
     note: str = ""
 
@@ -138,6 +142,14 @@ class Op:
     def unwritten_places(self) -> frozenset[int]:
         """The places of the :attr:`unwritten` among the results."""
         return frozenset(map(self.results.index, self.unwritten))
+
+    @property
+    def judge(self) -> str:
+        """What a comparison holds a difference against: ``"exact"``, a model's name, or ``"generic"``; and its ties."""
+        if self.random and not self.leading:
+            return "not judged"
+        named = "exact" if self.exact else f"`{type(self.model).__name__}`" if self.model else "generic"
+        return f"{named}, ties" if self.ties else named
 
     @property
     def leading(self) -> int:
@@ -212,7 +224,7 @@ def op(
         elementwise: an element of the result depends on the operands' elements in its place only (asked where an in-place op of
             several tensors has the target as another operand, too).
         exact: the op moves or selects values and rounds nothing: substituted in reference mode, so that Torch's graph goes on
-            through it, and never judged in compare mode.
+            through it; in compare mode a value that differs is wrong, and gradients are sums of what arrives.
         complex: takes complex operands as well; otherwise such calls stay native.
         random: asked with the op's arguments, as Paddle made the call, whether this call draws random numbers. Such calls are
             substituted in a mode with ``random="torch"`` only. Nothing is asked of the native op: Paddle's generator stays where
@@ -237,6 +249,10 @@ def op(
             another dtype), ``"gradient"``, or ``"gradient float64"`` -> why. The tests hold those values against Torch's alone.
         faults: what a kernel is known to compute instead: a name -> a :class:`Fault`. For ops without a model; a comparison gives
             the name where that formula, or its gradient, explains the whole tensor.
+        ties: where the op has several right answers, and which (:mod:`padiff_shim.numerics.ties`): equal elements of a maximum, the
+            kink of an absolute value, half of a whole number. Of such a difference a comparison says TIE.
+        steps: its result jumps where an operand passes some point (``floor``, ``argmax``): differences before it are amplified
+            there, and reports say so.
         oracle: what the op means, as a Torch formula of its parameters, where Torch's own kernel computes something else: a
             comparison holds both kernels against it.
         note: one sentence where Paddle's meaning is not that of the Torch function of that name; for docs/ops.md.

@@ -41,7 +41,10 @@ def test_what_a_row_says(rows):
     assert rows["softmax"]["in place"] == "`_C_ops.softmax_`, `legacy softmax_`"
     assert "float64: Paddle rounds epsilon to float32" in rows["layer_norm"]["known differences"].replace("float64, gradient ", "")
     assert rows["sin"]["judge"] == "generic"
-    assert rows["abs"]["judge"] == "not judged"
+    assert rows["abs"]["judge"] == "exact, ties"
+    assert rows["concat"]["judge"] == "exact"
+    assert rows["relu6"]["judge"] == "generic, ties"
+    assert rows["uniform"]["judge"] == "not judged"
     assert rows["conv2d"]["level"] == "function, C op"
     assert rows["sum"]["gradient"] == "floats"
     assert all(row["level"] for row in rows.values())

@@ -106,10 +106,17 @@ def test_a_wrong_value_of_an_operand_of_zero_is_found(kernel, dtype):
 def test_a_kink_belongs_to_either_side():
     x = torch.tensor([0.0, 1.0, -1.0, 0.0, 2.0] * 8)
     grad = torch.ones(40)
-    for kernel, at_zero in ((F.relu, 1.0), (torch.abs, 1.0), (lambda v: F.leaky_relu(v, 0.1), 0.55), (F.hardtanh, 1.0)):
+    for kernel, place, slope in (
+        (F.relu, 0, 1.0),
+        (torch.abs, 0, -1.0),
+        (lambda v: F.leaky_relu(v, 0.1), 0, 1.0),
+        (F.hardtanh, 1, 1.0),
+    ):
         derivative = gradient(kernel, 0)
-        other = torch.where(x == 0, at_zero, derivative(x, grad))
-        assert judged(derivative, [x, grad], other).verdict in INNOCENT
+        other = torch.where(x == place, slope, derivative(x, grad))
+        assert judged(derivative, [x, grad], other).verdict is Verdict.TIE
+        between = torch.where(x == place, 0.55, derivative(x, grad))  # allowed, too: but only of declared kinks that is known
+        assert judged(derivative, [x, grad], between).verdict is Verdict.UNVERIFIED
     wrong = torch.where(x == 1, 0.5, gradient(F.relu, 0)(x, grad))
     assert judged(gradient(F.relu, 0), [x, grad], wrong).verdict in HARD
 
@@ -119,7 +126,7 @@ def test_the_gradient_of_a_tie_in_a_pool_goes_to_any_of_them():
     derivative = gradient(lambda v: F.max_pool2d(v, 2), 0)
     grad = torch.ones(6, 1, 1, 1)
     last = torch.tensor([0.0, 0.0, 1.0, 0.0]).repeat(6, 1).reshape(6, 1, 2, 2)
-    assert judged(derivative, [x, grad], last).verdict in INNOCENT
+    assert judged(derivative, [x, grad], last).verdict is Verdict.TIE
     nowhere = torch.tensor([0.0, 0.0, 0.0, 1.0]).repeat(6, 1).reshape(6, 1, 2, 2)
     found = judged(derivative, [x, grad], nowhere)
     assert (found.verdict in HARD, found.side) == (True, Side.PADDLE)
@@ -131,7 +138,7 @@ def test_steps_may_jump_where_they_jump(dtype):
     whole, half = x == x.round(), (x - 0.5) == (x - 0.5).round()
     for kernel, edge, step in ((torch.floor, whole, -1), (torch.ceil, whole, 1), (torch.round, half, 1), (torch.sign, x == 0, 1)):
         jumped = torch.where(edge, kernel(x) + step * (1 - 2 * (kernel(x) > x).to(dtype) * (kernel is torch.round)), kernel(x))
-        assert judged(kernel, [x], jumped).verdict in INNOCENT
+        assert judged(kernel, [x], jumped).verdict is Verdict.TIE
         wrong = torch.where(edge, kernel(x), kernel(x) + step)
         found = judged(kernel, [x], wrong)
         assert (found.verdict in HARD, found.side) == (True, Side.PADDLE)
@@ -142,8 +149,7 @@ def test_arguments_of_a_maximum(dtype):
     x = torch.tensor([[0.0, 2.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0], [5.0, 1.0, 1.0, 1.0]] * 4, dtype=dtype)
     kernel = lambda v: v.argmax(-1)  # noqa: E731
     last = x.shape[1] - 1 - x.flip(-1).argmax(-1)
-    found = judged(kernel, [x], last)
-    assert found.verdict is Verdict.ROUNDING
+    assert judged(kernel, [x], last).verdict in (Verdict.TIE, Verdict.UNVERIFIED)  # as far as chance finds the last of equal ones
     wrong = kernel(x)
     wrong[2] = 3
     for side in (Side.PADDLE, Side.TORCH):
@@ -156,7 +162,7 @@ def test_comparisons_on_the_edge():
     x = torch.tensor([0.1, 0.2, 0.3, 0.10000001] * 5)
     kernel = lambda v: v > 0.1  # noqa: E731
     other = torch.where((x - 0.1).abs() < 1e-6, ~kernel(x), kernel(x))
-    assert judged(kernel, [x], other).verdict in INNOCENT
+    assert judged(kernel, [x], other).verdict is Verdict.TIE
     assert judged(kernel, [x], ~kernel(x)).verdict in HARD
 
 

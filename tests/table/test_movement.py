@@ -130,7 +130,7 @@ def test_integers_stay_native_and_are_not_counted():
 
 def test_other_modes_pass_through():
     x = leaf(np.random.rand(3, 4).astype("float32"), "transposed", True)
-    with padiff_shim.compare("torch") as run:
+    with padiff_shim.compare("torch", exact=False) as run:
         paddle.concat([x, paddle.flip(x, [0])]).sum().backward()
     assert not {record.op for record in run.calls} & MOVING
     with padiff_shim.reference("torch", ops="sum") as run:

@@ -10,6 +10,7 @@ _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes, _memcmp.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t], ctypes.c_int
 _SIZES = {torch.float32: 4, torch.float64: 8}
 _FEW = 4096  # elements that one call of Torch's compares faster than two that know more
+_SOME = 32  # machine epsilons
 _PIECE = 65536  # elements: what was compared is looked at again while it is in a core's own cache
 
 
@@ -36,3 +37,18 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
         if squares != squares:  # a NaN equals nothing
             return False
     return True
+
+
+def alike(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of which :func:`same` says that they are not are equal but for NaN, at the same places."""
+    if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.sum().isfinite():
+        return False
+    return bool(((tensor == other) | (tensor.isnan() & other.isnan())).all())
+
+
+def far_apart(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether an element differs by more than some roundoffs of it: not every difference is worth a look for ties."""
+    if not tensor.is_floating_point():
+        return True
+    apart, size = (tensor - other).abs(), torch.maximum(tensor.abs(), other.abs())
+    return not bool((apart <= _SOME * torch.finfo(tensor.dtype).eps * size).all())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,8 +18,9 @@ def judge(
 ) -> Judgement:
     """Judge two results that are integers or bools, of one shape and dtype.
 
-    ROUNDING where they differ only in outputs that change when the float operands move by one unit roundoff (ties). Else the side
-    that is not what float64 gives is WRONG, or LOCAL_WRONG in single outputs; without float operands nobody can say which it is.
+    TIE where they differ only in outputs that change when the float operands move by one unit roundoff, to what such a move gives;
+    UNVERIFIED if to something else. Else the side that is not what float64 gives is WRONG, or LOCAL_WRONG in single outputs;
+    without float operands nobody can say which it is.
     """
     unlike = paddle != torch_
     count = int(unlike.sum())
@@ -32,10 +33,17 @@ def judge(
         return Judgement(Verdict.SEMANTICS, Side.NONE, reason=reason, stats=stats)
     given = [noise.wide(t) for t in operands]
     value = noise.exact(kernel, given)
-    stable = unlike & ~_edges(kernel, given, value, floats[0].dtype, seed)
+    values = [value, *_moved(kernel, given, floats[0].dtype, seed)]
+    stable = unlike & ~torch.stack([other != value for other in values]).any(0)
     stats["oracle"] = "float64"
     if not stable.any():
-        return Judgement(Verdict.ROUNDING, reason=f"{count} results stand on the edge: ties within one unit roundoff", stats=stats)
+        reached = [torch.stack([side == other for other in values]).any(0) for side in (paddle, torch_)]
+        if not bool((reached[0] & reached[1] | ~unlike).all()):
+            reason = f"{count} results stand on the edge; what is allowed there was not to be settled"
+            return Judgement(Verdict.UNVERIFIED, reason=reason, stats=stats)
+        stats["tied"], stats["first_tied"] = count, unlike.nonzero()[0].tolist() if unlike.ndim else []
+        reason = f"{count} results stand on the edge, within one unit roundoff, where both choices are allowed"
+        return Judgement(Verdict.TIE, reason=reason, stats=stats)
     wrong = {side: int((stable & (t != value)).sum()) for side, t in ((Side.PADDLE, paddle), (Side.TORCH, torch_))}
     guilty = [side for side, n in wrong.items() if n]
     stats["first_bad"] = stable.nonzero()[0].tolist()
@@ -45,14 +53,12 @@ def judge(
     return Judgement(verdict, guilty[0] if len(guilty) == 1 else Side.BOTH, reason=reason, stats=stats)
 
 
-def _edges(
-    kernel: Callable[..., torch.Tensor], given: Sequence[torch.Tensor], value: torch.Tensor, dtype: torch.dtype, seed: int
-) -> torch.Tensor:
-    """Outputs that change when operands move by a unit roundoff, or zeros by a number near the smallest."""
+def _moved(
+    kernel: Callable[..., torch.Tensor], given: Sequence[torch.Tensor], dtype: torch.dtype, seed: int
+) -> Iterator[torch.Tensor]:
+    """What comes out when operands move by a unit roundoff, or zeros by a number near the smallest."""
     info = torch.finfo(dtype)
     sizes = [noise.Size(info.eps, unit=info.eps), noise.Size(0.0, zeros=2 * info.tiny, unit=info.eps)]
-    found = torch.zeros_like(value, dtype=torch.bool)
     for place, size in enumerate(sizes):
         for run in range(RUNS):
-            found |= noise.moved(kernel, given, size, seed + 2 * run + place)[0] != value
-    return found
+            yield noise.moved(kernel, given, size, seed + 2 * run + place)[0]

@@ -22,7 +22,7 @@ from ..oracle.measured import FIRST, Formula
 from ..oracle.precision import KINDS, norm
 from ..oracle.staging import Hypothesis
 from ..oracle.together import Part
-from . import equality, exact, passes, slices
+from . import equality, exact, jumps, passes, slices
 from .at_once import at_once
 from .narrow import NARROWER
 from .verdict import judge
@@ -86,7 +86,7 @@ def fallback(
         if part is not None:
             smaller = _formula(torch_kernel, part.operands, part.paddle, seed, variants or {})
             found = _judged(smaller, part.paddle, part.torch, rng, audit, soon)
-            if found.verdict in QUIET:
+            if found.verdict in (*QUIET, Verdict.TIE):
                 found.stats.update(passes.differ(paddle, torch_).stats)
                 return found
         formula = _formula(torch_kernel, operands, paddle, seed, variants or {})
@@ -96,7 +96,7 @@ def fallback(
         reason = f"no bound, and no float64 run: {type(error).__name__}: {error}"
         return Judgement(Verdict.UNVERIFIED, reason=reason[:200], stats=stats)
     found = _judged(formula, paddle, torch_, rng, audit, soon)
-    if found.verdict in QUIET or found.hypothesis is not None or paddle_kernel is None:
+    if found.verdict in (*QUIET, Verdict.TIE) or found.hypothesis is not None or paddle_kernel is None:
         return found
     return _formulas(found, formula, paddle, torch_, paddle_kernel)
 
@@ -124,33 +124,46 @@ def _formula(
     formula = Formula.of(kernel, operands, result.dtype, seed)
     if formula.shape != tuple(result.shape):
         raise ValueError(f"its shape is {list(formula.shape)} there")
-    formula.named = lambda: [*_variants(formula, variants), *_narrower(formula)]
+    formula.named = lambda: hypotheses(formula, variants)
     formula.special = lambda: _without_number(formula, variants)
     return formula
 
 
+def hypotheses(formula: Formula, variants: Mapping[str, Variant]) -> list[Hypothesis]:
+    """What may explain a difference: other formulas, and narrower formats."""
+    return [*_variants(formula, variants), *_narrower(formula)]
+
+
+def value_of(variant: Variant, operands: Sequence[torch.Tensor], dtype: torch.dtype) -> torch.Tensor | None:
+    """What another formula gives in float64 (``narrow``: in ``dtype``) for wide operands; None where it is about others."""
+    if variant.wide and dtype != torch.float64:
+        return None
+    try:
+        if variant.narrow:
+            return variant.kernel(*(t.to(dtype) if t.is_floating_point() else t for t in operands)).detach().double()
+        return noise.exact(variant.kernel, operands).double()
+    except Exception as error:  # it is about other arguments than these
+        let_pass(error)
+        return None
+
+
 def _variants(formula: Formula, variants: Mapping[str, Variant]) -> list[Hypothesis]:
     """Other formulas, on the same operands."""
-
-    def value(one: Variant) -> torch.Tensor | None:
-        try:
-            if one.narrow:
-                return one.kernel(*(t.to(formula.dtype) if t.is_floating_point() else t for t in formula.given)).detach().double()
-            return noise.exact(one.kernel, formula.given).double()
-        except Exception as error:  # it is about other arguments than these
-            let_pass(error)
-            return None
-
-    chosen = {name: one for name, one in variants.items() if formula.dtype == torch.float64 or not one.wide}
-    return [Hypothesis(name, one.precision, full=partial(value, one)) for name, one in chosen.items()]
+    chosen = {name: variant for name, variant in variants.items() if formula.dtype == torch.float64 or not variant.wide}
+    return [
+        Hypothesis(name, variant.precision, full=partial(value_of, variant, formula.given, formula.dtype))
+        for name, variant in chosen.items()
+    ]
 
 
 def _without_number(formula: Formula, variants: Mapping[str, Variant]) -> list[Hypothesis]:
-    """Other formulas as far as they give NaN or infinities; everywhere else the formula's own value."""
+    """Other formulas where they or the formula give NaN or infinities; everywhere else the formula's own value."""
 
     def value(full: Callable[[], torch.Tensor | None]) -> torch.Tensor | None:
-        found = full()
-        return None if found is None or found.shape != formula.value.shape else torch.where(found.isfinite(), formula.value, found)
+        other = full()
+        if other is None or other.shape != formula.value.shape:
+            return None
+        return torch.where(other.isfinite() & formula.value.isfinite(), formula.value, other)
 
     return [Hypothesis(one.name, one.precision, full=partial(value, one.full)) for one in _variants(formula, variants) if one.full]
 
@@ -181,7 +194,11 @@ def _judged(
     formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng: np.random.Generator, audit: bool, soon: bool
 ) -> Judgement:
     quick = at_once(formula, paddle, torch_) if soon and not audit else None
-    return quick or _patiently(formula, paddle, torch_, rng, audit)
+    judgement = quick or _patiently(formula, paddle, torch_, rng, audit)
+    if judgement.verdict.severity > Verdict.LOCAL_SUSPECT.severity:
+        return judgement  # beyond the bounds, which hold all jumps
+    settled = jumps.settled(formula, paddle, torch_, judgement)
+    return settled if judgement.verdict in QUIET or settled.verdict is Verdict.TIE else judgement
 
 
 def _patiently(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng: np.random.Generator, audit: bool) -> Judgement:

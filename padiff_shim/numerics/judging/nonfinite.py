@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..oracle.precision import KINDS, Array
 from ..oracle.staging import Quantity, to_host
 
 SAMPLES = 16
+INFINITE = "; an operand is infinite, and whether NaN or an infinity comes of it depends on the order of the steps"
 BEYOND = "; the value is beyond the range, and what is met on the way depends on the order of the steps"
 
 
@@ -66,12 +68,8 @@ def judge(
     near = np.abs(np.abs(value) / largest - 1) < 0.01  # there rounding decides between the largest number and infinity
     seen_as = [classes(one) for one in sides]
     wrong = [(found != expected) & ~(near & (found != 1)) for found in seen_as]
-    verdict, remark, guilty = Verdict.NONFINITE, "", wrong
-    if (expected > 0).any() and (wrong[0] | wrong[1]).any() and quantity.finite():
-        left = quantity.beyond(value, where)
-        guilty = [places & ~(left & (found > 0)) for places, found in zip(wrong, seen_as)]
-        if not (guilty[0] | guilty[1]).any():
-            verdict, remark = Verdict.UNVERIFIED, BEYOND
+    guilty, remark = _excused(quantity, wrong, expected, seen_as, value, where)
+    verdict = Verdict.UNVERIFIED if remark else Verdict.NONFINITE
     if not (wrong[0] | wrong[1]).any():
         return None
     place = int(np.argmax(wrong[0] | wrong[1] if remark else guilty[0] | guilty[1]))
@@ -81,3 +79,18 @@ def judge(
     named = [side for side, places in zip((Side.PADDLE, Side.TORCH), guilty) if places.any()]
     side = Side.BOTH if len(named) == 2 else named[0] if named else Side.NONE
     return Judgement(verdict, side, reason=reason, stats=stats)
+
+
+def _excused(
+    quantity: Quantity, wrong: Sequence[Array], expected: Array, seen_as: Sequence[Array], value: Array, where: tuple[Array, ...]
+) -> tuple[Sequence[Array], str]:
+    """Where each side is to blame for what it has, and why nobody is: what is met on the way depends on the order of the steps."""
+    if not (expected > 0).any() or not (wrong[0] | wrong[1]).any():
+        return wrong, ""
+    finite = quantity.finite()
+    if finite:
+        left = quantity.beyond(value, where)
+        guilty = [places & ~(left & (kinds > 0)) for places, kinds in zip(wrong, seen_as)]
+    else:  # of an infinity and another one the formula makes NaN; other steps may meet one of them alone
+        guilty = [places & ~((expected == 1) & (kinds > 1)) for places, kinds in zip(wrong, seen_as)]
+    return guilty, "" if (guilty[0] | guilty[1]).any() else BEYOND if finite else INFINITE

@@ -20,6 +20,7 @@ from .nonfinite import classes
 from .trial import Errors, Trial, errors
 
 LAST = 1.0  # units: of a sum whose order is known no error is left, of a mean the rounding of the division
+FEW = 8.0  # unit roundoffs
 LIMIT = 1 << 21  # operand values that are read for one answer
 
 
@@ -66,7 +67,10 @@ def _given(found: Trial, hypothesis: Hypothesis) -> tuple[Array, list[Array]] | 
     """What a hypothesis gives for the samples, and its bounds; None if it says nothing of them."""
     if hypothesis.full is not None:
         values = gathered(found, hypothesis.full)
-        return None if values is None else (values, [found.unit, found.probable, found.certain])
+        if values is None:
+            return None
+        least = np.where(np.isfinite(found.value), 0.0, FEW * found.quantity.kind.unit * np.abs(values))  # where there is no bound
+        return values, [np.fmax(bound, least) for bound in (found.unit, found.probable, found.certain)]
     changed = hypothesis.change(found.staged) if hypothesis.change else None
     if changed is None:
         return None
@@ -77,7 +81,7 @@ def _given(found: Trial, hypothesis: Hypothesis) -> tuple[Array, list[Array]] | 
 def _fits(y: Array, value: Array, bound: Array, top: float) -> Array:
     """Where a result is this value up to rounding: NaN and infinities alike, finite ones within the bound."""
     alike = classes(y, top) == classes(value, top)
-    near = np.abs(value) >= 0.99 * top  # there rounding decides between the largest number and infinity
+    near = np.abs(np.abs(value) / top - 1) < 0.01  # there rounding decides between the largest number and infinity
     finite = np.isfinite(y) & np.isfinite(value)
     inside = np.abs(np.where(finite, y, 0.0) - np.where(finite, value, 0.0)) <= np.where(np.isnan(bound), 0.0, bound)
     return np.where(near, np.isfinite(y) | alike, alike & (inside | ~finite))

@@ -31,11 +31,20 @@ def stats(found: Trial, difference: Difference) -> dict[str, Any]:
         "sampled": int(found.value.size),
         "kappa": kappa.item(middle) if kappa.size else math.inf,
         "bound": float(found.probable[worst]),
-        "allowed": 2.0 * float(found.probable[found.probable.argmax()]),
+        "allowed": _allowed(found),
         "error": float(max(abs(e.signed[worst]) for e in (found.paddle, found.torch)) * found.unit[worst]),
         "paddle": found.paddle.stats(),
         "torch": found.torch.stats(),
     }
+
+
+def _allowed(found: Trial) -> float:
+    """How far two right kernels may lie apart, at most; where the oracle itself is not finite they may not."""
+    bound = found.probable
+    if not math.isfinite(largest := float(bound[bound.argmax()])):
+        bound = bound[np.isfinite(found.value)]
+        largest = float(bound.max()) if bound.size else 0.0
+    return 2.0 * largest
 
 
 def modifiers(found: Trial, difference: Difference, verdict: Verdict) -> tuple[str, ...]:

@@ -137,7 +137,7 @@ def _square_gradient(arrays: Arrays, attrs: Attrs) -> Any:
 
 def _relu_gradient(arrays: Arrays, attrs: Attrs) -> Any:
     x = arrays["x"]
-    return np.where(x > 0, arrays["grad"], attrs.get("slope", 0.0) * arrays["grad"]), None
+    return np.where(x <= 0, attrs.get("slope", 0.0) * arrays["grad"], arrays["grad"]), None  # NaN is not below
 
 
 def _times(arrays: Arrays, attrs: Attrs) -> Any:

@@ -190,6 +190,8 @@ def kind(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     found = _named(func)
     if found is COUNTED and func.overloadpacket.__name__.rstrip("_") in ("index_put", "_unsafe_index_put"):
         return COUNTED if (len(args) > 3 and args[3]) or kwargs.get("accumulate") else EXACT
+    if func.overloadpacket.__name__.rstrip("_") == "scatter_reduce" and not {"amax", "amin"}.isdisjoint(map(str, args)):
+        return EXACT
     if found is EXACT or any(_floating(a) for a in (*args, *kwargs.values())):
         return found
     return EXACT

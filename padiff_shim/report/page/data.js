@@ -2,7 +2,7 @@
 
 const D = JSON.parse($("data").textContent);
 const ROWS = D.rows;
-const SEVERITY = D.severity; // verdict -> 0 (EQUAL) to 9 (WRONG)
+const SEVERITY = D.severity; // verdict -> 0 (EQUAL) to 10 (WRONG)
 const VERDICTS = Object.keys(SEVERITY).sort((a, b) => SEVERITY[b] - SEVERITY[a]);
 const isUsual = (verdict) => verdict === "EQUAL" || verdict === "ROUNDING";
 

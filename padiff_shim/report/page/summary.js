@@ -109,12 +109,22 @@ function finding(item) {
   );
 }
 
+/** Where NaN and infinities begin, each with a way to its record. */
+function births() {
+  return D.births.map((birth) => {
+    const row = rowAt(birth.at);
+    const way = row === undefined ? null : [" ", h("button", { type: "button", class: "link", onclick: () => select(row, "finding") }, `record ${birth.at}`)];
+    return h("p", { class: "birth" }, birth.text, way);
+  });
+}
+
 function buildFindings() {
   const all = D.findings;
   const body = $("findings-body");
+  const ties = D.ties ? h("p", { class: "soft" }, D.ties) : null;
   if (!all.length) {
-    const why = D.total ? "Nothing: every compared result is equal, explained by rounding, without a verdict, or a muted known difference." : "Nothing was compared.";
-    fill(body, h("p", {}, why));
+    const why = D.total ? "Nothing: every compared result is equal, explained by rounding or a tie, without a verdict, or a muted known difference." : "Nothing was compared.";
+    fill(body, births(), D.births.length ? null : h("p", {}, why), ties);
     return;
   }
   const foremost = all.some((item) => !item.apart) ? all.filter((item) => !item.apart) : all;
@@ -124,9 +134,11 @@ function buildFindings() {
   const more = h("button", { type: "button", onclick: () => { list.append(...all.slice(6, 200).map(finding)); more.remove(); } }, `Show all ${grouped(Math.min(all.length, 200))}`);
   fill(
     body,
+    births(),
     row === undefined ? null : h("p", {}, "The first divergence is ", h("button", { type: "button", class: "link", onclick: () => select(row, "finding") }, `record ${first}`), `: ${kind(row).op}${kind(row).tensor === "out" ? "" : " " + kind(row).tensor} at ${kind(row).site}.`),
     list,
     all.length > 6 ? more : null,
+    ties,
     D.further ? h("p", { class: "soft" }, `${count(D.further, "further record")} of other kinds are not listed here.`) : null
   );
 }

@@ -14,7 +14,7 @@ function totals(counts) {
   let remarkable = 0;
   for (const [name, n] of Object.entries(counts)) {
     records += n;
-    if (name in SEVERITY && name !== "UNVERIFIED" && !isUsual(name)) remarkable += n;
+    if (name in SEVERITY && name !== "UNVERIFIED" && name !== "TIE" && !isUsual(name)) remarkable += n;
   }
   return { records, remarkable };
 }
