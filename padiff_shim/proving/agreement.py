@@ -13,6 +13,7 @@ from .arrays import Array, apart
 from .outcome import Outcome
 from .tolerances import RoundingBound, measured, numbers
 
+STEEP = 2.0**-20  # of the largest element: in float64 no error travels so far but past a tie, a step or a singular point
 OF_GRADIENT = "gradient of "  # how a gradient that differs is named
 Row = tuple[str, Array | None, Array | None]
 
@@ -45,6 +46,17 @@ class Agreement:
         """Whether two runs of the port are one up to rounding."""
         rows = zip(self._rows(port, forward), self._rows(other, forward), self._allowed(forward))
         return all(_near(before, after, allowed) for (_, _, before), (_, _, after), allowed in rows)
+
+    def unsettled(self, port: Outcome, *, forward: bool = False) -> str:
+        """What is far apart, and moved as far by single rounding errors: at a tie, a step or a singular point; "" if nothing is."""
+        for (name, expected, actual), allowed in zip(self._rows(port, forward), self._allowed(forward)):
+            if expected is None or actual is None or expected.shape != actual.shape:
+                continue
+            values, others = _numbers(expected), _numbers(actual)
+            far = STEEP * float(values.abs().nan_to_num(0.0, 0.0, 0.0).max()) if values.numel() else 0.0
+            if allowed.usual > far and bool(((values - others).abs() > far).any()):
+                return name or "output"
+        return ""
 
     def _allowed(self, forward: bool) -> list[RoundingBound]:
         if forward not in self._tolerances:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..text import shown
-from .findings import CarriedBy, CarrierRow
+from .findings import CarriedBy, CarrierRow, JumpRow
 
 SHOWN = 12  # rows in text
 CARRIERS = ("layer", "op", "calls", "kernels apart", "rounding: Paddle", "Torch", "amplified", "own", "share")
@@ -15,10 +17,24 @@ def carried(found: CarriedBy) -> str:
     if found.failed:
         return f"what carries the native difference of {_whose(found)} is not known: {found.failed}"
     return (
-        f"what carries the native difference of {_whose(found)} ({found.apart:.3g}); explained: {found.explained:.1%}, "
+        f"{_jumps(found.jumps)}what carries the native difference of {_whose(found)} ({found.apart:.3g}); "
+        f"explained: {found.explained:.1%}, "
         f"{found.own:.1%} by kernels that are apart on equal operands, the rest by rounding of what differs already. "
         "In unit roundoffs of the largest element"
     )
+
+
+def _jumps(rows: Sequence[JumpRow]) -> str:
+    """The step functions in the way, in a sentence."""
+    steps = [
+        f"{row.op} in {shown(row.layer or '(the model)')} ({row.jumped:,} of {row.elements:,} elements)" for row in rows[:SHOWN]
+    ]
+    if not steps:
+        return ""
+    kind = (
+        "a step function: differences are amplified here" if len(steps) == 1 else "step functions: differences are amplified here"
+    )
+    return f"{', '.join(steps)}: {kind}, and no first order explains what comes of it; "
 
 
 def _whose(found: CarriedBy) -> str:

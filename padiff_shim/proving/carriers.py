@@ -19,13 +19,14 @@ import numpy as np
 import paddle
 import torch
 
+from ..catalogue.registry import ops
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame
 from ..dispatch.prepare import prepare
 from ..modes.mode import Mode
 from ..substitution.plan import Substituting
 from ..table.reasons import StayNative
-from .findings import CarriedBy, CarrierRow
+from .findings import CarriedBy, CarrierRow, JumpRow
 from .natively import told
 from .paddle_side import PaddleSide
 from .plans import TORCHS, opened
@@ -33,6 +34,7 @@ from .values import as_array, leaves
 
 NOWHERE = "the port fails on Paddle's own kernels"
 Array = np.ndarray[Any, Any]
+STEP = 2.0**-7  # of an element: what a step function moves by less has not jumped
 Key = tuple[str, str, int]  # layer, op, and the how-maniest call of it
 
 
@@ -80,7 +82,11 @@ class Watching(Substituting):
         """One call, and what it rounds."""
         draws = door.op.random is not None and door.op.random(*values)
         if door.op.exact or draws or not door.op.leading:
-            return super().call(door, frame, values, args, kwargs)
+            result = super().call(door, frame, values, args, kwargs)
+            if door.op.steps:
+                frame.quick.clear()  # a shorter way would pass by here
+                self._tell(door, [tensor for _, tensor in leaves(result)], [], [])
+            return result
         wanted = _in_float64(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
         others: list[Array] = []
         if self._native:
@@ -92,10 +98,13 @@ class Watching(Substituting):
                 with paddle.no_grad():
                     others = [as_array(tensor) for _, tensor in leaves(door.native(*args, **kwargs))]
         made = [tensor for _, tensor in leaves(result)]
-        place = self._layer(), door.op.name
-        self._seen((*place, self._calls[place]), made, list(_errors(made, wanted)), others)
-        self._calls[place] += 1
+        self._tell(door, made, list(_errors(made, wanted)), others)
         return result
+
+    def _tell(self, door: Door, made: list[Any], errors: list[Rounding | None], others: list[Array]) -> None:
+        place = self._layer(), door.op.name
+        self._seen((*place, self._calls[place]), made, errors, others)
+        self._calls[place] += 1
 
 
 def _in_float64(door: Door, frame: Frame, values: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
@@ -160,6 +169,36 @@ class Sum:
         return CarrierRow(*place, self.calls, self.kernels, self.paddle, self.torch, amplified, own, share, part)
 
 
+class Jumps:
+    """The results of step functions in both runs, and where they jump between them."""
+
+    def __init__(self) -> None:
+        self._native: dict[Key, list[Array]] = {}
+        self._counts: dict[tuple[str, str], list[int]] = collections.defaultdict(lambda: [0, 0, 0])  # calls, jumped, elements
+
+    def natively(self, key: Key, made: Sequence[Any]) -> None:
+        """A call of the native run."""
+        if ops()[key[1]].steps:
+            self._native[key] = [as_array(tensor).copy() for tensor in made]
+
+    def substituted(self, key: Key, made: Sequence[Any]) -> None:
+        """The same call on Torch's kernels."""
+        for tensor, other in zip(made, self._native.get(key, ())):
+            array = as_array(tensor)
+            if array.shape != other.shape:
+                continue
+            with np.errstate(invalid="ignore"):
+                jumped = np.abs(array.astype(np.float64) - other) > STEP * np.maximum(np.abs(array), np.abs(other))
+            counts = self._counts[key[:2]]
+            for place, number in enumerate((1, int(jumped.sum()), array.size)):
+                counts[place] += number
+
+    def rows(self) -> list[JumpRow]:
+        """Those that jump, most elements first."""
+        rows = [JumpRow(*place, *counts) for place, counts in self._counts.items() if counts[1]]
+        return sorted(rows, key=lambda row: -row.jumped)
+
+
 def carriers(ours: PaddleSide) -> CarriedBy:
     """Run the port natively and on Torch's kernels, and tell which calls carry the difference of its outputs."""
     native: dict[Key, list[Rounding | None]] = {}
@@ -167,8 +206,11 @@ def carriers(ours: PaddleSide) -> CarriedBy:
     outputs: list[Array] = []
     apart: list[float] = [0.0, 0.0]
 
-    def keep(key: Key, _: Sequence[Any], errors: list[Rounding | None], __: Any) -> None:
+    steps = Jumps()
+
+    def keep(key: Key, made: Sequence[Any], errors: list[Rounding | None], _: Any) -> None:
         native[key] = errors
+        steps.natively(key, made)
 
     try:
         with paddle.no_grad():
@@ -179,6 +221,7 @@ def carriers(ours: PaddleSide) -> CarriedBy:
     def follow(key: Key, made: Sequence[Any], errors: list[Rounding | None], others: list[Array]) -> None:
         known = sums[key[:2]]
         known.calls += 1
+        steps.substituted(key, made)
         for place, (tensor, mine, yours) in enumerate(zip(made, errors, native.get(key, ()))):
             if mine is None or yours is None or mine.error.shape != yours.error.shape or tensor.stop_gradient:
                 continue
@@ -198,7 +241,7 @@ def carriers(ours: PaddleSide) -> CarriedBy:
     ours.observed(_mode(ours, native=False, seen=follow), go_back)
     rows = [one.row(place, apart[1] or 1.0) for place, one in sums.items() if one.along or one.own]
     rows.sort(key=lambda row: (-abs(row.own), -abs(row.share)))
-    return CarriedBy(rows, float(sum(row.share for row in rows)), apart[0])
+    return CarriedBy(rows, float(sum(row.share for row in rows)), apart[0], jumps=steps.rows())
 
 
 def _mode(ours: PaddleSide, *, native: bool, seen: Any) -> Mode:

@@ -197,6 +197,17 @@ class GradientRow:
     share: float
 
 
+@dataclass(frozen=True)
+class JumpRow:
+    """The calls of a step function in one layer whose results jump between the two runs: in so many of all elements."""
+
+    layer: str
+    op: str
+    calls: int
+    jumped: int
+    elements: int
+
+
 @dataclass
 class CarriedBy:
     """Which calls carry a native difference, those whose own kernels carry most first.
@@ -204,6 +215,7 @@ class CarriedBy:
     ``explained``: the sum of all shares; far from 1, the difference is too large for a first order. ``apart``: its largest element.
     ``of``: whose it is: ``"outputs"``, ``"gradients"`` (all of them together), or the name of one. ``gradients``: those that it is
     made of, those that hold most of it first. ``failed``: why nothing could be measured: natively the port does not run.
+    ``jumps``: step functions whose results differ: what they make of a difference no first order tells.
     """
 
     rows: list[CarrierRow]
@@ -212,6 +224,7 @@ class CarriedBy:
     of: str = "outputs"
     gradients: list[GradientRow] = field(default_factory=list)
     failed: str = ""
+    jumps: list[JumpRow] = field(default_factory=list)
 
     @property
     def own(self) -> float:

@@ -41,6 +41,7 @@ class Located:
     with equal tables. ``unexplained``: what differs though no call does. ``parts``: where each of the differences was seen: in the
     forward, the backward, or in the running statistics alone. ``moved``: several calls stand in another place together, and what
     differs within them cannot be told. ``notes``: which tables both were given.
+    ``unsettled``: the first that is far apart, as single rounding errors make it, too.
     """
 
     differences: list[Difference]
@@ -50,6 +51,7 @@ class Located:
     parts: tuple[str, ...] = ()
     moved: bool = False
     notes: tuple[str, ...] = ()
+    unsettled: str = ""
 
 
 def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
@@ -170,7 +172,8 @@ class _Search:
         found, moved = told_once(self._found, trace_of(self._original), trace_of(self._port))
         parts, differences = tuple(part for part, _ in found), [one for _, one in found]
         notes = tuple(dict.fromkeys(self._tables.notes)) if self._tables else ()
-        return Located(differences, self._rest == "", self._apart, self._rest or "", parts, moved, notes)
+        unsettled = "" if differences else self._agreement.unsettled(self._port)
+        return Located(differences, self._rest == "", self._apart, self._rest or "", parts, moved, notes, unsettled)
 
 
 def _alike(one: Sequence[torch.Tensor | None], other: Sequence[torch.Tensor | None]) -> bool:

@@ -56,7 +56,10 @@ FAST = (
     "median",
     "maximum",
 )
-TABLE, TIED = thinned(DOORS, *FAST), thinned(dict.fromkeys(CHOSEN), *(set(FAST) & set(CHOSEN)), "pool2d", "l1_loss", "round")
+FAST_TIED = (*sorted(set(FAST) & set(CHOSEN)), "pool2d", "l1_loss", "round")
+TABLE, TIED = thinned(DOORS, *FAST), thinned(dict.fromkeys(CHOSEN), *FAST_TIED)
+# Of values that are moved apart no one comes most often.
+MOVED = thinned(dict.fromkeys(name for name in CHOSEN if name != "mode"), *FAST_TIED)
 
 
 def drawn(sample, seed, levels=None):
@@ -113,7 +116,11 @@ class Program:
         with torch.enable_grad():
             results = listed(self.op(*([sides] if self.op.operands else sides), *rest))
             outs = [result for result in results if isinstance(result, torch.Tensor)]
-            ends = [(outs[place], torch.from_numpy(seed).reshape(outs[place].shape).double()) for place, seed in self.seeds.items()]
+            ends = [  # Paddle's indices want a gradient, too
+                (outs[place], torch.from_numpy(seed).reshape(outs[place].shape).double())
+                for place, seed in self.seeds.items()
+                if outs[place].requires_grad
+            ]
             leaf = sides[self.op.names.index(name)]
             (choice,) = torch.autograd.grad([end for end, _ in ends], leaf, [grad for _, grad in ends], allow_unused=True)
         if choice is None:
@@ -173,7 +180,7 @@ def test_honest_kernels_at_ties_are_not_accused(name):
 
 
 @pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("name", TIED)
+@pytest.mark.parametrize("name", MOVED)
 def test_another_choice_at_ties_is_a_tie(name, side):
     seen = set()
     for seed, sample in enumerate(DOORS[name][2][:12]):
@@ -251,7 +258,7 @@ def arguments(index, side):
     with planted, padiff_shim.compare("torch") as run:
         paddle.argmax(x, 1)
     (call,) = run.calls
-    assert run.coverage()["checked_calls"] == 1
+    assert run.coverage()["exact_calls"] == 1  # it is judged, though its result is no float
     return call.verdict, str(call.side)
 
 

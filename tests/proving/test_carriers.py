@@ -116,3 +116,34 @@ def test_a_training_tells_its_first_forwards_carriers():
     proof = prove(Port().to(dtype="float64"), Original().double(), X, phase="train", optimizer="SGD", steps=2)
     assert proof, str(proof)
     assert proof.carriers().rows[0].op == "layer_norm"
+
+
+class Stepped(torch.nn.Module):
+    """A floor as an activation, of a layer whose difference is large enough to jump on every machine."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.out = torch.nn.LayerNorm(12, ROUNDED), torch.nn.Linear(12, 5)
+
+    def forward(self, x):
+        return self.out(torch.floor(torch.sin(self.norm(x) * 1e11) * 3.0))
+
+
+class PortedSteps(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.out = paddle.nn.LayerNorm(12, epsilon=ROUNDED), paddle.nn.Linear(12, 5)
+
+    def forward(self, x):
+        return self.out(paddle.floor(paddle.sin(self.norm(x) * 1e11) * 3.0))
+
+
+def test_a_step_function_in_the_way_is_named():
+    """Paddle#64591: no first order explains what comes of a jump."""
+    proof = prove(PortedSteps().to(dtype="float64"), Stepped().double(), X)
+    assert proof, str(proof)
+    (row,) = proof.carriers().jumps
+    assert (row.layer, row.op, row.calls, row.elements) == ("", "floor", 1, X.size)
+    assert 0 < row.jumped <= X.size
+    for shown in (str(proof), proof.to_markdown(), proof.to_html()):
+        assert "a step function: differences are amplified here" in " ".join(shown.split())
