@@ -131,7 +131,8 @@ class Comparison(Pulses):
         if self.carries_torch:
             args, kwargs = watch.before(subject, args, kwargs)
         clock, outer, elapsed = self.sampling.clock, packing.gather(), 0.0
-        versions = overwriting.versions(subject.inputs.paddle) if subject.door.python and not subject.door.overwritten else ()
+        reads = subject.door.python and not subject.door.entry.inplace and not subject.door.op.writes
+        versions = overwriting.versions(subject.inputs.paddle) if reads else ()
         try:
             if subject.key is None:
                 result = subject.door.native(*args, **kwargs)

@@ -276,13 +276,15 @@ def measured(values: Sequence[Any]) -> Any:
     return Written("[" + ",".join(["null" if value is None else next(texts) for value in values]) + "]")
 
 
-def pack(records: Iterable[Mapping[str, Any]], limit: int, counts: Counts | None = None) -> dict[str, Any]:
+def pack(
+    records: Iterable[Mapping[str, Any]], coverage: Mapping[str, Any], limit: int, counts: Counts | None = None
+) -> dict[str, Any]:
     """Everything that the page shows of the records; at most ``limit`` of them one by one.
 
     Up to ``limit`` all records are kept. Beyond it every record with a verdict other than EQUAL and ROUNDING is kept, and a
     uniform sample of the others. Should those alone exceed nine tenths of the limit, the less serious classes are sampled too.
 
-    ``counts``: of these very records, where they were counted already.
+    ``coverage``: of the run. ``counts``: of these very records, where they were counted already.
     """
     rng = random.Random(_SEED)
     known, packer, usual = counts or Counts(), Packer(), Reservoir(limit, rng)
@@ -294,7 +296,7 @@ def pack(records: Iterable[Mapping[str, Any]], limit: int, counts: Counts | None
         reservoirs.get(verdict, usual).offer(partial(packer.row, position, record))
     kept = chosen({Verdict(name): reservoir for name, reservoir in reservoirs.items()}, usual, limit)
     return {
-        "headline": headline(known),
+        "headline": headline(known, coverage),
         **surveyed(known),
         "severity": {verdict.value: verdict.severity for verdict in Verdict},
         "meaning": {verdict.value: meaning for verdict, meaning in MEANING.items()},

@@ -7,7 +7,6 @@ from typing import Any
 
 from ..records import words as one
 from ..records.counts import Counts, Finding
-from ..records.coverage import Coverage
 from ..text import SENTENCE, many, shown
 from ..verdicts import Verdict
 from .words import share, within
@@ -33,12 +32,12 @@ _CONDITION = (
 )
 
 
-def headline(counts: Counts) -> str:
+def headline(counts: Counts, coverage: Mapping[str, Any]) -> str:
     """The answer: which side is wrong, where, and by how much, or that none is, and of how many calls that is said.
 
     Before it stands where a NaN or an infinity begins.
     """
-    return " ".join([*births(counts), _answer(counts)])
+    return " ".join([*births(counts), _answer(counts, coverage)])
 
 
 def births(counts: Counts) -> list[str]:
@@ -55,10 +54,10 @@ def ties(counts: Counts) -> str:
     return f"{differ}, where both choices are allowed: from there on both frameworks' programs may part, and no kernel is wrong."
 
 
-def _answer(counts: Counts) -> str:
+def _answer(counts: Counts, coverage: Mapping[str, Any]) -> str:
     found = [finding for finding in counts.sorted_findings() if not finding.apart]
     if not counts.records:
-        return "Nothing was compared" + (f": {scope}." if (scope := _scope(counts.coverage)) else ".")
+        return "Nothing was compared" + (f": {scope}." if (scope := _scope(coverage)) else ".")
     if found:
         more = len(found) - 1 + counts.further
         return _accused(found[0]) + (f" And {more:,} further finding{'s' if more > 1 else ''}." if more else "")
@@ -67,7 +66,7 @@ def _answer(counts: Counts) -> str:
     but += [f"{known:,} known or negligible{_names(counts)}"] if known else []
     tied = counts.verdicts().get(Verdict.TIE.value, 0)
     but += [f"{tied:,} differ{'s' if tied == 1 else ''} at ties, where both choices are allowed"] if tied else []
-    return _innocent(counts, open_, known) + (f" ({', '.join(but)}.)" if but else "") + f" Judged: {_scope(counts.coverage)}."
+    return _innocent(counts, open_, known) + (f" ({', '.join(but)}.)" if but else "") + f" Judged: {_scope(coverage)}."
 
 
 def _names(counts: Counts) -> str:
@@ -76,13 +75,17 @@ def _names(counts: Counts) -> str:
     return f": {', '.join(map(shown, names[:3]))}{', ...' if len(names) > 3 else ''}" if names else ""
 
 
-def _scope(coverage: Coverage) -> str:
+def _scope(coverage: Mapping[str, Any]) -> str:
     """How many calls were judged, of how many; with a budget, in how much of the program. "" of no calls at all."""
-    seen, judged = coverage.float_calls, coverage.checked_calls
+    seen, judged, stood = coverage.get("float_calls", 0), coverage.get("checked_calls", 0), coverage.get("idle")
     of_all = f"all {many(seen, 'float call')}" if seen > 1 else "the one float call"
     calls = of_all if judged == seen else f"{judged:,} of {many(seen, 'float call')} ({share(judged, seen)})"
-    idle = f"for budget= the hooks stood idle in {coverage.idle:,} of {coverage.stretches:,} stretches of the program"
-    return "; ".join([*([calls] if seen else []), *([idle] if coverage.idle else [])])
+    idle = (
+        [f"for budget= the hooks stood idle in {stood:,} of {coverage.get('stretches', 0):,} stretches of the program"]
+        if stood
+        else []
+    )
+    return "; ".join([*([calls] if seen else []), *idle])
 
 
 def _accused(finding: Finding) -> str:

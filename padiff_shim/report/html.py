@@ -94,7 +94,7 @@ def render(
     """
     whole("limit", limit, least=1)
     said = list(dict.fromkeys([*header.get("warnings", ()), *warnings]))
-    data = {"header": plain(header), "coverage": plain(coverage), "warnings": plain(said), **pack(records, limit, counts)}
+    data = {"header": plain(header), "coverage": plain(coverage), "warnings": plain(said), **pack(records, coverage, limit, counts)}
     style = _read("page.css")
     script = '"use strict";\n(() => {\n' + "\n".join(map(_read, SCRIPTS)) + "})();\n"
     allowed = [

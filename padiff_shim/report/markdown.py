@@ -59,7 +59,7 @@ def markdown(run: Compared) -> str:
     header, found = run.header, [finding for finding in run.findings() if not finding.apart]
     counted = cell(words.counted(counts.verdicts(everything=False), counts.apart()))
     lines = [
-        f"**{cell(headline(counts))}**  ",
+        f"**{cell(headline(counts, coverage))}**  ",
         f"Paddle compared with {cell(run.backend)}, call by call ({cell(words.versions(header.get('environment') or {}))})  ",
         f"{many(counts.calls, 'call')}, {counts.records:,} results and gradients: {counted}  ",
         f"{words.covered(coverage)}.  ",

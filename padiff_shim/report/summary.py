@@ -176,7 +176,7 @@ def _far(group: Group) -> Text:
 
 
 def _opening(run: Compared) -> Iterable[Any]:
-    yield Text(headline(run.counts), style="bold")
+    yield Text(headline(run.counts, run.coverage()), style="bold")
     for warning in run.warnings:
         yield Text(f"warning: {shown(warning, SENTENCE)}", style="bold yellow")
     versions = words.versions(run.header.get("environment") or {})

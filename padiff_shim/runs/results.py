@@ -67,7 +67,7 @@ class Results(Run):
         """The answer in a sentence: whose kernel is wrong, where and by how much; or that there is only rounding."""
         from ..report.headline import headline
 
-        return headline(self.counts)
+        return headline(self.counts, self.coverage())
 
     def worst(self, n: int = 10) -> list[Call]:
         """The ``n`` most serious records: by class, then by the multiple of the probabilistic bound. Muted ones are left out.

@@ -125,5 +125,7 @@ def test_a_budget_says_how_much_of_the_program_it_left_out(tmp_path):
 def test_where_nothing_could_be_judged_none_is_cleared():
     counts = Counts()
     counts.add({"op": "relu", "tensor": "out", "verdict": "UNVERIFIED", "phase": "forward", "shape": [2], "site": "", "layer": ""})
-    assert headline(counts).startswith("No kernel is accused, and none is cleared. (1 could not be judged.)")
-    assert "Judged: 0 of 1 float call" in headline(counts)
+    assert headline(counts, counts.coverage.as_dict()).startswith(
+        "No kernel is accused, and none is cleared. (1 could not be judged.)"
+    )
+    assert "Judged: 0 of 1 float call" in headline(counts, counts.coverage.as_dict())

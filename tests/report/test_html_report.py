@@ -163,7 +163,7 @@ def test_too_many_serious_records_leave_the_least_serious_out():
     records = [
         record(i, rng, verdict=("LOW_ACCURACY", "WRONG", "ROUNDING")[i % 3], guilty="paddle", share=20.0) for i in range(900)
     ]
-    kept = list(rows_of(pack(records, 400)))
+    kept = list(rows_of(pack(records, {}, 400)))
     counts = {name: sum(verdict == name for _, verdict, *_ in kept) for name in ("WRONG", "LOW_ACCURACY", "ROUNDING")}
     assert counts == {"WRONG": 300, "LOW_ACCURACY": 60, "ROUNDING": 40}
 
@@ -179,7 +179,7 @@ def test_findings_group_and_rank():
         record(3, rng, **wrong, share=1e9, layer="l9", muted=True),
         record(4, rng),
     ]
-    data = pack(records, 100)
+    data = pack(records, {}, 100)
     assert [(f["verdict"], f["records"], f["first"], f["worst"], f["layers"]) for f in data["findings"]] == [
         ("WRONG", 1, 2, 2, ["l1"]),
         ("LOW_ACCURACY", 2, 0, 1, ["l1", "l2"]),

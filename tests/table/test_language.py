@@ -150,7 +150,6 @@ TRIED_ELSEWHERE = {
     "cross_entropy_with_softmax",
     "cast",
     "index_put",
-    "mode",
     "lstsq",
     "norm_except_dim",
     "polar",

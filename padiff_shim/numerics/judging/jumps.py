@@ -28,7 +28,7 @@ def settled(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, judgem
     apart, size = (sides[0] - sides[1]).abs(), torch.maximum(sides[0].abs(), sides[1].abs())
     if paddle.dtype == torch.float64:  # where moves are no smaller than roundings: sums that cancel are no steps
         size = size.maximum(size.nan_to_num(0.0, 0.0, 0.0).max())
-    far = (apart > max(FAR * roundoff, LEAST) * size) & apart.isfinite()
+    far = (apart > max(FAR * roundoff, LEAST) * size + FAR * formula.kind.tiny) & apart.isfinite()
     if not bool(far.any()):
         return judgement
     values = [formula.value, *_moved(formula), *(value for side in sides for value in _towards(formula, side))]
