@@ -261,11 +261,3 @@ def test_a_decomposition_that_computes_something_else_is_not_used(monkeypatch):
     kernel = lambda v: torch.softmax(v, -1)  # noqa: E731
     assert judged(kernel, [x], x.exp() / x.exp().sum(-1, keepdim=True)).verdict in INNOCENT
     assert judged(kernel, [x], torch.zeros_like(x)).verdict is Verdict.WRONG
-
-
-def test_nobody_is_named_where_torch_itself_approximates_in_float64():
-    x = torch.linspace(0.3, 4, 50, dtype=F64)
-    kernel = lambda v: torch.special.polygamma(1, v)  # noqa: E731
-    found = judged(kernel, [x], kernel(x) * (1 + 5e-10))
-    assert found.verdict not in INNOCENT
-    assert found.side is Side.NONE

@@ -91,7 +91,7 @@ BINDINGS = {
     "padiff_shim/modes": 22,
     "padiff_shim/numerics/judging": 72,
     "padiff_shim/numerics/models": 15,
-    "padiff_shim/numerics/oracle": 60,
+    "padiff_shim/numerics/oracle": 59,
     "padiff_shim/optimizers": 24,
     "padiff_shim/patching": 1,
     "padiff_shim/proving": 288,

@@ -16,13 +16,14 @@ import numpy as np
 import torch
 
 from ...signals import let_pass
-from ...verdicts import Judgement, Side, Verdict
+from ...verdicts import PARTLY, Judgement, Side, Verdict
 from ..oracle import noise
 from ..oracle.measured import FIRST, Formula
 from ..oracle.precision import KINDS, norm
 from ..oracle.staging import Hypothesis
 from ..oracle.together import Part
 from . import equality, exact, jumps, passes, slices
+from .alternatives import Alternative, explained
 from .at_once import at_once
 from .narrow import NARROWER
 from .verdict import judge
@@ -96,7 +97,10 @@ def fallback(
         reason = f"no bound, and no float64 run: {type(error).__name__}: {error}"
         return Judgement(Verdict.UNVERIFIED, reason=reason[:200], stats=stats)
     found = _judged(formula, paddle, torch_, rng, audit, soon)
-    if found.verdict in (*QUIET, Verdict.TIE) or found.hypothesis is not None or paddle_kernel is None:
+    quiet = (*QUIET, Verdict.TIE)
+    if found.verdict not in quiet:
+        found = _caused(found, formula, paddle, torch_, variants or {})
+    if found.verdict in quiet or found.hypothesis is not None or paddle_kernel is None:
         return found
     return _formulas(found, formula, paddle, torch_, paddle_kernel)
 
@@ -115,6 +119,33 @@ def _another_kind(
         if other.shape == paddle.shape and torch.allclose(other.to(paddle.dtype), paddle, rtol=ALIKE, atol=ALIKE, equal_nan=True):
             return Judgement(Verdict.SEMANTICS, side=Side.PADDLE, hypothesis=name, reason=reason)
     return Judgement(Verdict.SEMANTICS, hypothesis="shape" if paddle.shape != torch_.shape else "dtype", reason=reason)
+
+
+def _caused(
+    judged: Judgement, formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, variants: Mapping[str, Variant]
+) -> Judgement:
+    """The judgement with the name of a variant that gives the whole tensor, if there is one."""
+    proven = explained(judged, formula, paddle, torch_, _alternatives(formula, variants, judged.hypothesis))
+    if proven is not None:
+        return proven
+    if judged.hypothesis in variants and PARTLY not in judged.modifiers:  # the sample fits it, and some element does not
+        return replace(judged, modifiers=(*judged.modifiers, PARTLY))
+    return judged
+
+
+def _alternatives(formula: Formula, variants: Mapping[str, Variant], first: str | None) -> list[Alternative]:
+    """Other formulas of the same operands, each with a bound of its own; ``first``: the one to begin with."""
+
+    def measure(kernel: Kernel) -> Formula:
+        other = Formula.of(kernel, formula.given, formula.dtype, formula.seed)
+        other.probe(RUNS[-1])
+        other.jumps(RUNS[-1])
+        return other
+
+    chosen = [(name, variant) for name, variant in variants.items() if formula.dtype == torch.float64 or not variant.wide]
+    chosen.sort(key=lambda pair: pair[0] != first)
+    alternatives = [Alternative(name, variant.precision, partial(measure, variant.kernel)) for name, variant in chosen]
+    return [*alternatives, Alternative("range", True, formula.without_squares)]
 
 
 def _formula(
@@ -214,10 +245,8 @@ def _patiently(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng
             break
     assert found is not None
     if formula.dtype == torch.float64 and found.verdict not in QUIET:
-        # Torch's trigamma is off by 5e-10, in float64 as well: of such functions float64 cannot say who is right.
-        side = Side.NONE if formula.approximated else found.side
         reason = f"{found.reason}; the oracle is Torch's formula in float64, other steps where it has any"
-        found = replace(found, side=side, reason=reason)
+        found = replace(found, reason=reason)
     return found
 
 
@@ -245,8 +274,7 @@ def _formulas(found: Judgement, formula: Formula, paddle: torch.Tensor, torch_: 
     if float(apart.nan_to_num(0.0, 0.0, 0.0).abs().max()) <= limit or size < EXPLAINS * whole:
         return found
     text = f"the formulas differ: both run in float64, they are {size:.3g} apart; {found.reason}"
-    side = found.side if formula.dtype != torch.float64 else Side.NONE
-    return replace(found, verdict=Verdict.SEMANTICS, side=side, reason=text)
+    return replace(found, verdict=Verdict.SEMANTICS, reason=text)
 
 
 def _norm(tensor: torch.Tensor) -> float:

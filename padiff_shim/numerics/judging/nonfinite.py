@@ -14,7 +14,7 @@ from ..oracle.staging import Quantity, to_host
 
 SAMPLES = 16
 INFINITE = "; an operand is infinite, and whether NaN or an infinity comes of it depends on the order of the steps"
-BEYOND = "; the value is beyond the range, and what is met on the way depends on the order of the steps"
+BEYOND = "; that is beyond the range, and what is met on the way depends on the order of the steps"
 
 
 def classes(values: Array, largest: float = np.inf) -> Array:
@@ -41,8 +41,8 @@ def judge(
 ) -> Judgement | None:
     """NONFINITE with the side whose NaN or Inf the oracle does not share, or None where every pattern is right.
 
-    Where finite operands lead out of the range, what is met on the way depends on the order of the steps (inf - inf is NaN): no
-    side is wrong, and nothing can be verified.
+    Where finite operands lead out of the range, or may do so on the way to a number that lies in it, what is met there depends on
+    the order of the steps (inf - inf is NaN): no side is wrong, and nothing can be verified.
     """
     bad_p, bad_t = ~torch.isfinite(paddle), ~torch.isfinite(torch_)
     unlike = (bad_p != bad_t) | (bad_p & ((paddle != torch_) & ~(paddle.isnan() & torch_.isnan())))
@@ -54,11 +54,12 @@ def judge(
     index = np.unravel_index(flat, quantity.shape) if quantity.shape else ()
     axes = quantity.axes
     where = tuple(i for axis, i in enumerate(index) if axis not in axes)
-    value = quantity.solve(quantity.stage(where)).value
+    evaluation = quantity.solve(quantity.stage(where))
+    value, bound = evaluation.value, evaluation.bound(1.0)
     if axes:
         inner = np.ravel_multi_index([index[a] for a in axes], [quantity.shape[a] for a in axes])
-        value = value[np.arange(len(value)), inner]
-    value = value.reshape(-1)
+        value, bound = (numbers[np.arange(len(value)), inner] for numbers in (value, np.broadcast_to(bound, value.shape)))
+    value, bound = value.reshape(-1), bound.reshape(-1)
     sides = [
         to_host([tensor.detach().reshape(-1)[torch.from_numpy(flat).to(tensor.device)]])[0].astype(quantity.kind.oracle)
         for tensor in (paddle, torch_)
@@ -66,9 +67,9 @@ def judge(
     largest = KINDS[quantity.dtype].format.largest
     expected = classes(value, largest)
     near = np.abs(np.abs(value) / largest - 1) < 0.01  # there rounding decides between the largest number and infinity
-    seen_as = [classes(one) for one in sides]
+    seen_as = [classes(numbers) for numbers in sides]
     wrong = [(found != expected) & ~(near & (found != 1)) for found in seen_as]
-    guilty, remark = _excused(quantity, wrong, expected, seen_as, value, where)
+    guilty, remark = _excused(quantity, wrong, expected, seen_as, value, bound, where)
     verdict = Verdict.UNVERIFIED if remark else Verdict.NONFINITE
     if not (wrong[0] | wrong[1]).any():
         return None
@@ -82,14 +83,20 @@ def judge(
 
 
 def _excused(
-    quantity: Quantity, wrong: Sequence[Array], expected: Array, seen_as: Sequence[Array], value: Array, where: tuple[Array, ...]
+    quantity: Quantity,
+    wrong: Sequence[Array],
+    expected: Array,
+    seen_as: Sequence[Array],
+    value: Array,
+    bound: Array,
+    where: tuple[Array, ...],
 ) -> tuple[Sequence[Array], str]:
     """Where each side is to blame for what it has, and why nobody is: what is met on the way depends on the order of the steps."""
-    if not (expected > 0).any() or not (wrong[0] | wrong[1]).any():
+    if not (wrong[0] | wrong[1]).any():
         return wrong, ""
     finite = quantity.finite()
     if finite:
-        left = quantity.beyond(value, where)
+        left = quantity.beyond(value, where) | (np.isfinite(value) & np.isinf(bound))
         guilty = [places & ~(left & (kinds > 0)) for places, kinds in zip(wrong, seen_as)]
     else:  # of an infinity and another one the formula makes NaN; other steps may meet one of them alone
         guilty = [places & ~((expected == 1) & (kinds > 1)) for places, kinds in zip(wrong, seen_as)]

@@ -41,8 +41,8 @@ def treatment(found: Trial, own: Errors, other: Errors) -> Treatment | None:
         return None
     top = found.quantity.kind.format.largest
     value, bounds = found.value, [found.unit, found.probable, found.certain]
-    right = _fits(own.y, value, found.probable, top)
-    if right.all() or not _fits(other.y, value, found.probable, top).all() or not sound(found, other):
+    right = fits(own.y, value, found.probable, top)
+    if right.all() or not fits(other.y, value, found.probable, top).all() or not sound(found, other):
         return None
     used = []
     for hypothesis in named:
@@ -50,7 +50,7 @@ def treatment(found: Trial, own: Errors, other: Errors) -> Treatment | None:
         if given is None:
             continue
         theirs, theirs_bounds = given
-        here = ~right & _fits(own.y, theirs, theirs_bounds[1], top)
+        here = ~right & fits(own.y, theirs, theirs_bounds[1], top)
         if here.any():
             used.append(hypothesis)
             right |= here
@@ -78,7 +78,7 @@ def _given(found: Trial, hypothesis: Hypothesis) -> tuple[Array, list[Array]] | 
     return there.value.reshape(-1), [there.bound(f).reshape(-1) for f in (1.0, *found.factors)]
 
 
-def _fits(y: Array, value: Array, bound: Array, top: float) -> Array:
+def fits(y: Array, value: Array, bound: Array, top: float) -> Array:
     """Where a result is this value up to rounding: NaN and infinities alike, finite ones within the bound."""
     alike = classes(y, top) == classes(value, top)
     near = np.abs(np.abs(value) / top - 1) < 0.01  # there rounding decides between the largest number and infinity

@@ -128,7 +128,7 @@ def _sqrt_gradient(arrays: Arrays, attrs: Attrs) -> Any:
 
 
 def _rsqrt_gradient(arrays: Arrays, attrs: Attrs) -> Any:
-    return -0.5 * arrays["grad"] / (arrays["x"] * np.sqrt(arrays["x"])), None
+    return -0.5 * arrays["grad"] * (1 / np.sqrt(arrays["x"])) ** 3, None  # at -0 infinite as 1 / sqrt(-0) is
 
 
 def _square_gradient(arrays: Arrays, attrs: Attrs) -> Any:

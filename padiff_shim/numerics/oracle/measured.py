@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ WIDE_STEP, FINE_STEP = 2.0**-30, 2.0**-40  # moves for results in float64, whose
 SAME = 2.0**-20  # of the largest value: what two float64 runs of one formula may differ by, if it is no worse than singular
 FIRST, BESIDE = 3, 2  # runs for a bound at first; runs with moved operands alone
 STEEPEST = 2.0**10  # a slope, and no jump: what follows a move of an operand of 0 no further does not make it unstable
+SINGULAR = 0.25  # of a matrix's largest element: where rounding moves it by more, no digit is known
 PROPORTION = 2.0**-5  # a fine move that has more than this part of a wide one's effect is a jump
 
 
@@ -35,14 +36,14 @@ class Formula(Quantity):
     """A result given as a function of the operands. ``kernel``: of torch tensors, in any float dtype; ``given``: its operands.
 
     Of float64 results the value itself is in float64, by other steps than Torch's kernel where there are such, and the bound is
-    doubled. ``approximated``: it has functions that Torch itself approximates, in float64, too.
+    doubled. ``normwise``: it has factorisations, so that an element of a matrix may be off by as much as its typical one.
     """
 
     kernel: Part = None  # type: ignore[assignment]  # dataclass inheritance wants a default
     given: Sequence[torch.Tensor] = ()
     value: torch.Tensor = None
     seed: int = 0
-    approximated: bool = False
+    normwise: bool = False
     _apart: bool | None = None  # None: nobody has looked at this call
     _moves: dict[str, torch.Tensor] = field(default_factory=dict)
     _runs: dict[str, int] = field(default_factory=dict)
@@ -91,21 +92,13 @@ class Formula(Quantity):
 
     @property
     def impartial(self) -> bool:
-        """In float64 the oracle may be what Torch's kernel computes."""
-        return self.dtype != torch.float64
+        """In float64 the oracle may be what Torch's kernel computes; of factorisations there are many algorithms."""
+        return self.dtype != torch.float64 and not self.normwise
 
     @property
     def per_sample(self) -> int:
         """Everything is computed already."""
         return 1
-
-    def beyond(self, value: Array, where: Sequence[Array]) -> Array:
-        """Of float64, too: what is no number there, but one of much smaller operands, is no pole."""
-        found = super().beyond(value, where)
-        if self.dtype == torch.float64 and not np.isfinite(value).all():
-            small = noise.exact(self.kernel, [t * 2.0**-600 if t.is_floating_point() else t for t in self.given])
-            found |= ~np.isfinite(value) & np.isfinite(small.numpy()[tuple(where)])
-        return found
 
     def finite(self) -> bool:
         """Of the formula's operands."""
@@ -164,12 +157,31 @@ class Formula(Quantity):
         kind = self.kind
         if self.dtype == torch.float64:
             self._measure("fine", noise.Size(FINE_STEP, unit=kind.unit), runs, 1.0)
-            wide = self._moves["step"] * (WIDE_STEP / kind.unit)
+            wide = self._moved("step") * (WIDE_STEP / kind.unit)
             self._give_up(self._moves["fine"] > PROPORTION * wide)
         size = noise.Size(0.0, 0.0, zeros=2 * kind.tiny, unit=kind.unit)
         if any(bool((t == 0).any()) for t in self.given if t.is_floating_point()):
             self._measure("zeros", size, runs, 1.0)
-            self._give_up(self._moves["zeros"] > 1e-3 * self.value.abs() + self._moves["step"] + STEEPEST * size.zeros)
+            self._give_up(self._moves["zeros"] > 1e-3 * self.value.abs() + self._moved("step") + STEEPEST * size.zeros)
+        if self.finite():
+            self._give_up(self._beyond())
+
+    def _beyond(self) -> torch.Tensor:
+        """Outputs that depend on what has left the range of float64 on the way: here the oracle is none."""
+        lost = torch.zeros_like(self.value, dtype=torch.bool)
+        for number in (1e120, 1e150):
+            other, _ = self.kernel.moved(noise.Size(unit=2.0**-53, beyond=number), self.seed, apart=self.apart)
+            near = self.value.isfinite() & ((other - self.value).abs() <= self._moved("step") + SAME * self.value.abs())
+            lost |= ~(near | (other == self.value) | (other.isnan() & self.value.isnan()))
+        return lost
+
+    def without_squares(self) -> Formula:
+        """The same, of which nothing is said where a number has a square beyond the range on the way, or the operands have one."""
+        formula = replace(self, _moves=dict(self._moves), _hosts={})
+        other, _ = self.kernel.moved(noise.Size(unit=self.kind.unit, squares=True), self.seed, apart=self.apart)
+        near = (other - self.value).abs() <= self._moved("step") + SAME * self.value.abs()
+        formula._give_up(~(near | (other == self.value) | (other.isnan() & self.value.isnan())))
+        return formula
 
     def _give_up(self, places: torch.Tensor) -> None:
         self._moves["step"] = self._moves["step"].masked_fill(places, math.inf)
@@ -194,7 +206,7 @@ class Formula(Quantity):
             self._runs[name] = number + 1
             if not number:
                 self.k = max(self.k, round(traits.terms))
-                self.approximated |= traits.special
+                self.normwise |= traits.normwise
         if runs > done:
             self._hosts = {"value": self.host("value")}
 
@@ -210,13 +222,23 @@ class Formula(Quantity):
         return self.value.abs().max().item()
 
     def _moved(self, name: str) -> torch.Tensor:
-        found = self._moves.get(name)
-        return torch.zeros_like(self.value) if found is None else found
+        move = self._moves.get(name)
+        if move is None:
+            return torch.zeros_like(self.value)
+        if not self.normwise or move.ndim < 2 or not move.numel():
+            return move
+        finite = move.masked_fill(~move.isfinite(), 0.0)
+        return torch.maximum(move, finite.square().mean((-2, -1), keepdim=True).sqrt())
 
     @property
     def unstable(self) -> torch.Tensor:
-        """Outputs of which the moves say that anything may come out."""
-        return torch.isinf(self._moved("step")) | torch.isinf(self._moved("sums"))
+        """Outputs of which the moves say that anything may come out: also those of matrices that are singular up to rounding."""
+        step = self._moved("step")
+        lost = torch.isinf(step) | torch.isinf(self._moved("sums"))
+        if self.normwise and step.numel():
+            axes = tuple(range(step.ndim))[-2:]
+            lost |= step.amax(axes, keepdim=True) > SINGULAR * self.value.abs().amax(axes, keepdim=True)
+        return lost
 
     def stage(self, where: tuple[Array, ...]) -> Staged:
         """Nothing is gathered beforehand."""
@@ -245,6 +267,10 @@ class Formula(Quantity):
         piled = sums * (f / math.sqrt(k)) if f > 1.0 and k > 1 else 0.0
         rest = own * np.abs(value) + (k + 1) * kind.tiny
         return np.asarray(both * ((hard * step + piled) * (u / own) + rest))
+
+    def everywhere(self) -> Evaluation:
+        """The values of all outputs, flattened, and their bound."""
+        return self.evaluate(self.stage(tuple(np.indices(self.shape))))
 
     def narrowed(self, form: str, *, truncate: bool = False) -> torch.Tensor | None:
         """The value for operands that were rounded to a narrower format; None if that does not hold most of them."""

@@ -29,6 +29,7 @@ NARROW_COMPLEX = (torch.complex32, torch.complex64)
 # Random signs, made once (numbers are drawn slower than anything else here) and read from another place at every step of every run.
 # Primes: no tensor's axes have them for a period.
 POOL, STRIDE = 262139, 27011
+FINE = 2.0**-30  # a format with a smaller roundoff is float64
 
 
 @functools.cache
@@ -52,18 +53,25 @@ class Size(NamedTuple):
 
     A sum of k terms moves by ``step`` + ``sums`` sqrt(k) times the sum of its terms' magnitudes. ``zeros``: what takes the place of
     an operand that is exactly 0, up or down: only what jumps there feels it. ``unit``: roundoff of the format whose range counts.
+    ``beyond``: what takes the place of what has left float64's own range, one over it of what has vanished there; 0 for nothing.
+    ``squares``: what has a square beyond the format's range counts for beyond it.
     """
 
     step: float = 0.0
     sums: float = 0.0
     zeros: float = 0.0
     unit: float = 2.0**-24
+    beyond: float = 0.0
+    squares: bool = False
 
 
 class Widened(TorchDispatchMode):
-    """Every step of a formula in float64, also where it asks for a narrower dtype; ``narrows``: whether a step did."""
+    """Every step of a formula in float64, also where it asks for a narrower dtype, and to float64's last digits.
 
-    narrows = False
+    ``alters``: there was a step that Torch alone would have made otherwise.
+    """
+
+    alters = False
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -74,12 +82,12 @@ class Widened(TorchDispatchMode):
         """One step."""
         with torch._C.DisableTorchFunction():  # what a look at a tensor costs
             wide, kwargs = steps.widened(func, args, kwargs or {}, NARROW, NARROW_COMPLEX)
-            self.narrows |= wide is not args
+            self.alters |= wide is not args or func in steps.MENDED
             return self.step(func, wide, kwargs)
 
     def step(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The step itself."""
-        return func(*args, **kwargs)
+        return steps.MENDED.get(func, func)(*args, **kwargs)
 
 
 class Apart(Widened):
@@ -97,20 +105,20 @@ class Apart(Widened):
 
     def simple(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """A step that is not taken apart."""
-        return func(*args, **kwargs)
+        return super().step(func, args, kwargs)
 
 
 class Rounding(Apart):
     """The same, moved at every step.
 
-    After the run, ``terms`` is the most terms that one sum had; ``special``: there were functions that Torch approximates.
+    After the run, ``terms`` is the most terms that one sum had; ``normwise``: there were factorisations of matrices.
     """
 
     def __init__(self, size: Size, seed: int, apart: bool = True) -> None:
         super().__init__()
-        self.size, self.terms, self.apart, self.special = size, 1.0, apart, False
-        self._drawn = seed % POOL
-        self._tiny, self._largest = span(size.unit)
+        self.size, self.terms, self.apart, self.normwise = size, 1.0, apart, False
+        self._drawn, self._cancelling = seed % POOL, False
+        self._tiny, self._largest = (one**0.5 if size.squares else one for one in span(size.unit))
 
     def signs(self, like: torch.Tensor) -> torch.Tensor:
         """+1 and -1 at random, as float64; not to be written into."""
@@ -130,6 +138,13 @@ class Rounding(Apart):
             moved = torch.where(tensor == 0, self.size.zeros * signs, moved)
         return moved
 
+    def matrix(self, tensor: torch.Tensor) -> torch.Tensor:
+        """An operand moved as its norm goes: each element by as much as its own size, or as that of the matrix's typical one."""
+        if tensor.ndim < 2 or not tensor.numel():
+            return self.operand(tensor)
+        size = torch.linalg.vector_norm(tensor, dim=(-2, -1), keepdim=True) / math.sqrt(tensor.shape[-1] * tensor.shape[-2])
+        return tensor + max(self.size.step, self.size.sums) * self.signs(tensor) * torch.maximum(tensor.abs(), size)
+
     def simple(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """One step, and its error."""
         return self.rounded(steps.kind(func, args, kwargs), func, args, kwargs)
@@ -138,29 +153,45 @@ class Rounding(Apart):
         """The same, of a step that is known to round so."""
         if kind is steps.EXACT:
             return func(*args, **kwargs)
-        self.special |= kind is steps.SPECIAL
-        sums = terms = None
+        terms_of = None if self._cancelling else steps.CANCELLING.get(func)
+        if terms_of is not None:
+            return self._in_terms(terms_of, args, kwargs)
+        self.normwise |= kind is steps.NORMWISE
+        sums = terms = reach = None
         if kind in (steps.SUM, steps.COUNTED):
             sums, terms = self._sums(kind, func, args, kwargs)
-        elif kind is steps.UNKNOWN:
+            reach = steps.partial(func, sums, terms)
+        elif kind in (steps.UNKNOWN, steps.NORMWISE):
             if not func._schema.is_mutable:  # what is written has to be the tensor itself
-                kept = steps.marked(func)
+                kept, move = steps.marked(func), self.operand if kind is steps.UNKNOWN else self.matrix
                 args = [
-                    self.operand(a) if isinstance(a, torch.Tensor) and _real(a) and place not in kept else a
-                    for place, a in enumerate(args)
+                    move(a) if isinstance(a, torch.Tensor) and _real(a) and place not in kept else a for place, a in enumerate(args)
                 ]
             terms = [steps.unknown_terms(func, args)] * 8
         elif kind is steps.GROWING:
             terms = [steps.ratio(args)] * 8
-        found = func(*args, **kwargs)
+        # What Torch's kernels lack in float64 is far less than the moves for a narrower format.
+        found = super().simple(func, args, kwargs) if self.size.unit < FINE else func(*args, **kwargs)
+        if self.size.beyond and (left := steps.beyond(func, args, found)) is not None:
+            instead = torch.full_like(found, self.size.beyond)
+            found = torch.where(left, torch.copysign(torch.where(found == 0, 1 / instead, instead), found), found)
         for place, one in enumerate(found if isinstance(found, (tuple, list)) else (found,)):
             if isinstance(one, torch.Tensor) and _real(one) and place not in steps.marks(func):
-                self._move(one, kind, None if sums is None else sums[place], None if terms is None else terms[place], place)
+                self._move(one, kind, place, *(None if parts is None else parts[place] for parts in (sums, terms, reach)))
         return found
 
     def note(self, place: int, terms: float) -> None:
         """The sums in the step's result at this place have so many terms."""
         self.terms = max(self.terms, terms)
+
+    def _in_terms(self, terms_of: Callable[..., torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor:
+        """A step by larger terms, in each of which it is itself no longer taken so."""
+        self._cancelling = True
+        try:
+            with self:
+                return terms_of(*args, **kwargs)
+        finally:
+            self._cancelling = False
 
     def _sums(self, kind: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
         """The sum of the terms' magnitudes behind each output, and how many they are."""
@@ -176,8 +207,11 @@ class Rounding(Apart):
         count = steps.terms(func, args)
         return [count] * results if isinstance(count, (int, float)) else list(count)
 
-    def _move(self, found: torch.Tensor, kind: Any, sums: Any, terms: Any, place: int) -> None:
-        """The error of one output, put in; numbers beyond the narrower format's range become what they are there."""
+    def _move(self, found: torch.Tensor, kind: Any, place: int, sums: Any = None, terms: Any = None, reach: Any = None) -> None:
+        """The error of one output, put in; numbers beyond the narrower format's range become what they are there.
+
+        ``reach``: how large a sum may be on the way.
+        """
         if found.numel() == 0:
             return
         size = found.abs() if sums is None else sums.abs()
@@ -186,12 +220,14 @@ class Rounding(Apart):
             self.note(place, float(terms.max()) if isinstance(terms, torch.Tensor) else float(terms))
             scale = scale + self.size.sums * (terms.clamp_min(1).sqrt() if isinstance(terms, torch.Tensor) else math.sqrt(terms))
         low, top = (bound.item() for bound in size.aminmax())  # NaN if one of them is
+        top = top if reach is None else max(top, reach.max().item())
         moves = size.mul_(self.signs(found)).mul_(scale)
         if not top < math.inf:
             moves = moves.nan_to_num_(0.0, 0.0, 0.0)
         found.add_(torch.complex(moves, moves.flip(0)) if found.is_complex() and moves.ndim else moves)
-        if top > self._largest:
-            found.copy_(torch.where(found.abs() > self._largest, torch.copysign(torch.full_like(found, math.inf), found), found))
+        if top > self._largest and not self.size.beyond:
+            large = found.abs() if reach is None else reach
+            found.copy_(torch.where(large > self._largest, torch.copysign(torch.full_like(found, math.inf), found), found))
         if low < self._tiny:
             found.masked_fill_(found.abs() < self._tiny, 0.0)
 

@@ -221,7 +221,7 @@ class Quantity(ABC):
         return max(self.k, 1)
 
     def beyond(self, value: Array, where: Sequence[Array]) -> Array:
-        """Which of the oracle's values at these samples are numbers, but too large for the dtype."""
+        """Which of the oracle's values at these samples are numbers, but too large for the dtype, or may be met only beyond it."""
         return np.isfinite(value) & (np.abs(value) > self.kind.format.largest)
 
     def finite(self) -> bool:

@@ -15,11 +15,12 @@ from typing import Any
 import torch
 from torch._decomp import get_decompositions
 
+from . import special
 from .fused import STEPS
 
 EXACT, PLAIN, FUNCTION, SPECIAL, UNKNOWN = "exact", "plain", "function", "special", "unknown"
-SUM, COUNTED, GROWING = "sum", "counted", "growing"
-WITH_TERMS = (SUM, COUNTED, GROWING, UNKNOWN)
+SUM, COUNTED, GROWING, NORMWISE = "sum", "counted", "growing", "normwise"
+WITH_TERMS = (SUM, COUNTED, GROWING, NORMWISE, UNKNOWN)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -73,13 +74,20 @@ _COUNTED = _names(
     replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward scatter_add unfold_backward
     upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward"""
 )
+# Factorisations of matrices and what is solved by them: good kernels give the result of a matrix near to theirs, as their norms go
+# (Higham, Accuracy and Stability of Numerical Algorithms, chapters 9 to 20): an element of 0 may be off as much as any other.
+_NORMWISE = _names(
+    """_linalg_det _linalg_eigh _linalg_eigvals _linalg_slogdet _linalg_solve_ex _linalg_svd cholesky linalg_cholesky_ex
+    linalg_eig linalg_eigvals linalg_inv_ex linalg_ldl_factor_ex linalg_lstsq linalg_lu linalg_lu_factor_ex linalg_matrix_exp
+    linalg_pinv linalg_qr"""
+)
 # Each term adds a rounding relative to the result.
 _GROWING = _names("""cumprod prod""")
 
 _DECOMPOSED = _names(
     """_batch_norm_no_update _batch_norm_with_update _euclidean_dist _fused_rms_norm _log_softmax _log_softmax_backward_data
     _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _prelu_kernel_backward
-    _softmax _softmax_backward_data addcdiv addcmul addmm addmv baddbmm
+    _softmax _softmax_backward_data _weight_norm_interface addcdiv addcmul addmm addmv baddbmm
     batch_norm_backward binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits celu elu
     elu_backward gelu gelu_backward glu glu_backward grid_sampler_2d hardsigmoid hardsigmoid_backward hardswish
     hardswish_backward huber_loss huber_loss_backward lerp linalg_vector_norm log_sigmoid_backward
@@ -133,6 +141,20 @@ def parts(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable
     return _unwrapped(found)
 
 
+# Steps that are not to their last digits in Torch's float64.
+MENDED: dict[Any, Callable[..., torch.Tensor]] = {
+    torch.ops.aten.igamma.default: special.lower,
+    torch.ops.aten.igammac.default: special.upper,
+    torch.ops.aten.polygamma.default: special.polygamma,
+}
+# Steps of which the errors are not relative to the result: in good kernels, too, they are those of larger terms.
+CANCELLING: dict[Any, Callable[..., torch.Tensor]] = {
+    torch.ops.aten.sinc.default: special.sinc,
+    torch.ops.aten.digamma.default: special.digamma,
+    torch.ops.aten.lgamma.default: special.lgamma,
+}
+
+
 def _sampled(
     x: torch.Tensor, grid: torch.Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> torch.Tensor | None:
@@ -159,8 +181,33 @@ def _sampled(
     return functools.reduce(torch.add, terms)
 
 
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor | None:
+    """Scaled dot product attention in steps: of as many heads, without dropout."""
+    if dropout_p or query.shape[:-2] != key.shape[:-2]:
+        return None
+    logits = (query @ key.mT) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if is_causal:
+        attn_mask = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
+    if attn_mask is not None:
+        logits = logits.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else logits + attn_mask
+    weights = torch.softmax(logits, -1)
+    return weights.masked_fill((logits == -math.inf).all(-1, keepdim=True), 0.0) @ value
+
+
 # Functions above autograd: what is given back has a backward of single steps. None: not these arguments.
-FUNCTIONS: dict[Any, Callable[..., torch.Tensor | None]] = {torch.nn.functional.grid_sample: _sampled}
+FUNCTIONS: dict[Any, Callable[..., torch.Tensor | None]] = {
+    torch.nn.functional.grid_sample: _sampled,
+    torch.nn.functional.scaled_dot_product_attention: _attention,
+}
 
 
 @functools.cache
@@ -177,6 +224,7 @@ def _named(func: Any) -> str:
         (SPECIAL, _SPECIAL),
         (SUM, _SUM),
         (COUNTED, _COUNTED),
+        (NORMWISE, _NORMWISE),
     ):
         if name in names:
             return kind
@@ -220,7 +268,7 @@ def marked(func: Any) -> tuple[int, ...]:
     return _MARKED.get(func.overloadpacket.__name__, ())
 
 
-_ROUNDINGS = {PLAIN: 1.0, SUM: 1.0, COUNTED: 1.0, GROWING: 1.0, FUNCTION: 2.0, SPECIAL: 6.0, UNKNOWN: 4.0}
+_ROUNDINGS = {PLAIN: 1.0, SUM: 1.0, COUNTED: 1.0, GROWING: 1.0, FUNCTION: 2.0, SPECIAL: 6.0, NORMWISE: 4.0, UNKNOWN: 4.0}
 
 
 def roundings(kind: str) -> float:
@@ -251,9 +299,38 @@ def each(args: Sequence[Any], function: Callable[[torch.Tensor], torch.Tensor]) 
     return [function(a) if isinstance(a, torch.Tensor) and _floating(a) else a for a in args]
 
 
+def partial(func: Any, sums: Sequence[torch.Tensor], terms: Sequence[Any]) -> list[torch.Tensor]:
+    """How large the sums are on the way; the magnitudes of averages are averages, too, and the sums so many times as large."""
+    name = func.overloadpacket.__name__
+    return [size * count for size, count in zip(sums, terms)] if "avg_pool" in name or name == "mean" else list(sums)
+
+
 def has_negative_weights(func: Any) -> bool:
     """A :data:`SUM` whose own coefficients cancel, so that the step of the magnitudes says nothing."""
     return "bicubic" in func.overloadpacket.__name__
+
+
+# Products, quotients and powers of numbers that are not 0 are neither 0 nor infinite, if the range holds them; exponentials and
+# sums of finite numbers are not infinite.
+_MULTIPLIED = _names("div mul pow reciprocal square true_divide")
+_GROWN = _names("add cosh exp expm1 sinh sub") | _SUM
+
+
+def beyond(func: Any, args: Sequence[Any], result: Any) -> torch.Tensor | None:
+    """Where a step of finite numbers has left the range of float64; None where that cannot be."""
+    name = func.overloadpacket.__name__.rstrip("_")
+    if (name not in _MULTIPLIED and name not in _GROWN) or not isinstance(result, torch.Tensor) or result.is_complex():
+        return None
+    operands = [operand for operand in args if isinstance(operand, torch.Tensor) and _floating(operand)]
+    gone = result.isinf()
+    if name in _SUM:
+        return gone if all(bool(operand.isfinite().all()) for operand in operands) else None
+    if name in _MULTIPLIED:
+        gone = gone | (result == 0)
+        operands += [torch.tensor(operand, dtype=torch.float64) for operand in args if isinstance(operand, (int, float))]
+    for operand in operands:
+        gone = gone & operand.isfinite() & ((operand != 0) if name in _MULTIPLIED else True)
+    return gone
 
 
 def ratio(args: Sequence[Any]) -> float:

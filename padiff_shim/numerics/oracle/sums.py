@@ -25,6 +25,7 @@ from .limits import Seat
 from .precision import KINDS, Array, Kind, gamma, span
 from .staging import Evaluation, Hypothesis, Operand, Quantity, Staged
 
+CONSTANT = 4.0  # a formula's own factors, before or behind
 INNER = 64  # how much of a long row is read to rank it by
 
 
@@ -84,6 +85,16 @@ class Terms(Quantity):
     def result(self, tensor: torch.Tensor) -> Operand:
         """One value a sample."""
         return Operand(tensor.detach(), tuple(range(tensor.ndim)), ())
+
+    def beyond(self, value: Array, where: Sequence[Array]) -> Array:
+        """Also where a partial sum, or the product of some of the factors, may be: which there are is the kernel's choice."""
+        arrays = self.stage(tuple(where)).arrays
+        factors = [np.maximum(np.abs(array), 1.0) for name, array in arrays.items() if name != "addend"]
+        reach = functools.reduce(np.multiply, factors)
+        reach = reach.sum(tuple(range(1, reach.ndim)))
+        if "addend" in arrays:
+            reach = reach + np.abs(arrays["addend"].reshape(-1))
+        return super().beyond(value, where) | (np.broadcast_to(reach, value.shape) > self.kind.format.largest / CONSTANT)
 
     def scale(self, reference: torch.Tensor) -> list[Any] | None:
         """For sums the product of the operands' norms over the inner axes (||a_i|| ||b_j|| for a matrix product)."""

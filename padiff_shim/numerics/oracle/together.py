@@ -115,9 +115,9 @@ class Together:
         return self._once(("beside", unit, seed), lambda: self._of(list(map(mode.operand, self.wide))))
 
     def _of(self, operands: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """In float64; without a look at the steps, where none is known to ask for a narrower dtype."""
+        """In float64; without a look at the steps, where all are Torch's own."""
         known = self.traces[True]
-        with nullcontext() if known is not None and not known.narrows else noise.Widened():
+        with nullcontext() if known is not None and not known.alters else noise.Widened():
             return [result.detach() for result in self._whole(*operands)]
 
     def steps(self, apart: bool) -> tuple[list[torch.Tensor] | None, FormulaTrace | None]:
@@ -153,7 +153,7 @@ class Together:
     def _moved(self, traced: FormulaTrace, size: noise.Size, seed: int) -> tuple[list[torch.Tensor], list[Traits]]:
         """The first run looks whether numbers leave the range; runs that follow move them by too little to make a difference."""
         inputs, count = [*self.wide, *self.others], len(self.wide)
-        careful = self._careful.get(traced)
+        careful = size.squares or self._careful.get(traced)
         if careful is not None:
             return traced.moved(inputs, count, Perturbed(size, seed, looks=False, careful=careful))
         mode = Perturbed(size, seed, looks=True, careful=False)
@@ -230,7 +230,7 @@ class Part:
         if runs is not None:
             return self._shown(runs[0][self.index]), runs[1][self.index]
         result, mode = noise.moved(self, self.together.wide, size, seed, apart=apart)
-        return result, Traits(mode.terms, mode.special)
+        return result, Traits(mode.terms, mode.normwise)
 
 
 def near(value: torch.Tensor, other: torch.Tensor) -> bool:

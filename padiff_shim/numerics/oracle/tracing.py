@@ -81,7 +81,8 @@ class TracedStep:
         if self.named:
             kwargs = {**kwargs, **{name: held[slot] for name, slot in self.named}}
         rounds = mode is not None and self.kind is not steps.EXACT
-        made = mode.rounded(self.kind, self.func, args, kwargs) if rounds else self.func(*args, **kwargs)  # type: ignore[union-attr]
+        exactly = steps.MENDED.get(self.func, self.func)
+        made = mode.rounded(self.kind, self.func, args, kwargs) if rounds else exactly(*args, **kwargs)  # type: ignore[union-attr]
         if self.several:
             for place_made, value in zip(self.made, made):
                 if place_made is not None:
@@ -120,34 +121,34 @@ class Perturbed(Rounding):
     def __init__(self, size: Size, seed: int, *, looks: bool, careful: bool) -> None:
         super().__init__(size, seed)
         self.looks, self.careful = looks, careful
-        self.step: TracedStep = None  # type: ignore[assignment]  # that is made now
+        self.current: TracedStep = None  # type: ignore[assignment]  # the step that is made now
         self.terms_of: dict[Slot | None, float] = {}
         self._moved: list[torch.Tensor] = []
 
     def rounded(self, kind: str, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        if kind is not steps.PLAIN and kind is not steps.FUNCTION:
+        if (kind is not steps.PLAIN and kind is not steps.FUNCTION) or self.size.beyond:
             return super().rounded(kind, func, args, kwargs)
         results = func(*args, **kwargs)
         for place, tensor in enumerate((results,) if isinstance(results, torch.Tensor) else results):
-            self._move(tensor, kind, None, None, place)
+            self._move(tensor, kind, place)
         return results
 
     def note(self, place: int, terms: float) -> None:
-        self.terms_of[self.step.made[place]] = terms
+        self.terms_of[self.current.made[place]] = terms
 
     def counted(self, kind: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], results: int) -> list[Any]:
         """Once for all calls, where no index says which terms come together."""
-        step = self.step
+        step = self.current
         counts = super().counted(kind, func, args, kwargs, results) if step.counts is None else step.counts
         if not step.indexed:
             step.counts = counts
         return counts
 
-    def _move(self, found: torch.Tensor, kind: Any, sums: Any, terms: Any, place: int) -> None:
+    def _move(self, found: torch.Tensor, kind: Any, place: int, sums: Any = None, terms: Any = None, reach: Any = None) -> None:
         self._drawn = start = (self._drawn + STRIDE) % POOL
         count = found.numel()
         if self.careful or start + count > POOL or found.dtype is not torch.float64:
-            super()._move(found, kind, sums, terms, place)
+            super()._move(found, kind, place, sums, terms, reach)
             return
         scale, amount = steps.roundings(kind) * self.size.step, found if sums is None else sums
         if terms is not None:
@@ -162,7 +163,7 @@ class Perturbed(Rounding):
         signs = pool.as_strided(found.shape, found.stride(), start) if whole else pool[start : start + count].view(found.shape)
         found.addcmul_(amount, signs, value=scale)
         if self.looks:
-            self._moved.append(found.reshape(-1))
+            self._moved += [found.reshape(-1)] if reach is None else [found.reshape(-1), reach.reshape(-1)]
 
     @property
     def inside(self) -> bool:
@@ -175,10 +176,10 @@ class Perturbed(Rounding):
 
 
 class Traits(NamedTuple):
-    """What was seen of the steps that one result is made of: the most terms of a sum, and functions that Torch approximates."""
+    """What was seen of the steps that one result is made of: the most terms of a sum, and factorisations of matrices."""
 
     terms: float
-    special: bool
+    normwise: bool
 
 
 class FormulaTrace:
@@ -190,14 +191,14 @@ class FormulaTrace:
         results: their slots.
         parts: for each the slots that are made until it is there: those of the forward, and what it is made of.
         last: for each result what its last steps round, see :meth:`_last`.
-        special: for each result whether a function that Torch approximates is among its steps.
+        normwise: for each result whether a factorisation of a matrix is among its steps.
         trusted: which results were seen to be those of the formula.
         indexed: an operand is no float tensor, so that values may say which steps there are.
-        narrows: a step asks for a narrower dtype than float64.
+        alters: a step is another one than Torch alone would make: see :class:`.noise.Widened`.
     """
 
     def __init__(self, tracer: Tracer, results: Sequence[torch.Tensor]) -> None:
-        self.inputs, self.constants, self.narrows = tracer.inputs, tracer.constants, tracer.narrows
+        self.inputs, self.constants, self.alters = tracer.inputs, tracer.constants, tracer.alters
         self.trusted: set[int] = set()
         self.results = [tracer.slot(result) for result in results]
         self.slots = len(tracer.storages)
@@ -209,9 +210,9 @@ class FormulaTrace:
             slot for step in self.steps if step.forward and step.kind in steps.WITH_TERMS for slot in step.made if slot is not None
         ]
         needed = self._part([*self.results, *sums], tracer.storages)
-        special = [step.made for step in self.steps if step.kind is steps.SPECIAL]
+        normwise = [step.made for step in self.steps if step.kind is steps.NORMWISE]
         self.steps = [step for step in tracer.steps if not step.made or not needed.isdisjoint(step.made)]
-        self.special = [not all(map(part.isdisjoint, special)) for part in self.parts]
+        self.normwise = [not all(map(part.isdisjoint, normwise)) for part in self.parts]
         self.last = [self._last(slot, tracer) for slot in self.results]
         readers = {slot: step for step in self.steps for slot in (*step.read(), *step.made)}  # the last of each slot
         for slot, step in readers.items():
@@ -238,7 +239,7 @@ class FormulaTrace:
             if not any(slot is not None and storages[slot] in memory for slot in step.made):
                 continue
             if step.kind is not steps.EXACT:
-                least = min(least, steps.roundings(step.kind))
+                least = min(least, 1.0 if step.func in steps.CANCELLING else steps.roundings(step.kind))
             elif step.brings:
                 return 0.0
             else:
@@ -256,7 +257,7 @@ class FormulaTrace:
         with torch.no_grad():
             for step in self.steps:
                 if mode is not None:
-                    mode.step = step
+                    mode.current = step
                 step.make(held, mode)
         return [held[slot] for slot in self.results]
 
@@ -264,7 +265,7 @@ class FormulaTrace:
         """The results with errors, and what was seen of each. The first ``operands`` of the inputs are moved."""
         results = self.run([*(mode.operand(tensor) for tensor in inputs[:operands]), *inputs[operands:]], mode)
         most = [max((mode.terms_of[slot] for slot in part if slot in mode.terms_of), default=1.0) for part in self.parts]
-        return results, [Traits(terms, special) for terms, special in zip(most, self.special)]
+        return results, [Traits(terms, normwise) for terms, normwise in zip(most, self.normwise)]
 
 
 class Tracer(Apart):
@@ -295,9 +296,9 @@ class Tracer(Apart):
 
     def simple(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if not self.usable:
-            return func(*args, **kwargs)
+            return super().simple(func, args, kwargs)
         step = TracedStep(func, args, kwargs, self.slot)
-        results = func(*args, **kwargs)
+        results = super().simple(func, args, kwargs)
         if isinstance(results, torch.Tensor) and not func._schema.is_mutable and _memory(results) in self._slots:
             return results  # a cast to its own dtype, a view of all of it
         step.several = isinstance(results, (list, tuple))
