@@ -9,14 +9,24 @@ import torch
 
 from padiff_shim.table.op import Fault, Floats, Ints, Sample, c_op, each, function, op
 
-from ._faults import whole_factor
+from . import _aligned
+from ._matrix_faults import (
+    FEW_SQUARINGS,
+    FIRST_OF_BATCH,
+    IN_TURN,
+    REAL_PAIRS,
+    SMALL_DETERMINANTS,
+    THROUGH_DETERMINANT,
+    THROUGH_FACTORS,
+    whole_factor,
+)
 
 TALL, WIDE, SQUARE = Sample((2, 5, 3)), Sample((3, 5)), Sample((2, 4, 4))
 
 _PHASES = "vectors of complex matrices have phases that nothing fixes: Torch refuses the gradient of what depends on them"
 
 inverse = op("x|input", name="inverse", legacy=True, complex=True, samples=(SQUARE, Sample((3, 3))))(torch.linalg.inv)
-det = op("x|input", name="det", legacy="determinant", samples=(SQUARE, Sample((3, 3))))(torch.linalg.det)
+det = op("x|input", name="det", legacy="determinant", samples=(SQUARE, Sample((3, 3))), faults=SMALL_DETERMINANTS)(torch.linalg.det)
 
 
 def _in_one_batch(own: Any, x: torch.Tensor) -> torch.Tensor:
@@ -84,19 +94,27 @@ def cholesky_solve(x: torch.Tensor, y: torch.Tensor, upper: bool) -> torch.Tenso
     return torch.cholesky_solve(x, y.triu() if upper else y.tril(), upper=upper)
 
 
-@op("x mode='reduced'", legacy=True, complex=True, results=("q", "r"))
+@op("x mode='reduced'", legacy=True, complex=True, results=("q", "r"), aligned=_aligned.triangular)
 def qr(x: torch.Tensor, mode: str) -> tuple[Any, ...]:
     """``torch.linalg.qr``."""
     return tuple(torch.linalg.qr(x, mode=mode))
 
 
-@op("x full_matrices=False", legacy=True, complex=True, results=("u", "s", "vh"), scratch=("u", "vh"), note=_PHASES)
+@op("x full_matrices=False", legacy=True, complex=True, results=("u", "s", "vh"), aligned=_aligned.singular, note=_PHASES)
 def svd(x: torch.Tensor, full_matrices: bool) -> tuple[Any, ...]:
     """``torch.linalg.svd``."""
     return tuple(torch.linalg.svd(x, full_matrices=full_matrices))
 
 
-@op("x UPLO='L'", legacy=True, complex=True, results=("values", "vectors"), scratch=("vectors",), note=_PHASES)
+@op(
+    "x UPLO='L'",
+    legacy=True,
+    complex=True,
+    results=("values", "vectors"),
+    aligned=_aligned.eigenvectors,
+    note=_PHASES,
+    faults=FIRST_OF_BATCH,
+)
 def eigh(x: torch.Tensor, UPLO: str) -> tuple[Any, ...]:
     """``torch.linalg.eigh``."""
     return tuple(torch.linalg.eigh(x, UPLO=UPLO))
@@ -108,19 +126,20 @@ def eigh(x: torch.Tensor, UPLO: str) -> tuple[Any, ...]:
     complex=True,
     results=("values", "vectors"),
     scratch=("vectors",),
+    faults=IN_TURN,
 )
 def eigvalsh(x: torch.Tensor, uplo: str, is_test: bool) -> tuple[Any, ...]:
     """``torch.linalg.eigvalsh``; the vectors, which Paddle keeps for its backward, are left out."""
     return torch.linalg.eigvalsh(x, UPLO=uplo), None
 
 
-@op("x|input", samples=(SQUARE, Sample((3, 3))), note="One tensor: the signs, then the logarithms.")
+@op("x|input", samples=(SQUARE, Sample((3, 3))), note="One tensor: the signs, then the logarithms.", faults=THROUGH_DETERMINANT)
 def slogdet(x: torch.Tensor) -> torch.Tensor:
     """``torch.linalg.slogdet``, stacked."""
     return torch.stack(tuple(torch.linalg.slogdet(x)))
 
 
-@op("x", legacy=True, results=("sign", "logarithm"), samples=(SQUARE, Sample((3, 3))))
+@op("x", legacy=True, results=("sign", "logarithm"), samples=(SQUARE, Sample((3, 3))), faults=THROUGH_DETERMINANT)
 def slogdet_v2(x: torch.Tensor) -> tuple[Any, ...]:
     """``torch.linalg.slogdet``."""
     return tuple(torch.linalg.slogdet(x))
@@ -150,13 +169,25 @@ def lu_unpack(x: torch.Tensor, y: torch.Tensor, unpack_ludata: bool, unpack_pivo
     return tuple(torch.lu_unpack(x, y, unpack_ludata, unpack_pivots))
 
 
-@op("x", legacy=True, promote="same", complex=True, results=("values", "vectors"), scratch=("vectors",), note=_PHASES)
+@op(
+    "x",
+    legacy=True,
+    promote="same",
+    complex=True,
+    results=("values", "vectors"),
+    aligned=_aligned.eigenpairs,
+    note=_PHASES,
+    faults=REAL_PAIRS,
+)
 def eig(x: torch.Tensor) -> tuple[Any, ...]:
     """``torch.linalg.eig``."""
     return tuple(torch.linalg.eig(x))
 
 
-eigvals = op("x", name="eigvals", legacy=True, promote="same", complex=True)(torch.linalg.eigvals)
+@op("x", legacy=True, promote="same", complex=True, aligned=_aligned.eigenvalues)
+def eigvals(x: torch.Tensor) -> torch.Tensor:
+    """``torch.linalg.eigvals``."""
+    return torch.linalg.eigvals(x)
 
 
 @op(
@@ -192,13 +223,13 @@ def _whole(name: str, params: str, **options: Any) -> Any:
     return op(params, c=False, promote="same", doors=(function(f"paddle.linalg.{name}", params),), **options)
 
 
-@_whole("matrix_exp", "x", samples=(SQUARE, Sample((3, 3))))
+@_whole("matrix_exp", "x", samples=(SQUARE, Sample((3, 3))), faults=FEW_SQUARINGS)
 def matrix_exp(x: torch.Tensor) -> torch.Tensor:
     """``torch.linalg.matrix_exp``."""
     return torch.linalg.matrix_exp(x)
 
 
-@_whole("pinv", "x rcond=1e-15 hermitian=False", samples=(TALL, Sample((1, 3, 5))), copies_result=True)
+@_whole("pinv", "x rcond=1e-15 hermitian=False", samples=(TALL, Sample((1, 3, 5))), copies_result=True, faults=THROUGH_FACTORS)
 def pinv(x: torch.Tensor, rcond: Any, hermitian: bool) -> torch.Tensor:
     """``torch.linalg.pinv``; the tolerance may be a tensor of one element."""
     if hasattr(rcond, "item"):

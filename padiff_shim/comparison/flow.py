@@ -116,6 +116,8 @@ class Comparison(Pulses):
         try:
             prepared = prepare(door, frame, values, args, kwargs)
         except StayNative as stays:
+            if door.in_parts(stays):
+                raise
             why = stays.with_traceback(None)
         else:
             if door.op.differs is not None:
@@ -193,7 +195,8 @@ class Comparison(Pulses):
 
     def forward(self, subject: Subject, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, Any]]:
         """Torch's kernel on the same operands, verdicts on what both gave, and the watch over the gradients."""
-        mine, theirs = of_paddle(subject.door, result), subject.run_reference()
+        mine = of_paddle(subject.door, result)
+        theirs = subject.run_reference(mine)
         if len(mine) != len(theirs):
             raise StayNative(RESULTS, paddle=len(mine), torch=len(theirs))
         gathers = len(mine) > 1 and self.run.recorder.gather()

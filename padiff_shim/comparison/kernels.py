@@ -26,7 +26,7 @@ Run = Callable[..., Any]
 class Kernels:
     """The part of a :class:`.subject.Subject` that runs its call again, on whatever operands."""
 
-    __slots__ = ("results", "together")
+    __slots__ = ("like", "results", "together")
 
     door: Door
     inputs: Inputs
@@ -36,35 +36,44 @@ class Kernels:
     attributes: tuple[Any, ...]
     results: Together | None  # all results of Torch's that are judged by the formula
     together: tuple[Mapping[int, torch.Tensor], Together] | None  # the gradients for these incoming ones, as a formula
+    like: Sequence[torch.Tensor]  # Paddle's results, where the op leaves open which of several there are; else none
 
     def run(self, *tensors: Any) -> Any:
         """Torch's formula on these operands."""
-        return self.door.torch(tensors, self.attributes)
+        return self._run_other(None, *tensors)
 
     def meaning(self, *tensors: Any) -> Any:
         """What both kernels are held against: Torch's formula, or the op's own oracle."""
-        return self.door.torch(tensors, self.attributes, self.door.op.oracle)
+        return self._run_other(self.door.op.oracle, *tensors)
 
     def variants(self, kernel: Callable[..., torch.Tensor]) -> dict[str, Variant]:
         """What a kernel may compute instead, by name: the call's numbers in float32, and what is known of the op.
 
         ``kernel``: the judged tensor as a function of the operands, and of ``run``, which stands for the op's formula.
         """
-        door, attributes = self.door, tuple(_in_float32(value) for value in self.attributes)
+        op, attributes = self.door.op, tuple(_in_float32(value) for value in self.attributes)
         found = {}
-        for name, fault in door.op.faults.items():
-            formula = partial(fault.formula, door.op.oracle or door.op.reference)
-            run = partial(self._run_other, formula)
-            found[name] = Variant(partial(kernel, run=run), fault.precision, fault.narrow)
+        formulas = {name: (fault, partial(fault.formula, op.oracle or op.reference)) for name, fault in op.faults.items()}
+        for name, (fault, formula) in formulas.items():
+            found[name] = Variant(partial(kernel, run=partial(self._run_other, formula)), fault.precision, fault.narrow)
         if attributes != self.attributes:
-            found["numbers->float32"] = Variant(
-                partial(kernel, run=lambda *tensors: door.torch(tensors, attributes)), precision=True, wide=True
-            )
+            run = partial(self._run_other, None, attributes=attributes)
+            found["numbers->float32"] = Variant(partial(kernel, run=run), precision=True, wide=True)
+            for name, (fault, formula) in formulas.items():
+                run = partial(self._run_other, formula, attributes=attributes)
+                found[f"{name}+numbers->float32"] = Variant(partial(kernel, run=run), fault.precision, wide=True)
         return found
 
-    def _run_other(self, formula: Callable[..., Any], *tensors: Any) -> Any:
-        """Another formula than the op's."""
-        return self.door.torch(tensors, self.attributes, formula)
+    def aligned(self, results: Any) -> Any:
+        """A formula's results as near to Paddle's as the op's meaning allows."""
+        if not self.like:
+            return results
+        assert self.door.op.aligned is not None
+        return self.door.op.aligned(flat(results), self.like)
+
+    def _run_other(self, formula: Callable[..., Any] | None, *tensors: Any, attributes: tuple[Any, ...] | None = None) -> Any:
+        """Another formula than the op's (None: its own), or the same of other numbers."""
+        return self.aligned(self.door.torch(tensors, self.attributes if attributes is None else attributes, formula))
 
     def kernels(self, position: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Both kernels as functions of the operands that are tensors, for results without a bound."""
@@ -96,7 +105,7 @@ class Kernels:
             elements = sum(self.operands[i].numel() for i in self.inputs.needs)
             formula, traces = partial(self._gradients_of, list(grads)), self._traces(tuple(grads), list(grads.values()))
             others = [side for i, side in enumerate(self.operands) if isinstance(side, torch.Tensor) and i not in self.inputs.needs]
-            self.together = grads, Together(formula, operands, self.inputs.needs, elements, others, traces)
+            self.together = grads, Together(formula, operands, self.inputs.needs, elements, [*others, *self.like], traces)
         together, needs = self.together[1], self.inputs.needs
 
         def other(*tensors: torch.Tensor, run: Run) -> torch.Tensor:
@@ -134,7 +143,7 @@ class Kernels:
             if isinstance(out, torch.Tensor) and (out.is_floating_point() or out.is_complex())
         }
         elements, operands = sum(out.numel() for out in outs.values()), [self.operands[place] for place in places]
-        return Together(formula, operands, list(outs), elements, traces=self._traces((), ()))
+        return Together(formula, operands, list(outs), elements, self.like, self._traces((), ()))
 
     def _gradients_of(
         self, positions: Sequence[int], *tensors: torch.Tensor, chosen: Sequence[int], run: Run | None = None

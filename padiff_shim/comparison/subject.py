@@ -13,6 +13,7 @@ from ..dispatch.door import Door
 from ..dispatch.operands import Inputs, wanting, without_gradient
 from ..dispatch.prepare import NO_CASTS, Prepared
 from ..frameworks import weights
+from ..frameworks.memory import to_torch
 from ..gradients.formula import gradients
 from ..gradients.saved import reads
 from ..numerics import same
@@ -95,9 +96,12 @@ class Subject(Kernels):
         # The results, and the gradients for these incoming ones, as formulas.
         self.results: Together | None = None
         self.together: tuple[Mapping[int, torch.Tensor], Together] | None = None
+        self.like: Sequence[torch.Tensor] = ()
 
-    def run_reference(self) -> list[Any]:
-        """Torch's kernel; keeps its graph if a gradient is wanted."""
+    def run_reference(self, results: Sequence[Any]) -> list[Any]:
+        """Torch's kernel; keeps its graph if a gradient is wanted. ``results``: Paddle's."""
+        if self.door.op.aligned is not None:  # copies: the program may write into its own
+            self.like = [to_torch(result).clone() for result in results]
         inputs, door = self.inputs, self.door
         needs = inputs.needs
         if not needs:
@@ -207,6 +211,7 @@ class Subject(Kernels):
         self._leaves = self.incoming = self._arrays = _NONE
         self._incoming = _UNSEEN
         self.operands = self.outs = []
+        self.like = ()
         self.saved = self.shared = ()
         self.inputs = Inputs([], [], self.inputs.needs)
 

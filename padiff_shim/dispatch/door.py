@@ -9,7 +9,7 @@ from typing import Any
 
 from ..frameworks.surroundings import autocasting, dispatch_modes, function_modes, inference, put_aside
 from ..table.op import Entry, Op
-from ..table.reasons import DRAWN, FILTERED, NOT_DRAWN, OUTSIDE_LAYERS, RANDOM, WHOLE, StayNative
+from ..table.reasons import DRAWN, FILTERED, MIXED, NOT_DRAWN, OUTSIDE_LAYERS, RANDOM, WHOLE, StayNative
 from ..table.signature import REFUSALS, binder, present, refused
 from . import site
 from .dtypes import DtypeRules, ask
@@ -98,11 +98,15 @@ class Door:
             except StayNative as stays:
                 why = stays.with_traceback(None)  # a traceback would hold this frame, and with it the operands
             # Not in there: what Paddle raises now is its answer to the program's call, and shows nothing of ours before it.
-            if self.entry.seen_below or why.why is WHOLE:
+            if self.entry.seen_below or why.why is WHOLE or self.in_parts(why):
                 return original(*args, **kwargs)
             return frame.plan.native(self, frame, why, args, kwargs)
 
         return functools.wraps(original)(hook) if self.python else hook
+
+    def in_parts(self, why: StayNative) -> bool:
+        """Whether the calls below are seen instead: each of these computes in the dtype of its own operands."""
+        return self.entry.mixed_below and why.why is MIXED
 
     def permit(self, frame: Frame, draws: bool) -> None:
         """Of an op that may draw random numbers: whether it may run on Torch's kernel here, and draw from Torch's generator."""

@@ -45,7 +45,7 @@ class Entry:
     but for ``reduce_all=True``, which stands for ``axis=None``.
     ``arrange`` turns the door's own arguments, complete and by position, into the op's (an RNN's lists of states and weights).
     ``seen_below``: a Python function whose calls below lead to doors of their own: where the op stays native here, it runs as if
-    this door were none.
+    this door were none. ``mixed_below``: so of operands of several float dtypes alone.
     ``fills``: what is drawn becomes the first parameter's memory, and the door hands back None (initializers).
     ``when`` is one of its parameters and the values of it with which the door leads here: several ops may share such a door.
     ``until``: the target is an older Paddle's name of the op, or has these parameters there alone: it is not this door any more
@@ -63,6 +63,7 @@ class Entry:
     arrange: Callable[..., tuple[Any, ...]] | None = None
     when: tuple[str, tuple[Any, ...]] | None = None
     seen_below: bool = False
+    mixed_below: bool = False
     fills: bool = False
     until: str | None = None
     since: str | None = None
@@ -128,6 +129,7 @@ class Op:
     ties: Any = None
     steps: bool = False
     oracle: Callable[..., Any] | None = None
+    aligned: Callable[..., Sequence[Any]] | None = None
     note: str = ""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -211,7 +213,7 @@ def op(
         overwrites: operands that Paddle's function spoils on its way to its result: a comparison gives Torch's formula copies.
         once: Paddle's kernel is run as the program calls it, and never again in float64 for a verdict: there it writes outside of
             its memory.
-        scratch: results that are not judged: those that are unique up to a sign only (eigenvectors).
+        scratch: results that are not judged: those that no program reads.
         unwritten: results that nobody but Paddle's own backward reads, and that its kernel leaves unwritten where no backward will:
             they hold whatever lay in memory, and are neither judged nor recorded.
         promote: ``"result"`` casts every tensor to the dtype that the native op returns before the formula runs; ``"none"`` leaves
@@ -255,6 +257,9 @@ def op(
             there, and reports say so.
         oracle: what the op means, as a Torch formula of its parameters, where Torch's own kernel computes something else: a
             comparison holds both kernels against it.
+        aligned: of results that the op leaves free in part (an order, signs, a basis): called with the formula's results and with
+            others of the same call, gives the former as near to the latter as the op's meaning allows. Comparisons ask it
+            before they judge.
         note: one sentence where Paddle's meaning is not that of the Torch function of that name; for docs/ops.md.
 
     Raises:
