@@ -131,6 +131,20 @@ paddle.nn.utils.weight_norm_hook.norm_except_dim(x, 0).sum().backward()
 """,
     },
     {
+        "name": "one factor alone",
+        "op": "qr",
+        "what": "The backward of Q and R reads the gradients of both, also where one of them has none.",
+        "size": "the process ends",
+        "paddle": PADDLES,
+        "shows": SIGSEGV,
+        "shim": "Torch's gradient. Compared, Paddle's backward ends the process.",
+        "program": """\
+import paddle
+x = paddle.to_tensor([[2.0, 1.0], [0.0, 3.0]], stop_gradient=False)
+paddle.linalg.qr(x)[0].sum().backward()
+""",
+    },
+    {
         "name": "the gradient of a grid alone",
         "op": "grid_sample",
         "what": "The backward writes the gradient of x where x wants none, to nowhere.",

@@ -216,10 +216,11 @@ paddle.unstack(x)[0].sum().backward()
     {
         "name": "gradient of logits at zero",
         "op": "binary_cross_entropy_with_logits, sigmoid_cross_entropy_with_logits",
-        "what": "Where a logit is exactly 0, as under a last layer of zeros, Paddle's gradient is off by a half.",
-        "size": "0.5",
+        "what": "Where a logit is exactly 0, as under a last layer of zeros, Paddle's gradient is too small by 1.",
+        "size": "-0.5 for 0.5",
         "paddle": PADDLE_3,
-        "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
+        "known": "logits at zero",
+        "shim": "Torch's gradient; a comparison names it.",
         "program": """\
 import numpy as np, paddle
 x = paddle.zeros([2])
@@ -234,7 +235,8 @@ np.testing.assert_allclose(x.grad.numpy(), [0.5, -0.5], rtol=1e-5)
         "what": "Below -88 exp(-x) overflows, and the gradient is NaN or infinite.",
         "size": "NaN for 0",
         "paddle": PADDLES,
-        "shim": "Torch's gradient; a comparison says NONFINITE, side paddle.",
+        "known": "gradient of silu",
+        "shim": "Torch's gradient; a comparison names it.",
         "program": """\
 import numpy as np, paddle
 x = paddle.to_tensor([-100.0], stop_gradient=False)
@@ -248,7 +250,8 @@ np.testing.assert_allclose(x.grad.numpy(), [0.0], atol=1e-6)
         "what": "Above 88 the exponential of the branch that is not taken overflows, and the gradient is NaN.",
         "size": "NaN for 1",
         "paddle": PADDLES,
-        "shim": "Torch's gradient; a comparison says NONFINITE, side paddle.",
+        "known": "expm1 and log1p spelled out",
+        "shim": "Torch's gradient; a comparison names it.",
         "program": """\
 import numpy as np, paddle
 x = paddle.to_tensor([200.0], stop_gradient=False)
@@ -278,10 +281,12 @@ np.testing.assert_allclose(lu.grad.numpy()[0, 1], slope, rtol=1e-5)
     {
         "name": "gradient of a small determinant",
         "op": "det",
-        "what": "A matrix whose determinant is below a fixed limit counts as singular, and its gradient is said to be zero.",
-        "size": "0 for 1e-10; from a determinant of 1e-12 in float64 on, of 1e-9 in float32",
+        "what": "Where a determinant, of one matrix of a batch at least, is below a fixed limit, the gradient of all "
+        "of them is zero.",
+        "size": "0 for 1e-10; below a determinant of 1e-12 in float64, of 1e-5 in float32",
         "paddle": PADDLES[2:],
-        "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
+        "known": "small determinants",
+        "shim": "Torch's gradient; a comparison names it.",
         "program": """\
 import numpy as np, paddle
 x = paddle.eye(3, dtype="float64") * 1e-5
@@ -340,6 +345,71 @@ rows = [[0.1, -0.1, 0.6, 0.2], [-0.5, 0.3, 1.3, 0.9], [float("nan"), -1.2, -0.6,
 x = paddle.to_tensor(rows, stop_gradient=False)
 paddle.median(x, axis=-1)[:2].sum().backward()
 np.testing.assert_array_equal(x.grad.numpy()[1], [0.0, 0.5, 0.0, 0.5])
+""",
+    },
+    {
+        "name": "eigenvalues of several matrices",
+        "op": "eigh, eigvalsh",
+        "what": "Of a batch of matrices, the gradients of the first one's eigenvalues count for all (eigh), or those "
+        "of all in another order (eigvalsh).",
+        "size": "2 for 4",
+        "paddle": ("2.6.2", "3.3.1"),
+        "known": "eigenvalues of several matrices",
+        "shim": "Torch's gradient; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+def near(function):
+    x = paddle.to_tensor([[[1.0, 0.0], [0.0, 2.0]], [[3.0, 0.0], [0.0, 5.0]]], "float64", stop_gradient=False)
+    function(x).backward(paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]], "float64"))
+    np.testing.assert_allclose(x.grad.numpy()[1], [[3.0, 0.0], [0.0, 4.0]], atol=1e-9)
+near(lambda x: paddle.linalg.eigh(x)[0])
+""",
+        "others": {"eigvalsh": "near(paddle.linalg.eigvalsh)"},
+    },
+    {
+        "name": "pseudo-inverse with equal values",
+        "op": "pinv",
+        "what": "The gradient is that of the singular vectors or eigenvectors, of which equal values have none.",
+        "size": "NaN for -1",
+        "paddle": ("2.6.2", "3.3.1"),
+        "known": "pinv through vectors",
+        "shim": "Torch's gradient; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.eye(2, dtype="float64")
+x.stop_gradient = False
+paddle.linalg.pinv(x, hermitian=True).sum().backward()
+np.testing.assert_allclose(x.grad.numpy(), -np.ones([2, 2]))
+""",
+    },
+    {
+        "name": "digamma of large negative numbers",
+        "op": "digamma",
+        "what": "In float32 the gradient adds nine terms, which do not come to where its series begins.",
+        "size": "-0.08 for 15",
+        "paddle": ("2.6.2", "3.3.1"),
+        "known": "digamma's slope of large negative numbers",
+        "shim": "Torch's gradient; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([-11.3], "float32", stop_gradient=False)
+paddle.digamma(x).backward()
+np.testing.assert_allclose(x.grad.numpy(), [14.9947], rtol=1e-4)
+""",
+    },
+    {
+        "name": "epsilon of normalize in its gradient",
+        "op": "normalize",
+        "what": "The epsilon that bounds the norm is added to it in the gradient.",
+        "size": "0.1 % of the gradient, of a norm of 5 with epsilon 0.01",
+        "paddle": ("2.6.2", "3.3.1"),
+        "known": "number added to a norm",
+        "shim": "Torch's gradient; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([[3.0, 4.0]], "float64", stop_gradient=False)
+paddle.nn.functional.normalize(x, epsilon=1e-2)[0, 0].backward()
+np.testing.assert_allclose(x.grad.numpy(), [[0.128, -0.096]], rtol=1e-9)
 """,
     },
 )

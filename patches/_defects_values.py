@@ -348,7 +348,8 @@ assert (x**0.5 == torch.inf).all()
         "what": "The density is a power times an exponential over a gamma function, each by itself: infinity over infinity.",
         "size": "NaN for 0",
         "paddle": PADDLE_3,
-        "shim": "Torch's gradient; a comparison says NONFINITE, side paddle.",
+        "known": "incomplete gamma functions",
+        "shim": "Torch's gradient; a comparison names it.",
         "program": """\
 import numpy as np, paddle
 def near(function):
@@ -390,6 +391,54 @@ value = paddle.to_tensor(5.0, stop_gradient=False)
 x.stop_gradient = False
 paddle.masked_fill(x, mask, value).sum().backward()
 np.testing.assert_array_equal(value.grad.numpy(), 2.0)
+""",
+    },
+    {
+        "name": "interpolation to one pixel",
+        "op": "bilinear_interp, bicubic_interp",
+        "what": "Where one pixel is wanted along an axis, Paddle takes the first one (of bicubic: what lies before "
+        "it), and not the middle.",
+        "size": "0 for 7",
+        "paddle": ("2.6.2", "3.3.1"),
+        "known": "interpolation to one pixel",
+        "shim": "Torch's pixel; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor(np.arange(15.0).reshape(1, 1, 3, 5), "float32")
+def near(mode):
+    found = paddle.nn.functional.interpolate(x, size=[1, 1], mode=mode, align_corners=False)
+    np.testing.assert_allclose(found.numpy().ravel(), [7.0], rtol=1e-5)
+near("bilinear")
+""",
+        "others": {"bicubic": 'near("bicubic")'},
+    },
+    {
+        "name": "erfinv beyond 1",
+        "op": "erfinv",
+        "what": "Of numbers beyond 1, which have no inverse, Paddle gives an infinity.",
+        "size": "inf for NaN",
+        "paddle": ("2.6.2", "3.3.1"),
+        "known": "erfinv by a quantile",
+        "shim": "Torch's result; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+assert np.isnan(paddle.erfinv(paddle.to_tensor([2.0])).item())
+""",
+    },
+    {
+        "name": "vectors of eigenvalues near the real axis",
+        "op": "eig",
+        "what": "Eigenvalues that are less than 1e-6 off the real axis count as real ones, however small the matrix is: "
+        "the real and the imaginary part of their vectors are given for two vectors.",
+        "size": "0.71 of a vector",
+        "paddle": PADDLES,
+        "known": "vectors of eigenvalues near the real axis",
+        "shim": "Torch's vectors; a comparison names it.",
+        "program": """\
+import numpy as np, paddle
+x = np.array([[0.0, 1e-7], [-1e-7, 0.0]])
+values, vectors = paddle.linalg.eig(paddle.to_tensor(x))
+np.testing.assert_allclose(x @ vectors.numpy(), vectors.numpy() * values.numpy(), atol=1e-12)
 """,
     },
 )

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -19,7 +20,7 @@ LOWEST = -64.0  # Paddle's CPU softmax: exp(max(x - max, -64))
 
 def single(number: float) -> float:
     """A number as float32 holds it."""
-    return float(torch.tensor(number, dtype=torch.float32))
+    return float(np.float32(number))
 
 
 def clip(x: torch.Tensor, axis: int) -> torch.Tensor:
@@ -69,29 +70,6 @@ def _shares(own: Callable[..., Any], x: torch.Tensor, label: torch.Tensor, weigh
 SMOOTHED, SMOOTHED_LABELS = smoothed(_labels), smoothed(_shares)
 
 
-def roots(arguments: Callable[..., tuple[torch.Tensor, float, Any, bool]]) -> dict[str, Fault]:
-    """Norms of order p with 1 / p in float32, also where their gradient divides by them, or by them and 1e-12.
-
-    ``arguments``: the tensor, p, the axes and keepdim of the op's own.
-    """
-
-    def formula(own: Callable[..., Any], *values: Any, added: float = 0.0) -> torch.Tensor:
-        x, p, axis, keepdim = arguments(*values)
-        if p in (0.0, 1.0, 2.0, math.inf, -math.inf):
-            raise NotImplementedError("orders with kernels of their own")
-        order, lies, whole = single(p), x.detach(), axis is None and not keepdim
-        norm = lies.abs().pow(order).sum(axis, True).pow(single(1.0 / order))
-        scaled = lies.sign() * lies.abs().pow(order - 1) / (norm.pow(order - 1) + added) * (x - lies)
-        value = lies.abs().pow(order)
-        value = (value.sum() if whole else value.sum(axis, keepdim)).pow(single(1.0 / order))
-        return value + (scaled.sum() if whole else scaled.sum(axis, keepdim))
-
-    return {
-        "1/p->float32": Fault(formula, precision=True),
-        "1/p->float32+1e-12": Fault(functools.partial(formula, added=1e-12), precision=True),
-    }
-
-
 def slope(own: Callable[..., Any], x: torch.Tensor, lower: float, upper: float, is_test: bool) -> torch.Tensor:
     """``rrelu`` in evaluation, with its mean slope in float32."""
     return F.leaky_relu(x, single((single(lower) + single(upper)) / 2))
@@ -106,14 +84,58 @@ def shares_of_one(own: Callable[..., Any], x: torch.Tensor, label: torch.Tensor,
     return {"mean": values.mean, "sum": values.sum}.get(reduction, lambda: values.unsqueeze(axis))()
 
 
-def exp_minus_one(alpha: int | None) -> dict[str, Fault]:
-    """An exponential branch without expm1, which loses the digits of small numbers. ``alpha``: which argument is its size."""
+def sloped(value: torch.Tensor, slope: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """A value with a gradient of its own."""
+    return value.detach() + (slope.detach() * (x - x.detach()) if x.requires_grad else 0.0)
 
-    def formula(own: Callable[..., Any], x: torch.Tensor, *numbers: float) -> torch.Tensor:
-        size = 1.0 if alpha is None else numbers[alpha]
-        return torch.where(x > 0, x, size * (x.exp() - 1))
 
-    return {"exp(x)-1": Fault(formula, precision=True, narrow=True)}
+def singles(numbers: torch.Tensor) -> torch.Tensor:
+    """Each of them as float32 holds it."""
+    held = numbers.detach().cpu().numpy().astype(np.float32)
+    return torch.from_numpy(held.astype(np.float64)).to(numbers)
+
+
+def _elu(own: Callable[..., Any], x: torch.Tensor, alpha: float) -> torch.Tensor:
+    """``elu`` without expm1, whose gradient is the result plus alpha: small numbers lose their digits, and small slopes."""
+    branch = alpha * (torch.exp(x.detach()) - 1)
+    return sloped(torch.where(x < 0, branch, x), torch.where(x > 0, torch.ones_like(x), branch + alpha), x)
+
+
+def _celu(own: Callable[..., Any], x: torch.Tensor, alpha: float) -> torch.Tensor:
+    """The same of ``celu``, whose gradient times its exponential is multiplied by 0 where it is not the branch that is taken."""
+    lies = x.detach()
+    power = torch.exp(lies / alpha)
+    value = torch.where(lies < 0, alpha * (power - 1), lies)
+    above, below = ((x - lies) * branch.to(x.dtype) for branch in (lies > 0, lies <= 0))
+    return value + above + power * below if x.requires_grad else value
+
+
+def _selu(own: Callable[..., Any], x: torch.Tensor, scale: float, alpha: float) -> torch.Tensor:
+    """The same of ``selu``."""
+    branch, both = scale * (alpha * torch.exp(x.detach()) - alpha), scale * alpha
+    if single(scale) == scale and single(alpha) == alpha:  # the kernel holds them in float32, and their product
+        both = single(both)
+    return sloped(torch.where(x <= 0, branch, scale * x), torch.where(x <= 0, branch + both, torch.full_like(x, scale)), x)
+
+
+def _logsigmoid(own: Callable[..., Any], x: torch.Tensor) -> torch.Tensor:
+    """``logsigmoid`` without log1p."""
+    largest = (-x).clamp_min(0.0)
+    return -largest - torch.log(torch.exp(-largest) + torch.exp(-x - largest))
+
+
+def _mish(own: Callable[..., Any], x: torch.Tensor, threshold: float) -> torch.Tensor:
+    """``mish`` without log1p and expm1."""
+    lies = x.detach()
+    plus = torch.where(lies > threshold, lies, torch.log(1 + torch.exp(lies.clamp_max(threshold))))
+    gate = torch.tanh(plus)
+    return sloped(lies * gate, lies * (1 - gate * gate) * (1 - torch.exp(-plus)) + gate, x)
+
+
+def _silu(own: Callable[..., Any], x: torch.Tensor) -> torch.Tensor:
+    """``silu`` with the gradient (1 + x e / (1 + e)) / (1 + e), of which e = exp(-x) overflows."""
+    power = torch.exp(-x.detach())
+    return sloped(own(x), 1 / (1 + power) * (1 + x.detach() * power / (1 + power)), x)
 
 
 def log_of_one_plus(own: Callable[..., Any], x: torch.Tensor, beta: float, threshold: float) -> torch.Tensor:
@@ -122,65 +144,26 @@ def log_of_one_plus(own: Callable[..., Any], x: torch.Tensor, beta: float, thres
 
 
 def held_mean(
-    own: Callable[..., Any], x: torch.Tensor, scale: Any, bias: Any, epsilon: float, groups: int, data_format: str
+    own: Callable[..., Any],
+    x: torch.Tensor,
+    scale: Any,
+    bias: Any,
+    epsilon: float,
+    groups: int,
+    data_format: str,
+    *,
+    once: bool = False,
 ) -> torch.Tensor:
-    """``group_norm`` without a weight, of whose mean the gradient takes no notice."""
+    """``group_norm`` without a weight, of whose mean the gradient takes no notice; ``once``: with the rounding of one pass."""
     if scale is not None or (data_format[-1] == "C" and x.ndim > 2):
         raise NotImplementedError("without a weight, channels first")
     parts = x.reshape(x.shape[0], groups, -1)
     centred = parts - parts.detach().mean(-1, keepdim=True)
-    normed = (centred * (centred.square().mean(-1, keepdim=True) + epsilon).rsqrt()).reshape(x.shape)
+    variance = centred.square().mean(-1, keepdim=True)
+    if once:
+        variance = variance + (_in_one_pass(parts) - variance).detach()
+    normed = (centred * (variance + epsilon).rsqrt()).reshape(x.shape)
     return normed if bias is None else normed + bias.view(-1, *[1] * (x.ndim - 2))
-
-
-def longer_norm(
-    arguments: Callable[..., tuple[torch.Tensor, float, Any, bool]], then: Callable[..., torch.Tensor] | None = None
-) -> dict[str, Fault]:
-    """Norms of order 2 whose gradient divides by the norm and 1e-12.
-
-    ``arguments`` as for :func:`roots`; ``then``: the op's result, of the norm and the op's own arguments.
-    """
-
-    def formula(own: Callable[..., Any], *values: Any) -> torch.Tensor:
-        x, p, axis, keepdim = arguments(*values)
-        if p != 2.0:
-            raise NotImplementedError("order 2")
-        norm = torch.linalg.vector_norm(x.detach(), 2.0, axis, True)
-        scaled = x.detach() / (norm + 1e-12) * (x - x.detach())
-        value = torch.linalg.vector_norm(x.detach(), 2.0, axis, keepdim)
-        value = value + (scaled.sum() if axis is None and not keepdim else scaled.sum(axis, keepdim))
-        return value if then is None else then(value, *values)
-
-    return {"norm+1e-12": Fault(formula)}
-
-
-def largest_whole(arguments: Callable[..., tuple[torch.Tensor, float, Any, bool]]) -> dict[str, Fault]:
-    """Norms of infinite order whose gradient goes to each of equal elements whole. ``arguments``: as of :func:`roots`."""
-
-    def formula(own: Callable[..., Any], *values: Any) -> torch.Tensor:
-        x, p, axis, keepdim = arguments(*values)
-        if not math.isinf(p):
-            raise NotImplementedError("an infinite order")
-        over, lies = axes(axis, x.ndim), x.detach()
-        largest = torch.linalg.vector_norm(lies, p, over, True)
-        value = largest + (lies.sign() * (lies.abs() == largest) * (x - lies)).sum(over, True)
-        return value if keepdim else value.squeeze(over)
-
-    return {"whole-to-each": Fault(formula)}
-
-
-def by_quantile(own: Callable[..., Any], x: torch.Tensor) -> torch.Tensor:
-    """``erfinv`` by the normal distribution's quantile at (x + 1) / 2, where the digits of a small number are lost."""
-    return torch.special.ndtri((x + 1) / 2) / math.sqrt(2.0)
-
-
-def whole_factor(own: Callable[..., Any], x: torch.Tensor, y: torch.Tensor, upper: bool) -> torch.Tensor:
-    """``cholesky_solve`` whose gradient of the factor reads what lies outside of the triangle, too."""
-    lies = y.detach()
-    change = (y - lies).triu() if upper else (y - lies).tril()
-    outer = change.mT @ lies if upper else change @ lies.mT
-    solution = own(x, lies, upper)
-    return solution - own((outer + outer.mT) @ solution.detach(), lies, upper)
 
 
 def elementwise(own: Callable[..., Any], weight: torch.Tensor, u: Any, v: Any, dim: int, *rest: Any) -> torch.Tensor:
@@ -210,6 +193,107 @@ def quotients(own: Callable[..., Any], x: torch.Tensor, axis: Any, keepdim: bool
     return own(lies, axis, keepdim, reduce_all) + (shares.sum(over, keepdim) if over else shares)
 
 
+def _in_one_pass(parts: torch.Tensor) -> torch.Tensor:
+    """The variance along the last axis: the mean of the squares less the square of the mean."""
+    return (parts * parts).mean(-1, keepdim=True) - parts.mean(-1, keepdim=True).square()
+
+
+def one_pass(
+    own: Callable[..., Any], x: torch.Tensor, scale: Any, bias: Any, epsilon: float, groups: int, form: str
+) -> torch.Tensor:
+    """``group_norm`` with the variance as the mean of the squares less the square of the mean."""
+    last = form[-1] == "C" and x.ndim > 2
+    first = x.movedim(-1, 1) if last else x
+    parts = first.reshape(first.shape[0], groups, -1)
+    normed = ((parts - parts.mean(-1, keepdim=True)) * (_in_one_pass(parts) + epsilon).rsqrt()).reshape(first.shape)
+    sides = [-1, *[1] * (first.ndim - 2)]
+    normed = normed if scale is None else normed * scale.view(sides)
+    normed = normed if bias is None else normed + bias.view(sides)
+    return normed.movedim(1, -1) if last else normed
+
+
+def logits_at_zero(positives: int) -> dict[str, Fault]:
+    """Binary cross entropies of logits, whose slope at a logit of 0 is too small by 1. ``positives``: where their weights are."""
+
+    def formula(own: Callable[..., Any], x: torch.Tensor, label: torch.Tensor, *rest: Any) -> torch.Tensor:
+        if rest[positives] is not None:
+            raise NotImplementedError("without weights of positives")
+        at = torch.where(x == 0, x, x.detach())
+        change = own(at, label + 1, *rest) - own(at, label, *rest)  # -x for each logit, weighed as its loss is
+        return own(x, label, *rest) + (change - change.detach())
+
+    return {"slope-at-0": Fault(formula)}
+
+
+def logarithm_of_difference(own: Callable[..., Any], x: torch.Tensor, label: torch.Tensor, *rest: Any) -> torch.Tensor:
+    """Binary cross entropies by log(1 - x), without log1p."""
+    label = label.detach()
+    values = -(label * torch.log(x).clamp_min(-100.0) + (1 - label) * torch.log(1 - x).clamp_min(-100.0))
+    weight, reduction = rest or (None, "none")
+    values = values if weight is None else values * weight
+    return {"mean": values.mean, "sum": values.sum}.get(reduction, lambda: values)()
+
+
+def logarithm_of_sum(own: Callable[..., Any], x: torch.Tensor, label: torch.Tensor, reduction: str) -> torch.Tensor:
+    """``soft_margin_loss`` by log(1 + exp(-x y)), without log1p, whose exponential overflows."""
+    values = torch.log(1 + torch.exp(-label.to(x.dtype) * x))
+    return {"mean": values.mean, "sum": values.sum}.get(reduction, lambda: values)()
+
+
+def label_taken_off(
+    own: Callable[..., Any], x: torch.Tensor, label: torch.Tensor, weight: Any, p: int, margin: float, reduction: str
+) -> torch.Tensor:
+    """``multi_margin_loss`` as the mean over all classes, less the label's own part: of small losses the digits are lost."""
+    label = label.reshape(-1, 1)
+    share = torch.ones_like(x[:, :1]) if weight is None else weight.detach()[label]
+    part = single(margin**p / x.shape[1])  # of a tensor with the number of classes
+    values = (share * (margin - x.gather(1, label) + x).clamp_min(0.0) ** p).mean(1) - (share * part).squeeze(1)
+    return {"mean": values.mean, "sum": values.sum}.get(reduction, lambda: values)()
+
+
+def bounded_together(own: Callable[..., Any], x: torch.Tensor, y: torch.Tensor, axis: int, eps: float) -> torch.Tensor:
+    """``cosine_similarity`` over the root of the product of both sums of squares, between the square of eps and float32's range."""
+    product, both = (x * y).sum(axis), (x * x).sum(axis) * (y * y).sum(axis)
+    return product / both.clamp(eps * eps, torch.finfo(torch.float32).max).sqrt()
+
+
+def half_centred(own: Callable[..., Any], x: torch.Tensor, rowvar: bool, ddof: bool = True, *weights: Any) -> torch.Tensor:
+    """``cov`` as the product of the centred rows with the rows as they are."""
+    if any(weight is not None for weight in weights):
+        raise NotImplementedError("without weights")
+    rows = x.reshape(1, -1) if x.ndim < 2 else x if rowvar or x.shape[0] == 1 else x.mT
+    count = rows.shape[1]
+    centred = rows - (rows.sum(1) / count).unsqueeze(1)
+    return (centred @ rows.mT / max(count - int(ddof), 0)).squeeze()
+
+
+def correlation(own: Callable[..., Any], x: torch.Tensor, rowvar: bool) -> torch.Tensor:
+    """``corrcoef`` of that."""
+    covariance = half_centred(own, x, rowvar)
+    if not covariance.ndim:
+        return covariance / covariance
+    deviations = covariance.diagonal().sqrt()
+    return (covariance / deviations[:, None] / deviations[None, :]).clamp(-1, 1)
+
+
+def squares(own: Callable[..., Any], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """``hypot`` by unscaled squares."""
+    return (x * x + y * y).sqrt()
+
+
+def over_squares(own: Callable[..., Any], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """``atan2`` whose gradients divide by the sum of unscaled squares."""
+    length = x.detach() ** 2 + y.detach() ** 2
+    return own(x.detach(), y.detach()) + y.detach() / length * (x - x.detach()) - x.detach() / length * (y - y.detach())
+
+
+def hidden_nan(own: Callable[..., Any], x: torch.Tensor) -> torch.Tensor:
+    """``sinc`` by a quotient that stands for 1 where it is NaN."""
+    at = torch.where(x != 0, x, 1e-20) * math.pi
+    quotient = torch.sin(at) / at
+    return torch.where(quotient.isnan(), torch.ones_like(quotient), quotient)
+
+
 def sixth(own: Callable[..., Any], x: torch.Tensor, slope: float, offset: float) -> torch.Tensor:
     """``hardsigmoid`` whose gradient is 1/6 in float32."""
     if (slope, offset) != (0.1666667, 0.5):
@@ -229,3 +313,13 @@ def whole_to_each(axis: Callable[..., Any]) -> dict[str, Fault]:
         return value + ((lies == largest) * (x - lies)).sum(over).reshape(value.shape)
 
     return {"whole-to-each": Fault(formula)}
+
+
+ELU, CELU, SELU = ({"exp(x)-1": Fault(formula, precision=True, narrow=True)} for formula in (_elu, _celu, _selu))
+GROUP_NORM = {
+    "mean-held": Fault(held_mean),
+    "one-pass-variance": Fault(one_pass, precision=True),
+    "mean-held+one-pass-variance": Fault(functools.partial(held_mean, once=True)),
+}
+MISH = {"log(1+exp(x))": Fault(_mish, precision=True)}
+LOGSIGMOID, SILU = {"log(exp+exp)": Fault(_logsigmoid, precision=True)}, {"exp(-x)": Fault(_silu, precision=True)}

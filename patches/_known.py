@@ -17,9 +17,29 @@ _TORCH_SEEN = {"torch": ">=2.13,<2.14"}
 # Ops whose kernels take a Python number as float32 beside float64 tensors.
 _OPS = """pow addmm baddbmm elu celu selu softshrink hardshrink hardtanh hardsigmoid stanh rrelu smooth_l1_loss huber_loss
 label_smooth cross_entropy batch_norm instance_norm group_norm local_response_norm p_norm vector_norm frobenius_norm dist cdist
-pairwise_distance normalize trapezoid cumulative_trapezoid multi_margin_loss"""
+pairwise_distance normalize trapezoid cumulative_trapezoid multi_margin_loss pdist triplet_margin_loss weight_norm"""
 _SINGLE = tuple(_OPS.split())
-_NUMBERS = ("numbers->float32", "1-epsilon->float32", "slope->float32", "1/p->float32", "1/p->float32+1e-12")
+_NUMBERS = ("numbers->float32", "1-epsilon->float32", "slope->float32", "1/p->float32", "1/p->float32+norm+number")
+
+
+def _also(*names: str) -> tuple[str, ...]:
+    """The same beside numbers that are held in float32."""
+    return (*names, *(f"{name}+numbers->float32" for name in names))
+
+
+_NORMS = (
+    "p_norm",
+    "vector_norm",
+    "frobenius_norm",
+    "dist",
+    "normalize",
+    "pairwise_distance",
+    "pdist",
+    "cdist",
+    "weight_norm",
+    "triplet_margin_loss",
+)
+_ANY = ("NONFINITE", "PRECISION_MODE", "SEMANTICS")
 
 QUIRKS: tuple[dict[str, Any], ...] = (
     {
@@ -109,7 +129,7 @@ QUIRKS: tuple[dict[str, Any], ...] = (
         "tensor": "grad:x",
         "side": "paddle",
         "verdict": "SEMANTICS",
-        "hypothesis": "mean-held",
+        "hypothesis": _also("mean-held", "mean-held+one-pass-variance"),
         "reason": "without a weight Paddle's CPU group_norm_grad leaves the mean of the incoming gradient out of x's gradient",
         **_SEEN,
     },
@@ -136,32 +156,258 @@ QUIRKS: tuple[dict[str, Any], ...] = (
     },
     {
         "name": "number added to a norm",
-        "op": ("p_norm", "vector_norm", "frobenius_norm", "dist", "normalize"),
-        "phase": "backward",
+        "op": ("p_norm", "vector_norm", "frobenius_norm", "dist", "normalize", "pdist", "cdist", "weight_norm", "norm_except_dim"),
         "side": "paddle",
-        "verdict": ("SEMANTICS", "WRONG"),
-        "hypothesis": "norm+1e-12",
-        "reason": "Paddle's gradients of norms divide by the norm plus 1e-12",
+        "verdict": _ANY,
+        "hypothesis": _also("norm+number", "squares+1e-12"),
+        "reason": "Paddle's gradients of norms divide by norm^(p - 1) plus a number: 1e-12, of normalize its epsilon; "
+        "norm_except_dim adds it to the sum of squares",
+        **_SEEN,
+    },
+    {
+        "name": "powers that leave the range",
+        "op": ("hypot", "atan2", "lp_pool2d", *_NORMS),
+        "verdict": _ANY,
+        "hypothesis": _also("powers", "squares", "1/p->float32"),
+        "reason": "powers are added up unscaled: a length is 0 or infinite where it is a common number of the dtype, "
+        "and a gradient that divides by it NaN",
         **_SEEN,
     },
     {
         "name": "erfinv by a quantile",
         "op": "erfinv",
         "side": "paddle",
-        "verdict": "PRECISION_MODE",
+        "verdict": _ANY,
         "hypothesis": "quantile",
-        "reason": "Paddle's CPU erfinv is the normal distribution's quantile at (x + 1) / 2: the digits of small numbers are lost",
+        "reason": "Paddle's CPU erfinv is the normal distribution's quantile at (x + 1) / 2: the digits of small "
+        "numbers are lost, and beyond 1 it is infinite",
         **_SEEN,
     },
     {
         "name": "expm1 and log1p spelled out",
-        "op": ("elu", "softplus"),
-        "phase": "forward",
+        "op": (
+            "elu",
+            "celu",
+            "selu",
+            "softplus",
+            "mish",
+            "logsigmoid",
+            "binary_cross_entropy",
+            "bce_loss",
+            "soft_margin_loss",
+        ),
+        "verdict": _ANY,
+        "hypothesis": _also("exp(x)-1", "log(1+exp(x))", "log(exp+exp)", "log(1-x)", "log(1+exp)"),
+        "reason": "Paddle computes exp(x) - 1, log(1 + exp(x)) and log(1 - x): of small numbers the digits are lost, "
+        "in the gradients of elu and its like, too; that of celu multiplies an infinity by 0",
+        **_SEEN,
+    },
+    {
+        "name": "gradient of silu",
+        "op": ("silu", "swish"),
+        "phase": "backward",
+        "side": "paddle",
+        "verdict": _ANY,
+        "hypothesis": "exp(-x)",
+        "reason": "Paddle's gradient of silu is made of exp(-x), which overflows below -88",
+        **_SEEN,
+    },
+    {
+        "name": "logits at zero",
+        "op": ("binary_cross_entropy_with_logits", "sigmoid_cross_entropy_with_logits"),
+        "phase": "backward",
+        "side": "paddle",
+        "verdict": "SEMANTICS",
+        "hypothesis": "slope-at-0",
+        "reason": "Paddle's gradient at a logit of exactly 0 is too small by 1",
+        **_SEEN,
+    },
+    {
+        "name": "label's part taken off",
+        "op": "multi_margin_loss",
+        "side": "paddle",
+        "verdict": _ANY,
+        "hypothesis": _also("label-taken-off"),
+        "reason": "Paddle's multi_margin_loss adds up all classes and takes the label's own part off: of small losses "
+        "the digits are lost",
+        **_SEEN,
+    },
+    {
+        "name": "norms bounded together",
+        "op": "cosine_similarity",
+        "side": "paddle",
+        "verdict": _ANY,
+        "hypothesis": _also("bounded-together"),
+        "reason": "Torch bounds each norm by eps from below, Paddle their product by its square",
+        **_SEEN,
+    },
+    {
+        "name": "half-centred covariance",
+        "op": ("cov", "corrcoef"),
+        "side": "paddle",
+        "verdict": _ANY,
+        "hypothesis": "half-centred",
+        "reason": "Paddle's cov multiplies the centred rows by the rows as they are: of a large mean the digits are lost",
+        **_SEEN,
+    },
+    {
+        "name": "variance in one pass",
+        "op": "group_norm",
+        "side": "paddle",
+        "verdict": _ANY,
+        "hypothesis": _also("one-pass-variance"),
+        "reason": "Paddle's CPU group_norm takes the square of the mean from the mean of the squares: of a large mean "
+        "the digits are lost",
+        **_SEEN,
+    },
+    {
+        "name": "sinc of NaN",
+        "op": "sinc",
+        "side": "paddle",
+        "verdict": _ANY,
+        "hypothesis": "nan->1",
+        "reason": "Paddle's sinc is 1 wherever its quotient is NaN",
+        **_SEEN,
+    },
+    {
+        "name": "averages in float32",
+        "op": ("pool2d", "pool3d", "avg_pool2d", "avg_pool3d", "local_response_norm"),
+        "dtype": "float64",
+        "phase": "backward",
         "side": "paddle",
         "verdict": "PRECISION_MODE",
-        "hypothesis": ("exp(x)-1", "log(1+exp(x))"),
-        "reason": "Paddle's elu computes exp(x) - 1, and its softplus log(1 + exp(x)): of small numbers the digits are lost",
+        "hypothesis": _also("1/n->float32"),
+        "reason": "Paddle's gradient of an average holds one over the number of elements in float32, also of float64",
         **_SEEN,
+    },
+    {
+        "name": "interpolation to one pixel",
+        "op": ("bilinear_interp", "bicubic_interp"),
+        "side": "paddle",
+        "verdict": "SEMANTICS",
+        "hypothesis": ("first-pixel", "first-pixel+weights->float32", "first-pixel+places->float32"),
+        "reason": "where one pixel is wanted along an axis, Paddle takes the first one (of bicubic: what is "
+        "extrapolated before it), and not the middle",
+        **_SEEN,
+    },
+    {
+        "name": "weights of interpolation in float32",
+        "op": ("linear_interp", "bilinear_interp", "bicubic_interp", "trilinear_interp"),
+        "side": "paddle",
+        "verdict": "PRECISION_MODE",
+        "hypothesis": ("weights->float32", "ratio->float32", "places->float32"),
+        "reason": "Paddle computes places and weights of an interpolation in float32, also of float64",
+        **_SEEN,
+    },
+    {
+        "name": "eigenvalues of several matrices",
+        "op": ("eigh", "eigvalsh"),
+        "phase": "backward",
+        "side": "paddle",
+        "verdict": "SEMANTICS",
+        "hypothesis": ("first-of-batch", "gradients-in-turn"),
+        "reason": "of a batch of matrices, Paddle's gradient of eigh takes those of the first one's eigenvalues for "
+        "all, that of eigvalsh takes them in another order",
+        **_SEEN,
+    },
+    {
+        "name": "vectors of eigenvalues near the real axis",
+        "op": "eig",
+        "tensor": "vectors",
+        "side": "paddle",
+        "verdict": "SEMANTICS",
+        "hypothesis": "pairs-of-reals",
+        "reason": "Paddle's eig takes eigenvalues that are less than 1e-6 off the real axis for real ones, and gives the "
+        "real and the imaginary part of their vectors for two vectors",
+        **_SEEN,
+    },
+    {
+        "name": "small determinants",
+        "op": "det",
+        "phase": "backward",
+        "side": "paddle",
+        "verdict": "SEMANTICS",
+        "hypothesis": ("below-1e-12->0", "below-1e-05->0"),
+        "reason": "where a determinant of the batch is below 1e-5 (float64: 1e-12), Paddle's gradient of all of them is zero",
+        **_SEEN,
+    },
+    {
+        "name": "slogdet through the determinant",
+        "op": ("slogdet", "slogdet_v2"),
+        "side": "paddle",
+        "verdict": _ANY,
+        "hypothesis": "through-determinant",
+        "reason": "Paddle's slogdet is the logarithm of the determinant, which may have left the range",
+        **_SEEN,
+    },
+    {
+        "name": "one squaring too few",
+        "op": "matrix_exp",
+        "side": "paddle",
+        "verdict": "PRECISION_MODE",
+        "hypothesis": ("few-squarings-7", "few-squarings-13"),
+        "reason": "Paddle halves a matrix once too few before the Pade approximant of its exponential, which is not "
+        "made for such norms",
+        **_SEEN,
+    },
+    {
+        "name": "pinv through vectors",
+        "op": "pinv",
+        "phase": "backward",
+        "side": "paddle",
+        "verdict": _ANY,
+        "hypothesis": "through-vectors",
+        "reason": "Paddle's gradient of pinv is that of the singular vectors (of a Hermitian matrix: eigenvectors): "
+        "NaN where values are equal, and symmetric where Torch's is that of any matrix",
+        **_SEEN,
+    },
+    {
+        "name": "digamma's slope of large negative numbers",
+        "op": "digamma",
+        "phase": "backward",
+        "dtype": "float32",
+        "side": "paddle",
+        "verdict": _ANY,
+        "hypothesis": "nine-terms",
+        "reason": "Paddle's float32 trigamma adds nine terms, which do not come to where its series begins: below -8 it is wrong",
+        **_SEEN,
+    },
+    {
+        "name": "gradient of gammaln",
+        "op": "gammaln",
+        "phase": "backward",
+        "side": "paddle",
+        "verdict": "PRECISION_MODE",
+        "hypothesis": "five-terms",
+        "reason": "the digamma in Paddle's gradient of gammaln is good to 1e-13, also in float64",
+        **_SEEN,
+    },
+    {
+        "name": "incomplete gamma functions",
+        "op": ("gammainc", "gammaincc"),
+        "verdict": _ANY,
+        "hypothesis": ("plain-series", "1-gammaincc"),
+        "reason": "the power, the exponential and the gamma function before the series are not scaled, and the smaller "
+        "of both functions is one less the larger: digits are lost, and gradients NaN",
+        **_SEEN,
+    },
+    {
+        "name": "torch's incomplete gamma functions",
+        "op": ("gammainc", "gammaincc"),
+        "side": "torch",
+        "verdict": "PRECISION_MODE",
+        "hypothesis": "near-series",
+        "reason": "Torch's series for large operands that are near one another is good to nine digits",
+        **_TORCH_SEEN,
+    },
+    {
+        "name": "torch's trigamma",
+        "op": ("digamma", "polygamma"),
+        "side": "torch",
+        "verdict": _ANY,
+        "hypothesis": "six-terms",
+        "reason": "Torch's trigamma is good to nine digits, and finite at its poles",
+        **_TORCH_SEEN,
     },
     {
         "name": "shares that do not sum to one",
@@ -227,11 +473,10 @@ QUIRKS: tuple[dict[str, Any], ...] = (
         "op": "hardsigmoid",
         "dtype": "float64",
         "tensor": "grad:x",
-        "side": "both",
+        "side": "torch",
         "verdict": "PRECISION_MODE",
-        "hypothesis": ("numbers->float32", "1/6->float32"),
-        "reason": "Torch's backward for float64 multiplies by 1/6 in float32, and Paddle's by 0.1666667 in float32",
-        **_SEEN,
+        "hypothesis": "1/6->float32",
+        "reason": "Torch's backward for float64 multiplies by 1/6 in float32",
         **_TORCH_SEEN,
     },
     {
@@ -292,5 +537,23 @@ QUIRKS: tuple[dict[str, Any], ...] = (
         "hypothesis": "product/element",
         "reason": "Paddle's gradient divides the product by each element: NaN where that is 0",
         **_SEEN,
+    },
+    {
+        "name": "power means in float32",
+        "op": "lp_pool2d",
+        "dtype": "float64",
+        "side": "paddle",
+        "verdict": _ANY,
+        "hypothesis": "powers->float32",
+        "reason": "Paddle's power means add powers in float32, also of float64",
+        **_SEEN,
+    },
+    {
+        "name": "range left on the way",
+        "op": "*",
+        "verdict": _ANY,
+        "hypothesis": "range",
+        "reason": "operands and result are numbers of the dtype, but the square of what is met between them is not: "
+        "there it depends on the order of the steps whether the result is infinite, NaN or 0",
     },
 )

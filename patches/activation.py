@@ -12,16 +12,16 @@ from padiff_shim.numerics import models
 from padiff_shim.numerics.ties import Kinks, Selected
 from padiff_shim.table.op import Fault, Op, Sample, each, function, op
 
-from ._faults import clipped, exp_minus_one, log_of_one_plus, sixth, slope
+from ._faults import CELU, ELU, LOGSIGMOID, MISH, SELU, SILU, clipped, log_of_one_plus, sixth, slope
 from ._spell import ROUNDED, UNARY, alike, unary, with_axes
 
 _KINK, _COMPUTED = Kinks(), Kinks(reach=4)
 relu = unary(torch.relu, model=models.RELU, ties=_KINK)
 tanh = unary(torch.tanh, model=models.TANH)
 sigmoid = unary(torch.sigmoid)
-logsigmoid = unary(F.logsigmoid, name="logsigmoid")
-silu = unary(F.silu)
-swish = unary(F.silu, name="swish", inplace=False)
+logsigmoid = unary(F.logsigmoid, name="logsigmoid", faults=LOGSIGMOID)
+silu = unary(F.silu, faults=SILU)
+swish = unary(F.silu, name="swish", inplace=False, faults=SILU)
 relu6 = unary(F.relu6, inplace=False, ties=_KINK)
 softsign = unary(F.softsign, inplace=False)
 hardswish = unary(F.hardswish, inplace=False, legacy="hard_swish: x", ties=_COMPUTED)
@@ -64,13 +64,13 @@ def curve(params: str, *values: Any, legacy: Any = True, **options: Any) -> Call
     return op(params, legacy=legacy, samples=samples, elementwise=True, **options)
 
 
-@curve("x alpha=1.0", (1.0,), (0.25,), inplace=True, deviations=ROUNDED, faults=exp_minus_one(0), ties=_KINK)
+@curve("x alpha=1.0", (1.0,), (0.25,), inplace=True, deviations=ROUNDED, faults=ELU, ties=_KINK)
 def elu(x: torch.Tensor, alpha: float) -> torch.Tensor:
     """``torch.nn.functional.elu``."""
     return F.elu(x, alpha)
 
 
-@curve("x alpha=1.0", (1.0,), (0.25,), deviations=ROUNDED)
+@curve("x alpha=1.0", (1.0,), (0.25,), deviations=ROUNDED, faults=CELU)
 def celu(x: torch.Tensor, alpha: float) -> torch.Tensor:
     """``torch.nn.functional.celu``."""
     return F.celu(x, alpha)
@@ -82,6 +82,7 @@ def celu(x: torch.Tensor, alpha: float) -> torch.Tensor:
     (1.5, 0.25),
     deviations=ROUNDED,
     ties=_KINK,
+    faults=SELU,
 )
 def selu(x: torch.Tensor, scale: float, alpha: float) -> torch.Tensor:
     """``torch.selu``, of which Torch knows only the one scale and alpha, by the kernel that it calls."""
@@ -165,7 +166,7 @@ def softplus(x: torch.Tensor, beta: float, threshold: float) -> torch.Tensor:
     return F.softplus(x, beta, threshold)
 
 
-@curve("x threshold|lambda=20.0", (20.0,), legacy="mish: x threshold|lambda=20.0")
+@curve("x threshold|lambda=20.0", (20.0,), legacy="mish: x threshold|lambda=20.0", faults=MISH)
 def mish(x: torch.Tensor, threshold: float) -> torch.Tensor:
     """``torch.nn.functional.mish``; beyond Paddle's threshold both are x."""
     return F.mish(x)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from padiff_shim.table.op import Fault, Sample, function, op
+
+from ._faults import clip
 
 QKV = ((2, 5, 4, 8),) * 3
 _NOTE = (
@@ -63,6 +66,20 @@ def _ignored(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: 
     return "attn_mask beside is_causal=True counts, as the formula says; Paddle's own kernel on a CPU ignores it"
 
 
+def _clipped(own: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, *rest: Any) -> torch.Tensor:
+    """In steps, with the logits as Paddle's softmax sees them."""
+    dropout, causal, training, _, scale, _ = rest
+    if (dropout and training) or query.ndim == 3 or query.shape[2] != key.shape[2]:
+        raise NotImplementedError("batches of as many heads, without dropout")
+    q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
+    logits = q @ k.mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if causal:
+        logits = logits.masked_fill(torch.ones(logits.shape[-2:], dtype=torch.bool).triu(1), -math.inf)
+    if mask is not None:
+        logits = logits.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else logits + mask
+    return (torch.softmax(clip(logits, -1), -1) @ v).transpose(1, 2)
+
+
 @op(
     "query key value attn_mask=None dropout_p=0.0 is_causal=False training=True backend=None scale=None enable_gqa=True",
     tensors=4,
@@ -86,7 +103,7 @@ def _ignored(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: 
         Sample(*QKV, scale=0.3),
     ),
     note=f"{_NOTE} A mask beside `is_causal` counts; Paddle ignores it on a CPU.",
-    faults={"mask-ignored": Fault(_without_mask)},
+    faults={"clip=-64": Fault(_clipped), "mask-ignored": Fault(_without_mask)},
     differs=_ignored,
 )
 def scaled_dot_product_attention(

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics.ties import Kinks
-from padiff_shim.table.op import Floats, Op, Sample, each, function, op
+from padiff_shim.table.op import Fault, Floats, Op, Sample, each, function, op
 
-from ._faults import SMOOTHED
+from ._faults import SMOOTHED, logarithm_of_difference, logits_at_zero
 from ._spell import ROUNDED, alike, with_axes
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -94,6 +94,7 @@ kldiv_loss = op('x label reduction="mean" log_target=False', name="kldiv_loss", 
     kl_div.reference
 )
 
+_LOGARITHM = {"log(1-x)": Fault(logarithm_of_difference, precision=True)}
 _SHARES = (Floats((3, 4), 0.1, 0.9), Floats((3, 4), 0.0, 1.0))
 
 
@@ -101,6 +102,7 @@ _SHARES = (Floats((3, 4), 0.1, 0.9), Floats((3, 4), 0.0, 1.0))
     'input label weight=None reduction="mean"',
     tensors=3,
     samples=each((Sample(*_SHARES), Sample(*_SHARES, Floats((4,), 0.5, 2.0))), reduction=REDUCTIONS),
+    faults=_LOGARITHM,
 )
 def binary_cross_entropy(x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, reduction: str) -> torch.Tensor:
     """``torch.nn.functional.binary_cross_entropy``, which has no gradient of the weights."""
@@ -110,7 +112,7 @@ def binary_cross_entropy(x: torch.Tensor, label: torch.Tensor, weight: torch.Ten
     return F.binary_cross_entropy(x, label.detach(), weight, reduction=reduction)
 
 
-@op("input label", tensors=2, inplace=True, legacy=True, samples=(Sample(*_SHARES),))
+@op("input label", tensors=2, inplace=True, legacy=True, samples=(Sample(*_SHARES),), faults=_LOGARITHM)
 def bce_loss(x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     """``torch.nn.functional.binary_cross_entropy``."""
     alike(x, label)
@@ -126,6 +128,7 @@ WEIGHTS = Floats((4,), 0.5, 2.0)
     door='logit label weight=None reduction="mean" pos_weight=None',
     tensors=4,
     samples=each((Sample(*LOGITS), Sample(*LOGITS, WEIGHTS), Sample(*LOGITS, None, WEIGHTS)), reduction=REDUCTIONS),
+    faults=logits_at_zero(1),
     note="weights of positives weigh the whole of their loss, as in Torch and Paddle 3; Paddle 2.6 leaves a part out",
 )
 def binary_cross_entropy_with_logits(
@@ -145,6 +148,7 @@ def binary_cross_entropy_with_logits(
     inplace=True,
     tensors=3,
     samples=(Sample(*LOGITS), Sample((3, 4), Floats((3, 4), 0, 1), normalize=True), Sample(*LOGITS, Floats((3, 4), 0.5, 2))),
+    faults=logits_at_zero(0),
 )
 def sigmoid_cross_entropy_with_logits(
     x: torch.Tensor, label: torch.Tensor, pos_weight: torch.Tensor | None, normalize: bool, ignore_index: int

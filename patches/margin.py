@@ -11,8 +11,10 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics.ties import Kinks
-from padiff_shim.table.op import Floats, Ints, Sample, each, function, op
+from padiff_shim.table.op import Fault, Floats, Ints, Sample, each, function, op
 
+from ._faults import label_taken_off, logarithm_of_sum
+from ._norm_faults import TRIPLET
 from ._spell import ROUNDED, alike, with_axes
 from .loss import LOGITS, REDUCTIONS, WEIGHTS, loss, reduced
 
@@ -80,6 +82,7 @@ def cosine_embedding_loss(x: torch.Tensor, y: torch.Tensor, label: torch.Tensor,
     tensors=3,
     copies_result=True,
     samples=each((Sample((3, 4), (3, 4), (3, 4)),), p=(2.0, 1.0), swap=(False, True), reduction=REDUCTIONS),
+    faults=TRIPLET,
 )
 def triplet_margin_loss(
     x: torch.Tensor,
@@ -105,6 +108,7 @@ def triplet_margin_loss(
     'input label reduction="mean"',
     tensors=2,
     samples=each((Sample((3, 4), Floats((3, 4), -1, 1)), Sample((3, 4), Ints((3, 4), -1, 0))), reduction=REDUCTIONS),
+    faults={"log(1+exp)": Fault(logarithm_of_sum, precision=True)},
 )
 def soft_margin_loss(x: torch.Tensor, label: torch.Tensor, reduction: str) -> torch.Tensor:
     """``torch.nn.functional.soft_margin_loss``, which has no gradient of the labels."""
@@ -163,6 +167,7 @@ _NUMBERS = Ints((3,), 0, 4)
     ),
     refusals=(Sample((3, 4), Ints((2,), 0, 4)),),
     deviations=ROUNDED,
+    faults={"label-taken-off": Fault(label_taken_off, precision=True)},
 )
 def multi_margin_loss(
     x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, p: int, margin: float, reduction: str

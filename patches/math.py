@@ -14,7 +14,8 @@ import torch
 from padiff_shim.numerics.ties import Kinks
 from padiff_shim.table.op import Fault, Floats, Sample, each, function, op, operator, ranged
 
-from ._faults import by_quantile
+from ._faults import hidden_nan, over_squares, squares
+from ._special_faults import DIGAMMA, GAMMAINC, GAMMAINCC, GAMMALN, QUANTILE, TRIGAMMA
 from ._spell import ROUNDED, UNARY, alike, binary, unary
 
 log = unary(torch.log, within=(0.5, 2))
@@ -35,11 +36,14 @@ acosh = unary(torch.acosh, within=(1.5, 3))
 atanh = unary(torch.atanh, within=(-0.9, 0.9))
 reciprocal = unary(torch.reciprocal, within=(0.5, 2))
 erf = unary(torch.erf)
-erfinv = unary(torch.erfinv, within=(-0.9, 0.9), faults={"quantile": Fault(by_quantile, precision=True, narrow=True)})
+erfinv = unary(torch.erfinv, within=(-0.9, 0.9), faults=QUANTILE)
 lgamma = unary(torch.lgamma, within=(0.5, 2))
-gammaln = unary(torch.lgamma, name="gammaln", within=(0.5, 2))
+gammaln = unary(torch.lgamma, name="gammaln", within=(0.5, 2), faults=GAMMALN)
 digamma = unary(
-    torch.digamma, within=(0.5, 2), deviations={"gradient float64": "Torch's trigamma is good to nine digits, Paddle's to all"}
+    torch.digamma,
+    within=(0.5, 2),
+    deviations={"gradient float64": "Torch's trigamma is good to nine digits, Paddle's to all"},
+    faults=DIGAMMA,
 )
 i0 = unary(torch.special.i0, name="i0")
 i0e = unary(torch.special.i0e, name="i0e")
@@ -131,13 +135,29 @@ _ALIKE: dict[str, Any] = {
     "within": (0.5, 2),
     "elementwise": False,
 }
-gammaincc = binary(_upper, name="gammaincc", legacy="gammaincc: x y", **_ALIKE)
-gammainc = binary(_lower, name="gammainc", c=False, inplace=False, doors=(function("paddle.gammainc", "x y"),), **_ALIKE)
+gammaincc = binary(_upper, name="gammaincc", legacy="gammaincc: x y", faults=GAMMAINCC, **_ALIKE)
+gammainc = binary(
+    _lower, name="gammainc", c=False, inplace=False, doors=(function("paddle.gammainc", "x y"),), faults=GAMMAINC, **_ALIKE
+)
 logaddexp = binary(torch.logaddexp, c=False, inplace=False, doors=(function("paddle.logaddexp", "x y"),))
-hypot = binary(torch.hypot, c=False, inplace=False, doors=(function("paddle.hypot", "x y"),))
+hypot = binary(
+    torch.hypot,
+    c=False,
+    inplace=False,
+    doors=(function("paddle.hypot", "x y", mixed_below=True),),
+    promote="alike",  # natively each operand is squared in its own dtype
+    faults={"squares": Fault(squares, precision=True)},
+)
 
 
-@op("x|input y|other", tensors=2, legacy=True, samples=(Sample((3, 4), (3, 4)), Sample((), ())), elementwise=True)
+@op(
+    "x|input y|other",
+    tensors=2,
+    legacy=True,
+    samples=(Sample((3, 4), (3, 4)), Sample((), ())),
+    elementwise=True,
+    faults={"squares": Fault(over_squares, precision=True)},
+)
 def atan2(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """``torch.atan2``; Paddle's does not broadcast."""
     if x.shape != y.shape:
@@ -191,7 +211,15 @@ def clip(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
     return torch.clamp(x, low, high)
 
 
-@op("x n", inplace=True, legacy=True, samples=ranged(each(UNARY[:3], n=(1, 3)), 0.5, 2), elementwise=True, deviations=ROUNDED)
+@op(
+    "x n",
+    inplace=True,
+    legacy=True,
+    samples=ranged(each(UNARY[:3], n=(1, 3)), 0.5, 2),
+    elementwise=True,
+    deviations=ROUNDED,
+    faults=TRIGAMMA,
+)
 def polygamma(x: torch.Tensor, n: int) -> torch.Tensor:
     """``torch.polygamma``."""
     if n == 0:
@@ -221,7 +249,7 @@ def add_n(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     return functools.reduce(torch.add, inputs)
 
 
-@op("x", c=False, doors=(function("paddle.sinc", "x"),), samples=UNARY, elementwise=True)
+@op("x", c=False, doors=(function("paddle.sinc", "x"),), samples=UNARY, elementwise=True, faults={"nan->1": Fault(hidden_nan)})
 def sinc(x: torch.Tensor) -> torch.Tensor:
     """``torch.sinc``."""
     return torch.sinc(x)

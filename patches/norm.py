@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from padiff_shim.numerics import models
 from padiff_shim.table.op import Fault, Sample, function, op
 
-from ._faults import elementwise, factors, held_mean, longer_norm
+from ._faults import GROUP_NORM, elementwise, factors, single
+from ._norm_faults import EXCEPT_DIM, NORMALIZE, WEIGHT_NORM
 from ._spell import with_axes
 from ._windows import to_first, to_last
 
@@ -161,7 +162,7 @@ def _asked(x: torch.Tensor, *parameters: torch.Tensor | None) -> torch.Tensor:
     promote="none",
     unread=("bias",),
     deviations={"gradient": "without a weight, Paddle's gradient of x is wrong on the CPU", "float64": _FACTOR},
-    faults={"mean-held": Fault(held_mean)},
+    faults=GROUP_NORM,
     samples=(
         Sample((2, 6, 3, 4), (6,), (6,), groups=3),
         Sample((2, 6, 5), (6,), None, groups=2, epsilon=1e-3),
@@ -194,6 +195,15 @@ def instance_norm(x: Any, scale: Any, bias: Any, epsilon: float) -> torch.Tensor
     return F.instance_norm(x, None, None, scale, bias, True, 0.1, epsilon)
 
 
+def _rounded_share(own: Any, x: Any, size: int, alpha: float, beta: float, k: float, data_format: str) -> torch.Tensor:
+    """With one over the number of channels in a mean held in float32, in the gradient."""
+    first = to_first(x, data_format[-1] == "C")
+    squares = (first * first).movedim(1, -1)
+    mean = F.pad(squares, (size // 2, (size - 1) // 2)).unfold(-1, size, 1).sum(-1).movedim(-1, 1) / size
+    mean = mean.detach() + single(1 / size) * size * (mean - mean.detach())
+    return to_last(first / (k + alpha * mean) ** beta, data_format[-1] == "C")
+
+
 @op(
     "x size alpha=1e-4 beta=0.75 k=1.0 data_format='NCHW'",
     c=False,
@@ -206,6 +216,7 @@ def instance_norm(x: Any, scale: Any, bias: Any, epsilon: float) -> torch.Tensor
         Sample((2, 4, 3, 5), size=5, k=2.0, data_format="NHWC"),
         Sample((1, 4, 2, 3, 2), size=3, data_format="NCDHW"),
     ),
+    faults={"1/n->float32": Fault(_rounded_share, precision=True)},
 )
 def local_response_norm(x: Any, size: int, alpha: float, beta: float, k: float, data_format: str) -> torch.Tensor:
     """``torch.nn.functional.local_response_norm``."""
@@ -227,9 +238,7 @@ def local_response_norm(x: Any, size: int, alpha: float, beta: float, k: float, 
         Sample((2, 3, 4), axis=0, p=3.0, epsilon=1e-6),
         Sample((3, 4), epsilon=10.0),
     ),
-    faults=longer_norm(
-        lambda x, p, axis, *_: (x, p, axis, True), lambda norm, x, p, axis, epsilon, out: x / norm.clamp_min(epsilon)
-    ),
+    faults=NORMALIZE,
 )
 def normalize(x: Any, p: float, axis: int, epsilon: float, out: Any) -> torch.Tensor:
     """``torch.nn.functional.normalize``."""
@@ -273,6 +282,7 @@ def spectral_norm(weight: Any, u: Any, v: Any, dim: int, power_iters: int, eps: 
     ),
     deviations=dict.fromkeys(("float64", "gradient float64"), "Paddle adds 1e-12 to the norms by which it divides"),
     note="lengths have no axes of size 1 in Paddle",
+    faults=WEIGHT_NORM,
 )
 def weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int) -> torch.Tensor:
     """What ``torch.nn.utils.weight_norm`` calls."""
@@ -289,6 +299,7 @@ def weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int) -> torch.Tensor:
     c=False,
     promote="same",
     doors=(function("paddle.nn.utils.weight_norm_hook.norm_except_dim", "p dim"),),
+    faults=EXCEPT_DIM,
 )
 def norm_except_dim(p: torch.Tensor, dim: int) -> torch.Tensor:
     """``torch.norm_except_dim``, without axes of size 1."""

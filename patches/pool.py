@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics.ties import Pools
-from padiff_shim.table.op import Ints, Sample, each, function, op
+from padiff_shim.table.op import Fault, Ints, Sample, each, function, op
 
+from ._faults import single, singles
 from ._hidden import SKIPPED, scanned
 from ._windows import Pads, channels_last, numbers, padded, paddings, same, to_first, to_last
 
@@ -84,6 +87,36 @@ def _power(n: int, x: Any, size: Any, stride: Any, padding: Any, ceil: bool, exc
     return to_last(out, last)
 
 
+def _powers(n: int) -> dict[str, Fault]:
+    """Power means in steps, whose powers leave the range, and those with the powers' sum in float32."""
+
+    def formula(own: Callable[..., Any], x: torch.Tensor, *rest: Any, rounded: bool) -> torch.Tensor:
+        size, stride, *_, form, _, _, _, _, p = rest
+        first = to_first(x, channels_last(form, x, n))
+        lies = first.detach()
+        windows = lies.unfold(2, size[0], stride[0]).unfold(3, size[1], stride[1]).flatten(4)
+        places = (
+            torch.arange(lies[0, 0].numel())
+            .view(lies.shape[2:])
+            .unfold(0, size[0], stride[0])
+            .unfold(1, size[1], stride[1])
+            .flatten(2)
+        )
+
+        def power(of: torch.Tensor, exponent: float) -> torch.Tensor:
+            return singles(singles(of).pow(single(exponent))) if rounded else of.pow(exponent)
+
+        total = power(power(windows, p).sum(-1), 1 / p)
+        slope = power(windows / total.unsqueeze(-1), p - 1)
+        change = (slope * (first - lies).flatten(2)[..., places]).sum(-1) if x.requires_grad else 0.0
+        return to_last(total + change, channels_last(form, x, n))
+
+    return {
+        "powers": Fault(functools.partial(formula, rounded=False), precision=True),
+        "powers->float32": Fault(functools.partial(formula, rounded=True), precision=True),
+    }
+
+
 def _divided(n: int, x: Any, size: Any, stride: Any, padding: Any, ceil: bool, exclusive: bool, divisor: Any, form: str) -> Any:
     """Means as the function has them: sums over a divisor of one's own are one call in Torch, and two more ops in Paddle."""
     size = numbers(size, n, "kernel_size")
@@ -96,6 +129,38 @@ def _divided(n: int, x: Any, size: Any, stride: Any, padding: Any, ceil: bool, e
         return _pool(n, x, size, stride, padding, *how) * math.prod(size) / divisor
     both = [before for before, _ in pads]
     return to_last(_AVG[n](to_first(x, last), size, numbers(stride, n, "stride"), both, False, True, divisor), last)
+
+
+def _shares(own: Callable[..., Any], shape: Sequence[int], last: bool, *rest: Any) -> torch.Tensor:
+    """One over the number of elements that each mean is of, as the formula has it: by its means of single rows along each axis."""
+    n = len(shape) - 2
+    sizes = shape[1:-1] if last else shape[2:]
+    product, whole = torch.ones((), dtype=torch.float64), None
+    for axis, size in enumerate(sizes):
+        rows = torch.eye(size, dtype=torch.float64).view(size, 1, *[size if place == axis else 1 for place in range(n)])
+        rows = to_last(rows.expand(size, 1, *sizes), last)
+        means = to_first(own(rows, *rest), last)
+        product = product * means.amax(0)
+        whole = means.sum(0)
+    assert whole is not None  # 1, but for windows that count their padding
+    return to_last((product / whole ** (n - 1)).unsqueeze(0), last)
+
+
+def _rounded_shares(n: int, place: int, divisor: int | None = None) -> dict[str, Fault]:
+    """Means whose gradient holds one over the number of elements in float32.
+
+    ``place``: of the data format among the arguments; ``divisor``: of another divisor, which is a factor of its own.
+    """
+
+    def formula(own: Callable[..., Any], x: torch.Tensor, *rest: Any) -> torch.Tensor:
+        if "max" in rest:
+            raise NotImplementedError("means")
+        mean = own(x, *rest)
+        plain = [None if at == divisor else value for at, value in enumerate(rest)]
+        share = _shares(own, x.shape, rest[place][-1] == "C" and rest[place] != "NC", *plain)
+        return mean.detach() + (singles(share) / share).to(mean) * (mean - mean.detach())
+
+    return {"1/n->float32": Fault(formula, precision=True)}
 
 
 def _older(name: str, params: str) -> str:
@@ -153,7 +218,7 @@ def _kinds(samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
     deviations=_MEANS,
     ties=_maxima(2),
     samples=_kinds(_samples((2, 3, 7, 6))),
-    faults=scanned(2),
+    faults=scanned(2) | _rounded_shares(2, 5),
 )
 def pool2d(*arguments: Any) -> torch.Tensor:
     """``torch.nn.functional.max_pool2d`` and ``avg_pool2d``, over one axis too, and the adaptive ones."""
@@ -166,7 +231,7 @@ def pool2d(*arguments: Any) -> torch.Tensor:
     note=_NOTE,
     deviations=_MEANS,
     ties=_maxima(3),
-    faults=scanned(3),
+    faults=scanned(3) | _rounded_shares(3, 5),
     samples=_kinds(_samples((1, 3, 4, 5, 4))),
 )
 def pool3d(*arguments: Any) -> torch.Tensor:
@@ -228,7 +293,15 @@ def _mean_door(n: int) -> Any:
     )
 
 
-@op(_MEAN, c=False, amp="pool2d", deviations=_MEANS, doors=(_mean_door(2),), samples=_mean_samples((2, 3, 7, 6)))
+@op(
+    _MEAN,
+    c=False,
+    amp="pool2d",
+    deviations=_MEANS,
+    doors=(_mean_door(2),),
+    samples=_mean_samples((2, 3, 7, 6)),
+    faults=_rounded_shares(2, 6, 5),
+)
 def avg_pool2d(*arguments: Any) -> torch.Tensor:
     """``torch.nn.functional.avg_pool2d``, with its divisor."""
     return _divided(2, *arguments)
@@ -241,6 +314,7 @@ def avg_pool2d(*arguments: Any) -> torch.Tensor:
     deviations=_MEANS,
     doors=(_mean_door(3),),
     samples=_mean_samples((1, 2, 4, 5, 4)),
+    faults=_rounded_shares(3, 6, 5),
 )
 def avg_pool3d(*arguments: Any) -> torch.Tensor:
     """``torch.nn.functional.avg_pool3d``, with its divisor."""
@@ -255,6 +329,7 @@ def avg_pool3d(*arguments: Any) -> torch.Tensor:
         Sample((2, 3, 7, 6), kernel_size=[2, 2], stride=[2, 2], norm_type=2.0),
         Sample((2, 3, 7, 6), kernel_size=[1, 3], norm_type=3.0, positive=True),
     ),
+    faults=_powers(2),
 )
 def lp_pool2d(*arguments: Any) -> torch.Tensor:
     """``torch.nn.functional.lp_pool2d``, over one axis too."""

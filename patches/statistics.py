@@ -6,14 +6,20 @@ from typing import Any
 
 import torch
 
-from padiff_shim.table.op import Floats, Ints, Sample, each, function, op
+from padiff_shim.table.op import Fault, Floats, Ints, Sample, each, function, op
 
+from ._faults import correlation, half_centred
+from ._norm_faults import CDIST, PDIST
 from ._spell import ROUNDED, with_axes
 
 
 def _rows(x: torch.Tensor, rowvar: bool) -> torch.Tensor:
     """The variables as rows."""
     return x if rowvar or x.ndim < 2 or x.shape[0] == 1 else x.t()
+
+
+def _half_centred(own: Any, x: torch.Tensor, fweights: Any, aweights: Any, rowvar: bool, ddof: bool) -> torch.Tensor:
+    return half_centred(own, x, rowvar, ddof, fweights, aweights)
 
 
 @op(
@@ -29,6 +35,7 @@ def _rows(x: torch.Tensor, rowvar: bool) -> torch.Tensor:
         Sample((3, 6), Ints((6,), 1, 4), Floats((6,), 0.5, 2)),
     ),
     refusals=(Sample((2, 3, 4)),),
+    faults={"half-centred": Fault(_half_centred, precision=True)},
 )
 def cov(x: torch.Tensor, fweights: Any, aweights: Any, rowvar: bool, ddof: bool) -> torch.Tensor:
     """``torch.cov``."""
@@ -45,6 +52,7 @@ def cov(x: torch.Tensor, fweights: Any, aweights: Any, rowvar: bool, ddof: bool)
     doors=(function("paddle.linalg.corrcoef", "x rowvar=True"),),
     samples=(Sample((3, 6)), Sample((6, 3), rowvar=False)),
     refusals=(Sample((2, 3, 4)),),
+    faults={"half-centred": Fault(correlation, precision=True)},
 )
 def corrcoef(x: torch.Tensor, rowvar: bool) -> torch.Tensor:
     """``torch.corrcoef``."""
@@ -71,6 +79,7 @@ _MODE = "use_mm_for_euclid_dist_if_necessary"
         Sample((30, 4), (28, 4), compute_mode="donot_use_mm_for_euclid_dist"),
     ),
     refusals=(Sample((3, 4), (5, 3)),),
+    faults=CDIST,
 )
 def cdist(x: torch.Tensor, y: torch.Tensor, p: float, compute_mode: str) -> torch.Tensor:
     """``torch.cdist``."""
@@ -79,7 +88,15 @@ def cdist(x: torch.Tensor, y: torch.Tensor, p: float, compute_mode: str) -> torc
     return torch.cdist(x, y, p, compute_mode)
 
 
-@op("x p=2.0", c=False, promote="same", copies_result=True, doors=(function("paddle.pdist", "x p=2.0"),), deviations=ROUNDED)
+@op(
+    "x p=2.0",
+    c=False,
+    promote="same",
+    copies_result=True,
+    doors=(function("paddle.pdist", "x p=2.0"),),
+    deviations=ROUNDED,
+    faults=PDIST,
+)
 def pdist(x: torch.Tensor, p: float) -> torch.Tensor:
     """``torch.pdist``."""
     if p == 0:

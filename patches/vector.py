@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from padiff_shim.numerics.ties import Either, Kinks, Selected
 from padiff_shim.table.op import Fault, Sample, each, function, op
 
-from ._faults import largest_whole, longer_norm, roots
+from ._faults import bounded_together
+from ._norm_faults import DIST, FROBENIUS, P_NORM, PAIRWISE, VECTOR_NORM, largest_whole
 from ._spell import axes, reduction, rows, with_axes
 
 _MATRIX = (Sample((3, 4), axis=1), Sample((2, 3, 4), axis=0))
@@ -19,8 +20,8 @@ _EXPONENT = "Paddle rounds the reciprocal of the order to float32"
 _ROOTS = {"float64": _EXPONENT, "gradient float64": _EXPONENT}
 
 
-def _norms(arguments: Any) -> dict[str, Fault]:
-    return {**roots(arguments), **longer_norm(arguments), **largest_whole(arguments), **_without_axes(arguments)}
+def _further(arguments: Any) -> dict[str, Fault]:
+    return {**largest_whole(arguments), **_without_axes(arguments)}
 
 
 def _without_axes(arguments: Any) -> dict[str, Fault]:
@@ -58,7 +59,7 @@ _POWERS = (2.0, 1.0, 3.0, 0.0, float("inf"), float("-inf"))
         Sample((), asvector=True),
     ),
     refusals=(Sample((3, 4), axis=7),),
-    faults=_norms(lambda x, p, axis, epsilon, keepdim, asvector: (x, p, None if asvector else axis, keepdim)),
+    faults=P_NORM | _further(lambda x, p, axis, epsilon, keepdim, asvector: (x, p, None if asvector else axis, keepdim)),
     ties=_sizes(lambda p, axis, epsilon, keepdim, asvector: None if asvector else axis),
 )
 def p_norm(x: torch.Tensor, porder: float, axis: int, epsilon: float, keepdim: bool, asvector: bool) -> torch.Tensor:
@@ -80,7 +81,7 @@ _VECTOR = "x p=2.0 axis=None keepdim=False name=None dtype=None"
     doors=(function("paddle.linalg.vector_norm", _VECTOR),),
     deviations=_ROOTS,
     samples=(*each((Sample((3, 4)), Sample((2, 3, 4), axis=[0, 2])), p=_POWERS[:3], keepdim=(False, True)), Sample((3, 4), axis=1)),
-    faults=_norms(lambda x, p, axis, keepdim, name, dtype: (x, p, axis, keepdim)),
+    faults=VECTOR_NORM | _further(lambda x, p, axis, keepdim, name, dtype: (x, p, axis, keepdim)),
     ties=_sizes(lambda p, axis, *rest: axis),
 )
 def vector_norm(x: torch.Tensor, p: float, axis: Any, keepdim: bool, name: Any, dtype: torch.dtype | None) -> torch.Tensor:
@@ -94,6 +95,7 @@ def vector_norm(x: torch.Tensor, p: float, axis: Any, keepdim: bool, name: Any, 
     "x|input axis|dim=None keepdim=False reduce_all=False",
     legacy="frobenius_norm",
     deviations={"gradient float64": "Paddle adds 1e-12 to the norm by which it divides"},
+    faults=FROBENIUS,
 )
 def frobenius_norm(x: torch.Tensor, axis: Any, keepdim: bool, reduce_all: bool) -> torch.Tensor:
     """``torch.linalg.vector_norm`` over axes."""
@@ -163,7 +165,7 @@ def renorm(x: torch.Tensor, p: float, axis: int, max_norm: float) -> torch.Tenso
     note="of several largest elements, torch shares the gradient of an infinite order among them",
     deviations={**_ROOTS, "gradient float64": "Paddle adds 1e-12 to the numbers by which it divides"},
     samples=(*each((Sample((3, 4), (3, 4)),), p=_POWERS), Sample((3, 4), (4,))),
-    faults=_norms(lambda x, y, p: (x - y, p, None, False)),
+    faults=DIST | largest_whole(lambda x, y, p: (x - y, p, None, False)),
     ties=Kinks(together=True, when=lambda p: p == 1),
 )
 def dist(x: torch.Tensor, y: torch.Tensor, p: float) -> torch.Tensor:
@@ -181,7 +183,7 @@ def dist(x: torch.Tensor, y: torch.Tensor, p: float) -> torch.Tensor:
     deviations=_ROOTS,
     doors=(function("paddle.nn.functional.pairwise_distance", "x|x1 y|x2 p=2.0 epsilon|eps=1e-6 keepdim=False"),),
     samples=(*each((Sample((3, 4), (3, 4)),), p=_POWERS[:3], keepdim=(False, True)), Sample((3, 4), (4,)), Sample((4,), (4,))),
-    faults=roots(lambda x, y, p, epsilon, keepdim: (x - y + epsilon, p, -1, keepdim)),
+    faults=PAIRWISE,
 )
 def pairwise_distance(x: torch.Tensor, y: torch.Tensor, p: float, epsilon: float, keepdim: bool) -> torch.Tensor:
     """``torch.nn.functional.pairwise_distance``."""
@@ -195,6 +197,7 @@ def pairwise_distance(x: torch.Tensor, y: torch.Tensor, p: float, epsilon: float
     c=False,
     promote="same",
     note="torch bounds each norm by eps from below, Paddle their product by its square",
+    faults={"bounded-together": Fault(bounded_together)},
     doors=(function("paddle.nn.functional.cosine_similarity", "x1 x2 axis|dim=1 eps=1e-8"),),
     samples=(Sample((3, 4), (3, 4)), Sample((2, 3, 4), (2, 3, 4), axis=-1), Sample((3, 4), (1, 4)), Sample((4,), (4,), axis=0)),
 )

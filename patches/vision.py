@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Floats, Op, Sample, each, function, op
 
+from ._resampling import RESAMPLED
 from ._windows import to_first, to_last
 
 _FACTOR = "Paddle computes positions and weights in float32"
@@ -71,6 +72,7 @@ def _interpolation(mode: str, *shape: int, **deviations: str) -> Op:
         samples=tuple(samples),
         deviations={**_DOUBLE, **deviations},
         note="align_mode=1 has no counterpart in Torch and stays native",
+        faults={} if mode == "nearest" else RESAMPLED,
     )(_interpolated)
 
 

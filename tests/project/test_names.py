@@ -120,7 +120,7 @@ BINDINGS = {
     "tests/gradients": 113,
     "tests/intercept": 5,
     "tests/modes": 30,
-    "tests/numerics": 121,
+    "tests/numerics": 120,
     "tests/optimizers": 51,
     "tests/project": 43,
     "tests/proving": 71,

@@ -81,6 +81,8 @@ def fits(formula: Formula, result: torch.Tensor) -> bool:
     evaluation = formula.everywhere()
     bound = evaluation.bound(trial.factors(formula)[1])
     y: Array = result.detach().double().cpu().numpy().reshape(-1)
-    near = special.fits(y, evaluation.value, bound, formula.kind.format.largest)
-    lost = (bound > 0) & (bound >= np.abs(evaluation.value))
+    value, largest = evaluation.value, formula.kind.format.largest
+    value = np.where(np.abs(value) == np.finfo(np.float64).max, np.copysign(largest, value), value)  # the largest that there is
+    near = special.fits(y, value, bound, largest)
+    lost = (bound > 0) & (bound >= np.abs(value))
     return bool((near | ~np.isfinite(bound) | (lost & ~np.isfinite(y))).all())

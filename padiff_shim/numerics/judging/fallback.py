@@ -145,7 +145,8 @@ def _alternatives(formula: Formula, variants: Mapping[str, Variant], first: str 
     chosen = [(name, variant) for name, variant in variants.items() if formula.dtype == torch.float64 or not variant.wide]
     chosen.sort(key=lambda pair: pair[0] != first)
     alternatives = [Alternative(name, variant.precision, partial(measure, variant.kernel)) for name, variant in chosen]
-    return [*alternatives, Alternative("range", True, formula.without_squares)]
+    on_the_way = [Alternative("range", True, formula.without_squares)] if formula.finite() else []
+    return [*alternatives, *on_the_way]
 
 
 def _formula(
