@@ -71,7 +71,7 @@ def _triplets(
         return near - far + margin
 
     loss, clipped = missing(x, positive, negative), missing(x.detach(), positive.detach(), negative.detach()) == math.inf
-    loss = torch.where(clipped, loss.detach(), torch.relu(loss))  # at the largest number
+    loss = torch.where(clipped, torch.finfo(loss.dtype).max, torch.relu(loss))
     return {"mean": loss.mean, "sum": loss.sum}.get(how[0], lambda: loss)()
 
 

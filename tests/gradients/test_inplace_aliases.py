@@ -108,7 +108,7 @@ def in_place(op, entry, place, grad, last, *, apart=False):
 STRIDED = {"reversed", "transposed"}  # places whose alias is a view with other strides
 # Whose gradient in Torch does not depend on the second operand's values.
 UNREAD = {"copysign", "remainder"}
-# Whose results native Paddle computes less accurately than float32 allows.
+# Whose results native Paddle computes less accurately than float32 allows: on few elements, or by a formula with a name.
 LESS_ACCURATE = {"erfinv"}
 POOR = {"gammaincc"}  # by more than any order of its sums explains: it is accused, and rightly
 CASES = [(place, grad, last) for place in sorted(TARGETS) for grad in (False, True) for last in (False, True)]
@@ -144,7 +144,8 @@ def test_every_in_place_entry_with_operands_that_share_memory(op, entry):
         for case in cases:
             assert in_place(op, entry, *case) == native[case]
     results = [call for call in run.calls if call.phase == "forward"]
-    allowed = {Verdict.EQUAL, Verdict.ROUNDING} | ({Verdict.LOW_ACCURACY} if op.name in LESS_ACCURATE else set())
+    less = {Verdict.LOW_ACCURACY, Verdict.PRECISION_MODE} if op.name in LESS_ACCURATE else set()
+    allowed = {Verdict.EQUAL, Verdict.ROUNDING} | less
     accused = [str(call) for call in results if call.verdict not in allowed]
     assert results
     assert not accused or op.name in POOR

@@ -18,6 +18,7 @@ import padiff_shim
 from padiff_shim import postponed
 from padiff_shim.dispatch import frames, site
 from padiff_shim.finishing import finish
+from padiff_shim.gradients import twins
 from padiff_shim.gradients.local import LOCAL
 from padiff_shim.intercept import doors, engine
 from padiff_shim.modes.mode import Mode
@@ -27,7 +28,6 @@ OTHERS = ("contextlib.py", "grad_mode.py", os.sep.join(("torch", "utils", "_cont
 # There an opening is not begun to be closed yet, and nobody is left who could close it.
 TOO_EARLY = {(Mode.__exit__.__code__, 1)}
 VALUES = np.linspace(-1, 1, 16, dtype="float32").reshape(4, 4)
-HELD = set()  # what kept the engine's redirections before the first test
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:a mode of padiff_shim")
@@ -60,20 +60,26 @@ def interrupted(program, then):
         then(f"interrupted at {place}")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _on_the_tape():
-    """The engine's redirections stay for a tensor on the tape that another module's fixture holds."""
+def on_the_tape():
+    """One more than tape tensors live: each holds this one object."""
+    return sys.getrefcount(twins._presence())
+
+
+LIVED = [0]
+
+
+@pytest.fixture(autouse=True)
+def _before():
+    """What other tests have left on the tape keeps the engine's redirections."""
     gc.collect()
-    HELD.update(engine.ENGINE._users)
-    yield
-    HELD.clear()
+    LIVED[0] = on_the_tape()
 
 
 def assert_undone(where):
     assert frames.top() is None, where
     assert not frames._shared, where
-    assert HELD.issuperset(engine.ENGINE._users), where
-    for group in (doors.OPS, doors.LAYERS, doors.SHADOWS, *([] if HELD else [engine.ENGINE])):
+    assert on_the_tape() <= LIVED[0], where
+    for group in (doors.OPS, doors.LAYERS, doors.SHADOWS, *([] if twins.alive() else [engine.ENGINE])):
         assert not group.installed, where
         assert not [point.path for point in group._points or () if point.ours()], where
 

@@ -81,7 +81,7 @@ def test_very_many_names_are_counted_together(tmp_path):
 
     calls = [record(call, op=f"op{call}", layer=f"layer{call}", quirk=f"quirk{call}") for call in range(NAMES + 50)]
     run = load(put(tmp_path, HEADER, *lines_of(calls)))
-    packed = pack((call.as_dict() for call in run.calls), 10)
+    packed = pack((call.as_dict() for call in run.calls), {}, 10)
     for groups in (run.by_op(), run.by_layer()):
         assert len(groups) == NAMES + 1
         assert groups[OTHER_NAMES].records == 50

@@ -85,4 +85,5 @@ def fits(formula: Formula, result: torch.Tensor) -> bool:
     value = np.where(np.abs(value) == np.finfo(np.float64).max, np.copysign(largest, value), value)  # the largest that there is
     near = special.fits(y, value, bound, largest)
     lost = (bound > 0) & (bound >= np.abs(value))
-    return bool((near | ~np.isfinite(bound) | (lost & ~np.isfinite(y))).all())
+    unknown = np.isfinite(value) & ~np.isfinite(bound)
+    return bool((near | unknown | (lost & ~np.isfinite(y))).all())
