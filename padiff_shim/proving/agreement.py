@@ -11,7 +11,8 @@ from ..weights.mapping import Mapping
 from . import outcomes
 from .arrays import Array, apart
 from .outcome import Outcome
-from .tolerances import RoundingBound, measured, numbers
+from .tolerances import RoundingBound, measured
+from .trace import numbers
 
 STEEP = 2.0**-20  # of the largest element: in float64 no error travels so far but past a tie, a step or a singular point
 OF_GRADIENT = "gradient of "  # how a gradient that differs is named

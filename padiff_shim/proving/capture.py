@@ -50,6 +50,7 @@ class Capture(LooksOn, TorchDispatchMode):
         self._memory: dict[int, list[Value]] = {}  # by the address of the storage: what lies there
         self._moved: dict[tuple[Any, ...], torch.Tensor] = {}  # by the place of what was copied: a view of what it was copied from
         self._copies: dict[tuple[Any, ...], Value] = {}  # by the place of a copy: of what, which has memory of its own
+        self._before_calls: dict[tuple[Any, ...], torch.Tensor] = {}  # by its place, what was there before, as it was last
         self._objects: dict[int, list[torch.Tensor]] = {}  # by address; held, so that no identity or address is given out twice
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -96,9 +97,17 @@ class Capture(LooksOn, TorchDispatchMode):
 
     def _operand(self, name: str, tensor: torch.Tensor) -> Operand:
         value = self._value(tensor)
-        # What was there before may be written behind our back: Paddle's running statistics.
-        held = tensor.detach().clone() if value.node is None else tensor
+        held = self._held(value, tensor) if value.node is None else tensor
         return Operand(name, value, held, self._ways.get(id(tensor), ()))
+
+    def _held(self, value: Value, tensor: torch.Tensor) -> torch.Tensor:
+        """What was there before, as it is now: it may be written behind our back, as Paddle's running statistics are."""
+        place = _place(tensor)
+        for held in (value.tensor, self._before_calls.get(place)):
+            if held is not None and held.dtype == tensor.dtype and torch.equal(held, tensor):
+                return held
+        self._before_calls[place] = held = tensor.detach().clone()
+        return held
 
     def _whole(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """The tensor of which one that will be written is a part."""

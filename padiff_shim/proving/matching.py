@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from .tolerances import FLOOR, RoundingBound, numbers
-from .trace import Node, Operand, Trace, Value
+from .tolerances import FLOOR, RoundingBound
+from .trace import Node, Operand, Trace, Value, numbers
 
 _SOFTMAXES = ("_softmax", "_log_softmax")
 
@@ -27,13 +28,13 @@ class Matching:
         self.of_second: dict[Value, Value] = {}
         groups: dict[int, list[Value]] = defaultdict(list)
         for value in first.values():
-            groups[value.sorted.numel()].append(value)
+            groups[value.count].append(value)
         sizes = {size: _Group(values, tolerance) for size, values in groups.items()}
         for value in second.values():
             if value.node is not None and value.node.moves and any(one.value in self._shuffled for one in value.node.operands):
                 self._shuffled.add(value)  # a part of what lies in another order is not right, though it is found elsewhere
                 continue
-            group = sizes.get(value.sorted.numel())
+            group = sizes.get(value.count)
             partner = self._partner(value, group.near(value)) if group else None
             if partner is not None:
                 self._shuffled.discard(value)
@@ -81,20 +82,22 @@ class Matching:
         return known
 
     def _compare(self, one: Value, other: Value) -> bool:
-        if one.sorted.numel() != other.sorted.numel():
-            return False
         tolerance = self._tolerance(one)
-        if not _close(_ends(one), _ends(other), tolerance) or not _close(one.sorted, other.sorted, tolerance):
+        if one.count != other.count or not bool(tolerance.end_alike(one.ends, other.ends)):
             return False
+        if _close(numbers(one.tensor), numbers(other.tensor), tolerance):
+            return True
         # Of one shape they must agree in their places, too: else a flipped or shifted sequence would pass. What was there before
         # may lie transposed, as a Linear's square weight does.
         apart = one.node is other.node is None or one.tensor.shape != other.tensor.shape
-        if apart or _close(numbers(one.tensor), numbers(other.tensor), tolerance):
+        turned = one.tensor.dim() == 2 and one.tensor.mT.shape == other.tensor.shape
+        if turned and (apart or self.may_lie_turned(one, other)) and _close(numbers(one.tensor.mT), numbers(other.tensor), tolerance):
             return True
-        if self.may_lie_turned(one, other) and _close(numbers(one.tensor.mT), numbers(other.tensor), tolerance):
-            return True
-        self._shuffled.add(other)
-        return False
+        if not _close(one.sorted, other.sorted, tolerance):
+            return False
+        if not apart:
+            self._shuffled.add(other)
+        return apart
 
     def may_lie_turned(self, one: Value, other: Value) -> bool:
         """Whether these are square and made of weights alone (scaled, normed), or on the way back to such: in either's layout."""
@@ -170,18 +173,14 @@ class _Group:
 
     def __init__(self, values: list[Value], tolerance: Callable[[Value], RoundingBound]) -> None:
         self._values = values
-        self._ends = torch.stack([_ends(value) for value in values])
+        self._ends = torch.stack([value.ends for value in values])
         limits = torch.tensor([tolerance(value) for value in values], dtype=torch.float64)
         self._tolerance = RoundingBound(*limits[:, None, :].unbind(-1))  # a column for all values
 
     def near(self, value: Value) -> list[Value]:
-        """Those whose least and greatest element are the value's, up to rounding."""
-        ends = _ends(value)
-        return [self._values[place] for place in self._tolerance.holds(self._ends, ends).all(1).nonzero().flatten().tolist()]
-
-
-def _ends(value: Value) -> torch.Tensor:
-    return value.sorted[[0, -1]] if value.sorted.numel() else torch.zeros(2, dtype=torch.float64)
+        """Those whose least and greatest element are the value's, and the mean of their sizes, up to rounding."""
+        near = self._tolerance.end_alike(self._ends, value.ends.expand_as(self._ends))
+        return [self._values[place] for place in near.nonzero().flatten().tolist()]
 
 
 def _place(value: Value) -> tuple[int, str]:
@@ -189,7 +188,10 @@ def _place(value: Value) -> tuple[int, str]:
 
 
 def _close(expected: torch.Tensor, actual: torch.Tensor, tolerance: RoundingBound) -> bool:
-    return bool((expected == actual).all()) or bool(tolerance.holds(expected, actual).all())
+    most = float((expected - actual).abs_().max()) if len(expected) else 0.0
+    if math.isfinite(most) and math.isinf(tolerance.limit):
+        return most <= tolerance.usual
+    return bool(tolerance.holds(expected, actual).all())
 
 
 def guilty(ends: Iterable[Value], good: Callable[[Value], bool]) -> list[Node]:

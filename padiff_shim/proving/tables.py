@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from .matching import Matching
-from .tolerances import FLOOR, nudged, numbers
-from .trace import Key, Node, Trace, Value
+from .tolerances import FLOOR, nudged
+from .trace import Key, Node, Trace, Value, numbers
 
 UNIT = float(torch.finfo(torch.float32).eps)
 _SLACK = 8.0  # times the effect of one rounding error of float32 at each call that a table is made of

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .trace import Trace, Value
+from .trace import Trace, Value, numbers
 
 SLACK = 64.0  # how many times the effect of one rounding error per call counts as rounding
 FLOOR = 1e-13  # of the largest element: sums whose terms cancel keep no more digits of float64
@@ -30,6 +30,11 @@ class RoundingBound(NamedTuple):
         near = (expected == actual) | (apart <= self.usual) | (expected.isnan() & actual.isnan())
         return near | ((expected.abs() > self.limit) & (apart <= self.filled))
 
+    def end_alike(self, expected: torch.Tensor, actual: torch.Tensor) -> torch.Tensor:
+        """For :attr:`.trace.Value.ends` of values: whether these may be near enough; the sums that means are made of are no nearer."""
+        means = RoundingBound(self.usual + self.filled).holds(expected[..., 2:], actual[..., 2:])
+        return torch.cat([self.holds(expected[..., :2], actual[..., :2]), means], -1).all(-1)
+
     def least(self, usual: float) -> RoundingBound:
         """At least so much."""
         return self._replace(usual=max(self.usual, usual))
@@ -37,14 +42,21 @@ class RoundingBound(NamedTuple):
 
 def measured(values: torch.Tensor, moved: torch.Tensor | None, unit: float = FLOOR) -> RoundingBound:
     """The tolerance of numbers of which a run with rounding errors has ``moved`` ones (None: none of that shape)."""
+    if moved is not None and moved.shape != values.shape:
+        moved = None
+    low, high = (float(end) for end in values.aminmax()) if len(values) else (0.0, 0.0)
+    if max(-low, high) < _FILLED:  # nothing is as large as what fills masked places
+        travelled = 0.0 if moved is None or not len(values) else float((moved - values).abs_().max())
+        if math.isfinite(travelled):
+            return RoundingBound(unit * max(-low, high) + SLACK * travelled)
     finite = torch.isfinite(values)
     sizes = values[finite].abs()
     limit = _limit(sizes)
     far = sizes > limit
-    travelled = torch.zeros_like(sizes)
-    if moved is not None and moved.shape == values.shape:
-        travelled = (moved[finite] - values[finite]).abs().nan_to_num(0.0, 0.0, 0.0)
-    usual, filled = (unit * _most(sizes[part]) + SLACK * _most(travelled[part]) for part in (~far, far))
+    apart = torch.zeros_like(sizes)
+    if moved is not None:
+        apart = (moved[finite] - values[finite]).abs().nan_to_num(0.0, 0.0, 0.0)
+    usual, filled = (unit * _most(sizes[part]) + SLACK * _most(apart[part]) for part in (~far, far))
     return RoundingBound(usual, limit, filled)
 
 
@@ -62,35 +74,32 @@ def _limit(sizes: torch.Tensor) -> float:
 
 
 class Tolerances:
-    """How far a float64 value of the original moves if each call's result is changed by about one unit roundoff."""
+    """How far a float64 value of the original moves if each call's result is changed by about one unit roundoff.
 
-    def __init__(self, moved: Trace) -> None:
-        self._moved = moved
-        self._known: dict[Value, RoundingBound] = {}
+    Args:
+        trace: of the original.
+        moved: the same with these changes.
+    """
+
+    def __init__(self, trace: Trace, moved: Trace) -> None:
+        self._known = {value: _tolerance(value, _twin(value, moved)) for value in trace.values()}
 
     def __call__(self, value: Value) -> RoundingBound:
-        if value not in self._known:
-            self._known[value] = self._tolerance(value)
         return self._known[value]
 
-    def _tolerance(self, value: Value) -> RoundingBound:
-        double = value.tensor.dtype in (torch.float64, torch.complex128)
-        twin = None if value.node is None else self._twin(value)
-        moved = None if twin is None or twin.tensor.shape != value.tensor.shape else numbers(twin.tensor)
-        return measured(numbers(value.tensor), moved, FLOOR if double else 8 * _unit(value.tensor))
 
-    def _twin(self, value: Value) -> Value | None:
-        node = value.node
-        assert node is not None
-        if node.index >= len(self._moved.nodes) or self._moved.nodes[node.index].name != node.name:
-            return None  # the rounding errors changed a decision
-        return self._moved.nodes[node.index].values[node.values.index(value)]
+def _tolerance(value: Value, twin: Value | None) -> RoundingBound:
+    double = value.tensor.dtype in (torch.float64, torch.complex128)
+    moved = None if twin is None or twin.tensor.shape != value.tensor.shape else numbers(twin.tensor)
+    return measured(numbers(value.tensor), moved, FLOOR if double else 8 * _unit(value.tensor))
 
 
-def numbers(tensor: torch.Tensor) -> torch.Tensor:
-    """All elements in order as float64, complex ones as pairs."""
-    tensor = tensor.detach().resolve_conj()
-    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).to(torch.float64).reshape(-1)
+def _twin(value: Value, moved: Trace) -> Value | None:
+    """The same value in a run that was moved; None for what was there before, or if the rounding errors changed a decision."""
+    node = value.node
+    if node is None or node.index >= len(moved.nodes) or moved.nodes[node.index].name != node.name:
+        return None
+    return moved.nodes[node.index].values[node.values.index(value)]
 
 
 def _unit(tensor: torch.Tensor) -> float:

@@ -20,21 +20,42 @@ class Value:
     then. ``tensor`` keeps the values it had; its shape may differ between two programs that lay out the same values otherwise.
     """
 
-    __slots__ = ("_sorted", "label", "node", "readers", "tensor")
+    __slots__ = ("_ends", "_sorted", "label", "node", "readers", "tensor")
 
     def __init__(self, tensor: torch.Tensor, node: Node | None = None, label: str = "") -> None:
         self.tensor, self.node, self.label = tensor, node, label
         self.readers: list[Node] = []  # the calls that are given it
+        self._ends: torch.Tensor | None = None
         self._sorted: torch.Tensor | None = None
+
+    @property
+    def count(self) -> int:
+        """How many numbers it holds: two for a complex one."""
+        return self.tensor.numel() * (2 if self.tensor.is_complex() else 1)
+
+    @property
+    def ends(self) -> torch.Tensor:
+        """The least and the greatest number, and of floats the mean of their sizes: all NaN, if one is; zeros, if there is none."""
+        if self._ends is None:
+            every = numbers(self.tensor)
+            known = [*every.aminmax(), every.abs().mean()] if len(every) else [every.new_zeros(())] * 3
+            if not (self.tensor.is_floating_point() or self.tensor.is_complex()):
+                known[2] = every.new_zeros(())  # numbers that are too large for float64 have no exact sum
+            self._ends = torch.stack(known)
+        return self._ends
 
     @property
     def sorted(self) -> torch.Tensor:
         """All elements in ascending order, float64: the same for any layout of the same values."""
         if self._sorted is None:
-            flat = self.tensor.detach().resolve_conj().reshape(-1)
-            flat = torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
-            self._sorted = flat.to(torch.float64).sort().values
+            self._sorted = numbers(self.tensor).sort().values
         return self._sorted
+
+
+def numbers(tensor: torch.Tensor) -> torch.Tensor:
+    """All elements in order as float64, complex ones as pairs."""
+    tensor = tensor.detach().resolve_conj()
+    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).to(torch.float64).reshape(-1)
 
 
 class Step(NamedTuple):
