@@ -32,12 +32,13 @@ class Agreement:
         self._mapping, self._original, self._touched = mapping, original, touched
         self._tolerances: dict[bool, list[RoundingBound]] = {}  # of each row, by whether the outputs alone are asked for
 
-    def breach(self, port: Outcome, *, forward: bool = False) -> str:
+    def breach(self, port: Outcome, *, forward: bool = False, statistics: bool = True) -> str:
         """What is further apart than rounding errors travel, or not the same where nothing rounds; "" if nothing is.
 
-        ``forward``: of the outputs and running statistics alone.
+        ``forward``: of the outputs and running statistics alone; without ``statistics`` of the outputs.
         """
-        for (name, expected, actual), allowed in zip(self._rows(port, forward), self._allowed(forward)):
+        rows = self._rows(port, forward) if statistics else outcomes.outputs(self._original, port)
+        for (name, expected, actual), allowed in zip(rows, self._allowed(forward)):
             if expected is not None and actual is not None and not _near(expected, actual, allowed):
                 how = f"{apart(expected, actual)}, of which rounding explains {allowed.usual:.2g}"
                 return f"{name or 'output'} differs in float64 ({how})"

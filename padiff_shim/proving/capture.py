@@ -197,6 +197,8 @@ class Capture(LooksOn, TorchDispatchMode):
             for tensor, before in reversed(self._before):
                 tensor.copy_(before)
         self._before.clear()
+        for known in (self._known, self._ways, self._memory, self._moved, self._copies, self._before_calls, self._objects):
+            known.clear()  # what the trace does not hold is the program's again
 
     def _overwrite(self, tensor: torch.Tensor, wanted: torch.Tensor, *, again: bool) -> None:
         """``again``: the program holds this memory, and gets its own values back."""

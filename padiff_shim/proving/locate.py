@@ -66,26 +66,23 @@ def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
 
 
 def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
-    search: _Search | None = _Search(theirs, ours, mapping).go_on(1)
+    search: _Search | None = _Search(theirs, ours, mapping)
     assert search is not None
-    first = search.located()
-    if not (first.differences or first.unexplained):
-        return first
-    if tied_otherwise(mapping):  # no distinct values can be given to what is one tensor in one of both
-        return search.go_on().located()
+    if search.agree() or tied_otherwise(mapping):  # no distinct values can be given to what is one tensor in one of both
+        return search.to_its_end()
+    shown, first = search.part, search.located()
     again = None
     with told_apart(theirs, ours, mapping) as apart:
         if apart:
-            search = None  # with all that it holds
-            again = _Search(theirs, ours, mapping).go_on().located()
+            search.forget()
+            search = None
+            again = _Search(theirs, ours, mapping).to_its_end()
     if again is None or not again.differences or not again.over:
-        whole = (search or _Search(theirs, ours, mapping)).go_on().located()
+        whole = (search or _Search(theirs, ours, mapping)).to_its_end()
         if again is None or not again.differences or whole.over:
             return whole
     # What it does otherwise in the forward shows elsewhere alone, as long as some weights hold equal values: norms that are taken
     # for one another, in gradients that are exchanged, which no call computes otherwise.
-    unseen = BACKWARD if first.unexplained.startswith(OF_GRADIENT) else FORWARD
-    shown = first.parts[0] if first.parts else unseen
     return replace(again, apart=first.apart, parts=tuple(shown if part == FORWARD else part for part in again.parts))
 
 
@@ -98,7 +95,7 @@ class _Search:
         nudge = rounded(torch.Generator().manual_seed(0))
         touched = theirs.run_double(functools.partial(Capture, touch=lambda _, tensor: nudge(tensor)))
         self._tolerance = Tolerances(trace_of(self._original), trace_of(touched))
-        touched.capture = None
+        trace_of(touched).forget()
         self._agreement = Agreement(mapping, self._original, touched)
         self._port = _settled(ours)
         self._apart = outcomes.worst(mapping, self._original, self._port)
@@ -108,25 +105,45 @@ class _Search:
         self._ended = False
         self._rest: str | None = None
 
-    def go_on(self, most: int = MOST) -> _Search:
-        """Until so many differences are found, or both agree."""
-        while len(self._found) < most and not self._ended:
+    @property
+    def part(self) -> str:
+        """In which part of the run it shows that both do not agree."""
+        if self._agreement.breach(self._port, forward=True, statistics=False):
+            return FORWARD
+        return BACKWARD if self._rest and self._rest.startswith(OF_GRADIENT) else STATISTICS if self._rest else FORWARD
+
+    def agree(self, *, forward: bool = False) -> bool:
+        """Whether both give the same, with equal tables; whatever calls the programs are made of."""
+        self._rest = self._agreement.breach(self._port, forward=forward)
+        if self._tables is None and not self._ended_alike():
+            self._tables = self._exchange()
+            if self._tables:
+                self._mend()
+                self._apart = outcomes.worst(self._mapping, self._original, self._port)
+                self._rest = self._agreement.breach(self._port, forward=forward)
+        return self._ended_alike()
+
+    def _ended_alike(self) -> bool:
+        return not self._rest and not outcomes.shapes_differ(self._original, self._port)
+
+    def to_its_end(self) -> Located:
+        """All that is found, until both agree or a difference cannot be mended."""
+        self._go_on()
+        located = self.located()
+        self.forget()
+        return located
+
+    def _go_on(self) -> None:
+        while len(self._found) < MOST and not self._ended:
             forward = any(part == FORWARD for part, _ in self._found)
             if self._forced:
-                before, self._port = self._port, self._mended_port()
+                before = self._port
+                self._mend()
                 if self._agreement.alike(before, self._port, forward=forward):
                     self._found.pop()  # mended without effect: it is no mistake
-            self._rest = self._agreement.breach(self._port, forward=forward)
-            if not self._rest and not outcomes.shapes_differ(self._original, self._port):
-                self._ended = True  # whatever calls the programs are made of
-                return self
-            matching = Matching(trace_of(self._original), trace_of(self._port), self._tolerance)
-            if self._tables is None:
-                self._tables = self._exchange(matching)
-                if self._tables:
-                    self._port = self._mended_port()
-                    self._apart = outcomes.worst(self._mapping, self._original, self._port)
-                    continue
+            if self.agree(forward=forward):
+                return
+            matching = self._matching()
             seen = _next(matching, self._mapping, self._original, self._port, forward=forward)
             if seen is not None and seen[1].cause in _WRITTEN_OTHERWISE:
                 turned = turned_mask(matching, trace_of(self._original), trace_of(self._port))
@@ -137,16 +154,18 @@ class _Search:
             else:
                 self._found.append(seen)
                 self._ended = not self._mended(seen[1])
-        return self
 
-    def _mended_port(self) -> Outcome:
-        """The port with the original's values where it was mended, and its tables."""
+    def _matching(self) -> Matching:
+        return Matching(trace_of(self._original), trace_of(self._port), self._tolerance)
+
+    def _mend(self) -> None:
+        """Run the port with the original's values where it was mended, and its tables."""
         tables = self._tables or Exchange()
-        return self._ours.run_double(
-            functools.partial(Capture, forced={**tables.calls, **self._forced}, constants=tables.constants)
-        )
+        trace_of(self._port).forget()
+        capturing = functools.partial(Capture, forced={**tables.calls, **self._forced}, constants=tables.constants)
+        self._port = self._ours.run_double(capturing)
 
-    def _exchange(self, matching: Matching) -> Exchange:
+    def _exchange(self) -> Exchange:
         """The tables of the original that the port is to be given, see :mod:`.tables`."""
         weights = [side.parameters().keys() for side in (self._theirs, self._ours)]
         mine, yours = (tables_of(trace_of(run), names.__contains__) for run, names in zip((self._original, self._port), weights))
@@ -154,7 +173,7 @@ class _Search:
             return Exchange()
         touch = rounded_in_single(torch.Generator().manual_seed(0), weights[0].__contains__)
         moved = trace_of(self._theirs.run_double(functools.partial(Capture, touch=touch)))
-        return exchange(matching, mine, yours, trace_of(self._port).constants, tables_of(moved, weights[0].__contains__))
+        return exchange(self._matching(), mine, yours, trace_of(self._port).constants, tables_of(moved, weights[0].__contains__))
 
     def _mended(self, difference: Difference) -> bool:
         """Whether the port can go on with the original's values."""
@@ -167,6 +186,11 @@ class _Search:
             return False  # it was mended, and did not help
         self._forced[node.key] = held
         return True
+
+    def forget(self) -> None:
+        """Hold no numbers any longer; nodes and values hold each other, and would wait for a collection."""
+        for run in (self._original, self._port):
+            trace_of(run).forget()
 
     def located(self) -> Located:
         """What was found so far."""
@@ -212,6 +236,7 @@ def _settled(side: Side) -> Outcome:
         names = [node.name for node in trace_of(outcome).nodes]
         if names == before:
             break
+        trace_of(outcome).forget()
         outcome, before = side.run_double(Capture), names
     return outcome
 
@@ -259,7 +284,7 @@ def _end(trace: Trace, array: Array) -> Value | None:
                 continue
             if _equal(numbers(value.tensor), numbers(wanted.tensor)):
                 return value
-            if _equal(value.ends[:2], wanted.ends[:2]) and _equal(value.sorted, wanted.sorted):
+            if str(value.ends[:2]) == str(wanted.ends[:2]) and _equal(value.sorted, wanted.sorted):
                 return value
     return None
 

@@ -83,7 +83,7 @@ class Matching:
 
     def _compare(self, one: Value, other: Value) -> bool:
         tolerance = self._tolerance(one)
-        if one.count != other.count or not bool(tolerance.end_alike(one.ends, other.ends)):
+        if one.count != other.count or not tolerance.end_alike(one, other):
             return False
         if _close(numbers(one.tensor), numbers(other.tensor), tolerance):
             return True
@@ -173,13 +173,13 @@ class _Group:
 
     def __init__(self, values: list[Value], tolerance: Callable[[Value], RoundingBound]) -> None:
         self._values = values
-        self._ends = torch.stack([value.ends for value in values])
+        self._ends = torch.tensor([value.ends[:2] for value in values], dtype=torch.float64)
         limits = torch.tensor([tolerance(value) for value in values], dtype=torch.float64)
         self._tolerance = RoundingBound(*limits[:, None, :].unbind(-1))  # a column for all values
 
     def near(self, value: Value) -> list[Value]:
-        """Those whose least and greatest element are the value's, and the mean of their sizes, up to rounding."""
-        near = self._tolerance.end_alike(self._ends, value.ends.expand_as(self._ends))
+        """Those whose least and greatest element are the value's, up to rounding."""
+        near = self._tolerance.holds(self._ends, torch.tensor(value.ends[:2], dtype=torch.float64)).all(1)
         return [self._values[place] for place in near.nonzero().flatten().tolist()]
 
 

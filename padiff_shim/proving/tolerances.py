@@ -30,10 +30,17 @@ class RoundingBound(NamedTuple):
         near = (expected == actual) | (apart <= self.usual) | (expected.isnan() & actual.isnan())
         return near | ((expected.abs() > self.limit) & (apart <= self.filled))
 
-    def end_alike(self, expected: torch.Tensor, actual: torch.Tensor) -> torch.Tensor:
-        """For :attr:`.trace.Value.ends` of values: whether these may be near enough; the sums that means are made of are no nearer."""
-        means = RoundingBound(self.usual + self.filled).holds(expected[..., 2:], actual[..., 2:])
-        return torch.cat([self.holds(expected[..., :2], actual[..., :2]), means], -1).all(-1)
+    def end_alike(self, expected: Value, actual: Value) -> bool:
+        """Whether by their :attr:`.trace.Value.ends` two values may be near enough; means are no nearer than what they are of."""
+        least, greatest, mean = zip(expected.ends, actual.ends)
+        means = RoundingBound(self.usual + self.filled).least(FLOOR * mean[0])  # in another order a sum rounds otherwise
+        return self._near(*least) and self._near(*greatest) and means._near(*mean)
+
+    def _near(self, expected: float, actual: float) -> bool:
+        """:meth:`holds` of single numbers."""
+        apart = abs(expected - actual)
+        near = expected == actual or apart <= self.usual or (math.isnan(expected) and math.isnan(actual))
+        return near or (abs(expected) > self.limit and apart <= self.filled)
 
     def least(self, usual: float) -> RoundingBound:
         """At least so much."""
@@ -85,6 +92,8 @@ class Tolerances:
         self._known = {value: _tolerance(value, _twin(value, moved)) for value in trace.values()}
 
     def __call__(self, value: Value) -> RoundingBound:
+        if value not in self._known:  # of memory that nothing was written into
+            self._known[value] = _tolerance(value, None)
         return self._known[value]
 
 

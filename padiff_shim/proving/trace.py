@@ -25,7 +25,7 @@ class Value:
     def __init__(self, tensor: torch.Tensor, node: Node | None = None, label: str = "") -> None:
         self.tensor, self.node, self.label = tensor, node, label
         self.readers: list[Node] = []  # the calls that are given it
-        self._ends: torch.Tensor | None = None
+        self._ends: tuple[float, float, float] | None = None
         self._sorted: torch.Tensor | None = None
 
     @property
@@ -34,14 +34,12 @@ class Value:
         return self.tensor.numel() * (2 if self.tensor.is_complex() else 1)
 
     @property
-    def ends(self) -> torch.Tensor:
-        """The least and the greatest number, and of floats the mean of their sizes: all NaN, if one is; zeros, if there is none."""
+    def ends(self) -> tuple[float, float, float]:
+        """The least and the greatest number, and the mean of their sizes: all NaN, if one is; zeros, if there is none."""
         if self._ends is None:
             every = numbers(self.tensor)
-            known = [*every.aminmax(), every.abs().mean()] if len(every) else [every.new_zeros(())] * 3
-            if not (self.tensor.is_floating_point() or self.tensor.is_complex()):
-                known[2] = every.new_zeros(())  # numbers that are too large for float64 have no exact sum
-            self._ends = torch.stack(known)
+            least, greatest = map(float, every.aminmax()) if len(every) else (0.0, 0.0)
+            self._ends = least, greatest, float(every.abs().mean()) if len(every) else 0.0
         return self._ends
 
     @property
@@ -51,11 +49,19 @@ class Value:
             self._sorted = numbers(self.tensor).sort().values
         return self._sorted
 
+    def forget(self) -> None:
+        """Hold no numbers any longer."""
+        self.tensor, self._sorted = _without_numbers(self.tensor), None
+
 
 def numbers(tensor: torch.Tensor) -> torch.Tensor:
     """All elements in order as float64, complex ones as pairs."""
     tensor = tensor.detach().resolve_conj()
     return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).to(torch.float64).reshape(-1)
+
+
+def _without_numbers(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(tensor, device="meta")
 
 
 class Step(NamedTuple):
@@ -130,6 +136,13 @@ class Trace:
 
     nodes: list[Node] = field(default_factory=list)
     constants: list[Value] = field(default_factory=list)
+
+    def forget(self) -> None:
+        """Hold the numbers of no value any longer; which calls there were, and on what, stays."""
+        for value in self.values():
+            value.forget()
+        for node in self.nodes:
+            node.operands = [one._replace(tensor=_without_numbers(one.tensor)) for one in node.operands]
 
     def values(self) -> list[Value]:
         """Everything that was there or was made, in order."""
