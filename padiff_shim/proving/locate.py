@@ -189,8 +189,9 @@ class _Search:
 
     def forget(self) -> None:
         """Hold no numbers any longer; nodes and values hold each other, and would wait for a collection."""
+        read = {value for _, difference in self._found for value in difference.taken or ()}
         for run in (self._original, self._port):
-            trace_of(run).forget()
+            trace_of(run).forget(read)
 
     def located(self) -> Located:
         """What was found so far."""

@@ -5,6 +5,7 @@ A Paddle program under ``reference("torch")`` and a Torch program leave traces o
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -137,12 +138,13 @@ class Trace:
     nodes: list[Node] = field(default_factory=list)
     constants: list[Value] = field(default_factory=list)
 
-    def forget(self) -> None:
-        """Hold the numbers of no value any longer; which calls there were, and on what, stays."""
+    def forget(self, but: Collection[Value] = ()) -> None:
+        """Hold the numbers of no value any longer, ``but`` of some; which calls there were, and on what, stays."""
         for value in self.values():
-            value.forget()
+            if value not in but:
+                value.forget()
         for node in self.nodes:
-            node.operands = [one._replace(tensor=_without_numbers(one.tensor)) for one in node.operands]
+            node.operands = [operand._replace(tensor=_without_numbers(operand.tensor)) for operand in node.operands]
 
     def values(self) -> list[Value]:
         """Everything that was there or was made, in order."""
