@@ -29,8 +29,11 @@ class Agreement:
     """
 
     def __init__(self, mapping: Mapping, original: Outcome, touched: Outcome) -> None:
-        self._mapping, self._original, self._touched = mapping, original, touched
-        self._tolerances: dict[bool, list[RoundingBound]] = {}  # of each row, by whether the outputs alone are asked for
+        self._mapping, self._original = mapping, original
+        self._allowed = {  # of each row, by whether the outputs alone are asked for
+            forward: [_tolerance(expected, moved) for _, expected, moved in self._rows(touched, forward, own=True)]
+            for forward in (True, False)
+        }
 
     def breach(self, port: Outcome, *, forward: bool = False, statistics: bool = True) -> str:
         """What is further apart than rounding errors travel, or not the same where nothing rounds; "" if nothing is.
@@ -38,7 +41,7 @@ class Agreement:
         ``forward``: of the outputs and running statistics alone; without ``statistics`` of the outputs.
         """
         rows = self._rows(port, forward) if statistics else outcomes.outputs(self._original, port)
-        for (name, expected, actual), allowed in zip(rows, self._allowed(forward)):
+        for (name, expected, actual), allowed in zip(rows, self._allowed[forward]):
             if expected is not None and actual is not None and not _near(expected, actual, allowed):
                 how = f"{apart(expected, actual)}, of which rounding explains {allowed.usual:.2g}"
                 return f"{name or 'output'} differs in float64 ({how})"
@@ -46,12 +49,12 @@ class Agreement:
 
     def alike(self, port: Outcome, other: Outcome, *, forward: bool = False) -> bool:
         """Whether two runs of the port are one up to rounding."""
-        rows = zip(self._rows(port, forward), self._rows(other, forward), self._allowed(forward))
+        rows = zip(self._rows(port, forward), self._rows(other, forward), self._allowed[forward])
         return all(_near(before, after, allowed) for (_, _, before), (_, _, after), allowed in rows)
 
     def unsettled(self, port: Outcome, *, forward: bool = False) -> str:
         """What is far apart, and moved as far by single rounding errors: at a tie, a step or a singular point; "" if nothing is."""
-        for (name, expected, actual), allowed in zip(self._rows(port, forward), self._allowed(forward)):
+        for (name, expected, actual), allowed in zip(self._rows(port, forward), self._allowed[forward]):
             if expected is None or actual is None or expected.shape != actual.shape:
                 continue
             values, others = _numbers(expected), _numbers(actual)
@@ -59,12 +62,6 @@ class Agreement:
             if allowed.usual > far and bool(((values - others).abs() > far).any()):
                 return name or "output"
         return ""
-
-    def _allowed(self, forward: bool) -> list[RoundingBound]:
-        if forward not in self._tolerances:
-            rows = self._rows(self._touched, forward, own=True)
-            self._tolerances[forward] = [_tolerance(expected, moved) for _, expected, moved in rows]
-        return self._tolerances[forward]
 
     def _rows(self, outcome: Outcome, forward: bool, *, own: bool = False) -> Iterator[Row]:
         """All that the original gives beside what another run does; ``own``: one of the original's, too."""

@@ -70,7 +70,7 @@ def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     assert search is not None
     if search.agree() or tied_otherwise(mapping):  # no distinct values can be given to what is one tensor in one of both
         return search.to_its_end()
-    shown, first = search.part, search.located()
+    shown, far = search.part, search.apart
     again = None
     with told_apart(theirs, ours, mapping) as apart:
         if apart:
@@ -83,7 +83,7 @@ def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
             return whole
     # What it does otherwise in the forward shows elsewhere alone, as long as some weights hold equal values: norms that are taken
     # for one another, in gradients that are exchanged, which no call computes otherwise.
-    return replace(again, apart=first.apart, parts=tuple(shown if part == FORWARD else part for part in again.parts))
+    return replace(again, apart=far, parts=tuple(shown if part == FORWARD else part for part in again.parts))
 
 
 class _Search:
@@ -98,7 +98,7 @@ class _Search:
         trace_of(touched).forget()
         self._agreement = Agreement(mapping, self._original, touched)
         self._port = _settled(ours)
-        self._apart = outcomes.worst(mapping, self._original, self._port)
+        self.apart = outcomes.worst(mapping, self._original, self._port)
         self._forced: dict[Key, Sequence[torch.Tensor | None]] = {}
         self._found: list[tuple[str, Difference]] = []
         self._tables: Exchange | None = None  # None: not asked yet
@@ -119,7 +119,7 @@ class _Search:
             self._tables = self._exchange()
             if self._tables:
                 self._mend()
-                self._apart = outcomes.worst(self._mapping, self._original, self._port)
+                self.apart = outcomes.worst(self._mapping, self._original, self._port)
                 self._rest = self._agreement.breach(self._port, forward=forward)
         return self._ended_alike()
 
@@ -143,7 +143,7 @@ class _Search:
                     self._found.pop()  # mended without effect: it is no mistake
             if self.agree(forward=forward):
                 return
-            matching = self._matching()
+            matching = Matching(trace_of(self._original), trace_of(self._port), self._tolerance)
             seen = _next(matching, self._mapping, self._original, self._port, forward=forward)
             if seen is not None and seen[1].cause in _WRITTEN_OTHERWISE:
                 turned = turned_mask(matching, trace_of(self._original), trace_of(self._port))
@@ -154,9 +154,6 @@ class _Search:
             else:
                 self._found.append(seen)
                 self._ended = not self._mended(seen[1])
-
-    def _matching(self) -> Matching:
-        return Matching(trace_of(self._original), trace_of(self._port), self._tolerance)
 
     def _mend(self) -> None:
         """Run the port with the original's values where it was mended, and its tables."""
@@ -169,11 +166,12 @@ class _Search:
         """The tables of the original that the port is to be given, see :mod:`.tables`."""
         weights = [side.parameters().keys() for side in (self._theirs, self._ours)]
         mine, yours = (tables_of(trace_of(run), names.__contains__) for run, names in zip((self._original, self._port), weights))
-        if not mine or not yours:
-            return Exchange()
-        touch = rounded_in_single(torch.Generator().manual_seed(0), weights[0].__contains__)
-        moved = trace_of(self._theirs.run_double(functools.partial(Capture, touch=touch)))
-        return exchange(self._matching(), mine, yours, trace_of(self._port).constants, tables_of(moved, weights[0].__contains__))
+
+        def moved() -> list[Value]:
+            touch = rounded_in_single(torch.Generator().manual_seed(0), weights[0].__contains__)
+            return tables_of(trace_of(self._theirs.run_double(functools.partial(Capture, touch=touch))), weights[0].__contains__)
+
+        return exchange(mine, yours, trace_of(self._port).constants, moved)
 
     def _mended(self, difference: Difference) -> bool:
         """Whether the port can go on with the original's values."""
@@ -199,7 +197,7 @@ class _Search:
         parts, differences = tuple(part for part, _ in found), [one for _, one in found]
         notes = tuple(dict.fromkeys(self._tables.notes)) if self._tables else ()
         unsettled = "" if differences else self._agreement.unsettled(self._port)
-        return Located(differences, self._rest == "", self._apart, self._rest or "", parts, moved, notes, unsettled)
+        return Located(differences, self._rest == "", self.apart, self._rest or "", parts, moved, notes, unsettled)
 
 
 def _alike(one: Sequence[torch.Tensor | None], other: Sequence[torch.Tensor | None]) -> bool:

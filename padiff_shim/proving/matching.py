@@ -90,8 +90,8 @@ class Matching:
         # Of one shape they must agree in their places, too: else a flipped or shifted sequence would pass. What was there before
         # may lie transposed, as a Linear's square weight does.
         apart = one.node is other.node is None or one.tensor.shape != other.tensor.shape
-        turned = one.tensor.dim() == 2 and one.tensor.mT.shape == other.tensor.shape
-        if turned and (apart or self.may_lie_turned(one, other)) and _close(numbers(one.tensor.mT), numbers(other.tensor), tolerance):
+        turned = one.tensor.dim() == 2 and one.tensor.mT.shape == other.tensor.shape and (apart or self.may_lie_turned(one, other))
+        if turned and _close(numbers(one.tensor.mT), numbers(other.tensor), tolerance):
             return True
         if not _close(one.sorted, other.sorted, tolerance):
             return False

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from .matching import Matching
-from .tolerances import FLOOR, nudged
+from .tolerances import FLOOR, measured, nudged
 from .trace import Key, Node, Trace, Value, numbers
 
 UNIT = float(torch.finfo(torch.float32).eps)
@@ -72,25 +71,22 @@ def rounded_in_single(generator: torch.Generator, is_weight: Callable[[str], boo
     return touch
 
 
-def exchange(
-    matching: Matching, original: list[Value], port: list[Value], constants: list[Value], moved: Iterable[Value]
-) -> Exchange:
+def exchange(original: list[Value], port: list[Value], constants: list[Value], moved: Callable[[], Iterable[Value]]) -> Exchange:
     """What the port has to be given for its tables to be the original's, where float32's rounding explains how far they are apart.
 
     Args:
-        matching: of both traces.
-        original, port: their tables.
+        original, port: the tables of both.
         constants: of the port's trace, in its order.
-        moved: the original's tables again, of a run with rounding errors of float32.
+        moved: makes the original's tables again, in a run with rounding errors of float32.
     """
-    travelled = dict(zip(original, moved))
+    others = [value for value in port if not any(_equal(table, value) for table in original)]
+    if not others or not original:
+        return Exchange()
+    travelled = dict(zip(original, moved()))
     tables = [(table, travelled.get(table), _is_single(table)) for table in original]
     order = {constant: place for place, constant in enumerate(constants)}
     exchanged = Exchange()
-    for value in port:
-        partner = matching.of_second.get(value)
-        if partner is not None and _within(partner.sorted, value.sorted, FLOOR * partner.sorted.abs()):
-            continue
+    for value in others:
         single = _is_single(value)
         fitting = ((table, twin) for table, twin, is_single in tables if single or is_single)
         wanted = next((laid for table, twin in fitting if (laid := _as_in(table, value, twin)) is not None), None)
@@ -102,6 +98,16 @@ def exchange(
             exchanged.calls[value.node.key] = [wanted if result is value else None for result in value.node.values]
         exchanged.notes += _note(value, wanted)
     return exchanged
+
+
+def _equal(table: Value, value: Value) -> bool:
+    """Whether two tables hold the same numbers in float64, in whatever order."""
+    if table.count != value.count or not measured(numbers(table.tensor), None).end_alike(table, value):
+        return False
+    expected, actual = numbers(table.tensor), numbers(value.tensor)
+    if _within(expected, actual, FLOOR * expected.abs()):
+        return True
+    return _within(table.sorted, value.sorted, FLOOR * table.sorted.abs())
 
 
 def _is_single(value: Value) -> bool:
