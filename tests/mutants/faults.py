@@ -345,8 +345,8 @@ PROVE = (
     Fault(
         "places-not-compared",
         "padiff_shim/proving/matching.py",
-        "        if apart or _close(numbers(one.tensor), numbers(other.tensor), tolerance):\n            return True",
-        "        return True",
+        "            self._shuffled.add(other)\n        return apart",
+        "            return True\n        return apart",
         "values with the same elements in other places match: a flipped sequence is proven right",
     ),
     Fault(
