@@ -46,6 +46,8 @@ def accused(run):
 @pytest.mark.parametrize("carry", COMPARES)
 @pytest.mark.parametrize("kind", PAIRS)
 def test_no_kernel_is_accused_of_what_a_pair_of_hooks_has_changed(kind, carry):
+    if kind == "rounded to float16" and not IS_3:
+        pytest.skip("2.6 rounds to float16 towards zero, which a comparison says")
     native = step(PAIRS[kind])
     with padiff_shim.compare("torch", progress=False, **COMPARES[carry]) as run:
         found = step(PAIRS[kind])

@@ -34,7 +34,9 @@ def reason(place, name):
 @pytest.mark.parametrize("place", ["_C_ops", "_legacy_C_ops"])
 def test_every_c_function_is_known(place):
     silent = _unsubstituted.EXACT | (_unsubstituted.LEGACY_EXACT if place == "_legacy_C_ops" else frozenset())
-    others = [name for name in functions(getattr(paddle, place)) if f"paddle.{place}.{name}" not in DOORS and name not in silent]
+    doors = {path.rpartition(".")[2] for path in DOORS if path.startswith((f"paddle.{place}.", "paddle.arg"))}
+    # Before 3.3 argmax and argmin are reached through Paddle's own functions alone.
+    others = [name for name in functions(getattr(paddle, place)) if name not in doors and name not in silent]
     assert len(others) > 100
     assert [name for name in others if reason(place, name) is NO_REFERENCE] == []
 
