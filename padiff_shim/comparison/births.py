@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..numerics.oracle.elements import first_place
 from ..verdicts import Side
 from .describe import name_of
 
@@ -45,7 +46,7 @@ class Births:
             return None
         self._heard |= what == NAN
         guilty = [side for side, mask in zip((Side.PADDLE, Side.TORCH), masks) if bool(mask.any())]
-        place = _first(masks[0] | masks[1])
+        place = first_place(masks[0] | masks[1])
         seen = {str(side): float(tensor[tuple(place)]) for side, tensor in zip((Side.PADDLE, Side.TORCH), sides)}
         return {
             "what": what,
@@ -80,10 +81,6 @@ def _numbers(case: Case) -> Iterator[dict[str, Any]]:
     for index, operand in enumerate(case.subject.operands):
         if isinstance(operand, (int, float)) and not isinstance(operand, bool):
             yield {"name": name_of(case.subject.door, index), "number": operand}
-
-
-def _first(mask: torch.Tensor) -> list[int]:
-    return [int(place) for place in mask.nonzero()[0].tolist()] if mask.ndim else []
 
 
 def _described(name: str, tensor: torch.Tensor, place: Sequence[int], shape: torch.Size) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from .judge import Judge
 from .later import Waiting
 from .outcome import QUIET, Outcome
 from .pulses import Pulses
-from .results import first_judged, name_of, of_paddle, unjudged
+from .results import first_judged, name_of, of_paddle
 from .sampling import Sampling, kind_of
 from .shadow import Shadow
 from .subject import Subject
@@ -195,23 +195,23 @@ class Comparison(Pulses):
 
     def forward(self, subject: Subject, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, Any]]:
         """Torch's kernel on the same operands, verdicts on what both gave, and the watch over the gradients."""
-        mine = of_paddle(subject.door, result)
-        theirs = subject.run_reference(mine)
-        if len(mine) != len(theirs):
-            raise StayNative(RESULTS, paddle=len(mine), torch=len(theirs))
-        gathers = len(mine) > 1 and self.run.recorder.gather()
+        natives = of_paddle(subject.door, result)
+        references = subject.run_reference(natives)
+        if len(natives) != len(references):
+            raise StayNative(RESULTS, paddle=len(natives), torch=len(references))
+        gathers = len(natives) > 1 and self.run.recorder.gather()
         try:
-            records = self.results(subject, mine, theirs, (args, kwargs))
+            records = self.results(subject, natives, references, (args, kwargs))
         finally:
             if gathers:
                 self.run.recorder.put()
         if subject.inputs.needs:
-            watch.after(subject, mine, args, kwargs, nested=nested(result))
+            watch.after(subject, natives, args, kwargs, nested=nested(result))
         return records
 
     def results(self, subject: Subject, mine: Sequence[Any], theirs: Sequence[Any], call: tuple[Any, ...]) -> list[dict[str, Any]]:
         """The records of a call's results, but of those that wait or that nobody has to see. ``call``: Paddle's arguments."""
-        records, left_out = [], unjudged(subject.door.op)
+        records, left_out = [], subject.door.op.unjudged
         for position, (one, other) in enumerate(zip(mine, theirs)):
             if left_out and name_of(subject.door.op, position) in left_out:
                 continue
@@ -250,14 +250,14 @@ class Comparison(Pulses):
         return mine, planting.spoil(theirs, subject.door, Side.TORCH, layer, values)
 
     def spoiled_gradient(
-        self, subject: Subject, operand: int, mine: torch.Tensor, theirs: torch.Tensor
+        self, subject: Subject, operand: int, native: torch.Tensor, reference: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Both gradients of an operand with the faults applied that :mod:`padiff_shim.testing` planted."""
         if planting.any_planted():
             layer, name = subject.layer, subject.name_of(operand)
-            mine = planting.spoil(mine, subject.door, Side.PADDLE, layer, subject.values(), name=name)
-            theirs = planting.spoil(theirs, subject.door, Side.TORCH, layer, subject.values(), name=name)
-        return mine, theirs
+            native = planting.spoil(native, subject.door, Side.PADDLE, layer, subject.values(), name=name)
+            reference = planting.spoil(reference, subject.door, Side.TORCH, layer, subject.values(), name=name)
+        return native, reference
 
     def gradient(
         self,
@@ -270,11 +270,10 @@ class Comparison(Pulses):
 
         ``pairs``: Paddle's and Torch's gradients of all operands.
         """
-        mine, theirs = pairs[operand]
-        case = Gradient(subject, operand, grads, mine, theirs)
+        case = Gradient(subject, operand, grads, *pairs[operand])
         if len(pairs) == 2 and subject.door.op.ties is not None:
             case.partners = pairs
-        if self.waits(mine):
+        if self.waits(case.mine):
             self.keep(case, subject.inputs.paddle)
         elif (record := self.settle(case)) is not QUIET:
             self.outcome.act_later(record)

@@ -100,8 +100,8 @@ class Judge:
         spot, learns = case.spot, not (same or audit)
         if case.subject.door.op.exact and not sides[0].is_complex():
             return case.moved(sides, rng=self._random, audit=audit)
-        if learns and (found := self._harmless(case, sides)) is not None:
-            return found
+        if learns and (harmless := self._harmless(case, sides)) is not None:
+            return harmless
         quantity = None if _nothing(case) else case.quantity()
         if quantity is None:
             # A spot's first difference is judged in full, which says how far right kernels may be apart there.
@@ -114,11 +114,11 @@ class Judge:
             failed = 0
         # A long sum's first difference at a spot is held against the oracle, which says how far right kernels may be apart there.
         asks = _asks(failed)
-        found = numerics.judge(quantity, *sides, rng=self._random, same=same, apriori=asks)
-        spot.failed = 0 if failed is None or "sampled" not in found.stats else failed + 1
-        if asks and spot.learnt is UNKNOWN and "sampled" not in found.stats:
+        judgement = numerics.judge(quantity, *sides, rng=self._random, same=same, apriori=asks)
+        spot.failed = 0 if failed is None or "sampled" not in judgement.stats else failed + 1
+        if asks and spot.learnt is UNKNOWN and "sampled" not in judgement.stats:
             spot.learnt = _learnt(case, quantity)
-        return found
+        return judgement
 
     def _harmless(self, case: Case, sides: Pair) -> Judgement | None:
         """The verdict where the spot's own a-priori bound says it: its quantity, of which that is a part, is not made again."""
@@ -128,14 +128,14 @@ class Judge:
             return None
         if not case.told:
             return None
-        found: Judgement | None = None
+        judgement: Judgement | None = None
         if learnt.few is not None:
-            found = numerics.harmless_few(*sides, learnt.few, case.array)
-        if found is None:
-            found = numerics.harmless(*sides, learnt, case.given())
-        if found is not None:
+            judgement = numerics.harmless_few(*sides, learnt.few, case.array)
+        if judgement is None:
+            judgement = numerics.harmless(*sides, learnt, case.given())
+        if judgement is not None:
             spot.failed = 0
-        return found
+        return judgement
 
     def _audited(self, spot: Spot) -> bool:
         """One in :attr:`audit` results of each spot; where each one begins to count goes round."""

@@ -21,12 +21,6 @@ def name_of(op: Op, position: int) -> str:
     return f"out[{position}]" if position else "out"
 
 
-def unjudged(op: Op) -> frozenset[str]:
-    """The names of the results that are not compared."""
-    return frozenset((*op.scratch, *op.unwritten))
-
-
 def first_judged(op: Op) -> int:
     """The place of the first result that is compared."""
-    left_out = unjudged(op)
-    return next((place for place, name in enumerate(op.results) if name not in left_out), 0)
+    return next((place for place, name in enumerate(op.results) if name not in op.unjudged), 0)

@@ -126,9 +126,9 @@ class Door:
 
     def tell(self, frame: Frame, arguments: Sequence[Any], advice: str = "") -> None:
         """Leaves a remark in the run where Torch's own definition of the op would give the formula's arguments another value."""
-        said = self.op.differs(*arguments) if self.op.differs else ""
-        if said:
-            frame.run.warn(f"{self.op.name}: {said}{advice}")
+        remark = self.op.differs(*arguments) if self.op.differs else ""
+        if remark:
+            frame.run.warn(f"{self.op.name}: {remark}{advice}")
 
     def torch(self, tensors: Sequence[Any], attributes: tuple[Any, ...], formula: Callable[..., Any] | None = None) -> Any:
         """The op's torch formula, or another one of its parameters; StayNative if torch refuses the arguments."""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .oracle import noise
+from .oracle.elements import equal_in_value
 from .oracle.precision import KINDS
 
 Kernel = Callable[..., torch.Tensor]
@@ -248,7 +249,7 @@ class Selected(Ties):
         named = [_picked(rows, index) for index in indices]
         refused = []
         for index, elements in zip(indices[1:], named[1:]):
-            bad = (elements != named[0]) & ~(elements.isnan() & named[0].isnan())
+            bad = ~equal_in_value(elements, named[0])
             if self.distinct:
                 bad |= _repeated(index)
             refused.append(_back(bad | ~self.reaches(call, rows, index), lies, own))

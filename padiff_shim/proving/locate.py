@@ -23,7 +23,7 @@ from .runs import told_once
 from .sides import Side
 from .tables import Exchange, exchange, rounded_in_single, tables_of
 from .ties import tied_otherwise
-from .tolerances import Tolerances, rounded
+from .tolerances import RoundingBound, Tolerances, rounded
 from .trace import Key, Trace, Value, numbers
 from .widening import in_double
 
@@ -68,7 +68,9 @@ def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
 def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     search: _Search | None = _Search(theirs, ours, mapping)
     assert search is not None
-    if search.agree() or tied_otherwise(mapping):  # no distinct values can be given to what is one tensor in one of both
+    if search.agree():
+        return search.ended()
+    if tied_otherwise(mapping):  # no distinct values can be given to what is one tensor in one of both
         return search.to_its_end()
     shown, far = search.part, search.apart
     again = None
@@ -129,6 +131,10 @@ class _Search:
     def to_its_end(self) -> Located:
         """All that is found, until both agree or a difference cannot be mended."""
         self._go_on()
+        return self.ended()
+
+    def ended(self) -> Located:
+        """What was found; no numbers are held any longer."""
         located = self.located()
         self.forget()
         return located
@@ -283,7 +289,7 @@ def _end(trace: Trace, array: Array) -> Value | None:
                 continue
             if _equal(numbers(value.tensor), numbers(wanted.tensor)):
                 return value
-            if str(value.ends[:2]) == str(wanted.ends[:2]) and _equal(value.sorted, wanted.sorted):
+            if RoundingBound(0.0).range_alike(wanted, value) and _equal(value.sorted, wanted.sorted):
                 return value
     return None
 

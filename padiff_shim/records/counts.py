@@ -220,6 +220,10 @@ class Counts:
         if why != "muted":
             self._rank(record, verdict, excess_of(record.get("stats") or {}), log, order, (op, layer), why)
 
+    def first_births(self) -> list[tuple[int, Mapping[str, Any], str]]:
+        """Where the first NaN and the first infinity begin, as they come: see :attr:`births`."""
+        return sorted(self.births.values(), key=lambda birth: birth[0])
+
     def _tied(self, record: Mapping[str, Any], log: str) -> None:
         """Count a record whose elements differ at a tie."""
         key = (record.get("op"), record.get("tensor"), record.get("site"))

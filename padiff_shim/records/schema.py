@@ -7,7 +7,7 @@ are finite in size and a depth that no recursion minds; names and texts are stil
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..verdicts import Side, Verdict
@@ -173,19 +173,15 @@ def _inner(record: Mapping[str, Any]) -> str:
         found = found or wrong(stats.get(name) or {}, fields)
     for one in record.get("inputs") or ():
         found = found or wrong(one, _INPUT) or ("" if one.get("name") is not None else "an operand has no name")
-    for fault in _of_birth(record.get("born") or {}):
-        return found or fault
-    if not found and math.prod(record.get("shape") or ()) >= _LARGEST:
+    fault = found or _of_birth(record.get("born") or {})
+    if not fault and math.prod(record.get("shape") or ()) >= _LARGEST:
         return f"'shape' is that of no tensor: {record['shape']}"
-    return found
+    return fault
 
 
-def _of_birth(about: Mapping[str, Any]) -> Iterator[str]:
+def _of_birth(about: Mapping[str, Any]) -> str:
     """What is wrong in what a record says of a NaN or an infinity that begins there."""
-    if fault := wrong(about, _BORN):
-        yield fault
-        return
-    yield from filter(None, (wrong(part, _BORN_OF) for part in about.get("operands") or ()))
+    return wrong(about, _BORN) or next(filter(None, (wrong(part, _BORN_OF) for part in about.get("operands") or ())), "")
 
 
 def wrong(table: Mapping[str, Any], fields: Mapping[str, Field]) -> str:

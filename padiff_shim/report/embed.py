@@ -166,16 +166,10 @@ def surveyed(counts: Counts) -> dict[str, Any]:
         "ops": table("op"),
         "layers": table("layer"),
         "findings": [_finding(found) for found in counts.sorted_findings()],
-        "births": [
-            {"text": _text(f"{born(record)}."), "at": order} for order, record, _ in sorted(counts.births.values(), key=_order)
-        ],
+        "births": [{"text": _text(f"{born(record)}."), "at": order} for order, record, _ in counts.first_births()],
         "ties": _text(ties(counts)),
         "further": counts.further,
     }
-
-
-def _order(birth: tuple[int, Mapping[str, Any], str]) -> int:
-    return birth[0]
 
 
 def _finding(found: Finding) -> dict[str, Any]:

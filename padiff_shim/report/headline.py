@@ -42,7 +42,7 @@ def headline(counts: Counts, coverage: Mapping[str, Any]) -> str:
 
 def births(counts: Counts) -> list[str]:
     """A sentence for the first NaN and one for the first infinity, as they come."""
-    return [f"{one.born(record)}." for _, record, _ in sorted(counts.births.values(), key=lambda birth: birth[0])]
+    return [f"{one.born(record)}." for _, record, _ in counts.first_births()]
 
 
 def ties(counts: Counts) -> str:
@@ -66,7 +66,7 @@ def _answer(counts: Counts, coverage: Mapping[str, Any]) -> str:
     but += [f"{known:,} known or negligible{_names(counts)}"] if known else []
     tied = counts.verdicts().get(Verdict.TIE.value, 0)
     but += [f"{tied:,} differ{'s' if tied == 1 else ''} at ties, where both choices are allowed"] if tied else []
-    return _innocent(counts, open_, known) + (f" ({', '.join(but)}.)" if but else "") + f" Judged: {_scope(coverage)}."
+    return _innocent(counts, open_, known, tied) + (f" ({', '.join(but)}.)" if but else "") + f" Judged: {_scope(coverage)}."
 
 
 def _names(counts: Counts) -> str:
@@ -94,25 +94,23 @@ def _accused(finding: Finding) -> str:
     name = one.named(record).partition(" (")[2].rstrip(")")
     says = _SAYS[verdict].format(name=name) if name else _SAYS[verdict].replace(" ({name})", "")
     who = {"both": "Both frameworks'", "paddle": "Paddle's", "torch": "Torch's"}.get(side, "One side's")
-    error, bound, _ = one.observed(record)
-    size = (
-        f": error {error}, where rounding explains {bound}"
-        if error != "-"
-        else f": {reason}"
-        if (reason := shown(record.get("reason"), SENTENCE))
-        else ""
-    )
-    if verdict is Verdict.NONFINITE:
-        size = ""
     tensor = str(record.get("tensor"))
     what = f"gradient of {shown(record['op'])} ({shown(tensor[5:])})" if tensor.startswith("grad:") else shown(record["op"])
     where = f" at {shown(record['site'])}" if record.get("site") else ""
     where += f" (layer {layer})" if (layer := within(finding)) else ""
-    return f"{who} {what}{where} {says}{size}."
+    return f"{who} {what}{where} {says}{'' if verdict is Verdict.NONFINITE else _size(record)}."
 
 
-def _innocent(counts: Counts, open_: int, known: int) -> str:
-    tied = counts.verdicts().get(Verdict.TIE.value, 0)
+def _size(record: Mapping[str, Any]) -> str:
+    """How far it is out, or why that is said where nothing was measured."""
+    error, bound, _ = one.observed(record)
+    if error != "-":
+        return f": error {error}, where rounding explains {bound}"
+    reason = shown(record.get("reason"), SENTENCE)
+    return f": {reason}" if reason else ""
+
+
+def _innocent(counts: Counts, open_: int, known: int, tied: int) -> str:
     largest, others = counts.innocent.largest(), "other " if known or tied else ""
     alike = counts.records - open_ - known - tied
     if not alike:

@@ -15,6 +15,7 @@ name for autocast that of its legacy form, one tensor, one result.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -140,7 +141,12 @@ class Op:
         """The names of the parameters, in order."""
         return [_name(word) for word in self.params.split()]
 
-    @property
+    @functools.cached_property
+    def unjudged(self) -> frozenset[str]:
+        """The names of the results that are not compared."""
+        return frozenset((*self.scratch, *self.unwritten))
+
+    @functools.cached_property
     def unwritten_places(self) -> frozenset[int]:
         """The places of the :attr:`unwritten` among the results."""
         return frozenset(map(self.results.index, self.unwritten))

@@ -48,14 +48,18 @@ def negligible(found: Trial, rms: float) -> bool:
     return True
 
 
+def wrong_class(outside: int, count: int) -> Verdict:
+    """What is said of so many wrong elements of ``count``: single ones are a class of their own."""
+    return Verdict.LOCAL_WRONG if outside <= max(0.01 * count, 1.0 if count >= 8 else 0.0) else Verdict.WRONG
+
+
 def classify(found: Trial, own: Errors, other: Errors) -> Verdict:
     """What the size of one side's errors says of them, beside the other side's."""
     if own.strange:
         return Verdict.NONFINITE
     count = len(own.signed[found.random])
     if own.det > 1:
-        single = own.outside <= max(0.01 * count, 1.0 if count >= 8 else 0.0)
-        return Verdict.LOCAL_WRONG if single else Verdict.WRONG
+        return wrong_class(own.outside, count)
     alone = own.rho_max > ALONE * max(own.spread, 0.5)
     if own.prob > 1 or _much_worse(found, own, other):
         return Verdict.LOCAL_WRONG if alone and own.prob > 1 else Verdict.LOW_ACCURACY

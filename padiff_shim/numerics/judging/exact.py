@@ -9,6 +9,8 @@ import torch
 
 from ...verdicts import Judgement, Side, Verdict
 from ..oracle import noise
+from ..oracle.elements import first_place
+from .classes import wrong_class
 
 RUNS = 12  # runs with operands moved by one unit roundoff; as many again beside operands of 0
 
@@ -41,16 +43,16 @@ def judge(
         if not bool((reached[0] & reached[1] | ~unlike).all()):
             reason = f"{count} results stand on the edge; what is allowed there was not to be settled"
             return Judgement(Verdict.UNVERIFIED, reason=reason, stats=stats)
-        stats["tied"], stats["first_tied"] = count, unlike.nonzero()[0].tolist() if unlike.ndim else []
+        stats["tied"], stats["first_tied"] = count, first_place(unlike)
         reason = f"{count} results stand on the edge, within one unit roundoff, where both choices are allowed"
         return Judgement(Verdict.TIE, reason=reason, stats=stats)
     wrong = {side: int((stable & (t != value)).sum()) for side, t in ((Side.PADDLE, paddle), (Side.TORCH, torch_))}
     guilty = [side for side, n in wrong.items() if n]
-    stats["first_bad"] = stable.nonzero()[0].tolist()
+    stats["first_bad"] = first_place(stable)
     bad = max(wrong.values())
-    verdict = Verdict.LOCAL_WRONG if bad <= max(0.01 * paddle.numel(), 1) and paddle.numel() >= 8 else Verdict.WRONG
     reason = f"{' and '.join(guilty)}: {bad} of {paddle.numel()} results are not what float64 gives, and no tie explains it"
-    return Judgement(verdict, guilty[0] if len(guilty) == 1 else Side.BOTH, reason=reason, stats=stats)
+    verdict, side = wrong_class(bad, paddle.numel()), guilty[0] if len(guilty) == 1 else Side.BOTH
+    return Judgement(verdict, side, reason=reason, stats=stats)
 
 
 def _moved(

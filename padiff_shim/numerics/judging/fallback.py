@@ -43,6 +43,7 @@ class Variant(NamedTuple):
 
 RUNS = (FIRST, 10, 24)  # runs of the formula for a bound: at first, in doubt, and before anyone is accused
 QUIET = (Verdict.EQUAL, Verdict.ROUNDING)
+CLEARED = (*QUIET, Verdict.TIE)
 AGREEMENT = 1e-12  # of the largest value: two float64 runs of one formula
 ALIKE = 1e-2  # relative, and absolute: values of one formula in any dtype, told from those of another shape
 EXPLAINS = 0.1  # of a difference: less of it is not explained by formulas that differ
@@ -87,7 +88,7 @@ def fallback(
         if part is not None:
             smaller = _formula(torch_kernel, part.operands, part.paddle, seed, variants or {})
             found = _judged(smaller, part.paddle, part.torch, rng, audit, soon)
-            if found.verdict in (*QUIET, Verdict.TIE):
+            if found.verdict in CLEARED:
                 found.stats.update(passes.differ(paddle, torch_).stats)
                 return found
         formula = _formula(torch_kernel, operands, paddle, seed, variants or {})
@@ -97,10 +98,9 @@ def fallback(
         reason = f"no bound, and no float64 run: {type(error).__name__}: {error}"
         return Judgement(Verdict.UNVERIFIED, reason=reason[:200], stats=stats)
     found = _judged(formula, paddle, torch_, rng, audit, soon)
-    quiet = (*QUIET, Verdict.TIE)
-    if found.verdict not in quiet:
+    if found.verdict not in CLEARED:
         found = _caused(found, formula, paddle, torch_, variants or {})
-    if found.verdict in quiet or found.hypothesis is not None or paddle_kernel is None:
+    if found.verdict in CLEARED or found.hypothesis is not None or paddle_kernel is None:
         return found
     return _formulas(found, formula, paddle, torch_, paddle_kernel)
 
@@ -142,7 +142,7 @@ def _alternatives(formula: Formula, variants: Mapping[str, Variant], first: str 
         other.jumps(RUNS[-1])
         return other
 
-    chosen = [(name, variant) for name, variant in variants.items() if formula.dtype == torch.float64 or not variant.wide]
+    chosen = _of_dtype(variants, formula.dtype)
     chosen.sort(key=lambda pair: pair[0] != first)
     alternatives = [Alternative(name, variant.precision, partial(measure, variant.kernel)) for name, variant in chosen]
     on_the_way = [Alternative("range", True, formula.without_squares)] if formula.finite() else []
@@ -181,11 +181,15 @@ def value_of(variant: Variant, operands: Sequence[torch.Tensor], dtype: torch.dt
 
 def _variants(formula: Formula, variants: Mapping[str, Variant]) -> list[Hypothesis]:
     """Other formulas, on the same operands."""
-    chosen = {name: variant for name, variant in variants.items() if formula.dtype == torch.float64 or not variant.wide}
     return [
         Hypothesis(name, variant.precision, full=partial(value_of, variant, formula.given, formula.dtype))
-        for name, variant in chosen.items()
+        for name, variant in _of_dtype(variants, formula.dtype)
     ]
+
+
+def _of_dtype(variants: Mapping[str, Variant], dtype: torch.dtype) -> list[tuple[str, Variant]]:
+    """Those that results of a dtype may show."""
+    return [(name, variant) for name, variant in variants.items() if dtype == torch.float64 or not variant.wide]
 
 
 def _without_number(formula: Formula, variants: Mapping[str, Variant]) -> list[Hypothesis]:

@@ -13,6 +13,7 @@ import torch
 
 from ...verdicts import Judgement, Verdict
 from ..oracle import noise
+from ..oracle.elements import first_place
 from ..oracle.measured import Formula
 
 RUNS = 8
@@ -35,7 +36,7 @@ def settled(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, judgem
     tied = far & torch.stack([(value - formula.value).abs() > SHARE * apart for value in values]).any(0)
     if not bool(tied.any()):
         return judgement
-    number, place = int(tied.sum()), [int(axis) for axis in tied.nonzero()[0].tolist()] if tied.ndim else []
+    number, place = int(tied.sum()), first_place(tied)
     text = f"{number} of {tied.numel()} elements differ at a tie"
 
     def reached(side: torch.Tensor) -> bool:

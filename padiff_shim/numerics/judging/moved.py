@@ -15,10 +15,12 @@ import torch
 
 from ...verdicts import Judgement, Side, Verdict
 from ..oracle import noise
+from ..oracle.elements import equal_in_value, first_place
 from ..oracle.measured import Formula
 from ..oracle.precision import KINDS
 from ..oracle.together import Part
 from . import fallback, passes
+from .classes import wrong_class
 from .verdict import judge
 
 Kernel = Callable[..., torch.Tensor]
@@ -32,20 +34,20 @@ def results(
     variants: Mapping[str, fallback.Variant],
 ) -> Judgement:
     """Judge two results of one shape and dtype. ``variants``: what a kernel may do instead, by name."""
-    stats = _statistics(paddle, torch_)
+    stats = passes.stats_of(paddle, torch_)
     value, wide = kernel(*operands).to(paddle.dtype), noise.exact(kernel, [noise.wide(tensor) for tensor in operands])
     # Once in the result's own dtype and once in float64, which is rounded: of casts and limits each may be the exact one.
     rights = value, wide.to(paddle.dtype)
-    wrong = [~(_alike(side, rights[0]) | _alike(side, rights[1])) for side in (paddle, torch_)]
-    bad = wrong[0] | wrong[1]
+    strays = [~(equal_in_value(side, rights[0]) | equal_in_value(side, rights[1])) for side in (paddle, torch_)]
+    bad = strays[0] | strays[1]
     if not bool(bad.any()):
-        unlike = int((~_alike(paddle, torch_)).sum())
+        unlike = int((~equal_in_value(paddle, torch_)).sum())
         reason = "both sides round to a nearest number" if unlike else "equal in value"
         return Judgement(Verdict.ROUNDING if unlike else Verdict.EQUAL, reason=reason, stats=stats)
-    guilty = [side for side, places in zip((Side.PADDLE, Side.TORCH), wrong) if bool(places.any())]
+    guilty = [side for side, places in zip((Side.PADDLE, Side.TORCH), strays) if bool(places.any())]
     whose = guilty[0] if len(guilty) == 1 else Side.BOTH
     accused = paddle if whose is not Side.TORCH else torch_
-    place, number = bad.nonzero()[0].tolist() if bad.ndim else [], int(bad.sum())
+    place, number = first_place(bad), int(bad.sum())
     seen = [f"{tensor[tuple(place)].item():g}" for tensor in (paddle, torch_, value)]
     stats["first_bad"], stats["oracle"] = place, "float64"
     text = f"{number} of {bad.numel()} values are not those that are moved here: at {place} paddle {seen[0]}, torch {seen[1]}, "
@@ -54,20 +56,8 @@ def results(
     if whose is not Side.BOTH and (name := _named(accused, bad, operands, variants)) is not None:
         verdict = Verdict.NONFINITE if strange else Verdict.PRECISION_MODE if variants[name].precision else Verdict.SEMANTICS
         return Judgement(verdict, whose, name, reason=f"{whose}: explained by {name}; {text}", stats=stats)
-    single = number <= max(0.01 * bad.numel(), 1) and bad.numel() >= 8
-    verdict = Verdict.NONFINITE if strange else Verdict.LOCAL_WRONG if single else Verdict.WRONG
+    verdict = Verdict.NONFINITE if strange else wrong_class(number, bad.numel())
     return Judgement(verdict, whose, reason=f"{' and '.join(guilty)}: {text}", stats=stats)
-
-
-def _statistics(paddle: torch.Tensor, torch_: torch.Tensor) -> dict[str, object]:
-    if paddle.dtype in KINDS:
-        return passes.differ(paddle, torch_).stats
-    return {"count": paddle.numel(), "different": int((~_alike(paddle, torch_)).sum())}
-
-
-def _alike(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Equal as numbers; NaN is NaN."""
-    return (tensor == other) | (tensor.isnan() & other.isnan())
 
 
 def _named(
@@ -77,7 +67,9 @@ def _named(
     wide = [noise.wide(tensor) for tensor in operands]
     for name, variant in variants.items():
         value = fallback.value_of(variant, wide, accused.dtype)
-        if value is not None and value.shape == accused.shape and bool((_alike(accused, value.to(accused.dtype)) | ~bad).all()):
+        if value is None or value.shape != accused.shape:
+            continue
+        if bool((equal_in_value(accused, value.to(accused.dtype)) | ~bad).all()):
             return name
     return None
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..oracle.elements import equal_in_value
 from ..oracle.limits import Limit
 from ..oracle.precision import KINDS, Array, norm
 from .peaks import Peaks
@@ -175,6 +176,13 @@ def statistics(
         "ulp_max": ratio * 2.0**bits,
         "tolerance": {"atol": largest, "rtol": ratio},
     }
+
+
+def stats_of(paddle: torch.Tensor, torch_: torch.Tensor) -> dict[str, Any]:
+    """The statistics of two results; of dtypes that are not rounded how many differ."""
+    if paddle.dtype in KINDS:
+        return differ(paddle, torch_).stats
+    return {"count": paddle.numel(), "different": int((~equal_in_value(paddle, torch_)).sum())}
 
 
 def equal_stats(count: int) -> dict[str, Any]:

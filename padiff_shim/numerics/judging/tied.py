@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import torch
 
 from ...verdicts import Judgement, Side, Verdict
-from ..oracle.precision import KINDS
+from ..oracle.elements import equal_in_value, first_place
 from ..ties import ROUNDINGS, Allowed, TiedCall, Ties
 from . import fallback, passes
+from .classes import wrong_class
 
 SIDES = (Side.PADDLE, Side.TORCH)
 
@@ -45,14 +46,17 @@ def settle(
     ``variants``: what a kernel may compute instead, by name.
     """
     allowed = ties.allowed(call, paddle, torch_)
-    if allowed is None or not bool((allowed.tied | allowed.refused[0] | allowed.refused[1]).any()):
+    if allowed is None:
+        return None
+    refused = allowed.refused[0] | allowed.refused[1]
+    settled = allowed.tied | refused
+    if not bool(settled.any()):
         return None
     own = allowed.own.to(paddle.dtype)
-    settled = allowed.tied | allowed.refused[0] | allowed.refused[1]
     rest = [torch.where(settled, own, side) for side in (paddle, torch_)]
-    unlike = settled & (paddle != torch_) & ~(paddle.isnan() & torch_.isnan())
-    stats = _statistics(paddle, torch_)
-    if bool((allowed.refused[0] | allowed.refused[1]).any()):
+    unlike = settled & ~equal_in_value(paddle, torch_)
+    stats = passes.stats_of(paddle, torch_)
+    if bool(refused.any()):
         judgement = _refused(call, allowed, (paddle, torch_), stats, variants)
     elif allowed.doubtful is not None and bool((unlike & allowed.doubtful).any()):
         text = (
@@ -66,24 +70,13 @@ def settle(
     return Settled(judgement, rest[0], rest[1])
 
 
-def _statistics(paddle: torch.Tensor, torch_: torch.Tensor) -> dict[str, Any]:
-    """Of the difference of the whole tensors."""
-    if paddle.dtype in KINDS:
-        return passes.differ(paddle, torch_).stats
-    return {"count": paddle.numel(), "different": int((paddle != torch_).sum())}
-
-
 def _count(mask: torch.Tensor) -> str:
     number, whole = int(mask.sum()), mask.numel()
     return f"{number} of {whole} element{'s' if whole > 1 else ''} differ{'' if number > 1 else 's'}"
 
 
-def _first(mask: torch.Tensor) -> list[int]:
-    return [int(place) for place in mask.nonzero()[0].tolist()] if mask.ndim else []
-
-
 def _allowed(allowed: Allowed, unlike: torch.Tensor, sides: Sequence[torch.Tensor], stats: dict[str, Any]) -> Judgement:
-    place = _first(unlike)
+    place = first_place(unlike)
     seen = [f"{side[tuple(place)].item():g}" for side in sides]
     reason = f"{_count(unlike)} at a tie, where both choices are allowed: at {place} paddle {seen[0]}, torch {seen[1]}"
     return Judgement(Verdict.TIE, reason=reason, stats={**stats, "tied": int(unlike.sum()), "first_tied": place})
@@ -99,7 +92,7 @@ def _refused(
     """WRONG, or what explains it: an answer that is none of those allowed at a tie."""
     guilty = [side for side, bad in zip(SIDES, allowed.refused) if bool(bad.any())]
     bad = allowed.refused[0] | allowed.refused[1]
-    place, number = _first(bad), int(bad.sum())
+    place, number = first_place(bad), int(bad.sum())
     values = [f"{tensor[tuple(place)].item():g}" for tensor in (*sides, allowed.own)]
     text = (
         f"at a tie {number} of {bad.numel()} answers are none of those allowed: at {place} paddle {values[0]}, torch {values[1]}, "
@@ -113,8 +106,7 @@ def _refused(
         return Judgement(Verdict.SEMANTICS, whose, name, reason=f"{whose}: explained by {name}; {text}", stats=stats)
     if accused.is_floating_point() and not bool(accused[bad].isfinite().any()):
         return Judgement(Verdict.NONFINITE, whose, reason=f"{whose}: {text}", stats=stats)
-    verdict = Verdict.LOCAL_WRONG if number <= max(0.01 * bad.numel(), 1) and bad.numel() >= 8 else Verdict.WRONG
-    return Judgement(verdict, whose, reason=f"{' and '.join(guilty)}: {text}", stats=stats)
+    return Judgement(wrong_class(number, bad.numel()), whose, reason=f"{' and '.join(guilty)}: {text}", stats=stats)
 
 
 def _named(call: TiedCall, allowed: Allowed, accused: torch.Tensor, variants: Mapping[str, fallback.Variant]) -> str | None:

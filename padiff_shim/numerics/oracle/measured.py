@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from . import noise
+from .elements import equal_in_value
 from .precision import FORMATS, KINDS, Array, Kind, rounded
 from .staging import Evaluation, Operand, Quantity, Staged
 from .together import Part
@@ -50,15 +51,15 @@ class Formula(Quantity):
     _hosts: dict[str, Array] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, kernel: noise.Kernel, given: Sequence[torch.Tensor], dtype: torch.dtype, seed: int) -> Formula:
+    def of(cls, kernel: noise.Kernel, operands: Sequence[torch.Tensor], dtype: torch.dtype, seed: int) -> Formula:
         """The formula of a result in ``dtype``.
 
         Raises:
             Exception: whatever the formula raises in float64.
         """
-        part = kernel.of(given) if isinstance(kernel, Part) else Part.alone(kernel, given)
-        value, operands = part.exact(), part.together.wide
-        formula = cls(tuple(value.shape), dtype, 1, {}, kernel=part, given=operands, value=value.double(), seed=part.seeded(seed))
+        part = kernel.of(operands) if isinstance(kernel, Part) else Part.alone(kernel, operands)
+        value, wide = part.exact(), part.together.wide
+        formula = cls(tuple(value.shape), dtype, 1, {}, kernel=part, given=wide, value=value.double(), seed=part.seeded(seed))
         if dtype == torch.float64 and formula._looked_apart():
             formula.value = part.in_steps().double()  # type: ignore[union-attr]  # there are such steps
         return formula
@@ -172,7 +173,7 @@ class Formula(Quantity):
         for number in (1e120, 1e150):
             other, _ = self.kernel.moved(noise.Size(unit=2.0**-53, beyond=number), self.seed, apart=self.apart)
             near = self.value.isfinite() & ((other - self.value).abs() <= self._moved("step") + SAME * self.value.abs())
-            lost |= ~(near | (other == self.value) | (other.isnan() & self.value.isnan()))
+            lost |= ~(near | equal_in_value(other, self.value))
         return lost
 
     def without_squares(self) -> Formula:
@@ -180,7 +181,7 @@ class Formula(Quantity):
         formula = replace(self, _moves=dict(self._moves), _hosts={})
         other, _ = self.kernel.moved(noise.Size(unit=self.kind.unit, squares=True), self.seed, apart=self.apart)
         near = (other - self.value).abs() <= self._moved("step") + SAME * self.value.abs()
-        formula._give_up(~(near | (other == self.value) | (other.isnan() & self.value.isnan())))
+        formula._give_up(~(near | equal_in_value(other, self.value)))
         return formula
 
     def _give_up(self, places: torch.Tensor) -> None:
