@@ -60,7 +60,9 @@ def seeded(what):
     random.seed(seed)
     np.random.seed(seed)
     paddle.seed(seed)
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed takes a millisecond to note who asks
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)
 
 
 def pytest_collectstart(collector):

@@ -182,7 +182,7 @@ def test_programs_end_as_they_do():
         "crash": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
         "hang": "import time; time.sleep(3600)",
     }
-    how, versions = reproducing.ended(programs, 5)  # the others need milliseconds
+    how, versions = reproducing.ended(programs, 2)  # the others need milliseconds
     assert how == {"fine": "", "wrong": "AssertionError", "crash": "SIGSEGV", "hang": "SIGALRM"}
     assert set(versions) == {"paddle", "torch"}
 

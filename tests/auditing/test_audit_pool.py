@@ -16,7 +16,7 @@ from padiff_shim.auditing.report import CRASH, UNJUDGED, OpReport, findings
 from padiff_shim.errors import ArgumentError, FileError, PadiffShimError, UnknownNameError
 
 HERE = Path(__file__).parent
-SHORT = 5  # seconds, for what hangs; anything else that the worker does takes a tenth of one
+SHORT = 2  # seconds, for what hangs; anything else that the worker does takes a tenth of one
 
 
 @pytest.fixture(autouse=True)

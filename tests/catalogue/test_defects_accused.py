@@ -79,6 +79,7 @@ def misread(name):
     return hypotheses
 
 
+@pytest.mark.slow
 def test_no_other_function_writes_its_operands():
     assert len(IN_PYTHON) > 20
     assert {name for name in IN_PYTHON if "writes-operand" in misread(name)} <= {"householder_product", "ormqr"}

@@ -131,7 +131,8 @@ paddle.tanh(Wrong.apply(paddle.sin(x))).sum().backward()
 CHANGES = re.compile(r"(?m)^W\d.*\n|\(0x[0-9a-f]+\)")  # from run to run: lines of Paddle's own log, addresses
 
 
-@pytest.mark.parametrize("name", thinned(REFUSED, "in a layer, caught and raised again"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REFUSED)
 def test_what_paddle_refuses_has_the_programs_own_traceback(name, tmp_path):
     """No frame of ours, before it, in it or below it, nor in its message, and nothing of what was tried."""
     (tmp_path / "train.py").write_text(f"import paddle\nx = paddle.ones([3, 4])\n{REFUSED[name]}\n")
@@ -161,6 +162,7 @@ def test_errors_of_our_own_keep_their_traceback(tmp_path):
     assert "padiff_shim/" in err.partition("Traceback")[2]
 
 
+@pytest.mark.slow
 def test_what_is_set_before_the_import_of_paddle_counts(tmp_path):
     head = "import os, sys\nassert not {'paddle', 'torch', 'numpy'} & set(sys.modules)\nos.environ['FLAGS_check_nan_inf'] = '1'\n"
     tail = "print(paddle.get_flags('FLAGS_check_nan_inf'))\n"

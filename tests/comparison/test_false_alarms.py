@@ -172,7 +172,7 @@ NEEDED = {
 
 @pytest.mark.parametrize("name", tried(CALLS, NEEDED))
 def test_nobody_is_accused_without_a_name(name):
-    for seed in range(3):
+    for seed in range(2):
         run = compared(CALLS[name], 10 * seed)
         assert run.calls
         assert not unexplained(run)
@@ -182,7 +182,7 @@ def test_nobody_is_accused_without_a_name(name):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_gamma_family_near_the_root(dtype):
     """Where digamma passes 0 its terms are a thousand times the result: that is nobody's fault."""
-    for seed in range(40):
+    for seed in range(10):
         x = paddle.to_tensor(np.random.default_rng(seed).uniform(0.5, 2.5, 24).astype(dtype), stop_gradient=False)
         with padiff_shim.compare("torch", progress=False) as run:
             paddle.digamma(x.detach())

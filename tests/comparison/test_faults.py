@@ -23,7 +23,7 @@ from faults.plan import PLAN, problems
 from faults.score import clean_pairs, defect, planted, verdict_of
 from faults.truth import truth
 
-SEED, SHARE = 20, 0.1
+SEED, SHARE = 20, 0.07
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_most_clean_pairs_are_plain_rounding(clean):
 
 
 def test_visible_faults_are_detected(visible):
-    assert len(visible) > 1800
+    assert len(visible) > 1200
     assert {o.fault.name for o in visible} == {fault.name for fault in FAULTS}
     missed = [o for o in visible if not o.detected]
     assert len(missed) <= 0.03 * len(visible), listed(missed)
@@ -85,7 +85,7 @@ def test_the_right_side_is_named(visible):
 def test_no_kind_of_fault_hides_in_the_sum(visible, kind, dtype):
     large = [o for o in visible if o.fault.kind == kind and o.dtype == dtype and o.size >= 8]
     missed = [o for o in large if not o.detected]
-    assert len(large) > 30
+    assert len(large) > 15
     assert len(missed) <= 0.03 * len(large), listed(missed)
 
 

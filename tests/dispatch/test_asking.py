@@ -70,7 +70,8 @@ print(json.dumps([tried, strange]))
 """
 
 
-@pytest.mark.parametrize("mode", ["reference", pytest.param("compare", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["reference", "compare"])
 def test_no_native_function_gets_operands_of_another_shape_than_the_programs(mode):
     """A kernel may write outside of its memory where sizes and attributes do not fit each other."""
     ended = in_child(RECORDING.replace("MODE", mode))

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import ranks
-from helpers import PATIENCE, ROOT, thinned
+from helpers import PATIENCE, ROOT
 
 import padiff_shim
 from padiff_shim.runs.load_reference import load_reference
@@ -170,8 +170,9 @@ raise SystemExit(1)
 }
 
 
-@pytest.mark.parametrize("where", thinned(REFUSED, "in the rank"))
-@pytest.mark.parametrize("mode", thinned(("--reference", "--compare"), "--compare"))
+@pytest.mark.slow
+@pytest.mark.parametrize("where", REFUSED)
+@pytest.mark.parametrize("mode", ["--reference", "--compare"])
 def test_a_ranks_traceback_is_its_own(mode, where, tmp_path):
     (tmp_path / "launcher.py").write_text(LAUNCHER)
     (tmp_path / "rank.py").write_text(REFUSED[where])

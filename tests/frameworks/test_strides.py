@@ -46,7 +46,7 @@ def results(op, entry, layout, *, grad):
 @pytest.mark.parametrize(("op", "entry"), DIRECT, ids=[entry.target.removeprefix("paddle.") for _, entry in DIRECT])
 def test_results_and_gradients_lie_as_natively(op, entry, grad):
     """All that reads memory order follows from this, whether a mode is open or not."""
-    for layout in LAYOUTS:
+    for layout in LAYOUTS if entry is op.entries[0] else ("transposed",):
         native = results(op, entry, layout, grad=grad)
         with padiff_shim.reference("torch"):
             ours = results(op, entry, layout, grad=grad)

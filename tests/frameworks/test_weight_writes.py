@@ -19,6 +19,7 @@ SHAPE = [4, 3]
 ONES = np.ones(SHAPE, "float32")
 
 
+@pytest.mark.slow
 def test_no_door_of_paddle_leaves_an_old_weight_behind():
     """In a process of its own: some doors of Paddle end the process when they are given wrong arguments."""
     done = forked.run([ROOT / "tests" / "weight_doors.py"])

@@ -97,7 +97,10 @@ def test_importing_the_package_imports_no_framework():
 
 
 @pytest.mark.skipif(not MODERN, reason="Paddle 3 has the torch proxy")
-@pytest.mark.parametrize("early", [False, True], ids=["torch not imported before", "torch imported before"])
+@pytest.mark.parametrize(
+    "early",
+    [pytest.param(False, id="torch not imported before", marks=pytest.mark.slow), pytest.param(True, id="torch imported before")],
+)
 def test_the_torch_proxy_is_refused_and_torch_works_afterwards(early):
     lines = output_of(f"""
         import warnings; warnings.simplefilter("ignore")

@@ -18,7 +18,7 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 import ranks
-from helpers import PATIENCE, ROOT, in_child
+from helpers import PATIENCE, ROOT, in_child, thinned
 
 import padiff_shim
 
@@ -37,7 +37,7 @@ with padiff_shim.compare("torch", log=sys.argv[1], progress=False):
 
 @pytest.mark.compat
 @pytest.mark.skipif(sys.platform != "linux", reason="signals")
-@pytest.mark.parametrize("how", ["killed", "terminated", "asked to end"])
+@pytest.mark.parametrize("how", thinned(("killed", "terminated", "asked to end"), "killed"))
 def test_a_process_that_is_ended_leaves_its_records(how, tmp_path):
     program = textwrap.dedent(ENDED)
     if how == "asked to end":  # as a launcher's workers do: the handler raises, and the mode closes on its way
@@ -61,7 +61,7 @@ def test_a_process_that_is_ended_leaves_its_records(how, tmp_path):
 
 @pytest.mark.compat
 @pytest.mark.skipif(sys.platform != "linux", reason="signals")
-@pytest.mark.parametrize("profile", [False, True])
+@pytest.mark.parametrize("profile", thinned((False, True), True))
 def test_a_reference_run_that_is_killed_leaves_what_it_had_counted(profile, tmp_path):
     """What was counted a moment ago: not nothing, and not as if it were all."""
     program = ENDED.replace("compare", "reference").replace("progress=False", f"profile={profile}")

@@ -122,7 +122,7 @@ BINDINGS = {
     "tests/modes": 30,
     "tests/numerics": 120,
     "tests/optimizers": 51,
-    "tests/project": 43,
+    "tests/project": 42,
     "tests/proving": 71,
     "tests/proving/fresh": 8,
     "tests/pytest_plugin": 2,

@@ -32,7 +32,7 @@ def test_an_error_leaves_what_was_computed(tmp_path):
     assert padiff_shim.record(tmp_path / "next", framework="paddle").start().stop() is None
 
 
-@pytest.mark.parametrize(("kind", "framework"), [("SIGINT", "paddle"), ("SIGKILL", "torch")])
+@pytest.mark.parametrize(("kind", "framework"), [("SIGINT", "paddle"), pytest.param("SIGKILL", "torch", marks=pytest.mark.slow)])
 def test_a_killed_run_is_whole_up_to_its_last_call(kind, framework, tmp_path):
     program = """
         import importlib, signal, sys, padiff_shim

@@ -84,6 +84,7 @@ print("the end")
 
 @checked
 @pytest.mark.compat
+@pytest.mark.slow
 def test_decoders_that_pad():
     """A result of a stand-in with one element would have a negative size, and Paddle adds the bias all the same."""
     ended = watched("-c", DECODERS)

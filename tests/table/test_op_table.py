@@ -96,6 +96,8 @@ WANTED = {"nothing wants a gradient": (False, True), "gradients wanted": (True, 
 def test_every_way_gives_the_bits_for_operands_that_want_gradients_or_not(op, entry, grad, enabled, monkeypatch):
     """Torch itself chooses some kernels by that, under no_grad too; the shortcuts and the full way have to do as it does."""
     for sample, dtype, layout in trials(op, entry, halves=False):
+        if grad and layout not in ("contiguous", "transposed")[: 1 + enabled]:
+            continue  # whether a gradient is wanted changes no kernel's choice by strides
         call = Call(op, entry, sample, dtype, layout, grad)
         with torch.set_grad_enabled(enabled):
             theirs, _ = formula(call, grad=grad)
