@@ -26,6 +26,48 @@ for _ in range(3000):
 """,
     },
     {
+        "name": "edges between numbers",
+        "op": "send_uv",
+        "what": "Features without axes are neither refused nor gathered.",
+        "size": "the process ends",
+        "paddle": PADDLES,
+        "shows": "SIGABRT",
+        "shim": "The call is Paddle's: the process ends under it, too.",
+        "program": """\
+import paddle
+number, index = paddle.to_tensor(2.0), paddle.to_tensor([0])
+paddle.geometric.send_uv(number, number, index, index)
+""",
+    },
+    {
+        "name": "a spectrum shifted along one axis",
+        "op": "fftshift, ifftshift",
+        "what": "An axis that is an integer, as the documentation has it, is handed on with its shift as a list.",
+        "size": "SystemError",
+        "paddle": PADDLES[-1:],
+        "shows": "SystemError",
+        "shim": "Torch's roll under reference; compared, Paddle's error.",
+        "program": """\
+import paddle
+paddle.fft.fftshift(paddle.ones([2, 3]), axes=1)
+""",
+        "others": {"ifftshift": "paddle.fft.ifftshift(paddle.ones([2, 3]), axes=1)"},
+    },
+    {
+        "name": "no label at all",
+        "op": "multi_label_margin_loss",
+        "what": "Where no sample has a label, the loss of nothing is refused.",
+        "size": "ValueError for 0",
+        "paddle": PADDLES[2:],
+        "shows": "ValueError",
+        "shim": "Torch's loss under reference; compared, Paddle's error.",
+        "program": """\
+import paddle
+x, label = paddle.ones([2, 3]), paddle.full([2, 3], -1, "int64")
+paddle.nn.functional.multi_label_margin_loss(x, label)
+""",
+    },
+    {
         "name": "an axis without elements",
         "op": "frame, overlap_add, spectral_norm",
         "what": "Kernels that put another axis first divide by the number of elements of an empty tensor.",

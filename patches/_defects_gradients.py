@@ -10,6 +10,23 @@ SIGSEGV = "SIGSEGV"
 
 DEFECTS: tuple[dict[str, Any], ...] = (
     {
+        "name": "gradient of the largest of one number",
+        "op": "cummax, cummin",
+        "what": "Of a tensor without axes the backward along one gives nothing, and raises an IndexError on 3.3.",
+        "size": "0 for 1",
+        "paddle": PADDLES,
+        "shim": "Torch's gradient under reference; compared, the backward is Paddle's.",
+        "program": """\
+import paddle
+x = paddle.to_tensor(2.0, stop_gradient=False)
+try:
+    paddle.cummax(x, axis=0)[0].backward()
+except IndexError:
+    pass
+assert x.grad is not None and x.grad.item() == 1.0
+""",
+    },
+    {
         "name": "gradient of elements that overlap",
         "op": "as_strided",
         "what": "Where a view shows an element several times, Paddle's gradient counts it once.",

@@ -180,6 +180,18 @@ np.testing.assert_allclose(paddle.norm(x, p=2, axis=0).item(), 0.8, rtol=1e-6)
         "others": {"inf": 'np.testing.assert_allclose(paddle.norm(x, p=float("inf"), axis=0).item(), 0.8, rtol=1e-6)'},
     },
     {
+        "name": "a number normalised",
+        "op": "normalize",
+        "what": "A tensor without axes is divided by that norm of nothing, and comes out with an axis.",
+        "size": "2e12 for 1",
+        "paddle": PADDLE_3,
+        "shim": "The call is Paddle's in both modes: Torch has no result of that shape.",
+        "program": """\
+import paddle
+assert paddle.nn.functional.normalize(paddle.to_tensor(2.0), axis=0).item() == 1.0
+""",
+    },
+    {
         "name": "index of an axis behind a new one",
         "op": "getitem",
         "what": "A list that stands behind a slice and a None indexes nothing: all of that axis comes out.",
