@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 OUTSIDE = ("tests/mutants/", "tests/project/test_mutants.py")  # they say that the product's text is as it is
+LEFT_OUT = ("PYTHONHOME", "PYTEST_ADDOPTS", "PYTHONDONTWRITEBYTECODE")  # a copy's processes import the same modules
 _running: set[subprocess.Popen[bytes]] = set()
 _ending = threading.Event()
 
@@ -56,7 +57,7 @@ class Copy:
         """Run pytest with these words in the copy; the processes that it leaves are ended."""
         notes, output = self._beside / "outcomes", self._beside / "output"
         notes.unlink(missing_ok=True)
-        environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "PYTEST_ADDOPTS")}
+        environment = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
         environment.update(PYTHONPATH=str(self._beside), MUTANTS_OUTCOMES=str(notes))
         environment.setdefault("OMP_NUM_THREADS", "1")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "mutants_outcomes", "-n", "0", *words]
