@@ -60,6 +60,7 @@ class Site(NamedTuple):
 
 
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+_MODELS = os.path.join("vision", "models") + os.sep  # of the folder of Paddle: its models are compared as other packages' are
 
 
 def short(file: str) -> str:
@@ -102,8 +103,9 @@ def _is_library(name: str) -> bool:
     ):  # of Python, substitution/shortcut.py, Paddle 2.6's decorators
         return True
     path = os.path.abspath(name)
-    folders = _folders()
-    inside = [folder for folder in folders if path.startswith(folder)]
+    inside = [folder for folder in _folders() if path.startswith(folder)]
+    if any(path.startswith(folder + _MODELS) for folder in inside):
+        return False
     # The standard library's folder holds site-packages as well.
     stdlib = sysconfig.get_path("stdlib") + os.sep
     return any(folder != stdlib or not any(part in path for part in _PACKAGES) for folder in inside)

@@ -47,5 +47,15 @@ def test_a_copy_of_a_frameworks_file_is_the_users(tmp_path):
     assert [call.file for call in run.calls] == [__file__, str(tmp_path / "activation.py")]
 
 
+def test_a_model_of_paddles_own_has_its_own_lines():
+    """As a model of another package: the line of the layer that it calls would be the same for each of its convolutions."""
+    lenet = paddle.vision.models.LeNet()
+    with padiff_shim.compare("torch", progress=False) as run:
+        lenet(paddle.ones([1, 1, 28, 28]))
+    files = {call.file for call in run.calls}
+    assert files == {inspect.getfile(type(lenet))}
+    assert {call.op for call in run.calls} >= {"conv2d", "relu"}
+
+
 def test_a_caller_is_the_fields_of_its_site():
     assert tuple(site.call_site()) == site.caller()
