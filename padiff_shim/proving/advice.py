@@ -1,10 +1,13 @@
-"""What to write in a Paddle program for an attribute of one of Torch's operators."""
+"""What to write in a Paddle program: for an attribute of one of Torch's operators, or of one of Paddle's layers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from .cause import Cause
+
+_UPSCALES = 'mode="downscale_in_infer" scales in evaluation, Torch\'s dropout in training: write mode="upscale_in_train"'
 _REDUCTIONS = ("none", "mean", "sum")
 _BATCH_NORMS = frozenset({"native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "_batch_norm_with_update"})
 _ALSO_PADDLES = frozenset({
@@ -48,3 +51,15 @@ def advice(op: str, name: str, value: Any) -> str:
     if name == "p" and op == "bernoulli":  # what is kept
         return f"write p={1 - value:g}"
     return _WORDS[name](value) if name in _WORDS else ""
+
+
+def advice_on_layer(cause: Cause, layer: Any) -> str:
+    """The attribute of one of Paddle's layers that makes a call missing or too much; "" if there is none.
+
+    A dropout that downscales multiplies in evaluation, and does not divide in training.
+
+    >>> advice_on_layer(Cause.EXTRA, paddle.nn.Dropout(0.5, mode="downscale_in_infer"))
+    'mode="downscale_in_infer" scales in evaluation, Torch\'s dropout in training: write mode="upscale_in_train"'
+    """
+    downscales = cause in (Cause.EXTRA, Cause.MISSING) and getattr(layer, "mode", None) == "downscale_in_infer"
+    return _UPSCALES if downscales else ""

@@ -6,7 +6,7 @@ import csv
 import io
 import linecache
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 from ..arguments import path as checked
 from ..dispatch.site import Site
 from ..writing import write
+from .advice import advice_on_layer
 from .causes import Cause, Difference
 from .exchanges import told_once
 from .expressions import told_as_one
@@ -81,10 +82,10 @@ class Mistake:
         return f"{self.cause}: {self.text}{often}"
 
 
-def merged(differences: Sequence[Difference]) -> list[Mistake]:
+def merged(differences: Sequence[Difference], port: Mapping[str, Any]) -> list[Mistake]:
     """One mistake for each line, however many layers run it; a gradient of a call that is a mistake itself is none of its own.
 
-    Nor is what only follows from another one, see :func:`_follows`.
+    Nor is what only follows from another one, see :func:`_follows`. ``port``: its layers by their paths.
     """
     found: dict[Any, Mistake] = {}
     wrong: set[Any] = set()
@@ -106,7 +107,9 @@ def merged(differences: Sequence[Difference]) -> list[Mistake]:
         layers = (ours or theirs).layer if ours or theirs else ""  # type: ignore[union-attr]
         known = found.get(key)
         kept = (*known.layers, layers) if known else (layers,)
-        found[key] = replace(known, layers=kept) if known else Mistake(difference.cause, difference.text, theirs, ours, kept)
+        attribute = advice_on_layer(difference.cause, port.get(layers))
+        cause, text = (Cause.ATTRIBUTE, attribute) if attribute else (difference.cause, difference.text)
+        found[key] = replace(known, layers=kept) if known else Mistake(cause, text, theirs, ours, kept)
     return list(found.values())
 
 

@@ -56,6 +56,11 @@ class PaddleSide(Side):
         self._drawn = plan.drawn
 
     @property
+    def layers(self) -> Mapping[str, Any]:
+        """The port's layers by their paths."""
+        return dict(self._named_layers(self.model))
+
+    @property
     def remarks(self) -> list[str]:
         """What the last run under the shim warned of."""
         return list(self.counted.warnings) if self.counted else []

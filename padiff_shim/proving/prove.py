@@ -303,7 +303,7 @@ def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list
     proof.complete = located.over and not located.moved
     proof.notes += [*ours.remarks, *located.notes]
     ties = tied_otherwise(mapping)
-    proof.mistakes = [*ties, *merged(beside(located.differences) if ties else located.differences)]
+    proof.mistakes = [*ties, *merged(beside(located.differences) if ties else located.differences, ours.layers)]
     plain = differing.shapes or differing.missing or located.unexplained
     if not proof.mistakes and located.over and not plain and (at_work := precision.otherwise(theirs, ours)) is not None:
         proof.mistakes = [at_work]

@@ -100,3 +100,35 @@ def test_beside_it_every_other_mistake_is_found(wrong):
 def test_two_ops_in_other_places_are_two_findings():
     told, shown = found("norm behind", "relu before the sum")
     assert sum("an op in another place: " in one for one in told) == len(told) == 2, shown
+
+
+class Dropping(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.drop, self.last = torch.nn.Linear(D, D), torch.nn.Dropout(0.25), torch.nn.Linear(D, 3)
+
+    def forward(self, x):
+        return self.last(self.drop(torch.relu(self.first(x))))
+
+
+class PortedDropping(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = paddle.nn.Linear(D, D), paddle.nn.Linear(D, 3)
+        self.drop = paddle.nn.Dropout(0.25, mode="downscale_in_infer")
+
+    def forward(self, x):
+        return self.last(self.drop(PF.relu(self.first(x))))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_dropout_that_downscales_is_told_by_its_mode(training):
+    """In evaluation it multiplies where Torch does nothing; in training it does not divide."""
+    port, original = PortedDropping(), Dropping()
+    port.train() if training else port.eval()
+    original.train(training)
+    proof = prove(port, original, X.astype("float32"))
+    (mistake,) = proof.mistakes
+    assert str(mistake.cause) == "another attribute"
+    assert mistake.text.endswith('write mode="upscale_in_train"')
+    assert "self.drop(" in mistake.paddle.source
