@@ -10,6 +10,8 @@ from encoder import model, randn, train
 import padiff_shim
 from padiff_shim import testing
 from padiff_shim.comparison.judge import Judge
+from padiff_shim.comparison.sampling import in_steps
+from padiff_shim.comparison.shadow import Shadow
 from padiff_shim.errors import MismatchError, PadiffShimError, UnknownNameError
 
 pytestmark = pytest.mark.usefixtures("undone")
@@ -173,3 +175,21 @@ def test_programs_that_to_static_traces_run_in_a_mode(mode):
         first = traced(x).numpy()
     np.testing.assert_allclose(first, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(traced(x).numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("steps", "compared"),
+    [(slice(0, 3), [0, 1, 2]), (slice(1, None, 2), [1, 3, 5]), (slice(2, 5, 2), [2, 4]), (range(1, 3), [1, 2]), (4, [4])],
+)
+def test_steps_are_those_of_python(steps, compared):
+    """A slice ends before its end."""
+    chosen = in_steps(steps)
+    assert [step for step in range(6) if chosen(step)] == compared
+
+
+def test_a_tensor_that_is_written_in_place_has_no_shadow_of_its_old_values():
+    shadow, tensor, beside = Shadow(), paddle.ones([2]), paddle.zeros([2])
+    shadow.put(tensor, beside)
+    assert shadow.of(tensor) is beside
+    tensor.add_(paddle.ones([2]))
+    assert shadow.of(tensor) is None

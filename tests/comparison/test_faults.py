@@ -8,10 +8,13 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import paddle
 import pytest
 import torch
 
+import padiff_shim
 from padiff_shim.catalogue.registry import ops
+from padiff_shim.testing import planted as plant
 from padiff_shim.verdicts import HARD, Verdict
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
@@ -174,3 +177,14 @@ def test_a_fault_of_nothing_is_invisible():
     assert np.array_equal(plants.Kernel("oracle")(problem), exact)
     assert np.array_equal(plants.Kernel("paddle")(problem), paddle_kernel(problem).numpy())
     assert defect(problem) is None
+
+
+@pytest.mark.parametrize(("units", "verdict"), [(50.0, Verdict.LOW_ACCURACY), (70.0, Verdict.WRONG)])
+def test_what_is_beyond_the_certain_bound_is_wrong(units, verdict):
+    """A sum of 64 terms of one sign: k + 2 roundings bound its error for certain, k = 63 (Higham, Accuracy and Stability, 4.2)."""
+    x = paddle.to_tensor(np.random.default_rng(0).uniform(0.5, 1.0, (8, 64)).astype("float32"))
+    with padiff_shim.compare("torch", progress=False) as run, plant("sum", lambda out, *_: out * (1.0 + units * 2.0**-24)):
+        x.sum(1)
+    (call,) = run.calls
+    assert call.verdict is verdict
+    assert (call.stats["paddle"]["rho_max"] > 65.0) == (verdict is Verdict.WRONG)

@@ -91,6 +91,22 @@ def test_a_fault_that_leaves_the_difference_as_it_was_is_found_when_the_place_is
     assert 20 <= serious(calls)[0] <= 20 + screening.AGAIN
 
 
+class OneCall(Fault):
+    """A factor in one call."""
+
+    def __call__(self, out, *values):
+        self.calls += 1
+        return out * self.factor if self.calls == self.begins + 1 else out
+
+
+def test_behind_a_finding_a_place_is_learnt_anew():
+    calls, _ = records((OneCall(1.0001, 20), "paddle"), screening=True)
+    assert serious(calls) == [20]
+    screened = [SCREENED in call.modifiers for call in calls[21:]]
+    assert not any(screened[: screening.LEARNT])
+    assert any(screened)
+
+
 class LocalFault(Fault):
     """A factor on the smallest element alone, which moves it by far less than the rounding of the largest ones."""
 

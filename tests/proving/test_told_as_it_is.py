@@ -228,3 +228,28 @@ def test_momentum_says_nothing_where_no_statistics_are_taken():
     port, original = PortedConvolutions(), Convolutions()
     port.eval()
     assert told(prove(port, original.eval(), IMAGE)) == ["eps=0.001 against 1e-05 (write epsilon=1e-05)"]
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, epsilon):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(D, eps=epsilon)
+
+    def forward(self, x):
+        return self.norm(x * 1e-4)
+
+
+class PortedScaled(paddle.nn.Layer):
+    def __init__(self, epsilon):
+        super().__init__()
+        self.norm = paddle.nn.LayerNorm(D, epsilon=epsilon)
+
+    def forward(self, x):
+        return self.norm(x * 1e-4)
+
+
+def test_small_numbers_differ_by_their_ratio():
+    """An epsilon of 1e-8 and one of 1e-12: beside a variance of 1e-8 the first is half of what is divided by."""
+    assert prove(PortedScaled(1e-12), Scaled(1e-12), X)
+    (mistake,) = prove(PortedScaled(1e-8), Scaled(1e-12), X).mistakes
+    assert "eps=1e-08 against 1e-12" in mistake.text

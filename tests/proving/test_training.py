@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as TF
 from training_pair import Port, X, original, ours, proven, right, square, theirs
 
-from padiff_shim import ArgumentError, ProofVerdict, prove
+from padiff_shim import ArgumentError, ProofVerdict, prove, transfer_weights
 from padiff_shim.proving.updates import _NAMES
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
@@ -32,6 +32,19 @@ def test_steps_change_the_losses_and_not_the_callers_models():
     assert before == ([p.numpy().tobytes() for p in port.parameters()], [p.detach().numpy().tobytes() for p in module.parameters()])
     assert not module.norm.running_mean.any()
     assert all(p.grad is None for p in [*port.parameters(), *module.parameters()])
+
+
+def test_the_weights_are_those_of_the_side_that_is_named():
+    def first_loss(direction):
+        proof = prove(port, module, X, phase="train", loss=square, optimizer="SGD", steps=1, weights=direction)
+        assert proof
+        return proof.training[0].loss
+
+    port, module = Port(), original()
+    losses = [first_loss(direction) for direction in ("paddle->torch", "torch->paddle")]
+    assert losses[0] != losses[1]
+    transfer_weights(module, port)
+    assert [first_loss(direction) for direction in ("paddle->torch", "torch->paddle")] == [losses[1]] * 2
 
 
 def test_a_setting_that_has_no_effect_yet_is_named():

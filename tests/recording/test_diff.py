@@ -169,6 +169,31 @@ def test_units_in_the_last_place(dtype, tmp_path):
     assert row.apart.ulp == 3
 
 
+def test_no_rank_may_end_before_the_other_run_does(tmp_path, monkeypatch):
+    for rank in (0, 1):
+        monkeypatch.setenv("PADDLE_TRAINER_ID", str(rank))
+        with padiff_shim.record(tmp_path / "torch", framework="torch"):
+            torch.from_numpy(X).relu()
+        with padiff_shim.record(tmp_path / "paddle", framework="paddle"):
+            paddle.nn.functional.relu(paddle.to_tensor(X))
+            paddle.exp(paddle.to_tensor(X)) if rank == 0 else None
+    found = diff(tmp_path / "torch", tmp_path / "paddle")
+    assert not found
+    assert "last results" in found.headline
+
+
+def test_equal_bytes_of_other_shapes_are_values_of_their_own(tmp_path):
+    shapes = [(6,), (2, 3), (3, 2)]
+    with padiff_shim.record(tmp_path / "run", framework="torch") as recording:
+        for shape in shapes:
+            recording.note(str(shape), np.ones(shape))
+        recording.note("whole", np.ones(6).view("int64"))
+    found = diff(tmp_path / "run", tmp_path / "run")
+    values = {row.any.name: row.a.values() for row in found.rows}
+    assert [values[str(shape)].shape for shape in shapes] == shapes
+    assert values["whole"].dtype == np.int64
+
+
 def test_special_values_and_shapes(tmp_path):
     def noted(folder, **values):
         with padiff_shim.record(tmp_path / folder, framework="torch") as recording:
@@ -176,10 +201,22 @@ def test_special_values_and_shapes(tmp_path):
                 recording.note(name, np.asarray(value))
 
     nan, inf = float("nan"), float("inf")
-    noted("a", nan=[nan, 1.0], inf=[inf, 1.0], shape=[1.0, 2.0, 3.0], dtype=np.float32([1, 2]), zero=[0.0], whole=[1, 2])
-    noted("b", nan=[nan, 1.0], inf=[2.0, 1.0], shape=[1.0, 2.0], dtype=np.float64([1, 2]), zero=[-0.0], whole=[1, 3])
+    noted(
+        "a",
+        nan=[nan, 1.0],
+        inf=[inf, 1.0],
+        shape=[1.0, 2.0, 3.0],
+        dtype=np.float32([1, 2]),
+        zero=[0.0],
+        whole=[1, 2],
+        both=[nan, 1.0],
+    )
+    noted(
+        "b", nan=[nan, 1.0], inf=[2.0, 1.0], shape=[1.0, 2.0], dtype=np.float64([1, 2]), zero=[-0.0], whole=[1, 3], both=[nan, 1.5]
+    )
     rows = {row.any.name: row for row in diff(tmp_path / "a", tmp_path / "b").rows}
-    assert {name for name, row in rows.items() if row.differs} == {"inf", "shape", "dtype", "whole"}
+    assert {name for name, row in rows.items() if row.differs} == {"inf", "shape", "dtype", "whole", "both"}
+    assert (rows["both"].apart.different, rows["both"].apart.max_abs) == (1, 0.5)
     assert rows["inf"].apart.ulp == rows["inf"].apart.max_abs == inf
     assert rows["shape"].apart.how == "shape"
     assert rows["whole"].apart.ulp is None

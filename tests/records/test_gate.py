@@ -85,6 +85,12 @@ def test_lines_that_moved_are_the_same_places(baseline):
     assert [now.verdict for now, _ in worse.worse] == ["WRONG"]
 
 
+def test_of_several_that_moved_each_is_its_own_place(tmp_path):
+    path = tmp_path / "baseline.jsonl"
+    gate(filled([at(10), bad(20, 30.0, "LOW_ACCURACY")]), path, update=True)
+    assert gate(filled([at(11), bad(21, 30.0, "LOW_ACCURACY")]), path).passed
+
+
 def test_what_got_better_is_told(baseline):
     found = gate(filled([at(10), at(20, op="sum")]), baseline)
     assert found.passed

@@ -88,6 +88,25 @@ def test_records_after_the_end_are_appended(tmp_path):
     assert records_of(path)[-1]["records"] == 2
 
 
+@pytest.mark.parametrize("rest", [1, 20, 200])
+def test_a_line_that_was_being_written_is_left_out_without_a_word(tmp_path, rest):
+    """A program that is ended in the middle of one leaves all others; what is said is that the log was not closed."""
+    run = filled([record(0), record(1), record(2)], folder=tmp_path)
+    whole = run.recorder.log.path.read_bytes()
+    last = len(whole.splitlines(keepends=True)[-1])
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / run.recorder.log.path.name).write_bytes(whole[: -min(rest, last - 1)])
+    torn = load(tmp_path / "torn")
+    assert len(torn.calls) == 2
+    assert [text for text in torn.warnings if "no record" in text] == []
+
+
+@pytest.mark.parametrize("there", [0, 1])
+def test_a_rank_without_a_log_is_said(tmp_path, there):
+    LogWriter(tmp_path, {"rank": there, "ranks": 2, "backend": "torch"}).write(record())
+    assert f"of the 2 ranks of this run, {1 - there} left no log" in load(tmp_path).warnings
+
+
 CHILD = """
 import sys
 sys.path[:0] = {path!r}
