@@ -170,7 +170,8 @@ class _Search:
 
     def _exchange(self) -> Exchange:
         """The tables of the original that the port is to be given, see :mod:`.tables`."""
-        weights = [side.parameters().keys() for side in (self._theirs, self._ours)]
+        # What has a partner holds equal values, running statistics among them; what is neither trained nor paired is a table.
+        weights = [side.trained() | {pair.name(side.framework) for pair in self._mapping} for side in (self._theirs, self._ours)]
         mine, yours = (tables_of(trace_of(run), names.__contains__) for run, names in zip((self._original, self._port), weights))
 
         def moved() -> list[Value]:

@@ -247,6 +247,10 @@ class Side:
         """Those of the model, by name."""
         return self._held(self.model).parameters
 
+    def trained(self) -> set[str]:
+        """The names of the parameters that an optimizer may write."""
+        return set(self._parameters(self.model))
+
     def _parameters(self, model: Any) -> dict[str, Any]:
         """What an optimizer may write, by name."""
         return {name: parameter for name, parameter in self._held(model).parameters.items() if self._trainable(parameter)}

@@ -79,13 +79,14 @@ def exchange(original: list[Value], port: list[Value], constants: list[Value], m
         constants: of the port's trace, in its order.
         moved: makes the original's tables again, in a run with rounding errors of float32.
     """
-    others = [value for value in port if not any(_equal(table, value) for table in original)]
+    # Nothing is rounded in a table of zeros.
+    others = [value for value in port if any(value.ends[:2]) and not any(_equal(table, value) for table in original)]
     if not others or not original:
         return Exchange()
     travelled = dict(zip(original, moved()))
     tables = [(table, travelled.get(table), _is_single(table)) for table in original]
     order = {constant: place for place, constant in enumerate(constants)}
-    exchanged = Exchange()
+    exchanged, noted = Exchange(), set[Value]()
     for value in others:
         single = _is_single(value)
         fitting = ((table, twin) for table, twin, is_single in tables if single or is_single)
@@ -96,7 +97,10 @@ def exchange(original: list[Value], port: list[Value], constants: list[Value], m
             exchanged.constants[order[value]] = wanted
         else:
             exchanged.calls[value.node.key] = [wanted if result is value else None for result in value.node.values]
-        exchanged.notes += _note(value, wanted)
+        taken_from = value.node.operands if value.node is not None and value.node.moves else ()
+        if not any(operand.value in noted for operand in taken_from):
+            exchanged.notes.append(_note(value, wanted))
+        noted.add(value)
     return exchanged
 
 
@@ -160,15 +164,13 @@ def _positions(tensor: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(np.indices(tensor.shape).max(0).reshape(-1) + 1.0)
 
 
-def _note(value: Value, wanted: torch.Tensor) -> list[str]:
-    """Which table the port was given; of what is made of others nothing."""
-    if value.node is not None and value.node.moves:
-        return []
+def _note(value: Value, wanted: torch.Tensor) -> str:
+    """Which table the port was given."""
     reader = value.node or next(iter(value.readers), None)
     where = f" at {reader.site.file}:{reader.site.line}" if reader else ""
     apart = float((numbers(wanted) - numbers(value.tensor)).abs().max())
     name = f"the table {value.label}" if value.label else f"a table of {list(value.tensor.shape)}"
-    return [
+    return (
         f"{name}{where} is up to {apart:.2g} from the original's, as far as rounding in float32 explains: "
         "for the runs in float64 both have the original's"
-    ]
+    )

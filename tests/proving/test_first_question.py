@@ -58,6 +58,49 @@ def test_tables_that_are_made_at_construction(born, base, low):
         assert proof.differences["float64"] > 1e-6
 
 
+class Looked(torch.nn.Module):
+    """Positions as a parameter that is not trained, as transformers' RoFormer has them."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.positions = torch.nn.Linear(WIDTH, WIDTH), torch.nn.Embedding(2 * PLACES, WIDTH)
+        steps = np.arange(0, WIDTH, 2) / WIDTH
+        angle = np.arange(2 * PLACES)[:, None] * (1.0 / np.power(1e4, steps))[None, :]
+        table = np.concatenate([np.sin(angle), np.cos(angle)], 1)
+        self.positions.weight = torch.nn.Parameter(torch.tensor(table, dtype=torch.float32), requires_grad=False)
+
+    def forward(self, x):
+        sin, cos = self.positions(torch.arange(PLACES)).chunk(2, -1)
+        left, right = self.q(x).chunk(2, -1)
+        return torch.cat([left * cos - right * sin, left * sin + right * cos], -1)
+
+
+class Sliced(paddle.nn.Layer):
+    """The same as buffers, made in float32 and cut to length, as paddlenlp's."""
+
+    def __init__(self, base=1e4):
+        super().__init__()
+        self.q = paddle.nn.Linear(WIDTH, WIDTH)
+        steps = paddle.arange(0, WIDTH, 2, dtype="float32") / WIDTH
+        angle = paddle.arange(2 * PLACES, dtype="float32").unsqueeze(1) * (1.0 / base**steps).unsqueeze(0)
+        self.register_buffer("sin", angle.sin(), persistable=False)
+        self.register_buffer("cos", angle.cos(), persistable=False)
+
+    def forward(self, x):
+        sin, cos = self.sin[:PLACES], self.cos[:PLACES]
+        left, right = self.q(x).chunk(2, -1)
+        return paddle.concat([left * cos - right * sin, left * sin + right * cos], -1)
+
+
+def test_a_table_may_be_a_parameter_that_is_not_trained():
+    x = np.random.default_rng(0).standard_normal((2, PLACES, WIDTH))
+    proof = prove(Sliced(), Looked(), x)
+    assert proof, str(proof)
+    assert not proof.mistakes
+    assert "both have the original's" in str(proof)
+    assert not prove(Sliced(base=1.01e4), Looked(), x)
+
+
 def test_a_table_is_the_port_s_own_again_behind_a_proof():
     def original(self, x):
         return self.q(x) * waves(torch, angles(torch)).to(x.dtype)
