@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from ..dispatch.dtypes import exchanged
@@ -25,7 +24,7 @@ def of_operands(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any])
         aliases = [clean.alias(given) for given in givens]
     subject.comparison.run.warn(ALIASED)
     for index, alias in zip(needs, aliases):
-        alias._register_grad_hook(functools.partial(_on_alias, subject, index))
+        clean.register_silent_hook(alias, _on_alias, subject, index)
     subject.aliased = True
     exchange = {id(given): alias for given, alias in zip(givens, aliases)}
     return exchanged(args, exchange), {key: exchanged(value, exchange) for key, value in kwargs.items()}

@@ -23,9 +23,10 @@ from ..dispatch.door import Door
 from ..dispatch.frames import PAUSE, Frame, stand, standing
 from ..dispatch.prepare import device_of, prepare
 from ..frameworks.memory import CPU_ALONE, grad_tracer, stream_of, to_torch
+from ..frameworks.surroundings import close_modes, open_modes
 from ..frameworks.versions import exchange_tracer
 from ..postponed import after_engine, raise_postponed
-from ..records.log import LogError, tell_of_forks
+from ..records.log import tell_of_forks
 from ..runs.compare_run import CompareRun
 from ..signals import let_pass
 from ..table.reasons import BELOW, EMPTY, FORKED, INTEGER, RESULTS, STATIC, StayNative
@@ -34,6 +35,7 @@ from . import overwriting, packing, posts, replayed, watch
 from .births import Births
 from .cases import Case, Gradient, Result, WrittenOperand
 from .describe import Places
+from .gradients import let_through
 from .judge import Judge
 from .later import Waiting
 from .outcome import QUIET, Outcome
@@ -163,7 +165,7 @@ class Comparison(Pulses):
         The budget pays for the time since ``began``.
         """
         records: Sequence[dict[str, Any]] = ()
-        before, recorded = standing(), torch.is_grad_enabled()
+        before, recorded, modes = standing(), torch.is_grad_enabled(), open_modes()
         tracer = exchange_tracer(None)  # torch imports, when it first needs it, what is no part of the program
         try:
             stand((*before, PAUSE))
@@ -174,12 +176,8 @@ class Comparison(Pulses):
                     records = self.forward(subject, result, args, kwargs)
         except StayNative as why:
             self.uncompared(subject.door, why.reason, result)
-        except LogError:  # the user wants to know: on_log_error="raise"
-            raise
         except Exception as error:  # comparing must never break the program
-            let_pass(error)
-            if planting.of_a_change(error):
-                raise
+            let_through(error)
             self.uncompared(subject.door, f"the comparison failed: {type(error).__name__}: {str(error)[:120]}", result)
         finally:
             try:
@@ -189,6 +187,7 @@ class Comparison(Pulses):
                     exchange_tracer(tracer)
                 finally:
                     torch._C._set_grad_enabled(recorded)  # a Ctrl-C may have come at the end of a no_grad()
+                    close_modes(modes)
             if subject.key is not None:
                 self.sampling.spent(subject.key, self.sampling.clock() - began)
         return records
@@ -319,7 +318,7 @@ class Comparison(Pulses):
         try:
             replayed.replay(subject, incoming)
         except Exception as error:  # comparing must never break the program
-            let_pass(error)
+            let_through(error)
             self.unseen(subject, f"Paddle's gradients could not be computed again: {type(error).__name__}: {str(error)[:120]}")
 
     def backward_begins(self, frame: Frame) -> None:

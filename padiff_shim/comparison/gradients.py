@@ -9,10 +9,16 @@ import torch
 
 from ..frameworks.memory import CPU_ALONE, as_operand, stream_of, to_torch
 from ..planting import of_a_change
-from ..postponed import postpone
 from ..records.log import LogError
-from ..signals import of_a_signal
+from ..signals import let_pass
 from .subject import Subject
+
+
+def let_through(error: Exception) -> None:
+    """Raise again what is no failure of a comparison: a signal's, a planted change's, the log's with ``on_log_error="raise"``."""
+    if isinstance(error, LogError) or of_a_change(error):
+        raise error
+    let_pass(error)
 
 
 def judge_gradients(subject: Subject, incoming: Mapping[int, Any], found: Mapping[int, Any]) -> dict[int, torch.Tensor]:
@@ -39,17 +45,9 @@ def judge_gradients(subject: Subject, incoming: Mapping[int, Any], found: Mappin
         finally:
             if gathers:
                 comparison.run.recorder.put()
-    except LogError as stop:  # the user wants to know: on_log_error="raise"
-        postpone(stop)
     except Exception as error:  # comparing must never break the program's backward
-        if of_a_signal(error) or of_a_change(error):
-            postpone(error)
-        else:
-            comparison.run.warn(
-                f"gradients of a call of {door.op.name!r} were not judged: {type(error).__name__}: {str(error)[:200]}"
-            )
-    except BaseException as stop:  # Ctrl-C: raised when the backward has ended
-        postpone(stop)
+        let_through(error)
+        comparison.run.warn(f"gradients of a call of {door.op.name!r} were not judged: {type(error).__name__}: {str(error)[:200]}")
     finally:
         if subject.key is not None:
             comparison.sampling.spent(subject.key, comparison.sampling.clock() - began, backward=True)

@@ -13,16 +13,14 @@ ends. A signal that comes in that generator comes once more when it has left.
 
 from __future__ import annotations
 
-import _thread
 import functools
 import gc
-import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any
 
-from ..signals import number_of
+from ..signals import ends_program, raised_again
 
 _Hooks = deque[Callable[..., Any]]
 _turn: _Hooks = deque()  # at which this turn has not looked yet; both in the order in which they were made
@@ -79,8 +77,8 @@ def _before_collections() -> Generator[object, Any, None]:
     error = None
     while True:
         try:
-            number, error = number_of(error) if error is not None else 0, None
-            yield _comes_again(number) if number else None
+            waiting, error = [raised_again(error)] if error is not None and ends_program(error) else [None], None
+            yield waiting.pop()
             if gc.isenabled() and gc.get_count()[0] > gc.get_threshold()[0]:
                 _looked_at(64)
             else:
@@ -91,14 +89,6 @@ def _before_collections() -> Generator[object, Any, None]:
             return
         except BaseException as raised:
             error = raised
-
-
-_trip: Callable[[Any], None] = _thread.interrupt_main if sys.version_info >= (3, 10) else signal.raise_signal
-
-
-def _comes_again(number: int) -> object:
-    """An object whose end is as if a signal came. The collector drops what its callback returns; no Python code runs in between."""
-    return type("_Signal", (), {"__del__": staticmethod(functools.partial(_trip, number))})()
 
 
 _resumed = _before_collections()

@@ -14,6 +14,7 @@ import paddle
 
 from ..dispatch.dtypes import exchanged
 from ..dispatch.frames import paused
+from ..gradients import clean
 from ..postponed import after_engine, engine_runs
 from .gradients import judge_gradients
 from .packing import ALTERED, gather, gathered
@@ -27,7 +28,7 @@ def watch(subject: Subject, shown: Mapping[int, Any], args: tuple[Any, ...], kwa
     """See the gradients that come to the results ``shown``."""
     subject.replay = (args, kwargs)
     for position, one in shown.items():
-        one._register_grad_hook(functools.partial(_on_result, subject, position))
+        clean.register_silent_hook(one, _on_result, subject, position)
 
 
 def _on_result(subject: Subject, position: int, grad: Any) -> None:

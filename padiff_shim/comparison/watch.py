@@ -28,11 +28,10 @@ from ..frameworks.surroundings import autocasting, dispatch_modes, function_mode
 from ..frameworks.versions import NODE_HOOKS, attribute
 from ..gradients import clean
 from ..gradients.twins import TAPE
-from ..postponed import HERE, after_engine, engine_runs, postpone
-from ..records.log import LogError
-from ..signals import of_a_signal
+from ..postponed import HERE, after_engine, ended, engine_runs
+from ..signals import in_its_try
 from . import aliases, packing, posts, replayed
-from .gradients import judge_gradients
+from .gradients import judge_gradients, let_through
 from .results import of_paddle
 from .seats import Seats, watched
 from .subject import Subject
@@ -67,7 +66,7 @@ def between(subject: Subject, result: Any) -> Any:
     def behind(position: int, one: Any) -> Any:
         if not isinstance(one, paddle.Tensor) or one.stop_gradient or position >= count:
             return one
-        one._register_grad_hook(functools.partial(on_result, subject, position))
+        clean.register_silent_hook(one, on_result, subject, position)
         with autocast_off():
             return clean.alias(one)
 
@@ -99,9 +98,10 @@ def after(subject: Subject, results: Sequence[Any], args: tuple[Any, ...], kwarg
     nodes = watched(subject, shown, nested=nested)
     if nodes:
         for position, one in shown.items():
-            # A tensor on the tape, which Paddle has just written into, has hooks of another kind.
-            register = clean.register_grad_hook if attribute(one, TAPE) is None else paddle.Tensor._register_grad_hook
-            register(one, functools.partial(on_result, subject, position))
+            if attribute(one, TAPE) is None:
+                clean.register_silent_hook(one, on_result, subject, position)
+            else:  # a tensor on the tape, which Paddle has just written into, has hooks of another kind
+                one._register_grad_hook(functools.partial(on_result, subject, position))
         for node, seats, last in nodes:
             node._register_post_hook(posts.hold(functools.partial(_on_node, subject, seats, last)))
     elif subject.door.entry.inplace:
@@ -138,20 +138,28 @@ class _Handed(threading.local):
 _HANDED = _Handed()
 
 
+@in_its_try
 def _on_node(subject: Subject, seats: Seats, last: bool, results: tuple[Any, ...], incoming: Sequence[Any]) -> list[Any]:
     """Post hook: ``incoming`` is the gradient of the node's result, ``results`` those of its operands. Raises nothing.
 
     Paddle reads the list that it gets before any other Python code runs; the list is emptied when the backward has ended.
     """
-    if len(incoming) != 1 or isinstance(incoming[0], list):
-        incoming = flat(incoming)  # one list of an op whose results are a list
-    retain, _ = clean.backward_options(incoming)
-    handed = _HANDED.results
-    handed[:] = _seen(subject, seats, results, incoming, over=last and not retain)
-    if engine_runs():
-        _HANDED.until_engine_ends()
-    else:  # no mode is open: nobody tells when this backward ends
-        weakref.finalize(subject, handed.clear).atexit = False
+    try:
+        if len(incoming) != 1 or isinstance(incoming[0], list):
+            incoming = flat(incoming)  # one list of an op whose results are a list
+        retain, _ = clean.backward_options(incoming)
+        handed = _HANDED.results
+        handed[:] = _seen(subject, seats, results, incoming, over=last and not retain)
+        if engine_runs():
+            _HANDED.until_engine_ends()
+        else:  # no mode is open: nobody tells when this backward ends
+            weakref.finalize(subject, handed.clear).atexit = False
+        return handed
+    except BaseException as error:
+        again = ended(error)
+        handed = _HANDED.results
+        handed[:] = results
+    again = None  # noqa: F841 - dropped where nothing but the end of the hook follows
     return handed
 
 
@@ -167,13 +175,8 @@ def _seen(subject: Subject, seats: Seats, results: tuple[Any, ...], incoming: Se
         with put_aside():  # also where no mode is open any more
             return _observe(subject, seats, results, incoming, over=over)
     except Exception as error:
-        if isinstance(error, LogError) or of_a_signal(error):
-            postpone(error)
-        else:
-            subject.comparison.run.warn(f"gradients of a call were not observed: {type(error).__name__}: {str(error)[:200]}")
-        return results
-    except BaseException as stop:  # Ctrl-C: raised when the backward has ended
-        postpone(stop)
+        let_through(error)
+        subject.comparison.run.warn(f"gradients of a call were not observed: {type(error).__name__}: {str(error)[:200]}")
         return results
     finally:
         if sampling.accounts:

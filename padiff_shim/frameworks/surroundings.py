@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import torch
+from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
 # What tells that a switch is set, each some 50 ns: they are asked at every call.
@@ -23,6 +24,7 @@ inference: Callable[[], bool] = torch.is_inference_mode_enabled
 autocasting: Callable[[], bool] = torch._C._is_any_autocast_enabled
 
 _DEVICES = ("cpu", "cuda")
+_FLAGS = [name for name in vars(_python_dispatch) if name.startswith("_is_in_")]  # what Torch keeps beside its stack of modes
 _Hook = TypeVar("_Hook", bound=Callable[..., Any])
 
 
@@ -64,6 +66,24 @@ def put_aside() -> Iterator[None]:
         for _ in range(function_modes()):
             stack.callback(torch._C._push_on_torch_function_stack, torch._C._pop_torch_function_stack())
         yield
+
+
+def open_modes() -> tuple[int, int, list[Any]]:
+    """Torch's modes that are open: what :func:`close_modes` leaves."""
+    return function_modes(), _dispatch_modes(), [getattr(_python_dispatch, name) for name in _FLAGS]
+
+
+def close_modes(before: tuple[int, int, list[Any]]) -> None:
+    """Close the modes that were opened since and stayed open: a Ctrl-C or a timeout fell into Torch's code that opens one."""
+    functions, dispatches, flags = before
+    if function_modes() == functions and _dispatch_modes() == dispatches:
+        return
+    while function_modes() > functions:
+        torch._C._pop_torch_function_stack()
+    while _dispatch_modes() > dispatches:
+        torch._C._pop_torch_dispatch_stack(None)
+    for name, value in zip(_FLAGS, flags):
+        setattr(_python_dispatch, name, value)
 
 
 def kept_grad_mode(hook: _Hook) -> _Hook:

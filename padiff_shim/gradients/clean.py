@@ -14,6 +14,7 @@ from paddle.base import core
 from ..frameworks import autocast
 from ..frameworks.memory import autocast_off, grad_tracer
 from ..frameworks.versions import IS_3
+from ..postponed import as_hook, silent_hook
 
 # The last argument of Paddle's engine: where 3.x draws the graph. Without it 3.3.1 crashes.
 NO_PATH: tuple[Any, ...] = (None,) if IS_3 else ()
@@ -28,7 +29,7 @@ assign_into: Callable[..., Any] = paddle._C_ops.assign_out_  # the values and th
 run_backward: Callable[..., Any] = core.eager.run_backward
 run_partial_grad: Callable[..., Any] = core.eager.run_partial_grad
 _Tensor: Callable[[], Any] = core.eager.Tensor
-register_grad_hook: Callable[..., Any] = paddle.Tensor._register_grad_hook
+_register_grad_hook: Callable[..., Any] = paddle.Tensor._register_grad_hook
 
 
 def use(**functions: Callable[..., Any]) -> None:
@@ -58,6 +59,16 @@ def _holding(original: Callable[..., Any]) -> Callable[..., Any]:
         return found
 
     return partial
+
+
+def register_grad_hook(tensor: Any, function: Callable[[Any], Any]) -> None:
+    """Have Paddle's engine call ``function`` with the tensor's gradient."""
+    _register_grad_hook(tensor, as_hook(function))
+
+
+def register_silent_hook(tensor: Any, function: Callable[..., Any], *args: Any) -> None:
+    """Have it call ``function(*args, gradient)``, which is no part of the program: what it raises waits for the engine's end."""
+    _register_grad_hook(tensor, silent_hook(function, *args))
 
 
 def empty() -> Any:

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..dispatch.containers import flat
 from ..frameworks.randomness import undrawn
+from ..frameworks.surroundings import close_modes, open_modes
 from ..frameworks.versions import version_alone
 
 
@@ -43,6 +44,8 @@ def _memory(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
+_push_hooks: Callable[..., None] = torch._C._autograd._push_saved_tensors_default_hooks
+_pop_hooks: Callable[[], None] = torch._C._autograd._pop_saved_tensors_default_hooks
 _MANY = 4096  # combinations of one op that are kept: more come with attributes that change at each call
 _COPIES = frozenset({torch.ops.aten.clone.default, torch.ops.aten._to_copy.default})
 
@@ -92,8 +95,12 @@ def _learnt(sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
     memories, results = _kept(sides, run)
     if all(not isinstance(side, torch.Tensor) or _memory(side) in memories for side in sides):
         return Reads(frozenset(_among(sides, memories)), results)
-    with _Copying() as copies:
-        copied, _ = _kept(sides, run)
+    modes = open_modes()
+    try:
+        with _Copying() as copies:
+            copied, _ = _kept(sides, run)
+    finally:
+        close_modes(modes)
     return Reads(frozenset(_among(sides, memories | copies.originals(copied))), results)
 
 
@@ -101,12 +108,21 @@ def _kept(sides: Sequence[Any], run: Callable[..., Any]) -> tuple[set[int], froz
     """The memory of what Torch's graph keeps, and which results are among it."""
     kept: list[torch.Tensor] = []  # the tensors: of one that is freed, another could get the memory
     try:
-        with undrawn(), torch.autograd.graph.saved_tensors_hooks(kept.append, _never):
-            results = flat(run(*sides))
+        with undrawn():
+            results = _hooked(kept.append, sides, run)
         memories = {_memory(tensor) for tensor in kept}
         return memories, frozenset(_among(results, memories))
     finally:
         kept.clear()  # the graph holds its hooks: with its own result among what they keep it would never die
+
+
+def _hooked(pack: Callable[[torch.Tensor], Any], sides: Sequence[Any], run: Callable[..., Any]) -> list[Any]:
+    """The results of ``run(*sides)``, whose graph keeps what ``pack`` gives."""
+    try:  # nothing comes between: a ``with`` leaves the hooks where a Ctrl-C falls into its beginning
+        _push_hooks(pack, _never)
+        return flat(run(*sides))
+    finally:
+        _pop_hooks()
 
 
 def _among(tensors: Sequence[Any], memories: set[int]) -> list[int]:

@@ -10,6 +10,7 @@ import torch
 from ..dispatch import frames
 from ..frameworks.memory import confine_torch, to_torch
 from ..postponed import engine_runs, postpone
+from ..signals import ends_program
 from . import calls
 from .calls import Call
 from .local import LOCAL
@@ -70,8 +71,8 @@ def incoming(side: torch.Tensor, grad: Any) -> torch.Tensor:
 def begin(reached: Sequence[Call], session: Session) -> None:
     try:
         calls.begin(reached, session)
-    except KeyboardInterrupt as stop:
-        if not engine_runs():
+    except BaseException as error:
+        if not ends_program(error) or not engine_runs():
             raise
-        postpone(stop)  # natively it arrives when the backward has ended
+        postpone(error)  # natively it arrives when the backward has ended
         calls.begin(reached, session)

@@ -16,6 +16,7 @@ import paddle
 import torch
 
 from ..frameworks.memory import to_paddle, to_torch
+from ..postponed import arrives, as_hook
 from . import clean
 from .local import LOCAL
 from .seats import give_gradient, seat
@@ -33,7 +34,7 @@ def registering(original: Callable[..., Any]) -> Callable[..., Any]:
     def hook(tensor: Any, function: Callable[..., Any]) -> int:
         record = taped(tensor)
         if record is None:
-            return original(tensor, function)
+            return original(tensor, as_hook(function))
         seat(tensor, record)
         outside = None if record.outside is None else _Outside(record.outside, function)
         number = next(_numbers)
@@ -187,6 +188,8 @@ def _called(function: Callable[..., Any], shown: Any) -> Any:
     try:
         return function(shown)
     except Exception as error:
+        if arrives(error):
+            raise
         raise OSError(f"(External) {type(error).__name__}: {error}") from error
 
 

@@ -30,6 +30,7 @@ from ..patches import _unsubstituted
 from ..patching.attribute import InheritedPatch
 from ..patching.patcher import Patcher, Point
 from ..patching.pyfunction import PyFunctionPatch
+from ..postponed import as_hook
 from ..table.op import Entry, Op
 from ..table.reasons import DRAWN, EXECUTED, NO_REFERENCE, OPTIMIZER, PREDICTED, RANDOM, RANDOM_ALONE, Reason
 from ..table.signature import parse
@@ -220,7 +221,8 @@ def _packing(original: Callable[..., Any]) -> Callable[..., Any]:
         frame = top()
         if frame is None or len(args) != 2 or not all(map(callable, args)):
             return original(*args)
-        return original(*frame.plan.packing(frame, *args))
+        pack, unpack = frame.plan.packing(frame, *args)
+        return original(pack, as_hook(unpack))
 
     return functools.wraps(original)(hook)
 

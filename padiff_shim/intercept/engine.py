@@ -13,13 +13,14 @@ from typing import Any
 from ..dispatch.frames import top
 from ..finishing import finish
 from ..frameworks.memory import grad_tracer
-from ..frameworks.surroundings import kept_grad_mode, undisturbed
+from ..frameworks.surroundings import close_modes, kept_grad_mode, open_modes, undisturbed
 from ..gradients import backward, clean, partial, reducers, twins, watching
 from ..gradients.local import LOCAL
+from ..patching.attribute import AttributePatch
 from ..patching.patcher import Patcher, Point
-from ..postponed import HERE, engine
+from ..postponed import HERE, as_method, engine
 from . import generators
-from .locate import clean_c_op, point, present
+from .locate import attribute, awaiting, clean_c_op, holder, point, present
 
 
 def _doors() -> list[Point]:
@@ -44,7 +45,7 @@ def _doors() -> list[Point]:
     for name, make in watched.items():
         targets[f"paddle.Tensor.{name}"] = lambda patch, make=make: undisturbed(make(patch.original))  # type: ignore[misc]
     targets["paddle.base.core.EagerReducer.prepare_for_backward"] = lambda patch: undisturbed(reducers.preparing(patch.original))
-    return [*present(*(point(target, hook) for target, hook in targets.items())), *generators.points()]
+    return [*present(*(point(target, hook) for target, hook in targets.items())), *_py_layers(), *generators.points()]
 
 
 def _sharing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,6 +58,20 @@ def _sharing(original: Callable[..., Any]) -> Callable[..., Any]:
     return hook
 
 
+def _py_layers() -> list[Point]:
+    """What Paddle's engine calls for a PyLayer, which runs code of the program (with recompute, whole blocks): as other hooks."""
+    path = "paddle.autograd.py_layer.PyLayerBackward.backward"
+    owner, name = holder(path)
+
+    def look() -> AttributePatch | None:
+        patch = attribute(owner, name, path)
+        if patch is not None:
+            patch.set_hook(as_method(patch.original))
+        return patch
+
+    return [] if owner is None else [awaiting(path, look, owner, name)]
+
+
 def _settling(original: Callable[..., Any]) -> Callable[..., Any]:
     """A backward; when Paddle's engine has returned, what waited for that is raised, and what compare mode keeps is judged.
 
@@ -67,7 +82,7 @@ def _settling(original: Callable[..., Any]) -> Callable[..., Any]:
     def hook(*args: Any, **kwargs: Any) -> Any:
         tracer, frame = grad_tracer(), top()
         recorded, engines = tracer._has_grad, HERE.engines
-        session, turn, around = LOCAL.session, LOCAL.turn, len(LOCAL.around)
+        session, turn, around, modes = LOCAL.session, LOCAL.turn, len(LOCAL.around), open_modes()
         try:
             with engine():
                 try:
@@ -84,6 +99,7 @@ def _settling(original: Callable[..., Any]) -> Callable[..., Any]:
         finally:  # a Ctrl-C at the end of one of our own contexts leaves none of them open; no call, for none comes between
             HERE.engines, LOCAL.session, LOCAL.turn = engines, session, turn
             del LOCAL.around[around:]
+            close_modes(modes)
 
     return hook
 

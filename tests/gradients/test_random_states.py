@@ -12,6 +12,7 @@ from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker
 from paddle.distributed.fleet.utils import recompute
 
 import padiff_shim
+from padiff_shim.errors import ModeError
 from padiff_shim.frameworks.versions import IS_3
 
 pytestmark = [pytest.mark.compat, pytest.mark.bitexact]
@@ -119,7 +120,7 @@ def test_a_replay_that_would_draw_other_numbers_is_refused(before):
     with modes[not before]:
         x = paddle.to_tensor(data()[0], stop_gradient=False)
         out = recompute(net, x)
-    with modes[before], pytest.raises(OSError, match=r"ModeError: .*around both, or around neither"):
+    with modes[before], pytest.raises(ModeError, match="around both, or around neither"):
         out.sum().backward()
     assert paddle.is_grad_enabled()
 
