@@ -14,13 +14,18 @@ class CountedCalls:
         """Whether the functions of a file are."""
         raise NotImplementedError
 
+    @staticmethod
+    def begins_in_its_try(code):
+        """What comes at the beginning of such a function falls into its ``try``; but not for a tracer. See signals.in_its_try."""
+        return getattr(code, "co_exceptiontable", b"")[:1] == b"\x80"
+
     def reached(self):
         """Meets the call; nothing is traced any more."""
         raise NotImplementedError
 
     def __call__(self, frame, event, _):
         code = frame.f_code
-        if event == "call" and self.counted(code.co_filename):
+        if event == "call" and self.counted(code.co_filename) and not self.begins_in_its_try(code):
             self.counts[code] += 1
             if (code, self.counts[code]) == self.at:
                 sys.settrace(None)

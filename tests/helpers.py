@@ -18,7 +18,7 @@ from padiff_shim.auditing.spelling import located as located
 from padiff_shim.auditing.spelling import present, spelled, typed
 from padiff_shim.auditing.spelling import takes as takes
 from padiff_shim.catalogue.defects import defects
-from padiff_shim.catalogue.registry import ops
+from padiff_shim.catalogue.registry import families, ops
 from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.tested import PADDLES
 
@@ -163,6 +163,13 @@ def entries():
             if here is not None and not (first and here.inplace in seen):
                 seen.add(here.inplace)
                 yield op, here
+
+
+def of_families(pairs):
+    """Family -> the first of the (op, entry) pairs of each of its ops; families without any are left out."""
+    first = {op.name: (op, entry) for op, entry in reversed(pairs)}
+    table = {family: [first[name] for name in names if name in first] for family, names in families().items()}
+    return {family: members for family, members in table.items() if members}
 
 
 def array(tensor):

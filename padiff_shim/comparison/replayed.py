@@ -14,7 +14,7 @@ import paddle
 
 from ..dispatch.dtypes import exchanged
 from ..dispatch.frames import paused
-from ..gradients import clean
+from ..gradients.onlookers import look_on
 from ..postponed import after_engine, engine_runs
 from .gradients import judge_gradients
 from .packing import ALTERED, gather, gathered
@@ -27,8 +27,7 @@ CLOSED = "no mode was open during the backward, and this node's gradients can on
 def watch(subject: Subject, shown: Mapping[int, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """See the gradients that come to the results ``shown``."""
     subject.replay = (args, kwargs)
-    for position, one in shown.items():
-        clean.register_silent_hook(one, _on_result, subject, position)
+    look_on(shown, _on_result, subject)
 
 
 def _on_result(subject: Subject, position: int, grad: Any) -> None:

@@ -151,6 +151,11 @@ class Subject(Kernels):
             self._incoming = grads, array(grads[0])
         return self._incoming[1]
 
+    def differentiable(self, position: int) -> bool:
+        """Whether Torch gives a result a gradient: not indices, nor running statistics."""
+        result = None if self._graph is None else self._graph[position]
+        return isinstance(result, torch.Tensor) and result.requires_grad
+
     def gradients(self, grads: Mapping[int, torch.Tensor], wanted: Container[int]) -> dict[int, torch.Tensor]:
         """Torch's gradients of the operands ``wanted`` for these incoming gradients: nothing is kept for another backward.
 

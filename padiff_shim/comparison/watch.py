@@ -92,22 +92,28 @@ def after(subject: Subject, results: Sequence[Any], args: tuple[Any, ...], kwarg
     subject.saved = [(operands[index], operands[index].inplace_version) for index in subject.read]
     if subject.door.op.writes:
         subject.shared = [(one, one.inplace_version) for one in operands if isinstance(one, paddle.Tensor)]
+    shown = {position: one for position, one in shown.items() if not position or subject.differentiable(position)}
     subject.shown = {position: (list(one.shape), one.dtype) for position, one in shown.items()}
     if subject.aliased:
         return
     nodes = watched(subject, shown, nested=nested)
     if nodes:
-        for position, one in shown.items():
-            if attribute(one, TAPE) is None:
-                clean.register_silent_hook(one, on_result, subject, position)
-            else:  # a tensor on the tape, which Paddle has just written into, has hooks of another kind
-                one._register_grad_hook(functools.partial(on_result, subject, position))
+        if 0 in shown:  # not another one of several: Paddle's ``paddle.grad`` of the first would fail
+            _hold(subject, shown[0])
         for node, seats, last in nodes:
             node._register_post_hook(posts.hold(functools.partial(_on_node, subject, seats, last)))
     elif subject.door.entry.inplace:
         subject.comparison.unseen(subject, "Paddle shows no gradients of this node")
     else:
         replayed.watch(subject, shown, args, kwargs)
+
+
+def _hold(subject: Subject, first: Any) -> None:
+    """Hold the gradient that comes to a call's first result, in whose memory Paddle may compute, until its node has run."""
+    if attribute(first, TAPE) is None:
+        clean.register_silent_hook(first, on_result, subject, 0)
+    else:  # a tensor on the tape, which Paddle has just written into, has hooks of another kind
+        first._register_grad_hook(functools.partial(on_result, subject, 0))
 
 
 class _Handed(threading.local):
@@ -238,7 +244,7 @@ def on_result(subject: Subject, position: int, grad: Any) -> None:
     Not one that does not fit the result (a PyLayer may return any): Paddle's kernels write such a gradient into the memory of the
     incoming one, or beyond the end of memory of the right size where somebody holds that.
     """
-    if grad is None or not grad._is_initialized() or misfit(subject, position, grad):
+    if position not in subject.shown or grad is None or not grad._is_initialized() or misfit(subject, position, grad):
         return
     subject.incoming = {**subject.incoming, position: grad}
     if engine_runs():

@@ -30,6 +30,7 @@ run_backward: Callable[..., Any] = core.eager.run_backward
 run_partial_grad: Callable[..., Any] = core.eager.run_partial_grad
 _Tensor: Callable[[], Any] = core.eager.Tensor
 _register_grad_hook: Callable[..., Any] = paddle.Tensor._register_grad_hook
+remove_grad_hook: Callable[..., Any] = paddle.Tensor._remove_grad_hook
 
 
 def use(**functions: Callable[..., Any]) -> None:
@@ -66,9 +67,10 @@ def register_grad_hook(tensor: Any, function: Callable[[Any], Any]) -> None:
     _register_grad_hook(tensor, as_hook(function))
 
 
-def register_silent_hook(tensor: Any, function: Callable[..., Any], *args: Any) -> None:
+def register_silent_hook(tensor: Any, function: Callable[..., Any], *args: Any) -> int:
     """Have it call ``function(*args, gradient)``, which is no part of the program: what it raises waits for the engine's end."""
-    _register_grad_hook(tensor, silent_hook(function, *args))
+    number: int = _register_grad_hook(tensor, silent_hook(function, *args))
+    return number
 
 
 def empty() -> Any:

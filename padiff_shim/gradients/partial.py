@@ -22,12 +22,19 @@ from .edges import edge, reached_without
 from .leaves import COPY, LEAF, deliver, frontiers
 from .local import LOCAL, tinies, turn
 from .nodes import leads_to, leads_to_tape
+from .onlookers import aside
 from .session import Session, begin, incoming
 from .twins import alive, rooted, taped, twin, wrap
 from .watching import heard
 
 
-def run_partial_grad(
+def run_partial_grad(outputs: Sequence[Any], inputs: Sequence[Any], *options: Any) -> Any:
+    """``core.eager.run_partial_grad``: gradients of the inputs alone."""
+    with aside(inputs):
+        return _run(outputs, inputs, *options)
+
+
+def _run(
     outputs: Sequence[Any],
     inputs: Sequence[Any],
     grads: Sequence[Any],
@@ -38,7 +45,6 @@ def run_partial_grad(
     no_grad_vars: Sequence[Any],
     *path: Any,
 ) -> Any:
-    """``core.eager.run_partial_grad``: gradients of the inputs alone."""
     options = (retain_graph, create_graph, only_inputs, allow_unused, no_grad_vars, *path)
     odd = len({id(tensor) for tensor in inputs}) < len(inputs) or any(tensor.stop_gradient for tensor in inputs)
     same = len(outputs) == len(inputs) == 1 and outputs[0] is inputs[0]  # natively no hook sees that gradient
