@@ -169,6 +169,8 @@ def softplus(x: torch.Tensor, beta: float, threshold: float) -> torch.Tensor:
 @curve("x threshold|lambda=20.0", (20.0,), legacy="mish: x threshold|lambda=20.0", faults=MISH)
 def mish(x: torch.Tensor, threshold: float) -> torch.Tensor:
     """``torch.nn.functional.mish``; beyond Paddle's threshold both are x."""
+    if not threshold >= 20:
+        raise NotImplementedError("x itself from a lower threshold on")
     return F.mish(x)
 
 

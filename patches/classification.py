@@ -154,6 +154,7 @@ def cross_entropy(
 @op(
     "input label soft_label=False use_softmax=True numeric_stable_mode=True ignore_index=-100 axis=-1",
     tensors=2,
+    integers=("label",),
     results=("softmax", "loss"),
     promote="same",
     amp="softmax_with_cross_entropy",

@@ -97,6 +97,8 @@ def cholesky_solve(x: torch.Tensor, y: torch.Tensor, upper: bool) -> torch.Tenso
 @op("x mode='reduced'", legacy=True, complex=True, results=("q", "r"), aligned=_aligned.triangular)
 def qr(x: torch.Tensor, mode: str) -> tuple[Any, ...]:
     """``torch.linalg.qr``."""
+    if mode == "complete" and x.shape[-2] > x.shape[-1] and x.requires_grad:
+        raise NotImplementedError("a gradient of more rows than columns with mode='complete'")
     return tuple(torch.linalg.qr(x, mode=mode))
 
 
@@ -163,7 +165,7 @@ def lu(x: torch.Tensor, pivot: bool, info_of_one: int) -> tuple[Any, ...]:
     return factors, pivots, info.reshape([1]) if info_of_one > info.ndim else info
 
 
-@op("x y unpack_ludata=True unpack_pivots=True", tensors=2, legacy=True, promote="same", results=("p", "l", "u"))
+@op("x y unpack_ludata=True unpack_pivots=True", tensors=2, legacy=True, promote="same", results=("p", "l", "u"), integers=("y",))
 def lu_unpack(x: torch.Tensor, y: torch.Tensor, unpack_ludata: bool, unpack_pivots: bool) -> tuple[Any, ...]:
     """``torch.lu_unpack``."""
     return tuple(torch.lu_unpack(x, y, unpack_ludata, unpack_pivots))
@@ -184,7 +186,7 @@ def eig(x: torch.Tensor) -> tuple[Any, ...]:
     return tuple(torch.linalg.eig(x))
 
 
-@op("x", legacy=True, promote="same", complex=True, aligned=_aligned.eigenvalues)
+@op("x", legacy=True, promote="same", complex=True, gradient=False, aligned=_aligned.eigenvalues)
 def eigvals(x: torch.Tensor) -> torch.Tensor:
     """``torch.linalg.eigvals``."""
     return torch.linalg.eigvals(x)
@@ -200,6 +202,8 @@ def eigvals(x: torch.Tensor) -> torch.Tensor:
 )
 def lu_solve(b: torch.Tensor, lu: torch.Tensor, pivots: torch.Tensor, trans: str) -> torch.Tensor:
     """``torch.linalg.lu_solve``."""
+    if trans not in ("N", "T"):
+        raise NotImplementedError(f"trans={trans!r}")
     return torch.linalg.lu_solve(lu, pivots, b, adjoint=trans != "N")
 
 

@@ -86,7 +86,8 @@ def _dropping_along(x: Any, p: Any, axis: Any, training: bool, inplace: bool, mo
 def dropout_nd(x: torch.Tensor, p: float, axis: Any, training: bool, inplace: bool, mode: str) -> torch.Tensor:
     """``torch.nn.functional.dropout2d`` for any axes."""
     kept = [axis] if isinstance(axis, int) else list(axis)
-    if inplace or mode not in ("upscale_in_train", "downscale_in_infer") or not all(0 <= one < x.ndim for one in kept):
+    axes = range(x.ndim)
+    if inplace or mode not in ("upscale_in_train", "downscale_in_infer") or len(kept) > len(axes) or not set(kept) <= set(axes):
         raise NotImplementedError("no such dropout: Paddle refuses it")
     p = float(p)
     if not 0 <= p <= 1:

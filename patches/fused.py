@@ -19,6 +19,11 @@ def _plain(x: torch.Tensor, scale: float) -> None:
         raise NotImplementedError("no rows")
 
 
+def _of_one_axis(*parameters: torch.Tensor | None) -> None:
+    if any(parameter is not None and parameter.ndim != 1 for parameter in parameters):
+        raise ValueError("a weight or bias of several axes")
+
+
 _NORMS = (  # without a residual Paddle leaves the second result unset
     Sample((2, 3, 8), (8,), (2, 3, 8), (8,), (8,), begin_norm_axis=2),
     Sample((2, 3, 8), None, (2, 3, 8), (8,), None, begin_norm_axis=2),
@@ -29,6 +34,7 @@ _NORMS = (  # without a residual Paddle leaves the second result unset
     f"x bias residual norm_weight norm_bias epsilon=1e-05 residual_alpha=1.0 begin_norm_axis=1 {_QUANTISING}",
     tensors=5,
     results=("out", "residual_out", "mean", "deviation"),
+    unset=("residual_out",),
     gradient=False,
     avx512=True,
     samples=each(_NORMS, residual_alpha=(1.0, 0.5)),
@@ -51,6 +57,7 @@ def fused_bias_residual_layernorm(
         raise NotImplementedError("without a weight: Paddle then adds only, and leaves a result unset")
     summed = x if residual is None else (x if bias is None else x + bias) + (residual if alpha == 1 else residual * alpha)
     summed, shape = summed.detach(), x.shape[axis:]
+    _of_one_axis(weight, shift)
     parameters = [None if one is None else one.detach().reshape(shape) for one in (weight, shift)]
     out, mean, deviation = torch.native_layer_norm(summed, shape, *parameters, epsilon)
     return out, None if residual is None else summed, mean.reshape(-1), deviation.reshape(-1)
@@ -64,6 +71,7 @@ _RMS_NORM = f"x bias residual norm_weight norm_bias epsilon=1e-06 begin_norm_axi
     tensors=5,
     doors=(c_op("rms_norm", _RMS_NORM, until="fused_rms_norm_quant"),),
     results=("out", "residual_out"),
+    unset=("residual_out",),
     avx512=True,
     samples=_NORMS,
     deviations={"gradient": "Paddle has no kernel of the gradient on the CPU"},
@@ -83,5 +91,6 @@ def fused_rms_norm_quant(
     _plain(x, quantising[0])
     summed = x if residual is None else (x if bias is None else x + bias) + residual
     shape = x.shape[axis:]
+    _of_one_axis(weight, shift)
     out = F.rms_norm(summed, shape, weight.reshape(shape), epsilon)
     return out if shift is None else out + shift.reshape(shape), None if residual is None else summed

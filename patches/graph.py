@@ -26,6 +26,8 @@ def _message(kind: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 def _received(messages: torch.Tensor, to: torch.Tensor, kind: str, rows: int) -> torch.Tensor:
     """Row number ``to[i]`` of the result takes message i; rows that none reaches are 0."""
+    if kind not in ("SUM", "MEAN", *EXTREMES):
+        raise NotImplementedError(f"rows taken together by {kind!r}")
     index = to.long()
     empty = messages.new_zeros((rows, *messages.shape[1:]))
     if kind in EXTREMES:
@@ -60,7 +62,8 @@ _EQUAL: dict[str, Any] = {
 
 
 def _rows(x: torch.Tensor, out_size: Any) -> int:
-    size = int(out_size[0]) if isinstance(out_size, Sequence) and out_size else 0
+    size = out_size[0] if isinstance(out_size, Sequence) and out_size else out_size
+    size = size if isinstance(size, int) else 0
     return size if size > 0 else x.shape[0]
 
 
@@ -114,6 +117,7 @@ def send_uv(x: torch.Tensor, y: torch.Tensor, src_index: torch.Tensor, dst_index
 @op(
     "x segment_ids pooltype='SUM'",
     tensors=2,
+    integers=("segment_ids",),
     promote="same",
     note="`paddle.geometric.segment_sum` and its like, as index_add and scatter_reduce over sorted ids.",
     **_EQUAL,

@@ -19,7 +19,7 @@ ROWS = (Sample((5, 3), Ints((4,), 0, 5)), Sample((2, 5, 3), Ints((7,), 0, 5), ax
 
 def line(index: torch.Tensor) -> torch.Tensor:
     """An index of rows, of which Paddle takes a column, too."""
-    if index.ndim > 1 and index.numel() != max(index.shape):
+    if index.ndim > 1 and index.numel() != len(index):
         raise NotImplementedError("an index with several axes")
     return index.reshape(-1)
 
@@ -59,6 +59,8 @@ def gather_nd(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 @op("x index", tensors=2, samples=(Sample((3, 5), Ints((3, 4), 0, 5)),), unread=("x",), **READ)
 def index_sample(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """``torch.gather`` from the rows of a matrix."""
+    if len(x) != len(index):
+        raise ValueError("indices for another number of rows")
     return torch.gather(x, 1, whole(index))
 
 
@@ -165,7 +167,7 @@ def index_put(tensors: Sequence[torch.Tensor], accumulate: bool) -> torch.Tensor
 
 def _padded(x: torch.Tensor, weight: torch.Tensor, padding_idx: int, sparse: bool) -> str:
     """Where the padding is looked up, and its row is not zero."""
-    if padding_idx == -1 or not weight[padding_idx].any() or not (x == padding_idx).any():
+    if padding_idx == -1 or padding_idx >= len(weight) or not weight[padding_idx].any() or not (x == padding_idx).any():
         return ""
     return f"the padding (padding_idx={padding_idx}) reads as zeros, in Torch as what the weight holds there"
 
@@ -190,7 +192,7 @@ def embedding(x: torch.Tensor, weight: torch.Tensor, padding_idx: int, sparse: b
     """``F.embedding``; Paddle's result is zero where the padding is looked up, whatever the table says."""
     if sparse:
         raise NotImplementedError("sparse gradients")
-    if padding_idx == -1:
+    if padding_idx == -1 or padding_idx >= len(weight):
         return F.embedding(x, weight)
     return F.embedding(x, weight, padding_idx).masked_fill((x == padding_idx).unsqueeze(-1), 0)
 
@@ -198,7 +200,14 @@ def embedding(x: torch.Tensor, weight: torch.Tensor, padding_idx: int, sparse: b
 @op("x|input repeats axis|dim=0 output_size=-1", samples=(Sample((2, 3), repeats=2, axis=1), Sample((3,), repeats=3)), **READ)
 def repeat_interleave(x: torch.Tensor, repeats: int, axis: int, output_size: int) -> torch.Tensor:
     """``torch.repeat_interleave``."""
+    _as_asked(output_size, x.shape[axis] * repeats)
     return torch.repeat_interleave(x, repeats, axis)
+
+
+def _as_asked(output_size: int, size: int) -> None:
+    """Refuses a size that the result does not have: Paddle writes as many elements as it has into memory of that size."""
+    if output_size not in (-1, size):
+        raise NotImplementedError("an output_size that does not fit the counts")
 
 
 @op(
@@ -209,4 +218,6 @@ def repeat_interleave(x: torch.Tensor, repeats: int, axis: int, output_size: int
 )
 def repeat_interleave_with_tensor_index(x: torch.Tensor, repeats: torch.Tensor, axis: int, output_size: int) -> torch.Tensor:
     """``torch.repeat_interleave`` with a count for each element."""
+    if output_size != -1:
+        _as_asked(output_size, int(repeats.expand(x.shape[axis]).sum()))
     return torch.repeat_interleave(x, repeats, axis)

@@ -98,6 +98,8 @@ def triplet_margin_loss(
     alike(x, positive, negative)
     if margin < 0:
         raise ValueError("margin is negative")
+    if p == 0:
+        raise NotImplementedError("p=0: Torch's backward of a count gives nothing where Paddle's gives zeros")
     near, far = F.pairwise_distance(x, positive, p, epsilon), F.pairwise_distance(x, negative, p, epsilon)
     if swap:
         far = torch.minimum(far, F.pairwise_distance(positive, negative, p, epsilon))
@@ -176,6 +178,8 @@ def multi_margin_loss(
     if margin < 0:
         raise NotImplementedError("a negative margin")
     with_axes(x)
+    if not label.numel() == len(label) == len(x):
+        raise ValueError("not one label for each row")
     label = label.reshape(-1).long()
     if weight is not None and weight.requires_grad:
         return reduced(F.multi_margin_loss(x, label, p, margin, reduction="none") * weight[label], reduction)

@@ -6,13 +6,13 @@ Where a function has a kink, the gradient is Torch's; Paddle 3 has the same at t
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from padiff_shim.numerics.ties import Kinks
-from padiff_shim.table.op import Fault, Floats, Sample, each, function, op, operator, ranged
+from padiff_shim.table.op import Fault, Floats, Sample, c_op, each, function, op, operator, ranged
 
 from ._faults import hidden_nan, over_squares, squares
 from ._special_faults import DIGAMMA, GAMMAINC, GAMMAINCC, GAMMALN, QUANTILE, TRIGAMMA
@@ -99,9 +99,19 @@ def _quotient(x: torch.Tensor, y: torch.Tensor, rounding: str) -> torch.Tensor:
     return torch.div(x if isinstance(x, torch.Tensor) else torch.full_like(y, x), y, rounding_mode=rounding)
 
 
-def _floor(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def _axes_by_number(native: Callable[..., Any], tensor: Callable[..., Any]) -> int:
+    """How many axes the quotient of a tensor without any and a number has, where the door takes numbers: 1, in Paddle 2.6 none."""
+    try:
+        return len(native(tensor(3.0), 2).shape)
+    except (TypeError, ValueError):
+        return 0
+
+
+def _floor(x: torch.Tensor, y: torch.Tensor, axes_by_number: int) -> torch.Tensor:
     """``torch.floor_divide``."""
-    return _quotient(x, y, "floor")
+    quotient = _quotient(x, y, "floor")
+    both = isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor)
+    return quotient if quotient.ndim or both else quotient.reshape([1] * axes_by_number)
 
 
 def _trunc(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -110,7 +120,16 @@ def _trunc(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 floor_divide = binary(
-    _floor, name="floor_divide", legacy="elementwise_floordiv", symbols=("floordiv",), within=(0.5, 4), **_QUOTIENT
+    _floor,
+    name="floor_divide",
+    params="x|input y|other axes_by_number=0",
+    c=False,
+    doors=(c_op("floor_divide", "x|input y|other"),),
+    asked={"axes_by_number": _axes_by_number},
+    legacy="elementwise_floordiv",
+    symbols=("floordiv",),
+    within=(0.5, 4),
+    **_QUOTIENT,
 )
 trunc_divide = binary(_trunc, name="trunc_divide", legacy="trunc_divide: x y", within=(0.5, 4), **_QUOTIENT)
 

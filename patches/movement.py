@@ -223,6 +223,8 @@ def pad(x: torch.Tensor, paddings: Any, pad_value: Any) -> torch.Tensor:
 )
 def pad3d(x: torch.Tensor, paddings: Any, mode: str, value: float, data_format: str) -> torch.Tensor:
     """``F.pad`` of the axes that Paddle pads: what it made five-dimensional for its kernel has the rank again that it had."""
+    if data_format not in ("NCDHW", "NDHWC"):
+        raise NotImplementedError(f"data_format={data_format!r}")
     widths = integers(paddings)
     last = data_format == "NDHWC"
     inner = x.permute(0, 4, 1, 2, 3) if last else x

@@ -112,13 +112,22 @@ def _middle(x: torch.Tensor, over: tuple[int, ...], keepdim: bool, ignore: bool)
     row = torch.sort(laid, -1).values  # NaN last
     count = (~torch.isnan(laid)).sum(-1, keepdim=True)
     last = laid.shape[-1] - 1
-    low, high = ((one // 2).clamp(0, last) for one in (count - 1, count))
+    low, high = ((number // 2).clamp(0, last) for number in (count - 1, count))
     if not ignore:
-        low, high = (torch.where(count > last, one, last) for one in (low, high))
-    found = (row.gather(-1, low) + row.gather(-1, high)).squeeze(-1) / 2
+        low, high = (torch.where(count > last, place, last) for place in (low, high))
+    below, above = row.gather(-1, low).squeeze(-1), row.gather(-1, high).squeeze(-1)
+    middle = torch.where(below == above, _shared(laid, below, ignore), (below + above) / 2)
     if keepdim:
-        found = found.reshape([1 if axis in over else size for axis, size in enumerate(x.shape)])
-    return found
+        middle = middle.reshape([1 if axis in over else size for axis, size in enumerate(x.shape)])
+    return middle
+
+
+def _shared(laid: torch.Tensor, middle: torch.Tensor, ignore: bool) -> torch.Tensor:
+    """The middle of rows, whose gradient all elements share that are equal to it, as ``torch.median`` of a whole tensor has it."""
+    if laid.ndim == 1 and laid.numel():
+        return torch.nanmedian(laid) if ignore else torch.median(laid)
+    equal = laid.detach() == middle.detach().unsqueeze(-1)
+    return torch.where(equal, laid, -torch.inf).amax(-1) if laid.shape[-1] else middle
 
 
 def _median(x: torch.Tensor, axis: Any, keepdim: bool, mode: str, ignore: bool) -> Any:
@@ -140,7 +149,10 @@ _MIDDLE = (
     *each((Sample((3, 4), mode="min"), Sample((2, 5), mode="min")), axis=(1, -1), keepdim=(False, True)),
 )
 _MIDDLES = Selected(lambda x, axis, keepdim, mode: rows(x, axis))
-_MEAN = "with mode='avg', which is Paddle's default, the mean of the two in the middle; " + _EQUAL
+_MEAN = (
+    "with mode='avg', which is Paddle's default, the mean of the two in the middle; where those are equal, all that are equal to "
+    "them share the gradient (in Paddle 3.3; before, one has it); with mode='min' along an axis, " + _EQUAL
+)
 
 
 @op(

@@ -52,6 +52,8 @@ def _pool(
     whole, adaptive, algorithm = how
     last = channels_last(form, x, n)
     x = to_first(x, last)
+    if kind not in _ADAPTIVE:
+        raise NotImplementedError(f"pooling_type {kind!r}")
     if adaptive and kind == "max":
         raise NotImplementedError("adaptive maxima by pool2d and pool3d: Paddle's functions take max_pool2d_with_index")
     if adaptive or whole:

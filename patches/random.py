@@ -14,6 +14,8 @@ from padiff_shim.table.op import Entry, c_op, function, op
 
 from ._draws import always, generator
 
+_WHOLE = (torch.int32, torch.int64)
+
 
 @op("shape mean=0.0 std=1.0 seed=0 dtype=None place=None out=None", tensors=0, random=always)
 def gaussian(shape: tuple[int, ...], mean: float, std: float, seed: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -63,12 +65,16 @@ def truncated_gaussian_random(
 @op("low high shape dtype=None place=None", tensors=0, random=always, legacy="randint: * shape low high seed=0 dtype")
 def randint(low: int, high: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.randint``."""
+    if dtype not in _WHOLE:
+        raise NotImplementedError(f"whole numbers of {dtype}")
     return torch.randint(low, high, shape, dtype=dtype, device=device)
 
 
 @op("n dtype=None place=None out=None", tensors=0, random=always, legacy="randperm: * n seed=0 dtype")
 def randperm(n: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.randperm``."""
+    if dtype not in (*_WHOLE, torch.float32, torch.float64):
+        raise NotImplementedError(f"a permutation of {dtype}")
     return torch.randperm(n, dtype=dtype, device=device)
 
 
@@ -79,6 +85,13 @@ def _fresh(x: torch.Tensor) -> torch.Tensor:
     """
     new = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
     return new.copy_(x) if x.requires_grad else new
+
+
+def _fresh_floats(x: torch.Tensor) -> torch.Tensor:
+    """The same where Torch draws whole numbers, too, and Paddle refuses them."""
+    if not x.is_floating_point():
+        raise NotImplementedError("whole numbers")
+    return _fresh(x)
 
 
 @op("x mean=0.0 std=1.0 seed=0", inplace=True, random=always)
@@ -127,7 +140,7 @@ def _overwriting(name: str, params: str) -> Entry:
 )
 def bernoulli(x: torch.Tensor, p: Any) -> torch.Tensor:
     """``torch.bernoulli`` of a tensor of probabilities, or with one for all."""
-    return torch.bernoulli(x) if p is None else _fresh(x).bernoulli_(float(p))
+    return torch.bernoulli(x) if p is None else _fresh_floats(x).bernoulli_(float(p))
 
 
 @op(
@@ -151,7 +164,7 @@ def cauchy(x: torch.Tensor, loc: Any, scale: Any) -> torch.Tensor:
 )
 def geometric(x: torch.Tensor, probs: Any) -> torch.Tensor:
     """``torch.Tensor.geometric_``."""
-    return _fresh(x).geometric_(float(probs))
+    return _fresh_floats(x).geometric_(float(probs))
 
 
 @op(
@@ -205,4 +218,6 @@ def dirichlet(x: torch.Tensor) -> torch.Tensor:
 @op("x temperature=1.0 hard=False axis=-1", random=always)
 def gumbel_softmax(x: torch.Tensor, temperature: float, hard: bool, axis: int) -> torch.Tensor:
     """``torch.nn.functional.gumbel_softmax``."""
+    if not temperature > 0 or not isinstance(hard, bool):
+        raise NotImplementedError("a temperature that is not positive, or hard= that is no bool")
     return F.gumbel_softmax(x, temperature, hard, dim=axis)

@@ -76,7 +76,7 @@ _SPREADS = (
 
 def _spread(formula: Any, x: torch.Tensor, axis: Any, unbiased: bool | None, keepdim: bool, correction: float) -> torch.Tensor:
     """``torch.std`` or ``torch.var``, where something is left to divide by."""
-    over, less = axes(axis, x.ndim), correction if unbiased is None else int(unbiased)
+    over, less = axes(axis, x.ndim), correction if unbiased is None else int(bool(unbiased))
     if math.prod(x.shape[one] for one in over) <= less:
         raise NotImplementedError("no degree of freedom")
     return formula(x, over, correction=less, keepdim=keepdim)

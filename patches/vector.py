@@ -188,6 +188,8 @@ def dist(x: torch.Tensor, y: torch.Tensor, p: float) -> torch.Tensor:
 def pairwise_distance(x: torch.Tensor, y: torch.Tensor, p: float, epsilon: float, keepdim: bool) -> torch.Tensor:
     """``torch.nn.functional.pairwise_distance``."""
     with_axes(x)  # of such Paddle gives one of one axis
+    if p == 0:  # a count: Torch's backward of it gives nothing where Paddle's gives zeros
+        x, y = x.detach(), y.detach()
     return F.pairwise_distance(x, y, p, epsilon, keepdim)
 
 

@@ -43,6 +43,8 @@ def _interpolated(
         raise NotImplementedError("a size in tensors")
     if (mode == "nearest" and corners) or (mode not in ("nearest", "bicubic") and align_mode == 1 and not corners):
         raise NotImplementedError("align_mode=1, or nearest with align_corners: Torch has neither")
+    if align_mode not in (0, 1):
+        raise NotImplementedError(f"align_mode={align_mode}")
     last = form[-1] == "C"
     how: dict[str, Any] = {"mode": mode, "align_corners": None if mode == "nearest" else bool(corners), "antialias": antialias}
     x = to_first(x, last)

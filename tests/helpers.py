@@ -14,11 +14,11 @@ import torch
 from forked import PATIENCE as PATIENCE
 from forked import WATCHDOG as WATCHDOG
 
-from padiff_shim.auditing.spelling import located as located
-from padiff_shim.auditing.spelling import present, spelled, typed
-from padiff_shim.auditing.spelling import takes as takes
 from padiff_shim.catalogue.defects import defects
 from padiff_shim.catalogue.registry import families, ops
+from padiff_shim.dispatch.spelling import located as located
+from padiff_shim.dispatch.spelling import present, spelled, typed
+from padiff_shim.dispatch.spelling import takes as takes
 from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.tested import PADDLES
 

@@ -143,7 +143,8 @@ def check_tally(run, op, call, sample, theirs):
 
 
 def differentiable(results):
-    return [one for one in flat(results) if not one.stop_gradient]
+    """Those that a backward may begin at: indices beside values are on the graph as well."""
+    return [result for result in flat(results) if not result.stop_gradient and result.is_floating_point()]
 
 
 def arriving(results, dtype):

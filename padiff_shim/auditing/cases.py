@@ -13,11 +13,11 @@ import paddle
 
 from ..catalogue.registry import ops
 from ..dispatch.frames import paused
+from ..dispatch.spelling import called, present, takes
 from ..table.op import Entry, Op
 from ..table.samples import Sample
 from .limits import ELEMENTS, LONGEST
 from .programs import DECOMPOSITIONS, PRELUDE, PROGRAMS, UNIQUE, Program
-from .spelling import called, present, takes
 from .stress import EMPTY, IN_VECTORS, LONG, MASKED, STRESSES, WIDE, Stress, changed, laid_out, one_sign, resized, wide
 
 SAMPLES = 4  # of an op under every stress, the first of them in every dtype; further ones are tried plainly

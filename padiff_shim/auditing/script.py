@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..dispatch.spelling import spelled, typed
 from ..errors import FileError
 from .cases import NAMES, Call
 from .programs import PRELUDE
-from .spelling import spelled, typed
 from .stress import laid_out
 
 

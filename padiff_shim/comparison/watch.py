@@ -224,7 +224,9 @@ def _observe(subject: Subject, seats: Seats, results: tuple[Any, ...], incoming:
 def _carried(mine: Any, theirs: torch.Tensor, others: Sequence[torch.Tensor]) -> Any:
     """Torch's gradient for the program: a tensor of its own, or the values alone where Paddle's has a graph (create_graph)."""
     if mine.is_leaf:
-        return hand_over(own(theirs, others))
+        gradient = hand_over(own(theirs, others))
+        gradient.stop_gradient = mine.stop_gradient
+        return gradient
     to_torch(mine).copy_(theirs)
     return mine
 

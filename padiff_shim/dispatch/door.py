@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..frameworks.surroundings import autocasting, dispatch_modes, function_modes, inference, put_aside
+from ..signals import let_pass
 from ..table.op import Entry, Op
 from ..table.reasons import DRAWN, FILTERED, MIXED, NOT_DRAWN, OUTSIDE_LAYERS, RANDOM, WHOLE, StayNative
 from ..table.signature import REFUSALS, binder, present, refused
@@ -126,7 +127,11 @@ class Door:
 
     def tell(self, frame: Frame, arguments: Sequence[Any], advice: str = "") -> None:
         """Leaves a remark in the run where Torch's own definition of the op would give the formula's arguments another value."""
-        remark = self.op.differs(*arguments) if self.op.differs else ""
+        try:
+            remark = self.op.differs(*arguments) if self.op.differs else ""
+        except (*REFUSALS, AttributeError) as error:  # arguments that Paddle is about to refuse
+            let_pass(error)
+            return
         if remark:
             frame.run.warn(f"{self.op.name}: {remark}{advice}")
 

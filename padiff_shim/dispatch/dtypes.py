@@ -1,13 +1,15 @@
-"""In which dtype an op computes: not derived from a promotion table but asked of the native op.
+"""In which dtype an op computes, and which calls Paddle refuses: not derived from tables but asked of the native op.
 
 Promotion differs between Paddle versions, between operators and with 0-D operands. So for each combination of operand types the
 program's first call is made natively, too, and the dtype of its result is kept. Its operands are the program's own: a kernel writes
 outside of its memory where a size and an attribute do not fit each other, and asking must do nothing that the program does not do.
+Torch takes many a call that Paddle refuses (a number for a bool, a maximum over groups of one): so the first call of each kind
+(:mod:`.kinds`) is made natively as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import paddle
@@ -20,8 +22,13 @@ from ..signals import let_pass
 from ..table.op import Op
 from ..table.reasons import COMPLEX, INTEGER, MIXED, NATIVE_REFUSES, Reason, StayNative
 from .frames import PAUSE, stand, standing
+from .kinds import kind_of_call
 from .operands import Inputs
 
+NO_KERNEL = "(NotFound)"  # in what Paddle says where it has none for a device and a dtype
+_NO_KERNEL_AT_ALL = "(NotFound) The kernel `"  # where it has none for any: in Paddle 2.6 flash_attn on a CPU
+_MANY = 4096  # kinds of calls that are kept: more come with attributes that change at each call
+_HALVES = frozenset({torch.float16, torch.bfloat16})
 _COMPLEX = frozenset({torch.complex64, torch.complex128})
 
 
@@ -39,10 +46,39 @@ class DtypeRules:
         """``overwritten``: positions of the operands that the native op writes into."""
         self._op, self._original, self._overwritten = op, original, overwritten
         self._known: dict[tuple[Any, ...], Rule] = {}
+        self._taken: set[Hashable] = set()  # kinds of calls that the native op has answered
+        self._runs = has_kernel(op)  # to ask another one would end the process
         self.plain: set[tuple[Any, ...]] = set()  # combinations of operand types that need no cast
 
+    def takes(self, values: Sequence[Any], targets: Sequence[Any] | None = None) -> bool:
+        """Whether Paddle is known to take a bound call of this kind."""
+        drawing = self._op.random is not None and self._op.random(*values)  # to ask would draw from Paddle's generator
+        return not self._runs or drawing or self._kind(values, targets) in self._taken
+
+    def ask(
+        self, inputs: Inputs, targets: Sequence[Any] | None, values: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """StayNative if the native op refuses the call ``values``; not where Paddle has no kernel, or none in 16 bits."""
+        if not self.takes(values, targets):
+            try:
+                self._answer(inputs, args, kwargs)
+            except StayNative as why:
+                halves = any(isinstance(side, torch.Tensor) and side.dtype in _HALVES for side in inputs.torch)
+                if _NO_KERNEL_AT_ALL not in why.reason and not (halves and NO_KERNEL in why.reason):
+                    raise
+            self._take(values, targets)
+
+    def _kind(self, values: Sequence[Any], targets: Sequence[Any] | None) -> Hashable:
+        leading = self._op.leading
+        return kind_of_call(values[:leading], values[leading:]), None if targets is None else tuple(targets)
+
+    def _take(self, values: Sequence[Any], targets: Sequence[Any] | None) -> None:
+        if len(self._taken) >= _MANY:
+            self._taken.clear()
+        self._taken.add(self._kind(values, targets))
+
     def find(
-        self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, inputs: Inputs, targets: Sequence[Any] | None, values: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> torch.dtype | None:
         """The dtype to compute in (None: as they are), or StayNative. ``targets``: dtypes that autocast gives the operands."""
         key: tuple[Any, ...] = tuple(
@@ -57,21 +93,21 @@ class DtypeRules:
                 key = (*key, *[side.ndim == 0 if isinstance(side, torch.Tensor) else None for side in inputs.torch])
                 rule = self._known.get(key)
             if rule is None:
-                rule = self._known[key] = self._learn(inputs, targets, args, kwargs)
+                rule = self._known[key] = self._learn(inputs, targets, values, args, kwargs)
                 if rule == Rule() and targets is None and (len(dtypes) == 1 or self._op.exact):
                     self.plain.add(kinds)
         if rule.refusal is not None:
             raise StayNative(rule.refusal)
         return rule.cast
 
-    def _learn(self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rule:
+    def _learn(
+        self, inputs: Inputs, targets: Sequence[Any] | None, values: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Rule:
         dtypes = {side.dtype for side in inputs.torch if isinstance(side, torch.Tensor)}
         if dtypes & _COMPLEX and not self._op.complex:
             return Rule(refusal=COMPLEX)
         moved = self._op.exact and not dtypes & _COMPLEX  # not every Paddle moves complex numbers
-        # To ask would draw from Paddle's generator, or end the process.
-        unasked = self._op.random is not None or not has_kernel(self._op)
-        if self._op.promote == "same" or moved or unasked:
+        if self._op.promote == "same" or moved or not self._runs or self._op.random is not None:
             floats = {dtype for dtype in dtypes if dtype.is_floating_point or dtype.is_complex}
             if len(floats) == 1 or (self._op.random is not None and not floats):
                 return Rule()
@@ -79,6 +115,7 @@ class DtypeRules:
         if self._op.promote == "alike" and len({kind for kind in _given(inputs, targets) if kind.is_floating_point}) > 1:
             return Rule(refusal=MIXED)
         result = self._answer(inputs, args, kwargs)
+        self._take(values, targets)
         if result is None or not (result.is_floating_point or result.is_complex):
             return Rule() if self._op.integer else Rule(refusal=INTEGER)
         real = len(dtypes) == 1 and bool(dtypes & _COMPLEX) and not result.is_complex  # of complex numbers: eigenvalues, lengths
@@ -101,7 +138,7 @@ class DtypeRules:
             raise StayNative(NATIVE_REFUSES, error=text) from None
         while isinstance(shown, (list, tuple)):  # of several results the first one says it
             shown = shown[0]
-        return torch_dtype(shown.dtype)
+        return torch_dtype(getattr(shown, "dtype", None))
 
 
 def has_kernel(op: Op) -> bool:

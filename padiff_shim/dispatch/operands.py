@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -16,6 +16,9 @@ from ..table.reasons import StayNative
 from .containers import each
 from .frames import Frame
 
+if TYPE_CHECKING:
+    from .door import Door
+
 NUMBERS = (int, float, bool)
 
 
@@ -27,8 +30,9 @@ class Inputs(NamedTuple):
     needs: list[int]  # positions whose gradient is wanted
 
 
-def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: int | None) -> Inputs:
-    """The torch side of the operands, zero-copy; ``transposed`` is the position of a Linear weight."""
+def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, door: Door) -> Inputs:
+    """The torch side of the operands, zero-copy."""
+    transposed = door.transposed
     sides: list[Any] = []
     originals: list[Any] = []
     needs: list[int] = []
@@ -45,9 +49,7 @@ def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: i
                 raise
             except Exception as error:
                 raise explain(value, error) from None
-            if wanted:
-                if not (side.is_floating_point() or side.is_complex()):
-                    raise StayNative(reasons.INTEGER_WANTS_GRADIENT)
+            if wanted and _has_gradient(side, index, door):
                 needs.append(index)
         elif value is None or type(value) in NUMBERS:
             side = value
@@ -65,6 +67,15 @@ def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: i
     if not found:
         raise StayNative(reasons.NO_TENSOR)
     return Inputs(originals, sides, needs)
+
+
+def _has_gradient(side: torch.Tensor, index: int, door: Door) -> bool:
+    """Whether an operand that wants a gradient gets one from the op."""
+    if side.is_floating_point() or side.is_complex():
+        return True
+    if index not in door.op.integer_places:
+        raise StayNative(reasons.INTEGER_WANTS_GRADIENT)
+    return False
 
 
 def wanting(paddle_side: Sequence[Any], torch_side: Sequence[Any]) -> list[int]:

@@ -69,7 +69,7 @@ def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, 
         raise StayNative(reasons.STATIC)
     if door.numbers:
         operands = _numbers(door, operands)
-    inputs = bridge(frame, operands, tracer._has_grad, door.transposed)
+    inputs = bridge(frame, operands, tracer._has_grad, door)
     if door.dtype_at is not None and attributes[door.dtype_at - op.tensors] is not None:
         attributes = _convert_dtype(door, attributes)
     if door.entry.inplace:
@@ -77,7 +77,7 @@ def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, 
     if any(isinstance(side, torch.Tensor) and not side.numel() for side in inputs.torch):
         raise StayNative(reasons.EMPTY)
     targets = _autocast(door, tracer, inputs) if autocast.active(tracer) else None
-    cast = door.rules.find(inputs, targets, args, kwargs)
+    cast = door.rules.find(inputs, targets, values, args, kwargs)
     return Prepared(inputs, attributes, NO_CASTS if targets is None and cast is None else Casts(targets, cast))
 
 

@@ -19,6 +19,7 @@ from ..frameworks.versions import attribute
 from . import clean
 from .calls import NESTS, freed
 from .local import LOCAL
+from .nodes import led_to
 from .operands import Operands
 from .session import native_engine
 from .twins import TAPE, forget, sentinel, taped
@@ -175,7 +176,7 @@ def _left(name: str, outs: Any, operands: Operands, *, once: bool) -> Any:
     wanting = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and _made(out)]
     if not wanting or not operands.led_to_by(wanting):
         return outs
-    if operands.whole or any(out.dtype not in FLOATS for out in wanting):
+    if (operands.whole and any(led_to(wanting, operands.whole))) or any(out.dtype not in FLOATS for out in wanting):
         operands.pass_on()
         return outs
     ends = begun(Cell(name, wanting, operands, once=once))

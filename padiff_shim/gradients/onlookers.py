@@ -40,7 +40,7 @@ def look_on(results: Mapping[int, Any], function: Callable[..., Any], *args: Any
 def aside(inputs: Sequence[Any]) -> Iterator[None]:
     """Around a partial backward to ``inputs``."""
     ends = [tensor for tensor in inputs if attribute(tensor, _HOOKS)]
-    ends = [end for end in ends if len(inputs) == 1 or not leads_to([end], [one for one in inputs if one is not end])]
+    ends = [end for end in ends if len(inputs) == 1 or not leads_to([end], [tensor for tensor in inputs if tensor is not end])]
     for end in ends:
         for hook in attribute(end, _HOOKS):
             clean.remove_grad_hook(end, hook.number)

@@ -45,7 +45,7 @@ class Operands:
     """The operands of a native call that want gradients: each is exchanged for an alias over its memory, with an inlet as node.
 
     Attributes:
-        whole: one of whole numbers wants a gradient as well; its own node stays.
+        whole: those of whole numbers that want a gradient as well; their own nodes stay.
     """
 
     __slots__ = ("aliases", "inlets", "known", "sides", "whole")
@@ -55,7 +55,7 @@ class Operands:
         self.aliases: list[Any] = []
         self.inlets: list[_Inlet] = []
         self.sides: list[torch.Tensor] = []
-        self.whole = False
+        self.whole: list[Any] = []
 
     def alias(self, value: Any) -> Any:
         """The argument with every tensor that wants a gradient exchanged."""
@@ -64,7 +64,7 @@ class Operands:
             if value.stop_gradient:
                 return value
             if value.dtype not in FLOATS:
-                self.whole = True
+                self.whole.append(value)
                 return value
             found = self.known.get(id(value))
             if found is None:

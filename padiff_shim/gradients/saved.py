@@ -44,6 +44,47 @@ def _memory(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
+def apart(tensor: Any, side: torch.Tensor) -> bool:
+    """Whether an operand that a backward reads is to be kept apart from its memory, which may be written to.
+
+    Of what does not lie contiguous Paddle keeps a contiguous copy, so a program may fill a buffer column by column from the columns
+    before. Torch keeps the memory itself. Not of views of leaves, such as weights, which nothing is written into.
+    """
+    if side.is_contiguous() or tensor.is_contiguous():
+        return False
+    base = side._base
+    return base is None or not base.is_leaf or tensor._inplace_version() > 0
+
+
+class _Laid(NamedTuple):
+    """The values of a tensor, and how it lay."""
+
+    values: torch.Tensor
+    stride: tuple[int, ...]
+
+
+def keeping_apart(sides: Sequence[torch.Tensor], run: Callable[[], Any]) -> Any:
+    """``run()``, whose graph keeps copies of what lies in the memory of ``sides``. Its backward reads them as that lay."""
+    memories = {_memory(side) for side in sides}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor | _Laid:
+        values = tensor.detach()  # a result itself would hold its own graph
+        return (
+            _Laid(values.clone(memory_format=torch.contiguous_format), values.stride()) if _memory(values) in memories else values
+        )
+
+    return _hooked(pack, _as_it_lay, run)
+
+
+def _as_it_lay(packed: torch.Tensor | _Laid) -> torch.Tensor:
+    if isinstance(packed, torch.Tensor):
+        return packed
+    values, stride = packed
+    distinct = values[tuple([slice(1 if step == 0 else None) for step in stride])]  # of an expanded axis one element
+    laid = torch.empty_strided(distinct.shape, stride, dtype=values.dtype, device=values.device).copy_(distinct)
+    return laid.expand(values.shape)
+
+
 _push_hooks: Callable[..., None] = torch._C._autograd._push_saved_tensors_default_hooks
 _pop_hooks: Callable[[], None] = torch._C._autograd._pop_saved_tensors_default_hooks
 _MANY = 4096  # combinations of one op that are kept: more come with attributes that change at each call
@@ -109,18 +150,18 @@ def _kept(sides: Sequence[Any], run: Callable[..., Any]) -> tuple[set[int], froz
     kept: list[torch.Tensor] = []  # the tensors: of one that is freed, another could get the memory
     try:
         with undrawn():
-            results = _hooked(kept.append, sides, run)
+            results = flat(_hooked(kept.append, _never, lambda: run(*sides)))
         memories = {_memory(tensor) for tensor in kept}
         return memories, frozenset(_among(results, memories))
     finally:
         kept.clear()  # the graph holds its hooks: with its own result among what they keep it would never die
 
 
-def _hooked(pack: Callable[[torch.Tensor], Any], sides: Sequence[Any], run: Callable[..., Any]) -> list[Any]:
-    """The results of ``run(*sides)``, whose graph keeps what ``pack`` gives."""
+def _hooked(pack: Callable[[torch.Tensor], Any], unpack: Callable[[Any], torch.Tensor], run: Callable[[], Any]) -> Any:
+    """``run()``, whose graph keeps what ``pack`` gives."""
     try:  # nothing comes between: a ``with`` leaves the hooks where a Ctrl-C falls into its beginning
-        _push_hooks(pack, _never)
-        return flat(run(*sides))
+        _push_hooks(pack, unpack)
+        return run()
     finally:
         _pop_hooks()
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ..frameworks.lend import put_numpy, takes_numpy
-from ..frameworks.memory import FLOATS, hand_over, to_torch
+from ..frameworks.memory import FLOATS, hand_over, to_paddle, to_torch
 from ..frameworks.versions import attribute, grad_node, set_attribute
 from . import clean
 from .calls import Call
@@ -131,6 +131,32 @@ class Taped(Arriving):
         if self.shape != tensor.shape or (self.pointer and self.strides != tensor.strides):
             return False
         return not self.apart or torch.equal(self.twin.detach(), to_torch(tensor))
+
+
+class WithoutGradient(Arriving):
+    """Of a result without a gradient of its own, whose Paddle node is that of ``twin``: what arrives is no gradient of anything."""
+
+    __slots__ = ("twin",)
+
+    def __init__(self, twin: torch.Tensor) -> None:
+        self.twin = twin
+
+    def arrive(self, grad: Any) -> Any:
+        """Paddle's node would run with zeros for the other results."""
+        return super().arrive(to_paddle(torch.zeros_like(self.twin, memory_format=torch.contiguous_format).detach()))
+
+
+class ZerosBehind(torch.autograd.Function):
+    """The same for a float result: the values ``memory``, behind which ``wanting`` gets zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, memory: torch.Tensor, wanting: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(wanting)
+        return memory.view_as(memory)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return None, torch.zeros_like(ctx.saved_tensors[0])
 
 
 class _Written(torch.autograd.Function):

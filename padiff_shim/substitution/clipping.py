@@ -77,6 +77,8 @@ def listed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ..
 
 def by_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     """``ClipGradByNorm``: a norm for each gradient."""
+    if not clip.clip_norm > 0:
+        raise StayNative(reasons.CLIP_NORM)
     given = [(param, grad) for param, grad in pairs if grad is not None]
     sides = [on_torchs_side(param, grad) if _is_clipped(param) else None for param, grad in given]
     return [

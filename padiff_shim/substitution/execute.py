@@ -5,7 +5,6 @@ quick (shortcut.py), or: prepare -> torch's kernel -> a new Paddle tensor, or on
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,14 +18,15 @@ from ..dispatch.prepare import device_of, prepare
 from ..frameworks import weights
 from ..frameworks.memory import own, stream_of
 from ..frameworks.versions import IS_3
-from ..gradients import inplace
+from ..gradients import clean, inplace
 from ..gradients.calls import Call
-from ..gradients.saved import Reads, reads, watched
+from ..gradients.saved import Reads, apart, keeping_apart, reads, watched
 from ..gradients.twins import finish, twin
 from ..table import reasons
 from ..table.reasons import StayNative
+from .keeping import keeps_itself
 from .leaves import weight_with_gradient
-from .results import fits, handed, moved, on_tape, overwritten
+from .results import beside, fits, handed, moved, on_tape, overwritten
 from .shortcut import shortcut
 
 
@@ -36,12 +36,14 @@ class Substitution:
     def __init__(self, door: Door) -> None:
         self.door, self.op, self.entry, self.transposed = door, door.op, door.entry, door.transposed
         self.writes = {position: door.names.index(name) for position, name in door.op.writes.items()}
+        self.unset = frozenset(map(door.op.results.index, door.op.unset))
         self.unread = frozenset(door.names.index(name) for name in door.op.unread)
         self.apart = not (self.op.gradient or self.entry.inplace)
         self.with_mask = self.entry.with_mask and not IS_3
         self.handed = moved if door.op.exact else handed
         self.moves = door.op.exact and not door.op.copies_result  # what comes out may be a view of Torch's, where Paddle copies
         self.single = not (self.writes or self.entry.returns_list or self.with_mask)  # one tensor comes out, and nothing is written
+        self.keeping: dict[int, bool] = {}  # operand that lies strided -> whether Paddle keeps it itself: see :mod:`.keeping`
         self.quick = shortcut(self)
 
     def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -49,6 +51,7 @@ class Substitution:
         inputs, attributes, casts = prepare(self.door, frame, values, args, kwargs)
         if self.entry.inplace and inputs.needs and inplace.refused(inputs.paddle[0]):
             raise StayNative(reasons.LEAF)
+        self.door.rules.ask(inputs, casts.targets, values, args, kwargs)
         self.tell(frame, (*inputs.torch, *attributes))
 
         def run(*tensors: Any) -> Any:
@@ -63,10 +66,11 @@ class Substitution:
                 value = inputs.paddle[index]
                 turned = index == self.transposed
                 sides[index] = weight_with_gradient(frame, value, sides[0], inputs.paddle[2]) if turned else twin(value)
+            bound = [*inputs.paddle, *values[len(inputs.paddle) :]]
             told = attributes if casts.targets is None else (*attributes, *casts.targets)  # of what was cast a copy is read
             if self.entry.inplace:
-                return self.write_on_tape(frame, inputs, sides, told, run)
-            return self.on_tape(frame, inputs.paddle, sides, told, run)
+                return self.write_on_tape(frame, bound, sides, told, run)
+            return self.on_tape(frame, bound, sides, told, run)
 
     def tell(self, frame: Frame, arguments: Sequence[Any]) -> None:
         """A remark in the run where Torch's definition gives the formula's arguments another value."""
@@ -74,15 +78,19 @@ class Substitution:
 
     @torch.enable_grad()  # within a backward torch's are off, and a replay there has gradients of its own
     def on_tape(self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], told: Any, run: Callable[..., Any]) -> Any:
-        """The result with gradients wanted: torch's own graph goes on behind it. ``told``: what else ``run`` depends on."""
+        """The result with gradients wanted: torch's own graph goes on behind it.
+
+        ``tensors``: the bound call, Paddle's tensors first. ``told``: what else ``run`` depends on.
+        """
         call, read, out = self.recorded(frame, tensors, sides, told, run)
 
-        if self.moves:
-            return self.answer(tensors, sides, out, functools.partial(on_tape, call))
+        wanting = next(result for result in flat(out) if isinstance(result, torch.Tensor) and result.requires_grad)
 
         def made(one: torch.Tensor, operands: Sequence[Any], position: int) -> Any:
             if not one.requires_grad:
-                return handed(one, operands, position)
+                return handed(one, operands) if self.unused(position) else beside(wanting, one, operands)
+            if self.moves:
+                return on_tape(call, one, operands)
             if position in read.results and self.op.copies_result:
                 return finish(call, one.clone(), False)  # torch's graph keeps the other one
             return finish(call, own(one, operands), position in read.results)
@@ -90,14 +98,14 @@ class Substitution:
         return self.answer(tensors, sides, out, made)
 
     @torch.enable_grad()
-    def write_on_tape(self, frame: Frame, inputs: Inputs, sides: list[Any], told: Any, run: Callable[..., Any]) -> Any:
+    def write_on_tape(self, frame: Frame, bound: Sequence[Any], sides: list[Any], told: Any, run: Callable[..., Any]) -> Any:
         """The same of an in-place op."""
-        target = inputs.paddle[0]
+        target, side = bound[0], sides[0]
         own = inplace.before(target) if target.stop_gradient else sides[0]  # that is its twin already
         # What torch keeps for the backward must not be overwritten.
-        sides = [own.clone() if one is target else side for side, one in zip(sides, inputs.paddle)]
-        call, read, out = self.recorded(frame, inputs.paddle, sides, told, run, target)
-        fits(out, inputs.torch[0])
+        sides = [own.clone() if one is target else side for side, one in zip(sides, bound)]
+        call, read, out = self.recorded(frame, bound, sides, told, run, target)
+        fits(out, side)
         return inplace.write(call, target, out, reads_result=0 in read.results)
 
     def recorded(
@@ -105,13 +113,31 @@ class Substitution:
     ) -> tuple[Call, Reads, Any]:
         """Torch's kernel with its graph, and the call's part in a backward. ``target``: what the call is about to write."""
         read = self._reads(told, sides, run)
-        out = run(*sides)
+        kept = [index for index in read.operands - self.unread if tensors[index] is not target]
+        copied = [index for index in kept if self.strays(index, tensors[index], sides[index]) and self.copied(tensors, index)]
+        out = keeping_apart([sides[index] for index in copied], lambda: run(*sides)) if copied else run(*sides)
         if not any(isinstance(one, torch.Tensor) and one.requires_grad for one in flat(out)):
             raise StayNative(reasons.INDEPENDENT)
-        kept = [index for index in read.operands - self.unread if tensors[index] is not target]
-        saved = [watched(tensors[index], sides[index]) for index in kept]
+        saved = [watched(tensors[index], sides[index]) for index in kept if index not in copied]
         at = self.transposed
         return Call(self.op.name, frame.tally, saved, None if at is None else weights.renewer(tensors[at], sides[at])), read, out
+
+    def strays(self, index: int, tensor: Any, side: torch.Tensor) -> bool:
+        """Whether an operand that the backward reads may be written before it, and Paddle is not known to mind."""
+        return not self.keeping.get(index, False) and apart(tensor, side)
+
+    def copied(self, values: Sequence[Any], index: int) -> bool:
+        """Whether Paddle keeps a copy of an operand that lies strided."""
+        known = self.keeping.get(index)
+        if known is None:
+            known = keeps_itself(self.door, values, index)
+            if known is not None:
+                self.keeping[index] = known
+        return known is False
+
+    def unused(self, position: int) -> bool:
+        """Whether nobody but Paddle's own backward reads a result."""
+        return position < len(self.op.results) and self.op.results[position] in self.op.scratch
 
     def read(self, sides: Sequence[Any], attributes: Any) -> Reads:
         """What the backward of a call reads that was made before."""
@@ -145,6 +171,8 @@ class Substitution:
             place = self.writes.get(position)
             if place is not None and tensors[place] is not None:
                 return tensors[place] if one is None else overwritten(tensors[place], one)
+            if one is None and position in self.unset:
+                return clean.empty()
             return made(one, sides, position) if isinstance(one, torch.Tensor) else one
 
         return each(out, built)

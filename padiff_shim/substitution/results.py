@@ -9,7 +9,7 @@ import torch
 
 from ..frameworks.memory import hand_over, own, shares_memory, to_torch
 from ..gradients.calls import Call
-from ..gradients.twins import born
+from ..gradients.twins import WithoutGradient, ZerosBehind, born, seated
 from ..table import reasons
 from ..table.reasons import StayNative
 from ..table.signature import REFUSALS, refused
@@ -40,6 +40,13 @@ def handed(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any
     return hand_over(out)
 
 
+def beside(wanting: torch.Tensor, out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
+    """A result without a gradient of its own (indices, a mask) beside ``wanting``, which has one: in Paddle both have one node."""
+    if out.is_floating_point():
+        return born(ZerosBehind.apply(own(out.detach(), operands), wanting))
+    return seated(handed(out, operands), wanting.dtype, WithoutGradient(wanting).arrive)
+
+
 def kept(side: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:
     """What an op moved, in memory that it may share with an operand only if Paddle will get a copy: with Torch's strides."""
     return side.clone() if side.is_contiguous() and shares_memory(side, operands) else side
@@ -47,8 +54,6 @@ def kept(side: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:
 
 def on_tape(call: Call, one: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
     """A result of an op that moves values. Torch may make a view where Paddle copies; its strides are kept."""
-    if not one.requires_grad:
-        return moved(one, operands, position)
     if any(one is operand for operand in operands):  # a cast to the dtype that it has: no step of torch's graph
         one = one.view_as(one)
     call.behind(one)

@@ -62,7 +62,15 @@ def quick(frame, values):
         except Exception as error:
             let_pass(error)
             return None  # the full way finds the reason
-        if ({kinds},) not in rules and not known(({kinds},)) or {empty}:
+        if {empty}:
+            return None
+        kind = ({kinds}, {ranks}, {attributes})
+        try:
+            met = kind in taken
+        except TypeError:  # a list among the attributes
+            kind = (*kind[:{plain_many}], repr(values[{count}:]))
+            met = kind in taken
+        if not met and not takes(kind, values):
             return None
         {weight}
         enabled = trainable and is_grad_enabled()
@@ -91,12 +99,15 @@ def quick(frame, values):
     except TypeError:  # a list among the attributes
         kind = (*kind[:{many}], repr(values[{count}:]))
         found = learnt.get(kind)
-    if {empty} or (found is None and not ready(kind)):
+    if {empty} or (found is None and not ready(kind, values)):
         return None
     {weight_leaf}
     if {empty_weight}:
         return None
     if found is None or not is_grad_enabled():
+        return unknown(frame, values, ({sides},), kind)
+    {reads}, reads_result = found
+    if {strided}:
         return unknown(frame, values, ({sides},), kind)
     try:
         out = formula({given})
@@ -104,7 +115,6 @@ def quick(frame, values):
         raise refused(error) from None
     if not out.requires_grad:
         raise StayNative(INDEPENDENT)
-    {reads}, reads_result = found
     saved = []
     {saves}
     call = Call(name, frame.tally, saved, {renew})
@@ -134,6 +144,7 @@ class _Form(NamedTuple):
     dtype_at: int | None  # which attribute is a dtype
     single: bool  # one tensor comes out, and nothing is written
     moves: bool  # what comes out may be a view of Torch's where Paddle copies
+    integers: frozenset[int]  # which operands have no gradient where they are integers
 
 
 @functools.cache
@@ -172,16 +183,20 @@ def _written(form: _Form) -> CodeType:
         sides=sides,
         given=", ".join([sides, *attributes]),
         result=contiguous if form.single and not form.moves else f"result = answer(values, ({sides},), out, handed)",
-        wants=each("w = t and not v.stop_gradient", "\n    "),
+        wants="\n    ".join(
+            _own(f"w = t and not v.stop_gradient{' and v.dtype in FLOATS' * (i in form.integers)}", i) for i in operands
+        ),
         twins=indented.join(side(i, *of_other) for i in others),
         wanting=each("w"),
         ranks=", ".join(_own("s.ndim if t else None", i) for i in others),
-        attributes=", ".join(attributes),
+        attributes=", ".join([*(f"type({name})" for name in attributes), *attributes]),
         many=2 * form.operands + len(others),
+        plain_many=form.operands + len(others),
         count=form.operands,
         empty=empty,
         empty_weight="False" if at is None else _own("t and not s.numel()", at),
         reads=each("r"),
+        strided=" or ".join(_own(f"r and not s.is_contiguous() and strays({i}, v, s)", i) for i in operands),
         requiring=each("s = s.detach().requires_grad_() if w and s.is_floating_point() else s", "\n                "),
         saves=each("if r:\n        saved.append((v, v._inplace_version()) if s.nbytes < LARGE else watched(v, s))", "\n    "),
         renew="None" if at is None else _own("renewer(v, s)", at),
@@ -201,9 +216,16 @@ def shortcut(substitution: Substitution) -> Quick | None:
     if op.operands or door.entry.inplace or not op.tensors or not op.gradient or (op.differs is not None and op.asked):
         return None
     form = _Form(
-        op.tensors, len(door.names) - op.tensors, door.transposed, door.dtype_at, substitution.single, moves=substitution.moves
+        operands=op.tensors,
+        attributes=len(door.names) - op.tensors,
+        transposed=door.transposed,
+        dtype_at=door.dtype_at,
+        single=substitution.single,
+        moves=substitution.moves,
+        integers=op.integer_places,
     )
     rules: set[tuple[Any, ...]] = set()  # kinds of operands that need no cast
+    taken: set[tuple[Any, ...]] = set()  # kinds of calls that Paddle takes, of which the rule is known
 
     def known(kinds: tuple[Any, ...]) -> bool:
         if kinds not in door.rules.plain or any(isinstance(kind, type) and kind not in _PLAIN for kind in kinds):
@@ -211,10 +233,20 @@ def shortcut(substitution: Substitution) -> Quick | None:
         rules.add(kinds)
         return True
 
-    def ready(kind: tuple[Any, ...]) -> bool:
+    def takes(kind: tuple[Any, ...], values: tuple[Any, ...]) -> bool:
+        kinds = kind[: op.tensors]
+        if not (kinds in rules or known(kinds)) or not door.rules.takes(values):
+            return False
+        if len(taken) >= _MANY:
+            taken.clear()
+        if not any(type(value) in TENSOR_TYPES for value in flat(list(values[op.tensors :]))):  # it would be held
+            taken.add(kind)
+        return True
+
+    def ready(kind: tuple[Any, ...], values: tuple[Any, ...]) -> bool:
         kinds, wanting = kind[: op.tensors], kind[op.tensors : 2 * op.tensors]
         floats = all(dtype in _TORCH_FLOATS for dtype, wanted in zip(kinds, wanting) if wanted)
-        return floats and (kinds in rules or known(kinds))
+        return floats and (kinds in rules or known(kinds)) and door.rules.takes(values)
 
     learnt: dict[Any, tuple[bool, ...]] = {}  # kinds of calls -> whether a backward reads each operand, and the result
     names: dict[str, Any] = {
@@ -236,8 +268,8 @@ def shortcut(substitution: Substitution) -> Quick | None:
         "grad_tracer": grad_tracer,
         "handed": substitution.handed,
         "is_grad_enabled": torch.is_grad_enabled,
+        "strays": substitution.strays,
         "set_grad_enabled": torch._C._set_grad_enabled,
-        "known": known,
         "layouts": strides.layouts,
         "leaf": leaf,
         "learnt": learnt,
@@ -248,7 +280,8 @@ def shortcut(substitution: Substitution) -> Quick | None:
         "own": own,
         "refused": refused,
         "renewer": weights.renewer,
-        "rules": rules,
+        "taken": taken,
+        "takes": takes,
         "twin": twin,
         "ready": ready,
         "unknown": _learning(substitution, learnt),

@@ -106,6 +106,8 @@ class Op:
     once: bool = False
     scratch: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
+    integers: tuple[str, ...] = ()
     promote: str = "result"
     integer: bool = False
     elementwise: bool = False
@@ -145,6 +147,15 @@ class Op:
     def unjudged(self) -> frozenset[str]:
         """The names of the results that are not compared."""
         return frozenset((*self.scratch, *self.unwritten))
+
+    @functools.cached_property
+    def integer_places(self) -> frozenset[int]:
+        """The places of indices, labels, lengths and masks, which samples give as whole numbers: as such they have no gradient."""
+        if self.operands:
+            return frozenset()
+        places = (place for sample in self.samples for place in enumerate(sample.operands))
+        sampled = {place for place, operand in places if isinstance(operand, (Ints, Bools))}
+        return frozenset(sampled.union(map(self.names.index, self.integers)))
 
     @functools.cached_property
     def unwritten_places(self) -> frozenset[int]:
@@ -220,12 +231,13 @@ def op(
         once: Paddle's kernel is run as the program calls it, and never again in float64 for a verdict: there it writes outside of
             its memory.
         scratch: results that are not judged: those that no program reads.
+        integers: operands that may be whole numbers, and then have no gradient, where no sample gives them as such.
+        unset: results that are tensors without memory in Paddle where the formula gives None.
         unwritten: results that nobody but Paddle's own backward reads, and that its kernel leaves unwritten where no backward will:
             they hold whatever lay in memory, and are neither judged nor recorded.
         promote: ``"result"`` casts every tensor to the dtype that the native op returns before the formula runs; ``"none"`` leaves
-            dtypes to the formula (layer norm keeps float32 weights beside float16 input; labels stay integers); ``"same"`` asks
-            nothing of the native op where all float operands share one dtype, and leaves other calls native (ops that are slow,
-            end the process on some operands, or draw numbers: to ask is to make the program's call on Paddle's kernel, too);
+            dtypes to the formula (layer norm keeps float32 weights beside float16 input; labels stay integers); ``"same"`` casts
+            nothing where all float operands share one dtype, and leaves other calls native, without a question about dtypes;
             ``"alike"`` is ``"result"`` where they share one, or have one by autocast, and leaves other calls native (ops whose
             parts each compute in the dtype of their own operands).
         integer: integer and bool results are computed by the formula too; otherwise they stay native, being exact in both.
@@ -235,8 +247,8 @@ def op(
             through it; in compare mode a value that differs is wrong, and gradients are sums of what arrives.
         complex: takes complex operands as well; otherwise such calls stay native.
         random: asked with the op's arguments, as Paddle made the call, whether this call draws random numbers. Such calls are
-            substituted in a mode with ``random="torch"`` only. Nothing is asked of the native op: Paddle's generator stays where
-            it is.
+            substituted in a mode with ``random="torch"`` only. Of them nothing is asked of the native op: Paddle's generator stays
+            where it is.
         wanting: place of an operand without whose gradient Paddle's backward ends the process: a proof's native run asks for it.
         avx512: Paddle's CPU kernel ends the process on a processor without AVX-512; there it is asked nothing, not even its dtypes.
         gradient: False where Paddle gives the results no gradient, whatever Torch would.

@@ -17,7 +17,7 @@ from . import reasons
 from .reasons import StayNative
 
 # What a torch function raises when it does not take the arguments.
-REFUSALS = (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError, ArithmeticError, AssertionError)
+REFUSALS = (TypeError, ValueError, RuntimeError, LookupError, NotImplementedError, ArithmeticError, AssertionError)
 
 
 def refused(error: Exception) -> StayNative:

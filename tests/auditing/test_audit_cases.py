@@ -8,9 +8,9 @@ from helpers import LAYOUTS
 from padiff_shim.auditing import stress
 from padiff_shim.auditing.cases import Call, Case, cases, find
 from padiff_shim.auditing.programs import PROGRAMS
-from padiff_shim.auditing.spelling import present
 from padiff_shim.auditing.stress import wide
 from padiff_shim.catalogue.registry import ops
+from padiff_shim.dispatch.spelling import present
 from padiff_shim.table.samples import Floats, Ints, Sample
 from padiff_shim.tested import PADDLES
 

@@ -12,9 +12,9 @@ import torch
 from helpers import Call, entries, flat, takes, thinned
 
 import padiff_shim
-from padiff_shim.auditing.spelling import typed
 from padiff_shim.catalogue.registry import ops
 from padiff_shim.dispatch.containers import flat as listed
+from padiff_shim.dispatch.spelling import typed
 from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.verdicts import HARD, Side, Verdict
 

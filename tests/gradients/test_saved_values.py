@@ -267,7 +267,7 @@ def test_of_what_torch_copies_nothing_is_held_beside_the_copy():
     assert x.grad.numpy().tobytes() == twin.grad.numpy().tobytes()
 
 
-@pytest.mark.compat
+@pytest.mark.skipif(not IS_3, reason="Paddle 2.6 keeps a copy of what lies strided")
 @pytest.mark.parametrize("written", ["operand", "view", "base"])
 def test_a_write_into_a_large_operand_is_refused_by_its_name(written):
     x = paddle.ones([4, 16, 32, 32])

@@ -51,8 +51,8 @@ TABLE = (
     Fault(
         "median-of-nan",
         "patches/ordering.py",
-        "torch.where(count > last, one, last)",
-        "one",
+        "torch.where(count > last, place, last)",
+        "place",
         "the median of a row with a NaN is that of the other elements",
     ),
     Fault(

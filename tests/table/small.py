@@ -5,26 +5,22 @@ how many were made. The calls run in a process of their own: where it ends, the 
 forked where the package is imported: calls stay native there.)
 """
 
-import collections
 import ctypes
 import itertools
-import json
-import os
-import signal
 import sys
 import warnings
 from functools import partial
 
-import forked
 import numpy as np
 import paddle
-from helpers import ROOT, entries, flat, located, takes
+from driven import DONE, END, IN_MODE, NATIVE, REFUSED, driven, say
+from helpers import entries, flat, located, takes
 from trials import held
 
 import padiff_shim
-from padiff_shim.auditing.spelling import spelled, typed
 from padiff_shim.dispatch.dtypes import has_kernel
 from padiff_shim.dispatch.frames import paused
+from padiff_shim.dispatch.spelling import spelled, typed
 from padiff_shim.table.samples import Bools, Ints
 
 MODES = {"reference": partial(padiff_shim.reference, "torch"), "compare": partial(padiff_shim.compare, "torch", progress=False)}
@@ -55,8 +51,7 @@ def _without(place):
     return lambda shape: tuple(0 if at == place % len(shape) else size for at, size in enumerate(shape)) if shape else shape
 
 
-NATIVE, IN_MODE, DONE, REFUSED, END = "natively", "in the mode", "answered", "refused", "end"  # how far a call is
-FATAL, UNWRITTEN = "fatal natively", "natively it holds what lies in memory"
+UNWRITTEN = "natively it holds what lies in memory"
 REAL_PART = "real parts of nothing"  # views without memory: whoever asks for their strides, or exports them, ends the process
 # Form -> the shape of an operand, from that of the sample's; of the first operand alone where the form says so.
 FORMS = {
@@ -201,47 +196,26 @@ def made(mode, part, parts, begin):
     for number, (name, arguments) in enumerate(itertools.islice(calls(), part, None, parts)):
         if number < begin:
             continue
-        _say(number, NATIVE, name)
+        say(number, NATIVE, name)
         call = SmallCall(*arguments)
         native = outcome(call, 0x55)
-        _say(number, IN_MODE, name)
+        say(number, IN_MODE, name)
         with MODES[mode]():
             other = outcome(call, 0x55)
         difference = _difference(call, native, other, exact=mode == "compare")
         if difference:
-            _say(number, NATIVE, name)
+            say(number, NATIVE, name)
             if _difference(call, native, outcome(call, 0xAA), exact=True):
                 difference = UNWRITTEN
-        _say(number, REFUSED if isinstance(native, type) else DONE, f"{name}: {difference}" if difference else "")
-    _say(-1, END, "")
-
-
-def _say(*line):
-    print(json.dumps(line), flush=True)
-
-
-def driven(mode, part, parts):
-    """(lines of what differs, how often a call was how far)."""
-    begin, lines, states = 0, [], collections.Counter()
-    while begin >= 0:
-        ended = forked.run([__file__, mode, part, parts, begin], PYTHONPATH=f"{ROOT}{os.pathsep}{ROOT / 'tests'}")
-        output = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("[")]
-        if not output or (ended.returncode >= 0 and output[-1][1] != END):
-            raise RuntimeError(ended.stderr[-3000:])
-        number, state, name = output[-1]
-        lines += [text for _, done, text in output if done in (DONE, REFUSED) and text]
-        if state == IN_MODE:
-            lines.append(f"{name}: ends with {signal.Signals(-ended.returncode).name} in the mode alone")
-        states.update([done for _, done, _ in output if done in (DONE, REFUSED)] + [FATAL] * (state == NATIVE))
-        begin = number + 1 if state != END else -1
-    return lines, states
+        say(number, REFUSED if isinstance(native, type) else DONE, f"{name}: {difference}" if difference else "")
+    say(-1, END, "")
 
 
 def main(mode, part, parts, begin=None):
     if begin is not None:
         made(mode, int(part), int(parts), int(begin))
         return
-    lines, states = driven(mode, part, parts)
+    lines, states = driven(__file__, mode, part, parts)
     print(*lines, dict(states), sep="\n")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import small
+from driven import DONE, driven
 from helpers import PATIENCE, ROOT, has_defect, in_child
 
 MALLOC = "libc_malloc_debug.so.0"
@@ -138,6 +139,6 @@ LISTED = {
 @pytest.mark.parametrize(("mode", "parts"), [("reference", 29), ("compare", 61)])
 def test_small_operands(mode, parts):
     """A part of all calls; ``python tests/table/small.py reference 0 1`` makes every one."""
-    lines, states = small.driven(mode, 0, parts)
+    lines, states = driven(small.__file__, mode, 0, parts)
     assert [line for line in lines if small.UNWRITTEN not in line and not any(call in line for call in LISTED)] == []
-    assert states[small.DONE] > 400
+    assert states[DONE] > 400

@@ -28,7 +28,7 @@ def present(entry: Entry) -> Entry | None:
     return entry if function is not None else None
 
 
-def spelled(entry: Entry, given: Mapping[str, Any], chosen: Iterable[str] = ()) -> list[Any]:
+def spelled(entry: Entry, arguments: Mapping[str, Any], chosen: Iterable[str] = ()) -> list[Any]:
     """The arguments as this door takes them: by position, or in the legacy form with the names of attributes.
 
     ``chosen``: the names of attributes that are not the op's defaults; for others the door has its own.
@@ -37,15 +37,16 @@ def spelled(entry: Entry, given: Mapping[str, Any], chosen: Iterable[str] = ()) 
     parsed = signature.parse(entry.params)
     if entry.pairs is None:
         own = {aliases[0]: default for aliases, default in parsed if default is not signature.REQUIRED}
-        values = {name: own[name] if name in own and name not in chosen else given[name] for name in (one[0] for one, _ in parsed)}
+        names = [aliases[0] for aliases, _ in parsed]
+        values = {name: own[name] if name in own and name not in chosen else arguments[name] for name in names}
         if entry.target in AXES_IN_LISTS and not isinstance(values["axis"], list):
             values["axis"] = [] if values["axis"] is None else [values["axis"]]
         return list(values.values())
-    args = [given[aliases[0]] for aliases, _ in parsed[: entry.pairs]]
+    args = [arguments[aliases[0]] for aliases, _ in parsed[: entry.pairs]]
     for aliases, _ in parsed[entry.pairs :]:
-        name, value = aliases[-1], given.get(aliases[0])
+        name, value = aliases[-1], arguments.get(aliases[0])
         if name == "reduce_all":
-            value = not isinstance(given["axis"], int) and not given["axis"]
+            value = not isinstance(arguments["axis"], int) and not arguments["axis"]
         elif aliases[0] == "axis" and isinstance(value, int) and "reduce_all" in entry.params:
             value = [value]
         if value is not None:
@@ -59,8 +60,8 @@ def takes(op: Op, entry: Entry, sample: Sample) -> bool:
         return False
     known = {aliases[0] for aliases, _ in signature.parse(entry.params)} | ({"axis"} if "reduce_all" in entry.params else set())
     defaults = {aliases[0]: default for aliases, default in signature.parse(op.params)}
-    given = {} if op.operands else {name: one for name, one in zip(op.names, sample.operands) if one is not None}
-    return all(name in known or value == defaults[name] for name, value in {**given, **sample.attrs}.items())
+    operands = {} if op.operands else {name: value for name, value in zip(op.names, sample.operands) if value is not None}
+    return all(name in known or value == defaults[name] for name, value in {**operands, **sample.attrs}.items())
 
 
 def typed(value: Any, framework: Any) -> Any:
@@ -71,7 +72,7 @@ def typed(value: Any, framework: Any) -> Any:
 
 def called(op: Op, entry: Entry, sample: Sample, operands: list[Any]) -> Any:
     """What this door gives for a sample's attributes and these operands (Paddle tensors, numbers, None)."""
-    given = op.arguments(sample, operands)
-    given = (*given[: op.leading], *(typed(value, paddle) for value in given[op.leading :]))
-    result = located(entry)(*spelled(entry, dict(zip(op.names, given)), {*op.names[: op.leading], *sample.attrs}))
+    arguments = op.arguments(sample, operands)
+    arguments = (*arguments[: op.leading], *(typed(value, paddle) for value in arguments[op.leading :]))
+    result = located(entry)(*spelled(entry, dict(zip(op.names, arguments)), {*op.names[: op.leading], *sample.attrs}))
     return result[0] if entry.returns_list else result
