@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,6 +204,15 @@ class Update:
     def names(self, count: int) -> tuple[str, ...]:
         """The parameters in the spelling of the Paddle version that has so many. Raises StayNative if none has."""
         return _spelled(self.params, count)
+
+    def lists(self, args: Sequence[Any]) -> dict[str, bool]:
+        """The parameters of ``merged_<door>``, and whether these arguments give a list for each. Raises StayNative if none fit."""
+        return {name: isinstance(value, list) for name, value in zip(_spelled(self.merged, len(args)), args)}
+
+    def in_lists(self, args: Sequence[Any], lists: Mapping[str, bool]) -> list[Any]:
+        """The arguments of one parameter's call as those of ``merged_<door>``."""
+        values = dict(zip((word.rstrip("+") for word in self.params.split()), args))
+        return [[values[name]] if listed else values[name] for name, listed in lists.items()]
 
     def singly(self, args: Sequence[Any]) -> list[tuple[Any, ...]]:
         """The arguments of ``merged_<door>`` as those of one call for each parameter. Raises StayNative if lists do not fit."""

@@ -22,6 +22,9 @@ from ..table.reasons import StayNative
 
 _SEEN = "_padiff_seen"  # attribute of accumulators that an update of ours has written
 _NUMBERS = frozenset({"beta1", "beta2", "epsilon", "momentum", "coefficient"})  # which Paddle also takes as tensors
+_SWITCHES = frozenset({"multi_precision", "global_powers", "lazy", "with_decay", "amsgrad", "nesterov", "centered", "always_adapt"})
+# Tensors, words and numbers that not every call has.
+_OPTIONAL = frozenset({"master", "skip", "moment2_max", "regularization", "rows"})
 _APART = frozenset({"param", "grad", "lr", "master"})  # crossed in a way of their own, or not at all
 PLAIN = (Number, str, type(None))  # what cannot be written
 FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
@@ -41,10 +44,13 @@ class Held:
             raise StayNative(reasons.SKIPPED_BY_TENSOR)
         if given.get("global_powers"):
             raise StayNative(reasons.SHARED_POWERS)
+        for name, value in given.items():
+            if not _is_taken(name, value):
+                raise StayNative(reasons.SETTING, name=name, value=str(value))
         self.guard = [_mark(i, value) for i, value in enumerate(args) if _is_kept(names[i], value)]
         self._places = [i for i, value in enumerate(args) if names[i] not in ("grad", "lr") and not _is_kept(names[i], value)]
         self._numbers = tuple([args[i] for i in self._places])
-        self.numbers = {names[i]: _number(args[i]) for i in self._places}
+        self.numbers = {names[i]: _in_formula(names[i], _number(args[i])) for i in self._places}
         self.declared, self.key = declared, _short((declared, names, tuple(self.numbers.values())))
         tensors = {name: as_it_lies(value) for name, value in given.items() if _is_kept(name, value) and name not in _APART}
         self.written = as_it_lies(given["param"])
@@ -116,6 +122,18 @@ def _is_kept(name: str, value: Any) -> bool:
 
 def _number(value: Any) -> Any:
     return as_it_lies(value).item() if type(value) in TENSOR_TYPES else value
+
+
+def _is_taken(name: str, value: Any) -> bool:
+    """Whether Paddle's function takes a value of that type."""
+    if name in _SWITCHES:
+        return isinstance(value, (bool, type(None)))
+    return name in _OPTIONAL or not isinstance(value, (str, type(None)))
+
+
+def _in_formula(name: str, number: Any) -> Any:
+    """As a formula takes it: Torch refuses a bool for a number, which Paddle takes."""
+    return float(number) if isinstance(number, bool) and name not in _SWITCHES else number
 
 
 def _check(tensors: dict[str, torch.Tensor]) -> None:

@@ -28,6 +28,7 @@ class Waiting(NamedTuple):
     other: Unlisted
     frame: Any  # a Frame, or None
     args: tuple[Any, ...]
+    lists: dict[str, bool] | None = None  # of a call for several parameters: see Update.lists
 
 
 class Pass:

@@ -117,14 +117,14 @@ class Updating:
         """One call of a C function that takes lists."""
         try:
             gate(frame, declared.name)
-            single = declared.singly(args)
+            lists, single = declared.lists(args), declared.singly(args)
         except StayNative as why:
             self._count(frame, declared.name, other.path, why)
             return other.original(*args)
         here = passes.now()
         if here is not None:
             here.whole = False  # kept are single calls alone
-        self.make(here, [Waiting(declared, other, frame, one) for one in single])
+        self.make(here, [Waiting(declared, other, frame, one, lists) for one in single])
         return declared.results_of_merged(args)
 
     def _add(self, here: Pass | None, one: Waiting) -> None:
@@ -208,7 +208,7 @@ class Updating:
         if put_off is not None:
             place = one.declared.place_of_grad
             args = (*args[:place], put_off[1](), *args[place + 1 :])
-        result = one.other.original(*args)
+        result = one.other.original(*(args if one.lists is None else one.declared.in_lists(args, one.lists)))
         self._count(frame, one.declared.name, one.other.path, why)
         return result
 

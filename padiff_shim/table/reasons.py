@@ -128,6 +128,7 @@ POWER_GONE = Reason(
 )
 SKIPPED_BY_TENSOR = Reason("skip-update", "a tensor says whether the update is skipped (static programs)")
 SHARED_POWERS = Reason("shared-powers", "powers of beta that all parameters share")
+SETTING = Reason("setting", "{name}={value}, of another type than Paddle takes")
 CLIP_NORM = Reason("clip-norm", "a norm to clip at that is not greater than 0: Paddle refuses")
 SKIPS_CLIP = Reason("skips-clip", "auto_skip_clip: Torch has no such clipping")
 STATE_DTYPE = Reason("state-dtype", "a {param} parameter with accumulators or a gradient of {other}, without a master weight")
