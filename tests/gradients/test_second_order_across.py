@@ -69,6 +69,17 @@ def test_a_retained_gradient_that_two_turns_bring():
         np.testing.assert_allclose(mine, theirs, rtol=1e-5)
 
 
+def test_a_call_counts_once_in_each_backward_however_many_turns_run_through_it():
+    x = paddle.to_tensor(np.array([0.3, 0.5, -0.2], "float32"), stop_gradient=False)
+    with padiff_shim.reference("torch") as run:
+        y = paddle.tanh(x)
+        y.retain_grads()
+    first = paddle.grad((y * y * y).sum(), x, create_graph=True)[0]
+    assert run.backward == {"tanh": 1}
+    (first * first).sum().backward()
+    assert run.backward == {"tanh": 2}
+
+
 def test_what_hangs_on_a_tensor_stays_when_its_node_is_exchanged():
     with padiff_shim.reference("torch"):
         x = paddle.ones([3])

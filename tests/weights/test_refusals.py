@@ -36,6 +36,13 @@ def test_a_missing_bias():
     assert "fc.bias [4]: its layer's partner, fc, has no weight for it" in message
 
 
+def test_a_part_of_a_weight():
+    """Torch's fused projections, and a port that has no values."""
+    attention = ours(q_proj=plinear(8, 8), k_proj=plinear(8, 8), out_proj=plinear(8, 8))
+    message = refused(theirs(attn=tnn.MultiheadAttention(8, 2), fc=tlinear(8, 8)), ours(attn=attention, fc=plinear(8, 8)))
+    assert "attn.in_proj_weight [24, 8]: its layer's partner, attn, has no weight for it" in message
+
+
 def test_other_shapes():
     message = refused(theirs(fc=tlinear(4, 8), head=tlinear(8, 2)), ours(fc=plinear(4, 6), head=plinear(6, 2)))
     assert "fc.weight [8, 4] and fc.weight [4, 6] (in Torch's layout [6, 4])" in message
