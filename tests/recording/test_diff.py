@@ -177,9 +177,9 @@ def test_no_rank_may_end_before_the_other_run_does(tmp_path, monkeypatch):
         with padiff_shim.record(tmp_path / "paddle", framework="paddle"):
             paddle.nn.functional.relu(paddle.to_tensor(X))
             paddle.exp(paddle.to_tensor(X)) if rank == 0 else None
-    found = diff(tmp_path / "torch", tmp_path / "paddle")
-    assert not found
-    assert "last results" in found.headline
+    difference = diff(tmp_path / "torch", tmp_path / "paddle")
+    assert not difference
+    assert "last results" in difference.headline
 
 
 def test_equal_bytes_of_other_shapes_are_values_of_their_own(tmp_path):
@@ -188,8 +188,8 @@ def test_equal_bytes_of_other_shapes_are_values_of_their_own(tmp_path):
         for shape in shapes:
             recording.note(str(shape), np.ones(shape))
         recording.note("whole", np.ones(6).view("int64"))
-    found = diff(tmp_path / "run", tmp_path / "run")
-    values = {row.any.name: row.a.values() for row in found.rows}
+    difference = diff(tmp_path / "run", tmp_path / "run")
+    values = {row.any.name: row.a.values() for row in difference.rows}
     assert [values[str(shape)].shape for shape in shapes] == shapes
     assert values["whole"].dtype == np.int64
 
