@@ -54,6 +54,8 @@ class Door:
         written = (*op.writes.values(), *op.overwrites)
         self.overwritten = [0] if entry.inplace else [self.names.index(name) for name in written]  # by Paddle's call
         self.rules = DtypeRules(op, checked, self.overwritten)
+        # In Paddle's Python and old functions, whole numbers that want a gradient may put the result on the graph.
+        self.without_integers = not python and entry.pairs is None
         self.dtype_at = self.names.index("dtype") if "dtype" in self.names else None
         self.reads: dict[Any, Any] = {}  # what backwards read, as far as it was learnt: see gradients/saved.py
         self.substitution: Any = None  # what the plan of substitution makes of it, when it first needs it

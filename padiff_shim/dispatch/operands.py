@@ -78,6 +78,14 @@ def _has_gradient(side: torch.Tensor, index: int, door: Door) -> bool:
     return False
 
 
+def beside_graph(inputs: Inputs, door: Door) -> None:
+    """StayNative where no float operand wants a gradient, but one of whole numbers, which may put the result on Paddle's graph."""
+    if inputs.needs or door.without_integers:
+        return
+    if any(isinstance(value, paddle.Tensor) and not value.stop_gradient for value in inputs.paddle):
+        raise StayNative(reasons.INTEGER_WANTS_GRADIENT)
+
+
 def wanting(paddle_side: Sequence[Any], torch_side: Sequence[Any]) -> list[int]:
     """The float operands that want a gradient, under ``no_grad`` too."""
     found = []

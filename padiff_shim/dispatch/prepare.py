@@ -19,7 +19,7 @@ from ..table.reasons import StayNative
 from .creation import readers
 from .door import Door
 from .frames import Frame
-from .operands import NUMBERS, Inputs, bridge
+from .operands import NUMBERS, Inputs, beside_graph, bridge
 
 
 class Casts(NamedTuple):
@@ -70,6 +70,8 @@ def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, 
     if door.numbers:
         operands = _numbers(door, operands)
     inputs = bridge(frame, operands, tracer._has_grad, door)
+    if tracer._has_grad:
+        beside_graph(inputs, door)
     if door.dtype_at is not None and attributes[door.dtype_at - op.tensors] is not None:
         attributes = _convert_dtype(door, attributes)
     if door.entry.inplace:

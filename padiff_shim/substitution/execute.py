@@ -88,7 +88,12 @@ class Substitution:
 
         def made(one: torch.Tensor, operands: Sequence[Any], position: int) -> Any:
             if not one.requires_grad:
-                return handed(one, operands) if self.unused(position) else beside(wanting, one, operands)
+                if self.unused(position):
+                    return handed(one, operands)
+                result = beside(wanting, one, operands)
+                if self.door.python and not one.is_floating_point():  # of indices Paddle's Python functions say that none is wanted
+                    result.stop_gradient = True
+                return result
             if self.moves:
                 return on_tape(call, one, operands)
             if position in read.results and self.op.copies_result:

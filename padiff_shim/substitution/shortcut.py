@@ -222,7 +222,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
         dtype_at=door.dtype_at,
         single=substitution.single,
         moves=substitution.moves,
-        integers=op.integer_places,
+        integers=op.integer_places if door.without_integers else frozenset(),
     )
     rules: set[tuple[Any, ...]] = set()  # kinds of operands that need no cast
     taken: set[tuple[Any, ...]] = set()  # kinds of calls that Paddle takes, of which the rule is known

@@ -40,8 +40,6 @@ def outcome(call):
 def variants(op, entry, most=None):
     """Calls of the samples, or the first ones, whose float operands, and those of whole numbers, want gradients or not."""
     wanted = [(True, False)] + [(True, True), (False, True)] * bool(op.integer_places) + [(False, False)] * (most is None)
-    if op.name == "ctc_loss":  # natively its mean is of quotients by the lengths
-        wanted = [(floats, integers) for floats, integers in wanted if not integers]
     if not IS_3 and op.name == "remainder":  # of which 2.6 has no gradient, and reference mode Torch's
         wanted = [(floats, integers) for floats, integers in wanted if not floats]
     samples = [sample for sample in op.samples if takes(op, entry, sample)]
@@ -102,6 +100,8 @@ PROGRAMS = {  # ops without samples, and what several ops make together
     "argmin": lambda x: paddle.argmin(x, axis=1),
     "sort": lambda x: paddle.sort(x),
     "mode": lambda x: paddle.mode(x),
+    "median, the lower one": lambda x: paddle.median(x, 1, mode="min"),
+    "nanmedian, the lower one": lambda x: paddle.nanmedian(x, 1, mode="min"),
     "max_pool2d": lambda x: F.max_pool2d(x.reshape([1, 1, 4, 4]), 2, return_mask=True),
     "max_pool1d": lambda x: F.max_pool1d(x.reshape([1, 4, 4]), 2, return_mask=True),
     "adaptive_max_pool2d": lambda x: F.adaptive_max_pool2d(x.reshape([1, 1, 4, 4]), 2, return_mask=True),
