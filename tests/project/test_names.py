@@ -114,7 +114,7 @@ BINDINGS = {
     "tests/comparison": 87,
     "tests/distributed": 22,
     "tests/drifting": 13,
-    "tests/frameworks": 38,
+    "tests/frameworks": 37,
     "tests/fuzz": 56,
     "tests/fuzz/replay": 54,
     "tests/gradients": 113,
