@@ -28,14 +28,14 @@ class Noise:
 
 
 class Fault:
-    """A factor from a call on."""
+    """A factor from a call on, up to another one."""
 
-    def __init__(self, factor, begins):
-        self.factor, self.begins, self.calls = factor, begins, 0
+    def __init__(self, factor, begins, ends=CALLS):
+        self.factor, self.begins, self.ends, self.calls = factor, begins, ends, 0
 
     def __call__(self, out, *values):
         self.calls += 1
-        return out * self.factor if self.calls > self.begins else out
+        return out * self.factor if self.begins < self.calls <= self.ends else out
 
 
 def records(*faults, calls=CALLS, **options):
@@ -91,16 +91,8 @@ def test_a_fault_that_leaves_the_difference_as_it_was_is_found_when_the_place_is
     assert 20 <= serious(calls)[0] <= 20 + screening.AGAIN
 
 
-class OneCall(Fault):
-    """A factor in one call."""
-
-    def __call__(self, out, *values):
-        self.calls += 1
-        return out * self.factor if self.calls == self.begins + 1 else out
-
-
 def test_behind_a_finding_a_place_is_learnt_anew():
-    calls, _ = records((OneCall(1.0001, 20), "paddle"), screening=True)
+    calls, _ = records((Fault(1.0001, 20, 21), "paddle"), screening=True)
     assert serious(calls) == [20]
     screened = [SCREENED in call.modifiers for call in calls[21:]]
     assert not any(screened[: screening.LEARNT])

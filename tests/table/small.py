@@ -5,15 +5,13 @@ how many were made. The calls run in a process of their own: where it ends, the 
 forked where the package is imported: calls stay native there.)
 """
 
-import ctypes
 import itertools
 import sys
-import warnings
 from functools import partial
 
+import driven
 import numpy as np
 import paddle
-from driven import DONE, END, IN_MODE, NATIVE, REFUSED, driven, say
 from helpers import entries, flat, located, takes
 from trials import held
 
@@ -38,7 +36,6 @@ DTYPES = (
     "uint8",
     "bool",
 )
-LIBC, M_PERTURB = ctypes.CDLL(None), -6  # malloc.h
 UNITS = {"float32": 2.0**-24, "complex64": 2.0**-24, "float64": 2.0**-53, "complex128": 2.0**-53}
 HALVES, HALF = ("float16", "bfloat16"), 2.0**-8 / 12  # of a value that is rounded once; few elements are added
 ROUNDINGS = 200
@@ -51,7 +48,6 @@ def _without(place):
     return lambda shape: tuple(0 if at == place % len(shape) else size for at, size in enumerate(shape)) if shape else shape
 
 
-UNWRITTEN = "natively it holds what lies in memory"
 REAL_PART = "real parts of nothing"  # views without memory: whoever asks for their strides, or exports them, ends the process
 # Form -> the shape of an operand, from that of the sample's; of the first operand alone where the form says so.
 FORMS = {
@@ -176,48 +172,13 @@ def calls():
         for number, form, dtype in itertools.product(range(min(2, len(samples))), FORMS, DTYPES):
             for grad in (False, True)[: 1 + dtype.startswith(("float", "bfloat", "complex"))]:
                 name = f"{entry.target.removeprefix('paddle.')}, sample {number}, {form}, {dtype}{', gradient' if grad else ''}"
-                yield name, (op, entry, samples[number], form, dtype, grad)
-
-
-def outcome(call, fill):
-    """What the call gives where new memory is filled with a byte, or the type of its error."""
-    LIBC.mallopt(M_PERTURB, fill)
-    try:
-        return call.outcome()
-    except Exception as error:
-        return type(error)
+                yield name, partial(SmallCall, op, entry, samples[number], form, dtype, grad)
 
 
 def made(mode, part, parts, begin):
-    """In a process of its own: each call natively, then in the mode. Lines say how far which call is, and what differs."""
-    warnings.simplefilter("ignore")
-    paddle.disable_signal_handler()
-    padiff_shim.install()
-    for number, (name, arguments) in enumerate(itertools.islice(calls(), part, None, parts)):
-        if number < begin:
-            continue
-        say(number, NATIVE, name)
-        call = SmallCall(*arguments)
-        native = outcome(call, 0x55)
-        say(number, IN_MODE, name)
-        with MODES[mode]():
-            other = outcome(call, 0x55)
-        difference = _difference(call, native, other, exact=mode == "compare")
-        if difference:
-            say(number, NATIVE, name)
-            if _difference(call, native, outcome(call, 0xAA), exact=True):
-                difference = UNWRITTEN
-        say(number, REFUSED if isinstance(native, type) else DONE, f"{name}: {difference}" if difference else "")
-    say(-1, END, "")
-
-
-def main(mode, part, parts, begin=None):
-    if begin is not None:
-        made(mode, int(part), int(parts), int(begin))
-        return
-    lines, states = driven(__file__, mode, part, parts)
-    print(*lines, dict(states), sep="\n")
+    """The calls of a part from number ``begin`` on."""
+    driven.made(itertools.islice(calls(), part, None, parts), MODES[mode], _difference, begin, exact=mode == "compare")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    driven.main(__file__, made, *sys.argv[1:])

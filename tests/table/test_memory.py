@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import small
-from driven import DONE, driven
+from driven import DONE, UNWRITTEN, driven
 from helpers import PATIENCE, ROOT, has_defect, in_child
 
 MALLOC = "libc_malloc_debug.so.0"
@@ -140,5 +140,5 @@ LISTED = {
 def test_small_operands(mode, parts):
     """A part of all calls; ``python tests/table/small.py reference 0 1`` makes every one."""
     lines, states = driven(small.__file__, mode, 0, parts)
-    assert [line for line in lines if small.UNWRITTEN not in line and not any(call in line for call in LISTED)] == []
+    assert [line for line in lines if UNWRITTEN not in line and not any(call in line for call in LISTED)] == []
     assert states[DONE] > 400

@@ -6,16 +6,13 @@ round, that ends with another kind of error, or whose results and gradients diff
 
 import math
 import resource
-import signal
 import sys
-import warnings
 from functools import partial
 
+import driven
 import numpy as np
 import paddle
-from driven import DONE, END, IN_MODE, NATIVE, REFUSED, driven, say
 from helpers import entries, flat, takes
-from small import UNWRITTEN, outcome
 from trials import held
 
 import padiff_shim
@@ -33,7 +30,7 @@ NUMBERS = (0, 1, -1, 2, 3, 7, 99, -99, 0.0, 0.5, -1.5, math.inf, -math.inf, math
 OTHERS = (None, True, "no such word", "", [], [0], [1, 1], [0, 0, 0], (2,), {})
 WORDS = ("mean", "sum", "none", "batchmean", "same", "valid", "constant", "reflect", "replicate", "circular", "NCHW", "NHWC", "NCL")
 DTYPES = ("int64", "int32", "bool", "float64", "complex64")
-MEMORY, SECONDS = 24 * 2**30, 60  # that a call may take natively before it ends the process; in a mode, five times as long
+MEMORY, SECONDS = 24 * 2**30, 60  # that a call may take
 ROUNDINGS = 400 * 2.0**-24
 
 
@@ -125,25 +122,23 @@ def _described(result):
         return (*result.shape, str(result.dtype), result.stop_gradient), result.detach().numpy()
 
 
-def difference(op, native, other, exact):
+def _difference(call, native, other, exact):
     """In what two outcomes differ; empty where they do not."""
     if isinstance(native, type) or isinstance(other, type):
         return "" if native is other else f"{_spoken(native)}, in the mode {_spoken(other)}"
-    return (
-        next(filter(None, map(partial(_apart, op, exact=exact), native, other)), "")
-        if len(native) == len(other)
-        else (f"{len(native)} results and gradients, in the mode {len(other)}")
-    )
+    if len(native) != len(other):
+        return f"{len(native)} results and gradients, in the mode {len(other)}"
+    return next(filter(None, map(partial(_apart, call, exact=exact), native, other)), "")
 
 
-def _apart(op, native, other, *, exact):
+def _apart(call, native, other, *, exact):
     if isinstance(native, list) and isinstance(other, list):
-        return difference(op, native, other, exact)
+        return _difference(call, native, other, exact)
     if not (isinstance(native, tuple) and isinstance(other, tuple)):
         return "" if native == other else f"{_spoken(native)}, in the mode {_spoken(other)}"
     if native[0] != other[0]:
         return f"{native[0]}, in the mode {other[0]}"
-    if not exact and not (held(op, "float32") and held(op, "float32", gradient=True)):
+    if not exact and not (held(call.op, "float32") and held(call.op, "float32", gradient=True)):
         return ""
     mine, yours = (values[1].astype("complex128") for values in (native, other))
     if exact:
@@ -161,7 +156,7 @@ def _spoken(outcome):
 
 
 def calls(part, parts):
-    """(name, arguments of a :class:`Variation`) at each op's first entry point: a sample as it is, and a part of the exchanges."""
+    """(name, what makes a :class:`Variation`) at each op's first entry point: a sample as it is, and a part of the exchanges."""
     seen = set()
     for op, entry in entries():
         samples = [sample for sample in op.samples if takes(op, entry, sample)]
@@ -173,41 +168,15 @@ def calls(part, parts):
             for place, (text, attributes, operands) in enumerate(exchanges(op, entry, sample)):
                 if place and (place + len(seen)) % parts != part:
                     continue
-                yield f"{entry.target.removeprefix('paddle.')}, sample {number}, {text}", (op, entry, sample, attributes, operands)
+                name = f"{entry.target.removeprefix('paddle.')}, sample {number}, {text}"
+                yield name, partial(Variation, op, entry, sample, attributes, operands)
 
 
 def made(mode, part, parts, begin):
-    """In a process of its own: each call natively, then in the mode."""
-    warnings.simplefilter("ignore")
-    paddle.disable_signal_handler()
+    """The calls of a part from number ``begin`` on."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    padiff_shim.install()
-    for number, (name, arguments) in enumerate(calls(part, parts)):
-        if number < begin:
-            continue
-        say(number, NATIVE, name)
-        signal.alarm(SECONDS)  # a call that takes longer ends the process
-        native = outcome(Variation(*arguments), 0x55)
-        say(number, IN_MODE, name)
-        signal.alarm(5 * SECONDS)
-        with MODES[mode]():
-            other = outcome(Variation(*arguments), 0x55)
-        apart = difference(arguments[0], native, other, exact=mode == "compare")
-        if apart:
-            say(number, NATIVE, name)
-            if difference(arguments[0], native, outcome(Variation(*arguments), 0xAA), exact=True):
-                apart = UNWRITTEN
-        say(number, REFUSED if isinstance(native, type) else DONE, f"{name}: {apart}" if apart else "")
-    say(-1, END, "")
-
-
-def main(mode, part, parts, begin=None):
-    if begin is not None:
-        made(mode, int(part), int(parts), int(begin))
-        return
-    lines, states = driven(__file__, mode, part, parts)
-    print(*lines, dict(states), sep="\n")
+    driven.made(calls(part, parts), MODES[mode], _difference, begin, exact=mode == "compare", seconds=SECONDS)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    driven.main(__file__, made, *sys.argv[1:])
