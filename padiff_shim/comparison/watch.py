@@ -92,8 +92,8 @@ def after(subject: Subject, results: Sequence[Any], args: tuple[Any, ...], kwarg
     subject.saved = [(operands[index], operands[index].inplace_version) for index in subject.read]
     if subject.door.op.writes:
         subject.shared = [(one, one.inplace_version) for one in operands if isinstance(one, paddle.Tensor)]
-    shown = {position: one for position, one in shown.items() if not position or subject.differentiable(position)}
-    subject.shown = {position: (list(one.shape), one.dtype) for position, one in shown.items()}
+    shown = {place: result for place, result in shown.items() if not place or subject.differentiable(place)}
+    subject.shown = {place: (list(result.shape), result.dtype) for place, result in shown.items()}
     if subject.aliased:
         return
     nodes = watched(subject, shown, nested=nested)

@@ -22,12 +22,11 @@ from ..signals import let_pass
 from ..table.op import Op
 from ..table.reasons import COMPLEX, INTEGER, MIXED, NATIVE_REFUSES, Reason, StayNative
 from .frames import PAUSE, stand, standing
-from .kinds import kind_of_call
+from .kinds import kind_of_call, make_room
 from .operands import Inputs
 
 NO_KERNEL = "(NotFound)"  # in what Paddle says where it has none for a device and a dtype
 _NO_KERNEL_AT_ALL = "(NotFound) The kernel `"  # where it has none for any: in Paddle 2.6 flash_attn on a CPU
-_MANY = 4096  # kinds of calls that are kept: more come with attributes that change at each call
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 _COMPLEX = frozenset({torch.complex64, torch.complex128})
 
@@ -73,8 +72,7 @@ class DtypeRules:
         return kind_of_call(values[:leading], values[leading:]), None if targets is None else tuple(targets)
 
     def _take(self, values: Sequence[Any], targets: Sequence[Any] | None) -> None:
-        if len(self._taken) >= _MANY:
-            self._taken.clear()
+        make_room(self._taken)
         self._taken.add(self._kind(values, targets))
 
     def find(

@@ -8,7 +8,14 @@ from typing import Any
 
 from ..frameworks.memory import TENSOR_TYPES, torch_dtype
 
+_MOST = 4096  # kinds of calls that are remembered: more come with attributes that change at each call
 _SMALL = 64  # whole numbers up to here are kinds of their own: axes, sizes of windows, groups
+
+
+def make_room(known: dict[Any, Any] | set[Any]) -> None:
+    """Forget what is known of kinds of calls, where it is of more than a program that repeats itself has."""
+    if len(known) >= _MOST:
+        known.clear()
 
 
 def kind_of_call(operands: Sequence[Any], attributes: Sequence[Any]) -> Hashable:

@@ -16,6 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..dispatch.containers import flat
+from ..dispatch.kinds import make_room
 from ..frameworks.randomness import undrawn
 from ..frameworks.surroundings import close_modes, open_modes
 from ..frameworks.versions import version_alone
@@ -87,7 +88,6 @@ def _as_it_lay(packed: torch.Tensor | _Laid) -> torch.Tensor:
 
 _push_hooks: Callable[..., None] = torch._C._autograd._push_saved_tensors_default_hooks
 _pop_hooks: Callable[[], None] = torch._C._autograd._pop_saved_tensors_default_hooks
-_MANY = 4096  # combinations of one op that are kept: more come with attributes that change at each call
 _COPIES = frozenset({torch.ops.aten.clone.default, torch.ops.aten._to_copy.default})
 
 
@@ -97,8 +97,7 @@ def reads(known: dict[Any, Reads], told: Sequence[Any], sides: Sequence[Any], ru
     key = (*kinds, repr(told)) if told else tuple(kinds)
     found = known.get(key)
     if found is None:
-        if len(known) >= _MANY:
-            known.clear()
+        make_room(known)
         found = known[key] = _learnt(sides, run)
     return found
 
@@ -150,7 +149,7 @@ def _kept(sides: Sequence[Any], run: Callable[..., Any]) -> tuple[set[int], froz
     kept: list[torch.Tensor] = []  # the tensors: of one that is freed, another could get the memory
     try:
         with undrawn():
-            results = flat(_hooked(kept.append, _never, lambda: run(*sides)))
+            results = flat(_hooked(kept.append, never_unpacked, lambda: run(*sides)))
         memories = {_memory(tensor) for tensor in kept}
         return memories, frozenset(_among(results, memories))
     finally:
@@ -170,5 +169,6 @@ def _among(tensors: Sequence[Any], memories: set[int]) -> list[int]:
     return [i for i, tensor in enumerate(tensors) if isinstance(tensor, torch.Tensor) and _memory(tensor) in memories]
 
 
-def _never(packed: None) -> torch.Tensor:
+def never_unpacked(packed: Any) -> Any:
+    """For hooks of saved tensors that only look at what is kept."""
     raise AssertionError("this graph is never walked")

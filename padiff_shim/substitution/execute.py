@@ -67,22 +67,22 @@ class Substitution:
                 turned = index == self.transposed
                 sides[index] = weight_with_gradient(frame, value, sides[0], inputs.paddle[2]) if turned else twin(value)
             bound = [*inputs.paddle, *values[len(inputs.paddle) :]]
-            told = attributes if casts.targets is None else (*attributes, *casts.targets)  # of what was cast a copy is read
+            settings = attributes if casts.targets is None else (*attributes, *casts.targets)  # of what was cast a copy is read
             if self.entry.inplace:
-                return self.write_on_tape(frame, bound, sides, told, run)
-            return self.on_tape(frame, bound, sides, told, run)
+                return self.write_on_tape(frame, bound, sides, settings, run)
+            return self.on_tape(frame, bound, sides, settings, run)
 
     def tell(self, frame: Frame, arguments: Sequence[Any]) -> None:
         """A remark in the run where Torch's definition gives the formula's arguments another value."""
         self.door.tell(frame, arguments, '; definitions="torch" computes that' if self.op.definition else "")
 
     @torch.enable_grad()  # within a backward torch's are off, and a replay there has gradients of its own
-    def on_tape(self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], told: Any, run: Callable[..., Any]) -> Any:
+    def on_tape(self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], settings: Any, run: Callable[..., Any]) -> Any:
         """The result with gradients wanted: torch's own graph goes on behind it.
 
-        ``tensors``: the bound call, Paddle's tensors first. ``told``: what else ``run`` depends on.
+        ``tensors``: the bound call, Paddle's tensors first. ``settings``: what else ``run`` depends on.
         """
-        call, read, out = self.recorded(frame, tensors, sides, told, run)
+        call, read, out = self.recorded(frame, tensors, sides, settings, run)
 
         wanting = next(result for result in flat(out) if isinstance(result, torch.Tensor) and result.requires_grad)
 
@@ -103,27 +103,27 @@ class Substitution:
         return self.answer(tensors, sides, out, made)
 
     @torch.enable_grad()
-    def write_on_tape(self, frame: Frame, bound: Sequence[Any], sides: list[Any], told: Any, run: Callable[..., Any]) -> Any:
+    def write_on_tape(self, frame: Frame, bound: Sequence[Any], sides: list[Any], settings: Any, run: Callable[..., Any]) -> Any:
         """The same of an in-place op."""
         target, side = bound[0], sides[0]
-        own = inplace.before(target) if target.stop_gradient else sides[0]  # that is its twin already
+        own = inplace.before(target) if target.stop_gradient else side  # that is its twin already
         # What torch keeps for the backward must not be overwritten.
-        sides = [own.clone() if one is target else side for side, one in zip(sides, bound)]
-        call, read, out = self.recorded(frame, bound, sides, told, run, target)
+        sides = [own.clone() if tensor is target else side for side, tensor in zip(sides, bound)]
+        call, read, out = self.recorded(frame, bound, sides, settings, run, target)
         fits(out, side)
         return inplace.write(call, target, out, reads_result=0 in read.results)
 
     def recorded(
-        self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], told: Any, run: Callable[..., Any], target: Any = None
+        self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], settings: Any, run: Callable[..., Any], target: Any = None
     ) -> tuple[Call, Reads, Any]:
         """Torch's kernel with its graph, and the call's part in a backward. ``target``: what the call is about to write."""
-        read = self._reads(told, sides, run)
-        kept = [index for index in read.operands - self.unread if tensors[index] is not target]
-        copied = [index for index in kept if self.strays(index, tensors[index], sides[index]) and self.copied(tensors, index)]
+        read = self._reads(settings, sides, run)
+        places = [index for index in read.operands - self.unread if tensors[index] is not target]
+        copied = [index for index in places if self.strays(index, tensors[index], sides[index]) and self.copied(tensors, index)]
         out = keeping_apart([sides[index] for index in copied], lambda: run(*sides)) if copied else run(*sides)
         if not any(isinstance(one, torch.Tensor) and one.requires_grad for one in flat(out)):
             raise StayNative(reasons.INDEPENDENT)
-        saved = [watched(tensors[index], sides[index]) for index in kept if index not in copied]
+        saved = [watched(tensors[index], sides[index]) for index in places if index not in copied]
         at = self.transposed
         return Call(self.op.name, frame.tally, saved, None if at is None else weights.renewer(tensors[at], sides[at])), read, out
 
@@ -148,10 +148,10 @@ class Substitution:
         """What the backward of a call reads that was made before."""
         return self._reads(attributes, sides, lambda *tensors: self.op.reference(*tensors, *attributes))
 
-    def _reads(self, told: Sequence[Any], sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
+    def _reads(self, settings: Sequence[Any], sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
         if self.op.by_layout:
-            told = (*told, *[(side.shape, side.stride()) for side in sides if isinstance(side, torch.Tensor)])
-        return reads(self.door.reads, told, sides, run)
+            settings = (*settings, *[(side.shape, side.stride()) for side in sides if isinstance(side, torch.Tensor)])
+        return reads(self.door.reads, settings, sides, run)
 
     def answer(
         self, tensors: Sequence[Any], sides: Sequence[Any], out: Any, made: Callable[[torch.Tensor, Sequence[Any], int], Any]

@@ -18,6 +18,7 @@ from ..dispatch.dtypes import has_kernel
 from ..dispatch.frames import paused
 from ..dispatch.spelling import spelled
 from ..frameworks.memory import TENSOR_TYPES
+from ..gradients.saved import never_unpacked
 from ..signals import let_pass
 
 
@@ -36,7 +37,7 @@ def keeps_itself(door: Door, values: Sequence[Any], index: int) -> bool | None:
     args = spelled(door.entry, dict(zip(door.names, own)), door.names)
     with paused(), paddle.enable_grad():
         try:
-            core.eager.register_saved_tensors_hooks(saved.append, _never)
+            core.eager.register_saved_tensors_hooks(saved.append, never_unpacked)
         except ValueError:  # the program's own are set
             return None
         try:
@@ -60,7 +61,3 @@ def _apart(value: Any, written: bool) -> Any:
     if type(value) not in TENSOR_TYPES:
         return value
     return value.detach().clone() if written else value.detach()
-
-
-def _never(packed: Any) -> Any:
-    raise AssertionError("this graph is never walked")

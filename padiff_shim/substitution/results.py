@@ -40,7 +40,7 @@ def handed(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any
     return hand_over(out)
 
 
-def beside(wanting: torch.Tensor, out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
+def beside(wanting: torch.Tensor, out: torch.Tensor, operands: Sequence[Any]) -> Any:
     """A result without a gradient of its own (indices, a mask) beside ``wanting``, which has one: in Paddle both have one node."""
     if out.is_floating_point():
         return born(ZerosBehind.apply(own(out.detach(), operands), wanting))
@@ -52,7 +52,7 @@ def kept(side: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:
     return side.clone() if side.is_contiguous() and shares_memory(side, operands) else side
 
 
-def on_tape(call: Call, one: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
+def on_tape(call: Call, one: torch.Tensor, operands: Sequence[Any]) -> Any:
     """A result of an op that moves values. Torch may make a view where Paddle copies; its strides are kept."""
     if any(one is operand for operand in operands):  # a cast to the dtype that it has: no step of torch's graph
         one = one.view_as(one)

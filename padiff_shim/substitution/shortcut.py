@@ -19,6 +19,7 @@ import torch
 
 from ..dispatch.containers import flat
 from ..dispatch.frames import Frame, top
+from ..dispatch.kinds import make_room
 from ..dispatch.operands import weight
 from ..frameworks import strides, weights
 from ..frameworks.lend import lend_numpy
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 Quick = Callable[[Frame, tuple[Any, ...]], Any]
 _PLAIN = frozenset({int, float, type(None)})  # operands that are no tensors
-_MANY = 4096  # kinds of calls of one door that are kept: more come with attributes that change at each call
 _TORCH_FLOATS = frozenset(FLOATS.values())
 
 # Of each operand: v as Paddle gave it, t whether it is a tensor, w whether its gradient is wanted, s its torch side, r whether the
@@ -237,8 +237,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
         kinds = kind[: op.tensors]
         if not (kinds in rules or known(kinds)) or not door.rules.takes(values):
             return False
-        if len(taken) >= _MANY:
-            taken.clear()
+        make_room(taken)
         if not any(type(value) in TENSOR_TYPES for value in flat(list(values[op.tensors :]))):  # it would be held
             taken.add(kind)
         return True
@@ -322,8 +321,7 @@ def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..
             raise refused(error) from None
         found = simple(result, sides, rest)
         if found is not None:
-            if len(learnt) >= _MANY:
-                learnt.clear()
+            make_room(learnt)
             learnt[kind] = found
         frame.tally.substituted[op.name] += 1
         return result

@@ -124,7 +124,7 @@ class Updating:
         here = passes.now()
         if here is not None:
             here.whole = False  # kept are single calls alone
-        self.make(here, [Waiting(declared, other, frame, one, lists) for one in single])
+        self.make(here, [Waiting(declared, other, frame, arguments, lists) for arguments in single])
         return declared.results_of_merged(args)
 
     def _add(self, here: Pass | None, one: Waiting) -> None:
