@@ -110,7 +110,9 @@ def as_array(tensor: Any) -> np.ndarray[Any, Any]:
     if framework == "paddle" and tensor.is_sparse():
         raise TypeError("a sparse tensor has no array of its values")
     if _is_bfloat16(tensor.dtype):
-        tensor = tensor.detach().astype("float32") if framework == "paddle" else tensor.float()
+        if framework == "paddle":  # whose numpy() gives the bits
+            return np.asarray(tensor.detach().numpy().astype(np.uint32) << 16, np.uint32).view(np.float32)
+        tensor = tensor.float()
     # From any device, without its graph; Torch notes conjugates and negatives, and computes them here.
     return tensor.numpy() if framework == "paddle" else tensor.numpy(force=True)
 

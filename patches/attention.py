@@ -74,7 +74,7 @@ def _clipped(own: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tens
     q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
     logits = q @ k.mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if causal:
-        logits = logits.masked_fill(torch.ones(logits.shape[-2:], dtype=torch.bool).triu(1), -math.inf)
+        logits = logits.masked_fill(torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).triu(1), -math.inf)
     if mask is not None:
         logits = logits.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else logits + mask
     return (torch.softmax(clip(logits, -1), -1) @ v).transpose(1, 2)

@@ -98,7 +98,7 @@ def _powers(n: int) -> dict[str, Fault]:
         lies = first.detach()
         windows = lies.unfold(2, size[0], stride[0]).unfold(3, size[1], stride[1]).flatten(4)
         places = (
-            torch.arange(lies[0, 0].numel())
+            torch.arange(lies[0, 0].numel(), device=x.device)
             .view(lies.shape[2:])
             .unfold(0, size[0], stride[0])
             .unfold(1, size[1], stride[1])

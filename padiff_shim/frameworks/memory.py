@@ -128,9 +128,38 @@ def stream_of(device: torch.device) -> contextlib.AbstractContextManager[Any]:
     """
     if device.type != "cuda":
         return _NOWHERE
-    stream = paddle.device.cuda.current_stream(device.index)
-    raw = stream if hasattr(stream, "cuda_stream") else stream.stream_base
-    return torch.cuda.stream(_external_stream(raw.cuda_stream, device))
+    pointer = core._get_current_stream(device.index).cuda_stream  # type: ignore[attr-defined]  # a CPU build has none
+    stream = _external_stream(pointer, device)
+    return _OnStream(stream) if torch._C._cuda_getDevice() == device.index else torch.cuda.stream(stream)
+
+
+class _OnStream:
+    """``torch.cuda.stream`` of the current device, at a third of the time: each substituted call opens one."""
+
+    __slots__ = ("_before", "_stream")
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        self._before = torch._C._cuda_getCurrentStream(self._stream.device_index)
+        torch.cuda.set_stream(self._stream)
+
+    def __exit__(self, *_: object) -> None:
+        number, device, kind = self._before
+        torch._C._cuda_setStream(stream_id=number, device_index=device, device_type=kind)
+
+
+@functools.cache
+def missing_kernels(place: str) -> str | None:
+    """Why Paddle's own kernels write nothing on a device, if so: a wheel may hold none for the card, and says nothing."""
+    if not place.startswith("gpu") or paddle.full([1], 7.0).item() == 7.0:
+        return None
+    major, minor = torch.cuda.get_device_capability(int(place.partition(":")[2] or 0))
+    return (
+        f"this Paddle has no CUDA kernels for {paddle.device.cuda.get_device_name()!r} (compute capability {major}.{minor}): its "
+        "own ops leave their results unwritten and say nothing; install a Paddle that is built for this card"
+    )
 
 
 def check_devices() -> str:

@@ -10,6 +10,7 @@ import paddle
 import torch
 
 from . import torch_settings
+from .memory import missing_kernels
 
 _FLAGS = (
     "FLAGS_use_accuracy_compatible_kernel",
@@ -57,7 +58,8 @@ def flags() -> dict[str, Any]:
 
 def concerns(flags: dict[str, Any]) -> list[str]:
     """What to look at before a kernel is blamed."""
-    found = []
+    missing = missing_kernels(paddle.device.get_device())
+    found = [] if missing is None else [missing]
     compatible = flags.get("paddle.FLAGS_use_accuracy_compatible_kernel")
     on_gpu = paddle.device.get_device().startswith("gpu")
     if on_gpu and compatible is False:

@@ -32,7 +32,7 @@ from paddle.base import core
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ..table.op import Entry
-from .lend import as_view, import_capsule, lend, lend_numpy
+from .lend import as_view, copied, import_capsule, lend, lend_numpy
 
 _TOLD = tuple(int(part) for part in paddle.__version__.split(".")[:2] if part.isdigit())
 VERSION = _TOLD if any(_TOLD) else (99, 0)  # 0.0.0 is a development build
@@ -180,7 +180,12 @@ def _to_torch_2(tensor: Any) -> torch.Tensor:
 def _to_paddle_2(tensor: torch.Tensor) -> Any:
     """2.6's DLPack import copies and reads strides wrongly. On the CPU the NumPy door shares memory instead."""
     tensor = tensor.contiguous()
-    return import_capsule(tensor) if tensor.is_cuda else lend_numpy(tensor)
+    if not tensor.is_cuda:
+        return lend_numpy(tensor)
+    if not tensor.numel():  # else it would count as not initialised, and could share its memory with none
+        place = as_view(copied(torch.empty(1, dtype=tensor.dtype, device=tensor.device)), [0], [1], 0)
+        return place.reshape(list(tensor.shape))
+    return copied(tensor) if tensor.dtype is torch.bool else import_capsule(tensor)  # whose DLPack knows no bool
 
 
 # Whether the bare export of a contiguous tensor is what :data:`to_torch` gives: what is quickest may then be written out.

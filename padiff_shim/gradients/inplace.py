@@ -67,7 +67,7 @@ def write(call: Call, tensor: Any, side: torch.Tensor, *, reads_result: bool) ->
 
 def take(tensor: Any, memory: Any, written: torch.Tensor) -> Any:
     """``tensor`` takes another history, that of ``written``; ``memory``: another Paddle tensor over its memory, as it is now."""
-    pair = floats(written.dtype)
+    pair = floats(written)
     with autocast_off():
         if only_sentinel(tensor):
             exchange_sentinel(tensor, pair[0])

@@ -150,7 +150,7 @@ class Place:
 def _begin(tensor: Any, side: torch.Tensor, held: Leaf, *, transposed: bool) -> torch.Tensor:
     """Make ``side`` a leaf of torch's graph whose gradient goes to ``tensor``."""
     side = side.requires_grad_()
-    side._place = Place(_door(tensor, id(side), side.dtype), frontier=not tensor.is_leaf, transposed=transposed)
+    side._place = Place(_door(tensor, side), frontier=not tensor.is_leaf, transposed=transposed)
     if not tensor.is_leaf:
         _frontier(side)
     held.all.append(weakref.ref(side, held.all.remove))
@@ -163,12 +163,12 @@ def numbered(side: torch.Tensor) -> int:
     return 0 if place is None else place.number
 
 
-def _door(tensor: Any, key: int, dtype: torch.dtype) -> Any:
+def _door(tensor: Any, side: torch.Tensor) -> Any:
     door = clean.alias(tensor)
     # What a hook hands back without elements is dropped by Paddle's engine, which is then started with it.
     if 0 not in tensor.shape:
-        copied(floats(dtype)[1], dtype)._share_underline_tensor_to(door)
-        clean.register_grad_hook(door, functools.partial(_exchanged, key))
+        copied(floats(side)[1], side.dtype)._share_underline_tensor_to(door)
+        clean.register_grad_hook(door, functools.partial(_exchanged, id(side)))
     return door
 
 
@@ -185,6 +185,6 @@ def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -
     roots.append(side._place.door)
     if side.numel():
         LOCAL.session.given[id(side)] = grad
-        grads.append(floats(side.dtype)[1])
+        grads.append(floats(side)[1])
     else:
         grads.append(grad)

@@ -20,7 +20,7 @@ class _Local(threading.local):
         self.session: Any = None  # the backward that is running, see :mod:`.backward`
         self.around: list[Any] = []  # what torch's engine has finished of leaves in the backwards around it, the outermost first
         self.turn: Any = None  # the call of torch's engine that is running
-        self.floats: dict[torch.dtype, tuple[Any, Any]] = {}  # what sentinels are made of, and what they pass on
+        self.floats: dict[tuple[torch.dtype, torch.device], tuple[Any, Any]] = {}  # what sentinels are made of and pass on
 
 
 LOCAL = _Local()
@@ -45,15 +45,20 @@ class turn:
 _tinies: dict[int, weakref.ref[Any]] = {}  # what the sentinels of all threads are made of
 
 
-def floats(dtype: torch.dtype) -> tuple[Any, Any]:
-    """One float that wants a gradient, and one for hooks to return. Two, because the engine writes what a hook returns."""
-    found = LOCAL.floats.get(dtype)
+def floats(side: torch.Tensor) -> tuple[Any, Any]:
+    """One float that wants a gradient, and one for hooks to return; the engine refuses one on another device than that of ``side``.
+
+    Two, because the engine writes what a hook returns.
+    """
+    key = side.dtype, side.device
+    found = LOCAL.floats.get(key)
     if found is None:
-        tiny, passed = (to_paddle(torch.zeros(1, dtype=dtype)) for _ in range(2))
+        tiny = to_paddle(torch.zeros(1, dtype=side.dtype))  # on the CPU: a copy of it launches no kernel
+        passed = to_paddle(torch.zeros(1, dtype=side.dtype, device=side.device))
         tiny.stop_gradient = False
-        found = LOCAL.floats[dtype] = tiny, passed
-        key = id(tiny)
-        _tinies[key] = weakref.ref(tiny, lambda gone: _tinies.pop(key, None) if _tinies.get(key) is gone else None)
+        found = LOCAL.floats[key] = tiny, passed
+        name = id(tiny)
+        _tinies[name] = weakref.ref(tiny, lambda gone: _tinies.pop(name, None) if _tinies.get(name) is gone else None)
     return found
 
 

@@ -33,7 +33,7 @@ class _Inlet(Arriving):
         if self.hears is _NOTHING:
             return None
         self.found = to_torch(grad).clone()  # torch's own memory: Paddle goes on to use the gradient's
-        return floats(self.twin.dtype)[1]
+        return floats(self.twin)[1]
 
     def taken(self) -> torch.Tensor | None:
         """What has arrived, once."""
@@ -77,7 +77,7 @@ class Operands:
     def enter(self, value: Any, side: torch.Tensor) -> Any:
         """A tensor over the memory of ``value``, whose gradient comes to a new inlet."""
         inlet = _Inlet(side)
-        found = seated(value, side.dtype, inlet.arrive)
+        found = seated(value, side, inlet.arrive)
         self.sides.append(side)
         self.inlets.append(inlet)
         self.aliases.append(found)

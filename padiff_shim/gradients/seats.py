@@ -19,7 +19,7 @@ def seat(tensor: Any, record: Taped) -> None:
         return
     record.outside = clean.empty()
     record.outside.reconstruct_from_(tensor)
-    memory, pair = tensor.detach(), floats(record.twin.dtype)
+    memory, pair = tensor.detach(), floats(record.twin)
     with autocast_off():
         exchange_sentinel(tensor, pair[0])
     memory._share_underline_tensor_to(tensor)

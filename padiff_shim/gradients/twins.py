@@ -83,7 +83,7 @@ class Arriving:
     def arrive(self, grad: Any) -> Any:
         """Hook of the sentinel: Paddle's engine has come here. Torch's turn is when Paddle's has ended."""
         session = LOCAL.session
-        passed = floats(self.twin.dtype)[1]
+        passed = floats(self.twin)[1]
         if session is None:
             _strays[0](self, grad)
         else:
@@ -249,13 +249,13 @@ def share(tensor: Any, other: Any) -> Any:
 
 def sentinel(source: Any, side: torch.Tensor) -> Any:
     """A Paddle tensor with the memory of ``source``, on the tape with the twin ``side``. Gradients must be on."""
-    tiny = floats(side.dtype)[0]
+    tiny = floats(side)[0]
     return attach(_over(source, tiny, side.dtype), side, tiny)
 
 
-def seated(source: Any, dtype: torch.dtype, hook: Callable[[Any], Any]) -> Any:
-    """A Paddle tensor with the memory of ``source`` whose node is one float and ``hook``. It is not on the tape."""
-    result = _over(source, floats(dtype)[0], dtype)
+def seated(source: Any, wanting: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
+    """A Paddle tensor with the memory of ``source`` whose node is a float like ``wanting`` and ``hook``; not on the tape."""
+    result = _over(source, floats(wanting)[0], wanting.dtype)
     clean.register_grad_hook(result, hook)
     return result
 
@@ -278,7 +278,7 @@ def born(side: torch.Tensor) -> Any:
     """A Paddle tensor over the memory of ``side``, on the tape with it as twin. Gradients must be on."""
     if not takes_numpy(side):
         return sentinel(hand_over(side.detach()), side)
-    tiny = floats(side.dtype)[0]
+    tiny = floats(side)[0]
     result = copied(tiny, side.dtype)
     put_numpy(side, result)
     return attach(result, side, tiny)

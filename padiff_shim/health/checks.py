@@ -71,7 +71,9 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 def _device() -> Iterator[tuple[str, str]]:
     try:
-        yield GOOD, f"both frameworks can use {memory.check_devices()}"
+        place = memory.check_devices()
+        missing = memory.missing_kernels(place)
+        yield (GOOD, f"both frameworks can use {place}") if missing is None else (BAD, missing)
     except ValueError as error:
         yield BAD, str(error)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from typing import Any
 
 from ..errors import BackendError, MissingFrameworkError, PadiffShimError, described
@@ -52,6 +53,9 @@ def prepare() -> dict[str, str]:
         device = memory.check_devices()
     except ValueError as error:
         raise BackendError(str(error)) from None
+    missing = memory.missing_kernels(device)
+    if missing is not None:
+        warnings.warn(missing, RuntimeWarning, stacklevel=2)
     return {"paddle": paddle.__version__, "torch": torch.__version__, "device": device}
 
 

@@ -83,7 +83,7 @@ class Kept:
         made = [one for _, one in leaves(out)]
         results = [as_array(one) for one in made]
         pairs = [
-            (one, torch.from_numpy(given).to(one.dtype))
+            (one, torch.from_numpy(given).to(one))
             for one, given in zip(made, self.handed)
             if given is not None and one.requires_grad and given.shape == tuple(one.shape)
         ]

@@ -104,7 +104,7 @@ class Capture(LooksOn, TorchDispatchMode):
         """What was there before, as it is now: it may be written behind our back, as Paddle's running statistics are."""
         place = _place(tensor)
         for held in (value.tensor, self._before_calls.get(place)):
-            if held is not None and held.dtype == tensor.dtype and torch.equal(held, tensor):
+            if held is not None and held.dtype == tensor.dtype and _equal(held, tensor):
                 return held
         self._before_calls[place] = held = tensor.detach().clone()
         return held
@@ -179,10 +179,10 @@ class Capture(LooksOn, TorchDispatchMode):
             if _place(value.tensor) == _place(tensor):
                 return self._is(tensor, value)
         copied = self._copies.get(_place(tensor))
-        if copied is not None and torch.equal(copied.tensor, tensor):  # no kernel of Paddle's has written there since
+        if copied is not None and _equal(copied.tensor, tensor):  # no kernel of Paddle's has written there since
             return self._is(tensor, copied)
         moved = self._moved.get(_place(tensor))
-        if moved is not None and torch.equal(moved, tensor):
+        if moved is not None and _equal(moved, tensor):
             self._ways[id(tensor)] = self._ways.get(id(moved), ())
             return self._is(tensor, self._value(moved))
         return self._constant(tensor, self._names.get(tensor.data_ptr(), ""))
@@ -270,6 +270,10 @@ def _address(tensor: torch.Tensor) -> int:
 
 def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _equal(held: torch.Tensor, tensor: torch.Tensor) -> bool:
+    return held.device == tensor.device and torch.equal(held, tensor)
 
 
 def _widens(source: torch.Tensor, target: torch.Tensor) -> bool:

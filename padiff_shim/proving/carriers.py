@@ -130,7 +130,7 @@ def _errors(made: Sequence[Any], wanted: Sequence[torch.Tensor]) -> Iterator[Rou
         if exact is None or exact.dtype is not torch.float64 or not paddle.is_floating_point(tensor):
             yield None
             continue
-        array, exact = as_array(tensor), exact.numpy()
+        array, exact = as_array(tensor), as_array(exact)
         if array.shape != exact.shape or (array.dtype == np.float64 == exact.dtype and not array.size):
             yield None
             continue

@@ -69,7 +69,7 @@ def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
     """What is not equal between both sides' inputs; "" if all is."""
     if given.equal_in(theirs._dtype(), ours._dtype()):
         return ""
-    found = [leaves(given.of(side.framework, side._dtype(), double=False)) for side in (theirs, ours)]
+    found = [leaves(given.of(side.framework, side._dtype(), double=False, device=side._device())) for side in (theirs, ours)]
     if len(found[0]) != len(found[1]):
         return f"{len(found[0])} tensors for Torch, {len(found[1])} for Paddle"
     for (path, mine), (_, yours) in zip(*found):

@@ -76,7 +76,7 @@ class Side:
 
     def _run(self, model: Any, capturing: Capturing | None, *, double: bool) -> Outcome:
         self._held(model).restore()
-        arguments = self._inputs.of(self.framework, self._dtype(), double=double)
+        arguments = self._inputs.of(self.framework, self._dtype(), double=double, device=self._device())
         arguments, begun = following.inputs(arguments, lambda _, one: self._leaf(one)) if self.follows else (arguments, {})
         capture = None
         if capturing:
@@ -169,7 +169,7 @@ class Side:
             with self._running(model, sink, double=double, within=within):
                 trainer = recipe.trainer(self.framework, model)
                 for step in range(steps):
-                    arguments = self._inputs.of(self.framework, self._dtype(), double=double, step=step)
+                    arguments = self._inputs.of(self.framework, self._dtype(), double=double, step=step, device=self._device())
                     self._stack.clear()
                     outcome = Outcome()
                     named = self._pass(model, arguments, training=True)
@@ -306,6 +306,10 @@ class Side:
     def _dtype(self) -> str:
         """That of the parameters, the first of which tells."""
         raise NotImplementedError
+
+    def _device(self) -> str:
+        """Where inputs of the Torch model lie; Paddle's lie where ``paddle.set_device`` says."""
+        return "cpu"
 
     def _labels(self, model: Any) -> dict[int, str]:
         raise NotImplementedError

@@ -34,6 +34,9 @@ class TorchSide(Side):
         first = next((one for one in self._held(self.model).parameters.values() if one.is_floating_point()), None)
         return "float32" if first is None else str(first.dtype).rpartition(".")[2]
 
+    def _device(self) -> str:
+        return next((str(parameter.device) for parameter in self._held(self.model).parameters.values()), "cpu")
+
     def _labels(self, model: Any) -> dict[int, str]:
         found = self._held(model)
         return {tensor.data_ptr(): name for name, tensor in [*found.buffers.items(), *found.parameters.items()]}
@@ -42,7 +45,7 @@ class TorchSide(Side):
         wanted = [tensor for tensor in tensors if tensor.requires_grad]
         if not wanted:
             return
-        starts = None if ones else [torch.from_numpy(self._cotangent(i, t)).to(t.dtype) for i, t in enumerate(wanted)]
+        starts = None if ones else [torch.from_numpy(self._cotangent(i, t)).to(t) for i, t in enumerate(wanted)]
         torch.autograd.backward(wanted, starts)
 
     def _leaf(self, tensor: Any) -> Any:

@@ -46,15 +46,20 @@ class Inputs:
         """Whether models of these dtypes are given the same, without having to look: both are made of the same arrays."""
         return one == other and self._alike
 
-    def of(self, framework: str, dtype: str, *, double: bool, step: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments for one call; ``dtype`` of the model, ``double``: all floats as float64."""
+    def of(
+        self, framework: str, dtype: str, *, double: bool, step: int = 0, device: str = "cpu"
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments for one call; ``dtype`` of the model, ``double``: all floats as float64. ``device``: where Torch's lie.
+
+        Paddle's lie on the device that ``paddle.set_device`` has chosen.
+        """
 
         def change(value: Any) -> Any:
             array = as_array(value)
             if array.dtype.kind != "f":
-                return _tensor(framework, array, "")
+                return _tensor(framework, array, "", device)
             name = self._dtypes[id(value)] if id(value) in self._dtypes else _dtype_of(value)
-            return _tensor(framework, array, "float64" if double else name or dtype)
+            return _tensor(framework, array, "float64" if double else name or dtype, device)
 
         asked = (framework, step) if self.changing else (framework,)
         given = self._given(*asked) if callable(self._given) else self._given
@@ -86,10 +91,10 @@ def _takes_two(function: Callable[..., Any]) -> bool:
     return True
 
 
-def _tensor(framework: str, array: np.ndarray[Any, Any], dtype: str) -> Any:
+def _tensor(framework: str, array: np.ndarray[Any, Any], dtype: str, device: str) -> Any:
     """A tensor of an array's values; ``dtype``: rounded to it, "" as they are."""
     held = array.astype("float32" if dtype == "bfloat16" else dtype) if dtype else array
-    made = torch.from_numpy(np.array(held)) if framework == "torch" else paddle.to_tensor(held)
+    made = torch.from_numpy(np.array(held)).to(device) if framework == "torch" else paddle.to_tensor(held)
     if dtype != "bfloat16":
         return made
     return made.to(torch.bfloat16) if framework == "torch" else made.astype("bfloat16")
