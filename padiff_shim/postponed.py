@@ -26,6 +26,7 @@ class _Here(threading.local):
     def __init__(self) -> None:
         self.engines = 0  # engine calls that are running, one inside the other
         self.backward: object = None  # stands for the outermost of them, or the latest one
+        self.prunes = False  # whether the innermost is a paddle.grad, which leaves out what leads to no input of it
         self.errors: list[BaseException] = []
         self.left: BaseException | None = None  # what left a hook, and which Paddle's engine does not keep
         self.tasks: collections.deque[Callable[[], None]] = collections.deque()

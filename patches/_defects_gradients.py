@@ -96,6 +96,38 @@ np.testing.assert_allclose(grads[0], grads[1], rtol=1e-9)
 """,
     },
     {
+        "name": "a product of several matrices, some frozen",
+        "op": "multi_dot",
+        "what": "Where some of the matrices want no gradient the backward is refused: a tensor is missing for theirs.",
+        "size": "no gradient at all",
+        "paddle": (PADDLES[0], PADDLES[-1]),
+        "shows": "ValueError",
+        "shim": "Torch's gradient. Compared, Paddle's backward is refused.",
+        "program": """\
+import paddle
+x, y = paddle.ones([3, 4]), paddle.ones([4, 2])
+x.stop_gradient = False
+paddle.linalg.multi_dot([x, y]).sum().backward()
+""",
+    },
+    {
+        "name": "norms with a frozen weight or bias",
+        "op": "batch_norm, instance_norm",
+        "what": "Where one of weight and bias is absent, or wants no gradient, the other one gets none; `instance_norm` of an "
+        "x that wants none raises besides.",
+        "size": "no gradient at all",
+        "paddle": (PADDLES[0], PADDLES[-1]),
+        "shim": "Torch's gradient; a comparison says WRONG, side paddle.",
+        "program": """\
+import paddle
+import paddle.nn.functional as F
+x, weight, bias = paddle.randn([2, 3, 4]), paddle.ones([3]), paddle.zeros([3])
+x.stop_gradient = weight.stop_gradient = False
+(F.batch_norm(x, paddle.zeros([3]), paddle.ones([3]), weight, bias, training=True) ** 3).sum().backward()
+assert weight.grad is not None
+""",
+    },
+    {
         "name": "gradient of spectral norm",
         "op": "spectral_norm",
         "what": "Paddle's gradient is not the slope of the function, u and v held.",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .describe import Spot
     from .subject import Subject
 
+MISSING = {"missing": 1}  # statistics of a gradient that Paddle does not give
 CHANGED = "changed in place before it was judged"
 OVERTAKEN = "an operand was changed in place since the call was made: the kernels' backward need not read it, the formula does"
 

@@ -33,7 +33,7 @@ from ..table.reasons import BELOW, EMPTY, FORKED, INTEGER, RESULTS, STATIC, Stay
 from ..verdicts import STEP, Judgement, Side, Verdict
 from . import overwriting, packing, posts, replayed, watch
 from .births import Births
-from .cases import Case, Gradient, Result, WrittenOperand
+from .cases import MISSING, Case, Gradient, Result, WrittenOperand
 from .describe import Places
 from .gradients import let_through
 from .judge import Judge
@@ -264,14 +264,17 @@ class Comparison(Pulses):
         operand: int,
         grads: Mapping[int, torch.Tensor],
         pairs: Mapping[int, tuple[torch.Tensor, torch.Tensor]],
+        *,
+        missing: bool = False,
     ) -> None:
         """The case of one gradient of a call, for these incoming gradients of its results.
 
-        ``pairs``: Paddle's and Torch's gradients of all operands.
+        ``pairs``: Paddle's and Torch's gradients of all operands; ``missing``: Paddle gave none, and its is zeros.
         """
         case = Gradient(subject, operand, grads, *pairs[operand])
         if len(pairs) == 2 and subject.door.op.ties is not None:
             case.partners = pairs
+        case.extra = MISSING if missing else None
         if self.waits(case.mine):
             self.keep(case, subject.inputs.paddle)
         elif (record := self.settle(case)) is not QUIET:
@@ -299,6 +302,8 @@ class Comparison(Pulses):
             judgement = replace(judgement, stats={**judgement.stats, **case.extra})
             if case.subject.door.op.steps and (case.extra.get("amplification") or 0.0) > 1.0:
                 judgement = replace(judgement, modifiers=(*judgement.modifiers, STEP))
+        if case.extra is MISSING:
+            judgement = replace(judgement, reason=f"Paddle gives no gradient, which counts as zeros; {judgement.reason}")
         return self.outcome.record(case, judgement, self.born(case, judgement))
 
     def born(self, case: Case, judgement: Judgement) -> dict[str, Any] | None:

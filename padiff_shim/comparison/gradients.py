@@ -9,6 +9,7 @@ import torch
 
 from ..frameworks.memory import CPU_ALONE, as_operand, stream_of, to_torch
 from ..planting import of_a_change
+from ..postponed import HERE
 from ..records.log import LogError
 from ..signals import let_pass
 from .subject import Subject
@@ -24,12 +25,14 @@ def let_through(error: Exception) -> None:
 def judge_gradients(subject: Subject, incoming: Mapping[int, Any], found: Mapping[int, Any]) -> dict[int, torch.Tensor]:
     """Judge Paddle's gradients ``{operand: gradient}`` for the incoming ones ``{position: gradient}``.
 
+    An operand that wants a gradient and gets none is judged as one that gets zeros, which is what it comes to; not within a
+    paddle.grad, which leaves out what leads to none of its inputs.
     Returns torch's, as Paddle would lay them out, where the program goes on with them.
     """
     comparison, door = subject.comparison, subject.door
     began = 0.0 if subject.key is None else comparison.sampling.clock()
     carried: dict[int, torch.Tensor] = {}
-    found = {operand: tensor for operand, tensor in found.items() if tensor is not None and tensor._is_initialized()}
+    found = _judged(found)
     try:
         grads = {position: as_operand(grad) for position, grad in incoming.items()}
         first = next(iter(grads.values()))
@@ -54,6 +57,12 @@ def judge_gradients(subject: Subject, incoming: Mapping[int, Any], found: Mappin
     return carried
 
 
+def _judged(shown: Mapping[int, Any]) -> dict[int, Any]:
+    """The gradients that are judged, None for one that is missing."""
+    judged = {operand: tensor if tensor is not None and tensor._is_initialized() else None for operand, tensor in shown.items()}
+    return {operand: tensor for operand, tensor in judged.items() if tensor is not None or not HERE.prunes}
+
+
 def _judge_each(
     subject: Subject, grads: Mapping[int, torch.Tensor], found: Mapping[int, Any], carried: dict[int, torch.Tensor]
 ) -> None:
@@ -63,13 +72,13 @@ def _judge_each(
     pairs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     for operand, tensor in found.items():
         other = theirs.get(operand)
-        if other is None:
+        if other is None or (tensor is None and not other.any()):
             continue
-        mine = to_torch(tensor)
-        if operand == transposed:
+        mine = torch.zeros_like(other) if tensor is None else to_torch(tensor)
+        if operand == transposed and tensor is not None:
             mine = mine.t()
         pairs[operand] = comparison.spoiled_gradient(subject, operand, mine, other)
-        if comparison.carries_torch and mine.shape == other.shape and mine.dtype == other.dtype:
+        if tensor is not None and comparison.carries_torch and mine.shape == other.shape and mine.dtype == other.dtype:
             carried[operand] = other.t().contiguous() if operand == transposed else other
     for operand in pairs:
-        comparison.gradient(subject, operand, grads, pairs)
+        comparison.gradient(subject, operand, grads, pairs, missing=found[operand] is None)

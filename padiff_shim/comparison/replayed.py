@@ -77,4 +77,4 @@ def replay(subject: Subject, incoming: Mapping[int, Any]) -> None:
     if subject.altered:
         subject.comparison.unseen(subject, ALTERED)
         return
-    judge_gradients(subject, incoming, {index: one for (index, _), one in zip(leaves, found) if one is not None})
+    judge_gradients(subject, incoming, {index: grad for (index, _), grad in zip(leaves, found)})

@@ -83,6 +83,7 @@ def _settling(original: Callable[..., Any]) -> Callable[..., Any]:
         tracer, frame = grad_tracer(), top()
         recorded, engines = tracer._has_grad, HERE.engines
         session, turn, around, modes = LOCAL.session, LOCAL.turn, len(LOCAL.around), open_modes()
+        pruned, HERE.prunes = HERE.prunes, original is partial.run_partial_grad
         try:
             with engine():
                 try:
@@ -97,7 +98,7 @@ def _settling(original: Callable[..., Any]) -> Callable[..., Any]:
                     tracer._has_grad = recorded
                     raise
         finally:  # a Ctrl-C at the end of one of our own contexts leaves none of them open; no call, for none comes between
-            HERE.engines, LOCAL.session, LOCAL.turn = engines, session, turn
+            HERE.engines, HERE.prunes, LOCAL.session, LOCAL.turn = engines, pruned, session, turn
             del LOCAL.around[around:]
             close_modes(modes)
 

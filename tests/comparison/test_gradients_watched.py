@@ -186,17 +186,16 @@ ABSENT = {
 
 @pytest.mark.parametrize("op", [op for op in ABSENT if hasattr(F, op)])  # 2.6 has no function group_norm
 def test_gradients_beside_an_absent_operand_are_their_own(op):
-    """Bias without weight: no gradient takes another's place (Paddle leaves some out altogether)."""
-    function, may_lack = ABSENT[op]
+    """Bias without weight: no gradient takes another's place; one that Paddle leaves out is missing."""
+    function, lacks = ABSENT[op]
     x, bias = randn(3, 4, 5, 5), randn(4, seed=1)
     with padiff_shim.compare("torch", audit=1) as run:
         function(x, bias).square().sum().backward()
     found = {call.tensor: call for call in run.calls if call.op == op and call.phase == "backward"}
     assert len(found["grad:x"].shape) == 4
-    assert may_lack or "grad:bias" in found
-    if "grad:bias" in found:
-        assert found["grad:bias"].shape == [4]
-        assert found["grad:bias"].verdict in (Verdict.EQUAL, Verdict.ROUNDING)
+    assert found["grad:bias"].shape == [4]
+    assert (bias.grad is None) is lacks is ("missing" in found["grad:bias"].stats)
+    assert found["grad:bias"].verdict in ((Verdict.WRONG,) if lacks else (Verdict.EQUAL, Verdict.ROUNDING))
 
 
 CHANGES = {
@@ -256,3 +255,32 @@ def test_a_nan_in_the_result_is_no_operand_that_was_written(change):
         y.sum().backward()
     *_, call = run.calls.filter(op="tanh", tensor="grad:x")  # on 2.6 behind one of tanh_, whose node shows none
     assert (call.verdict, call.side) == (("WRONG", "paddle") if change is None else ("UNVERIFIED", "none"))
+
+
+@pytest.mark.parametrize("frozen", ["weight", "bias"])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_gradient_that_paddle_does_not_give_is_one_of_zeros(frozen, training):
+    x, weight, bias = (paddle.to_tensor(np.random.default_rng(n).standard_normal(s)) for n, s in enumerate(((2, 3, 4), 3, 3)))
+    tensors = {"weight": weight, "bias": bias}
+    for name, tensor in tensors.items():
+        tensor.stop_gradient = name == frozen
+    with padiff_shim.compare("torch") as run:
+        y = F.batch_norm(x, *(paddle.full([3], value, "float64") for value in (0.0, 1.0)), weight, bias, training=training)
+        (y**3).sum().backward()
+        F.batch_norm(x, *(paddle.full([3], value, "float64") for value in (0.0, 1.0)), weight, bias).backward(paddle.zeros_like(x))
+    assert all(tensor.grad is None for tensor in tensors.values())
+    (missing,) = [call for call in run.calls if "missing" in call.stats]
+    assert (missing.op, missing.verdict, str(missing.side)) == ("batch_norm", Verdict.WRONG, "paddle")
+    assert missing.tensor == {"weight": "grad:bias", "bias": "grad:scale"}[frozen]
+    assert missing.reason.startswith("Paddle gives no gradient")
+    assert missing.site.partition(":")[0].endswith("test_gradients_watched.py")
+
+
+def test_a_gradient_that_paddle_grad_was_not_asked_for_is_not_missing():
+    x, w, b = leaves()
+    with padiff_shim.compare("torch") as run:
+        y = (paddle.matmul(x, w) + b) * b
+        paddle.grad(y.sum(), [w], retain_graph=True)
+        paddle.grad(y.sum(), [b])
+    assert not [call for call in run.calls if "missing" in call.stats]
+    assert {str(call.verdict) for call in run.calls} <= {"EQUAL", "ROUNDING"}
