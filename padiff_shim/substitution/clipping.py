@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -33,16 +34,21 @@ def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
         raise StayNative(reasons.MIXED)
     with torch.no_grad(), stream_of(sides[0].device):
         by = _factor([param for param, _ in clipped], sides, clip.clip_norm, definition).to(sides[0].dtype)
-        if IS_3:  # Paddle 3 writes into the gradients
-            _multiply(clipped, sides, by)
-            return given
-        scaled = iter(torch._foreach_mul(sides, by))
-    return [(param, hand_over(next(scaled)) if _is_clipped(param) else grad) for param, grad in given]
+        written = [_is_written(grad) for _, grad in clipped]
+        _multiply([*itertools.compress(clipped, written)], [*itertools.compress(sides, written)], by)
+        others = [side.view(side.shape or ((1,) if IS_3 else ())) for side, writes in zip(sides, written) if not writes]
+        scaled = iter(torch._foreach_mul(others, by) if others else ())
+    return [(param, hand_over(next(scaled)) if _is_clipped(param) and not _is_written(grad) else grad) for param, grad in given]
+
+
+def _is_written(grad: Any) -> bool:
+    """Whether Paddle writes what is clipped into the gradient; it makes another one where there are no axes, or no elements."""
+    return IS_3 and grad.ndim > 0 and grad._is_initialized()
 
 
 def _multiply(pairs: Pairs, sides: list[torch.Tensor], by: torch.Tensor) -> None:
     """In place."""
-    if sides[0].is_cuda or by.item() != 1.0:  # where nothing is clipped nothing is written
+    if sides and (by.is_cuda or by.item() != 1.0):  # where nothing is clipped nothing is written
         torch._foreach_mul_(sides, by)
     for _, grad in pairs:
         grad._bump_inplace_version()

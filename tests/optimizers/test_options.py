@@ -8,6 +8,7 @@ from helpers import same
 from trainings import KINDS, RATE, backward, batch, nets, turned, unequal
 
 import padiff_shim
+from padiff_shim.frameworks.versions import IS_3
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
 PADDLE_2 = paddle.__version__.startswith("2.")
@@ -219,3 +220,26 @@ def test_master_weights(kind, theirs, dtype):
             assert same(mine._master_weights[param.name], master)
             assert same(param.astype("float32"), master.to(grad.dtype).float())
     assert not run.native
+
+
+@pytest.mark.parametrize("shape", [[], [1], [2], *([[0], [0, 3]] if IS_3 else [])], ids=str)
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_clipped_gradient_is_written_where_paddle_writes_it(shape, stopped):
+    def clipped():
+        leaves = [paddle.full(size, 2.0, "float64") for size in (shape, [3])]
+        for leaf in leaves:
+            leaf.stop_gradient = stopped
+        gradients = [leaf * 1.0 for leaf in leaves]
+        results = [result for _, result in paddle.nn.ClipGradByGlobalNorm(0.5)([*zip(leaves, gradients)])]
+        return [
+            (ours is theirs, list(ours.shape), ours.inplace_version, ours.numpy().tolist(), theirs.numpy().tolist())
+            for ours, theirs in zip(results, gradients)
+        ]
+
+    natively = clipped()
+    with padiff_shim.reference("torch"):
+        here = clipped()
+    for (*flags, ours, theirs), (*expected, our, their) in zip(here, natively):
+        assert flags == expected
+        np.testing.assert_allclose(ours, our, rtol=1e-12)
+        np.testing.assert_allclose(theirs, their, rtol=1e-12)
