@@ -46,6 +46,8 @@ def needless(x: torch.Tensor, weight: torch.Tensor, bias: Any) -> bool:
         return False
     if weight.data_ptr() % _ALIGNED or not weight.is_contiguous() or not x.is_cpu or _is_cast(dtype, bias):
         return False
+    if not x.ndim or x.shape[-1] != weight.shape[0]:  # no product: that is Paddle's to say
+        return False
     key = x.shape, x.stride(), weight.shape, dtype, bias is None, torch.get_num_threads()
     found = _known.get(key, 0)
     if found is True or found is False:

@@ -279,3 +279,20 @@ def test_compare_mode_judges_weights_as_they_lie():
     judged = run.calls.filter(op="linear")
     assert len(judged) == 3
     assert all(call.verdict.severity <= Verdict.LOW_ACCURACY.severity for call in judged)
+
+
+@pytest.mark.parametrize("mode", ["reference", "compare"])
+@pytest.mark.parametrize("shape", [[4], [2, 4], []], ids=str)
+@pytest.mark.parametrize("stopped", [False, True])
+def test_what_is_no_product_stays_paddles_to_refuse_however_often_it_comes(mode, shape, stopped):
+    layer, x = paddle.nn.Linear(3, 3), paddle.ones(shape)
+    x.stop_gradient = stopped
+
+    def refused():
+        with pytest.raises(Exception, match=r".") as raised:
+            layer(x)
+        return raised.type, str(raised.value).strip().splitlines()[-1:]
+
+    natively = refused()
+    with getattr(padiff_shim, mode)("torch"):
+        assert [refused() for _ in range(turning.WORTH + 2)] == [natively] * (turning.WORTH + 2)
