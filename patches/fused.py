@@ -34,7 +34,7 @@ _NORMS = (  # without a residual Paddle leaves the second result unset
     f"x bias residual norm_weight norm_bias epsilon=1e-05 residual_alpha=1.0 begin_norm_axis=1 {_QUANTISING}",
     tensors=5,
     results=("out", "residual_out", "mean", "deviation"),
-    unset=("residual_out",),
+    unset={"residual_out": "x"},
     gradient=False,
     avx512=True,
     samples=each(_NORMS, residual_alpha=(1.0, 0.5)),
@@ -71,11 +71,11 @@ _RMS_NORM = f"x bias residual norm_weight norm_bias epsilon=1e-06 begin_norm_axi
     tensors=5,
     doors=(c_op("rms_norm", _RMS_NORM, until="fused_rms_norm_quant"),),
     results=("out", "residual_out"),
-    unset=("residual_out",),
+    unset={"residual_out": ""},
     avx512=True,
     samples=_NORMS,
     deviations={"gradient": "Paddle has no kernel of the gradient on the CPU"},
-    note="`fused_rms_norm`: a bias counts beside a residual only",
+    note="`fused_rms_norm`: a bias counts beside a residual only; neither has a gradient",
 )
 def fused_rms_norm_quant(
     x: torch.Tensor,
@@ -89,7 +89,7 @@ def fused_rms_norm_quant(
 ) -> tuple[Any, ...]:
     """``torch.nn.functional.rms_norm`` of x, or of its sum with a bias and a residual, which is a result, too."""
     _plain(x, quantising[0])
-    summed = x if residual is None else (x if bias is None else x + bias) + residual
+    summed = x if residual is None else (x if bias is None else x + bias.detach()) + residual.detach()
     shape = x.shape[axis:]
     _of_one_axis(weight, shift)
     out = F.rms_norm(summed, shape, weight.reshape(shape), epsilon)

@@ -16,9 +16,9 @@ from ..dispatch.frames import Frame
 from ..dispatch.operands import Inputs, without_gradient
 from ..dispatch.prepare import device_of, prepare
 from ..frameworks import weights
-from ..frameworks.memory import own, stream_of
+from ..frameworks.memory import hand_over, own, stream_of
 from ..frameworks.versions import IS_3
-from ..gradients import clean, inplace
+from ..gradients import inplace
 from ..gradients.calls import Call
 from ..gradients.saved import Reads, apart, keeping_apart, reads, watched
 from ..gradients.twins import finish, twin
@@ -26,7 +26,7 @@ from ..table import reasons
 from ..table.reasons import StayNative
 from .keeping import keeps_itself
 from .leaves import weight_with_gradient
-from .results import beside, fits, handed, moved, on_tape, overwritten
+from .results import beside, fits, gradientless, handed, moved, on_tape, overwritten
 from .shortcut import shortcut
 
 
@@ -36,7 +36,7 @@ class Substitution:
     def __init__(self, door: Door) -> None:
         self.door, self.op, self.entry, self.transposed = door, door.op, door.entry, door.transposed
         self.writes = {position: door.names.index(name) for position, name in door.op.writes.items()}
-        self.unset = frozenset(map(door.op.results.index, door.op.unset))
+        self.unset = {door.op.results.index(result): door.op.unset[result] for result in door.op.unset}
         self.unread = frozenset(door.names.index(name) for name in door.op.unread)
         self.apart = not (self.op.gradient or self.entry.inplace)
         self.with_mask = self.entry.with_mask and not IS_3
@@ -100,7 +100,7 @@ class Substitution:
                 return finish(call, one.clone(), False)  # torch's graph keeps the other one
             return finish(call, own(one, operands), position in read.results)
 
-        return self.answer(tensors, sides, out, made)
+        return self.answer(tensors, sides, out, made, wanting)
 
     @torch.enable_grad()
     def write_on_tape(self, frame: Frame, bound: Sequence[Any], sides: list[Any], settings: Any, run: Callable[..., Any]) -> Any:
@@ -154,9 +154,17 @@ class Substitution:
         return reads(self.door.reads, settings, sides, run)
 
     def answer(
-        self, tensors: Sequence[Any], sides: Sequence[Any], out: Any, made: Callable[[torch.Tensor, Sequence[Any], int], Any]
+        self,
+        tensors: Sequence[Any],
+        sides: Sequence[Any],
+        out: Any,
+        made: Callable[[torch.Tensor, Sequence[Any], int], Any],
+        wanting: torch.Tensor | None = None,
     ) -> Any:
-        """What Paddle's function returns: a tensor, or its several results in a tuple or list, as the formula gives them."""
+        """What Paddle's function returns: a tensor, or its several results in a tuple or list, as the formula gives them.
+
+        ``wanting``: a result that has a gradient.
+        """
         if isinstance(out, torch.Tensor):
             result = made(out, sides, 0)
             if self.with_mask:
@@ -177,10 +185,19 @@ class Substitution:
             if place is not None and tensors[place] is not None:
                 return tensors[place] if one is None else overwritten(tensors[place], one)
             if one is None and position in self.unset:
-                return clean.empty()
+                return self.without_memory(tensors, sides[0], position, wanting)
             return made(one, sides, position) if isinstance(one, torch.Tensor) else one
 
         return each(out, built)
+
+    def without_memory(self, tensors: Sequence[Any], side: torch.Tensor, position: int, wanting: torch.Tensor | None) -> Any:
+        """A result that Paddle's kernel leaves unset."""
+        name = self.unset[position]
+        shape = tensors[self.door.names.index(name)].shape if name else [0]
+        result = hand_over(side.new_empty(shape))
+        result = result if wanting is None else gradientless(result, wanting)
+        result._clear_data()
+        return result
 
     def write(self, inputs: Inputs, out: torch.Tensor) -> Any:
         """The result of an in-place op, without gradients, in the memory of the first operand."""

@@ -44,7 +44,12 @@ def beside(wanting: torch.Tensor, out: torch.Tensor, operands: Sequence[Any]) ->
     """A result without a gradient of its own (indices, a mask) beside ``wanting``, which has one: in Paddle both have one node."""
     if out.is_floating_point():
         return born(ZerosBehind.apply(own(out.detach(), operands), wanting))
-    return seated(handed(out, operands), wanting, WithoutGradient(wanting).arrive)
+    return gradientless(handed(out, operands), wanting)
+
+
+def gradientless(result: Any, wanting: torch.Tensor) -> Any:
+    """A result that no gradient comes from, with the node that ``wanting`` has in Paddle."""
+    return seated(result, wanting, WithoutGradient(wanting).arrive)
 
 
 def kept(side: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:

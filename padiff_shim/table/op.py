@@ -106,7 +106,7 @@ class Op:
     once: bool = False
     scratch: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
-    unset: tuple[str, ...] = ()
+    unset: Mapping[str, str] = field(default_factory=dict)
     integers: tuple[str, ...] = ()
     promote: str = "result"
     integer: bool = False
@@ -232,7 +232,8 @@ def op(
             its memory.
         scratch: results that are not judged: those that no program reads.
         integers: operands that may be whole numbers, and then have no gradient, where no sample gives them as such.
-        unset: results that are tensors without memory in Paddle where the formula gives None.
+        unset: results that are tensors without memory in Paddle where the formula gives None -> the operand whose shape
+            they have; "" where that is [0].
         unwritten: results that nobody but Paddle's own backward reads, and that its kernel leaves unwritten where no backward will:
             they hold whatever lay in memory, and are neither judged nor recorded.
         promote: ``"result"`` casts every tensor to the dtype that the native op returns before the formula runs; ``"none"`` leaves

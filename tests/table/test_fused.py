@@ -52,6 +52,31 @@ def test_rms_norm_has_the_gradient_that_paddle_lacks_on_the_cpu():
     np.testing.assert_allclose(x.grad.numpy(), twin.grad.numpy(), rtol=1e-4, atol=1e-6)
 
 
+WANTING = ("x", "norm_weight", "norm_bias", "bias", "residual")
+
+
+@pytest.mark.avx512
+@pytest.mark.parametrize("name", ["fused_layer_norm", "fused_rms_norm"])
+@pytest.mark.parametrize("names", [WANTING[:3], WANTING], ids=["without a residual", "with a residual"])
+def test_results_say_of_themselves_what_paddles_say(name, names):
+    """One that the kernel leaves unset has no memory, and may have a shape and a node."""
+
+    def flags(wanting):
+        operands = {name: paddle.ones([2, 8] if name in ("x", "residual") else [8]) for name in names}
+        if wanting:
+            operands[wanting].stop_gradient = False
+        results = getattr(incubate, name)(epsilon=1e-5, begin_norm_axis=1, **operands)
+        return [
+            (list(result.shape), result.dtype, result.stop_gradient, result.is_leaf, result._is_initialized()) for result in results
+        ]
+
+    for wanting in (None, *names):
+        natively = flags(wanting)
+        for mode in (padiff_shim.reference, padiff_shim.compare):
+            with mode("torch"):
+                assert flags(wanting) == natively, (mode, wanting)
+
+
 @pytest.mark.avx512
 def test_what_is_not_covered_stays_native():
     x = paddle.to_tensor(X)
