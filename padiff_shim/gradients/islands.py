@@ -20,7 +20,7 @@ from . import clean
 from .calls import NESTS, freed
 from .local import LOCAL
 from .nodes import led_to
-from .operands import Operands
+from .operands import Operands, has_twin
 from .session import native_engine
 from .twins import TAPE, forget, sentinel, taped
 
@@ -150,7 +150,8 @@ def _again(cell: Cell, pairs: list[tuple[Any, torch.Tensor]]) -> list[torch.Tens
 def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, once: bool = False) -> Any:
     """Make a native call whose operands want gradients; its differentiable results are on the tape.
 
-    Where operands or results of whole numbers want gradients as well, the results keep Paddle's own nodes, which lead to the tape.
+    Where operands or results of whole numbers, or sparse ones, want gradients as well, the results keep Paddle's own nodes, which
+    lead to the tape.
 
     Args:
         once: Paddle cannot run backward through it a second time (PyLayer: it would crash the process).
@@ -176,7 +177,7 @@ def _left(name: str, outs: Any, operands: Operands, *, once: bool) -> Any:
     wanting = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and _made(out)]
     if not wanting or not operands.led_to_by(wanting):
         return outs
-    if (operands.whole and any(led_to(wanting, operands.whole))) or any(out.dtype not in FLOATS for out in wanting):
+    if (operands.twinless and any(led_to(wanting, operands.twinless))) or not all(map(has_twin, wanting)):
         operands.pass_on()
         return outs
     ends = begun(Cell(name, wanting, operands, once=once))

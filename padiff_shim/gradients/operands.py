@@ -41,21 +41,26 @@ class _Inlet(Arriving):
         return found
 
 
+def has_twin(tensor: Any) -> bool:
+    """Whether a tensor can be one of Torch's that wants a gradient."""
+    return tensor.dtype in FLOATS and bool(tensor.is_dense())
+
+
 class Operands:
     """The operands of a native call that want gradients: each is exchanged for an alias over its memory, with an inlet as node.
 
     Attributes:
-        whole: those of whole numbers that want a gradient as well; their own nodes stay.
+        twinless: those of whole numbers and sparse ones that want a gradient as well; their own nodes stay.
     """
 
-    __slots__ = ("aliases", "inlets", "known", "sides", "whole")
+    __slots__ = ("aliases", "inlets", "known", "sides", "twinless")
 
     def __init__(self) -> None:
         self.known: dict[int, Any] = {}
         self.aliases: list[Any] = []
         self.inlets: list[_Inlet] = []
         self.sides: list[torch.Tensor] = []
-        self.whole: list[Any] = []
+        self.twinless: list[Any] = []
 
     def alias(self, value: Any) -> Any:
         """The argument with every tensor that wants a gradient exchanged."""
@@ -63,8 +68,8 @@ class Operands:
         if kind in TENSOR_TYPES:
             if value.stop_gradient:
                 return value
-            if value.dtype not in FLOATS:
-                self.whole.append(value)
+            if not has_twin(value):
+                self.twinless.append(value)
                 return value
             found = self.known.get(id(value))
             if found is None:
