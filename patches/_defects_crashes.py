@@ -129,6 +129,20 @@ del y
 """,
     },
     {
+        "name": "binomial of NaN",
+        "op": "binomial",
+        "what": "Paddle draws until a number lies below a probability, which none does where that is NaN. Here an alarm ends it.",
+        "size": "goes on for ever",
+        "paddle": PADDLES[-1:],
+        "shows": "hangs",
+        "shim": "The call is Paddle's, and hangs.",
+        "program": """\
+import signal, paddle
+signal.alarm(2)
+paddle.binomial(paddle.to_tensor([5.0]), paddle.to_tensor([float("nan")]))
+""",
+    },
+    {
         "name": "torch's group norm, channels last",
         "op": "group_norm",
         "what": "With channels last, a backward in which the gradient of x is not asked for writes it all the same, to nowhere.",
@@ -200,6 +214,53 @@ x, grid = paddle.ones([1, 1, 3, 3]), paddle.zeros([1, 2, 2, 2])
 grid.stop_gradient = False
 paddle.nn.functional.grid_sample(x, grid).sum().backward()
 """,
+    },
+    {
+        "name": "the gradient of one operand alone",
+        "op": "solve, cross",
+        "what": "The backward writes the gradient of the other operand where that one wants none, to nowhere.",
+        "size": "the process ends",
+        "paddle": (PADDLES[0], PADDLES[-1]),
+        "shows": SIGSEGV,
+        "shim": "Torch's backward. Compared, Paddle's backward ends the process.",
+        "program": """\
+import paddle
+x, y = paddle.eye(3), paddle.ones([3, 3])
+y.stop_gradient = False
+paddle.linalg.solve(x, y).sum().backward()
+""",
+        "others": {"cross": "paddle.cross(x, y).sum().backward()", "cross, the first": "paddle.cross(y, x).sum().backward()"},
+    },
+    {
+        "name": "the gradient of a slope alone",
+        "op": "prelu",
+        "what": "The backward writes the gradient of x where x wants none, to nowhere.",
+        "size": "the process ends",
+        "paddle": PADDLES[-1:],
+        "shows": SIGSEGV,
+        "shim": "Torch's backward. Compared, Paddle's backward ends the process.",
+        "program": """\
+import paddle
+x, weight = paddle.ones([2, 3]), paddle.ones([1])
+weight.stop_gradient = False
+paddle.nn.functional.prelu(x, weight).sum().backward()
+""",
+    },
+    {
+        "name": "some of several operands",
+        "op": "broadcast_tensors, meshgrid",
+        "what": "The backward writes the gradients of all operands where only some want one, to nowhere.",
+        "size": "the process ends",
+        "paddle": (PADDLES[0], PADDLES[-1]),
+        "shows": SIGSEGV,
+        "shim": "Torch's backward. Compared, Paddle's backward ends the process.",
+        "program": """\
+import paddle
+x, y = paddle.ones([3]), paddle.ones([3])
+x.stop_gradient = False
+sum(paddle.broadcast_tensors([x, y])).sum().backward()
+""",
+        "others": {"meshgrid": "sum(paddle.meshgrid(x, y)).sum().backward()"},
     },
     {
         "name": "segments of nothing",

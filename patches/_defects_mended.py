@@ -283,6 +283,21 @@ np.testing.assert_allclose(x.grad.numpy(), [3 + 1j, 1 - 2j], rtol=1e-9)
 """,
     },
     {
+        "name": "gradient of R alone",
+        "op": "qr",
+        "what": "Of mode='r' there is no gradient; the backward reads the Q that was not computed. Later Paddles refuse it.",
+        "size": "the process ends",
+        "paddle": PADDLES[:1],
+        "shows": "SIGSEGV",
+        "shim": "The call is Paddle's.",
+        "program": """\
+import paddle
+x = paddle.eye(3)
+x.stop_gradient = False
+paddle.linalg.qr(x, mode="r").sum().backward()
+""",
+    },
+    {
         "name": "gradient of equal extrema",
         "op": "max, min",
         "known": "whole gradient to each of equal extrema",

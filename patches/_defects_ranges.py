@@ -126,6 +126,25 @@ np.testing.assert_allclose(loss, 200.0 - np.log(2.0), rtol=1e-5)
 """,
     },
     {
+        "name": "gradient of a CTC loss that is NaN",
+        "op": "ctc_loss",
+        "what": "Of a row whose loss is NaN, classes that no label has get a number for a gradient: a program that looks at them "
+        "alone goes on.",
+        "size": "0.33 for NaN",
+        "paddle": PADDLES,
+        "shim": _NONFINITE,
+        "program": """\
+import paddle
+x = paddle.zeros([4, 1, 3])
+x[1, 0, 1] = float("inf")
+x.stop_gradient = False
+label, long, short = paddle.to_tensor([[1]], "int32"), paddle.to_tensor([4]), paddle.to_tensor([1])
+loss = paddle.nn.functional.ctc_loss(x, label, long, short, reduction="sum")
+loss.backward()
+assert loss.isnan() and x.grad.isnan().all()
+""",
+    },
+    {
         "name": "slogdet through the determinant",
         "op": "slogdet",
         "what": "Paddle takes the logarithm of the determinant, which has left the range where its logarithm is a common number.",

@@ -39,7 +39,7 @@ np.testing.assert_allclose(paddle.nn.functional.cross_entropy(x, paddle.to_tenso
     },
     {
         "name": "masked entries of softmax",
-        "op": "softmax",
+        "op": "softmax, fused_softmax_mask",
         "known": "softmax clipped at -64",
         "what": "The same: what a mask takes out of a softmax comes out as 1.6e-28 and not as 0.",
         "size": "1e-29 for 0",
@@ -50,6 +50,9 @@ import paddle
 x = paddle.to_tensor([[0.0, -1e9] * 16])
 assert (paddle.nn.functional.softmax(x).numpy()[0, 1::2] == 0).all()
 """,
+        "others": {
+            "fused": "assert (paddle.incubate.softmax_mask_fuse(*x.reshape([2, 1, 1, 1, 16])).numpy()[0, 0, 0, 1::2] == 0).all()"
+        },
     },
     {
         "name": "negative label to ignore",
@@ -301,7 +304,7 @@ assert np.isnan(paddle.put_along_axis(numbers, places, rows[0, 0, :1], 0, "amax"
     },
     {
         "name": "log_softmax of minus infinity",
-        "op": "log_softmax",
+        "op": "log_softmax, cross_entropy",
         "known": "log_softmax of minus infinity",
         "what": "No logarithm is less than -64 and that of the sum: what is masked by -inf does not come out as -inf.",
         "size": "-64 for -inf",
@@ -309,8 +312,12 @@ assert np.isnan(paddle.put_along_axis(numbers, places, rows[0, 0, :1], 0, "amax"
         "shim": "Torch's kernel; a comparison names it.",
         "program": """\
 import numpy as np, paddle
-assert np.isinf(paddle.nn.functional.log_softmax(paddle.to_tensor([1.0, -np.inf])).numpy()[1])
+x = paddle.to_tensor([1.0, -np.inf])
+assert np.isinf(paddle.nn.functional.log_softmax(x).numpy()[1])
 """,
+        "others": {
+            "cross entropy": "assert np.isinf(paddle.nn.functional.cross_entropy(x.reshape([1, 2]), paddle.to_tensor([1])).item())",
+        },
     },
     {
         "name": "an infinite triplet loss",

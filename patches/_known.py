@@ -76,7 +76,14 @@ QUIRKS: tuple[dict[str, Any], ...] = (
     },
     {
         "name": "softmax clipped at -64",
-        "op": ("softmax", "log_softmax", "cross_entropy", "cross_entropy_with_softmax", "scaled_dot_product_attention"),
+        "op": (
+            "softmax",
+            "log_softmax",
+            "cross_entropy",
+            "cross_entropy_with_softmax",
+            "scaled_dot_product_attention",
+            "fused_softmax_mask",
+        ),
         "side": "paddle",
         "verdict": "SEMANTICS",
         "hypothesis": "clip=-64",
@@ -86,7 +93,7 @@ QUIRKS: tuple[dict[str, Any], ...] = (
     },
     {
         "name": "log_softmax of minus infinity",
-        "op": "log_softmax",
+        "op": ("log_softmax", "cross_entropy"),
         "phase": "forward",
         "side": "paddle",
         "verdict": "NONFINITE",

@@ -12,7 +12,7 @@ from padiff_shim.numerics import models
 from padiff_shim.numerics.ties import Kinks, Selected
 from padiff_shim.table.op import Fault, Op, Sample, each, function, op
 
-from ._faults import CELU, ELU, LOGSIGMOID, MISH, SELU, SILU, clipped, log_of_one_plus, sixth, slope
+from ._faults import CELU, ELU, LOGSIGMOID, MISH, SELU, SILU, clip, clipped, log_of_one_plus, sixth, slope
 from ._spell import ROUNDED, UNARY, alike, unary, with_axes
 
 _KINK, _COMPUTED = Kinks(), Kinks(reach=4)
@@ -44,10 +44,14 @@ def softmax(x: torch.Tensor, axis: int) -> torch.Tensor:
     return torch.softmax(x, axis)
 
 
-@op("x mask", tensors=2, legacy=True)
+def _clipped_sum(own: Callable[..., Any], x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(clip(x + mask.detach(), -1), -1)
+
+
+@op("x mask", tensors=2, legacy=True, faults={"clip=-64": Fault(_clipped_sum)})
 def fused_softmax_mask(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """``torch.softmax`` of the sum."""
-    return torch.softmax(x + mask, -1)
+    """``torch.softmax`` of the sum; the mask has no gradient."""
+    return torch.softmax(x + mask.detach(), -1)
 
 
 @op("x|input approximate=False", inplace=True, legacy=True, model=models.Gelu(), samples=each(UNARY, approximate=(False, True)))

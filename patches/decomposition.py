@@ -99,6 +99,8 @@ def qr(x: torch.Tensor, mode: str) -> tuple[Any, ...]:
     """``torch.linalg.qr``."""
     if mode == "complete" and x.shape[-2] > x.shape[-1] and x.requires_grad:
         raise NotImplementedError("a gradient of more rows than columns with mode='complete'")
+    if mode == "r" and x.requires_grad:
+        raise NotImplementedError("a gradient with mode='r', which neither framework has")
     return tuple(torch.linalg.qr(x, mode=mode))
 
 

@@ -109,6 +109,7 @@ def test_a_program_can_be_sent_as_it_is(one, program):
     assert len(program.splitlines()) <= 15
     assert set(re.findall(r"^import (.*)$", program, re.M)) <= {
         "paddle", "torch", "numpy as np, paddle", "numpy as np, torch", "paddle, torch", "sys, paddle",
+        "signal, paddle",
         "numpy as np, paddle, torch", "paddle.nn.functional as F",
     }  # fmt: skip
 

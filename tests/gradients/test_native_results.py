@@ -7,6 +7,7 @@ import pytest
 from paddle.autograd import PyLayer
 
 import padiff_shim
+from padiff_shim.frameworks.versions import IS_3
 
 pytestmark = pytest.mark.compat
 
@@ -28,6 +29,23 @@ def test_an_output_that_was_not_asked_for():
     assert run.native["hsigmoid_loss"]
     for one, other in zip(found, expected):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(not IS_3, reason="the backward ends the process: docs/defects.md, gradient of R alone")
+@pytest.mark.parametrize("computed", [False, True])
+def test_a_gradient_that_paddle_refuses_is_refused_in_paddle_s_words(computed):
+    def refused():
+        x = paddle.ones([4, 3])
+        x.stop_gradient = False
+        r = paddle.linalg.qr(x * 2.0 if computed else x, mode="r")
+        with pytest.raises(ValueError, match="mode='r'") as raised:
+            r.sum().backward()
+        return r.stop_gradient, r.is_leaf, str(raised.value).strip().splitlines()[-1]
+
+    natively = refused()
+    for mode in (padiff_shim.reference, padiff_shim.compare):
+        with mode("torch"):
+            assert refused() == natively
 
 
 class Both(PyLayer):

@@ -264,6 +264,23 @@ def test_softmax_of_a_masked_score():
     assert same(x.grad, t.grad)
 
 
+def test_a_mask_of_a_softmax_has_no_gradient():
+    def program(wanting):
+        x, mask = paddle.to_tensor(array(1, 2, 4, 4)), paddle.to_tensor(array(1, 1, 4, 4))
+        for name, tensor in (("x", x), ("mask", mask)):
+            tensor.stop_gradient = name not in wanting
+        out = paddle.incubate.softmax_mask_fuse(x, mask)
+        if "x" in wanting:
+            (out * out).sum().backward()
+        return out.stop_gradient, out.is_leaf, x.grad is None, mask.grad is None
+
+    for wanting in (("x",), ("mask",), ("x", "mask")):
+        natively = program(wanting)
+        for mode in (padiff_shim.reference, padiff_shim.compare):
+            with mode("torch"):
+                assert program(wanting) == natively, wanting
+
+
 GROUPS = """
 rng = numpy.random.default_rng(0)
 values, arriving = (rng.standard_normal((2, 3, 4, 6)).astype("float32") for _ in range(2))
