@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -17,9 +18,8 @@ _DOUBLE = {"float64": _FACTOR, "gradient float64": _FACTOR}
 
 
 def _size(x: torch.Tensor, scale: list[float]) -> list[int]:
-    """The sizes as Paddle computes them: in float32."""
-    factors = torch.tensor(scale, dtype=torch.float32)
-    return [int(one) for one in (torch.tensor(x.shape[2:], dtype=torch.float32) * factors).tolist()]
+    """The sizes as Paddle computes them: in float32, and not by Torch's kernels, whose rounding errors a verdict moves."""
+    return [int(np.float32(size) * np.float32(factor)) for size, factor in zip(x.shape[2:], scale)]
 
 
 def _interpolated(

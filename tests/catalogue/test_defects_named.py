@@ -58,6 +58,10 @@ CALLS = {
     "half-centred covariance": ("cov", lambda: paddle.linalg.cov(100 + tensor(40, 50))),
     "variance in one pass": ("group_norm", lambda: F.group_norm(100 + tensor(4, 6, 50), 3)),
     "interpolation to one pixel": ("bilinear_interp", lambda: F.interpolate(tensor(20, 6, 5, 7), size=[1, 9], mode="bilinear")),
+    "weights of interpolation in float32": (
+        "bicubic_interp",
+        lambda: F.interpolate(tensor(20, 6, 5, 7, dtype="float64"), scale_factor=[1.5, 2.0], mode="bicubic"),
+    ),
     "torch's trigamma": ("polygamma", lambda: paddle.polygamma(tensor(40, 50, dtype="float64", low=0.3), 1)),
     "one squaring too few": ("matrix_exp", lambda: paddle.linalg.matrix_exp(tensor(40, 5, 5, low=1.0, high=1.5))),
 }
