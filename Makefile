@@ -112,12 +112,13 @@ test-matrix: $(READY) ## run the fast part of the suite on every Paddle that is 
 test-long: $(READY) ## hours of use in some minutes: thousands of steps and 10^5 calls stay flat in memory
 	$(PY) -m pytest -m long $(PYTEST_ARGS)
 
-# New programs at each run; `make fuzz SEED=7 PROGRAMS=500` draws the same ones again.
+# New programs at each run; `make fuzz SEED=7 PROGRAMS=500` draws the same ones again, and goes on where it was cut short.
 PROGRAMS ?= 10000
 SEED ?= $(shell date +%s)
+JOBS ?= 1
 fuzz: $(READY) ## random programs, natively, under both modes and in Torch: nothing may differ without a reason
 	@echo "seed $(SEED)"
-	PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(PY) -m fuzz --programs $(PROGRAMS) --seed $(SEED)
+	PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(PY) -m fuzz --programs $(PROGRAMS) --seed $(SEED) --jobs $(JOBS)
 
 # Results count for the commit that they were run on: a run that is cut short goes on, and another commit begins anew.
 # `make mutants MUTANTS_ARGS='--suite fast'` leaves out the slow tests, `MUTANTS_ARGS='--fault median-of-nan'` plants one fault.
@@ -153,7 +154,7 @@ bench-verdict: $(READY) ## how often the verdicts are right: faults planted into
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_verdict.py
 
 clean: ## remove both environments, caches and build results
-	rm -rf $(VENV) $(VENV_COMPAT) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis $(MUTANTS)
+	rm -rf $(VENV) $(VENV_COMPAT) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz $(MUTANTS)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements/dev-3.3.1.txt requirements/paddle-3.txt requirements/common.txt

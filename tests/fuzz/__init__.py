@@ -3,5 +3,7 @@
 And it must give Torch's bits (see :mod:`.replay`). ``make fuzz`` runs thousands.
 """
 
-RUNNING, COUNTS = "running", "counts"  # what a block of programs leaves in its folder: the one that runs, and what was counted
-RAN = "programs"  # the count that is no reason
+from forked import PATIENCE
+
+RUNNING, FOUND = "running", "found.jsonl"  # what a worker leaves in its folder: the program that runs, and what was found of each
+HANG = PATIENCE // 4  # seconds after which a program counts as hung

@@ -1,38 +1,34 @@
-"""One program under all plans, and in plain Torch: what differs without a known reason fails, with the program as a script."""
+"""One program under all its plans, and in plain Torch: what differs without a known reason is a failure."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
-from collections.abc import Iterator
-from pathlib import Path
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from padiff_shim.frameworks import turning
 
-from .execute import NATIVE, Plan, accusations, cut, differences, run, whole
-from .known import unexplained
+from .difference import of_numbers, way
+from .execute import NATIVE, Outcome, Plan, accusations, beyond, differences, run, whole
+from .known import listed_lines, unexplained
+from .progress import Progress
 from .replay.run import REFERENCE, compared
+from .rounding import Rounding
+
+TWICE = "not the same twice natively"
+AGAIN = 3  # times that a failure has to be seen again
 
 
-class Progress:
-    """The program that is running, on disk: what is left of it if it kills the process."""
+@dataclass
+class Failure:
+    """A program that differs under a plan without a reason."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        self.file = None if path is None else path.open("w")
-
-    def note(self, lines: list[str], plan: object) -> None:
-        """``lines`` run now under ``plan``."""
-        if self.file is not None:
-            self.file.seek(0)
-            self.file.write(script(lines, plan))
-            self.file.truncate()
-            self.file.flush()
-
-
-def script(lines: list[str], plan: object) -> str:
-    """A program as text, with the modes it ran under."""
-    body = "\n".join(f"{number:3}  {line}" for number, line in enumerate(lines))
-    return f"modes: {plan}\n{body}\n"
+    lines: list[str]
+    plan: Plan
+    texts: list[str]
 
 
 @contextlib.contextmanager
@@ -47,37 +43,101 @@ def layouts(*, at_once: bool) -> Iterator[None]:
         turning.WORTH = held
 
 
-def check(lines: list[str], schedule: Plan, counts: dict[str, int], progress: Progress) -> None:
-    """Run a program natively, wholly under either mode, under a schedule, and in Torch.
+class Trial:
+    """A program, and what it does natively."""
 
-    Raises:
-        AssertionError: something differs without a reason.
-    """
-    for plan in (whole("compare"), whole("reference"), schedule):
-        found, shown, failed = differing(lines, plan, counts, progress)
-        left = unexplained(shown, found, exact=plan.exact, failed=failed, changing=plan is schedule, counts=counts)
-        if left:
-            raise AssertionError("\n".join([script(shown, plan), *left]))
-    progress.note(lines, REFERENCE)
-    shown, found = compared(lines, counts)
-    if found:
-        raise AssertionError("\n".join([script(shown, REFERENCE), *found]))
+    def __init__(self, lines: Sequence[str], progress: Progress, counts: Counter[str]) -> None:
+        self.lines, self._progress, self._counts = list(lines), progress, counts
+        self.native = self._run(NATIVE)
+        self.steady = not differences(self.native, self._run(NATIVE))
+
+    @functools.cached_property
+    def named(self) -> dict[int, str]:
+        """The lines of which a comparison knows the difference by its name, each with that."""
+        return self._run(whole("compare")).named
+
+    def _run(self, plan: Plan) -> Outcome:
+        self._progress.note(self.lines, plan)
+        return run(self.lines, plan)
+
+    def within(self) -> tuple[Trial, list[int]]:
+        """The program without what Torch can and Paddle cannot compute, and the numbers of its lines."""
+        trial, numbers = self, [*range(len(self.lines))]
+        while lacking := beyond(trial.lines, trial.native):
+            numbers = [number for place, number in enumerate(numbers) if place not in lacking]
+            trial = Trial([self.lines[number] for number in numbers], self._progress, self._counts)
+        return trial, numbers
+
+    def differing(self, plan: Plan) -> list[str]:
+        """What differs between native and ``plan``, and whom it accuses."""
+        if not self.steady:
+            return []
+        other = self._run(plan)
+        texts = differences(self.native, other, None if plan.exact else Rounding(self.lines, plan, other))
+        return texts + [f"accused: {call}" for call in accusations(other)]
+
+    @property
+    def failed(self) -> bool:
+        """Whether a backward failed natively."""
+        lines = [self.lines[number] for number, *_ in self.native.errors]
+        return any("backward(" in line or "paddle.grad(" in line for line in lines)
+
+    def unexplained(self, plan: Plan) -> list[str]:
+        """What differs without a known reason."""
+        changing = plan.name == "schedule"
+        texts = self.differing(plan)
+        return unexplained(self.lines, texts, exact=plan.exact, failed=self.failed, changing=changing, counts=self._counts)
 
 
-def differing(lines: list[str], plan: Plan, counts: dict[str, int], progress: Progress) -> tuple[list[str], list[str], bool]:
-    """What differs between native and ``plan``, the lines that were looked at, and whether a backward failed natively."""
-    progress.note(lines, NATIVE)
-    native = run(lines, NATIVE)
-    if not plan.exact and (shorter := cut(lines, native)) is not lines:
-        lines, native = shorter, run(shorter, NATIVE)
-    failed = any("backward(" in lines[number] or "paddle.grad(" in lines[number] for number, *_ in native.errors)
-    if differences(native, run(lines, NATIVE), exact=True):
-        counts["not the same twice natively"] = counts.get("not the same twice natively", 0) + 1
-        return [], lines, failed
-    progress.note(lines, plan)
-    other = run(lines, plan)
-    found = differences(native, other, exact=plan.exact) + [f"accused: {call}" for call in accusations(other)]
-    return found, lines, failed
+class Check:
+    """Programs are checked with one count of reasons."""
+
+    def __init__(self, counts: Counter[str], progress: Progress) -> None:
+        self.counts, self.progress = counts, progress
+
+    def failure(self, lines: Sequence[str], plans: Sequence[Plan]) -> Failure | None:
+        """The first plan under which a program differs without a reason."""
+        entire = Trial(lines, self.progress, self.counts)
+        if not entire.steady:
+            self.counts[TWICE] += 1
+            return None
+        within, numbers = entire.within()
+        for plan in plans:
+            trial, planned = (entire, plan) if plan.exact else (within, plan.of(numbers))
+            texts = trial.unexplained(planned)
+            left = self.without_listed(Failure(trial.lines, planned, texts), trial) if texts else None
+            if left is not None:
+                return left
+        return None
+
+    def without_listed(self, failure: Failure, trial: Trial) -> Failure | None:
+        """What is left of a failure without the lines of which the differences are known."""
+        culprits = listed_lines(failure.lines, failure.texts)
+        if not failure.plan.exact and any(of_numbers(text) for text in failure.texts):
+            culprits.update({number: f"named: {name}" for number, name in trial.named.items()})
+        if not culprits:
+            return failure
+        numbers = [number for number in range(len(failure.lines)) if number not in culprits]
+        rest = self.failure([failure.lines[number] for number in numbers], [failure.plan.of(numbers)])
+        self.counts.update({*culprits.values()} if rest is None else ())
+        return rest
+
+    def seen_again(self, failure: Failure) -> bool:
+        """Whether a failure is one whenever it runs: what kernels make of the place of memory is none of the shim's."""
+        wanted = {way(text) for text in failure.texts}
+        for _ in range(AGAIN):
+            other = Check(Counter(), self.progress).failure(failure.lines, [failure.plan])
+            if other is None or not wanted & {way(text) for text in other.texts}:
+                self.counts.update(f"seen once and not again: {failure.plan.name}, {kind}" for kind in wanted)
+                return False
+        return True
+
+
+def unlike_torch(lines: Sequence[str], counts: Counter[str], progress: Progress) -> Failure | None:
+    """What differs in a bit from the same program in plain Torch."""
+    progress.note(list(lines), REFERENCE)
+    shown, texts = compared(list(lines), counts)
+    return Failure(shown, REFERENCE, texts) if texts else None
 
 
 @contextlib.contextmanager

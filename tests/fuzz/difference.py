@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from typing import NamedTuple
+
+import numpy as np
 
 Errors = list[tuple[int, str, str]]  # (line, type, text)
 
@@ -96,3 +99,43 @@ def errors_in(text: str) -> tuple[Errors, Errors]:
         return [], []
     natively, here = map(ast.literal_eval, text.removeprefix("errors: natively ").split(", here "))
     return natively, here
+
+
+def way(text: str) -> str:
+    """In which way a difference shows, whatever the variables and the lines are called."""
+    if text.startswith("accused: "):
+        parts = re.match(r"accused: #\d+ (\S+) (\S+)[^|]*\| (\w+)[^|\[]*(\[\w+\])?", text)
+        return f"accused {' '.join(filter(None, parts.groups()))}" if parts else text
+    if text.startswith("errors: "):
+        natively, _, here = text.partition(", here ")
+        kinds = [re.findall(r"\(\d+, '(\w+)'", side) for side in (natively, here)]
+        return f"errors: natively {only(kinds[0], kinds[1])}, here {only(kinds[1], kinds[0])}"
+    name, _, rest = text.partition(": ")
+    if rest.startswith("only") or name == "left behind":
+        return rest if rest.startswith("only") else name
+    key = name.partition(".")[2].rpartition(".")[2] or name
+    return f"{key} of None" if "natively None" in rest or rest.endswith("here None") else key
+
+
+def only(errors: list[str], others: list[str]) -> str:
+    """The kinds of errors that the other side has not so often."""
+    return " ".join(sorted((Counter(errors) - Counter(others)).elements())) or "none"
+
+
+def of_numbers(text: str) -> bool:
+    """Whether a difference is one of numbers in a value or a gradient."""
+    return way(text) in ("value", "grad")
+
+
+def apart(text: str) -> float:
+    """The largest relative difference of two arrays that a difference shows; 0 where it shows none."""
+    arrays = re.fullmatch(r"\S+(?: \S+)?: (?:other bits: )?natively (.*), here (.*)", text)
+    if not arrays or not of_numbers(text):
+        return 0.0
+    try:
+        ours, theirs = (np.array(eval(side, {"nan": np.nan, "inf": np.inf})) for side in arrays.groups())
+    except (SyntaxError, NameError, TypeError):
+        return np.inf
+    if ours.shape != theirs.shape:
+        return np.inf
+    return float(np.nanmax(np.abs(ours - theirs), initial=0.0) / max(np.nanmax(np.abs(ours), initial=0.0), 1e-300))

@@ -1,12 +1,14 @@
 """Runs a program (source lines) natively or under modes that open and close anywhere, and tells what differs.
 
 Every variable, gradient and hook is looked at, and every error: compare mode must leave each bit as it is natively; reference mode
-must agree in everything but rounding.
+must agree in everything but rounding (:mod:`.rounding` says how much that is).
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +19,9 @@ import padiff_shim
 
 from . import prelude
 
-# How far a program may be off by rounding alone, relative to the largest number it held.
-ROUNDING = {"float64": 1e-9, "float32": 1e-3, "float16": 0.1, "bfloat16": 0.5}
 HARD = ("PRECISION_MODE", "SEMANTICS", "WRONG", "LOCAL_WRONG", "NONFINITE")
+AROUND = " around all"
+VARIABLE = re.compile(r"[tpn]\d+")
 
 
 @dataclass
@@ -32,15 +34,25 @@ class Plan:
     @property
     def exact(self) -> bool:
         """Whether every bit must be as natively."""
-        return not any(event[:2] == ("open", "reference") for events in self.events.values() for event in events)
+        opened = [event for events in self.events.values() for event in events if event[0] == "open"]
+        return not any(event[1] == "reference" or "carry='torch'" in event[3] for event in opened)
+
+    def of(self, numbers: list[int]) -> Plan:
+        """The plan of a program of these lines alone."""
+        events: dict[int, list[tuple[str, ...]]] = {}
+        for number in sorted(self.events):
+            place = next((place for place, line in enumerate(numbers) if line >= number), None)
+            if place is not None:
+                events.setdefault(place, []).extend(self.events[number])
+        return Plan(self.name, events)
 
     def __str__(self) -> str:
         return f"{self.name} {self.events}" if self.events else self.name
 
 
-def whole(kind: str) -> Plan:
+def whole(kind: str, options: str = "") -> Plan:
     """One mode around the whole program."""
-    return Plan(f"{kind} around all", {0: [("open", kind, "m0", "")]})
+    return Plan(f"{kind}({options}){AROUND}", {0: [("open", kind, "m0", options)]})
 
 
 NATIVE = Plan("native")
@@ -55,9 +67,20 @@ class Outcome:
     runs: list[Any]
     after: dict[str, Any]  # the state of the process
 
+    def compared(self) -> Iterator[Any]:
+        """The records of its comparisons."""
+        return (call for kind, run in self.runs if kind == "compare" for call in run.calls)
 
-def run(lines: list[str], plan: Plan) -> Outcome:
-    """Execute the lines; an error ends its line only, as at a prompt."""
+    @property
+    def named(self) -> dict[int, str]:
+        """The lines of which a comparison knows the difference by its name, each with that."""
+        calls = [call.as_dict() for call in self.compared()]
+        names = {call["file"]: call["quirk"] for call in calls if call.get("quirk")}
+        return {int(number[1]): name for file, name in names.items() if (number := re.fullmatch(r"<line (\d+)>", file or ""))}
+
+
+def run(lines: list[str], plan: Plan, around: Callable[[], Any] = contextlib.nullcontext) -> Outcome:
+    """Execute the lines; an error ends its line only, as at a prompt. ``around``: what each line runs in."""
     paddle.seed(7)
     scope = prelude.namespace()
     errors: list[tuple[int, str, str]] = []
@@ -73,17 +96,19 @@ def run(lines: list[str], plan: Plan) -> Outcome:
                 elif rest[0] in opened:
                     opened.pop(rest[0]).stop()
             try:
-                exec(compile(line, f"<line {number}>", "exec"), scope)
+                with around():
+                    exec(compile(line, f"<line {number}>", "exec"), scope)
             except Exception as error:
                 errors.append((number, type(error).__name__, _headline(error)))
     finally:
         for mode in opened.values():
             mode.stop()
-    values = {name: facts(value) for name, value in scope.items() if re.fullmatch(r"[tp]\d+", name)}
+    values = {name: facts(value) for name, value in scope.items() if VARIABLE.fullmatch(name)}
     values.update({f"seen[{i}] {name}": facts(value) for i, (name, value) in enumerate(scope["seen"])})
     tracer = paddle.base.framework._dygraph_tracer()
     rng = str(paddle.get_rng_state()[0]).split("0x")[0]
     after = {"grad enabled": paddle.is_grad_enabled(), "autocast": str(tracer._amp_level), "rng": rng}
+    paddle.set_grad_enabled(True)
     return Outcome(errors, values, runs, after)
 
 
@@ -96,13 +121,27 @@ def _headline(error: BaseException) -> str:
 
 
 def facts(value: Any) -> dict[str, Any]:
-    """What can be seen of a variable; of a layer, its parameters' gradients."""
-    if isinstance(value, paddle.nn.Linear):
-        parts = {"weight": value.weight, "bias": value.bias}
-        return {f"{name}.grad": None if one.grad is None else array(one.grad) for name, one in parts.items()}
-    if not isinstance(value, paddle.Tensor):
-        return {"type": type(value).__name__}
-    found = {
+    """What can be seen of a variable; of a layer, its parameters and buffers; of several values, each."""
+    if isinstance(value, paddle.Tensor):
+        return facts_of_tensor(value)
+    if isinstance(value, paddle.nn.Layer):
+        parts = {**dict(value.named_parameters()), **{f"buffer {name}": buffer for name, buffer in value.named_buffers()}}
+        seen: dict[str, Any] = {}
+        for name, part in parts.items():
+            seen.update({f"{name}.{key}": fact for key, fact in facts_of_tensor(part).items() if key in ("value", "grad")})
+        return seen
+    if isinstance(value, (list, tuple)) and len(value) <= 32:
+        return {f"[{place}].{key}": fact for place, part in enumerate(value) for key, fact in facts(part).items()}
+    if isinstance(value, np.ndarray):
+        return {"value": value}
+    if isinstance(value, (bool, int, float, complex, str, type(None))):
+        return {"type": type(value).__name__, "value": value if isinstance(value, (str, type(None))) else np.asarray(value)}
+    return {"type": type(value).__name__}
+
+
+def facts_of_tensor(value: Any) -> dict[str, Any]:
+    """Everything of a tensor that a program can ask for."""
+    seen = {
         "shape": list(value.shape),
         "dtype": str(value.dtype),
         "stop_gradient": value.stop_gradient,
@@ -111,10 +150,10 @@ def facts(value: Any) -> dict[str, Any]:
         "value": array(value),
     }
     grad = value.grad if value.is_leaf or value._grad_ivar() is not None else None
-    found["grad"] = None if grad is None else array(grad)
+    seen["grad"] = None if grad is None else array(grad)
     if grad is not None:
-        found["grad's dtype and shape"] = f"{grad.dtype}{list(grad.shape)}"
-    return found
+        seen["grad's dtype and shape"] = f"{grad.dtype}{list(grad.shape)}"
+    return seen
 
 
 def array(tensor: Any) -> np.ndarray | None:
@@ -127,44 +166,60 @@ def array(tensor: Any) -> np.ndarray | None:
 
 
 # Where Paddle has no kernel or no second gradient and Torch has one, a substituted call succeeds where the native one raises; and a
-# view that begins between two elements shows a last bit as an exponent. A program is only compared up to there.
+# view that begins between two elements shows a last bit as an exponent. A program is compared without these lines.
 LACKING = ("doesn't have any grad op", "is not registered. Selected wrong DataType")
 
 
-def cut(lines: list[str], native: Outcome) -> list[str]:
-    """The program up to the first line for which Paddle has no kernel, or behind which rounding is more than that."""
-    numbers = [number for number, _, text in native.errors if any(lack in text for lack in LACKING)]
-    numbers += [number for number, line in enumerate(lines) if "as_strided(" in line and line.endswith(", 1)")]
-    return lines[: min(numbers)] if numbers else lines
+def beyond(lines: list[str], native: Outcome) -> set[int]:
+    """The lines for which Paddle has no kernel, or behind which rounding is more than that."""
+    numbers = {number for number, _, text in native.errors if any(lack in text for lack in LACKING)}
+    return numbers | {number for number, line in enumerate(lines) if "as_strided(" in line and line.endswith(", 1)")}
 
 
-def differences(native: Outcome, other: Outcome, *, exact: bool) -> list[str]:
-    """What differs, in words."""
-    found = []
-    ours, theirs = ([(number, kind, text if exact else "") for number, kind, text in one.errors] for one in (native, other))
+Allowed = Callable[[str, str, Any, Any], bool]
+
+
+def differences(native: Outcome, other: Outcome, allowed: Allowed | None = None) -> list[str]:
+    """What differs, in words.
+
+    Args:
+        native: the run on Paddle's kernels.
+        other: the run under a mode.
+        allowed: whether rounding explains two facts of a variable, by its name and the fact's; without it every bit counts.
+    """
+    texts = []
+    ours, theirs = (
+        [(number, kind, text if allowed is None else "") for number, kind, text in outcome.errors] for outcome in (native, other)
+    )
     if ours != theirs:
-        found.append(f"errors: natively {native.errors}, here {other.errors}")
+        texts.append(f"errors: natively {native.errors}, here {other.errors}")
     if native.after != other.after:
-        found.append(f"left behind: natively {native.after}, here {other.after}")
-    scale, tolerance = _scale(native), _tolerance(native)
+        texts.append(f"left behind: natively {native.after}, here {other.after}")
     for name in sorted({*native.values, *other.values}):
         a, b = native.values.get(name), other.values.get(name)
         if a is None or b is None:
-            found.append(f"{name}: {'only here' if a is None else 'only natively'}")
+            texts.append(f"{name}: {'only here' if a is None else 'only natively'}")
             continue
         for key in sorted({*a, *b}):
             x, y = a.get(key), b.get(key)
-            if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
-                if x.shape != y.shape or x.dtype != y.dtype:
-                    found.append(f"{name}.{key}: natively {x.dtype}{x.shape}, here {y.dtype}{y.shape}")
-                elif exact:
-                    if x.tobytes() != y.tobytes():
-                        found.append(f"{name}.{key}: other bits: natively {x.tolist()}, here {y.tolist()}")
-                elif not np.allclose(x.astype("float64"), y.astype("float64"), rtol=0, atol=tolerance * scale, equal_nan=True):
-                    found.append(f"{name}.{key}: natively {x.tolist()}, here {y.tolist()}")
-            elif type(x) is not type(y) or x != y:
-                found.append(f"{name}.{key}: natively {_brief(x)}, here {_brief(y)}")
-    return found
+            if not same(x, y) and not (allowed is not None and allowed(name, key, x, y)):
+                texts.append(f"{name}.{key}: {_both(x, y, exact=allowed is None)}")
+    return texts
+
+
+def same(x: Any, y: Any) -> bool:
+    """Whether two facts are the same, arrays to the last bit."""
+    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+        return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()
+    return type(x) is type(y) and not isinstance(x, np.ndarray) and x == y
+
+
+def _both(x: Any, y: Any, *, exact: bool) -> str:
+    if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)):
+        return f"natively {_brief(x)}, here {_brief(y)}"
+    if x.shape != y.shape or x.dtype != y.dtype:
+        return f"natively {x.dtype}{x.shape}, here {y.dtype}{y.shape}"
+    return f"{'other bits: ' if exact else ''}natively {x.tolist()}, here {y.tolist()}"
 
 
 def _brief(fact: Any) -> Any:
@@ -175,24 +230,4 @@ def _brief(fact: Any) -> Any:
 
 def accusations(outcome: Outcome) -> list[str]:
     """Hard verdicts on Paddle's or Torch's kernels that no known difference explains: nothing was planted."""
-    return [
-        str(call)[:300]
-        for kind, run in outcome.runs
-        if kind == "compare"
-        for call in run.calls
-        if str(call.verdict) in HARD and not call.as_dict().get("quirk")
-    ]
-
-
-def _arrays(outcome: Outcome) -> list[np.ndarray]:
-    return [fact for facts in outcome.values.values() for fact in facts.values() if isinstance(fact, np.ndarray) and fact.size]
-
-
-def _scale(outcome: Outcome) -> float:
-    with np.errstate(all="ignore"):
-        return max([1.0, *(float(np.nanmax(np.abs(a.astype("float64")))) for a in _arrays(outcome) if np.isfinite(a).any())])
-
-
-def _tolerance(outcome: Outcome) -> float:
-    names = {str(facts.get("dtype", "")).rpartition(".")[2] for facts in outcome.values.values()}
-    return max(ROUNDING.get(name, 0.0) for name in {*names, "float64"})
+    return [str(call)[:300] for call in outcome.compared() if str(call.verdict) in HARD and not call.as_dict().get("quirk")]

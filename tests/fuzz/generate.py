@@ -1,32 +1,35 @@
 """Draws random Paddle programs, line by line: each line is tried natively before the next is drawn.
 
 A line that raises is kept now and then (errors must be the same, too); one that makes numbers grow out of hand, or that is not the
-same twice, is taken back. ``choose(n)`` gives a number below n: Hypothesis draws and shrinks it.
+same twice, is taken back. ``choose(n)`` gives a number below n.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import paddle
 
 from . import prelude
-from .check import Progress
 from .execute import Plan
-from .grammar import GRAMMAR, NESTED
+from .progress import Progress
 from .words import FLOATS, Nothing, broadcast
 
 SHAPES = ([3, 4], [4, 3], [4, 4], [4], [3, 1], [2, 3, 4], [1, 4], [2, 4, 3], [])
 LIMIT = 1e3  # larger numbers would make "equal but for rounding" mean little
+ELEMENTS, AXES = 4000, 7  # of a tensor, at most
+UNPACKED = 4  # results of one call that get a name each
+
+Kind = Callable[["Program"], "str | None"]
 
 
 class Program:
     """A program being drawn, with its native state."""
 
-    def __init__(self, choose: Callable[[int], int], progress: Progress, *, nested: bool = False) -> None:
-        self.grammar = NESTED if nested else GRAMMAR
+    def __init__(self, choose: Callable[[int], int], progress: Progress, grammar: Sequence[Kind], *, edges: bool = False) -> None:
+        self.grammar, self.edges = grammar, edges  # whether there are NaN and infinities
         self.choose, self.progress = choose, progress
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {}
@@ -40,7 +43,7 @@ class Program:
         return options[self.choose(len(options))]
 
     def chance(self, one_in: int) -> bool:
-        """True once in so many draws; shrinks to False."""
+        """True once in so many draws."""
         return self.choose(one_in) == one_in - 1
 
     def replay(self) -> None:
@@ -63,9 +66,13 @@ class Program:
     # What stands in a line
 
     def tensors(self, wanted: Callable[[Any], bool] = lambda t: True) -> list[str]:
-        """Names of variables that fit; the latest first, which small draws prefer."""
+        """Names of variables that fit; the latest first."""
         names = [n for n, v in self.scope.items() if n[0] == "t" and n[1:].isdigit() and isinstance(v, paddle.Tensor) and wanted(v)]
         return names[::-1]
+
+    def layers(self, wanted: Callable[[Any], bool] = lambda layer: True) -> list[str]:
+        """Names of the layers that fit."""
+        return [n for n, v in self.scope.items() if n[0] == "p" and n[1:].isdigit() and wanted(v)]
 
     def tensor(self, wanted: Callable[[Any], bool] = lambda t: True) -> str:
         """A variable that fits; raises :class:`Nothing` if there is none."""
@@ -84,10 +91,14 @@ class Program:
         fits = (lambda t: t.shape == shape) if same else (lambda t: broadcast(t.shape, shape))
         return self.floating(fits) if not self.chance(40) else self.floating()
 
-    def new(self) -> str:
+    def new(self, letter: str = "t") -> str:
         """A name for a result."""
         self.count += 1
-        return f"t{self.count}"
+        return f"{letter}{self.count}"
+
+    def dtype(self) -> str:
+        """A kind of float."""
+        return self.pick(FLOATS) if self.chance(2) else "float32"
 
     @property
     def spent(self) -> bool:
@@ -106,12 +117,15 @@ class Program:
         """A program of about ``length`` lines."""
         for _ in range(2 + self.choose(2)):
             self.add(self.leaf())
-        while len(self.lines) < length:
+        tries = 0
+        while len(self.lines) < length and tries < 20 * length:
+            tries += 1
             try:
                 line = self.pick(self.grammar)(self)
             except Nothing:
                 line = self.leaf()
-            self.add(line)
+            if line is not None:
+                self.add(line)
         return self.lines
 
     def leaf(self) -> str:
@@ -122,27 +136,82 @@ class Program:
         grad = not self.chance(4)
         return f"{self.new()} = make({shape}, '{dtype}', {self.count}, {grad})"
 
-    def add(self, line: str) -> None:
-        """Try a line and keep it, or take it back."""
+    def make(self, shape: list[int], dtype: str, grad: bool, below: int | None = None) -> str:
+        """The name of a leaf of this shape, made in a line of its own; its integers lie ``below`` a limit."""
+        name = self.new()
+        more = "" if below is None else f", below={below}"
+        if self.edges and dtype in FLOATS and not self.chance(3):
+            more += ", edges=True"
+        self.add(f"{name} = make({shape}, '{dtype}', {self.count}, {grad}{more})")
+        if name not in self.scope:
+            raise Nothing
+        return name
+
+    def add(self, line: str) -> bool:
+        """Try a line and keep it, or take it back; returns whether it ran."""
         before = dict(self.scope)
         self.progress.note([*self.lines, line], "none: being drawn")
         error = self._run(line)
         if (error is None or (not self.spoilt and self.chance(3))) and self._tame():
             self.lines.append(line)
-        elif error is None or before.keys() != self.scope.keys() or "_" in line or "=" in line or frees(line):
+            return error is None
+        if error is None or before.keys() != self.scope.keys() or "_" in line or "=" in line or frees(line):
             self.replay()
+        return False
+
+    def call(self, expression: str, around: str = "") -> None:
+        """Try a call and keep it, its results by name; ``around``: the head of a ``with`` statement."""
+        self.progress.note([*self.lines, f"{around}{expression}"], "none: being drawn")
+        error = self._run(f"{around}result = {expression}")
+        if error is not None:
+            if not self.spoilt and self.chance(3):
+                self.lines.append(f"{around}{self.new()} = {expression}")
+            else:
+                self.replay()
+            return
+        result = self.scope.pop("result")
+        self.lines.append(f"{around}{self._name(result)} = {expression}")
+        if not self._tame():
+            self.lines.pop()
+            self.replay()
+
+    def _name(self, result: Any) -> str:
+        """The target of an assignment of a result, which is made: a name for each of several tensors."""
+        parts = tensors_of(result)
+        if not parts or len(parts) > UNPACKED:
+            name = self.new("n")
+            self.scope[name] = result
+            return name
+        names = [self.new() for _ in parts]
+        self.scope.update(zip(names, parts))
+        alone = isinstance(result, (list, tuple)) and len(names) == 1
+        return ", ".join(names) + "," * alone
 
     def _tame(self) -> bool:
         for value in self.scope.values():
-            if isinstance(value, paddle.Tensor) and value._is_initialized() and value.is_floating_point():
-                with paddle.no_grad():
-                    numbers = value.detach().astype("float64").numpy()
-                    grad = value.grad if value.is_leaf else None
-                    if grad is not None and grad._is_initialized():
-                        numbers = np.concatenate([numbers.ravel(), grad.astype("float64").numpy().ravel()])
-                if numbers.size and not np.abs(numbers).max() < LIMIT:
+            if isinstance(value, paddle.Tensor) and value._is_initialized():
+                if value.size > ELEMENTS or value.ndim > AXES:
+                    return False
+                if not self.edges and not all(
+                    _small(part) for part in (value, value.grad if value.is_leaf else None) if part is not None
+                ):
                     return False
         return True
+
+
+def tensors_of(result: Any) -> list[paddle.Tensor]:
+    """A result that is a tensor, or several; none if there is anything else among them."""
+    parts = result if isinstance(result, (list, tuple)) else [result]
+    return list(parts) if all(isinstance(part, paddle.Tensor) for part in parts) else []
+
+
+def _small(tensor: paddle.Tensor) -> bool:
+    if not tensor._is_initialized() or not (tensor.is_floating_point() or tensor.is_complex()):
+        return True
+    with paddle.no_grad():
+        shown = tensor.detach()
+        numbers = (shown.astype("float64") if str(shown.dtype).endswith("float16") else shown).numpy()
+    return not numbers.size or bool(np.abs(numbers).max() < LIMIT)
 
 
 def frees(line: str) -> bool:

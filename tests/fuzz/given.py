@@ -7,13 +7,32 @@ from typing import Any
 
 import numpy as np
 
-SPECIAL = {"bool": lambda random, shape: random.rand(*shape) > 0.5, "int64": lambda random, shape: random.randint(0, 2, shape)}
+SPECIAL = {
+    "bool": lambda random, shape: random.rand(*shape) > 0.5,
+    "int64": lambda random, shape: random.randint(0, 2, shape),
+    "uint8": lambda random, shape: random.randint(0, 9, shape),
+    **dict.fromkeys(("int8", "int16", "int32"), lambda random, shape: random.randint(-4, 5, shape)),
+    **dict.fromkeys(
+        ("complex64", "complex128"), lambda random, shape: random.standard_normal(shape) + 1j * random.standard_normal(shape)
+    ),
+}
 
 
-def numbers(shape: Sequence[int], dtype: str, seed: int, shift: float) -> np.ndarray:
-    """Normal values plus ``shift``; 0 or 1 where the dtype is bool or integer."""
+EDGES = (float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-40)
+
+
+def numbers(
+    shape: Sequence[int], dtype: str, seed: int, shift: float = 0.0, below: int | None = None, edges: bool = False
+) -> np.ndarray:
+    """Normal values plus ``shift``; small whole numbers where the dtype is one of those, 0 or more and ``below`` on request.
+
+    ``edges``: some elements are not finite, or zero.
+    """
     random = np.random.RandomState(seed)
-    return np.asarray(SPECIAL[dtype](random, shape) if dtype in SPECIAL else random.standard_normal(shape) + shift)
+    if below is not None:
+        return np.asarray(random.randint(0, below, shape))
+    values = np.asarray(SPECIAL[dtype](random, shape) if dtype in SPECIAL else random.standard_normal(shape) + shift)
+    return np.where(random.rand(*shape) < 0.2, random.choice(EDGES, shape), values) if edges else values
 
 
 def calculus(paddle: Any, F: Any) -> dict[str, Any]:

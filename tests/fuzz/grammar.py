@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import nested
+from . import calls, nested
 from .state import (
     autocast,
     backward,
@@ -69,5 +69,24 @@ GRAMMAR = (
     update,
 )
 
-# With more of what runs within a backward: ``python -m fuzz --nested``.
+# With more of what runs within a backward.
 NESTED = (*GRAMMAR, nested.asking, nested.layers, *(nested.recomputed,) * 2, nested.computing_hook, nested.second)
+
+# Every API of the tables, among lines that change tensors and follow gradients.
+BROAD = (
+    *(calls.templated,) * 40,
+    *(calls.layer_again,) * 2,
+    calls.optimised,
+    calls.stepped,
+    calls.scaled,
+    calls.applied,
+    calls.transformed_gradient,
+    *(backward,) * 6,
+    *(partial_gradient,) * 2,
+    hook,
+    retained,
+    toggle,
+    inplace,
+    setitem,
+    housekeeping,
+)

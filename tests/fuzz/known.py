@@ -5,9 +5,11 @@ A difference that no entry explains fails the run; how often each was needed is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 
+from .difference import apart, way
 from .seen import Seen
 
 
@@ -216,22 +218,150 @@ KNOWN = (
         lambda seen: not seen.exact and seen.refused_as_a_leaf and (seen.has(".apply(") or seen.has("use_reentrant=True")),
     ),
     Known(
+        "clear_grad of the result of an op without a gradient: natively an internal error, for there is nothing to clear",
+        lambda seen: seen.text.startswith("errors:") and seen.cleared_nothing,
+    ),
+    Known(
         "recompute reads a tensor again that was changed in place meanwhile: its gradients are those of other values",
         lambda seen: seen.text.startswith("accused") and seen.has("use_reentrant=False"),
     ),
 )
 
 
+@dataclass(frozen=True)
+class Listed:
+    """A difference of one op that is accepted: that it comes from there is shown by leaving out the lines that call the op."""
+
+    kind: str  # of differences, as `way` calls them: a regular expression
+    line: str  # those that may make it: a regular expression; none of an accusation, which names its op
+    reason: str
+    within: float = float("inf")  # so far apart at most, relative to the largest element
+    holds: str = ""  # what a line of the program has to hold: a regular expression
+
+    @property
+    def accuses(self) -> bool:
+        """Whether it is of an accusation."""
+        return self.kind.startswith("accused")
+
+    def explains(self, text: str, lines: Sequence[str]) -> bool:
+        """Whether a difference of a program is of this kind."""
+        fits = re.fullmatch(self.kind, way(text)) is not None and apart(text) <= self.within
+        return fits and any(re.search(self.holds, line) for line in lines)
+
+
+VECTORS = r"paddle\.linalg\.(eigh|svd|qr|pca_lowrank|svd_lowrank|eig)\("
+UPDATES = r"paddle\.optimizer\.|\bo\d+\.(step|minimize)\("
+FLOAT32 = 2.0**-23  # a rate or a decay that is rounded to float32, of what it is multiplied with
+
+NAN = r"edges=True"  # there are NaN and infinities
+
+LISTED = (
+    Listed("value|grad", VECTORS, "singular vectors, eigenvectors and the factors of qr are free in their sign"),
+    Listed("value", r"paddle\.linalg\.eig(vals)?\(", "eigenvalues of a matrix come in any order"),
+    Listed(
+        "value|inplace_version",
+        r"paddle\.linalg\.(householder_product|ormqr)\(",
+        "householder_product and ormqr write their operand in Paddle (docs/defects.md)",
+    ),
+    Listed(
+        r"accused (ormqr|householder_product) \S+ SEMANTICS \[paddle\]",
+        "",
+        "an operand that Paddle's function writes (docs/defects.md)",
+    ),
+    Listed("inplace_version", r"paddle\.signal\.stft\(", "Paddle's stft writes into what it returns, and counts it"),
+    Listed("value", UPDATES, "Paddle's optimizers hold rates and decays in float32, for float64 parameters, too", within=FLOAT32),
+    Listed(
+        r"accused (max_pool\dd_with_index|pool\dd|maxout|segment_pool) \S+ (NONFINITE|WRONG) \[paddle\]",
+        "",
+        "Paddle's maxima hide NaN (docs/defects.md)",
+        holds=NAN,
+    ),
+    Listed(
+        "value|grad",
+        r"[mM]axout\(|max_pool\dd\(|MaxPool\dD\(|segment_(max|min)\(",
+        "where Paddle's maxima hide NaN Torch's are NaN (docs/defects.md)",
+        holds=NAN,
+    ),
+    Listed(
+        r"accused ctc_loss grad:\S+ NONFINITE \[paddle\]", "", "the gradient of a CTC loss hides NaN (docs/defects.md)", holds=NAN
+    ),
+    Listed(r"accused (batch|instance)_norm grad:(scale|bias) WRONG \[paddle\]", "", "norms with a frozen weight (docs/defects.md)"),
+    Listed(
+        r"accused \w+_interp out (SEMANTICS|NONFINITE \[paddle\])",
+        "",
+        "an interpolation's weight of 0 times an infinity is NaN in some kernels, and left out in others",
+        holds=NAN,
+    ),
+    Listed(
+        r"accused (softshrink|thresholded_relu|logsigmoid|binary_cross_entropy_with_logits) \S+ (SEMANTICS|NONFINITE) \[paddle\]",
+        "",
+        "infinities times a mask of 0 (docs/defects.md)",
+        holds=NAN,
+    ),
+    Listed(r"accused gelu out NONFINITE \[both\]", "", "gelu by tanh of -inf is NaN in both, where it is 0", holds=NAN),
+    Listed(
+        r"accused grid_sample out (SEMANTICS|NONFINITE) \[paddle\]",
+        "",
+        "which element lies at a place that is NaN, and what 0 times an infinity is, is nobody's",
+        holds=NAN,
+    ),
+    Listed(
+        "value|grad",
+        r"grid_sample\(|interpolate\(|Upsample|lerp\(|quantile\(|scaled_dot_product_attention\(",
+        "infinities times 0, or taken from each other, and places that are NaN: whether NaN comes of them depends on the steps",
+        holds=NAN,
+    ),
+    Listed(r"accused lerp out NONFINITE \[paddle\]", "", "infinities are taken from each other by one formula of lerp", holds=NAN),
+    Listed(
+        r"accused scaled_dot_product_attention out NONFINITE \[paddle\]",
+        "",
+        "a softmax of NaN and infinities within an attention (docs/defects.md: softmax of NaN)",
+        holds=NAN,
+    ),
+    Listed(
+        "errors: natively ValueError, here none",
+        r"multi_dot\(",
+        "Paddle refuses the gradient of a product of several matrices of which some are frozen (docs/defects.md)",
+    ),
+    Listed(
+        "grad('s dtype and shape)? of None",
+        r"(batch|instance)_norm\(|(Batch|Instance)Norm",
+        "where Paddle leaves a norm's weight or bias without a gradient Torch gives one (docs/defects.md)",
+    ),
+)
+
+
+def listed_lines(lines: Sequence[str], texts: Sequence[str]) -> dict[int, str]:
+    """The lines to which differences like these are listed, each with the reason."""
+    return {
+        number: entry.reason
+        for entry in LISTED
+        if not entry.accuses and any(entry.explains(text, lines) for text in texts)
+        for number, line in enumerate(lines)
+        if re.search(entry.line, line)
+    }
+
+
+def unused(counts: Mapping[str, int]) -> list[str]:
+    """The reasons that no program of a run has needed."""
+    return [entry.reason for entry in (*KNOWN, *LISTED) if not counts.get(entry.reason)]
+
+
 def unexplained(
-    lines: list[str], found: list[str], *, exact: bool, failed: bool, changing: bool, counts: dict[str, int]
+    lines: list[str], found: list[str], *, exact: bool, failed: bool, changing: bool, counts: MutableMapping[str, int]
 ) -> list[str]:
     """The differences that no entry explains; ``counts`` notes the others."""
     left = []
     for difference in found:
         seen = Seen(difference, lines, exact, failed, changing, tuple(found))
-        entry = next((entry for entry in KNOWN if entry.explains(seen)), None)
+        entry = next((entry for entry in KNOWN if entry.explains(seen)), None) or listed_accusation(difference, lines)
         if entry is None:
             left.append(difference)
         else:
             counts[entry.reason] = counts.get(entry.reason, 0) + 1
     return left
+
+
+def listed_accusation(difference: str, lines: Sequence[str]) -> Listed | None:
+    """The entry of an accusation."""
+    return next((entry for entry in LISTED if entry.accuses and entry.explains(difference, lines)), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import io
 
 import numpy as np
 import paddle
@@ -14,11 +15,16 @@ from paddle.distributed.fleet.utils import recompute
 from .given import calculus, numbers, watching
 
 
-def make(shape, dtype="float32", seed=0, grad=False, shift=0.0):
-    """A leaf: normal values plus ``shift``; 0 or 1 where the dtype is bool or integer."""
-    leaf = paddle.to_tensor(numbers(shape, dtype, seed, shift)).astype(dtype).detach()
+def make(shape, dtype="float32", seed=0, grad=False, shift=0.0, below=None, edges=False):
+    """A leaf: normal values plus ``shift``, or small whole numbers; on request with NaN, infinities and zeros among them."""
+    leaf = paddle.to_tensor(numbers(shape, dtype, seed, shift, below, edges)).astype(dtype).detach()
     leaf.stop_gradient = not grad
     return leaf
+
+
+def definite(x):
+    """A positive definite matrix of another one."""
+    return paddle.matmul(x, x, transpose_y=True) + 2 * paddle.eye(x.shape[-1], dtype=x.dtype)
 
 
 def layer(width_in, width_out, seed, kind=paddle.nn.Linear):
@@ -121,7 +127,10 @@ def namespace():
         "np": np,
         "F": F,
         "copy": copy,
+        "io": io,
+        "functools": functools,
         "make": make,
+        "definite": definite,
         "layer": layer,
         "scaled": functools.partial(layer, kind=Scaled),
         "Asking": Asking,

@@ -6,7 +6,18 @@ import re
 
 from .difference import Difference, Errors
 
-READ_BY_PADDLE = ("silu(", " / (", "paddle.as_strided(", "paddle.max(", "paddle.min(", "paddle.amax(", "paddle.amin(")
+READ_BY_PADDLE = (
+    "silu(",
+    " / (",
+    "paddle.as_strided(",
+    "paddle.max(",
+    "paddle.min(",
+    "paddle.amax(",
+    "paddle.amin(",
+    "slogdet(",
+    "MaxUnPool",
+    "scatter_reduce(",
+)
 READ_BY_TORCH = ("einsum", "std")
 VIEWS = (".transpose(", ".reshape(", ".flatten(", "squeeze(", ".view(", ".view_as(", "paddle.assign(", ".contiguous(", ".astype(")
 MODIFIED = "has been modified by an inplace operation"
@@ -260,6 +271,13 @@ class Seen(Difference):
         return len(left) < len(natively) and left == [one[:2] for one in here]
 
     @property
+    def cleared_nothing(self) -> bool:
+        """Whether the errors differ only by those of a clear_grad that natively found nothing to clear."""
+        natively, here = self.errors
+        left = [error[:2] for error in natively if "Detected nullptr grad" not in error[-1]]
+        return len(left) < len(natively) and left == [error[:2] for error in here]
+
+    @property
     def refused_for_another_reason(self) -> bool:
         """Whether the errors differ only by the reason for which a backward is refused that has several."""
         natively, here = self.errors
@@ -272,6 +290,7 @@ class Seen(Difference):
     def of_several_dtypes(self) -> bool:
         """Whether the errors differ only by those of Paddle's optimizers over leaves of several dtypes; or the values, for that."""
         natively, here = self.errors_of_all
-        refused = [(line, *rest) for line, *rest in natively if "o.step()" in self.lines[line] and "type of data" in rest[-1]]
+        stepping = [line for line, *_ in natively if re.search(r"\bo\d*\.(step|minimize)\(", self.lines[line])]
+        refused = [(line, *rest) for line, *rest in natively if line in stepping and "type of data" in rest[-1]]
         only = bool(refused) and [one[:2] for one in natively if one not in refused] == [one[:2] for one in here]
         return only and (".value:" in self.text or self.text.startswith("errors:"))

@@ -1,17 +1,21 @@
 """Differences of random programs that are known: each entry explains its own, and no other."""
 
+from collections import Counter
+
 import paddle
 import pytest
-from fuzz.check import Progress, differing, quiet
+from fuzz.check import Trial, quiet
 from fuzz.execute import Plan, whole
 from fuzz.known import unexplained
+from fuzz.progress import Progress
 
 PROGRAM = ["t1 = make([3, 4], 'float32', 1, True)", "t2 = paddle.tanh(t1)", "t2.sum().backward()"]
 
 
 def differences(lines, plan=None):
     with quiet(), paddle.enable_grad():
-        return differing(lines, plan or whole("reference"), {}, Progress())
+        trial = Trial(lines, Progress(), Counter()).within()[0]
+        return trial.differing(plan or whole("reference")), trial.lines, trial.failed
 
 
 def left_of(lines, differs, failed=True):
@@ -278,3 +282,12 @@ def test_a_second_derivative_through_an_in_place_op_is_known(write, left):
     assert left_of(lines, differs, failed=False) == []
     other = "t1.grad: natively 1.0, here 2.0"
     assert left_of(lines, [other], failed=False) == ([other] if left else [])
+
+
+def test_a_clear_grad_that_finds_nothing_natively_is_known():
+    lines = [PROGRAM[0], "t2 = t1 // (t1.abs() + 0.5)", "t2.clear_grad()"]
+    differs = differences(lines)[0]
+    assert [difference.partition(":")[0] for difference in differs] == ["errors"]
+    assert left_of(lines, differs, failed=False) == []
+    others = [difference.replace("Detected nullptr grad", "other") for difference in differs]
+    assert left_of(lines, others, failed=False) == others

@@ -1,0 +1,62 @@
+"""Losses."""
+
+from ..template import each
+
+REDUCED = "<;, reduction='sum';, reduction='none'>"
+LABELS = "{below 4 [3]}"
+
+TEMPLATES = (
+    *each("mse_loss l1_loss smooth_l1_loss", "F.@({x}, {s}" + REDUCED + ")"),
+    "F.smooth_l1_loss({x}, {s}, delta=<0.5;2.0>" + REDUCED + ")",
+    "F.square_error_cost({x}, {s})",
+    "F.cross_entropy({[3, 4]}, " + LABELS + REDUCED + ")",
+    "F.cross_entropy({[3, 4]}, " + LABELS + "<, weight={[4]}.abs() + 0.5;, ignore_index=1;, label_smoothing=0.1;, axis=1>)",
+    "F.cross_entropy({[3, 4]}, F.softmax({[3, 4]}), soft_label=True" + REDUCED + ")",
+    "F.cross_entropy({[2, 4, 3]}, {below 4 [2, 3]}, axis=1" + REDUCED + ")",
+    "F.softmax_with_cross_entropy({[3, 4]}, {below 4 [3, 1]}<;, return_softmax=True>)",
+    "F.nll_loss(F.log_softmax({[3, 4]}), " + LABELS + "<;, weight={[4]}.abs() + 0.5;, ignore_index=0>" + REDUCED + ")",
+    "F.binary_cross_entropy(F.sigmoid({x}), F.sigmoid({s})<;, weight={s}.abs()>" + REDUCED + ")",
+    "F.binary_cross_entropy_with_logits({x}, F.sigmoid({s})<;, pos_weight=paddle.to_tensor(1.5)>" + REDUCED + ")",
+    "F.kl_div(F.log_softmax({m}), F.softmax({[*m]})<;, reduction='batchmean';, reduction='sum';, reduction='none'>)",
+    "F.kl_div(F.log_softmax({m}), F.log_softmax({[*m]}), log_target=True)",
+    "F.log_loss(F.sigmoid({[3, 1]}), F.sigmoid({[3, 1]}))",
+    "F.margin_ranking_loss({x}, {s}, paddle.sign({s}), margin=<0.0;0.5>" + REDUCED + ")",
+    "F.hinge_embedding_loss({x}, paddle.sign({s}), margin=<1.0;0.5>" + REDUCED + ")",
+    "F.cosine_embedding_loss({[3, 4]}, {[3, 4]}, {below 2 [3]} * 2 - 1, margin=<0.0;0.3>" + REDUCED + ")",
+    "F.triplet_margin_loss({[3, 4]}, {[3, 4]}, {[3, 4]}<;, margin=0.5, p=1.0;, swap=True>" + REDUCED + ")",
+    "F.triplet_margin_with_distance_loss({[3, 4]}, {[3, 4]}, {[3, 4]}<;, swap=True>" + REDUCED + ")",
+    "F.soft_margin_loss({x}, paddle.sign({s})" + REDUCED + ")",
+    "F.multi_label_soft_margin_loss({[3, 4]}, paddle.sign({[3, 4]})" + REDUCED + ")",
+    "F.multi_label_margin_loss({[3, 4]}, {below 4 [3, 4]}" + REDUCED + ")",
+    "F.multi_margin_loss({[3, 4]}, " + LABELS + "<;, p=2;, margin=0.5>" + REDUCED + ")",
+    "F.gaussian_nll_loss({x}, {s}, {s}.abs() + 0.5<;, full=True>" + REDUCED + ")",
+    "F.poisson_nll_loss({x}, {s}.abs()<;, log_input=False;, full=True>" + REDUCED + ")",
+    "F.sigmoid_focal_loss({x}, F.sigmoid({s})<;, alpha=0.5, gamma=1.0>" + REDUCED + ")",
+    "F.dice_loss(F.softmax({[3, 4]}), {below 4 [3, 1]})",
+    "F.npair_loss({[3, 4]}, {[3, 4]}, {below 2 [3]})",
+    "F.ctc_loss({[5, 2, 4]}, ({below 3 [2, 2]} + 1).astype('int32'), paddle.to_tensor([5, 4]), paddle.to_tensor([2, 1])"
+    + REDUCED
+    + ")",
+    "F.rnnt_loss({[1, 3, 3, 4]}, ({below 3 [1, 2]} + 1).astype('int32'), *paddle.to_tensor([[3], [2]], 'int32'))",
+    "F.hsigmoid_loss({[3, 4]}, {below 5 [3, 1]}, 5, {[4, 4]}<;, {[4, 1]}>)",
+    "F.adaptive_log_softmax_with_loss({[3, 4]}, {below 6 [3]}, {[4, 4]}, [[{[4, 2]}, {[2, 3]}]], [3, 6])",
+    "paddle.nn.CrossEntropyLoss(<;reduction='sum'>)({[3, 4]}, " + LABELS + ")",
+    *each("MSELoss L1Loss SmoothL1Loss", "paddle.nn.@()({x}, {s})"),
+    "paddle.nn.HuberLoss(delta=<1.0;0.5>)({x}, {s})",
+    "paddle.nn.BCELoss()(F.sigmoid({x}), F.sigmoid({s}))",
+    "paddle.nn.BCEWithLogitsLoss()({x}, F.sigmoid({s}))",
+    "paddle.nn.KLDivLoss(<'mean';'batchmean'>)(F.log_softmax({m}), F.softmax({[*m]}))",
+    "paddle.nn.NLLLoss()(F.log_softmax({[3, 4]}), " + LABELS + ")",
+    "paddle.nn.CTCLoss()({[5, 2, 4]}, ({below 3 [2, 2]} + 1).astype('int32'), paddle.to_tensor([5, 4]), paddle.to_tensor([2, 1]))",
+    "paddle.nn.MarginRankingLoss(0.3)({x}, {s}, paddle.sign({s}))",
+    "paddle.nn.HingeEmbeddingLoss()({x}, paddle.sign({s}))",
+    "paddle.nn.CosineEmbeddingLoss()({[3, 4]}, {[3, 4]}, {below 2 [3]} * 2 - 1)",
+    "paddle.nn.TripletMarginLoss()({[3, 4]}, {[3, 4]}, {[3, 4]})",
+    "paddle.nn.TripletMarginWithDistanceLoss()({[3, 4]}, {[3, 4]}, {[3, 4]})",
+    "paddle.nn.SoftMarginLoss()({x}, paddle.sign({s}))",
+    "paddle.nn.MultiLabelSoftMarginLoss()({[3, 4]}, paddle.sign({[3, 4]}))",
+    "paddle.nn.MultiMarginLoss()({[3, 4]}, " + LABELS + ")",
+    "paddle.nn.GaussianNLLLoss()({x}, {s}, {s}.abs() + 0.5)",
+    "paddle.nn.PoissonNLLLoss()({x}, {s}.abs())",
+    "paddle.metric.accuracy(F.softmax({[3, 4]}), {below 4 [3, 1]})",
+)
