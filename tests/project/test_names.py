@@ -81,7 +81,7 @@ BINDINGS = {
     "padiff_shim/bisecting": 12,
     "padiff_shim/catalogue": 26,
     "padiff_shim/cli": 39,
-    "padiff_shim/comparison": 62,
+    "padiff_shim/comparison": 61,
     "padiff_shim/dispatch": 16,
     "padiff_shim/drifting": 24,
     "padiff_shim/frameworks": 21,
