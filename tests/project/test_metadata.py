@@ -94,7 +94,7 @@ def test_the_range_of_pythons_is_that_of_the_sources():
     assert 'target-version = "py39"' in (ROOT / "ruff.toml").read_text()
 
 
-@pytest.mark.parametrize("version", ["", *OTHERS])
+@pytest.mark.parametrize("version", ["", OTHERS[0], *(pytest.param(other, marks=pytest.mark.slow) for other in OTHERS[1:])])
 def test_sources_compile_and_functions_are_redirected(version, tmp_path):
     python = sys.executable if not version else shutil.which(f"python{version}") or f"python{version}"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}

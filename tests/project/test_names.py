@@ -106,7 +106,7 @@ BINDINGS = {
     "padiff_shim/weights": 97,
     "patches": 53,
     "tests": 51,
-    "tests/auditing": 30,
+    "tests/auditing": 29,
     "tests/autodiff": 33,
     "tests/bisecting": 11,
     "tests/catalogue": 30,
