@@ -179,8 +179,8 @@ def test_a_fault_of_nothing_is_invisible():
     assert defect(problem) is None
 
 
-# 64 terms of one sign: k + 2 roundings bound the error of their sum for certain, k = 63 (Higham, Accuracy and Stability, 4.2), and a
-# few more that of what is divided by it.
+# 64 terms of one sign: k + 2 roundings bound the error of their sum for certain, k = 63 (Higham, Accuracy and Stability, 4.2), and
+# a few more that of what is divided by it.
 SUMMED = {"sum": lambda x: x.sum(1), "softmax": lambda x: paddle.nn.functional.softmax(x, 1)}
 
 

@@ -67,7 +67,7 @@ WRONG = {
         "(1 - mask.astype(energy.dtype))",
         "mask.astype(energy.dtype)",
         "energy",
-        "add(alpha=1) in place of masked_fill(value=-1000000000.0) (4 times)",
+        "True keeps a place in the port, and drops it in the original: hand over paddle.logical_not of it (4 times)",
     ),
     "seq2seq: no tanh": (
         "F.tanh(self.bridge(paddle.concat([last[0], last[1]], axis=-1)))",

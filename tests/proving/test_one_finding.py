@@ -132,3 +132,30 @@ def test_a_dropout_that_downscales_is_told_by_its_mode(training):
     assert str(mistake.cause) == "another attribute"
     assert mistake.text.endswith('write mode="upscale_in_train"')
     assert "self.drop(" in mistake.paddle.source
+
+
+class Gated(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(D, D), torch.nn.Linear(D, 3)
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.last(torch.tanh(x) * torch.sigmoid(x).detach())
+
+
+class PortedGated(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = paddle.nn.Linear(D, D), paddle.nn.Linear(D, 3)
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.last(paddle.tanh(x) * PF.sigmoid(x))
+
+
+def test_a_gradient_too_many_is_one_finding():
+    """Of the ops that go back through a line that lacks its ``detach`` the first one stands for all."""
+    (mistake,) = prove(PortedGated(), Gated(), X.astype("float32"), phase="both").mistakes
+    assert mistake.text == "mul is too much"
+    assert "PF.sigmoid(x)" in mistake.paddle.source
