@@ -375,4 +375,45 @@ fused_layer_norm(x, weight, paddle.zeros([8]), 1e-5)
 """,
         "others": {"fused_rms_norm": "fused_rms_norm(x, weight, None, 1e-5, 1)"},
     },
+    {
+        "name": "more rows of indices than rows",
+        "op": "take_along_axis",
+        "what": "The C function takes indices with more rows than the operand; its backward writes behind the gradient.",
+        "size": "the process ends, there or later",
+        "paddle": PADDLES,
+        "shows": KILLED,
+        "shim": "The call is Paddle's: the process ends under it, too.",
+        "program": """\
+import paddle
+x = paddle.ones([2, 3])
+x.stop_gradient = False
+paddle._C_ops.take_along_axis(x, paddle.zeros([3000000, 3], "int64"), 1).sum().backward()
+""",
+    },
+    {
+        "name": "an axis that renorm has not",
+        "op": "renorm",
+        "what": "The C functions do not ask whether the operand has the axis, as paddle.renorm does.",
+        "size": "the process ends",
+        "paddle": PADDLES,
+        "shows": "SIGSEGV",
+        "shim": "The call is Paddle's: the process ends under it, too.",
+        "program": """\
+import paddle
+paddle._C_ops.renorm(paddle.ones([3, 4]), 2.0, 7, 1.0)
+""",
+    },
+    {
+        "name": "a comma behind the arrow",
+        "op": "einsum",
+        "what": "An equation with two results is not refused: the labels behind the comma are read from behind the axes.",
+        "size": "the process ends",
+        "paddle": PADDLES,
+        "shows": "SIGSEGV",
+        "shim": "The call is Paddle's: the process ends under it, too.",
+        "program": """\
+import paddle
+paddle.einsum("ij->ij,jk", paddle.ones([2, 3]))
+""",
+    },
 )
