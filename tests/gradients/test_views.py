@@ -209,6 +209,13 @@ def test_a_view_of_integers_that_say_they_want_gradients():
         assert numbers.transpose([1, 0]).shape == [3, 2]
 
 
+def test_of_an_axis_without_elements_there_are_no_views():
+    nothing = paddle.zeros([0, 4])
+    nothing.stop_gradient = False
+    with padiff_shim.reference("torch"):
+        assert paddle.unbind(nothing) == paddle.unbind(nothing * 1.0) == []
+
+
 @pytest.mark.parametrize("made", [lambda w: w, lambda w: w * 1.0], ids=["leaf", "on the tape"])
 @pytest.mark.parametrize("view", [lambda w: w.t(), lambda w: w[:2]], ids=["transposed", "rows"])
 def test_data_exchanged_for_a_view_of_itself(made, view):
