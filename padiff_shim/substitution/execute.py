@@ -111,7 +111,7 @@ class Substitution:
         sides = [own.clone() if tensor is target else side for side, tensor in zip(sides, bound)]
         call, read, out = self.recorded(frame, bound, sides, settings, run, target)
         fits(out, side)
-        return inplace.write(call, target, out, reads_result=0 in read.results)
+        return inplace.write(call, target, out, reads_result=0 in read.results and not self.op.copies_result)
 
     def recorded(
         self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], settings: Any, run: Callable[..., Any], target: Any = None
