@@ -146,7 +146,12 @@ class _Search:
 
     def add(self, index: int, grad: Any) -> None:
         """One more contribution to the gradient of an input."""
-        self.total[index] = grad if self.total[index] is None else self.total[index] + grad
+        total = self.total[index]
+        self.total[index] = grad if total is None else self.added(total, grad)
+
+    def added(self, total: Any, grad: Any) -> Any:
+        """Their sum. Of 16-bit types Paddle's + has no kernel on a CPU, where its engine adds them."""
+        return total + grad if self.create else paddle.add_n([total, grad])
 
     def by_paddle(self, natives: list[Any], given: list[Any], only_inputs: bool, no_grad_vars: Sequence[Any], path: Any) -> None:
         """Paddle's turn. It prunes what does not lead to inputs, so what sentinels are made of is among them.

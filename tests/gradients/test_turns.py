@@ -162,3 +162,13 @@ except RuntimeError as error:
 """
     )
     assert done.stdout.strip() == "a backward comes twice,", done.stderr[-2000:]
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_a_gradient_that_both_engines_have_a_part_of(dtype):
+    leaf = paddle.to_tensor([1.0, 2.0], dtype, stop_gradient=False)
+    with padiff_shim.reference("torch"):
+        squared = leaf * leaf
+    (grad,) = paddle.grad([(squared * leaf).sum()], [leaf])
+    assert grad.astype("float32").tolist() == [3.0, 12.0]

@@ -198,7 +198,7 @@ TAPE = (
     Fault(
         "partial-gradient-overwritten",
         "padiff_shim/gradients/partial.py",
-        "self.total[index] = grad if self.total[index] is None else self.total[index] + grad",
+        "self.total[index] = grad if total is None else self.added(total, grad)",
         "self.total[index] = grad",
         "paddle.grad gives the last contribution to an input, not their sum",
     ),
