@@ -128,7 +128,7 @@ def of_numbers(text: str) -> bool:
 
 
 def apart(text: str) -> float:
-    """The largest relative difference of two arrays that a difference shows; 0 where it shows none."""
+    """The largest relative difference of two arrays that a difference shows; 0 where it shows none, infinite between bools."""
     arrays = re.fullmatch(r"\S+(?: \S+)?: (?:other bits: )?natively (.*), here (.*)", text)
     if not arrays or not of_numbers(text):
         return 0.0
@@ -136,6 +136,6 @@ def apart(text: str) -> float:
         ours, theirs = (np.array(eval(side, {"nan": np.nan, "inf": np.inf})) for side in arrays.groups())
     except (SyntaxError, NameError, TypeError):
         return np.inf
-    if ours.shape != theirs.shape:
+    if ours.shape != theirs.shape or "b" in (ours.dtype.kind, theirs.dtype.kind):
         return np.inf
     return float(np.nanmax(np.abs(ours - theirs), initial=0.0) / max(np.nanmax(np.abs(ours), initial=0.0), 1e-300))

@@ -264,6 +264,7 @@ def test_a_listed_difference_needs_its_line(monkeypatch):
     assert listed_lines(PROGRAM, texts) == {1: "a reason"}
     assert listed_lines(PROGRAM, ["t1.grad: natively [1.0], here [2.0]"]) == {}
     assert listed_lines([PROGRAM[0], PROGRAM[2]], texts) == {}
+    assert listed_lines(PROGRAM, ["t2.value: natively [True], here [False]"]) == {1: "a reason"}
 
 
 def test_a_long_run_needs_every_known_difference():
