@@ -81,6 +81,22 @@ def test_other_results_of_one_matrix_are_brought_together(name, shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_vectors_of_no_singular_value_are_any_of_their_space(dtype):
+    """Of matrices of several ranks: on either side by themselves."""
+    x = matrix(3, 5, 4, dtype=dtype)
+    x[1, :, 1:] = x[1, :, :1]
+    x[2] = 0.0
+    (u, s, vh), (left, _, right), nothing = singular(x)
+    for place, rank in ((1, 1), (2, 0)):
+        left[place, :, rank:4] = left[place, :, rank:4] @ rotation(4 - rank, dtype)
+        right[place, rank:] = -right[place, rank:]
+    aligned = _aligned.singular((u, s, vh), (left, s, right))
+    torch.testing.assert_close(nothing(left, s, right), torch.zeros_like(x))
+    for own, other in zip(aligned, (left, s, right)):
+        torch.testing.assert_close(own, other)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("name", "shape"), CASES)
 def test_what_is_brought_together_is_still_a_result(name, shape, dtype):
     """Also where the others are none: nothing of them is taken over."""
