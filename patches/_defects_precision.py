@@ -296,6 +296,20 @@ np.testing.assert_allclose(paddle.linalg.matrix_exp(paddle.to_tensor(x, "float32
 """,
     },
     {
+        "name": "torch's exponential of a matrix",
+        "op": "matrix_exp",
+        "what": "For one matrix of a norm of 0.05 to 0.58 (in float64 of 0.0003 to 0.05) Torch takes a polynomial of degree 8, of "
+        "which a coefficient divides by 5040 * 2 / 3, not by 5040 * 4 / 9: x ** 5 and what follows is wrong.",
+        "size": "3.5e-5 of the result in float32, 1e-10 in float64",
+        "torch": ("2.13.0",),
+        "known": "torch's exponential of degree 8",
+        "shim": "Torch's result, as in a Torch program; a comparison names it.",
+        "program": """\
+import numpy as np, torch
+np.testing.assert_allclose(torch.matrix_exp(torch.eye(2) / 2).diagonal().numpy(), np.exp(0.5), rtol=1e-6)
+""",
+    },
+    {
         "name": "gradient of gammaln",
         "op": "gammaln",
         "what": "The digamma in it is good to 1e-13, in float64, too.",

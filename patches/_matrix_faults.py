@@ -103,6 +103,28 @@ def few_squarings(degree: int, largest: float) -> dict[str, Fault]:
     return {f"few-squarings-{degree}": Fault(formula, precision=True)}
 
 
+def degree_of_eight(smallest: float, largest: float) -> Fault:
+    """``matrix_exp`` of one matrix of such a norm by Torch's polynomial of degree 8: a coefficient of it lacks a factor of 3 / 2.
+
+    Bader, Blanes, Casas, Computing the matrix exponential with an optimized Taylor polynomial approximation, Mathematics 7 (2019).
+    """
+    root = math.sqrt(177.0)
+    inner = (1.0 + root) / 132.0, (1.0 + root) / 528.0
+    outer = (29.0 * root - 271.0) / 210.0, 11.0 * (root - 1.0) / 840.0, 11.0 * (root - 9.0) / 3360.0, (89.0 - root) / 3360.0
+
+    def formula(own: Callable[..., Any], x: torch.Tensor) -> torch.Tensor:
+        norm = torch.linalg.matrix_norm(x.detach(), 1)
+        if x.shape[-1] == 1 or norm.numel() != 1 or not smallest < norm.item() <= largest:
+            raise NotImplementedError("one matrix of such a norm")
+        unit = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+        square = x @ x
+        fourth = square @ (inner[0] * x + inner[1] * square)
+        factor = outer[0] * unit + outer[1] * x + outer[2] * square + outer[3] * fourth
+        return unit + x + (857.0 - 58.0 * root) / 630.0 * square + (2.0 / 3.0 * square + fourth) @ factor
+
+    return Fault(formula, precision=True)
+
+
 def through_factors(own: Callable[..., Any], x: torch.Tensor, rcond: Any, hermitian: bool) -> torch.Tensor:
     """``pinv`` in steps, whose gradient is that of the singular or eigenvectors: equal values have none."""
     limit = float(rcond.item() if hasattr(rcond, "item") else rcond)
@@ -118,6 +140,10 @@ def through_factors(own: Callable[..., Any], x: torch.Tensor, rcond: Any, hermit
 
 
 FEW_SQUARINGS = {**few_squarings(7, 3.925724783138660), **few_squarings(13, 5.371920351148152)}
+DEGREE_OF_EIGHT = {
+    "degree-8 of float32": degree_of_eight(5.116619363445086e-02, 5.800524627688768e-01),
+    "degree-8 of float64": degree_of_eight(3.397168839976962e-04, 4.991228871115323e-02),
+}
 SMALL_DETERMINANTS = {**small_determinants(1e-12), **small_determinants(1e-5)}
 THROUGH_FACTORS = {"through-vectors": Fault(through_factors)}
 FIRST_OF_BATCH, IN_TURN = {"first-of-batch": Fault(first_of_batch)}, {"gradients-in-turn": Fault(gradients_in_turn)}

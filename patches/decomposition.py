@@ -11,6 +11,7 @@ from padiff_shim.table.op import Fault, Floats, Ints, Sample, c_op, each, functi
 
 from . import _aligned
 from ._matrix_faults import (
+    DEGREE_OF_EIGHT,
     FEW_SQUARINGS,
     FIRST_OF_BATCH,
     IN_TURN,
@@ -229,7 +230,7 @@ def _whole(name: str, params: str, **options: Any) -> Any:
     return op(params, c=False, promote="same", doors=(function(f"paddle.linalg.{name}", params),), **options)
 
 
-@_whole("matrix_exp", "x", samples=(SQUARE, Sample((3, 3))), faults=FEW_SQUARINGS)
+@_whole("matrix_exp", "x", samples=(SQUARE, Sample((3, 3))), faults={**FEW_SQUARINGS, **DEGREE_OF_EIGHT})
 def matrix_exp(x: torch.Tensor) -> torch.Tensor:
     """``torch.linalg.matrix_exp``."""
     return torch.linalg.matrix_exp(x)

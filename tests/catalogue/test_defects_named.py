@@ -64,6 +64,7 @@ CALLS = {
     ),
     "torch's trigamma": ("polygamma", lambda: paddle.polygamma(tensor(40, 50, dtype="float64", low=0.3), 1)),
     "one squaring too few": ("matrix_exp", lambda: paddle.linalg.matrix_exp(tensor(40, 5, 5, low=1.0, high=1.5))),
+    "torch's exponential of degree 8": ("matrix_exp", lambda: paddle.linalg.matrix_exp(tensor(5, 5, low=0.06, high=0.1))),
 }
 
 
