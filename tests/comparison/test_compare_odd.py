@@ -203,15 +203,24 @@ def test_every_entry_runs_as_natively_whether_sampled_or_not(options, grad):
     assert not [warning for warning in run.warnings if "shadow was not" in warning or "failed" in warning]
 
 
+BIASED = {
+    "linear": ((4, 5), (5, 3)),
+    "conv1d": ((2, 4, 6), (3, 4, 3)),
+    "conv2d": ((2, 4, 6, 6), (3, 4, 3, 3)),
+    "conv3d_transpose": ((1, 3, 4, 4, 4), (3, 3, 3, 3, 3)),
+}
+
+
 @pytest.mark.parametrize("kinds", [("float32", "float64"), ("float64", "float32")], ids="-".join)
-def test_a_linear_with_a_bias_of_another_dtype_is_two_ops(kinds):
-    """Its product is one of the operands' own dtype: nobody is wrong who rounds it to that."""
+@pytest.mark.parametrize("name", BIASED)
+def test_a_product_with_a_bias_of_another_dtype_is_two_ops(name, kinds):
+    """It is one of the operands' own dtype: nobody is wrong who rounds it to that."""
     paddle.seed(3)
-    x, w, b = paddle.randn([4, 5]).astype(kinds[0]), paddle.randn([5, 3]).astype(kinds[0]), paddle.randn([3]).astype(kinds[1])
+    x, w, b = (paddle.randn(shape).astype(kind) for shape, kind in zip((*BIASED[name], (3,)), (kinds[0], *kinds)))
 
     def result():
         try:
-            return paddle.nn.functional.linear(x, w, b).numpy()
+            return getattr(paddle.nn.functional, name)(x, w, b).numpy()
         except Exception as error:  # some Paddles refuse it
             return type(error)
 
