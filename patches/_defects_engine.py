@@ -215,6 +215,21 @@ assert paddle.grad([part.sum()], [part])[0].tolist() == [[1, 1, 1], [1, 1, 1]]
 """,
     },
     {
+        "name": "gradient by another result of the call",
+        "op": "paddle.grad of what split, chunk, unbind, qr, svd and others give",
+        "what": "paddle.grad of the first of several results of a call by another one is that by the first.",
+        "size": "1 for nothing",
+        "paddle": ("2.6.2", "3.3.1"),
+        "shim": "There is none, as in Torch: None with allow_unused=True, and without it an error in Paddle's words.",
+        "program": """\
+import paddle
+x = paddle.ones([4, 3])
+x.stop_gradient = False
+first, second = paddle.split(x * 2, 2)
+assert paddle.grad([first.sum()], [second], allow_unused=True)[0] is None
+""",
+    },
+    {
         "name": "second derivative through an in-place op",
         "op": "square_, sin_",
         "what": "Of what its backward reads an in-place op knows not what it was made of: second derivatives lack that part.",

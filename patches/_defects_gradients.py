@@ -461,4 +461,38 @@ paddle.nn.functional.normalize(x, epsilon=1e-2)[0, 0].backward()
 np.testing.assert_allclose(x.grad.numpy(), [[0.128, -0.096]], rtol=1e-9)
 """,
     },
+    {
+        "name": "second backward of a cross entropy",
+        "op": "cross_entropy, softmax_with_cross_entropy, npair_loss",
+        "what": "The backward writes over the softmax that it reads: behind retain_graph=True the next gradient is another.",
+        "size": "-1 for -0.5",
+        "paddle": ("2.6.2", "3.3.1"),
+        "shim": "Torch's gradient, each time; a comparison says WRONG, side paddle.",
+        "program": """\
+import paddle
+x = paddle.zeros([1, 2])
+x.stop_gradient = False
+loss = paddle.nn.functional.cross_entropy(x, paddle.to_tensor([0]))
+loss.backward(retain_graph=True)
+x.clear_grad()
+loss.backward()
+assert x.grad.tolist() == [[-0.5, 0.5]]
+""",
+    },
+    {
+        "name": "gradient of a recurrence by its input alone",
+        "op": "rnn",
+        "what": "paddle.grad of a SimpleRNN, LSTM or GRU by its input, without its weights, ends in an error: Required tensor "
+        "shall not be nullptr.",
+        "size": "an error",
+        "paddle": ("2.6.2", "3.3.1"),
+        "shows": "ValueError",
+        "shim": "The gradient.",
+        "program": """\
+import paddle
+x = paddle.ones([2, 3, 4])
+x.stop_gradient = False
+assert paddle.grad([paddle.nn.GRU(4, 3)(x)[0].sum()], [x])[0].shape == [2, 3, 4]
+""",
+    },
 )

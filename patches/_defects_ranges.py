@@ -94,6 +94,32 @@ assert F.softshrink(inf).item() == float("inf")
         },
     },
     {
+        "name": "gradients times a mask of 0",
+        "op": "abs, sign, floor, minimum, maximum, fmin, fmax, relu6, hardtanh",
+        "what": "Where there is no slope a gradient is multiplied by 0: one that is infinite is NaN. That of abs is multiplied by "
+        "x / |x|, which is NaN where x is infinite.",
+        "size": "NaN for 0 or 1",
+        "paddle": ("2.6.2", "3.3.1"),
+        "shim": _NONFINITE,
+        "program": """\
+import paddle
+def slope(function, at, grad):
+    x = paddle.to_tensor([at], stop_gradient=False)
+    function(x).backward(paddle.to_tensor([grad]))
+    return x.grad.item()
+inf, one = float("inf"), paddle.ones([1])
+assert slope(paddle.abs, inf, 1.0) == 1
+""",
+        "others": {
+            "sign": "assert slope(paddle.sign, 2.0, inf) == 0",
+            "floor": "assert slope(paddle.floor, 2.5, inf) == 0",
+            "maximum": "assert slope(lambda x: paddle.maximum(x, one), 0.5, inf) == 0",
+            "fmin": "assert slope(lambda x: paddle.fmin(x, one), 2.0, inf) == 0",
+            "relu6": "assert slope(paddle.nn.functional.relu6, -2.0, inf) == 0",
+            "hardtanh": "assert slope(paddle.nn.functional.hardtanh, 2.0, inf) == 0",
+        },
+    },
+    {
         "name": "gradient of a saturated GRU",
         "op": "rnn",
         "what": "Where a GRU's gate is so far from 0 that its slope vanishes, Paddle's gradient of everything is NaN.",

@@ -238,13 +238,13 @@ np.testing.assert_array_equal(paddle.logsumexp(x, axis=1).numpy(), [-np.inf, np.
     },
     {
         "name": "relu hides NaN",
-        "op": "relu",
+        "op": "relu, margin_ranking_loss",
         "known": "relu of NaN",
-        "what": "Paddle's CPU kernel turns NaN into 0.",
+        "what": "Paddle's CPU kernel turns NaN into 0, and so does what is made of it.",
         "size": "0 for NaN",
         "paddle": PADDLES,
         "by_processor": True,
-        "shim": "Torch's relu; a comparison names it.",
+        "shim": "Torch's relu; a comparison names it, and says NONFINITE, side paddle, of the loss.",
         "program": """\
 import numpy as np, paddle
 assert np.isnan(paddle.nn.functional.relu(paddle.full([32], float("nan"))).numpy()).all()
