@@ -237,6 +237,18 @@ np.testing.assert_array_equal(paddle.logsumexp(x, axis=1).numpy(), [-np.inf, np.
 """,
     },
     {
+        "name": "places that pass over NaN",
+        "op": "argmax, argmin",
+        "what": "NaN is passed over, unless it is the first element; max and topk give it.",
+        "size": "2 for 1",
+        "paddle": ("2.6.2", "3.3.1"),
+        "shim": "Torch's place, that of the first NaN; a comparison says UNVERIFIED.",
+        "program": """\
+import paddle
+assert paddle.argmax(paddle.to_tensor([0.0, float("nan"), 1.0])).item() == 1
+""",
+    },
+    {
         "name": "relu hides NaN",
         "op": "relu, margin_ranking_loss",
         "known": "relu of NaN",
