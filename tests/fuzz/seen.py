@@ -17,6 +17,10 @@ READ_BY_PADDLE = (
     "slogdet(",
     "MaxUnPool",
     "scatter_reduce(",
+    "selu(",
+    "segment_max(",
+    "segment_min(",
+    "copysign(",
 )
 READ_BY_TORCH = ("einsum", "std")
 VIEWS = (".transpose(", ".reshape(", ".flatten(", "squeeze(", ".view(", ".view_as(", "paddle.assign(", ".contiguous(", ".astype(")
@@ -27,7 +31,10 @@ RETRIEVED = "The type of data we are trying to retrieve"  # of an in-place op be
 UNREGISTERED = "is not registered"  # a sum of gradients in float16, on a graph
 LEAF = "can't use inplace strategy"
 UNUSED = "does not appear in the backward graph"
-SEVERAL = ("Mix.apply(", "paddle.split(", ".chunk(", ".unbind()")  # what makes several results in one call
+SEVERAL = ("Mix.apply(", "split(", "chunk(", "unbind(", "unstack(")  # what makes several results in one call
+SHAPES = re.compile(r"(t\d+)\.grad.*: natively \S*float\d+[\[(]([\d, ]*)[\])], here \S*float\d+[\[(]([\d, ]*)[\])]$")
+RECURRENT = ("RNN(", "LSTM(", "GRU(")
+INSTANCES = ("InstanceNorm", "instance_norm(")
 REFUSALS = ("The TensorWrappers of", MODIFIED)
 
 
@@ -145,6 +152,29 @@ class Seen(Difference):
             return False
         follows = (self.made_of_gradients and self.text.endswith("only natively")) or self.given_none or self.stepped
         return follows or (".grad" in self.text and self.text.partition(".")[0] in missing)
+
+    @property
+    def of_a_gradient_that_is_broadcast(self) -> bool:
+        """Whether the gradient of a PyLayer's operand has another shape natively, which that was broadcast to."""
+        shown = SHAPES.match(self.text)
+        if not shown or not any(re.search(rf"\.apply\(.*\b{shown[1]}\b", line) for line in self.lines):
+            return False
+        broad, narrow = ([int(size) for size in shape.split(",") if size] for shape in shown.groups()[1:])
+        tail = broad[len(broad) - len(narrow) :]
+        return broad != narrow and len(narrow) <= len(broad) and all(size in (1, wide) for size, wide in zip(narrow, tail))
+
+    @property
+    def without_a_gradient_beside(self) -> bool:
+        """Whether Paddle has refused a backward that leaves out one of an op's gradients: an error, and what follows from it."""
+        if not any(map(self.has, RECURRENT)) and not any(map(self.has, INSTANCES)):
+            return False
+        return self.only_natively("be nullptr")
+
+    def only_natively(self, words: str) -> bool:
+        """Whether the errors differ only by those natively that say this."""
+        natively, here = self.errors
+        left = [error[:2] for error in natively if words not in error[-1]]
+        return len(left) < len(natively) and left == [error[:2] for error in here]
 
     @property
     def given_none(self) -> bool:
@@ -273,9 +303,7 @@ class Seen(Difference):
     @property
     def cleared_nothing(self) -> bool:
         """Whether the errors differ only by those of a clear_grad that natively found nothing to clear."""
-        natively, here = self.errors
-        left = [error[:2] for error in natively if "Detected nullptr grad" not in error[-1]]
-        return len(left) < len(natively) and left == [error[:2] for error in here]
+        return self.only_natively("Detected nullptr grad")
 
     @property
     def refused_for_another_reason(self) -> bool:

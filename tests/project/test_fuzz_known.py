@@ -291,3 +291,49 @@ def test_a_clear_grad_that_finds_nothing_natively_is_known():
     assert left_of(lines, differs, failed=False) == []
     others = [difference.replace("Detected nullptr grad", "other") for difference in differs]
     assert left_of(lines, others, failed=False) == others
+
+
+@pytest.mark.parametrize("parts", ["paddle.unbind(t1, axis=1)", "paddle.vsplit(t1, 3)", "(t1 * 1.0, t1 * 2.0)"])
+def test_a_gradient_by_another_result_of_a_call_is_known(parts):
+    lines = [PROGRAM[0], f"t2, t3 = {parts}[:2]", "t4 = paddle.grad([t2.sum()], [t3], allow_unused=True)[0]"]
+    differs = differences(lines)[0]
+    assert bool(differs) is (" * " not in parts)
+    assert left_of(lines, differs, failed=False) == []
+    assert left_of([PROGRAM[0], "t2, t3 = t1, t1", lines[-1]], differs, failed=False) == differs
+
+
+def test_a_pylayers_gradient_may_have_the_shape_that_its_operand_was_broadcast_to():
+    lines = ["t1 = make([2, 3, 4], 'float32', 1, True)", "t2 = make([3, 1], 'float32', 2, True)"]
+    lines += ["t3, t4 = Mix.apply(t1, t2)", "(t3 * t3).sum().backward()"]
+    differs = differences(lines)[0]
+    assert [difference.partition(": ")[0] for difference in differs] == ["t2.grad", "t2.grad's dtype and shape"]
+    assert left_of(lines, differs, failed=False) == []
+    for others in (
+        [difference.replace("t2", "t3") for difference in differs],
+        [difference.replace("2, 3, 4", "2, 4, 4") for difference in differs],
+        ["t2.grad: natively [[1.0]], here [[2.0]]"],
+    ):
+        assert left_of(lines, others, failed=False) == others
+
+
+REFUSED_NATIVELY = {
+    "a recurrence": ["p2 = paddle.nn.GRU(4, 3)", "t3 = p2(t1.unsqueeze(0))[0]", "t4 = paddle.grad([t3.sum()], [t1])[0].sum()"],
+    "an instance norm": [
+        "p2 = paddle.nn.InstanceNorm1D(4)",
+        "t3 = p2(t1.detach().unsqueeze(0).transpose([0, 2, 1]) * 1.0)",
+        "t3.sum().backward()",
+    ],
+    "a jvp": ["t2, t3 = paddle.incubate.autograd.jvp(paddle.sin, t1.detach())", "F.hardtanh(t3).sum().backward()"],
+    "a hook": ["t2, t3 = paddle.cummin(t1, axis=1)", "h1 = t2.register_hook(watch('t2', 2.0))", "(t3 + 0.5).sum().backward()"],
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED_NATIVELY)
+def test_what_paddle_alone_refuses_in_a_backward_is_known(kind):
+    lines = [PROGRAM[0], *REFUSED_NATIVELY[kind]]
+    differs = differences(lines)[0]
+    assert any(difference.startswith("errors: natively [(") and difference.endswith("here []") for difference in differs)
+    assert left_of(lines, differs) == []
+    elsewhere = [*PROGRAM, "t3 = paddle.tanh(t1)", "t3.sum().backward()"]
+    errors = [difference for difference in differs if difference.startswith("errors")]
+    assert left_of(elsewhere, errors, failed=False) == errors
