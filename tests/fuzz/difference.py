@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+STRANGE = {"nan": np.nan, "inf": np.inf, "nanj": complex(0.0, np.nan), "infj": complex(0.0, np.inf)}  # as Python writes them
 Errors = list[tuple[int, str, str]]  # (line, type, text)
 
 
@@ -128,14 +129,33 @@ def of_numbers(text: str) -> bool:
 
 
 def apart(text: str) -> float:
-    """The largest relative difference of two arrays that a difference shows; 0 where it shows none, infinite between bools."""
-    arrays = re.fullmatch(r"\S+(?: \S+)?: (?:other bits: )?natively (.*), here (.*)", text)
-    if not arrays or not of_numbers(text):
-        return 0.0
+    """The largest relative difference of two arrays that a difference shows; 0 where it shows none, infinite if not of numbers."""
+    arrays = arrays_in(text)
+    if arrays is None:
+        return np.inf if of_numbers(text) and "natively" in text else 0.0
+    ours, theirs = arrays
+    with np.errstate(invalid="ignore"):
+        ratio = np.nanmax(np.abs(ours - theirs), initial=0.0) / max(np.nanmax(np.abs(ours), initial=0.0), 1e-300)
+    return float(np.nan_to_num(ratio, nan=np.inf))
+
+
+def of_strange_numbers(text: str) -> bool:
+    """Whether two arrays differ only where one of them is NaN or infinite."""
+    arrays = arrays_in(text)
+    if arrays is None:
+        return False
+    both = np.isfinite(arrays[0]) & np.isfinite(arrays[1])
+    return not both.all() and bool(np.allclose(arrays[0][both], arrays[1][both], rtol=1e-3))
+
+
+def arrays_in(text: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """The arrays of numbers that a difference shows, natively and here; None unless there are two of one shape."""
+    sides = re.fullmatch(r"\S+(?: \S+)?: (?:other bits: )?natively (.*), here (.*)", text)
+    if not sides or not of_numbers(text):
+        return None
     try:
-        ours, theirs = (np.array(eval(side, {"nan": np.nan, "inf": np.inf})) for side in arrays.groups())
+        ours, theirs = (np.array(eval(side, STRANGE)) for side in sides.groups())
     except (SyntaxError, NameError, TypeError):
-        return np.inf
-    if ours.shape != theirs.shape or "b" in (ours.dtype.kind, theirs.dtype.kind):
-        return np.inf
-    return float(np.nanmax(np.abs(ours - theirs), initial=0.0) / max(np.nanmax(np.abs(ours), initial=0.0), 1e-300))
+        return None
+    numbers = not {ours.dtype.kind, theirs.dtype.kind} & set("bOU")
+    return (ours, theirs) if numbers and ours.shape == theirs.shape else None

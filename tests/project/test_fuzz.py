@@ -265,6 +265,21 @@ def test_a_listed_difference_needs_its_line(monkeypatch):
     assert listed_lines(PROGRAM, ["t1.grad: natively [1.0], here [2.0]"]) == {}
     assert listed_lines([PROGRAM[0], PROGRAM[2]], texts) == {}
     assert listed_lines(PROGRAM, ["t2.value: natively [True], here [False]"]) == {1: "a reason"}
+    assert listed_lines(PROGRAM, ["t2.value: natively [inf, 1.0], here [nan, 1.0]"]) == {1: "a reason"}
+
+
+@pytest.mark.parametrize(
+    ("natively", "here", "listed"),
+    [
+        ("[inf, 1.0]", "[nan, 1.0]", 1),
+        ("[(nan+infj), 1.0]", "[1j, 1.0]", 1),
+        ("[inf, 1.0]", "[nan, 1.1]", 0),
+        ("[1.0]", "[1.1]", 0),
+    ],
+)
+def test_a_difference_that_is_listed_for_strange_numbers_is_one_of_those_alone(natively, here, listed, monkeypatch):
+    monkeypatch.setattr("fuzz.known.LISTED", (Listed("value", r"paddle\.tanh\(", "a reason", strange=True),))
+    assert len(listed_lines(PROGRAM, [f"t2.value: natively {natively}, here {here}"])) == listed
 
 
 def test_a_long_run_needs_every_known_difference():
