@@ -291,7 +291,7 @@ QUIRKS: tuple[dict[str, Any], ...] = (
         "name": "interpolation to one pixel",
         "op": ("bilinear_interp", "bicubic_interp"),
         "side": "paddle",
-        "verdict": "SEMANTICS",
+        "verdict": _ANY,
         "hypothesis": ("first-pixel", "first-pixel+weights->float32", "first-pixel+places->float32"),
         "reason": "where one pixel is wanted along an axis, Paddle takes the first one (of bicubic: what is "
         "extrapolated before it), and not the middle",
@@ -301,7 +301,7 @@ QUIRKS: tuple[dict[str, Any], ...] = (
         "name": "weights of interpolation in float32",
         "op": ("linear_interp", "bilinear_interp", "bicubic_interp", "trilinear_interp"),
         "side": "paddle",
-        "verdict": "PRECISION_MODE",
+        "verdict": _ANY,
         "hypothesis": ("weights->float32", "ratio->float32", "places->float32"),
         "reason": "Paddle computes places and weights of an interpolation in float32, also of float64",
         **_SEEN,

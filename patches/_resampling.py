@@ -31,14 +31,17 @@ def _place(row: int, ratio: Any, real: Any) -> float:
 
 
 def _linear(length: int, wanted: int, ratio: Any, corners: bool, real: Any, placed: Any) -> np.ndarray:
-    """The weights of the pixels along one axis, a row for each place of the result."""
-    table = np.zeros((wanted, length))
+    """The weights of the pixels along one axis, a row for each place of the result: NaN of those that are not read, by their sign.
+
+    A pixel at the edge may be read several times: infinities of two signs, or one times 0, are NaN.
+    """
+    table = np.full((3, wanted, length), np.nan)
     for row in range(wanted):
         place = float(ratio * real(row)) if corners else max(_place(row, ratio, placed), 0.0)
         first = min(int(place), length - 1)
         share = float(real(real(place) - real(first)))
-        table[row, first] += float(real(real(1) - real(share)))
-        table[row, min(first + 1, length - 1)] += share
+        _weigh(table[:, row], first, float(real(real(1) - real(share))))
+        _weigh(table[:, row], min(first + 1, length - 1), share)
     return table
 
 
@@ -52,15 +55,30 @@ def _far(at: float) -> float:
 
 def _cubic(length: int, wanted: int, ratio: Any, corners: bool, real: Any, placed: Any) -> np.ndarray:
     """The same of four pixels."""
-    table = np.zeros((wanted, length))
+    table = np.full((3, wanted, length), np.nan)
     for row in range(wanted):
         place = float(ratio * real(row)) if corners else _place(row, ratio, placed)
         place = float(real(place)) if corners else place
         first = int(np.floor(np.float32(place)))  # the floor is that of float32, whatever the type
         share = place - first
         for step, weight in enumerate((_far(share + 1), _near(share), _near(1 - share), _far(2 - share)), -1):
-            table[row, min(max(first + step, 0), length - 1)] += weight
+            _weigh(table[:, row], min(max(first + step, 0), length - 1), weight)
     return table
+
+
+def _weigh(rows: np.ndarray, pixel: int, weight: float) -> None:
+    sign = int(np.sign(weight))
+    rows[sign, pixel] = weight if np.isnan(rows[sign, pixel]) else rows[sign, pixel] + weight
+
+
+def _mixed(image: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """The last axis of an image by a table of weights: what is infinite, or NaN, is seen where it is read."""
+    finite = image.isfinite()
+    mixed: torch.Tensor = image.masked_fill(~finite, 0.0) @ table.nan_to_num(0.0).sum(0).mT
+    if finite.all():
+        return mixed
+    strange = image.masked_fill(finite, 0.0).unsqueeze(-2)
+    return mixed + sum(torch.where(weights.isnan(), 0.0, strange * weights).sum(-1) for weights in table)
 
 
 def _formula(real: Any, weighed: Any = None, placed: Any = np.float64, *, first: bool) -> Callable[..., Any]:
@@ -79,8 +97,7 @@ def _formula(real: Any, weighed: Any = None, placed: Any = np.float64, *, first:
             length = image.shape[axis]
             ratio = _ratio(length, wanted, factor, bool(corners), real, first)
             table = (_cubic if mode == "bicubic" else _linear)(length, wanted, ratio, bool(corners), weighed or real, placed)
-            weights = torch.from_numpy(table).to(image)
-            image = (image.movedim(axis, -1) @ weights.mT).movedim(-1, axis)
+            image = _mixed(image.movedim(axis, -1), torch.from_numpy(table).to(image)).movedim(-1, axis)
         return to_last(image, last)
 
     return formula

@@ -81,6 +81,29 @@ def test_many_elements_are_named(name):
     assert found == {name}, calls
 
 
+STRANGE = {  # call of an image, and the name of what a comparison finds in it
+    "bicubic in float32": (None, "float32", {"scale_factor": [1.5, 2.0], "mode": "bicubic"}),
+    "bilinear in float32": (None, "float32", {"scale_factor": 2.0, "mode": "bilinear"}),
+    "bicubic in float64": ("weights of interpolation in float32", "float64", {"scale_factor": [1.5, 2.0], "mode": "bicubic"}),
+    "bilinear in float64": ("weights of interpolation in float32", "float64", {"size": [5, 7], "mode": "bilinear"}),
+    "to one pixel": ("interpolation to one pixel", "float64", {"size": [2, 1], "mode": "bicubic"}),
+}
+
+
+@pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", STRANGE)
+def test_an_image_with_a_pixel_that_is_no_number(kind, number):
+    """Rounding, and what is known, are told beside it as without it."""
+    name, dtype, options = STRANGE[kind]
+    image = np.random.default_rng(0).uniform(-3.0, 3.0, (2, 3, 4, 3)).astype(dtype)
+    image[0, 0, 1, 1] = image[0, 1, 3, 2] = number
+    with padiff_shim.compare("torch") as run:
+        F.interpolate(paddle.to_tensor(image), **options)
+    assert {call.quirk for call in run.calls} == {name}, [str(call) for call in run.calls]
+    assert name or {str(call.verdict) for call in run.calls} <= {"EQUAL", "ROUNDING"}, [str(call) for call in run.calls]
+
+
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("side", ["paddle", "torch"])
 @pytest.mark.parametrize("fault", ["all", "one"])

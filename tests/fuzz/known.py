@@ -312,12 +312,6 @@ LISTED = (
     ),
     Listed(r"accused (batch|instance)_norm grad:(scale|bias) WRONG \[paddle\]", "", "norms with a frozen weight (docs/defects.md)"),
     Listed(
-        r"accused \w+_interp out (SEMANTICS( \[\w+\])?|NONFINITE \[paddle\])",
-        "",
-        "an interpolation's weight of 0 times an infinity is NaN in some kernels, and left out in others",
-        holds=NAN,
-    ),
-    Listed(
         rf"accused ({'|'.join(MASKED)}) \S+ (SEMANTICS|NONFINITE) \[paddle\]",
         "",
         "infinities times a mask of 0 (docs/defects.md)",

@@ -197,7 +197,8 @@ class Rounding(Apart):
         """The sum of the terms' magnitudes behind each output, and how many they are."""
         sizes = _listed(_magnitudes(func, steps.each(args, torch.abs), kwargs))
         if steps.has_negative_weights(func):
-            sizes = [torch.full_like(one, float(args[0].abs().max()) * max(1.0, args[0].numel() / one.numel())) for one in sizes]
+            largest = float(args[0].abs().nan_to_num(0.0, 0.0, 0.0).max())
+            sizes = [torch.full_like(one, largest * max(1.0, args[0].numel() / one.numel())) for one in sizes]
         return sizes, self.counted(kind, func, args, kwargs, len(sizes))
 
     def counted(self, kind: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], results: int) -> list[Any]:
@@ -251,7 +252,8 @@ def _magnitudes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> An
 
 
 def _beside(sizes: torch.Tensor) -> torch.Tensor:
-    """The largest number within a place of each, along all axes behind the second."""
+    """The largest number within a place of each, along all axes behind the second; no infinity, which would hide the others."""
+    sizes = sizes.nan_to_num(0.0, 0.0, 0.0)
     for axis in range(2, sizes.ndim):
         parts = sizes.narrow(axis, 0, 1), sizes, sizes.narrow(axis, sizes.shape[axis] - 1, 1)
         sizes = torch.cat(parts, axis).unfold(axis, 3, 1).amax(-1)
