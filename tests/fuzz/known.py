@@ -354,7 +354,7 @@ LISTED = (
         r"accused margin_ranking_loss out NONFINITE \[paddle\]", "", "relu hides NaN in a loss, too (docs/defects.md)", holds=NAN
     ),
     Listed(
-        r"accused (multi_label_margin_loss|cdist) out NONFINITE \[paddle\]",
+        r"accused (multi_label_margin_loss|cdist|ormqr) out NONFINITE \[paddle\]",
         "",
         "infinities taken from each other are NaN, which Torch's next step hides",
         holds=NAN,
