@@ -100,7 +100,7 @@ np.testing.assert_allclose(grads[0], grads[1], rtol=1e-9)
         "op": "multi_dot",
         "what": "Where some of the matrices want no gradient the backward is refused: a tensor is missing for theirs.",
         "size": "no gradient at all",
-        "paddle": (PADDLES[0], PADDLES[-1]),
+        "paddle": PADDLES,
         "shows": "ValueError",
         "shim": "Torch's gradient. Compared, Paddle's backward is refused.",
         "program": """\

@@ -25,12 +25,14 @@ FATAL = [case for case in CASES if case.values[0].ends_process]
 SECONDS = 5  # of a program that may hang
 
 # Imports both frameworks once and forks for each program, so that a crash costs nothing. A hang is ended by the alarm; the other
-# programs run beside it, one after the other.
+# programs run beside it, one after the other. What they print themselves goes elsewhere than what is said of them.
 SERVER = """
 import json, os, signal, sys, warnings
 import numpy, paddle, torch
 warnings.simplefilter("ignore")
 programs, children = json.load(sys.stdin), {}
+answers = os.dup(1)
+os.dup2(2, 1)
 for title, (program, seconds) in sorted(programs.items(), key=lambda item: item[1][1]):
     child = os.fork()
     if not child:
@@ -39,7 +41,7 @@ for title, (program, seconds) in sorted(programs.items(), key=lambda item: item[
         try:
             exec(compile(program, title, "exec"), {"__name__": "__main__"})
         except BaseException as error:
-            print(title, type(error).__name__, sep="\\t", flush=True)
+            os.write(answers, f"{title}\\t{type(error).__name__}\\n".encode())
             status = 1
         os._exit(status)
     children[title] = child
@@ -47,7 +49,7 @@ for title, (program, seconds) in sorted(programs.items(), key=lambda item: item[
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
 statuses = {title: os.waitpid(child, 0)[1] for title, child in children.items()}
 ended = {title: signal.Signals(os.WTERMSIG(status)).name for title, status in statuses.items() if os.WIFSIGNALED(status)}
-print(json.dumps(dict.fromkeys(programs, "") | ended))
+os.write(answers, json.dumps(dict.fromkeys(programs, "") | ended).encode())
 """
 
 
