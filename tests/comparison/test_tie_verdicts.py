@@ -46,6 +46,8 @@ FAST = (
     "amax",
     "abs",
     "floor",
+    "floor_divide",
+    "remainder",
     "topk",
     "cummax",
     "argsort",

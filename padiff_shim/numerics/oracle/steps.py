@@ -326,7 +326,8 @@ def beyond(func: Any, args: Sequence[Any], result: Any) -> torch.Tensor | None:
     if name in _SUM:
         return gone if all(bool(operand.isfinite().all()) for operand in operands) else None
     if name in _MULTIPLIED:
-        gone = gone | (result == 0)
+        if not func._overloadname.endswith("mode"):  # a quotient that is rounded to a whole number may be 0
+            gone = gone | (result == 0)
         operands += [torch.tensor(operand, dtype=torch.float64) for operand in args if isinstance(operand, (int, float))]
     for operand in operands:
         gone = gone & operand.isfinite() & ((operand != 0) if name in _MULTIPLIED else True)
