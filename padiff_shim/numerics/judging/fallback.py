@@ -80,7 +80,7 @@ def fallback(
     same = equality.same(paddle, torch_)
     if paddle.numel() == 0 or (same and not audit):
         return Judgement(Verdict.EQUAL, reason="bit for bit equal", stats=passes.equal_stats(max(paddle.numel(), 1)))
-    seed = int(rng.integers(2**31))
+    seed, formula = int(rng.integers(2**31)), None
     try:
         if paddle.dtype not in KINDS:
             return exact.judge(paddle, torch_, torch_kernel, operands, seed)
@@ -92,12 +92,15 @@ def fallback(
                 found.stats.update(passes.differ(paddle, torch_).stats)
                 return found
         formula = _formula(torch_kernel, operands, paddle, seed, variants or {})
+        found = _judged(formula, paddle, torch_, rng, audit, soon)
     except Exception as error:
         let_pass(error)
+        if formula is not None and formula.finite():
+            raise
         stats = passes.differ(paddle, torch_).stats if paddle.dtype in KINDS else passes.equal_stats(paddle.numel())
-        reason = f"no bound, and no float64 run: {type(error).__name__}: {error}"
+        without = "float64 run" if formula is None else "run beside NaN or infinities"  # such a matrix may have no factors
+        reason = f"no bound, and no {without}: {type(error).__name__}: {error}"
         return Judgement(Verdict.UNVERIFIED, reason=reason[:200], stats=stats)
-    found = _judged(formula, paddle, torch_, rng, audit, soon)
     if found.verdict not in CLEARED:
         found = _caused(found, formula, paddle, torch_, variants or {})
     if found.verdict in CLEARED or found.hypothesis is not None or paddle_kernel is None:
