@@ -92,4 +92,21 @@ assert found is None
 """,
         "others": {"amin": "paddle.amin(paddle.zeros([0, 3])); raise AssertionError('the least of nothing')"},
     },
+    {
+        "name": "the place of an extreme of nothing",
+        "op": "argmax, argmin",
+        "what": "The place of the largest of no elements, which NumPy and Torch refuse, is memory that was never written.",
+        "size": "any: unwritten memory",
+        "paddle": PADDLES[2:],
+        "shim": "As natively, and listed: Torch refuses.",
+        "program": """\
+import paddle
+try:
+    place = paddle.argmax(paddle.zeros([0, 3]))
+except (ValueError, IndexError):
+    place = None
+assert place is None
+""",
+        "others": {"argmin": "paddle.argmin(paddle.zeros([0, 3])); raise AssertionError('the least of nothing')"},
+    },
 )

@@ -89,7 +89,7 @@ def _facts(op: Any) -> dict[str, Any]:
         "parameters": op.params,
         "spellings": list(dict.fromkeys(entry.target for entry in op.entries)),
         "judged": op.judge.replace("`", ""),
-        "known_differences": [quirk.name for quirk in shipped() if named(quirk.op, op.name)],
+        "known_differences": [quirk.name for quirk in shipped() if "*" not in quirk.op and named(quirk.op, op.name)],
         "deviations": dict(op.deviations),
         "note": op.note,
         "formula": _formula(op.reference),

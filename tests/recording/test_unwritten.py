@@ -29,6 +29,8 @@ BYTES = ("85", "170")
 DEFECTS = {
     "amax": "extremes of nothing",
     "amin": "extremes of nothing",
+    "argmax": "the place of an extreme of nothing",
+    "argmin": "the place of an extreme of nothing",
     "bilinear": "batched products of nothing",
     "bmm": "batched products of nothing",
     "dot": "products of nothing by Paddle 2.6",
