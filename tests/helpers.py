@@ -132,6 +132,15 @@ def thinned(table, *names):
     return [pytest.param(key, marks=() if key in names else pytest.mark.slow) for key in table]
 
 
+def by_first_doors(doors):
+    """(op, entry) as parameters of a test: of each op its first one always, further ones where ``slow`` tests run."""
+    first = {op.name: entry for op, entry in reversed(doors)}
+    return [
+        pytest.param(op, entry, id=entry.target.removeprefix("paddle."), marks=() if first[op.name] is entry else pytest.mark.slow)
+        for op, entry in doors
+    ]
+
+
 def tried(table, needed):
     """The names of a table as parameters of a test; ``needed``: name -> what of Paddle it :func:`needs`."""
     return [pytest.param(name, marks=needs(needed[name])) if name in needed else name for name in table]

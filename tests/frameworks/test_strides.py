@@ -9,7 +9,7 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
-from helpers import LAYOUTS, Call, entries, flat
+from helpers import LAYOUTS, Call, by_first_doors, entries, flat
 from trials import differentiable
 
 import padiff_shim
@@ -44,7 +44,7 @@ def results(op, entry, layout, *, grad):
 
 
 @pytest.mark.parametrize("grad", [False, True], ids=["forward", "backward"])
-@pytest.mark.parametrize(("op", "entry"), DIRECT, ids=[entry.target.removeprefix("paddle.") for _, entry in DIRECT])
+@pytest.mark.parametrize(("op", "entry"), by_first_doors(DIRECT))
 def test_results_and_gradients_lie_as_natively(op, entry, grad):
     """All that reads memory order follows from this, whether a mode is open or not."""
     for layout in LAYOUTS if entry is op.entries[0] else ("transposed",):

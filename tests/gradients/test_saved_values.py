@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import Call, entries, located, takes
+from helpers import Call, by_first_doors, entries, located, takes
 from torch.multiprocessing.reductions import StorageWeakRef
 
 import padiff_shim
@@ -73,7 +73,7 @@ def outcome(op, entry, sample, which, mode):
     return [None if leaf is None or leaf.grad is None else leaf.grad.numpy() for leaf in call.tensors]
 
 
-@pytest.mark.parametrize(("op", "entry"), CASES, ids=[entry.target.removeprefix("paddle.") for _, entry in CASES])
+@pytest.mark.parametrize(("op", "entry"), by_first_doors(CASES))
 def test_changed_in_place_between_forward_and_backward(op, entry):
     for sample in op.samples:
         if (

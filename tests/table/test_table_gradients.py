@@ -13,6 +13,7 @@ from trials import (
     DOORS,
     FIRST,
     INPLACE,
+    OTHERS,
     arriving,
     check_tally,
     differentiable,
@@ -52,7 +53,7 @@ def torch_gradients(call, theirs, leaves, seeds, native):
     return [one.t() if call.op.layouts and source is leaves[1] else one for one, source in zip(found, sources)]
 
 
-@pytest.mark.parametrize(("op", "entry"), DOORS)
+@pytest.mark.parametrize(("op", "entry"), FIRST + OTHERS)
 def test_gradients(op, entry):
     for trial in trials(op, entry):
         sample, dtype, layout = trial
@@ -112,7 +113,7 @@ def everything_set(op):
             torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize(("op", "entry"), DOORS)
+@pytest.mark.parametrize(("op", "entry"), FIRST + OTHERS)
 @pytest.mark.parametrize("switched", [lambda op: torch.no_grad(), everything_set], ids=["no_grad", "everything"])
 def test_gradients_do_not_depend_on_torch_s_own_switches(switched, op, entry):
     """Paddle's decide. As within a backward, where Torch's gradients are off, and recompute replays a forward."""
