@@ -106,7 +106,7 @@ def test_an_image_with_a_pixel_that_is_no_number(kind, number):
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("side", ["paddle", "torch"])
-@pytest.mark.parametrize("fault", ["all", "one"])
+@pytest.mark.parametrize("fault", [pytest.param("all", marks=pytest.mark.slow), "one"])
 def test_a_fault_on_top_of_it_is_not(name, side, fault):
     op, call = CALLS[name]
 
