@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import LAYOUTS, array, entries, flat, has_defect, takes
+from helpers import LAYOUTS, array, by_first_doors, entries, flat, has_defect, takes
 
 from padiff_shim.dispatch.frames import paused
 from padiff_shim.frameworks.versions import IS_3
@@ -33,8 +33,8 @@ def doors(*, inplace):
 
 
 DOORS, INPLACE = doors(inplace=False), doors(inplace=True)
-FIRST = list({case.values[0].name: case for case in reversed(DOORS)}.values())[::-1]
-OTHERS = [pytest.param(*case.values, id=case.id, marks=pytest.mark.slow) for case in DOORS if case not in FIRST]
+EACH = by_first_doors([case.values for case in DOORS])
+FIRST, OTHERS = [case for case in EACH if not case.marks], [case for case in EACH if case.marks]
 
 
 def trials(op, entry, *, halves=True):

@@ -22,7 +22,7 @@ def let_through(error: Exception) -> None:
     let_pass(error)
 
 
-def judge_gradients(subject: Subject, incoming: Mapping[int, Any], found: Mapping[int, Any]) -> dict[int, torch.Tensor]:
+def judge_gradients(subject: Subject, incoming: Mapping[int, Any], shown: Mapping[int, Any]) -> dict[int, torch.Tensor]:
     """Judge Paddle's gradients ``{operand: gradient}`` for the incoming ones ``{position: gradient}``.
 
     An operand that wants a gradient and gets none is judged as one that gets zeros, which is what it comes to; not within a
@@ -32,19 +32,19 @@ def judge_gradients(subject: Subject, incoming: Mapping[int, Any], found: Mappin
     comparison, door = subject.comparison, subject.door
     began = 0.0 if subject.key is None else comparison.sampling.clock()
     carried: dict[int, torch.Tensor] = {}
-    found = _judged(found)
+    gradients = _judged(shown)
     try:
         grads = {position: as_operand(grad) for position, grad in incoming.items()}
         first = next(iter(grads.values()))
         if comparison.waits(first):  # Paddle adds other gradients into this memory, whoever holds it
             grads = {position: grad.clone() for position, grad in grads.items()}
-        gathers = len(found) > 1 and comparison.run.recorder.gather()
+        gathers = len(gradients) > 1 and comparison.run.recorder.gather()
         try:
             if CPU_ALONE:
-                _judge_each(subject, grads, found, carried)
+                _judge_each(subject, grads, gradients, carried)
             else:
                 with stream_of(first.device):
-                    _judge_each(subject, grads, found, carried)
+                    _judge_each(subject, grads, gradients, carried)
         finally:
             if gathers:
                 comparison.run.recorder.put()
@@ -64,13 +64,13 @@ def _judged(shown: Mapping[int, Any]) -> dict[int, Any]:
 
 
 def _judge_each(
-    subject: Subject, grads: Mapping[int, torch.Tensor], found: Mapping[int, Any], carried: dict[int, torch.Tensor]
+    subject: Subject, grads: Mapping[int, torch.Tensor], gradients: Mapping[int, Any], carried: dict[int, torch.Tensor]
 ) -> None:
-    """One by one, in the order of ``found``; what is carried on is put into ``carried``."""
+    """One by one, in the order of ``gradients``; what is carried on is put into ``carried``."""
     comparison, transposed = subject.comparison, subject.door.transposed
-    theirs = subject.gradients(grads, found)
+    theirs = subject.gradients(grads, gradients)
     pairs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-    for operand, tensor in found.items():
+    for operand, tensor in gradients.items():
         other = theirs.get(operand)
         if other is None or (tensor is None and not other.any()):
             continue
@@ -81,4 +81,4 @@ def _judge_each(
         if tensor is not None and comparison.carries_torch and mine.shape == other.shape and mine.dtype == other.dtype:
             carried[operand] = other.t().contiguous() if operand == transposed else other
     for operand in pairs:
-        comparison.gradient(subject, operand, grads, pairs, missing=found[operand] is None)
+        comparison.gradient(subject, operand, grads, pairs, missing=gradients[operand] is None)

@@ -58,31 +58,31 @@ def flags() -> dict[str, Any]:
 
 def concerns(flags: dict[str, Any]) -> list[str]:
     """What to look at before a kernel is blamed."""
-    missing = missing_kernels(paddle.device.get_device())
-    found = [] if missing is None else [missing]
+    place = paddle.device.get_device()
+    missing, on_gpu = missing_kernels(place), place.startswith("gpu")
+    remarks = [] if missing is None else [missing]
     compatible = flags.get("paddle.FLAGS_use_accuracy_compatible_kernel")
-    on_gpu = paddle.device.get_device().startswith("gpu")
     if on_gpu and compatible is False:
-        found.append(
+        remarks.append(
             "FLAGS_use_accuracy_compatible_kernel is off: Paddle's GPU kernels are not asked to follow torch's order of summation"
         )
     if on_gpu and flags["torch.backends.cuda.matmul.allow_tf32"] != _paddle_tf32(flags):
-        found.append("TF32 is allowed in one framework's matmul only: differences of 1e-3 relative are its doing")
+        remarks.append("TF32 is allowed in one framework's matmul only: differences of 1e-3 relative are its doing")
     if flags["torch.float32_matmul_precision"] != "highest":
-        found.append(
+        remarks.append(
             f"torch.float32_matmul_precision is {flags['torch.float32_matmul_precision']!r}: float32 products may be rounded"
         )
     if flags.get("paddle.FLAGS_gemm_use_half_precision_compute_type") and on_gpu:
-        found.append("FLAGS_gemm_use_half_precision_compute_type is on: Paddle sums half precision products in half precision")
+        remarks.append("FLAGS_gemm_use_half_precision_compute_type is on: Paddle sums half precision products in half precision")
     threads = flags.get("paddle.FLAGS_paddle_num_threads")
     if not on_gpu and threads is not None and int(threads) != flags["torch.num_threads"]:
-        found.append(
+        remarks.append(
             f"Paddle computes on {threads} CPU thread(s), torch on {flags['torch.num_threads']}: sums may be split otherwise; "
             "OMP_NUM_THREADS=1 and torch.set_num_threads(1) make the order of summation repeatable"
         )
     if flags["torch.deterministic_algorithms"] != bool(flags.get("paddle.FLAGS_cudnn_deterministic", False)) and on_gpu:
-        found.append("deterministic algorithms are asked of one framework only")
-    return found
+        remarks.append("deterministic algorithms are asked of one framework only")
+    return remarks
 
 
 def _paddle_tf32(flags: dict[str, Any]) -> bool:

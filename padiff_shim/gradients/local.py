@@ -51,15 +51,15 @@ def floats(side: torch.Tensor) -> tuple[Any, Any]:
     Two, because the engine writes what a hook returns.
     """
     key = side.dtype, side.device
-    found = LOCAL.floats.get(key)
-    if found is None:
+    pair = LOCAL.floats.get(key)
+    if pair is None:
         tiny = to_paddle(torch.zeros(1, dtype=side.dtype))  # on the CPU: a copy of it launches no kernel
         passed = to_paddle(torch.zeros(1, dtype=side.dtype, device=side.device))
         tiny.stop_gradient = False
-        found = LOCAL.floats[key] = tiny, passed
+        pair = LOCAL.floats[key] = tiny, passed
         name = id(tiny)
         _tinies[name] = weakref.ref(tiny, lambda gone: _tinies.pop(name, None) if _tinies.get(name) is gone else None)
-    return found
+    return pair
 
 
 _PLACE = "_padiff_place"  # attribute of these floats

@@ -82,11 +82,11 @@ class Operands:
     def enter(self, value: Any, side: torch.Tensor) -> Any:
         """A tensor over the memory of ``value``, whose gradient comes to a new inlet."""
         inlet = _Inlet(side)
-        found = seated(value, side, inlet.arrive)
+        alias = seated(value, side, inlet.arrive)
         self.sides.append(side)
         self.inlets.append(inlet)
-        self.aliases.append(found)
-        return found
+        self.aliases.append(alias)
+        return alias
 
     def led_to_by(self, results: Sequence[Any]) -> bool:
         """Keep those alone that Paddle's graph leads to from the results of the call; whether there are any.

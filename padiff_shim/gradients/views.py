@@ -124,8 +124,8 @@ def view(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
         return None  # integers may say that they want gradients: there are none
     side = _of_torch(VIEWS[name], base, args[1:])  # where torch laid out the values elsewhere: a copy, of what Paddle views
     if type(side) is tuple:
-        views = side and all(_is_view(one, base, apart) for one in side)  # of an axis without elements there are none
-        return _several(name, original(*args), side, record) if views else None
+        viewed = side and all(_is_view(part, base, apart) for part in side)  # of an axis without elements there are none
+        return _several(name, original(*args), side, record) if viewed else None
     if not _is_view(side, base, apart):
         return None
     source = original(*args)

@@ -69,10 +69,10 @@ def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
     """What is not equal between both sides' inputs; "" if all is."""
     if given.equal_in(theirs._dtype(), ours._dtype()):
         return ""
-    found = [leaves(given.of(side.framework, side._dtype(), double=False, device=side._device())) for side in (theirs, ours)]
-    if len(found[0]) != len(found[1]):
-        return f"{len(found[0])} tensors for Torch, {len(found[1])} for Paddle"
-    for (path, mine), (_, yours) in zip(*found):
+    tensors = [leaves(given.of(side.framework, side._dtype(), double=False, device=side._device())) for side in (theirs, ours)]
+    if len(tensors[0]) != len(tensors[1]):
+        return f"{len(tensors[0])} tensors for Torch, {len(tensors[1])} for Paddle"
+    for (path, mine), (_, yours) in zip(*tensors):
         one, other = as_array(mine), as_array(yours)
         if one.shape != other.shape or not np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"):
             return f"input {path or '0'}: {apart(one, other)}"

@@ -57,12 +57,12 @@ def kept(side: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:
     return side.clone() if side.is_contiguous() and shares_memory(side, operands) else side
 
 
-def on_tape(call: Call, one: torch.Tensor, operands: Sequence[Any]) -> Any:
+def on_tape(call: Call, out: torch.Tensor, operands: Sequence[Any]) -> Any:
     """A result of an op that moves values. Torch may make a view where Paddle copies; its strides are kept."""
-    if any(one is operand for operand in operands):  # a cast to the dtype that it has: no step of torch's graph
-        one = one.view_as(one)
-    call.behind(one)
-    return born(kept(one, operands))
+    if any(out is operand for operand in operands):  # a cast to the dtype that it has: no step of torch's graph
+        out = out.view_as(out)
+    call.behind(out)
+    return born(kept(out, operands))
 
 
 def moved(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
