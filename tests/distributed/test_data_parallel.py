@@ -13,27 +13,36 @@ from padiff_shim.frameworks.versions import IS_3
 
 pytestmark = pytest.mark.compat
 # Of Paddle 2.6, whose start takes long; its fleet needs an older protobuf than the one that is installed beside it.
-NAMES = [name for name in rank_programs.TRAININGS if IS_3 or name in ("plain", "no_sync", "changing", "inplace")]
+TRAINED = [name for name in rank_programs.TRAININGS if IS_3 or name in ("plain", "no_sync", "changing", "inplace")]
+FAST = ("plain", "changing", "inplace", "collectives")
+
+
+def names(*allowed):
+    """Names of trainings as parameters of a test: a few of them always, the others where ``slow`` tests run."""
+    return [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in allowed]
+
+
+NAMES = names(*TRAINED)
 MODES = [way for way in rank_programs.WAYS if way != "native"]
 # With four, what depends on how many there are. Not through fleet: the groups that it makes connect all four anew, at which
 # Paddle's gloo at times is refused or waits forever, without any mode.
 OF_FOUR = ("plain", "shared", "no_sync", "changing", "inplace", "collectives")
-WITH_TWIN = [name for name in NAMES if rank_programs.TRAININGS[name][1] is not None]
+WITH_TWIN = names(*(name for name in TRAINED if rank_programs.TRAININGS[name][1] is not None))
 # Natively other values than in the program that was compiled differently: rounding of sums, carried through three updates.
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
 
 
 class Trained:
-    """What the processes wrote."""
+    """What the processes wrote, that were started for these trainings."""
 
-    def __init__(self, folder, number):
+    def __init__(self, folder, number, wanted):
         self.folder, self.number = folder, number
         folder.mkdir(exist_ok=True)
         with (folder / "lock").open("w") as lock:  # tests that run in several processes train in one of them, while the others wait
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / "done").exists():
-                names = [name for name in NAMES if number == 2 or name in OF_FOUR]
-                ranks.run([ROOT / "tests" / "rank_programs.py", folder, *names], number)
+                trainings = [name for name in TRAINED if name in wanted and (number == 2 or name in OF_FOUR)]
+                ranks.run([ROOT / "tests" / "rank_programs.py", folder, *trainings], number)
                 (folder / "done").touch()
 
     def of(self, name, way, rank):
@@ -48,7 +57,8 @@ class Trained:
 def trained(request, tmp_path_factory):
     base = tmp_path_factory.getbasetemp()
     base = base.parent if hasattr(request.config, "workerinput") else base
-    return Trained(base / f"ranks-{request.param}", request.param)
+    wanted = {item.callspec.params["name"] for item in request.session.items if item.path == request.path}
+    return Trained(base / f"ranks-{request.param}", request.param, wanted)
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +81,7 @@ def test_equal_to_native_within_rounding(trained, name, way):
 
 
 @pytest.mark.parametrize("way", ["native", *MODES])
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("collectives", "hooks")])
+@pytest.mark.parametrize("name", names(*(name for name in TRAINED if name not in ("collectives", "hooks"))))
 def test_all_ranks_have_trained_the_same_bits(trained, name, way):
     first = trained.of(name, way, 0)
     for rank in range(1, trained.number):

@@ -5,7 +5,7 @@ from helpers import PATIENCE, in_child
 
 from padiff_shim.frameworks.versions import IS_3
 
-pytestmark = pytest.mark.skipif(not IS_3, reason="what is hooked on 3.x is replayed on 2.6")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not IS_3, reason="what is hooked on 3.x is replayed on 2.6")]
 
 # The tensors of `large` are 1 MiB: one that is leaked in every step is unmistakable beside what allocators keep.
 PROGRAM = """

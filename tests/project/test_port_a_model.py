@@ -46,6 +46,7 @@ def mended(text, changes):
 
 
 @pytest.mark.bitexact
+@pytest.mark.slow
 def test_the_way_from_a_port_to_its_proof(tmp_path):
     last, count, kept = "", 0, ""
     for is_program, text in blocks():

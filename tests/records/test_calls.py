@@ -138,6 +138,7 @@ class TestCalls:
         assert held < 12 * count
         assert peak < 20 * count
 
+    @pytest.mark.slow
     def test_loading_keeps_eight_bytes_a_record_and_bounded_counters(self, tmp_path):
         def peak(count):
             folder = tmp_path / str(count)

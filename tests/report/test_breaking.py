@@ -78,8 +78,9 @@ def test_the_comparisons_page_breaks_as_the_others_do(show):
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 @pytest.mark.parametrize("viewport", [PHONE, DESKTOP, {"width": 768, "height": 900}], ids=["phone", "desktop", "tablet"])
-@pytest.mark.parametrize("more", [pytest.param(0, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow), 19])
+@pytest.mark.parametrize("more", [0, 5, 19])
 def test_no_short_word_and_no_lines_number_is_broken(browser, show, tmp_path, viewport, more):
     site = "s" * more + PATH
     worst = record(20, random.Random(1), verdict="WRONG", guilty="paddle", share=1e9, layer="layers_of_the_stage.0." * 3, site=site)

@@ -12,7 +12,7 @@ SITE = "src/my_company/models/" + "a_folder_with_a_long_name/" * 4 + "modeling.p
 LAYER = "model.encoder.layers.11." + "a_block." * 6 + "dense"
 
 browser, show = report_page.browser, report_page.show  # fixtures
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 # Whether the last characters of a cell's text lie within it.
 END_IS_SEEN = """(cell, many) => {
