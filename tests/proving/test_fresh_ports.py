@@ -156,7 +156,15 @@ WRONG = {
     "xl: positions": ("total - 1, -1, -1,", "0, total, 1,", "angles = ", "they are the same in another order"),
     "xl: shift": ("[:, :, 1:].", "[:, :, :-1].", "[:, :, :-1]", "another attribute: end=-1 against"),
 }
-ALWAYS = ("unet: groups", "ssm: parts exchanged", "ssm: no softplus", "moe: the other weight", "moe: gate and up", "xl: mask", "xl: shift")
+ALWAYS = (
+    "unet: groups",
+    "ssm: parts exchanged",
+    "ssm: no softplus",
+    "moe: the other weight",
+    "moe: gate and up",
+    "xl: mask",
+    "xl: shift",
+)
 
 
 def proven(name, exchanged, tmp_path):
