@@ -48,10 +48,14 @@ def _everything() -> frozenset[str]:
     return frozenset(all_ops()) | optimizers()
 
 
+@functools.cache
+def _differing() -> tuple[str, ...]:
+    return (*(name for name, op in all_ops().items() if op.definition is not None), INITIAL_WEIGHTS)
+
+
 def by_torchs_definition(definitions: list[str]) -> frozenset[str]:
     """Names of the ops that ``definitions=`` wants computed as Torch defines them."""
-    differing = [*(name for name, op in all_ops().items() if op.definition is not None), INITIAL_WEIGHTS]
-    chosen = [one_of("definitions", one, (*WHOSE, *differing)) for one in definitions]
+    chosen = [one_of("definitions", one, (*WHOSE, *_differing())) for one in definitions]
     if "torch" in chosen:
-        return frozenset(differing)
+        return frozenset(_differing())
     return frozenset(chosen) - {WHOSE[0]}

@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, TypeVar
 
 from ..errors import ArgumentError, PadiffShimError, UnknownNameError, described, toml, unknown, unreadable
@@ -62,7 +63,8 @@ def outside(mode: type[Options]) -> dict[str, Setting]:
     return {name: setting for name, setting in found.items() if name in mine}
 
 
-def _known() -> dict[str, Any]:
+@functools.cache
+def _known() -> Mapping[str, Any]:
     """Every option that can stand outside of a call -> its field."""
     return {name: one for mode in MODES.values() for name, one in textual(mode).items()}
 
@@ -114,24 +116,27 @@ def settings_file() -> Path | None:
     except FileNotFoundError:  # somebody removed the current folder
         return None
     for folder in (here, *here.parents):
-        for name, table in _TABLES.items():
+        for name in _TABLES:
             path = folder / name
-            text = _bytes(path) if path.is_file() else b""
-            if table.search(text):
+            try:
+                stat = path.stat()
+                ours, misspelt = _heads(path, stat.st_mtime_ns, stat.st_size) if S_ISREG(stat.st_mode) else (False, "")
+            except OSError:
+                continue  # not ours to complain of: whether it has our table is not known
+            if ours:
                 return path
-            if misspelt := _MISSPELT.search(text):
+            if misspelt:
                 head = "[tool.padiff_shim]" if path.suffix == ".toml" else "[padiff_shim]"
-                raise ArgumentError(
-                    f"{path}: {misspelt.group().decode(errors='replace').strip()} is not read. Did you mean {head}?"
-                )
+                raise ArgumentError(f"{path}: {misspelt} is not read. Did you mean {head}?")
     return None
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""  # not ours to complain of: whether it has our table is not known
+@functools.lru_cache(maxsize=64)
+def _heads(path: Path, *_: int) -> tuple[bool, str]:
+    """Whether a file has our table, and otherwise the head of one that looks like it; ``_`` tells a file that was changed."""
+    text = path.read_bytes()
+    misspelt = _MISSPELT.search(text)
+    return _TABLES[path.name].search(text) is not None, misspelt.group().decode(errors="replace").strip() if misspelt else ""
 
 
 def _table(path: Path) -> Mapping[str, Any]:

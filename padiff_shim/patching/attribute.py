@@ -31,6 +31,10 @@ class AttributePatch(Redirection):
         """The object in the class."""
         return self.owner.__dict__.get(self.name, ABSENT)
 
+    def ours(self) -> bool:
+        """As for any redirection, without the detours."""
+        return self.owner.__dict__.get(self.name, ABSENT) is self.hooked
+
     def write(self, state: Any) -> None:
         """Exchange the object in the class."""
         setattr(self.owner, self.name, state)

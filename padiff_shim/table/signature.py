@@ -7,6 +7,7 @@ spelling (``input=``, ``dim=``, ``name=``, ``out=``) as well as the old position
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
@@ -33,13 +34,14 @@ IGNORED = frozenset({"name"})
 REDIRECTING = frozenset({"out"})
 
 
-def parse(params: str) -> list[tuple[tuple[str, ...], Any]]:
-    """``"x|input axis|dim=None"`` -> ``[(("x", "input"), REQUIRED), (("axis", "dim"), None)]``."""
+@functools.cache
+def parse(params: str) -> tuple[tuple[tuple[str, ...], Any], ...]:
+    """``"x|input axis|dim=None"`` -> ``((("x", "input"), REQUIRED), (("axis", "dim"), None))``."""
     parsed = []
     for word in params.split():
         names, _, default = word.partition("=")
         parsed.append((tuple(names.split("|")), ast.literal_eval(default) if default else REQUIRED))
-    return parsed
+    return tuple(parsed)
 
 
 def present(params: str, function: Callable[..., Any]) -> str:
