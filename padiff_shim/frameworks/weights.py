@@ -113,6 +113,12 @@ def transposed_copy(weight: Any, source: torch.Tensor, cost: LayoutCost) -> torc
     return copy.transposed
 
 
+def transposed_of(weight: Any) -> torch.Tensor | None:
+    """The transposed copy of a weight, if there is one now."""
+    known = _copies.get(id(weight))
+    return known[1].transposed if known is not None and known[0]() is weight else None
+
+
 def forget(weight: Any) -> None:
     """Give back the memory of a weight's copy."""
     _copies.pop(id(weight), None)

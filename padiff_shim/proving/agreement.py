@@ -57,9 +57,8 @@ class Agreement:
         for (name, expected, actual), allowed in zip(self._rows(port, forward), self._allowed[forward]):
             if expected is None or actual is None or expected.shape != actual.shape:
                 continue
-            values, others = _numbers(expected), _numbers(actual)
-            far = STEEP * float(values.abs().nan_to_num(0.0, 0.0, 0.0).max()) if values.numel() else 0.0
-            if allowed.usual > far and bool(((values - others).abs() > far).any()):
+            values = _numbers(expected)
+            if allowed.usual > _steep(values) and bool(_steeply(values, _numbers(actual)).any()):
                 return name or "output"
         return ""
 
@@ -76,6 +75,21 @@ class Agreement:
             arrays = outcomes.own(mapping, expected, gradient=gradient), laid(mapping, actual, gradient=gradient)
             for pair, *row in zip(mapping, *arrays):
                 yield f"{what}{pair.paddle or pair.torch}", row[0], row[1]
+
+
+def far_apart(original: Outcome, port: Outcome) -> bool:
+    """Whether outputs are further apart than any rounding error in float64 travels that does not meet a tie or a singular point."""
+    pairs = ((one, other) for _, one, other in outcomes.outputs(original, port) if one is not None and other is not None)
+    return any(one.shape == other.shape and bool(_steeply(_numbers(one), _numbers(other)).any()) for one, other in pairs)
+
+
+def _steeply(values: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Which numbers are that far apart."""
+    return (values - others).abs() > _steep(values)
+
+
+def _steep(values: torch.Tensor) -> float:
+    return STEEP * float(values.abs().nan_to_num(0.0, 0.0, 0.0).max()) if values.numel() else 0.0
 
 
 def _near(expected: Array | None, actual: Array | None, allowed: RoundingBound) -> bool:

@@ -119,8 +119,10 @@ def align(original: Side, port: Side) -> list[str]:
     for side in (original, port):
         capture = side.run(Draws.noting).capture
         assert isinstance(capture, Draws)
+        if not capture.draws:
+            return []
         draws.append(capture.draws)
-    if not all(draws) or [draw.call for draw in draws[0]] == [draw.call for draw in draws[1]]:
+    if [draw.call for draw in draws[0]] == [draw.call for draw in draws[1]]:
         return []
     streams = Streams(*draws)
     original.drawing, port.drawing = streams.of_original, streams.of_port

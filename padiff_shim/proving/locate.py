@@ -11,7 +11,7 @@ import torch
 
 from ..weights.mapping import Mapping
 from . import outcomes
-from .agreement import OF_GRADIENT, Agreement
+from .agreement import OF_GRADIENT, Agreement, far_apart
 from .arrays import Array, largest
 from .capture import Capture
 from .causes import Cause, Difference, explain
@@ -66,6 +66,8 @@ def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
 
 
 def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
+    if not tied_otherwise(mapping) and (mistakes := _at_once(theirs, ours, mapping)) is not None:
+        return mistakes
     search: _Search | None = _Search(theirs, ours, mapping)
     assert search is not None
     if search.agree():
@@ -88,10 +90,28 @@ def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     return replace(again, apart=far, parts=tuple(shown if part == FORWARD else part for part in again.parts))
 
 
-class _Search:
-    """Both models in float64, from one difference to the next."""
+def _at_once(theirs: Side, ours: Side, mapping: Mapping) -> Located | None:
+    """What is found with distinct weights, where outputs are so far apart that this cannot be rounding; None if that is not all.
 
-    def __init__(self, theirs: Side, ours: Side, mapping: Mapping) -> None:
+    It saves the runs that ask how far rounding travels with the weights as they are.
+    """
+    original, port = theirs.run_double(), ours.run_double(Capture)
+    trace_of(port).forget()
+    if not far_apart(original, port):
+        return None
+    with told_apart(theirs, ours, mapping) as apart:
+        if not apart:
+            return None
+        located = _Search(theirs, ours, mapping, before=port).to_its_end()
+    if not located.differences or not located.over:
+        return None
+    return replace(located, apart=outcomes.worst(mapping, original, port))
+
+
+class _Search:
+    """Both models in float64, from one difference to the next; ``before``: a run of the port that was made before."""
+
+    def __init__(self, theirs: Side, ours: Side, mapping: Mapping, before: Outcome | None = None) -> None:
         self._theirs, self._ours, self._mapping = theirs, ours, mapping
         self._original = theirs.run_double(Capture)
         nudge = rounded(torch.Generator().manual_seed(0))
@@ -99,7 +119,7 @@ class _Search:
         self._tolerance = Tolerances(trace_of(self._original), trace_of(touched))
         trace_of(touched).forget()
         self._agreement = Agreement(mapping, self._original, touched)
-        self._port = _settled(ours)
+        self._port = _settled(ours, before)
         self.apart = outcomes.worst(mapping, self._original, self._port)
         self._forced: dict[Key, Sequence[torch.Tensor | None]] = {}
         self._found: list[tuple[str, Difference]] = []
@@ -235,16 +255,19 @@ def trace_of(outcome: Outcome) -> Trace:
     return outcome.capture.trace
 
 
-def _settled(side: Side) -> Outcome:
+def _settled(side: Side, before: Outcome | None) -> Outcome:
     """A run that makes the same calls as the one before: what is made once (copies of weights, what a backward reads) is made."""
-    outcome, before = side.run_double(Capture), None
+    outcome = side.run_double(Capture)
     for _ in range(3):
-        names = [node.name for node in trace_of(outcome).nodes]
-        if names == before:
+        if before is not None and _names(before) == _names(outcome):
             break
         trace_of(outcome).forget()
-        outcome, before = side.run_double(Capture), names
+        before, outcome = outcome, side.run_double(Capture)
     return outcome
+
+
+def _names(outcome: Outcome) -> list[str]:
+    return [node.name for node in trace_of(outcome).nodes]
 
 
 def _first_difference(matching: Matching, original: Outcome, port: Outcome, arrays: Pairs) -> Difference | None:

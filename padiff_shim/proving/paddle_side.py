@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ..frameworks.weights import transposed_of
 from ..runs.run import Run
 from ..trees import copied
 from . import following
@@ -85,8 +86,9 @@ class PaddleSide(Side):
 
     def _labels(self, model: Any) -> dict[int, str]:
         found = self._held(model)
-        named = [*found.buffers.items(), *found.parameters.items()]
-        return {tensor.data_ptr(): name for name, tensor in named if tensor._is_initialized()}
+        named = [(name, tensor) for name, tensor in [*found.buffers.items(), *found.parameters.items()] if tensor._is_initialized()]
+        copies = ((name, transposed_of(tensor)) for name, tensor in named)  # made in an earlier run
+        return {tensor.data_ptr(): name for name, tensor in [*named, *copies] if tensor is not None}
 
     def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
         wanted = [tensor for tensor in tensors if not tensor.stop_gradient]
