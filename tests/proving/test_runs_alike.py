@@ -10,6 +10,7 @@ import torch
 import padiff_shim
 from padiff_shim.proving.holding import Holding
 from padiff_shim.proving.seeding import kept, seeded
+from padiff_shim.proving.sides import Side
 from padiff_shim.proving.values import Inputs
 
 SQUARE = np.linspace(-1, 1, 9, dtype="float32").reshape(3, 3)
@@ -127,3 +128,21 @@ def test_a_layer_that_says_what_it_holds_is_asked_each_time():
     model.hidden = False
     held.look()
     assert list(held.parameters) == ["up.weight", "up.bias"]
+
+
+@pytest.mark.parametrize("last", [1e-5, 1e-3], ids=["a right port", "another epsilon"])
+def test_models_run_no_more_often_than_a_proof_needs(monkeypatch, last):
+    """Both once, and the port natively; a wrong one in float64, too: as it is, and with distinct weights, moved and mended."""
+    theirs, ours = (
+        module.Sequential(module.Linear(4, 6), module.LayerNorm(6), module.Linear(6, 4), norm)
+        for module, norm in ((torch.nn, torch.nn.LayerNorm(4)), (paddle.nn, paddle.nn.LayerNorm(4, epsilon=last)))
+    )
+    seen = []
+    run = Side._run
+    monkeypatch.setattr(
+        Side, "_run", lambda self, *args, double, **more: seen.append(double) or run(self, *args, double=double, **more)
+    )
+    proof = padiff_shim.prove(ours, theirs, np.linspace(-0.1, 0.1, 12, dtype="float32").reshape(3, 4))
+    assert bool(proof) is (last == 1e-5), str(proof)
+    assert seen.count(False) <= 4
+    assert seen.count(True) <= (0 if proof else 7)
