@@ -79,8 +79,11 @@ class Agreement:
 
 def far_apart(original: Outcome, port: Outcome) -> bool:
     """Whether outputs are further apart than any rounding error in float64 travels that does not meet a tie or a singular point."""
-    pairs = ((one, other) for _, one, other in outcomes.outputs(original, port) if one is not None and other is not None)
-    return any(one.shape == other.shape and bool(_steeply(_numbers(one), _numbers(other)).any()) for one, other in pairs)
+    return any(
+        expected.shape == actual.shape and bool(_steeply(_numbers(expected), _numbers(actual)).any())
+        for _, expected, actual in outcomes.outputs(original, port)
+        if expected is not None and actual is not None
+    )
 
 
 def _steeply(values: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
