@@ -97,6 +97,7 @@ def test_graphs_go_as_a_whole_however_deep_they_are():
 def test_pythons_own_collections_look_at_a_few_hooks_and_one_that_is_asked_for_at_all(monkeypatch):
     looks = []
     monkeypatch.setattr(posts, "_looked_at", looks.append)
+    monkeypatch.setattr(posts, "_turn", deque())  # without hooks that other tests have left
     monkeypatch.setattr(posts, "_next", deque([len] * 100))
     posts.mode_closed()
     made = []
