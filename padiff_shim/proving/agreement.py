@@ -15,6 +15,7 @@ from .tolerances import RoundingBound, measured
 from .trace import numbers
 
 STEEP = 2.0**-20  # of the largest element: in float64 no error travels so far but past a tie, a step or a singular point
+PLAIN = 2.0**-26  # of the largest element: nor so far where tables that were born in float32 are equal
 OF_GRADIENT = "gradient of "  # how a gradient that differs is named
 Row = tuple[str, Array | None, Array | None]
 
@@ -58,7 +59,7 @@ class Agreement:
             if expected is None or actual is None or expected.shape != actual.shape:
                 continue
             values = _numbers(expected)
-            if allowed.usual > _steep(values) and bool(_steeply(values, _numbers(actual)).any()):
+            if allowed.usual > STEEP * _largest(values) and bool(_beyond(STEEP, values, _numbers(actual)).any()):
                 return name or "output"
         return ""
 
@@ -78,21 +79,21 @@ class Agreement:
 
 
 def far_apart(original: Outcome, port: Outcome) -> bool:
-    """Whether outputs are further apart than any rounding error in float64 travels that does not meet a tie or a singular point."""
+    """Whether outputs are plainly further apart than rounding in float64 explains: by more than ``PLAIN``."""
     return any(
-        expected.shape == actual.shape and bool(_steeply(_numbers(expected), _numbers(actual)).any())
+        expected.shape == actual.shape and bool(_beyond(PLAIN, _numbers(expected), _numbers(actual)).any())
         for _, expected, actual in outcomes.outputs(original, port)
         if expected is not None and actual is not None
     )
 
 
-def _steeply(values: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """Which numbers are that far apart."""
-    return (values - others).abs() > _steep(values)
+def _beyond(share: float, values: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Which numbers are further apart than a share of the largest."""
+    return (values - others).abs() > share * _largest(values)
 
 
-def _steep(values: torch.Tensor) -> float:
-    return STEEP * float(values.abs().nan_to_num(0.0, 0.0, 0.0).max()) if values.numel() else 0.0
+def _largest(values: torch.Tensor) -> float:
+    return float(values.abs().nan_to_num(0.0, 0.0, 0.0).max()) if values.numel() else 0.0
 
 
 def _near(expected: Array | None, actual: Array | None, allowed: RoundingBound) -> bool:

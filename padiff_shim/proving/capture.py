@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from types import CodeType
 from typing import Any
 
@@ -42,6 +42,7 @@ class Capture(LooksOn, TorchDispatchMode):
         super().__init__()
         self._exchanged, self._before = constants or {}, list[tuple[torch.Tensor, torch.Tensor]]()
         self.trace = Trace()
+        self.still: Set[int] = frozenset()  # addresses of memory that nobody writes as long as the trace holds numbers: no need to copy
         self._names, self._layer, self._until, self._forced, self._touch = names, layer, until, forced or {}, touch
         self._count: collections.Counter[Any] = collections.Counter()
         self._places: dict[int, tuple[Site, str]] = {}  # by the number that Torch gives the node of a call in its graph
@@ -102,6 +103,8 @@ class Capture(LooksOn, TorchDispatchMode):
 
     def _held(self, value: Value, tensor: torch.Tensor) -> torch.Tensor:
         """What was there before, as it is now: it may be written behind our back, as Paddle's running statistics are."""
+        if _address(tensor) in self.still:
+            return tensor.detach()
         place = _place(tensor)
         for held in (value.tensor, self._before_calls.get(place)):
             if held is not None and held.dtype == tensor.dtype and _equal(held, tensor):
@@ -210,7 +213,8 @@ class Capture(LooksOn, TorchDispatchMode):
         wanted = self._exchanged.get(len(self.trace.constants))
         if wanted is not None:
             self._overwrite(tensor, wanted, again=True)
-        value = self._new(tensor, Value(tensor.detach().clone(), None, label))
+        held = tensor.detach()
+        value = self._new(tensor, Value(held if _address(tensor) in self.still else held.clone(), None, label))
         self.trace.constants.append(value)
         return value
 

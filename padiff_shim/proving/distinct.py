@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 
 from ..errors import TransferError
@@ -20,10 +22,10 @@ def told_apart(theirs: Side, ours: Side, mapping: Mapping) -> Iterator[bool]:
     """Within it such weights, and equal ones, hold distinct values in the float64 models of both; False if there are none."""
     original, port = theirs.double(), ours.double()
     names = {pair.torch for pair in mapping if pair.torch and pair.paddle}
-    groups: dict[tuple[tuple[int, ...], bytes], list[torch.Tensor]] = {}
+    groups: dict[tuple[tuple[int, ...], str], list[torch.Tensor]] = {}
     for name, weight in original.named_parameters():
         if name in names and weight.is_floating_point():
-            key = tuple(weight.shape), weight.detach().cpu().numpy().tobytes()
+            key = tuple(weight.shape), hashlib.sha256(np.ascontiguousarray(weight.detach().cpu().numpy())).hexdigest()
             groups.setdefault(key, []).append(weight)
     equal = [weight for group in groups.values() if len(group) > 1 or _is_plain(group[0]) for weight in group]
     if not equal:

@@ -93,16 +93,18 @@ def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
 def _at_once(theirs: Side, ours: Side, mapping: Mapping) -> Located | None:
     """What is found with distinct weights, where outputs are so far apart that this cannot be rounding; None if that is not all.
 
-    It saves the runs that ask how far rounding travels with the weights as they are.
+    It saves the runs that ask how far rounding travels with the weights as they are, and all backwards: behind a wrong forward
+    gradients say nothing.
     """
-    original, port = theirs.run_double(), ours.run_double(Capture)
-    trace_of(port).forget()
-    if not far_apart(original, port):
-        return None
-    with told_apart(theirs, ours, mapping) as apart:
-        if not apart:
+    with theirs.forward_alone(), ours.forward_alone():
+        original, port = theirs.run_double(), ours.run_double(Capture)
+        trace_of(port).forget()
+        if not far_apart(original, port):
             return None
-        located = _Search(theirs, ours, mapping, before=port).to_its_end()
+        with told_apart(theirs, ours, mapping) as apart:
+            if not apart:
+                return None
+            located = _Search(theirs, ours, mapping, before=port).to_its_end()
     if not located.differences or not located.over:
         return None
     return replace(located, apart=outcomes.worst(mapping, original, port))

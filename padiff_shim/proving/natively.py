@@ -30,6 +30,7 @@ def natively(ours: PaddleSide, within: Callable[[Run], Outcome] | None = None) -
         What it gave, and what is to be said of a failure ("").
     """
     run = within or (lambda one: one(ours))
+    ours.forget_copies()
     ours.shim = False
     try:
         return run(Side.run), ""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..frameworks.weights import transposed_of
+from ..frameworks.weights import forget, transposed_of
 from ..runs.run import Run
 from ..trees import copied
 from . import following
@@ -49,12 +49,19 @@ class PaddleSide(Side):
             with opened(Natively(), ops=self._drawn) if self._drawn else contextlib.nullcontext():
                 yield
             return
-        # Copies of weights: calls of both sides, and of their backwards, shall be of one form.
+        # Copies of weights, so that both sides' calls and their backwards are of one form. A forward in float64 needs none: its memory
+        # is large, and its last bits are nobody's.
+        layout = "view" if double and not self._backward else "copy"
         plan = InDouble() if self._widens(double) else OnTorch()
         plan.capture = self.capture
-        with opened(plan, layout="copy") as self.counted:
+        with opened(plan, layout=layout) as self.counted:
             yield
         self._drawn = plan.drawn
+
+    def forget_copies(self) -> None:
+        """Give back the memory of the copies of weights; a run that needs one makes it anew."""
+        for parameter in self._held(self.model).parameters.values():
+            forget(parameter)
 
     @property
     def layers(self) -> Mapping[str, Any]:

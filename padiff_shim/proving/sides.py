@@ -57,9 +57,15 @@ class Side:
 
     def run_forward(self, capturing: Capturing | None = None) -> Outcome:
         """The same without the backward."""
+        with self.forward_alone():
+            return self.run(capturing)
+
+    @contextlib.contextmanager
+    def forward_alone(self) -> Iterator[None]:
+        """Within it no run has a backward."""
         held, self._backward = self._backward, False
         try:
-            return self.run(capturing)
+            yield
         finally:
             self._backward = held
 
@@ -81,6 +87,7 @@ class Side:
         capture = None
         if capturing:
             capture = capturing({**self._labels(model), **self._input_labels(arguments)}, self._path, Side._pass.__code__)
+            capture.still = {parameter.data_ptr() for parameter in self._parameters(model).values()}
         self.capture = capture
         outcome, self._keeping = Outcome(capture=capture), capture is None or not double
         self._stack.clear()

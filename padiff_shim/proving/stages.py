@@ -19,7 +19,8 @@ LOSS = "loss"  # the path of the loss among the outputs
 class Differing:
     """What differs between the bits of two runs, in words; "" where nothing does.
 
-    ``missing``: gradients that one side alone has. ``shapes``: outputs whose number, shapes or dtypes differ.
+    ``missing``: gradients that one side alone has. ``shapes``: outputs whose number, shapes or dtypes differ. ``gradients``: how many
+    the original has.
     """
 
     forward: str
@@ -28,6 +29,7 @@ class Differing:
     statistics: str
     missing: str
     shapes: str
+    gradients: int
 
     @classmethod
     def between(cls, mapping: Mapping, original: Outcome, port: Outcome) -> Differing:
@@ -40,6 +42,7 @@ class Differing:
             statistics=outcomes.differ("", outcomes.statistics(mapping, original, port)),
             missing=outcomes.without_gradient(gradients),
             shapes=outcomes.shapes_differ(original, port),
+            gradients=len(original.gradients),
         )
 
     def __bool__(self) -> bool:
@@ -68,9 +71,9 @@ def stages(differing: Differing, original: Outcome, port: Outcome, located: Loca
         wrong = not broken and bool(differing.loss) and (FORWARD in parts or bool(plain))
         found.append(_stage(LOSS, wrong, differing.loss, behind=broken))
         broken = broken or (LOSS if wrong else "")
-    if original.gradients or differing.missing:
+    if differing.gradients or differing.missing:
         wrong = not broken and (BACKWARD in parts or bool(differing.missing) or bool(plain and differing.backward))
-        same = f"{len(original.gradients)} gradients {IDENTICAL}"
+        same = f"{differing.gradients} gradients {IDENTICAL}"
         text = differing.missing or (plain if wrong and plain else differing.backward)
         found.append(_stage("backward", wrong, text, behind=broken, same=same))
     if original.statistics and not port.statistics:
