@@ -78,7 +78,8 @@ def _mixed(image: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
     if finite.all():
         return mixed
     strange = image.masked_fill(finite, 0.0).unsqueeze(-2)
-    return mixed + sum(torch.where(weights.isnan(), 0.0, strange * weights).sum(-1) for weights in table)
+    # What ``where`` leaves out must not be NaN in the backward, too.
+    return mixed + sum(torch.where(weights.isnan(), 0.0, strange * weights.nan_to_num(0.0)).sum(-1) for weights in table)
 
 
 def _formula(real: Any, weighed: Any = None, placed: Any = np.float64, *, first: bool) -> Callable[..., Any]:
