@@ -42,7 +42,7 @@ class Capture(LooksOn, TorchDispatchMode):
         super().__init__()
         self._exchanged, self._before = constants or {}, list[tuple[torch.Tensor, torch.Tensor]]()
         self.trace = Trace()
-        self.still: Set[int] = frozenset()  # addresses of memory that nobody writes as long as the trace holds numbers: no need to copy
+        self.still: Set[int] = frozenset()  # addresses of memory that nobody writes while the trace holds numbers
         self._names, self._layer, self._until, self._forced, self._touch = names, layer, until, forced or {}, touch
         self._count: collections.Counter[Any] = collections.Counter()
         self._places: dict[int, tuple[Site, str]] = {}  # by the number that Torch gives the node of a call in its graph

@@ -49,8 +49,8 @@ class PaddleSide(Side):
             with opened(Natively(), ops=self._drawn) if self._drawn else contextlib.nullcontext():
                 yield
             return
-        # Copies of weights, so that both sides' calls and their backwards are of one form. A forward in float64 needs none: its memory
-        # is large, and its last bits are nobody's.
+        # Copies of weights, so that both sides' calls and their backwards are of one form. A forward in float64 needs none, which
+        # would be large: its last bits are nobody's.
         layout = "view" if double and not self._backward else "copy"
         plan = InDouble() if self._widens(double) else OnTorch()
         plan.capture = self.capture

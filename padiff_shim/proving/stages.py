@@ -19,8 +19,8 @@ LOSS = "loss"  # the path of the loss among the outputs
 class Differing:
     """What differs between the bits of two runs, in words; "" where nothing does.
 
-    ``missing``: gradients that one side alone has. ``shapes``: outputs whose number, shapes or dtypes differ. ``gradients``: how many
-    the original has.
+    ``missing``: gradients that one side alone has. ``shapes``: outputs whose number, shapes or dtypes differ.
+    ``gradients``: how many the original has.
     """
 
     forward: str

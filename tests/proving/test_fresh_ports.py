@@ -108,7 +108,7 @@ WRONG = {
         "F.softplus(self.dt_proj(dt))",
         "self.dt_proj(dt)",
         "dA = ",
-        "softplus(beta=1, threshold=20) is missing (2 times)",
+        "softplus(beta=1, threshold=20) is missing",
     ),
     "ssm: sigmoid": ("* F.silu(z)", "* F.sigmoid(z)", "F.sigmoid(z)", "another op: sigmoid in place of silu"),
     "moe: the other weight": (

@@ -151,7 +151,7 @@ def test_running_statistics_by_hand_are_right_within_rounding():
 def test_statistics_of_paddles_own_kernel_are_not_compared():
     """Its running variance is another by definition: a port that has nothing to compare is neither right nor wrong there."""
     held = {"norm.running_var": np.ones(3, dtype=np.float32)}
-    differing = Differing(forward="", loss="", backward="", statistics="", missing="", shapes="")
+    differing = Differing(forward="", loss="", backward="", statistics="", missing="", shapes="", gradients=0)
     (forward, statistics) = stages(differing, Outcome(statistics=held), Outcome())
     assert forward.right is True
     assert statistics.right is None
