@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import gc
 import importlib
 import os
 import statistics
+import subprocess
 import sys
 import time
 import warnings
@@ -28,6 +30,7 @@ with warnings.catch_warnings():
     import demo_prove
     import paddle
     import torch
+import wrong_ports
 from machine import machine
 from rich.console import Console
 from rich.progress import track
@@ -185,6 +188,55 @@ def pieces(case: Case, phase: str, times: int) -> list[str]:
     return [str(case), phase, *(f"{value * 1e3:.1f}" for value in (*medians, *own))]
 
 
+def status(field: str) -> float:
+    """GiB of this process: ``VmRSS`` now, ``VmHWM`` at most since :func:`forget_peak`."""
+    return int(Path("/proc/self/status").read_text().partition(f"{field}:")[2].split()[0]) / 2**20
+
+
+def forget_peak() -> None:
+    """The largest memory is counted from now on."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def wrong_alone(name: str) -> None:
+    """Print a row for a port of :mod:`wrong_ports`: seconds of a processor and GiB of one step of both models, and of a proof."""
+    build, change, verdict = wrong_ports.CASES[name]
+    padiff_shim.prove(paddle.nn.Linear(3, 3), torch.nn.Linear(3, 3), torch.ones(2, 3))  # what is imported and made once
+    before = status("VmRSS")
+    port, original, inputs = build()
+
+    def step() -> None:
+        original(torch.from_numpy(inputs)).sum().backward()
+        port(paddle.to_tensor(inputs)).sum().backward()
+
+    step()
+    forget_peak()
+    start = time.process_time()
+    step()
+    seconds, memory = time.process_time() - start, status("VmHWM") - before
+    original.zero_grad()
+    for parameter in port.parameters():
+        parameter.clear_gradient(False)
+    change(port)
+    gc.collect()
+    forget_peak()
+    start = time.process_time()
+    proof = padiff_shim.prove(port, original, inputs)
+    proving, peak = time.process_time() - start, status("VmHWM") - before
+    assert proof.verdict.name == verdict, str(proof)
+    found = str(len(proof.mistakes))
+    print(json.dumps([name, found, *(f"{one:.2f}" for one in (seconds, proving, proving / seconds, memory, peak, peak / memory))]))
+
+
+def wrong(name: str) -> list[str]:
+    """The same in a process of its own."""
+    done = subprocess.run([sys.executable, __file__, "--wrong", name], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{name}: {done.stderr[-2000:]}")
+    row: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return row
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], words: int = 2) -> str:
     """Markdown, the first ``words`` columns of which are words."""
     rule = ["---" if place < words else "---:" for place in range(len(header))]
@@ -198,9 +250,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--budget", type=float, default=0.5, help="seconds for each way in a round")
     parser.add_argument("--pieces", action="store_true", help="where the time of a proof goes, in place of its ratio")
+    parser.add_argument("--wrong", nargs="?", const="", help="wrong ports of the size that people port, or this one, in this process")
     asked = parser.parse_args()
+    if asked.wrong:
+        return wrong_alone(asked.wrong)
     warnings.filterwarnings("ignore", message="When training, we now always track")
     torch.set_num_threads(1)
+    if asked.wrong is not None:
+        rows = [wrong(name) for name in track(wrong_ports.CASES, description="proofs", console=Console(stderr=True), transient=True)]
+        print(table(["port", "found", "step s", "prove s", "ratio", "step GiB", "prove GiB", "ratio"], rows, words=1))
+        return print("", *machine(), sep="\n")
     cases = [case for case in CASES if not asked.models or case.name in asked.models]
     rows = []
     for case in track(cases, description="proofs", console=Console(stderr=True), transient=True):

@@ -25,7 +25,7 @@ def told_apart(theirs: Side, ours: Side, mapping: Mapping) -> Iterator[bool]:
     groups: dict[tuple[tuple[int, ...], str], list[torch.Tensor]] = {}
     for name, weight in original.named_parameters():
         if name in names and weight.is_floating_point():
-            key = tuple(weight.shape), hashlib.sha256(np.ascontiguousarray(weight.detach().cpu().numpy())).hexdigest()
+            key = tuple(weight.shape), hashlib.sha256(np.ascontiguousarray(weight.detach().cpu().numpy()).data).hexdigest()
             groups.setdefault(key, []).append(weight)
     equal = [weight for group in groups.values() if len(group) > 1 or _is_plain(group[0]) for weight in group]
     if not equal:
