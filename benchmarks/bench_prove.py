@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import gc
 import importlib
+import json
 import os
 import statistics
 import subprocess
@@ -250,19 +250,28 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--budget", type=float, default=0.5, help="seconds for each way in a round")
     parser.add_argument("--pieces", action="store_true", help="where the time of a proof goes, in place of its ratio")
-    parser.add_argument("--wrong", nargs="?", const="", help="wrong ports of the size that people port, or this one, in this process")
+    parser.add_argument(
+        "--wrong", nargs="?", const="", help="wrong ports, of the size that people port; of a name: in this process"
+    )
     asked = parser.parse_args()
-    if asked.wrong:
-        return wrong_alone(asked.wrong)
     warnings.filterwarnings("ignore", message="When training, we now always track")
     torch.set_num_threads(1)
-    if asked.wrong is not None:
-        rows = [wrong(name) for name in track(wrong_ports.CASES, description="proofs", console=Console(stderr=True), transient=True)]
-        print(table(["port", "found", "step s", "prove s", "ratio", "step GiB", "prove GiB", "ratio"], rows, words=1))
-        return print("", *machine(), sep="\n")
+    console = Console(stderr=True)
+    if asked.wrong:
+        wrong_alone(asked.wrong)
+    elif asked.wrong is not None:
+        rows = [wrong(name) for name in track(wrong_ports.CASES, description="proofs", console=console, transient=True)]
+        print(table(["port", "mistakes", "step s", "prove s", "ratio", "step GiB", "prove GiB", "ratio"], rows, words=1))
+        print("", *machine(), sep="\n")
+    else:
+        right(asked, console)
+
+
+def right(asked: argparse.Namespace, console: Console) -> None:
+    """Print the table of right ports of the zoo."""
     cases = [case for case in CASES if not asked.models or case.name in asked.models]
     rows = []
-    for case in track(cases, description="proofs", console=Console(stderr=True), transient=True):
+    for case in track(cases, description="proofs", console=console, transient=True):
         rows += [pieces(case, phase, 30) for phase in PHASES[:2]] if asked.pieces else measured(case, asked.rounds, asked.budget)
     own = [*PARTS, "prove", "Torch alone", "Paddle alone"] if asked.pieces else ["Torch ms", "Paddle ms", "prove ms", "ratio"]
     print(table(["pair", "phase", *own], rows))

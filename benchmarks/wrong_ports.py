@@ -1,4 +1,4 @@
-"""Pairs of the size that people port, right, rounding otherwise, and with one and with ten mistakes: for `bench_prove.py --wrong`."""
+"""Pairs of the size that people port: right, rounding otherwise, with one and with ten mistakes (`bench_prove.py --wrong`)."""
 
 from __future__ import annotations
 

@@ -102,8 +102,8 @@ def _at_once(theirs: Side, ours: Side, mapping: Mapping) -> Located | None:
         if not far_apart(original, port):
             return None
         with told_apart(theirs, ours, mapping) as apart:
-            if not apart:
-                return None
+            located = _Search(theirs, ours, mapping, before=port).to_its_end() if apart else None
+        if located is None:  # no weights are equal
             located = _Search(theirs, ours, mapping, before=port).to_its_end()
     if not located.differences or not located.over:
         return None

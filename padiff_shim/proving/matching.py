@@ -41,7 +41,20 @@ class Matching:
             if partner is not None:
                 self.of_second[value] = partner
                 self.of_first.setdefault(partner, value)
+        self._unchanged(first)
         self._weighed_alike(first, second)
+
+    def _unchanged(self, first: Trace) -> None:
+        """What a call of the first trace gives back as it was (a pooling to the size that it is given) is where its operand is."""
+        for node in first.nodes:
+            if node.backward or len(node.results) != 1 or node.result in self.of_first:
+                continue
+            result, tolerance = node.result, self._tolerance(node.result)
+            for value in (one.value for one in node.operands if one.value in self.of_first):
+                alike = value.count == result.count and tolerance.end_alike(value, result)
+                if alike and _close(numbers(value.tensor), numbers(result.tensor), tolerance):
+                    self.of_first[result] = self.of_first[value]
+                    break
 
     def _weighed_alike(self, first: Trace, second: Trace) -> None:
         """Scores of which a softmax of the first trace makes the same are the same: masked by -1e9, by -inf, or added to either."""

@@ -134,6 +134,34 @@ def test_a_dropout_that_downscales_is_told_by_its_mode(training):
     assert "self.drop(" in mistake.paddle.source
 
 
+class Pooling(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.pool = torch.nn.Conv2d(3, 4, 3), torch.nn.AdaptiveAvgPool2d(4)
+        self.drop, self.last = torch.nn.Dropout(0.5), torch.nn.Linear(64, 5)
+
+    def forward(self, x):
+        return self.last(self.drop(torch.flatten(self.pool(torch.relu(self.conv(x))), 1)))
+
+
+class PortedPooling(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.last = paddle.nn.Conv2D(3, 4, 3), paddle.nn.Linear(64, 5)
+        self.drop = paddle.nn.Dropout(0.5, mode="downscale_in_infer")
+
+    def forward(self, x):
+        return self.last(self.drop(paddle.flatten(PF.relu(self.conv(x)), 1)))
+
+
+def test_an_op_without_effect_is_not_missed():
+    """A pooling to the size that it is given, as in torchvision's AlexNet."""
+    port, original = PortedPooling(), Pooling().eval()
+    port.eval()
+    (mistake,) = prove(port, original, np.random.default_rng(0).standard_normal((2, 3, 6, 6)).astype("float32")).mistakes
+    assert mistake.text.endswith('write mode="upscale_in_train"')
+
+
 class Gated(torch.nn.Module):
     def __init__(self):
         super().__init__()
