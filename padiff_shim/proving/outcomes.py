@@ -9,7 +9,7 @@ import numpy as np
 
 from ..text import listed
 from ..weights.mapping import Mapping
-from .arrays import Array, apart, largests, same_bits
+from .arrays import Array, apart, largest, largests, same_bits
 from .findings import LayerRow
 from .outcome import Outcome
 
@@ -179,6 +179,26 @@ def layers(mapping: Mapping, original: Outcome, port: Outcome, native: Outcome |
 def worst(mapping: Mapping, original: Outcome, port: Outcome) -> float:
     """The largest difference of all outputs and gradients that have one shape."""
     return widest([*outputs(original, port), *gradients(mapping, original, port)])
+
+
+def far_apart(mapping: Mapping, original: Outcome, port: Outcome, epsilon: float) -> bool:
+    """Whether somewhere an infinity or NaN stands against a number, or half of the digits are lost.
+
+    ``epsilon``: of the models' dtype.
+    """
+    rows = [*outputs(original, port), *gradients(mapping, original, port), *statistics(mapping, original, port)]
+    pairs = [row[1:] for row in rows if row[1] is not None and row[2] is not None and row[1].shape == row[2].shape]
+    return any(_is_far(expected, actual, epsilon**0.5) for expected, actual in pairs)  # type: ignore[arg-type]
+
+
+def _is_far(expected: Array, actual: Array, share: float) -> bool:
+    if not np.issubdtype(expected.dtype, np.floating) or same_bits(expected, actual):
+        return False
+    finite = np.isfinite(expected)
+    if not np.array_equal(finite, np.isfinite(actual)):
+        return True
+    expected, actual = expected[finite], actual[finite]
+    return largest(expected, actual) > share * float(np.abs(expected).max(initial=0.0))
 
 
 def widest(rows: Sequence[Row]) -> float:

@@ -6,6 +6,7 @@ logarithm of a softmax overflows where a ``log_softmax`` does not. In float64 no
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ HALVES = frozenset({torch.float16, torch.bfloat16})
 
 @dataclass(frozen=True)
 class Computed:
-    """A call, and the dtype of its result; ``finite``: its result is, or one of its operands is not."""
+    """A call, and the dtype of its result; ``finite``: its result is, or something that it is given is not."""
 
     name: str
     dtype: torch.dtype
@@ -58,7 +59,8 @@ class Precisions(LooksOn, TorchDispatchMode):
         result = function(*args, **(kwargs or {}))
         first = next((tensor for tensor in tensors_in(result) if tensor.is_floating_point()), None)
         if first is not None and not is_passive(function):
-            finite = _finite(first) or not all(map(_finite, tensors_in([*args, *(kwargs or {}).values()])))
+            given = [*args, *(kwargs or {}).values()]
+            finite = _finite(first) or not all(map(_finite, tensors_in(given))) or any(map(_is_infinite, given))
             self.calls.append(Computed(shape_of(function).base, first.dtype, finite, call_site(self._until), self._layer()))
         return result
 
@@ -67,14 +69,22 @@ def _finite(tensor: torch.Tensor) -> bool:
     return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
 
 
-def otherwise(original: Side, port: Side) -> Mistake | None:
-    """The first call that one program computes in 16 bits and the other does not, or in which only one makes an infinity or NaN."""
+def _is_infinite(argument: Any) -> bool:
+    """Whether it is a number that is none, as a mask is filled with."""
+    return isinstance(argument, float) and not math.isfinite(argument)
+
+
+def otherwise(original: Side, port: Side, *, overflows: bool) -> Mistake | None:
+    """The first call that one program computes in 16 bits and the other does not, or in which only one makes an infinity or NaN.
+
+    ``overflows``: whether results are so far apart that the latter may be why; else it has no effect.
+    """
     calls = []
     for side in (original, port):
         capture = side.run_forward(Precisions).capture
         assert isinstance(capture, Precisions)
         calls.append(capture.calls)
-    return _in_halves(*calls) or _not_finite(*calls)
+    return _in_halves(*calls) or (_not_finite(*calls) if overflows else None)
 
 
 def _in_halves(original: list[Computed], port: list[Computed]) -> Mistake | None:

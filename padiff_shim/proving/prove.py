@@ -293,6 +293,7 @@ def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list
         told = "the port does not run" if apart is None else f"{apart:.3g} apart, which is the kernels' doing"
         reason = f"bit for bit on Torch's kernels; natively {told}"
         return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
+    far = outcomes.far_apart(mapping, original, port, theirs.epsilon)
     if not original.weights:  # no step of a training, which is judged later: gradients are not looked at again
         for outcome in filter(None, runs):
             outcome.gradients = {}
@@ -308,7 +309,12 @@ def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list
     ties = tied_otherwise(mapping)
     proof.mistakes = [*ties, *merged(beside(located.differences) if ties else located.differences, ours.layers)]
     plain = differing.shapes or differing.missing or located.unexplained
-    if not proof.mistakes and located.over and not plain and (at_work := precision.otherwise(theirs, ours)) is not None:
+    if (
+        not proof.mistakes
+        and located.over
+        and not plain
+        and (at_work := precision.otherwise(theirs, ours, overflows=far)) is not None
+    ):
         proof.mistakes = [at_work]
         plain = f"both agree in float64, but not at the models' dtype ({differing.first})"
     stages += staged(differing, original, port, located, plain)

@@ -34,6 +34,11 @@ class TorchSide(Side):
         first = next((one for one in self._held(self.model).parameters.values() if one.is_floating_point()), None)
         return "float32" if first is None else str(first.dtype).rpartition(".")[2]
 
+    @property
+    def epsilon(self) -> float:
+        """Of the dtype of the parameters."""
+        return float(torch.finfo(getattr(torch, self._dtype())).eps)
+
     def _device(self) -> str:
         return next((str(parameter.device) for parameter in self._held(self.model).parameters.values()), "cpu")
 

@@ -192,6 +192,36 @@ def test_sixteen_bits_on_one_side(side):
     assert "bfloat16" in (mistake.text if side == "original" else mistake.paddle.source)
 
 
+def test_a_mask_of_infinities_is_no_overflow():
+    """One side makes it of Torch's kernels, the other one natively; and both round in another order."""
+
+    def original(self, x):
+        mask = torch.triu(torch.full([PLACES, PLACES], -torch.inf), 1)
+        return attention(torch, x, (self.a(x) * 3.0 + 0.1) @ x.transpose(1, 2) / 7.0 + mask, None)
+
+    def port(self, x):
+        mask = paddle.triu(paddle.full([PLACES, PLACES], float("-inf")), 1)
+        return attention(paddle, x, (self.a(x) * 3.0 / 7.0 + 0.1 / 7.0) @ x.transpose([0, 2, 1]) + mask, None)
+
+    proof = prove(*pair(port, original, a=("Linear", WIDTH, WIDTH)), numbers(2, PLACES, WIDTH))
+    assert proof.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING, str(proof)
+
+
+def test_an_infinity_without_effect_is_no_overflow():
+    """A mask of the smallest number is added twice on one side: that is -inf in float32, and the softmax is the same."""
+
+    def original(self, x):
+        mask = torch.triu(torch.full([PLACES, PLACES], LOW), 1)
+        return attention(torch, x, (self.a(x) * 3.0 + 0.1) @ x.transpose(1, 2) / 7.0 + mask + mask, None)
+
+    def port(self, x):
+        mask = paddle.triu(paddle.full([PLACES, PLACES], LOW), 1)
+        return attention(paddle, x, (self.a(x) * 3.0 / 7.0 + 0.1 / 7.0) @ x.transpose([0, 2, 1]) + mask, None)
+
+    proof = prove(*pair(port, original, a=("Linear", WIDTH, WIDTH)), numbers(2, PLACES, WIDTH))
+    assert proof.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING, str(proof)
+
+
 def test_an_overflow_on_one_side():
     def original(self, x):
         return torch.log_softmax(self.a(x) * 100, -1)
