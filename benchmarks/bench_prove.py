@@ -224,8 +224,8 @@ def wrong_alone(name: str) -> None:
     proof = padiff_shim.prove(port, original, inputs)
     proving, peak = time.process_time() - start, status("VmHWM") - before
     assert proof.verdict.name == verdict, str(proof)
-    found = str(len(proof.mistakes))
-    print(json.dumps([name, found, *(f"{one:.2f}" for one in (seconds, proving, proving / seconds, memory, peak, peak / memory))]))
+    figures = (seconds, proving, proving / seconds, memory, peak, peak / memory)
+    print(json.dumps([name, str(len(proof.mistakes)), *(f"{figure:.2f}" for figure in figures)]))
 
 
 def wrong(name: str) -> list[str]:
@@ -267,13 +267,15 @@ def main() -> None:
         right(asked, console)
 
 
-def right(asked: argparse.Namespace, console: Console) -> None:
+def right(options: argparse.Namespace, console: Console) -> None:
     """Print the table of right ports of the zoo."""
-    cases = [case for case in CASES if not asked.models or case.name in asked.models]
+    cases = [case for case in CASES if not options.models or case.name in options.models]
     rows = []
     for case in track(cases, description="proofs", console=console, transient=True):
-        rows += [pieces(case, phase, 30) for phase in PHASES[:2]] if asked.pieces else measured(case, asked.rounds, asked.budget)
-    own = [*PARTS, "prove", "Torch alone", "Paddle alone"] if asked.pieces else ["Torch ms", "Paddle ms", "prove ms", "ratio"]
+        rows += (
+            [pieces(case, phase, 30) for phase in PHASES[:2]] if options.pieces else measured(case, options.rounds, options.budget)
+        )
+    own = [*PARTS, "prove", "Torch alone", "Paddle alone"] if options.pieces else ["Torch ms", "Paddle ms", "prove ms", "ratio"]
     print(table(["pair", "phase", *own], rows))
     print("", *machine(), sep="\n")
 

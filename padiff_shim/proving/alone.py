@@ -23,16 +23,16 @@ def weights_alone(ours: PaddleSide, mapping: Mapping, recipe: Recipe, original: 
     mapping = replace(mapping, pairs=[pair for pair in mapping if pair.rule is None or pair.is_exact])
     shapes = {name: tuple(parameter.shape) for name, parameter in ours.model.named_parameters()}
     begun = {name: parameter.numpy() for name, parameter in ours.model.named_parameters()}
-    given = []
+    begins = []
     for step, outcome in enumerate(original):
         before = laid_out(mapping, original[step - 1].weights, shapes) if step else begun
-        given.append((before, laid_out(mapping, outcome.gradients, shapes)))
-    found = []
-    for step, (weights, theirs) in enumerate(zip(ours.step_alone(recipe, given), original)):
+        begins.append((before, laid_out(mapping, outcome.gradients, shapes)))
+    differing = []
+    for step, (weights, theirs) in enumerate(zip(ours.step_alone(recipe, begins), original)):
         text = outcomes.differ("", outcomes.weights(mapping, theirs, Outcome(weights=weights)))
         if text:
-            found.append((step, text))
-    return found
+            differing.append((step, text))
+    return differing
 
 
 def laid_out(mapping: Mapping, values: dict[str, Array], shapes: dict[str, Any]) -> dict[str, Array]:

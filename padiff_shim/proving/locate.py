@@ -18,6 +18,7 @@ from .causes import Cause, Difference, explain
 from .distinct import told_apart
 from .masks import turned_mask
 from .matching import Matching, guilty
+from .nudging import Nudged
 from .outcome import Outcome
 from .runs import told_once
 from .sides import Side
@@ -68,6 +69,8 @@ def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
 def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     if not tied_otherwise(mapping) and (mistakes := _at_once(theirs, ours, mapping)) is not None:
         return mistakes
+    if (right := _agreed(theirs, ours, mapping)) is not None:
+        return right
     search: _Search | None = _Search(theirs, ours, mapping)
     assert search is not None
     if search.agree():
@@ -88,6 +91,16 @@ def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     # What it does otherwise in the forward shows elsewhere alone, as long as some weights hold equal values: norms that are taken
     # for one another, in gradients that are exchanged, which no call computes otherwise.
     return replace(again, apart=far, parts=tuple(shown if part == FORWARD else part for part in again.parts))
+
+
+def _agreed(theirs: Side, ours: Side, mapping: Mapping) -> Located | None:
+    """Nothing is found where both give the same, tables and all, which runs tell of which nothing is written down; else None."""
+    original = theirs.run_double()
+    agreement = Agreement(mapping, original, theirs.run_double(Nudged))
+    port = ours.run_double()
+    if agreement.breach(port) or outcomes.shapes_differ(original, port):
+        return None
+    return Located([], True, outcomes.worst(mapping, original, port), unsettled=agreement.unsettled(port))
 
 
 def _at_once(theirs: Side, ours: Side, mapping: Mapping) -> Located | None:

@@ -49,9 +49,9 @@ class PaddleSide(Side):
             with opened(Natively(), ops=self._drawn) if self._drawn else contextlib.nullcontext():
                 yield
             return
-        # Copies of weights, so that both sides' calls and their backwards are of one form. A forward in float64 needs none, which
-        # would be large: its last bits are nobody's.
-        layout = "view" if double and not self._backward else "copy"
+        # Copies of weights, so that both sides' calls and their backwards are of one form. A run in float64 whose backward is not
+        # written down needs none, which would be large: its last bits are nobody's.
+        layout = "copy" if self._formed else "view"
         plan = InDouble() if self._widens(double) else OnTorch()
         plan.capture = self.capture
         with opened(plan, layout=layout) as self.counted:

@@ -59,8 +59,8 @@ class Precisions(LooksOn, TorchDispatchMode):
         result = function(*args, **(kwargs or {}))
         first = next((tensor for tensor in tensors_in(result) if tensor.is_floating_point()), None)
         if first is not None and not is_passive(function):
-            given = [*args, *(kwargs or {}).values()]
-            finite = _finite(first) or not all(map(_finite, tensors_in(given))) or any(map(_is_infinite, given))
+            arguments = [*args, *(kwargs or {}).values()]
+            finite = _finite(first) or not all(map(_finite, tensors_in(arguments))) or any(map(_is_infinite, arguments))
             self.calls.append(Computed(shape_of(function).base, first.dtype, finite, call_site(self._until), self._layer()))
         return result
 

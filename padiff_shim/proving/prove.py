@@ -309,12 +309,8 @@ def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list
     ties = tied_otherwise(mapping)
     proof.mistakes = [*ties, *merged(beside(located.differences) if ties else located.differences, ours.layers)]
     plain = differing.shapes or differing.missing or located.unexplained
-    if (
-        not proof.mistakes
-        and located.over
-        and not plain
-        and (at_work := precision.otherwise(theirs, ours, overflows=far)) is not None
-    ):
+    agreed = not proof.mistakes and located.over and not plain
+    if agreed and (at_work := precision.otherwise(theirs, ours, overflows=far)) is not None:
         proof.mistakes = [at_work]
         plain = f"both agree in float64, but not at the models' dtype ({differing.first})"
     stages += staged(differing, original, port, located, plain)

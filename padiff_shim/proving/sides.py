@@ -48,6 +48,7 @@ class Side:
         self.doubled: Callable[[Any], None] | None = None  # what else has to be done to a new float64 copy
         self._holdings: dict[int, Holding] = {}  # by model
         self.capture: Capture | None = None  # of the run that goes on
+        self._formed = True  # whether calls and backwards of both sides shall be of one form in it
         # Around each run, see :mod:`.draws`.
         self.drawing: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
@@ -88,13 +89,13 @@ class Side:
         if capturing:
             capture = capturing({**self._labels(model), **self._input_labels(arguments)}, self._path, Side._pass.__code__)
             capture.still = {parameter.data_ptr() for parameter in self._parameters(model).values()}
-        self.capture = capture
+        self.capture, self._formed = capture, not double or (self._backward and capture is not None)
         outcome, self._keeping = Outcome(capture=capture), capture is None or not double
         self._stack.clear()
         self._clear()
         with self._running(model, outcome, double=double, within=capture):
             named = self._pass(model, arguments)
-        self.capture = None
+        self.capture, self._formed = None, True
         self._held(model).look()  # a forward may exchange what the model holds
         self._note(model, named, outcome)
         outcome.of_inputs = following.gradients(begun)

@@ -35,6 +35,8 @@ def in_double(theirs: Side, ours: Side, question: Callable[[], _Found]) -> _Foun
         return question()
     finally:
         theirs.widening = ours.widening = False
+        theirs.forget_double()
+        ours.forget_double()
 
 
 class Widened(TorchFunctionMode):
