@@ -411,7 +411,9 @@ np.testing.assert_array_equal(y.grad.numpy(), [[2.0, 2.0, 2.0]])
     {
         "name": "gradient of what fills a mask",
         "op": "masked_fill",
-        "what": "Where x wants its gradient, too, that of the value is zero; of several, those not taken get unwritten memory.",
+        "what": "Where x wants its gradient, too, that of the value is zero, or lacks an element where x is broadcast: it is read "
+        "from memory that x's has been written into, unless a hook or a comparison holds the incoming gradient. Of several values, "
+        "those not taken get unwritten memory.",
         "size": "0 for 2",
         "paddle": PADDLES[2:],
         "shim": "Torch's gradient.",

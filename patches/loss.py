@@ -178,7 +178,8 @@ def label_smooth(label: torch.Tensor, prior: torch.Tensor | None, epsilon: float
     """The label's share, and epsilon's of all classes, or of a prior."""
     if prior is not None and label.shape[-1:].numel() != prior.numel():
         raise ValueError("a prior of another number of classes")
-    return (1 - epsilon) * label + (epsilon / label.shape[-1] if prior is None else epsilon * prior.detach().reshape(-1))
+    share = epsilon / label.shape[-1] if prior is None else epsilon * prior.detach().reshape(label.shape[-1:])
+    return (1 - epsilon) * label + share
 
 
 @op("input label epsilon=0.0001", tensors=2, legacy=True, samples=(Sample(Floats((5, 1), 0.1, 0.9), Floats((5, 1), 0, 1)),))

@@ -223,3 +223,12 @@ def test_focal_loss_is_covered_whole():
         F.sigmoid_focal_loss(x, paddle.to_tensor(label)).backward()
     assert not run.native
     assert run.backward["pow"] == 1
+
+
+def test_a_label_without_axes_stays_one():
+    label, prior = paddle.full([], 0.25), paddle.full([1], 0.5)
+    wanted = F.label_smooth(label, prior)
+    with padiff_shim.reference("torch") as run:
+        smoothed = F.label_smooth(label, prior)
+    assert run.substituted == {"label_smooth": 1}
+    assert smoothed.shape == wanted.shape == []
