@@ -46,6 +46,11 @@ def resident(what: str) -> int:
     return int(lines[what].split()[0]) * 1024
 
 
+def forget_peak() -> None:
+    """From now on ``VmHWM`` counts anew."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
 def copied() -> int:
     """Bytes of the copies of Linear weights, and of the values that they were made of."""
     return sum(2 * copy.transposed.nbytes for _, copy in weights._copies.values())
@@ -63,7 +68,7 @@ def measure(way: str, size: Size) -> dict[str, int]:
         for number in range(1, STEPS + 1):
             if number in (1, STEPS):
                 copies = 0
-                Path("/proc/self/clear_refs").write_text("5")  # sets the peak back
+                forget_peak()
             function()
             copies = max(copies, copied())
             if number in (FIRST, STEPS):

@@ -31,6 +31,7 @@ with warnings.catch_warnings():
     import paddle
     import torch
 import wrong_ports
+from bench_memory import forget_peak, resident
 from machine import machine
 from rich.console import Console
 from rich.progress import track
@@ -188,21 +189,11 @@ def pieces(case: Case, phase: str, times: int) -> list[str]:
     return [str(case), phase, *(f"{value * 1e3:.1f}" for value in (*medians, *own))]
 
 
-def status(field: str) -> float:
-    """GiB of this process: ``VmRSS`` now, ``VmHWM`` at most since :func:`forget_peak`."""
-    return int(Path("/proc/self/status").read_text().partition(f"{field}:")[2].split()[0]) / 2**20
-
-
-def forget_peak() -> None:
-    """The largest memory is counted from now on."""
-    Path("/proc/self/clear_refs").write_text("5")
-
-
 def wrong_alone(name: str) -> None:
     """Print a row for a port of :mod:`wrong_ports`: seconds of a processor and GiB of one step of both models, and of a proof."""
     build, change, verdict = wrong_ports.CASES[name]
     padiff_shim.prove(paddle.nn.Linear(3, 3), torch.nn.Linear(3, 3), torch.ones(2, 3))  # what is imported and made once
-    before = status("VmRSS")
+    before = resident("VmRSS")
     port, original, inputs = build()
 
     def step() -> None:
@@ -213,7 +204,7 @@ def wrong_alone(name: str) -> None:
     forget_peak()
     start = time.process_time()
     step()
-    seconds, memory = time.process_time() - start, status("VmHWM") - before
+    seconds, memory = time.process_time() - start, (resident("VmHWM") - before) / 2**30
     original.zero_grad()
     for parameter in port.parameters():
         parameter.clear_gradient(False)
@@ -222,7 +213,7 @@ def wrong_alone(name: str) -> None:
     forget_peak()
     start = time.process_time()
     proof = padiff_shim.prove(port, original, inputs)
-    proving, peak = time.process_time() - start, status("VmHWM") - before
+    proving, peak = time.process_time() - start, (resident("VmHWM") - before) / 2**30
     assert proof.verdict.name == verdict, str(proof)
     figures = (seconds, proving, proving / seconds, memory, peak, peak / memory)
     print(json.dumps([name, str(len(proof.mistakes)), *(f"{figure:.2f}" for figure in figures)]))

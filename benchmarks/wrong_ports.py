@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 import torch
 from torch import nn
-from zoo import gpt, llama
+from zoo import llama
 
 import padiff_shim
 
@@ -78,15 +78,11 @@ def resnet() -> Model:
 
 
 def large_llama() -> Model:
-    """A Llama of 219 million parameters, two rows of 16 words."""
-    words = gpt.WORDS, llama.WORDS
+    """A Llama of 219 million parameters, two rows of 16 words; its sizes are set in the zoo's module."""
+    llama.WORDS = 32000
     llama.D, llama.HEADS, llama.KEYS, llama.LAYERS, llama.HIDDEN, llama.SIZE = 1024, 16, 8, 13, 2816, 64
-    gpt.WORDS = llama.WORDS = 32000
-    try:
-        tokens = np.random.default_rng(0).integers(0, llama.WORDS, (2, llama.LENGTH))
-        model = Model(llama.paddle_model(), llama.torch_model(), tokens)
-    finally:
-        gpt.WORDS, llama.WORDS = words
+    tokens = np.random.default_rng(0).integers(0, llama.WORDS, (2, llama.LENGTH))
+    model = Model(llama.paddle_model(), llama.torch_model(), tokens)
     padiff_shim.transfer_weights(model.original, model.port)
     return model
 

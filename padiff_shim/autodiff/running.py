@@ -106,7 +106,7 @@ class TrainedPaddle(Trained, PaddleSide):
     """The caller's own Paddle layer."""
 
     @contextlib.contextmanager
-    def _mode(self, double: bool = False) -> Iterator[None]:
+    def _mode(self, double: bool = False, *, formed: bool = True) -> Iterator[None]:
         """Torch's kernels and random numbers, but Paddle's definitions: what trains otherwise natively shall differ here, too."""
         with opened(ReferenceOptions(random="torch")) if self.shim else contextlib.nullcontext():
             yield

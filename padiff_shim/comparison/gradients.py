@@ -68,10 +68,10 @@ def _judge_each(
 ) -> None:
     """One by one, in the order of ``gradients``; what is carried on is put into ``carried``."""
     comparison, transposed = subject.comparison, subject.door.transposed
-    theirs = subject.gradients(grads, gradients)
+    references = subject.gradients(grads, gradients)
     pairs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     for operand, tensor in gradients.items():
-        other = theirs.get(operand)
+        other = references.get(operand)
         if other is None or (tensor is None and not other.any()):
             continue
         mine = torch.zeros_like(other) if tensor is None else to_torch(tensor)

@@ -55,7 +55,7 @@ def _differing() -> tuple[str, ...]:
 
 def by_torchs_definition(definitions: list[str]) -> frozenset[str]:
     """Names of the ops that ``definitions=`` wants computed as Torch defines them."""
-    chosen = [one_of("definitions", one, (*WHOSE, *_differing())) for one in definitions]
+    chosen = [one_of("definitions", name, (*WHOSE, *_differing())) for name in definitions]
     if "torch" in chosen:
         return frozenset(_differing())
     return frozenset(chosen) - {WHOSE[0]}

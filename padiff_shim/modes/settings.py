@@ -120,10 +120,10 @@ def settings_file() -> Path | None:
             path = folder / name
             try:
                 stat = path.stat()
-                ours, misspelt = _heads(path, stat.st_mtime_ns, stat.st_size) if S_ISREG(stat.st_mode) else (False, "")
+                has_table, misspelt = _heads(path, stat.st_mtime_ns, stat.st_size) if S_ISREG(stat.st_mode) else (False, "")
             except OSError:
                 continue  # not ours to complain of: whether it has our table is not known
-            if ours:
+            if has_table:
                 return path
             if misspelt:
                 head = "[tool.padiff_shim]" if path.suffix == ".toml" else "[padiff_shim]"

@@ -15,7 +15,6 @@ from .tolerances import RoundingBound, measured
 from .trace import numbers
 
 STEEP = 2.0**-20  # of the largest element: in float64 no error travels so far but past a tie, a step or a singular point
-PLAIN = 2.0**-26  # of the largest element: nor so far where tables that were born in float32 are equal
 OF_GRADIENT = "gradient of "  # how a gradient that differs is named
 Row = tuple[str, Array | None, Array | None]
 
@@ -58,8 +57,9 @@ class Agreement:
         for (name, expected, actual), allowed in zip(self._rows(port, forward), self._allowed[forward]):
             if expected is None or actual is None or expected.shape != actual.shape:
                 continue
-            values = _numbers(expected)
-            if allowed.usual > STEEP * _largest(values) and bool(_beyond(STEEP, values, _numbers(actual)).any()):
+            values, others = _numbers(expected), _numbers(actual)
+            far = STEEP * float(values.abs().nan_to_num(0.0, 0.0, 0.0).max()) if values.numel() else 0.0
+            if allowed.usual > far and bool(((values - others).abs() > far).any()):
                 return name or "output"
         return ""
 
@@ -76,24 +76,6 @@ class Agreement:
             arrays = outcomes.own(mapping, expected, gradient=gradient), laid(mapping, actual, gradient=gradient)
             for pair, *row in zip(mapping, *arrays):
                 yield f"{what}{pair.paddle or pair.torch}", row[0], row[1]
-
-
-def far_apart(original: Outcome, port: Outcome) -> bool:
-    """Whether outputs are plainly further apart than rounding in float64 explains: by more than ``PLAIN``."""
-    return any(
-        expected.shape == actual.shape and bool(_beyond(PLAIN, _numbers(expected), _numbers(actual)).any())
-        for _, expected, actual in outcomes.outputs(original, port)
-        if expected is not None and actual is not None
-    )
-
-
-def _beyond(share: float, values: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """Which numbers are further apart than a share of the largest."""
-    return (values - others).abs() > share * _largest(values)
-
-
-def _largest(values: torch.Tensor) -> float:
-    return float(values.abs().nan_to_num(0.0, 0.0, 0.0).max()) if values.numel() else 0.0
 
 
 def _near(expected: Array | None, actual: Array | None, allowed: RoundingBound) -> bool:

@@ -11,7 +11,7 @@ import torch
 
 from ..weights.mapping import Mapping
 from . import outcomes
-from .agreement import OF_GRADIENT, Agreement, far_apart
+from .agreement import OF_GRADIENT, Agreement
 from .arrays import Array, largest
 from .capture import Capture
 from .causes import Cause, Difference, explain
@@ -31,6 +31,7 @@ from .widening import in_double
 FORWARD, BACKWARD, STATISTICS = "forward", "backward", "statistics"  # parts of a run
 Pairs = list[tuple[Array, Array]]
 _WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # of calls that are not the same
+PLAIN = 2.0**-26  # of the largest element: so far no rounding travels in float64, nor in tables that were born in float32
 MOST = 64  # calls that are mended, one for each layer that makes a mistake
 
 
@@ -67,7 +68,8 @@ def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
 
 
 def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
-    if not tied_otherwise(mapping) and (mistakes := _at_once(theirs, ours, mapping)) is not None:
+    tied = bool(tied_otherwise(mapping))  # no distinct values can be given to what is one tensor in one of both
+    if not tied and (mistakes := _at_once(theirs, ours, mapping)) is not None:
         return mistakes
     if (right := _agreed(theirs, ours, mapping)) is not None:
         return right
@@ -75,7 +77,7 @@ def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     assert search is not None
     if search.agree():
         return search.ended()
-    if tied_otherwise(mapping):  # no distinct values can be given to what is one tensor in one of both
+    if tied:
         return search.to_its_end()
     shown, far = search.part, search.apart
     again = None
@@ -95,12 +97,12 @@ def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
 
 def _agreed(theirs: Side, ours: Side, mapping: Mapping) -> Located | None:
     """Nothing is found where both give the same, tables and all, which runs tell of which nothing is written down; else None."""
-    original = theirs.run_double()
-    agreement = Agreement(mapping, original, theirs.run_double(Nudged))
-    port = ours.run_double()
-    if agreement.breach(port) or outcomes.shapes_differ(original, port):
+    expected = theirs.run_double()
+    agreement = Agreement(mapping, expected, theirs.run_double(Nudged))
+    actual = ours.run_double()
+    if agreement.breach(actual) or outcomes.shapes_differ(expected, actual):
         return None
-    return Located([], True, outcomes.worst(mapping, original, port), unsettled=agreement.unsettled(port))
+    return Located([], True, outcomes.worst(mapping, expected, actual), unsettled=agreement.unsettled(actual))
 
 
 def _at_once(theirs: Side, ours: Side, mapping: Mapping) -> Located | None:
@@ -110,17 +112,17 @@ def _at_once(theirs: Side, ours: Side, mapping: Mapping) -> Located | None:
     gradients say nothing.
     """
     with theirs.forward_alone(), ours.forward_alone():
-        original, port = theirs.run_double(), ours.run_double(Capture)
-        trace_of(port).forget()
-        if not far_apart(original, port):
+        expected, actual = theirs.run_double(), ours.run_double(Capture)
+        trace_of(actual).forget()
+        if not outcomes.far_apart(outcomes.outputs(expected, actual), PLAIN):
             return None
         with told_apart(theirs, ours, mapping) as apart:
-            located = _Search(theirs, ours, mapping, before=port).to_its_end() if apart else None
-        if located is None:  # no weights are equal
-            located = _Search(theirs, ours, mapping, before=port).to_its_end()
+            located = _Search(theirs, ours, mapping, before=actual).to_its_end() if apart else None
+        if located is None:  # none are equal, or they cannot be exchanged
+            located = _Search(theirs, ours, mapping, before=actual).to_its_end()
     if not located.differences or not located.over:
         return None
-    return replace(located, apart=outcomes.worst(mapping, original, port))
+    return replace(located, apart=outcomes.worst(mapping, expected, actual))
 
 
 class _Search:

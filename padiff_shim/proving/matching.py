@@ -50,7 +50,7 @@ class Matching:
             if node.backward or len(node.results) != 1 or node.result in self.of_first:
                 continue
             result, tolerance = node.result, self._tolerance(node.result)
-            for value in (one.value for one in node.operands if one.value in self.of_first):
+            for value in (operand.value for operand in node.operands if operand.value in self.of_first):
                 alike = value.count == result.count and tolerance.end_alike(value, result)
                 if alike and _close(numbers(value.tensor), numbers(result.tensor), tolerance):
                     self.of_first[result] = self.of_first[value]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher
 
 import numpy as np
@@ -181,24 +181,21 @@ def worst(mapping: Mapping, original: Outcome, port: Outcome) -> float:
     return widest([*outputs(original, port), *gradients(mapping, original, port)])
 
 
-def far_apart(mapping: Mapping, original: Outcome, port: Outcome, epsilon: float) -> bool:
-    """Whether somewhere an infinity or NaN stands against a number, or half of the digits are lost.
-
-    ``epsilon``: of the models' dtype.
-    """
-    rows = [*outputs(original, port), *gradients(mapping, original, port), *statistics(mapping, original, port)]
-    pairs = [row[1:] for row in rows if row[1] is not None and row[2] is not None and row[1].shape == row[2].shape]
-    return any(_is_far(expected, actual, epsilon**0.5) for expected, actual in pairs)  # type: ignore[arg-type]
+def compared(mapping: Mapping, original: Outcome, port: Outcome) -> list[Row]:
+    """All that two runs gave."""
+    return [*outputs(original, port), *gradients(mapping, original, port), *statistics(mapping, original, port)]
 
 
-def _is_far(expected: Array, actual: Array, share: float) -> bool:
-    if not np.issubdtype(expected.dtype, np.floating) or same_bits(expected, actual):
-        return False
-    finite = np.isfinite(expected)
-    if not np.array_equal(finite, np.isfinite(actual)):
-        return True
-    expected, actual = expected[finite], actual[finite]
-    return largest(expected, actual) > share * float(np.abs(expected).max(initial=0.0))
+def far_apart(rows: Iterable[Row], share: float) -> bool:
+    """Whether somewhere an infinity or NaN stands against a number, or a difference is beyond a share of the largest number."""
+    return any(
+        largest(expected, actual) > share * float(np.abs(expected).max(initial=0.0, where=np.isfinite(expected)))
+        for _, expected, actual in rows
+        if expected is not None
+        and actual is not None
+        and expected.shape == actual.shape
+        and np.issubdtype(expected.dtype, np.inexact)
+    )
 
 
 def widest(rows: Sequence[Row]) -> float:

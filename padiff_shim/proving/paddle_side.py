@@ -44,14 +44,14 @@ class PaddleSide(Side):
         return {name: one for name, one in {**super()._state(held), **stopped}.items() if one._is_initialized()}
 
     @contextlib.contextmanager
-    def _mode(self, double: bool = False) -> Iterator[None]:
+    def _mode(self, double: bool = False, *, formed: bool = True) -> Iterator[None]:
         if not self.shim:
             with opened(Natively(), ops=self._drawn) if self._drawn else contextlib.nullcontext():
                 yield
             return
         # Copies of weights, so that both sides' calls and their backwards are of one form. A run in float64 whose backward is not
         # written down needs none, which would be large: its last bits are nobody's.
-        layout = "copy" if self._formed else "view"
+        layout = "copy" if formed else "view"
         plan = InDouble() if self._widens(double) else OnTorch()
         plan.capture = self.capture
         with opened(plan, layout=layout) as self.counted:

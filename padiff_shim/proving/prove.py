@@ -293,7 +293,7 @@ def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list
         told = "the port does not run" if apart is None else f"{apart:.3g} apart, which is the kernels' doing"
         reason = f"bit for bit on Torch's kernels; natively {told}"
         return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
-    far = outcomes.far_apart(mapping, original, port, theirs.epsilon)
+    far = outcomes.far_apart(outcomes.compared(mapping, original, port), theirs.epsilon**0.5)  # half of the digits
     if not original.weights:  # no step of a training, which is judged later: gradients are not looked at again
         for outcome in filter(None, runs):
             outcome.gradients = {}

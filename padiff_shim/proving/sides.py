@@ -48,7 +48,6 @@ class Side:
         self.doubled: Callable[[Any], None] | None = None  # what else has to be done to a new float64 copy
         self._holdings: dict[int, Holding] = {}  # by model
         self.capture: Capture | None = None  # of the run that goes on
-        self._formed = True  # whether calls and backwards of both sides shall be of one form in it
         # Around each run, see :mod:`.draws`.
         self.drawing: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
@@ -89,13 +88,13 @@ class Side:
         if capturing:
             capture = capturing({**self._labels(model), **self._input_labels(arguments)}, self._path, Side._pass.__code__)
             capture.still = {parameter.data_ptr() for parameter in self._parameters(model).values()}
-        self.capture, self._formed = capture, not double or (self._backward and capture is not None)
+        self.capture = capture
         outcome, self._keeping = Outcome(capture=capture), capture is None or not double
         self._stack.clear()
         self._clear()
         with self._running(model, outcome, double=double, within=capture):
             named = self._pass(model, arguments)
-        self.capture, self._formed = None, True
+        self.capture = None
         self._held(model).look()  # a forward may exchange what the model holds
         self._note(model, named, outcome)
         outcome.of_inputs = following.gradients(begun)
@@ -112,7 +111,7 @@ class Side:
             stack.enter_context(seeded(self._seed))
             if double:
                 stack.enter_context(default_dtype("float64"))
-            stack.enter_context(self._mode(double))
+            stack.enter_context(self._mode(double, formed=not double or (self._backward and within is not None)))
             stack.enter_context(self.drawing())
             if within is not None:
                 stack.enter_context(within)
@@ -285,7 +284,8 @@ class Side:
         """Keep the path of the running layer, and what each layer returns."""
         return listening(self._held(model).layers, self.hooks, self._stack, lambda: self._keeping, outcome, self.follows)
 
-    def _mode(self, double: bool = False) -> contextlib.AbstractContextManager[Any]:
+    def _mode(self, double: bool = False, *, formed: bool = True) -> contextlib.AbstractContextManager[Any]:
+        """What a run happens in. ``formed``: calls and backwards of both sides shall be of one form."""
         return contextlib.nullcontext()
 
     def _widens(self, double: bool) -> bool:

@@ -27,7 +27,7 @@ class TorchSide(Side):
     def fill(self, parameter: Any, values: np.ndarray[Any, Any]) -> None:
         self._write(parameter, torch.from_numpy(values))
 
-    def _mode(self, double: bool = False) -> contextlib.AbstractContextManager[Any]:
+    def _mode(self, double: bool = False, *, formed: bool = True) -> contextlib.AbstractContextManager[Any]:
         return Widened() if self._widens(double) else contextlib.nullcontext()
 
     def _dtype(self) -> str:

@@ -87,12 +87,12 @@ def fallback(
         part = slices.cut(paddle, torch_, torch_kernel, operands, rng)
         if part is not None:
             smaller = _formula(torch_kernel, part.operands, part.paddle, seed, variants or {})
-            found = _judged(smaller, part.paddle, part.torch, rng, audit, soon)
-            if found.verdict in CLEARED:
-                found.stats.update(passes.differ(paddle, torch_).stats)
-                return found
+            judgement = _judged(smaller, part.paddle, part.torch, rng, audit, soon)
+            if judgement.verdict in CLEARED:
+                judgement.stats.update(passes.differ(paddle, torch_).stats)
+                return judgement
         formula = _formula(torch_kernel, operands, paddle, seed, variants or {})
-        found = _judged(formula, paddle, torch_, rng, audit, soon)
+        judgement = _judged(formula, paddle, torch_, rng, audit, soon)
     except Exception as error:
         let_pass(error)
         if formula is not None and formula.finite():
@@ -101,11 +101,11 @@ def fallback(
         without = "float64 run" if formula is None else "run beside NaN or infinities"  # such a matrix may have no factors
         reason = f"no bound, and no {without}: {type(error).__name__}: {error}"
         return Judgement(Verdict.UNVERIFIED, reason=reason[:200], stats=stats)
-    if found.verdict not in CLEARED:
-        found = _caused(found, formula, paddle, torch_, variants or {})
-    if found.verdict in CLEARED or found.hypothesis is not None or paddle_kernel is None:
-        return found
-    return _formulas(found, formula, paddle, torch_, paddle_kernel)
+    if judgement.verdict not in CLEARED:
+        judgement = _caused(judgement, formula, paddle, torch_, variants or {})
+    if judgement.verdict in CLEARED or judgement.hypothesis is not None or paddle_kernel is None:
+        return judgement
+    return _formulas(judgement, formula, paddle, torch_, paddle_kernel)
 
 
 def _another_kind(

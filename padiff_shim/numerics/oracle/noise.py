@@ -198,7 +198,7 @@ class Rounding(Apart):
         sizes = _listed(_magnitudes(func, steps.each(args, torch.abs), kwargs))
         if steps.has_negative_weights(func):
             largest = float(args[0].abs().nan_to_num(0.0, 0.0, 0.0).max())
-            sizes = [torch.full_like(one, largest * max(1.0, args[0].numel() / one.numel())) for one in sizes]
+            sizes = [torch.full_like(size, largest * max(1.0, args[0].numel() / size.numel())) for size in sizes]
         return sizes, self.counted(kind, func, args, kwargs, len(sizes))
 
     def counted(self, kind: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], results: int) -> list[Any]:
