@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._paddles import PADDLES
+from ._paddles import PADDLE_3, PADDLES
 
 DEFECTS: tuple[dict[str, Any], ...] = (
     {
@@ -108,5 +108,33 @@ except (ValueError, IndexError):
 assert place is None
 """,
         "others": {"argmin": "paddle.argmin(paddle.zeros([0, 3])); raise AssertionError('the least of nothing')"},
+    },
+    {
+        "name": "operands that do not fit",
+        "op": "gammainc, gammaincc, add_n, triangular_solve, lu_solve",
+        "what": "Operands of fewer elements are neither broadcast nor refused: the kernels read, lu_solve also writes, what lies behind "
+        "them. Of lu_solve it is the op itself that does it; paddle.linalg.lu_solve refuses.",
+        "size": "any: unwritten memory; the process may end later",
+        "paddle": PADDLE_3,
+        "shim": "As natively, and listed: Torch refuses.",
+        "alone": True,
+        "program": """\
+import numpy as np, paddle
+def right(call, *values):
+    try:
+        result = call()
+    except (ValueError, RuntimeError):
+        return
+    assert values, "an answer of operands that do not fit"
+    np.testing.assert_allclose(result.numpy(), values, rtol=1e-5)
+x, y = paddle.to_tensor([2.0]), paddle.to_tensor([1.0, 2.0, 3.0])
+right(lambda: paddle.gammainc(x, y), 0.2642411, 0.5939942, 0.8008517)
+""",
+        "others": {
+            "gammaincc": "right(lambda: paddle.gammaincc(x, y), 0.7357589, 0.4060058, 0.1991483)",
+            "add_n": "right(lambda: paddle.add_n([x[0], y]), 3.0, 4.0, 5.0)",
+            "triangular_solve": "right(lambda: paddle.linalg.triangular_solve(paddle.ones([1, 1]), paddle.ones([3, 1])))",
+            "lu_solve": 'right(lambda: paddle._C_ops.lu_solve(paddle.ones([1, 1]), *paddle.linalg.lu(paddle.eye(3)), "N"))',
+        },
     },
 )
