@@ -276,6 +276,21 @@ paddle.geometric.segment_sum(paddle.zeros([0, 3]), paddle.zeros([0], "int64"))
 """,
     },
     {
+        "name": "the real part of nothing",
+        "op": "real, imag",
+        "what": "Of a complex tensor without elements it is a view without memory and without strides. Whoever asks for them ends the "
+        "process; unsqueeze, and with it conv1d_transpose, writes behind them.",
+        "size": "the process ends, also later",
+        "paddle": PADDLES[2:],
+        "shows": "SIGABRT",
+        "shim": "As natively: the view is Paddle's. The modes themselves never ask for its strides.",
+        "program": """\
+import paddle
+paddle.real(paddle.zeros([0, 3], "complex64")).strides
+""",
+        "others": {"imag": 'paddle.imag(paddle.zeros([0, 3], "complex64")).strides'},
+    },
+    {
         "name": "sequences of no steps",
         "op": "rnn",
         "what": "Without any steps the kernels read the last one, or divide by their number.",
