@@ -87,7 +87,8 @@ def test_no_other_function_writes_its_operands():
 
 @pytest.mark.slow
 def test_every_op_has_its_shape():
-    answers = {name: misread(name) for name in ops() if name not in ENDS}
+    residuals = {"lstsq"} if paddle.__version__ in defects()["residuals without full rank"].paddle else set()
+    answers = {name: misread(name) for name in ops() if name not in ENDS | residuals}
     assert [name for name, hypotheses in answers.items() if hypotheses & {"shape", "dtype"}] == []
 
 
