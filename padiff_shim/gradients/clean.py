@@ -26,6 +26,7 @@ add: Callable[..., Any] = paddle._C_ops.add
 reshape: Callable[..., Any] = paddle._C_ops.reshape
 assign: Callable[..., Any] = paddle._C_ops.assign  # a copy with a node of its own
 assign_into: Callable[..., Any] = paddle._C_ops.assign_out_  # the values and the node of one tensor for another, in place
+cast: Callable[..., Any] = paddle._C_ops.cast
 run_backward: Callable[..., Any] = core.eager.run_backward
 run_partial_grad: Callable[..., Any] = core.eager.run_partial_grad
 _Tensor: Callable[[], Any] = core.eager.Tensor

@@ -18,7 +18,7 @@ import torch
 
 from ..frameworks.lend import put_numpy, takes_numpy
 from ..frameworks.memory import FLOATS, hand_over, to_paddle, to_torch
-from ..frameworks.versions import attribute, grad_node, set_attribute
+from ..frameworks.versions import IS_3, attribute, grad_node, set_attribute
 from . import clean
 from .calls import Call
 from .leaves import COPY, LEAF, held_by, leaf
@@ -143,7 +143,10 @@ class WithoutGradient(Arriving):
 
     def arrive(self, grad: Any) -> Any:
         """Paddle's node would run with zeros for the other results."""
-        return super().arrive(to_paddle(torch.zeros_like(self.twin, memory_format=torch.contiguous_format).detach()))
+        passed = super().arrive(to_paddle(torch.zeros_like(self.twin, memory_format=torch.contiguous_format).detach()))
+        if IS_3:
+            return passed
+        return to_paddle(to_torch(passed).to(to_torch(grad).dtype))  # Paddle 2.6 refuses a hook that changes the dtype
 
 
 class ZerosBehind(torch.autograd.Function):
@@ -255,7 +258,10 @@ def sentinel(source: Any, side: torch.Tensor) -> Any:
 
 def seated(source: Any, wanting: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
     """A Paddle tensor with the memory of ``source`` whose node is a float like ``wanting`` and ``hook``; not on the tape."""
-    result = _over(source, floats(wanting)[0], wanting.dtype)
+    tiny = floats(wanting)[0]
+    if not IS_3 and source.dtype not in FLOATS:  # what arrives has its dtype there, and no leaf adds up whole numbers
+        tiny = clean.cast(tiny, source.dtype)
+    result = _over(source, tiny, wanting.dtype)
     clean.register_grad_hook(result, hook)
     return result
 

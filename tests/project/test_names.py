@@ -117,7 +117,7 @@ BINDINGS = {
     "tests/frameworks": 37,
     "tests/fuzz": 45,
     "tests/fuzz/replay": 54,
-    "tests/gradients": 113,
+    "tests/gradients": 111,
     "tests/intercept": 5,
     "tests/modes": 30,
     "tests/numerics": 120,
