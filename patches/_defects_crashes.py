@@ -278,8 +278,8 @@ paddle.geometric.segment_sum(paddle.zeros([0, 3]), paddle.zeros([0], "int64"))
     {
         "name": "the real part of nothing",
         "op": "real, imag",
-        "what": "Of a complex tensor without elements it is a view without memory and without strides. Whoever asks for them ends the "
-        "process; unsqueeze, and with it conv1d_transpose, writes behind them.",
+        "what": "Of a complex tensor without elements it is a view without memory and without strides. Whoever asks for them ends "
+        "the process; unsqueeze, and with it conv1d_transpose, writes behind them.",
         "size": "the process ends, also later",
         "paddle": PADDLES[2:],
         "shows": "SIGABRT",

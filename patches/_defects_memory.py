@@ -112,8 +112,8 @@ assert place is None
     {
         "name": "operands that do not fit",
         "op": "gammainc, gammaincc, add_n, triangular_solve, lu_solve",
-        "what": "Operands of fewer elements are neither broadcast nor refused: the kernels read, lu_solve also writes, what lies behind "
-        "them. Of lu_solve it is the op itself that does it; paddle.linalg.lu_solve refuses.",
+        "what": "Operands of fewer elements are neither broadcast nor refused: the kernels read, lu_solve also writes, what lies "
+        "behind them. Of lu_solve it is the op itself that does it; paddle.linalg.lu_solve refuses.",
         "size": "any: unwritten memory; the process may end later",
         "paddle": PADDLE_3,
         "shim": "As natively, and listed: Torch refuses.",

@@ -106,8 +106,8 @@ assert paddle.trace(paddle.to_tensor(x), offset=1, axis1=1, axis2=0).item() == n
     {
         "name": "residuals without full rank",
         "op": "lstsq",
-        "what": "Residuals are those of matrices of full rank, and none otherwise. Up to 3.0 Paddle gives what is no residual; 2.6 gives "
-        "none of full rank.",
+        "what": "Residuals are those of matrices of full rank, and none otherwise. Up to 3.0 Paddle gives what is no residual; 2.6 "
+        "gives none of full rank.",
         "size": "5.7e-14 for none",
         "paddle": PADDLES[:2],
         "shim": "None, as Torch.",

@@ -258,4 +258,46 @@ x = paddle.to_tensor([3e30])
 assert paddle.linalg.qr(x * paddle.to_tensor([[3.0, 1], [4, 1]]))[0].isfinite().all()
 """,
     },
+    {
+        "name": "exponentials beside NaN",
+        "op": "matrix_exp",
+        "what": "Of a batch of matrices all are NaN where an element of one is NaN or infinite.",
+        "size": "NaN for any number",
+        "paddle": PADDLE_3,
+        "shim": _NONFINITE,
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor(np.stack([np.full([2, 2], np.nan), np.eye(2)]))
+assert paddle.linalg.matrix_exp(x)[1].isfinite().all()
+""",
+    },
+    {
+        "name": "running logarithms of what is no number",
+        "op": "logcumsumexp",
+        "what": "A first NaN, or -inf, is -3.4e38, and passed over; of two infinities the difference is taken, which is NaN.",
+        "size": "-3.4e38 for NaN, NaN for infinity",
+        "paddle": PADDLES,
+        "shim": _NONFINITE,
+        "program": """\
+import numpy as np, paddle
+inf = float("inf")
+np.testing.assert_array_equal(paddle.logcumsumexp(paddle.to_tensor([float("nan"), 1.0])).numpy(), [np.nan, np.nan])
+""",
+        "others": {
+            "-inf": "np.testing.assert_array_equal(paddle.logcumsumexp(paddle.to_tensor([-inf, 1.0])).numpy(), [-inf, 1.0])",
+            "infinities": "np.testing.assert_array_equal(paddle.logcumsumexp(paddle.to_tensor([inf, inf])).numpy(), [inf, inf])",
+        },
+    },
+    {
+        "name": "lerp from infinity",
+        "op": "lerp",
+        "what": "x + w (y - x) takes an infinite x from itself, where (1 - w) x + w y is infinite.",
+        "size": "NaN for infinity",
+        "paddle": PADDLES,
+        "shim": _NONFINITE,
+        "program": """\
+import paddle
+assert paddle.lerp(paddle.to_tensor([float("inf")]), paddle.to_tensor([1.0]), 0.25).item() == float("inf")
+""",
+    },
 )

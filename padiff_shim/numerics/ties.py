@@ -333,15 +333,16 @@ class Frequent(Selected):
     """The most frequent element of a row; of several that come as often each one will do."""
 
     def of_result(self, call: TiedCall, paddle: torch.Tensor, torch_: torch.Tensor) -> Allowed | None:
-        """An element that comes as often as the formula's."""
+        """An element that comes as often as the formula's. How often NaN comes, which is equal to nothing, nobody says."""
         own = (call.value() if paddle.is_floating_point() else call.kernel(*call.operands)).to(paddle.dtype)
         rows = self.rows(call.operands[0].detach(), *call.attributes)
         lies = self._lies(call, own, rows)
         sides = [side.reshape(-1)[lies] for side in (own, paddle, torch_)]
         elements = sides if paddle.is_floating_point() else [_picked(rows, side.long()) for side in sides]
         often = [(rows.double() == side.double()).sum(-1, keepdim=True) for side in elements]  # a row has one result
-        refused = [_back(counts != often[0], lies, own) & (side != own) for counts, side in zip(often[1:], (paddle, torch_))]
-        return Allowed((paddle != own) | (torch_ != own), own, (refused[0], refused[1]))
+        nan = _back(rows.isnan().any(-1, keepdim=True), lies, own)
+        refused = [_back(counts != often[0], lies, own) & (side != own) & ~nan for counts, side in zip(often[1:], (paddle, torch_))]
+        return Allowed((paddle != own) | (torch_ != own), own, (refused[0], refused[1]), nan)
 
     def judged(
         self, call: TiedCall, groups: Groups, lies: torch.Tensor, side: torch.Tensor, own: torch.Tensor

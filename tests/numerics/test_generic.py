@@ -192,6 +192,67 @@ def test_integer_operands_and_masks():
         assert (found.verdict, found.side) == (Verdict.NONFINITE, side)
 
 
+NAN, INF = math.nan, math.inf
+
+
+def passes_over(x):
+    """The largest element by comparisons: NaN is larger than none."""
+    return torch.where(x.isnan(), -INF, x).amax(-1)
+
+
+def margin(x):
+    """What the others lack to the first element, by comparisons."""
+    lacking = 1 - (x[..., :1] - x[..., 1:])
+    return torch.where(lacking > 0, lacking, torch.zeros_like(lacking)).mean()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "values", "other"),
+    [
+        (passes_over, (1.0, NAN, 2.0), lambda x: x.amax(-1)),
+        (margin, (1.0, NAN, 0.5), lambda x: torch.relu(1 - (x[..., :1] - x[..., 1:])).mean()),
+        (margin, (INF, INF, 0.5), lambda x: torch.relu(1 - (x[..., :1] - x[..., 1:])).mean()),
+    ],
+    ids=["maximum", "margin", "infinities"],
+)
+def test_nan_of_an_operand_that_is_none(kernel, values, other):
+    """Where Torch's kernel passes over NaN, or hides it behind a comparison, its formula proves nothing against NaN."""
+    x = torch.tensor([values, (0.5, 1.5, -1.0)])
+    assert other(x).isnan().any()
+    verdict = judged(kernel, [x], other(x))
+    assert (verdict.verdict, verdict.side) == (Verdict.UNVERIFIED, Side.NONE), verdict
+    assert judged(other, [x], kernel(x)).side is Side.PADDLE  # who hides it
+
+
+def test_nan_that_comes_of_zeros_alone():
+    """The zeros around a convolution's input, times a weight that is none: kernels that leave them out are right as well."""
+    x, weight = torch.ones(1, 1, 4), torch.tensor([[[NAN, 1.0, 2.0]]])
+    skipped = F.conv1d(x[..., :2], weight[..., 1:])
+    whole = F.conv1d(x, weight, padding=1)
+    assert whole.isnan().all()
+    ours = whole.clone()
+    ours[..., :1] = skipped
+    verdict = judged(lambda x, w: F.conv1d(x, w, padding=1), [x, weight], ours)
+    assert (verdict.verdict, verdict.side) == (Verdict.UNVERIFIED, Side.NONE), verdict
+    ours[..., 1:2] = 3.0  # there the weight meets an element
+    assert judged(lambda x, w: F.conv1d(x, w, padding=1), [x, weight], ours).side is Side.PADDLE
+
+
+@pytest.mark.parametrize("value", [NAN, INF])
+def test_nan_of_another_row_is_guilty(value):
+    x = torch.tensor([(1.0, value, 2.0), (0.5, 1.5, -1.0)])
+    assert judged(passes_over, [x], torch.full((2,), NAN)).side is Side.PADDLE
+
+
+def test_nan_of_infinity_where_large_numbers_have_a_limit_is_guilty():
+    x = torch.tensor([INF, 1.0, -2.0])
+    for kernel in (F.softshrink, F.softplus, lambda x: x.double().log1p().to(x.dtype) if x.dtype == F32 else x.log1p()):
+        ours = kernel(x.clamp(min=0)).clone()
+        expected = kernel(x.clamp(min=0))
+        ours[0] = NAN
+        assert judged(lambda x, kernel=kernel: kernel(x.clamp(min=0)), [x], ours, expected).side is Side.PADDLE
+
+
 def test_each_of_several_results_is_judged_apart():
     x = drawn([(9, 40)], 6)[0]
     variance, mean = torch.var_mean(x, -1)

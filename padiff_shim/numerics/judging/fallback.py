@@ -26,6 +26,7 @@ from . import equality, exact, jumps, passes, slices
 from .alternatives import Alternative, explained
 from .at_once import at_once
 from .narrow import NARROWER
+from .unproven import unproven as unproven_places
 from .verdict import judge
 
 Kernel = Callable[..., torch.Tensor]
@@ -46,6 +47,7 @@ QUIET = (Verdict.EQUAL, Verdict.ROUNDING)
 CLEARED = (*QUIET, Verdict.TIE)
 AGREEMENT = 1e-12  # of the largest value: two float64 runs of one formula
 ALIKE = 1e-2  # relative, and absolute: values of one formula in any dtype, told from those of another shape
+UNPROVEN = "; an operand is NaN or infinite, and whether NaN comes of it depends on how a kernel compares, or skips zeros"
 EXPLAINS = 0.1  # of a difference: less of it is not explained by formulas that differ
 
 
@@ -101,11 +103,15 @@ def fallback(
         without = "float64 run" if formula is None else "run beside NaN or infinities"  # such a matrix may have no factors
         reason = f"no bound, and no {without}: {type(error).__name__}: {error}"
         return Judgement(Verdict.UNVERIFIED, reason=reason[:200], stats=stats)
+    if judgement.verdict is Verdict.NONFINITE and not formula.finite():
+        judgement = _proven(judgement, formula, paddle, torch_, partial(_judged, rng=rng, audit=audit, soon=soon))
+        if judgement.verdict is Verdict.UNVERIFIED:
+            return judgement
     if judgement.verdict not in CLEARED:
         judgement = _caused(judgement, formula, paddle, torch_, variants or {})
-    if judgement.verdict in CLEARED or judgement.hypothesis is not None or paddle_kernel is None:
-        return judgement
-    return _formulas(judgement, formula, paddle, torch_, paddle_kernel)
+    if paddle_kernel is not None and judgement.verdict not in CLEARED and judgement.hypothesis is None:
+        judgement = _formulas(judgement, formula, paddle, torch_, paddle_kernel)
+    return judgement
 
 
 def _another_kind(
@@ -122,6 +128,20 @@ def _another_kind(
         if other.shape == paddle.shape and torch.allclose(other.to(paddle.dtype), paddle, rtol=ALIKE, atol=ALIKE, equal_nan=True):
             return Judgement(Verdict.SEMANTICS, side=Side.PADDLE, hypothesis=name, reason=reason)
     return Judgement(Verdict.SEMANTICS, hypothesis="shape" if paddle.shape != torch_.shape else "dtype", reason=reason)
+
+
+def _proven(
+    judged: Judgement, formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, judge_again: Callable[..., Judgement]
+) -> Judgement:
+    """The verdict on what remains where the formula proves nothing of operands that are NaN or infinite; else UNVERIFIED."""
+    unproven = unproven_places(formula, paddle, torch_)
+    if not bool((unproven[0] | unproven[1]).any()):
+        return judged
+    value = formula.value.to(paddle.dtype)
+    rest = judge_again(formula, *(torch.where(places, value, side) for places, side in zip(unproven, (paddle, torch_))))
+    if rest.verdict not in CLEARED:
+        return rest
+    return Judgement(Verdict.UNVERIFIED, reason=judged.reason + UNPROVEN, stats=judged.stats)
 
 
 def _caused(
