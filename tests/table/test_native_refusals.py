@@ -201,7 +201,7 @@ LISTED = {
     "nanmedian,": "of equal elements either one has the gradient",
     "_C_ops.label_smooth, sample 0, operand 0: of shape ()": "Paddle divides by a last size that is not there",
     "ends with SIGALRM": "spaces between a filter's elements that make results of gigabytes",
-    "_C_ops.send_uv, sample 1, operand 0": "the index names rows that are not there, which no kernel looks at",
+    "_C_ops.send_uv, sample": "the index names rows that are not there, which no kernel looks at",
     "_C_ops.lu_solve,": "docs/defects.md: operands that do not fit",
     "functional.ctc_loss,": "a blank among the labels, and labels beyond the end",
 }
