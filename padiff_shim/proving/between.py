@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from .advice import advice
+from .attributes import unlike_attributes
 from .cause import Cause
 from .matching import Matching
 from .mending import BIASED, with_bias
@@ -52,9 +53,7 @@ def _of_names(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]
     if number := _number(theirs, ours):
         return Cause.OPERAND, number
     attributes = [
-        _attribute(theirs.name, name, theirs.attributes.get(name), ours.attributes.get(name))
-        for name in sorted({*theirs.attributes, *ours.attributes} - _idle(theirs, ours))
-        if not _equal(theirs.attributes.get(name), ours.attributes.get(name))
+        _attribute(theirs.name, name, value, ours.attributes.get(name)) for name, value in unlike_attributes(theirs, ours).items()
     ]
     return (Cause.ATTRIBUTE, ", ".join(attributes)) if attributes else None
 
@@ -92,11 +91,6 @@ def _of_operand(
             return between(matching, here, there)
         return Cause.WEIGHT if here is None is there else Cause.OPERAND, from_elsewhere(original, other)
     return constant(original, other) if there is None or here is None else None
-
-
-def _idle(theirs: Node, ours: Node) -> set[str]:
-    """Attributes that say nothing: how fast running statistics follow a batch, where neither is given any batch's."""
-    return set() if theirs.attributes.get("training", True) or ours.attributes.get("training", True) else {"momentum"}
 
 
 def _factors(theirs: Node, ours: Node) -> tuple[list[Operand], list[Operand], str]:
@@ -230,19 +224,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, int) and value >= _TO_THE_END:
         return "the end"
     return f"{value:g}" if isinstance(value, float) else repr(value)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if (one is None) is not (other is None):
-        return _bounds_nothing(other if one is None else one)
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return abs(one - other) <= 1e-7 * max(abs(one), abs(other)) or one == other
-    return bool(one == other)
-
-
-def _bounds_nothing(value: Any) -> bool:
-    """Whether a number is where a float ends: Paddle's limit of a clip that has none."""
-    return isinstance(value, float) and abs(value) >= float(torch.finfo(torch.float32).max)
 
 
 def comparable(one: Operand, other: Operand) -> bool:

@@ -16,6 +16,7 @@ from .operators import ARRANGING, BLANK, COPIES, CREATES, MOVES, NO_ATTRIBUTES, 
 from .trace import Key, Node, Operand, Step, Trace, Value, described
 
 Forced = Mapping[Key, Sequence[torch.Tensor | None]]  # what the results of a call shall hold; None: they stay
+Attributes = Mapping[Key, Mapping[str, Any]]  # of calls, what is to take the place of their own
 
 
 class Capture(LooksOn, TorchDispatchMode):
@@ -26,6 +27,7 @@ class Capture(LooksOn, TorchDispatchMode):
         layer: tells the path of the layer that is running.
         until: code of the function that calls the model; lines are looked for within that call.
         forced: results to exchange, so that what follows goes on with another program's values.
+        attributes: attributes to exchange, so that a call computes what another program's computes.
         touch: called with each call and its first result; may change it (to measure how far rounding errors travel).
         constants: values for what is there before, by its number in the trace; each gets its own again when all is over.
     """
@@ -38,8 +40,10 @@ class Capture(LooksOn, TorchDispatchMode):
         forced: Forced | None = None,
         touch: Callable[[Node, torch.Tensor], None] | None = None,
         constants: Mapping[int, torch.Tensor] | None = None,
+        attributes: Attributes | None = None,
     ) -> None:
         super().__init__()
+        self._attributes = attributes or {}
         self._exchanged, self._before = constants or {}, list[tuple[torch.Tensor, torch.Tensor]]()
         self.trace = Trace()
         self.still: Set[int] = frozenset()  # addresses of memory that nobody writes while the trace holds numbers
@@ -55,22 +59,24 @@ class Capture(LooksOn, TorchDispatchMode):
         self._objects: dict[int, list[torch.Tensor]] = {}  # by address; held, so that no identity or address is given out twice
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        shape = shape_of(function)
-        given = _named(shape, args, kwargs or {})
+        shape, kwargs = shape_of(function), kwargs or {}
+        if self._attributes:
+            args, kwargs = self._with_attributes(shape, args, kwargs)
+        given = _named(shape, args, kwargs)
         if shape.base in NOTHING:
-            found = function(*args, **(kwargs or {}))
+            found = function(*args, **kwargs)
             if shape.base in BLANK:
                 self._blank(found)
             return found
         operands = [self._operand(name, tensor) for name, value, _ in given for tensor in tensors_in(value)]
         written = [tensor for _, value, writes in given if writes for tensor in tensors_in(value)]
         if shape.base in SAME and len(written) == 1:
-            return self._turned(shape.base, operands[0], written[0], lambda: function(*args, **(kwargs or {})))
+            return self._turned(shape.base, operands[0], written[0], lambda: function(*args, **kwargs))
         wholes = [whole for whole in map(self._whole, written) if whole is not None]
         operands += [Operand("into", self._value(whole), whole, ()) for whole in wholes]
         for tensor in written:
             self._keep(tensor)
-        result = function(*args, **(kwargs or {}))
+        result = function(*args, **kwargs)
         results = tensors_in(result)
         if shape.base in SAME and not written and len(results) == 1:
             self._is(results[0], operands[0].value)
@@ -85,6 +91,21 @@ class Capture(LooksOn, TorchDispatchMode):
             updated = [tensor for tensor in written if results and all(tensor is not one for one in results)]
             self._note(shape, given, operands, [*(results or written), *wholes], updated)
         return result
+
+    def _with_attributes(self, shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], Any]:
+        """The arguments of a call, with those attributes that are to be exchanged."""
+        site, layer, backward = self._where()
+        wanted = {} if backward else self._attributes.get(self._key(shape, site, layer), {})
+        if not wanted:
+            return args, kwargs
+        names = [name for name, _ in shape.parameters][: len(args)]
+        changed = [_like(value, wanted.get(name, value)) for name, value in zip(names, args)]
+        rest = {name: _like(kwargs.get(name), value) for name, value in wanted.items() if name not in names}
+        return tuple(changed), {**kwargs, **rest}
+
+    def _key(self, shape: Shape, site: Site, layer: str) -> Key:
+        """What names the next call of an operator there."""
+        return Key(shape.base, site, layer, self._count[shape.base, site, layer])
 
     def _turned(self, name: str, operand: Operand, tensor: torch.Tensor, turn: Callable[[], Any]) -> Any:
         """A tensor is turned in place (``transpose_``): its elements stay, and its value keeps the shape that it was made in."""
@@ -145,7 +166,7 @@ class Capture(LooksOn, TorchDispatchMode):
         site, layer, backward = self._where()
         shared = {_address(tensor) for _, value, _ in given for tensor in tensors_in(value)}
         view = any(_address(tensor) in shared for tensor in results)
-        key = Key(shape.base, site, layer, self._count[shape.base, site, layer])
+        key = self._key(shape, site, layer)
         self._count[key[:3]] += 1
         node = Node(len(self.trace.nodes), key, shape.base, attributes, operands, site, layer, moves, view, backward)
         forced = self._forced.get(key)
@@ -243,6 +264,12 @@ class Capture(LooksOn, TorchDispatchMode):
         for value in values:
             if _address(value.tensor) == address:
                 value.tensor = value.tensor.clone()
+
+
+def _like(value: Any, wanted: Any) -> Any:
+    """An attribute in the form in which the call has its own: a number may be a tensor there."""
+    held = isinstance(value, torch.Tensor) and not isinstance(wanted, torch.Tensor)
+    return torch.full_like(value, wanted) if held else wanted
 
 
 def _is_constant(operands: list[Operand], results: list[torch.Tensor]) -> bool:

@@ -12,7 +12,7 @@ from .cause import Cause as Cause
 from .matching import Matching, roots
 from .mending import Mend, ended, in_its_place, leads_to, mended
 from .pairing import Pair, align, behind, taken_for
-from .trace import Node, Value
+from .trace import Key, Node, Value
 from .unpaired import given_otherwise, is_counterpart, missing, moved_otherwise, read_by_none
 
 WINDOW = 40  # calls of each side that are laid side by side
@@ -36,6 +36,7 @@ class Difference:
     mend: Mend | None
     sites: tuple[Site, Site] | None = None  # where the elements are arranged, if that is what differs
     taken: tuple[Value, Value] | None = None  # the original's value that a call should be given, and which of its it is given
+    setting: Key | None = None  # of attributes that many calls have alike: the port's call where that was seen first
 
     @property
     def backward(self) -> bool:

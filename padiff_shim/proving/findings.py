@@ -19,7 +19,7 @@ from .advice import advice_on_layer
 from .causes import Cause, Difference
 from .exchanges import told_once
 from .expressions import told_as_one
-from .trace import Node
+from .trace import Key, Node
 
 _ATTRIBUTES = re.compile(r"(\w+)=\S+ against")  # one line may call an op twice, and be wrong about another attribute each time
 FAILS = "fails"  # in place of a native difference
@@ -68,26 +68,35 @@ class Place:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A place where the port does otherwise than the original; ``layers`` of the port in which these lines run so, one per call."""
+    """A place where the port does otherwise than the original.
+
+    ``layers``: those of the port in which these lines run so, one per call. ``also``: further files and lines of the port with the
+    same attribute.
+    """
 
     cause: Cause
     text: str
     torch: Place | None
     paddle: Place | None
     layers: tuple[str, ...]
+    also: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         layers, calls = len(set(self.layers)), len(self.layers)
-        often = f" (in {layers} layers)" if layers > 1 else f" ({calls} times)" if calls > 1 else ""
-        return f"{self.cause}: {self.text}{often}"
+        often = f"in {layers} layers" if layers > 1 else f"{calls} times" if calls > 1 else ""
+        lines = f", on {1 + len(self.also)} lines" if self.also else ""
+        return f"{self.cause}: {self.text}{f' ({often}{lines})' if often else ''}"
 
 
 def merged(differences: Sequence[Difference], port: Mapping[str, Any]) -> list[Mistake]:
-    """One mistake for each line, however many layers run it; a gradient of a call that is a mistake itself is none of its own.
+    """One mistake for each line, however many layers run it, and for each setting, however many lines have it.
+
+    A gradient of a call that is a mistake itself is none of its own.
 
     Nor is what only follows from another one, see :func:`_follows`. ``port``: its layers by their paths.
     """
     found: dict[Any, Mistake] = {}
+    settings: dict[Key, Any] = {}
     wrong: set[Any] = set()
     for difference in told_as_one(told_once(differences)):
         if _follows(difference, differences):
@@ -104,12 +113,18 @@ def merged(differences: Sequence[Difference], port: Mapping[str, Any]) -> list[M
             lines[beside] = names[beside] = None
         which = _ATTRIBUTES.findall(difference.text) if difference.cause is Cause.ATTRIBUTE else ()
         key = (difference.cause, *lines, *names, *which)
+        key = settings.setdefault(difference.setting, key) if difference.setting else key
         layers = (ours or theirs).layer if ours or theirs else ""  # type: ignore[union-attr]
         known = found.get(key)
         kept = (*known.layers, layers) if known else (layers,)
         attribute = advice_on_layer(difference.cause, port.get(layers))
         cause, text = (Cause.ATTRIBUTE, attribute) if attribute else (difference.cause, difference.text)
-        found[key] = replace(known, layers=kept) if known else Mistake(cause, text, theirs, ours, kept)
+        if known is None:
+            found[key] = Mistake(cause, text, theirs, ours, kept)
+            continue
+        places = [(place.file, place.line) for place in (known.paddle, ours) if place]
+        also = dict.fromkeys((*known.also, *places[1:]))
+        found[key] = replace(known, layers=kept, also=tuple(line for line in also if line != places[0]))
     return list(found.values())
 
 

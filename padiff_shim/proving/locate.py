@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from ..weights.mapping import Mapping
 from . import outcomes
 from .agreement import OF_GRADIENT, Agreement
 from .arrays import Array, largest
+from .attributes import given_alike, unlike_attributes
 from .capture import Capture
 from .causes import Cause, Difference, explain
 from .distinct import told_apart
@@ -32,7 +34,7 @@ FORWARD, BACKWARD, STATISTICS = "forward", "backward", "statistics"  # parts of 
 Pairs = list[tuple[Array, Array]]
 _WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # of calls that are not the same
 PLAIN = 2.0**-26  # of the largest element: so far no rounding travels in float64, nor in tables that were born in float32
-MOST = 64  # calls that are mended, one for each layer that makes a mistake
+MOST = 64  # mistakes that are mended one by one
 
 
 @dataclass
@@ -139,6 +141,7 @@ class _Search:
         self._port = _settled(ours, before)
         self.apart = outcomes.worst(mapping, self._original, self._port)
         self._forced: dict[Key, Sequence[torch.Tensor | None]] = {}
+        self._attributes: dict[Key, dict[str, Any]] = {}
         self._found: list[tuple[str, Difference]] = []
         self._tables: Exchange | None = None  # None: not asked yet
         self._ended = False
@@ -177,13 +180,17 @@ class _Search:
         return located
 
     def _go_on(self) -> None:
-        while len(self._found) < MOST and not self._ended:
+        settled = 0  # as many of those that are found
+        for _ in range(MOST):
+            if self._ended:
+                return
             forward = any(part == FORWARD for part, _ in self._found)
-            if self._forced:
+            if self._forced or self._attributes:
                 before = self._port
                 self._mend()
                 if self._agreement.alike(before, self._port, forward=forward):
-                    self._found.pop()  # mended without effect: it is no mistake
+                    del self._found[settled:]  # mended without effect: it is no mistake
+                settled = len(self._found)
             if self.agree(forward=forward):
                 return
             matching = Matching(trace_of(self._original), trace_of(self._port), self._tolerance)
@@ -196,13 +203,14 @@ class _Search:
                 self._ended = True
             else:
                 self._found.append(seen)
-                self._ended = not self._mended(seen[1])
+                self._ended = not (self._given(*seen) or self._mended(seen[1]))
 
     def _mend(self) -> None:
         """Run the port with the original's values where it was mended, and its tables."""
         tables = self._tables or Exchange()
         trace_of(self._port).forget()
-        capturing = functools.partial(Capture, forced={**tables.calls, **self._forced}, constants=tables.constants)
+        forced = {**tables.calls, **self._forced}
+        capturing = functools.partial(Capture, forced=forced, constants=tables.constants, attributes=self._attributes)
         self._port = self._ours.run_double(capturing)
 
     def _exchange(self) -> Exchange:
@@ -216,6 +224,20 @@ class _Search:
             return tables_of(trace_of(self._theirs.run_double(functools.partial(Capture, touch=touch))), weights[0].__contains__)
 
         return exchange(mine, yours, trace_of(self._port).constants, moved)
+
+    def _given(self, part: str, difference: Difference) -> bool:
+        """Whether the port can go on with the original's attributes in all calls that differ in the same: a setting of a model."""
+        if difference.cause is not Cause.ATTRIBUTE or not difference.theirs or not difference.ours:
+            return False
+        calls = (trace_of(run).nodes for run in (self._original, self._port))
+        pairs = given_alike(difference.theirs, difference.ours, *calls)
+        if not pairs or any(ours.key in self._attributes for _, ours in pairs):
+            return False
+        for theirs, ours in pairs:
+            self._attributes[ours.key] = unlike_attributes(theirs, ours)
+        alike = (replace(difference, theirs=theirs, ours=ours, setting=difference.ours.key) for theirs, ours in pairs)
+        self._found[-1:] = [(part, other) for other in alike]
+        return True
 
     def _mended(self, difference: Difference) -> bool:
         """Whether the port can go on with the original's values."""

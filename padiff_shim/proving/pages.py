@@ -44,6 +44,8 @@ def text(proof: Proven, width: int | None = None, *, colour: bool = False) -> st
             screen.say(f"{side} {where(place)}", indent=5, hang=2)
             if place is not None and place.source:
                 screen.say(shown(place.source), "dim", indent=12, hang=2)
+        if mistake.also:
+            screen.say(f"also   {also(mistake)}", indent=5, hang=2)
     if proof.layers:
         _layers(proof, screen)
     if proof.training:
@@ -132,6 +134,13 @@ def where(place: Place | None) -> str:
     return shown(f"{line(place)}" + (f"  layer {place.layer}" if place.layer else "") + f"  {place.call}")
 
 
+def also(mistake: Mistake) -> str:
+    """The first of the further lines of a mistake."""
+    lines = [f"{short(file)}:{number}" for file, number in mistake.also]
+    more = f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
+    return shown(", ".join(lines[:SHOWN]) + more, 1000)
+
+
 def line(place: Place) -> str:
     """File and line, as people name a file."""
     return f"{short(place.file)}:{place.line}"
@@ -146,6 +155,8 @@ def markdown(proof: Proven) -> str:
         for side, place in sides(mistake):
             source = f": {_code(place.source)}" if place is not None and place.source else ""
             lines.append(f"   - {side}: {in_markdown(where(place))}{source}")
+        if mistake.also:
+            lines.append(f"   - also: {in_markdown(also(mistake))}")
     if proof.layers:
         rows = chosen(proof.layers, FOLDED)
         same = sum(row.identical for row in proof.layers)

@@ -316,7 +316,7 @@ JUDGE = (
 PROVE = (
     Fault(
         "small-numbers-equal",
-        "padiff_shim/proving/between.py",
+        "padiff_shim/proving/attributes.py",
         "abs(one - other) <= 1e-7 * max(abs(one), abs(other)) or one == other",
         "abs(one - other) <= 1e-7 or one == other",
         "two small settings, an epsilon of 1e-8 and one of 1e-12, count as equal",

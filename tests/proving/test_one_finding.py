@@ -1,5 +1,7 @@
 """One mistake is one finding: what only follows from it is none of its own, and what is a mistake of its own is not lost."""
 
+from pathlib import Path
+
 import numpy as np
 import paddle
 import paddle.nn.functional as PF
@@ -187,3 +189,57 @@ def test_a_gradient_too_many_is_one_finding():
     (mistake,) = prove(PortedGated(), Gated(), X.astype("float32"), phase="both").mistakes
     assert mistake.text == "mul is too much"
     assert "PF.sigmoid(x)" in mistake.paddle.source
+
+
+class Blocks(paddle.nn.Layer):
+    """Norms on several lines, and a convolution between them."""
+
+    def __init__(self, epsilon=1e-3, last=1e-3, stride=1):
+        super().__init__()
+        self.first, self.second = paddle.nn.BatchNorm2D(4, epsilon=epsilon), paddle.nn.BatchNorm2D(4, epsilon=epsilon)
+        self.between, self.last = paddle.nn.Conv2D(4, 4, 3, stride=stride, padding=1), paddle.nn.BatchNorm2D(4, epsilon=last)
+
+    def forward(self, x):
+        x = PF.relu(self.first(x))
+        x = PF.relu(self.second(self.between(x)))
+        return self.last(x).mean([2, 3])
+
+
+class TheirBlocks(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = (torch.nn.BatchNorm2d(4, eps=1e-3) for _ in range(3))
+        self.between = torch.nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        x = torch.relu(self.second(self.between(x)))
+        return self.last(x).mean([2, 3])
+
+
+IMAGES = np.random.default_rng(0).standard_normal((2, 4, 8, 8)).astype("float32") * 0.03
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_setting_on_several_lines_is_one_mistake(training):
+    port, original = Blocks(epsilon=1e-5, last=1e-5), TheirBlocks()
+    (port.train if training else port.eval)(), original.train(training)
+    proof = prove(port, original, IMAGES)
+    (mistake,) = proof.mistakes
+    assert str(mistake) == "another attribute: eps=1e-05 against 0.001 (write epsilon=0.001) (in 3 layers, on 3 lines)"
+    assert proof.complete
+    first = mistake.paddle.line
+    assert [line for _, line in mistake.also] == [first + 1, first + 2]
+    assert all(Path(file).name == Path(__file__).name for file, _ in mistake.also)
+    assert f":{first + 1}, " in str(proof)
+    assert f":{first + 1}, " in proof.to_markdown()
+
+
+def test_behind_a_setting_other_mistakes_stay_findings():
+    """The port goes on with the attributes, not with the original's values, which would cover what lies between."""
+    port = Blocks(epsilon=1e-5, last=1e-4, stride=2)
+    proof = prove(port.eval(), TheirBlocks().eval(), IMAGES)
+    texts = [str(mistake) for mistake in proof.mistakes]
+    assert len(texts) == 3, str(proof)
+    for words in ("eps=1e-05 against 0.001", "stride=[2, 2] against [1, 1]", "eps=0.0001 against 0.001"):
+        assert any(words in text for text in texts), texts

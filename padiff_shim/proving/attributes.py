@@ -1,0 +1,61 @@
+"""Attributes of calls that stand for each other: which differ, and in which further calls the same ones do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .trace import Node
+
+
+def unlike_attributes(theirs: Node, ours: Node) -> dict[str, Any]:
+    """The original's attributes that the port's call has not; None for one that the original's has not."""
+    names = sorted({*theirs.attributes, *ours.attributes} - _idle(theirs, ours))
+    pairs = ((name, theirs.attributes.get(name), ours.attributes.get(name)) for name in names)
+    return {name: wanted for name, wanted, own in pairs if not equal(wanted, own)}
+
+
+def given_alike(theirs: Node, ours: Node, original: Sequence[Node], port: Sequence[Node]) -> list[tuple[Node, Node]]:
+    """All pairs of calls whose attributes differ as those of this pair do, this pair first: a setting of the whole model.
+
+    This pair alone where the programs have other numbers of such calls, or in another order: the others may not stand for each
+    other. Empty where the port's call cannot be given the original's: of another kind, or of a call that only moves elements, of
+    whose result Paddle itself says where it lies.
+    """
+    unlike = unlike_attributes(theirs, ours)
+    if ours.backward or ours.moves or any(type(wanted) is not type(ours.attributes.get(name)) for name, wanted in unlike.items()):
+        return []
+    calls = [[node for node in nodes if (node.name, node.backward) == (ours.name, False)] for nodes in (original, port)]
+    pairs = list(zip(*calls)) if len(calls[0]) == len(calls[1]) else []
+    if not any(mine is theirs and yours is ours for mine, yours in pairs):
+        return [(theirs, ours)]
+    alike = [(mine, yours) for mine, yours in pairs if _differ_as(unlike, ours, mine, yours)]
+    return sorted(alike, key=lambda pair: pair[1] is not ours)
+
+
+def _differ_as(unlike: Mapping[str, Any], ours: Node, mine: Node, yours: Node) -> bool:
+    other = unlike_attributes(mine, yours)
+    return other.keys() == unlike.keys() and all(
+        equal(other[name], wanted) and equal(yours.attributes.get(name), ours.attributes.get(name))
+        for name, wanted in unlike.items()
+    )
+
+
+def _idle(theirs: Node, ours: Node) -> set[str]:
+    """Attributes that say nothing: how fast running statistics follow a batch, where neither is given any batch's."""
+    return set() if theirs.attributes.get("training", True) or ours.attributes.get("training", True) else {"momentum"}
+
+
+def equal(one: Any, other: Any) -> bool:
+    if (one is None) is not (other is None):
+        return _bounds_nothing(other if one is None else one)
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return abs(one - other) <= 1e-7 * max(abs(one), abs(other)) or one == other
+    return bool(one == other)
+
+
+def _bounds_nothing(value: Any) -> bool:
+    """Whether a number is where a float ends: Paddle's limit of a clip that has none."""
+    return isinstance(value, float) and abs(value) >= float(torch.finfo(torch.float32).max)
