@@ -33,6 +33,8 @@ def _of_kind(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str] 
 
 def _of_indices(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str] | None:
     """Different indices or masks."""
+    if theirs.name == ours.name == "scatter" and len(theirs.operands) != len(ours.operands):
+        return Cause.UNKNOWN, f"{ours} in place of {theirs}"  # of a number, and of rows: they need not stand for each other
     turned = _turned(theirs, ours)
     for original, other in zip(filter(_is_index, theirs.operands), filter(_is_index, ours.operands)):
         meant = original

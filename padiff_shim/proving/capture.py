@@ -200,7 +200,7 @@ class Capture(LooksOn, TorchDispatchMode):
         if known is not None:
             return known
         for value in reversed(self._memory.get(_address(tensor), ())):
-            if _place(value.tensor) == _place(tensor):
+            if _place(value.tensor) == _place(tensor) or _in_another_shape(value.tensor, tensor):
                 return self._is(tensor, value)
         copied = self._copies.get(_place(tensor))
         if copied is not None and _equal(copied.tensor, tensor):  # no kernel of Paddle's has written there since
@@ -301,6 +301,12 @@ def _address(tensor: torch.Tensor) -> int:
 
 def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _in_another_shape(held: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether both are one piece of memory, row by row: Paddle's ``reshape_`` tells nobody."""
+    alike = (held.data_ptr(), held.dtype, held.numel()) == (tensor.data_ptr(), tensor.dtype, tensor.numel())
+    return alike and held.is_contiguous() and tensor.is_contiguous()
 
 
 def _equal(held: torch.Tensor, tensor: torch.Tensor) -> bool:

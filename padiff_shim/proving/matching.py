@@ -42,6 +42,7 @@ class Matching:
                 self.of_second[value] = partner
                 self.of_first.setdefault(partner, value)
         self._unchanged(first)
+        self._repeated(first, second)
         self._weighed_alike(first, second)
 
     def _unchanged(self, first: Trace) -> None:
@@ -55,6 +56,33 @@ class Matching:
                 if alike and _close(numbers(value.tensor), numbers(result.tensor), tolerance):
                     self.of_first[result] = self.of_first[value]
                     break
+
+    def _repeated(self, first: Trace, second: Trace) -> None:
+        """What one program makes for each sample of a batch, and the other once for all (angles of positions), is the same."""
+        sizes: dict[int, list[Value]] = defaultdict(list)
+        for value in filter(_of_several, first.values()):
+            sizes[value.count].append(value)
+        for yours in [value for value in second.values() if _of_several(value) and value not in self.of_second]:
+            row = _sample(yours)
+            for mine in [] if row is None else sizes[row.numel()]:
+                if self._same_row(mine, row, numbers(mine.tensor)):
+                    self._same[mine, yours], self.of_second[yours] = True, mine
+                    self.of_first.setdefault(mine, yours)
+                    break
+        left: dict[int, list[Value]] = defaultdict(list)
+        for value in second.values():
+            if _of_several(value) and value not in self.of_second:
+                left[value.count].append(value)
+        for mine in [value for value in first.values() if _of_several(value) and value not in self.of_first]:
+            row = _sample(mine) if left else None
+            for yours in [] if row is None else left[row.numel()]:
+                if self._same_row(mine, row, numbers(yours.tensor)):
+                    self._same[mine, yours], self.of_first[mine] = True, yours
+                    self.of_second.setdefault(yours, mine)
+                    break
+
+    def _same_row(self, value: Value, row: torch.Tensor, others: torch.Tensor) -> bool:
+        return _close(numbers(row), others, self._tolerance(value))
 
     def _weighed_alike(self, first: Trace, second: Trace) -> None:
         """Scores of which a softmax of the first trace makes the same are the same: masked by -1e9, by -inf, or added to either."""
@@ -167,6 +195,19 @@ def _of_weights(trace: Trace) -> set[Node]:
 def _is_weight(value: Value) -> bool:
     """Whether what was there before may be a weight, or one's copy, which has no name: no input, and no constant that was made."""
     return value.tensor.is_floating_point() and not value.label.startswith("input ") and "(" not in value.label
+
+
+def _of_several(value: Value) -> bool:
+    """Whether a value is of several numbers, and none of the backward's."""
+    return value.count > 1 and (value.node is None or not value.node.backward)
+
+
+def _sample(value: Value) -> torch.Tensor | None:
+    """The first sample of a value that is the same for all samples; else None."""
+    tensor = value.tensor
+    if tensor.dim() < 2 or len(tensor) < 2 or not bool((tensor[0] == tensor[-1]).all()):
+        return None
+    return tensor[:1] if bool((tensor == tensor[:1]).all()) else None
 
 
 def _from_the_end(dim: Any, tensor: torch.Tensor) -> int:

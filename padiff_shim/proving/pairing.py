@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -37,7 +38,28 @@ def align(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node]) -> l
         else:
             pairs.append(Pair(theirs[row], ours[column]))
             row, column = row + 1, column + 1
+    _uncross(matching, pairs)
     return [*pairs, *(Pair(node, None) for node in theirs[row:]), *(Pair(None, node) for node in ours[column:])]
+
+
+def _uncross(matching: Matching, pairs: list[Pair]) -> None:
+    """Exchange partners of two pairs where that fits what was computed for them: branches in the other order, not weights."""
+    for one, other in itertools.combinations(range(len(pairs)), 2):
+        (mine, yours), (further, beside) = pairs[one], pairs[other]
+        if mine is None or yours is None or further is None or beside is None:
+            continue
+        if len({*map(kind, (mine, yours, further, beside))}) > 1 or not (alike(mine, beside) and alike(further, yours)):
+            continue
+        straight, crossed = ((mine, yours), (further, beside)), ((mine, beside), (further, yours))
+        fit, better = (sum(_shared(matching, *pair, computed=True) for pair in way) for way in (straight, crossed))
+        if better > fit:
+            pairs[one], pairs[other] = Pair(mine, beside), Pair(further, yours)
+
+
+def _shared(matching: Matching, one: Node, other: Node, *, computed: bool = False) -> int:
+    """How many of a call's operands another one is given, too; ``computed``: without what was there before."""
+    operands = [operand for operand in other.operands if not computed or operand.value.node is not None]
+    return sum(any(matching.same(mine.value, yours.value) for mine in one.operands) for yours in operands)
 
 
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "addmv", "mv"})
@@ -76,7 +98,7 @@ def behind(value: Value, node: Node, among: Callable[[Value], bool] = lambda _: 
 
 def _likeness(matching: Matching, one: Node, other: Node) -> float:
     """How well two calls may stand for each other; at most 0 if they may not."""
-    shared = sum(any(matching.same(mine.value, yours.value) for mine in one.operands) for yours in other.operands)
+    shared = _shared(matching, one, other)
     if kind(one) != kind(other):
         # Another op in the same place: what it is given and what follows must fit.
         return 1.0 + shared if fits(one.result, other.result) and shared and not one.moves and not other.moves else -1.0

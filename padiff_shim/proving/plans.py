@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
+
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame, paused
 from ..dispatch.plan import Unlisted
-from ..frameworks.memory import TENSOR_TYPES
+from ..frameworks.memory import FLOATS, TENSOR_TYPES, to_torch
 from ..modes.mode import Mode
 from ..modes.options import ReferenceOptions
 from ..modes.selection import selection
@@ -16,7 +18,7 @@ from ..runs.run import Run
 from ..substitution.moves import followed
 from ..substitution.plan import Substituting
 from ..table.reasons import NOT_DRAWN, StayNative
-from ..trees import mapped
+from ..trees import leaves, mapped
 from .capture import Capture
 from .widening import paddles
 
@@ -39,6 +41,17 @@ class OnTorch(Substituting):
             with paused():
                 for side, like in followed(name, args, result):
                     self.capture.moved(side, like)
+        return result
+
+    def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One that runs on Paddle's kernel; the capture is told where it gives back what an operand holds (joined to nothing)."""
+        result = super().native(door, frame, why, args, kwargs)
+        if self.capture is not None and door.op.exact and type(result) in TENSOR_TYPES and result.dtype in FLOATS:
+            with paused():
+                side = to_torch(result)
+                for _, operand in leaves((args, kwargs)):
+                    if type(operand) in TENSOR_TYPES and operand.shape == result.shape and torch.equal(to_torch(operand), side):
+                        self.capture.moved(side, to_torch(operand))
         return result
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

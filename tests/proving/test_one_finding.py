@@ -243,3 +243,48 @@ def test_behind_a_setting_other_mistakes_stay_findings():
     assert len(texts) == 3, str(proof)
     for words in ("eps=1e-05 against 0.001", "stride=[2, 2] against [1, 1]", "eps=0.0001 against 0.001"):
         assert any(words in text for text in texts), texts
+
+
+class Angles(torch.nn.Module):
+    """Rotary angles of one row of positions, and what comes behind them."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        angles = (torch.arange(4.0)[None, :, None] @ torch.tensor([[[1.0, 0.1]]])).repeat(1, 1, 4)
+        query, key = self.query(x) * angles.cos(), self.key(x) * angles.sin()
+        return torch.softmax(query @ key.transpose(1, 2) * 8**-0.5, -1)
+
+
+class PortedAngles(paddle.nn.Layer):
+    """The same of a row for each sample, with a cache that is empty at first."""
+
+    def __init__(self, scale=8**-0.5, base=0.1):
+        super().__init__()
+        self.query, self.key = paddle.nn.Linear(8, 8), paddle.nn.Linear(8, 8)
+        self.scale, self.base = scale, base
+
+    def forward(self, x):
+        steps = paddle.arange(4, dtype="float32").unsqueeze([0, -1]).expand([len(x), 4, 1])
+        angles = paddle.matmul(steps, paddle.to_tensor([[[1.0, self.base]]]).expand([len(x), 1, 2])).tile([1, 1, 4])
+        mixed = self.key(x)
+        paddle.reshape_(mixed, [0, 0, 1, 8])
+        key = paddle.concat([paddle.empty([len(x), 0, 8], x.dtype), mixed.reshape([0, 0, 8]) * angles.sin()], axis=1)
+        query = self.query(x) * angles.cos()
+        return PF.softmax(paddle.matmul(query, key.transpose([0, 2, 1])) * self.scale, -1)
+
+
+ROWS = np.random.default_rng(0).standard_normal((3, 4, 8)).astype("float32")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"), [({"scale": 0.25}, "other=0.25 against 0.353553"), ({"base": 0.2}, "another constant")]
+)
+def test_what_is_made_for_each_sample_or_once_for_all_is_no_finding(wrong, words):
+    assert prove(PortedAngles(), Angles(), ROWS, phase="forward")
+    proof = prove(PortedAngles(**wrong), Angles(), ROWS, phase="forward")
+    (mistake,) = proof.mistakes
+    assert words in str(mistake), str(proof)
+    assert proof.complete
