@@ -15,6 +15,7 @@ from .pairing import kind
 from .trace import Node, Operand, Value
 from .wording import extent, from_elsewhere, given, role, swapped, whence
 
+_COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum"})
 _TO_THE_END = 2**63 - 1  # where a slice ends that has no end
 
 
@@ -63,6 +64,9 @@ def _of_names(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]
 def _of_operands(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str] | None:
     """Different operands, more or fewer of them, or the same in another arrangement."""
     mine, yours, biased = _factors(theirs, ours)
+    if ours.name in _COMMUTATIVE and len(mine) == len(yours) == 2 and ours.attributes.get("alpha", 1) == 1:
+        straight, turned = (sum(matching.same(a.value, b.value) for a, b in zip(mine, other)) for other in (yours, yours[::-1]))
+        yours = yours[::-1] if turned > straight else yours
     for original, other in zip(mine, yours):
         if (difference := _of_operand(matching, original, other, mine, yours)) is not None:
             return difference

@@ -12,6 +12,7 @@ import torch
 from .tolerances import FLOOR, RoundingBound
 from .trace import Node, Operand, Trace, Value, numbers
 
+FILLED = -1e3
 _SOFTMAXES = ("_softmax", "_log_softmax")
 
 
@@ -41,8 +42,9 @@ class Matching:
             if partner is not None:
                 self.of_second[value] = partner
                 self.of_first.setdefault(partner, value)
-        self._unchanged(first)
         self._repeated(first, second)
+        self._masked_alike(first, second)
+        self._unchanged(first)
         self._weighed_alike(first, second)
 
     def _unchanged(self, first: Trace) -> None:
@@ -83,6 +85,18 @@ class Matching:
 
     def _same_row(self, value: Value, row: torch.Tensor, others: torch.Tensor) -> bool:
         return _close(numbers(row), others, self._tolerance(value))
+
+    def _masked_alike(self, first: Trace, second: Trace) -> None:
+        """Masks that leave the same places are the same, whatever they are filled with, and for each sample or once for all."""
+        masks: dict[bytes, list[Value]] = defaultdict(list)
+        for value in first.values():
+            for kept in _kept(value):
+                masks[kept].append(value)
+        for value in second.values() if masks else ():
+            for mine in next((masks[kept] for kept in _kept(value) if kept in masks), []):
+                self._same[mine, value] = True
+                self.of_second.setdefault(value, mine)
+                self.of_first.setdefault(mine, value)
 
     def _weighed_alike(self, first: Trace, second: Trace) -> None:
         """Scores of which a softmax of the first trace makes the same are the same: masked by -1e9, by -inf, or added to either."""
@@ -208,6 +222,21 @@ def _sample(value: Value) -> torch.Tensor | None:
     if tensor.dim() < 2 or len(tensor) < 2 or not bool((tensor[0] == tensor[-1]).all()):
         return None
     return tensor[:1] if bool((tensor == tensor[:1]).all()) else None
+
+
+def _kept(value: Value) -> list[bytes]:
+    """The places that a mask leaves, of all samples and, where these are alike, of one; none of what is no mask.
+
+    A mask holds zeros, and in other places numbers so far below that no softmax sees them.
+    """
+    least, greatest = value.ends[:2]
+    if greatest != 0.0 or not least <= FILLED or value.tensor.dim() < 2:
+        return []
+    kept = value.tensor == 0.0
+    if not bool((kept | (value.tensor <= FILLED)).all()):
+        return []
+    row = kept[:1] if bool((kept == kept[:1]).all()) else kept
+    return [places.cpu().numpy().tobytes() for places in ((kept,) if row.shape == kept.shape else (kept, row))]
 
 
 def _from_the_end(dim: Any, tensor: torch.Tensor) -> int:

@@ -38,8 +38,33 @@ def align(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node]) -> l
         else:
             pairs.append(Pair(theirs[row], ours[column]))
             row, column = row + 1, column + 1
+    pairs += [*(Pair(node, None) for node in theirs[row:]), *(Pair(None, node) for node in ours[column:])]
     _uncross(matching, pairs)
-    return [*pairs, *(Pair(node, None) for node in theirs[row:]), *(Pair(None, node) for node in ours[column:])]
+    return _of_one_weight(matching, pairs)
+
+
+def _of_one_weight(matching: Matching, pairs: list[Pair]) -> list[Pair]:
+    """Calls that are left over, and look up one table, stand for each other wherever they stand.
+
+    They go first where the first call is alone: of what stands before them only the indices count.
+    """
+    left = {place: pair.theirs for place, pair in enumerate(pairs) if pair.ours is None and _looks_up(pair.theirs)}
+    gone: set[int] = set()
+    for place, (mine, yours) in enumerate(pairs):
+        if mine is not None or yours is None or not _looks_up(yours):
+            continue
+        other = next((at for at, node in left.items() if node and node.name == yours.name and _shared(matching, node, yours)), None)
+        if other is not None:
+            pairs[min(place, other)] = Pair(left.pop(other), yours)
+            gone.add(max(place, other))
+    rest = [pair for place, pair in enumerate(pairs) if place not in gone]
+    if not rest or None not in rest[0]:
+        return rest
+    return sorted(rest, key=lambda pair: not (_looks_up(pair.theirs) and _looks_up(pair.ours)))
+
+
+def _looks_up(node: Node | None) -> bool:
+    return node is not None and node.name == "embedding"
 
 
 def _uncross(matching: Matching, pairs: list[Pair]) -> None:

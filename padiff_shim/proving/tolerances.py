@@ -11,6 +11,7 @@ from .trace import Trace, Value, numbers
 
 SLACK = 64.0  # how many times the effect of one rounding error per call counts as rounding
 FLOOR = 1e-13  # of the largest element: sums whose terms cancel keep no more digits of float64
+EXACT = 2.0**24  # whole numbers below are exact in float32, too
 _FILLED, _GAP = 1e3, 100.0  # the least size of what fills masked places, and how many times as large as all others it is
 
 
@@ -126,6 +127,10 @@ def rounded(generator: torch.Generator) -> Any:
 
 
 def nudged(tensor: torch.Tensor, unit: float, generator: torch.Generator) -> None:
-    """Changes a tensor's elements by up to so many parts of each."""
+    """Changes a tensor's elements by up to so many parts of each, but for whole numbers.
+
+    A count of tokens is exact, however it is computed: moved, and cut to an integer again, it would be another position.
+    """
     noise = torch.rand(tensor.shape, dtype=torch.float64, generator=generator).sub_(0.5).mul_(2.0 * unit).add_(1.0)
-    tensor.mul_(noise.to(tensor.dtype))
+    whole = (tensor == tensor.round()) & (tensor.abs() < EXACT)
+    tensor.mul_(noise.to(tensor.dtype).masked_fill_(whole, 1.0))

@@ -288,3 +288,67 @@ def test_what_is_made_for_each_sample_or_once_for_all_is_no_finding(wrong, words
     (mistake,) = proof.mistakes
     assert words in str(mistake), str(proof)
     assert proof.complete
+
+
+class Decoder(torch.nn.Module):
+    """Positions that are counted in floats, a mask, norms of queries and keys."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.kinds, self.places = (torch.nn.Embedding(size, 8) for size in (20, 2, 16))
+        self.query, self.key, self.value = (torch.nn.Linear(8, 8) for _ in range(3))
+        self.query_norm, self.key_norm = (torch.nn.Parameter(torch.rand(8) + 0.5) for _ in range(2))
+
+    def norm(self, x, weight):
+        return weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+
+    def forward(self, tokens):
+        counted = torch.ones(tokens.shape).cumsum(1)
+        x = self.words(tokens) + self.kinds(torch.zeros_like(tokens))
+        x = x + self.places((counted - 1).long() + 2)
+        mask = torch.triu(torch.full((tokens.shape[1],) * 2, torch.finfo(x.dtype).min), diagonal=1) * 1.0
+        query, key = self.norm(self.query(x), self.query_norm), self.norm(self.key(x), self.key_norm)
+        return torch.softmax(query @ key.transpose(1, 2) * 8**-0.5 + mask[None], -1) @ self.value(x)
+
+
+class PortedDecoder(paddle.nn.Layer):
+    def __init__(self, offset=2, epsilon=1e-6, exchanged=False):
+        super().__init__()
+        self.words, self.kinds, self.places = (paddle.nn.Embedding(size, 8) for size in (20, 2, 16))
+        self.query, self.key, self.value = (paddle.nn.Linear(8, 8) for _ in range(3))
+        self.query_norm, self.key_norm = (self.create_parameter([8]) for _ in range(2))
+        self.offset, self.epsilon, self.exchanged = offset, epsilon, exchanged
+
+    def norm(self, x, weight):
+        return x * paddle.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon) * weight
+
+    def forward(self, tokens):
+        counted = paddle.ones(tokens.shape, "int64").cumsum(1)
+        x = self.words(tokens) + self.places(counted - 1 + self.offset)
+        x = x + self.kinds(paddle.zeros_like(tokens))
+        kept = paddle.tril(paddle.ones([len(tokens), tokens.shape[1], tokens.shape[1]], "bool"))
+        mask = paddle.where(kept, paddle.to_tensor(0.0), paddle.to_tensor(-1e9))
+        query = self.norm(self.query(x), self.query_norm)
+        key = self.norm(self.key(x), self.query_norm if self.exchanged else self.key_norm)
+        return paddle.matmul(PF.softmax(paddle.matmul(query, key.transpose([0, 2, 1])) * 8**-0.5 + mask, -1), self.value(x))
+
+
+SENTENCES = np.random.default_rng(0).integers(0, 20, (3, 6))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"offset": 1}, "indices holds 1 at [0, 0] against 2"),
+        ({"epsilon": 1e-4}, "other=0.0001 against 1e-06"),
+        ({"exchanged": True}, "comes from query_norm, in the original from key_norm"),
+    ],
+    ids=["positions", "epsilon", "norms"],
+)
+def test_positions_masks_and_norms_that_are_written_otherwise_are_no_findings(wrong, words):
+    right = prove(PortedDecoder(), Decoder(), SENTENCES, phase="forward")
+    assert right, right
+    proof = prove(PortedDecoder(**wrong), Decoder(), SENTENCES, phase="forward")
+    (mistake,) = proof.mistakes
+    assert words in str(mistake), str(proof)
+    assert proof.complete

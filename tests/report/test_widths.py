@@ -112,6 +112,7 @@ def placed(site):
 class Mistaken:
     def __init__(self, place):
         self.torch = self.paddle = place
+        self.also = ((place.file, place.line),) * 20
 
     def __str__(self):
         return "another attribute: eps=1e-05 against 1e-06"
