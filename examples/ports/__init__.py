@@ -1,0 +1,1 @@
+"""Ports that others wrote, beside their originals: what `make demo-ports` proves."""

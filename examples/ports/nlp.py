@@ -1,0 +1,88 @@
+"""Models of paddlenlp 2.8.1 beside transformers' of 4.46.3, tiny."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from . import stand_ins
+from .pair import Pair, trained_size
+
+VOCABULARY, LENGTH = 99, 12
+
+
+def modules() -> tuple[Any, Any]:
+    """Both libraries' models; what paddlenlp imports and no model needs is stood in for."""
+    stand_ins.install()
+    importlib.import_module("paddlenlp.data")  # before its models, which import it in a circle
+    return importlib.import_module("paddlenlp.transformers"), importlib.import_module("transformers")
+
+
+def tokens() -> Any:
+    import numpy as np
+
+    return np.random.default_rng(0).integers(3, VOCABULARY - 1, (2, LENGTH))
+
+
+def both(ours: str, theirs: str, our_config: dict[str, Any], their_config: dict[str, Any], inputs: Callable[[], Any] = tokens) -> Any:
+    """The models of these names; configurations are named as the models, with Config in place of Model."""
+    paddle_models, torch_models = modules()
+    config = getattr(torch_models, theirs.replace("Model", "Config"))(**their_config, attn_implementation="eager")
+    original = getattr(torch_models, theirs)(config)
+    port_config = getattr(paddle_models, ours.replace("Model", "Config"))(**our_config)
+    port = getattr(paddle_models, ours)(port_config)
+    port.eval()
+    return port, trained_size(original), inputs()
+
+
+def pair(title: str, ours: str, our_config: dict[str, Any], theirs: str = "", their_config: dict[str, Any] | None = None, **more: Any) -> Pair:
+    theirs = theirs or ours.upper().replace("MODEL", "Model")
+    inputs = more.pop("inputs", tokens)
+    return Pair(title, "nlp", lambda: both(ours, theirs, our_config, {**our_config, **(their_config or {})}, inputs), phase="forward", **more)
+
+
+ENCODER = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+    "type_vocab_size": 2,
+}
+DECODER = {key: value for key, value in ENCODER.items() if key != "type_vocab_size"}
+
+
+def two_sequences() -> Any:
+    ids = tokens()
+    return lambda side: {"input_ids": as_tensor(side, ids), "decoder_input_ids": as_tensor(side, ids[:, :8])}
+
+
+def as_tensor(side: str, array: Any) -> Any:
+    """An array as a tensor of the framework of this side."""
+    module = importlib.import_module(side)
+    return module.to_tensor(array) if side == "paddle" else module.tensor(array)
+
+
+BART = {
+    "vocab_size": VOCABULARY, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": 64,
+}  # fmt: skip
+T5 = {
+    "vocab_size": VOCABULARY, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0,
+}  # fmt: skip
+
+PAIRS = (
+    pair("BERT", "BertModel", ENCODER, "BertModel"),
+    pair("ALBERT", "AlbertModel", {**ENCODER, "embedding_size": 16}, "AlbertModel"),
+    pair("RoFormer", "RoFormerModel", {**ENCODER, "embedding_size": 32}, "RoFormerModel"),
+    pair("NeZha", "NeZhaModel", ENCODER, "NezhaModel"),
+    pair("GPT", "GPTModel", DECODER, "GPT2Model", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "n_inner": 64}),
+    pair("OPT", "OPTModel", {**DECODER, "word_embed_proj_dim": 32}, "OPTModel", {"ffn_dim": 64}),
+    pair("Llama", "LlamaModel", DECODER, "LlamaModel"),
+    pair("CTRL", "CTRLModel", {"vocab_size": VOCABULARY, "n_positions": 64, "n_embd": 32, "dff": 64, "n_layer": 2, "n_head": 4}),
+    pair("T5", "T5Model", T5, "T5Model", inputs=two_sequences),
+    pair("Bart", "BartModel", BART, "BartModel", inputs=two_sequences),
+)

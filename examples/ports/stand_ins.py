@@ -1,0 +1,51 @@
+"""Stand-ins for what the libraries of models import and no model computes with.
+
+paddlenlp and PaddleFormers import readers of data sets, hubs and tokenizers on their way to a model: half a gigabyte that the
+demo does without. Only the packages of ``NAMES`` are stood in for, and only where they are not installed.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+from unittest.mock import MagicMock
+
+NAMES: frozenset[str] = frozenset(
+    "aistudio_sdk modelscope datasets sklearn jieba sentencepiece rarfile seqeval visualdl dill multiprocess "
+    "pandas pydantic tiktoken uvicorn fastapi onnx Crypto paddle2onnx tool_helpers decord av librosa soundfile "
+    "omegaconf gradio prettytable blobfile ml_dtypes pyarrow paddlefleet openpyxl flashmask moviepy cv2 imageio "
+    "h5py jinja2 einops hf_transfer json_repair partial_json_parser xgrammar erniebot zstandard sentence_transformers paddle_bfloat ipdb torchcodec evaluate use_triton_in_paddle".split()
+)
+
+
+class StandIn(ModuleType):
+    """A module whose every name is a mock."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {}) if name[0].isupper() else MagicMock(name=f"{self.__name__}.{name}")
+
+
+class Finder:
+    """Finds the packages of ``NAMES`` when nobody else does."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
+        if name.partition(".")[0] not in NAMES:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: Any) -> ModuleType:
+        return StandIn(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """There is nothing to run."""
+
+
+def install() -> None:
+    """From now on stand in for what is missing."""
+    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+        sys.meta_path.append(Finder())  # type: ignore[arg-type]
