@@ -39,7 +39,13 @@ def alone(pair: Pair) -> None:
     proof = padiff_shim.prove(port, original, inputs, phase=pair.phase)
     seconds = time.perf_counter() - start
     print(proof)
-    answer = {"verdict": proof.verdict.name, "seconds": seconds, "before": before, "peak": peak(), "headline": str(proof).splitlines()[0]}
+    answer = {
+        "verdict": proof.verdict.name,
+        "seconds": seconds,
+        "before": before,
+        "peak": peak(),
+        "headline": str(proof).splitlines()[0],
+    }
     print(RESULT + json.dumps(answer))
 
 
@@ -67,11 +73,18 @@ def apart(pair: Pair) -> dict[str, Any]:
 
 def row(pair: Pair, answer: dict[str, Any]) -> tuple[str, ...]:
     """A row of the table."""
-    right = answer["verdict"] == pair.expected
+    right = pair.judged_right(answer["verdict"])
     judged = "yes" if right else f"no, {pair.expected} is right"
     why = pair.wrong if not right and pair.wrong else pair.reason
     name = f"{pair.library}: {pair.name}"
-    return name, answer["verdict"], f"{judged}{': ' if why else ''}{why}", f"{answer['seconds']:.1f}", f"{answer['peak']:.2f}", pair.wrote
+    return (
+        name,
+        answer["verdict"],
+        f"{judged}{': ' if why else ''}{why}",
+        f"{answer['seconds']:.1f}",
+        f"{answer['peak']:.2f}",
+        pair.wrote,
+    )
 
 
 def main() -> int:
@@ -98,7 +111,7 @@ def main() -> int:
             progress.update(bar, description=pair.name)
             answer = apart(pair)
             table.add_row(*row(pair, answer))
-            if answer["verdict"] != pair.expected:
+            if not pair.judged_right(answer["verdict"]):
                 wrong.append(f"{pair.name}: {answer['headline']}")
             progress.advance(bar)
     console.print(table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +25,9 @@ def tokens() -> Any:
     return np.random.default_rng(0).integers(3, VOCABULARY - 1, (2, LENGTH))
 
 
-def both(ours: str, theirs: str, our_config: dict[str, Any], their_config: dict[str, Any], inputs: Callable[[], Any] = tokens) -> Any:
+def both(
+    ours: str, theirs: str, our_config: dict[str, Any], their_config: dict[str, Any], inputs: Callable[[], Any] = tokens
+) -> Any:
     """The models of these names; configurations are named as the models, with Config in place of Model."""
     paddle_models, torch_models = modules()
     config = getattr(torch_models, theirs.replace("Model", "Config"))(**their_config, attn_implementation="eager")
@@ -37,10 +38,18 @@ def both(ours: str, theirs: str, our_config: dict[str, Any], their_config: dict[
     return port, trained_size(original), inputs()
 
 
-def pair(title: str, ours: str, our_config: dict[str, Any], theirs: str = "", their_config: dict[str, Any] | None = None, **more: Any) -> Pair:
+def pair(
+    title: str, ours: str, our_config: dict[str, Any], theirs: str = "", their_config: dict[str, Any] | None = None, **more: Any
+) -> Pair:
     theirs = theirs or ours.upper().replace("MODEL", "Model")
     inputs = more.pop("inputs", tokens)
-    return Pair(title, "nlp", lambda: both(ours, theirs, our_config, {**our_config, **(their_config or {})}, inputs), phase="forward", **more)
+    return Pair(
+        title,
+        "nlp",
+        lambda: both(ours, theirs, our_config, {**our_config, **(their_config or {})}, inputs),
+        phase="forward",
+        **more,
+    )
 
 
 ENCODER = {
@@ -76,7 +85,7 @@ T5 = {
 
 PAIRS = (
     pair("BERT", "BertModel", ENCODER, "BertModel"),
-    pair("ALBERT", "AlbertModel", {**ENCODER, "embedding_size": 16}, "AlbertModel"),
+    pair("ALBERT", "AlbertModel", {**ENCODER, "embedding_size": 16, "hidden_act": "gelu_new"}, "AlbertModel"),
     pair("RoFormer", "RoFormerModel", {**ENCODER, "embedding_size": 32}, "RoFormerModel"),
     pair("NeZha", "NeZhaModel", ENCODER, "NezhaModel"),
     pair("GPT", "GPTModel", DECODER, "GPT2Model", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "n_inner": 64}),

@@ -25,6 +25,10 @@ class Pair:
     wrote: str = "nothing"
     wrong: str = ""
 
+    def judged_right(self, verdict: str) -> bool:
+        """Whether prove's verdict is the expected one; a right port may round in another order."""
+        return verdict == self.expected or (self.expected == CORRECT and verdict == "CODE_CORRECT_WITHIN_ROUNDING")
+
 
 def trained_size(module: Any) -> Any:
     """The Torch module in evaluation mode, its weights filled with numbers of the size that training leaves.

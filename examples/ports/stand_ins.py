@@ -6,6 +6,7 @@ demo does without. Only the packages of ``NAMES`` are stood in for, and only whe
 
 from __future__ import annotations
 
+import functools
 import importlib.machinery
 import sys
 from collections.abc import Sequence
@@ -17,17 +18,51 @@ NAMES: frozenset[str] = frozenset(
     "aistudio_sdk modelscope datasets sklearn jieba sentencepiece rarfile seqeval visualdl dill multiprocess "
     "pandas pydantic tiktoken uvicorn fastapi onnx Crypto paddle2onnx tool_helpers decord av librosa soundfile "
     "omegaconf gradio prettytable blobfile ml_dtypes pyarrow paddlefleet openpyxl flashmask moviepy cv2 imageio "
-    "h5py jinja2 einops hf_transfer json_repair partial_json_parser xgrammar erniebot zstandard sentence_transformers paddle_bfloat ipdb torchcodec evaluate use_triton_in_paddle".split()
+    "soxr psutil h5py jinja2 einops hf_transfer json_repair partial_json_parser xgrammar erniebot zstandard sentence_transformers paddle_bfloat ipdb torchcodec evaluate use_triton_in_paddle".split()
 )
 
 
+# Without it torchvision declares operators for a library that its wheel, installed alone, cannot load.
+OPERATORS = tuple(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor" for name in ("nms", "qnms"))
+
+
+@functools.cache
+def declare_operators() -> Any:
+    """Declare what torchvision's Python registers kernels for; cached, since a collected library forgets its declarations."""
+    import torch
+
+    library = torch.library.Library("torchvision", "DEF")
+    for schema in OPERATORS:
+        library.define(schema)
+    return library
+
+
+class Anything(type):
+    """The class of stand-ins for classes: they have every attribute."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return MagicMock(name=f"{cls.__name__}.{name}")
+
+
+class Base(metaclass=Anything):
+    """What stands in for a class: can be made, and inherited from, with any arguments."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __init_subclass__(cls, **_: Any) -> None:
+        super().__init_subclass__()
+
+
 class StandIn(ModuleType):
-    """A module whose every name is a mock."""
+    """A module whose every name is a stand-in."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return type(name, (), {}) if name[0].isupper() else MagicMock(name=f"{self.__name__}.{name}")
+        return Anything(name, (Base,), {}) if name[0].isupper() else MagicMock(name=f"{self.__name__}.{name}")
 
 
 class Finder:
@@ -47,5 +82,6 @@ class Finder:
 
 def install() -> None:
     """From now on stand in for what is missing."""
+    declare_operators()  # transformers imports torchvision where there is one
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.append(Finder())  # type: ignore[arg-type]
