@@ -18,7 +18,7 @@ EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 
 
 def both(module: str, name: str, config_name: str, config: dict[str, Any], their_name: str = "") -> tuple[Any, Any, Any]:
     """The models of this name with the same configuration."""
-    # PaddleFormers tells transformers that there is no Torch, and transformers asks for versions of what is stood in for: it goes first.
+    # transformers goes first: PaddleFormers tells it that there is no Torch, and it asks for versions of what is stood in for.
     stand_ins.declare_operators()
     family = module.removesuffix("_text")
     theirs = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
@@ -28,6 +28,7 @@ def both(module: str, name: str, config_name: str, config: dict[str, Any], their
     models = importlib.import_module(f"paddleformers.transformers.{module}.modeling")
     settings = port_config(**config)
     settings._attn_implementation = "eager"
+    settings.fuse_rms_norm = False  # there is no such kernel on a CPU
     port = getattr(models, name)(settings)
     port.eval()
     return port, trained_size(original), tokens()

@@ -87,7 +87,7 @@ PAIRS = (
     pair("BERT", "BertModel", ENCODER, "BertModel"),
     pair("ALBERT", "AlbertModel", {**ENCODER, "embedding_size": 16, "hidden_act": "gelu_new"}, "AlbertModel"),
     pair("RoFormer", "RoFormerModel", {**ENCODER, "embedding_size": 32}, "RoFormerModel"),
-    pair("NeZha", "NeZhaModel", ENCODER, "NezhaModel"),
+    pair("NeZha", "NeZhaModel", {**ENCODER, "use_relative_position": True}, "NezhaModel"),
     pair("GPT", "GPTModel", DECODER, "GPT2Model", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "n_inner": 64}),
     pair("OPT", "OPTModel", {**DECODER, "word_embed_proj_dim": 32}, "OPTModel", {"ffn_dim": 64}),
     pair("Llama", "LlamaModel", DECODER, "LlamaModel"),

@@ -11,7 +11,7 @@ CORRECT, DIFFERS = "CODE_CORRECT", "CODE_DIFFERS"
 
 @dataclass(frozen=True)
 class Pair:
-    """A port and its original. ``build`` returns the Paddle layer, the Torch module and what :func:`padiff_shim.prove` gets as inputs.
+    """A port and its original. ``build`` returns the Paddle layer, the Torch module and their inputs.
 
     ``expected`` and ``reason`` come from reading both sources. ``wrong`` says what is known to be wrong with today's answer.
     """
@@ -41,6 +41,8 @@ def trained_size(module: Any) -> Any:
     torch.manual_seed(0)
     with torch.no_grad():
         for weight in module.parameters():
+            if not weight.requires_grad:  # a table: each side has its own
+                continue
             if weight.ndim > 1:
                 weight.normal_(0.0, weight[0].numel() ** -0.5)
             else:

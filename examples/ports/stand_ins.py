@@ -14,12 +14,16 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
 
-NAMES: frozenset[str] = frozenset(
-    "aistudio_sdk modelscope datasets sklearn jieba sentencepiece rarfile seqeval visualdl dill multiprocess "
-    "pandas pydantic tiktoken uvicorn fastapi onnx Crypto paddle2onnx tool_helpers decord av librosa soundfile "
-    "omegaconf gradio prettytable blobfile ml_dtypes pyarrow paddlefleet openpyxl flashmask moviepy cv2 imageio "
-    "soxr psutil h5py jinja2 einops hf_transfer json_repair partial_json_parser xgrammar erniebot zstandard sentence_transformers paddle_bfloat ipdb torchcodec evaluate use_triton_in_paddle".split()
-)
+# fmt: off
+NAMES = frozenset({
+    "Crypto", "aistudio_sdk", "av", "blobfile", "cv2", "datasets", "decord", "dill", "einops", "erniebot", "evaluate",
+    "fastapi", "flashmask", "gradio", "h5py", "hf_transfer", "imageio", "ipdb", "jieba", "jinja2", "json_repair",
+    "librosa", "ml_dtypes", "modelscope", "moviepy", "multiprocess", "omegaconf", "onnx", "openpyxl", "paddle2onnx",
+    "paddle_bfloat", "paddlefleet", "pandas", "partial_json_parser", "prettytable", "psutil", "pyarrow", "pydantic",
+    "rarfile", "sentence_transformers", "sentencepiece", "seqeval", "sklearn", "soundfile", "soxr", "tiktoken",
+    "tool_helpers", "torchcodec", "use_triton_in_paddle", "uvicorn", "visualdl", "xgrammar", "zstandard",
+})
+# fmt: on
 
 
 # Without it torchvision declares operators for a library that its wheel, installed alone, cannot load.
