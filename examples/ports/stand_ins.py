@@ -19,13 +19,14 @@ NAMES = frozenset({
     "Crypto", "aistudio_sdk", "av", "blobfile", "cv2", "datasets", "decord", "dill", "einops", "erniebot", "evaluate",
     "fastapi", "flashmask", "gradio", "h5py", "hf_transfer", "imageio", "ipdb", "jieba", "jinja2", "json_repair",
     "librosa", "ml_dtypes", "modelscope", "moviepy", "multiprocess", "omegaconf", "onnx", "openpyxl", "paddle2onnx",
-    "paddle_bfloat", "paddlefleet", "pandas", "partial_json_parser", "prettytable", "psutil", "pyarrow", "pydantic",
+    "paddle_bfloat", "paddlefleet", "paddlefleet_ops", "pandas", "partial_json_parser", "prettytable", "psutil", "pyarrow", "pydantic",
     "rarfile", "sentence_transformers", "sentencepiece", "seqeval", "sklearn", "soundfile", "soxr", "tiktoken",
     "tool_helpers", "torchcodec", "use_triton_in_paddle", "uvicorn", "visualdl", "xgrammar", "zstandard",
 })
 # fmt: on
 
 
+PROVIDER = "paddleformers.transformers.gpt_provider"  # makes models of paddlefleet's, and refuses to be imported without it
 # Without it torchvision declares operators for a library that its wheel, installed alone, cannot load.
 OPERATORS = tuple(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor" for name in ("nms", "qnms"))
 
@@ -89,3 +90,4 @@ def install() -> None:
     declare_operators()  # transformers imports torchvision where there is one
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.append(Finder())  # type: ignore[arg-type]
+        sys.modules[PROVIDER] = StandIn(PROVIDER)
