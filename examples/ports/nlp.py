@@ -83,6 +83,29 @@ T5 = {
     "vocab_size": VOCABULARY, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0,
 }  # fmt: skip
 
+CLIP_TEXT = {**DECODER, "max_position_embeddings": 16, "projection_dim": 24, "eos_token_id": VOCABULARY - 1, "hidden_act": "quick_gelu"}
+CLIP_IMAGES = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "image_size": 32, "patch_size": 8,
+    "projection_dim": 24, "hidden_act": "quick_gelu",
+}  # fmt: skip
+CLIP = {"text_config": CLIP_TEXT, "vision_config": CLIP_IMAGES, "projection_dim": 24}
+REFORMER = {
+    "vocab_size": VOCABULARY, "hidden_size": 32, "num_attention_heads": 4, "attention_head_size": 8, "feed_forward_size": 64,
+    "attn_layers": ["local", "local"], "axial_pos_shape": (4, 3), "axial_pos_embds_dim": (16, 16), "local_attn_chunk_length": 4,
+    "max_position_embeddings": 64, "is_decoder": False, "num_hidden_layers": 2,
+}  # fmt: skip
+
+
+def images_and_text() -> Any:
+    """Texts that end with their largest token, as CLIP looks for it, and images."""
+    import numpy as np
+
+    ids = tokens()
+    ids[:, -1] = VOCABULARY - 1
+    images = np.random.default_rng(1).standard_normal((2, 3, 32, 32)).astype("float32")
+    return lambda side: {"input_ids": as_tensor(side, ids), "pixel_values": as_tensor(side, images)}
+
+
 PAIRS = (
     pair("BERT", "BertModel", ENCODER, "BertModel"),
     pair("ALBERT", "AlbertModel", {**ENCODER, "embedding_size": 16, "hidden_act": "gelu_new"}, "AlbertModel"),
@@ -94,4 +117,6 @@ PAIRS = (
     pair("CTRL", "CTRLModel", {"vocab_size": VOCABULARY, "n_positions": 64, "n_embd": 32, "dff": 64, "n_layer": 2, "n_head": 4}),
     pair("T5", "T5Model", T5, "T5Model", inputs=two_sequences),
     pair("Bart", "BartModel", BART, "BartModel", inputs=two_sequences),
+    pair("CLIP", "CLIPModel", CLIP, "CLIPModel", inputs=images_and_text),
+    pair("Reformer", "ReformerModel", REFORMER, "ReformerModel"),
 )
