@@ -83,7 +83,13 @@ T5 = {
     "vocab_size": VOCABULARY, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0,
 }  # fmt: skip
 
-CLIP_TEXT = {**DECODER, "max_position_embeddings": 16, "projection_dim": 24, "eos_token_id": VOCABULARY - 1, "hidden_act": "quick_gelu"}
+CLIP_TEXT = {
+    **DECODER,
+    "max_position_embeddings": 16,
+    "projection_dim": 24,
+    "eos_token_id": VOCABULARY - 1,
+    "hidden_act": "quick_gelu",
+}
 CLIP_IMAGES = {
     "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "image_size": 32, "patch_size": 8,
     "projection_dim": 24, "hidden_act": "quick_gelu",

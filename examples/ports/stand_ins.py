@@ -19,8 +19,8 @@ NAMES = frozenset({
     "Crypto", "aistudio_sdk", "av", "blobfile", "cv2", "datasets", "decord", "dill", "einops", "erniebot", "evaluate",
     "fastapi", "flashmask", "gradio", "h5py", "hf_transfer", "imageio", "ipdb", "jieba", "jinja2", "json_repair",
     "librosa", "ml_dtypes", "modelscope", "moviepy", "multiprocess", "omegaconf", "onnx", "openpyxl", "paddle2onnx",
-    "paddle_bfloat", "paddlefleet", "paddlefleet_ops", "pandas", "partial_json_parser", "prettytable", "psutil", "pyarrow", "pydantic",
-    "rarfile", "sentence_transformers", "sentencepiece", "seqeval", "sklearn", "soundfile", "soxr", "tiktoken",
+    "paddle_bfloat", "paddlefleet", "paddlefleet_ops", "pandas", "partial_json_parser", "prettytable", "psutil", "pyarrow",
+    "pydantic", "rarfile", "sentence_transformers", "sentencepiece", "seqeval", "sklearn", "soundfile", "soxr", "tiktoken",
     "tool_helpers", "torchcodec", "use_triton_in_paddle", "uvicorn", "visualdl", "xgrammar", "zstandard",
 })
 # fmt: on
