@@ -54,6 +54,7 @@ PAIRS = (
         {**LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2, "rope_parameters": ROPE},
         expected=DIFFERS,
         reason="routing_weights.transpose([0, 1]) leaves the axes as they are: the original swaps them",
+        wrote='experts_implementation="eager" in the original',
     ),
     pair(
         "Gemma3",

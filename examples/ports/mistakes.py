@@ -77,7 +77,14 @@ MISTAKES = (
         "sigmoid in place of hardsigmoid",
     ),
     Mistake("epsilon of all norms", "BERT", BERT, "= self.config.layer_norm_eps", "= 1e-5", "eps=1e-05 against 1e-12"),
-    Mistake("positions begin at 1", "BERT", BERT, "position_ids = seq_length - ones", "position_ids = seq_length", "from 1 to 12"),
+    Mistake(
+        "positions begin at 1",
+        "BERT",
+        BERT,
+        "position_ids = seq_length - ones",
+        "position_ids = seq_length",
+        "holds 1 at [0, 0] against 0",
+    ),
     Mistake(
         "types of tokens left out",
         "BERT",
@@ -111,7 +118,7 @@ MISTAKES = (
         "paddlenlp.transformers.opt.modeling",
         "position_ids + self.offset)",
         "position_ids + self.offset - 1)",
-        "from 1 to 12",
+        "holds 1 at [0, 0] against 2",
     ),
     Mistake("buckets of distances", "T5", T5, "max_exact = num_buckets // 2", "max_exact = num_buckets // 4", "against"),
     Mistake(

@@ -11,23 +11,23 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 
-def same_bits(one: Array, other: Array) -> bool:
+def same_bits(array: Array, other: Array) -> bool:
     """Whether two arrays are one: shape, dtype and bytes."""
-    if one.shape != other.shape or one.dtype != other.dtype:
+    if array.shape != other.shape or array.dtype != other.dtype:
         return False
-    whole = _WHOLE.get(one.dtype.itemsize) if one.size > _FEW else None
-    return one.tobytes() == other.tobytes() if whole is None else bool((one.view(whole) == other.view(whole)).all())
+    whole = _WHOLE.get(array.dtype.itemsize) if array.size > _FEW else None
+    return array.tobytes() == other.tobytes() if whole is None else bool((array.view(whole) == other.view(whole)).all())
 
 
 _FEW = 4096  # elements, of which copies as bytes are compared sooner
 _WHOLE = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}  # bytes of an element -> whole numbers of the same bits
 
 
-def apart(one: Array, other: Array) -> str:
+def apart(array: Array, other: Array) -> str:
     """How two arrays differ, in words."""
-    if one.shape != other.shape:
-        return f"shapes {list(one.shape)} and {list(other.shape)}"
-    return f"largest difference {largest(one, other):.3g}"
+    if array.shape != other.shape:
+        return f"shapes {list(array.shape)} and {list(other.shape)}"
+    return f"largest difference {largest(array, other):.3g}"
 
 
 def largest(one: Array, other: Array) -> float:

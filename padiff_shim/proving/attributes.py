@@ -48,12 +48,12 @@ def _idle(theirs: Node, ours: Node) -> set[str]:
     return set() if theirs.attributes.get("training", True) or ours.attributes.get("training", True) else {"momentum"}
 
 
-def equal(one: Any, other: Any) -> bool:
-    if (one is None) is not (other is None):
-        return _bounds_nothing(other if one is None else one)
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return abs(one - other) <= 1e-7 * max(abs(one), abs(other)) or one == other
-    return bool(one == other)
+def equal(value: Any, other: Any) -> bool:
+    if (value is None) is not (other is None):
+        return _bounds_nothing(other if value is None else value)
+    if isinstance(value, (int, float)) and isinstance(other, (int, float)):
+        return abs(value - other) <= 1e-7 * max(abs(value), abs(other)) or value == other
+    return bool(value == other)
 
 
 def _bounds_nothing(value: Any) -> bool:

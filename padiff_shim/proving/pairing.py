@@ -69,8 +69,8 @@ def _looks_up(node: Node | None) -> bool:
 
 def _uncross(matching: Matching, pairs: list[Pair]) -> None:
     """Exchange partners of two pairs where that fits what was computed for them: branches in the other order, not weights."""
-    for one, other in itertools.combinations(range(len(pairs)), 2):
-        (mine, yours), (further, beside) = pairs[one], pairs[other]
+    for place, later in itertools.combinations(range(len(pairs)), 2):
+        (mine, yours), (further, beside) = pairs[place], pairs[later]
         if mine is None or yours is None or further is None or beside is None:
             continue
         if len({*map(kind, (mine, yours, further, beside))}) > 1 or not (alike(mine, beside) and alike(further, yours)):
@@ -78,13 +78,13 @@ def _uncross(matching: Matching, pairs: list[Pair]) -> None:
         straight, crossed = ((mine, yours), (further, beside)), ((mine, beside), (further, yours))
         fit, better = (sum(_shared(matching, *pair, computed=True) for pair in way) for way in (straight, crossed))
         if better > fit:
-            pairs[one], pairs[other] = Pair(mine, beside), Pair(further, yours)
+            pairs[place], pairs[later] = Pair(mine, beside), Pair(further, yours)
 
 
-def _shared(matching: Matching, one: Node, other: Node, *, computed: bool = False) -> int:
+def _shared(matching: Matching, call: Node, other: Node, *, computed: bool = False) -> int:
     """How many of a call's operands another one is given, too; ``computed``: without what was there before."""
     operands = [operand for operand in other.operands if not computed or operand.value.node is not None]
-    return sum(any(matching.same(mine.value, yours.value) for mine in one.operands) for yours in operands)
+    return sum(any(matching.same(mine.value, yours.value) for mine in call.operands) for yours in operands)
 
 
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "addmv", "mv"})

@@ -317,8 +317,8 @@ PROVE = (
     Fault(
         "small-numbers-equal",
         "padiff_shim/proving/attributes.py",
-        "abs(one - other) <= 1e-7 * max(abs(one), abs(other)) or one == other",
-        "abs(one - other) <= 1e-7 or one == other",
+        "abs(value - other) <= 1e-7 * max(abs(value), abs(other)) or value == other",
+        "abs(value - other) <= 1e-7 or value == other",
         "two small settings, an epsilon of 1e-8 and one of 1e-12, count as equal",
     ),
     Fault(

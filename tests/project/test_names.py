@@ -123,7 +123,7 @@ BINDINGS = {
     "tests/numerics": 120,
     "tests/optimizers": 51,
     "tests/project": 41,
-    "tests/proving": 71,
+    "tests/proving": 70,
     "tests/proving/fresh": 8,
     "tests/pytest_plugin": 2,
     "tests/recording": 53,

@@ -33,11 +33,11 @@ class BareHeads(HeadsPort):
 
 def test_each_output_may_lack_its_last_call():
     proof = prove(BareHeads(), Heads(), INPUTS)
-    assert [str(one) for one in proof.mistakes] == [
+    assert [str(mistake) for mistake in proof.mistakes] == [
         "an op is missing: tanh is missing",
         "an op is missing: sigmoid is missing",
     ], str(proof)
-    assert [one.paddle.layer for one in proof.mistakes] == ["a", "b"]
+    assert [mistake.paddle.layer for mistake in proof.mistakes] == ["a", "b"]
 
 
 def test_outputs_that_are_called_otherwise_are_compared_in_order_and_said_so():
