@@ -12,7 +12,7 @@ import torch
 from .tolerances import FLOOR, RoundingBound
 from .trace import Node, Operand, Trace, Value, numbers
 
-FILLED = -1e3
+FILLED = -1e3  # what fills a mask, or less
 _SOFTMAXES = ("_softmax", "_log_softmax")
 
 
@@ -88,7 +88,7 @@ class Matching:
 
     def _masked_alike(self, first: Trace, second: Trace) -> None:
         """Masks that leave the same places are the same, whatever they are filled with, and for each sample or once for all."""
-        masks: dict[bytes, list[Value]] = defaultdict(list)
+        masks: dict[tuple[int, bytes], list[Value]] = defaultdict(list)
         for value in first.values():
             for kept in _kept(value):
                 masks[kept].append(value)
@@ -224,19 +224,19 @@ def _sample(value: Value) -> torch.Tensor | None:
     return tensor[:1] if bool((tensor == tensor[:1]).all()) else None
 
 
-def _kept(value: Value) -> list[bytes]:
-    """The places that a mask leaves, of all samples and, where these are alike, of one; none of what is no mask.
+def _kept(value: Value) -> list[tuple[int, bytes]]:
+    """The places that a mask leaves, of all samples and, where these are alike, of one, with the length of a row; else nothing.
 
-    A mask holds zeros, and in other places numbers so far below that no softmax sees them.
+    A mask holds zeros, in every row, and in other places numbers so far below that no softmax sees them.
     """
     least, greatest = value.ends[:2]
     if greatest != 0.0 or not least <= FILLED or value.tensor.dim() < 2:
         return []
     kept = value.tensor == 0.0
-    if not bool((kept | (value.tensor <= FILLED)).all()):
+    if not bool((kept | (value.tensor <= FILLED)).all() and kept.any(-1).all()):
         return []
     row = kept[:1] if bool((kept == kept[:1]).all()) else kept
-    return [places.cpu().numpy().tobytes() for places in ((kept,) if row.shape == kept.shape else (kept, row))]
+    return [(kept.shape[-1], places.cpu().numpy().tobytes()) for places in dict.fromkeys((kept, row))]
 
 
 def _from_the_end(dim: Any, tensor: torch.Tensor) -> int:

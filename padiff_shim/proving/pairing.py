@@ -19,6 +19,12 @@ def fits(one: Value, other: Value) -> bool:
     return one.tensor.shape == other.tensor.shape and one.tensor.dtype == other.tensor.dtype
 
 
+def _in_rows(value: Value, other: Value) -> bool:
+    """The same, of rows of one length, however many axes they are laid out in."""
+    alike = value.count == other.count and value.tensor.dtype == other.tensor.dtype
+    return alike and value.tensor.shape[-1:] == other.tensor.shape[-1:]
+
+
 def align(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node]) -> list[Pair]:
     """Both sequences in order, partners side by side: global alignment (Needleman and Wunsch, 1970) by names and operands."""
     rows, columns = len(theirs), len(ours)
@@ -126,7 +132,8 @@ def _likeness(matching: Matching, one: Node, other: Node) -> float:
     shared = _shared(matching, one, other)
     if kind(one) != kind(other):
         # Another op in the same place: what it is given and what follows must fit.
-        return 1.0 + shared if fits(one.result, other.result) and shared and not one.moves and not other.moves else -1.0
+        fit = fits(one.result, other.result) or (_in_rows(one.result, other.result) and "product" not in (kind(one), kind(other)))
+        return 1.0 + shared if fit and shared and not one.moves and not other.moves else -1.0
     return 4.0 + 2.0 * alike(one, other) + shared + (one.attributes == other.attributes)
 
 

@@ -48,10 +48,10 @@ class OnTorch(Substituting):
         result = super().native(door, frame, why, args, kwargs)
         if self.capture is not None and door.op.exact and type(result) in TENSOR_TYPES and result.dtype in FLOATS:
             with paused():
-                side = to_torch(result)
-                for _, operand in leaves((args, kwargs)):
-                    if type(operand) in TENSOR_TYPES and operand.shape == result.shape and torch.equal(to_torch(operand), side):
-                        self.capture.moved(side, to_torch(operand))
+                side, operands = to_torch(result), [leaf for _, leaf in leaves((args, kwargs)) if type(leaf) in TENSOR_TYPES]
+                for like in (to_torch(operand) for operand in operands if operand.shape == result.shape):
+                    if like.data_ptr() != side.data_ptr() and torch.equal(like, side):
+                        self.capture.moved(side, like)
         return result
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
