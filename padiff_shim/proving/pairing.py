@@ -95,6 +95,7 @@ def _shared(matching: Matching, call: Node, other: Node, *, computed: bool = Fal
 
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "addmv", "mv"})
 _MASKED = frozenset({"masked_fill", "where"})
+_LOOKUPS = frozenset({"embedding", "index", "index_select"})
 
 
 def kind(node: Node) -> str:
@@ -105,6 +106,8 @@ def kind_of(name: str) -> str:
     """What ops of several names are alike."""
     if name in _MASKED:
         return "masked"
+    if name in _LOOKUPS:
+        return "rows of a table"
     return "product" if name in _PRODUCTS else name
 
 
