@@ -1,7 +1,7 @@
 """Are the ports right that others wrote? Models of paddle.vision, paddlenlp and PaddleFormers against their originals.
 
 `python examples/demo_ports.py` prints a row for each; it fails where a verdict is not the expected one. Each pair runs in a
-process of its own, with a limit of time and of memory. `--mistakes`: twenty mistakes planted into these ports, and whether the
+process of its own, with a limit of time and of memory. `--mistakes`: thirty mistakes planted into these ports, and whether the
 first finding names each.
 """
 

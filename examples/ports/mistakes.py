@@ -1,4 +1,4 @@
-"""Twenty mistakes that people make in ports, each planted into a real one: a line of a library's source is another one."""
+"""Mistakes that people make in ports, each planted into a real one: a line of a library's source is another one."""
 
 from __future__ import annotations
 
@@ -138,4 +138,65 @@ MISTAKES = (
         "k_norm",
     ),
     Mistake("a sign of a rotation", "Qwen3", QWEN3, "k_embed = (k * cos) + (", "k_embed = (k * cos) - (", "sub"),
+    Mistake(
+        "the axis of weights",
+        "GPT",
+        "paddlenlp.transformers.gpt.modeling",
+        "weights = F.softmax(product)",
+        "weights = F.softmax(product, axis=-2)",
+        "dim=-2 against -1",
+    ),
+    Mistake(
+        "a table of positions",
+        "CTRL",
+        "paddlenlp.transformers.ctrl.modeling",
+        "out[:, 0:sentinel] = paddle.sin(embeddings)",
+        "out[:, 0:sentinel] = paddle.cos(embeddings)",
+        "pos_encoding.weight",
+    ),
+    Mistake(
+        "another activation",
+        "OPT",
+        "paddlenlp.transformers.opt.modeling",
+        "self.activation = getattr(F, activation)",
+        "self.activation = F.gelu",
+        "gelu(approximate='none') in place of relu",
+    ),
+    Mistake(
+        "no offset of positions",
+        "Bart",
+        "paddlenlp.transformers.bart.modeling",
+        "positions + self.offset",
+        "positions",
+        "holds 0 at [0, 0] against 2",
+    ),
+    Mistake(
+        "scores are not scaled",
+        "Llama (PaddleFormers)",
+        "paddleformers.nn.attention.eager_attention",
+        "key.transpose(2, 3)) * scaling",
+        "key.transpose(2, 3))",
+        "mul(other=0.3535533905932738) is missing",
+    ),
+    Mistake("distances the other way", "T5", T5, "relative_position > 0", "relative_position < 0", "holds 1 at [0, 1] against 17"),
+    Mistake(
+        "cosines and sines exchanged",
+        "Qwen2",
+        "paddleformers.transformers.qwen2.modeling",
+        "k_embed = (k * cos) + (rotate_half(k) * sin)",
+        "k_embed = (k * sin) + (rotate_half(k) * cos)",
+        "and the other way round",
+    ),
+    Mistake(
+        "a sum for a mean", "Llama", LLAMA, "hidden_states.pow(2).mean(-1,", "hidden_states.pow(2).sum(-1,", "in place of mean"
+    ),
+    Mistake("ReLU for tanh", "BERT", BERT, "self.activation = nn.Tanh()", "self.activation = nn.ReLU()", "relu in place of tanh"),
+    Mistake(
+        "residuals left out",
+        "MobileNetV2",
+        "paddle.vision.models.mobilenetv2",
+        "self.use_res_connect = self.stride == 1 and inp == oup",
+        "self.use_res_connect = False",
+        "add(alpha=1) is missing",
+    ),
 )
