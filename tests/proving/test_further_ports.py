@@ -84,7 +84,7 @@ WRONG = {
     "switch: not normed": (
         "        weights = weights / (weights.sum(axis=-1, keepdim=True) + 1e-9)\n",
         "",
-        "out = ",
+        "scale = ",  # which reads what is not normed
         "sum(dim=[-1], keepdim=True), add(other=1e-09, alpha=1), div are missing",
     ),
     "switch: gelu": ("F.relu(", "F.gelu(", "F.gelu(", "another op: gelu(approximate='none') in place of relu"),
