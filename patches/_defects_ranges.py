@@ -45,7 +45,7 @@ np.testing.assert_array_equal(x.grad.numpy(), [0.0, 0.0, 0.0])
     },
     {
         "name": "maxima hide NaN",
-        "op": "maxout, segment_pool, norms of infinite order",
+        "op": "maxout, segment_pool, send_u_recv, norms of infinite order",
         "what": "Paddle's maxima pass NaN over: of a row it is seen where it is the last element, of a segment nowhere.",
         "size": "3 for NaN",
         "paddle": PADDLES,
@@ -58,6 +58,8 @@ assert np.isnan(F.maxout(x, 4, axis=3).item())
 """,
         "others": {
             "segments": 'assert np.isnan(paddle.geometric.segment_max(x.reshape([4, 1]), paddle.zeros([4], "int32")).item())',
+            "edges": "at = paddle.arange(4); assert "
+            'np.isnan(paddle.geometric.send_u_recv(x.reshape([4, 1]), 3 - at, at * 0, "max")[0].item())',
             "norms": "assert np.isnan(paddle.linalg.norm(x, np.inf, -1).item())",
         },
     },

@@ -296,14 +296,14 @@ LISTED = (
     Listed("inplace_version", r"paddle\.signal\.stft\(", "Paddle's stft writes into what it returns, and counts it"),
     Listed("value", UPDATES, "Paddle's optimizers hold rates and decays in float32, for float64 parameters, too", within=FLOAT32),
     Listed(
-        r"accused (max_pool\dd_with_index|pool\dd|maxout|segment_pool) \S+ (NONFINITE|WRONG) \[paddle\]",
+        r"accused (max_pool\dd_with_index|pool\dd|maxout|segment_pool|send_u_recv) \S+ (NONFINITE|WRONG) \[paddle\]",
         "",
         "Paddle's maxima hide NaN (docs/defects.md)",
         holds=NAN,
     ),
     Listed(
         "value|grad",
-        r"[mM]axout\(|max_pool\dd\(|MaxPool\dD\(|segment_(max|min)\(",
+        r"[mM]axout\(|max_pool\dd\(|MaxPool\dD\(|segment_(max|min)\(|send_u_recv\(",
         "where Paddle's maxima hide NaN Torch's are NaN (docs/defects.md)",
         holds=NAN,
     ),
