@@ -10,42 +10,43 @@ import torch
 from .trace import Node
 
 
-def unlike_attributes(theirs: Node, ours: Node) -> dict[str, Any]:
+def unlike_attributes(original: Node, port: Node) -> dict[str, Any]:
     """The original's attributes that the port's call has not; None for one that the original's has not."""
-    names = sorted({*theirs.attributes, *ours.attributes} - _idle(theirs, ours))
-    pairs = ((name, theirs.attributes.get(name), ours.attributes.get(name)) for name in names)
+    names = sorted({*original.attributes, *port.attributes} - _idle(original, port))
+    pairs = ((name, original.attributes.get(name), port.attributes.get(name)) for name in names)
     return {name: wanted for name, wanted, own in pairs if not equal(wanted, own)}
 
 
-def given_alike(theirs: Node, ours: Node, original: Sequence[Node], port: Sequence[Node]) -> list[tuple[Node, Node]]:
+def calls_alike(original: Node, port: Node, original_calls: Sequence[Node], port_calls: Sequence[Node]) -> list[tuple[Node, Node]]:
     """All pairs of calls whose attributes differ as those of this pair do, this pair first: a setting of the whole model.
 
     This pair alone where the programs have other numbers of such calls, or in another order: the others may not stand for each
     other. Empty where the port's call cannot be given the original's: of another kind, or of a call that only moves elements, of
     whose result Paddle itself says where it lies.
     """
-    unlike = unlike_attributes(theirs, ours)
-    if ours.backward or ours.moves or any(type(wanted) is not type(ours.attributes.get(name)) for name, wanted in unlike.items()):
+    unlike = unlike_attributes(original, port)
+    if port.backward or port.moves or any(type(wanted) is not type(port.attributes.get(name)) for name, wanted in unlike.items()):
         return []
-    calls = [[node for node in nodes if (node.name, node.backward) == (ours.name, False)] for nodes in (original, port)]
+    calls = [[node for node in nodes if (node.name, node.backward) == (port.name, False)] for nodes in (original_calls, port_calls)]
     pairs = list(zip(*calls)) if len(calls[0]) == len(calls[1]) else []
-    if not any(mine is theirs and yours is ours for mine, yours in pairs):
-        return [(theirs, ours)]
-    alike = [(mine, yours) for mine, yours in pairs if _differ_as(unlike, ours, mine, yours)]
-    return sorted(alike, key=lambda pair: pair[1] is not ours)
+    if not any(call is original and counterpart is port for call, counterpart in pairs):
+        return [(original, port)]
+    alike = [pair for pair in pairs if _differ_as(unlike, port, *pair)]
+    return sorted(alike, key=lambda pair: pair[1] is not port)
 
 
-def _differ_as(unlike: Mapping[str, Any], ours: Node, mine: Node, yours: Node) -> bool:
-    other = unlike_attributes(mine, yours)
+def _differ_as(unlike: Mapping[str, Any], port: Node, call: Node, counterpart: Node) -> bool:
+    other = unlike_attributes(call, counterpart)
     return other.keys() == unlike.keys() and all(
-        equal(other[name], wanted) and equal(yours.attributes.get(name), ours.attributes.get(name))
+        equal(other[name], wanted) and equal(counterpart.attributes.get(name), port.attributes.get(name))
         for name, wanted in unlike.items()
     )
 
 
-def _idle(theirs: Node, ours: Node) -> set[str]:
+def _idle(original: Node, port: Node) -> set[str]:
     """Attributes that say nothing: how fast running statistics follow a batch, where neither is given any batch's."""
-    return set() if theirs.attributes.get("training", True) or ours.attributes.get("training", True) else {"momentum"}
+    trains = any(call.attributes.get("training", True) for call in (original, port))
+    return set() if trains else {"momentum"}
 
 
 def equal(value: Any, other: Any) -> bool:

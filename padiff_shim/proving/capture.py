@@ -62,14 +62,14 @@ class Capture(LooksOn, TorchDispatchMode):
         shape, kwargs = shape_of(function), kwargs or {}
         if self._attributes:
             args, kwargs = self._with_attributes(shape, args, kwargs)
-        given = _named(shape, args, kwargs)
+        arguments = _named(shape, args, kwargs)
         if shape.base in NOTHING:
-            found = function(*args, **kwargs)
+            result = function(*args, **kwargs)
             if shape.base in BLANK:
-                self._blank(found)
-            return found
-        operands = [self._operand(name, tensor) for name, value, _ in given for tensor in tensors_in(value)]
-        written = [tensor for _, value, writes in given if writes for tensor in tensors_in(value)]
+                self._blank(result)
+            return result
+        operands = [self._operand(name, tensor) for name, value, _ in arguments for tensor in tensors_in(value)]
+        written = [tensor for _, value, writes in arguments if writes for tensor in tensors_in(value)]
         if shape.base in SAME and len(written) == 1:
             return self._turned(shape.base, operands[0], written[0], lambda: function(*args, **kwargs))
         wholes = [whole for whole in map(self._whole, written) if whole is not None]
@@ -89,7 +89,7 @@ class Capture(LooksOn, TorchDispatchMode):
                 self._ways[id(results[0])] = operands[0].way
         elif results or written:
             updated = [tensor for tensor in written if results and all(tensor is not one for one in results)]
-            self._note(shape, given, operands, [*(results or written), *wholes], updated)
+            self._note(shape, arguments, operands, [*(results or written), *wholes], updated)
         return result
 
     def _with_attributes(self, shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], Any]:

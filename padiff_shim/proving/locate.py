@@ -14,7 +14,7 @@ from ..weights.mapping import Mapping
 from . import outcomes
 from .agreement import OF_GRADIENT, Agreement
 from .arrays import Array, largest
-from .attributes import given_alike, unlike_attributes
+from .attributes import calls_alike, unlike_attributes
 from .capture import Capture
 from .causes import Cause, Difference, explain
 from .distinct import told_apart
@@ -97,11 +97,11 @@ def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
     return replace(again, apart=far, parts=tuple(shown if part == FORWARD else part for part in again.parts))
 
 
-def _agreed(theirs: Side, ours: Side, mapping: Mapping) -> Located | None:
+def _agreed(original: Side, port: Side, mapping: Mapping) -> Located | None:
     """Nothing is found where both give the same, tables and all, which runs tell of which nothing is written down; else None."""
-    expected = theirs.run_double()
-    agreement = Agreement(mapping, expected, theirs.run_double(Nudged))
-    actual = ours.run_double()
+    expected = original.run_double()
+    agreement = Agreement(mapping, expected, original.run_double(Nudged))
+    actual = port.run_double()
     if agreement.breach(actual) or outcomes.shapes_differ(expected, actual):
         return None
     return Located([], True, outcomes.worst(mapping, expected, actual), unsettled=agreement.unsettled(actual))
@@ -203,7 +203,7 @@ class _Search:
                 self._ended = True
             else:
                 self._found.append(seen)
-                self._ended = not (self._given(*seen) or self._mended(seen[1]))
+                self._ended = not (self._exchange_attributes(*seen) or self._mended(seen[1]))
 
     def _mend(self) -> None:
         """Run the port with the original's values where it was mended, and its tables."""
@@ -225,18 +225,17 @@ class _Search:
 
         return exchange(mine, yours, trace_of(self._port).constants, moved)
 
-    def _given(self, part: str, difference: Difference) -> bool:
+    def _exchange_attributes(self, part: str, difference: Difference) -> bool:
         """Whether the port can go on with the original's attributes in all calls that differ in the same: a setting of a model."""
         if difference.cause is not Cause.ATTRIBUTE or not difference.theirs or not difference.ours:
             return False
         calls = (trace_of(run).nodes for run in (self._original, self._port))
-        pairs = given_alike(difference.theirs, difference.ours, *calls)
-        if not pairs or any(ours.key in self._attributes for _, ours in pairs):
+        pairs = calls_alike(difference.theirs, difference.ours, *calls)
+        if not pairs or any(port.key in self._attributes for _, port in pairs):
             return False
-        for theirs, ours in pairs:
-            self._attributes[ours.key] = unlike_attributes(theirs, ours)
-        alike = (replace(difference, theirs=theirs, ours=ours, setting=difference.ours.key) for theirs, ours in pairs)
-        self._found[-1:] = [(part, other) for other in alike]
+        self._attributes.update({port.key: unlike_attributes(original, port) for original, port in pairs})
+        setting = difference.ours.key
+        self._found[-1:] = [(part, replace(difference, theirs=call, ours=port, setting=setting)) for call, port in pairs]
         return True
 
     def _mended(self, difference: Difference) -> bool:

@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
-from .tolerances import FLOOR, RoundingBound
+from .tolerances import FILLED, FLOOR, RoundingBound
 from .trace import Node, Operand, Trace, Value, numbers
 
-FILLED = -1e3  # what fills a mask, or less
 _SOFTMAXES = ("_softmax", "_log_softmax")
 
 
@@ -230,10 +229,10 @@ def _kept(value: Value) -> list[tuple[int, bytes]]:
     A mask holds zeros, in every row, and in other places numbers so far below that no softmax sees them.
     """
     least, greatest = value.ends[:2]
-    if greatest != 0.0 or not least <= FILLED or value.tensor.dim() < 2:
+    if greatest != 0.0 or not least <= -FILLED or value.tensor.dim() < 2:
         return []
     kept = value.tensor == 0.0
-    if not bool((kept | (value.tensor <= FILLED)).all() and kept.any(-1).all()):
+    if not bool((kept | (value.tensor <= -FILLED)).all() and kept.any(-1).all()):
         return []
     row = kept[:1] if bool((kept == kept[:1]).all()) else kept
     return [(kept.shape[-1], places.cpu().numpy().tobytes()) for places in dict.fromkeys((kept, row))]

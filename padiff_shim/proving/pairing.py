@@ -46,10 +46,10 @@ def align(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node]) -> l
             row, column = row + 1, column + 1
     pairs += [*(Pair(node, None) for node in theirs[row:]), *(Pair(None, node) for node in ours[column:])]
     _uncross(matching, pairs)
-    return _of_one_weight(matching, pairs)
+    return _of_one_table(matching, pairs)
 
 
-def _of_one_weight(matching: Matching, pairs: list[Pair]) -> list[Pair]:
+def _of_one_table(matching: Matching, pairs: list[Pair]) -> list[Pair]:
     """Calls that are left over, and look up one table, stand for each other wherever they stand.
 
     They go first where the first call is alone: of what stands before them only the indices count.
@@ -59,7 +59,7 @@ def _of_one_weight(matching: Matching, pairs: list[Pair]) -> list[Pair]:
     for place, (mine, yours) in enumerate(pairs):
         if mine is not None or yours is None or not _looks_up(yours):
             continue
-        other = next((at for at, node in left.items() if node and node.name == yours.name and _shared(matching, node, yours)), None)
+        other = next((at for at, node in left.items() if node and _shared(matching, node, yours)), None)
         if other is not None:
             pairs[min(place, other)] = Pair(left.pop(other), yours)
             gone.add(max(place, other))

@@ -12,7 +12,7 @@ from .trace import Trace, Value, numbers
 SLACK = 64.0  # how many times the effect of one rounding error per call counts as rounding
 FLOOR = 1e-13  # of the largest element: sums whose terms cancel keep no more digits of float64
 EXACT = 2.0**24  # whole numbers below are exact in float32, too
-_FILLED, _GAP = 1e3, 100.0  # the least size of what fills masked places, and how many times as large as all others it is
+FILLED, _GAP = 1e3, 100.0  # the least size of what fills masked places, and how many times as large as all others it is
 
 
 class RoundingBound(NamedTuple):
@@ -57,7 +57,7 @@ def measured(values: torch.Tensor, moved: torch.Tensor | None, unit: float = FLO
     if moved is not None and moved.shape != values.shape:
         moved = None
     low, high = (float(end) for end in values.aminmax()) if len(values) else (0.0, 0.0)
-    if max(-low, high) < _FILLED:  # nothing is as large as what fills masked places
+    if max(-low, high) < FILLED:  # nothing is as large as what fills masked places
         travelled = 0.0 if moved is None or not len(values) else float((moved - values).abs_().max())
         if math.isfinite(travelled):
             return RoundingBound(unit * max(-low, high) + SLACK * travelled)
@@ -78,10 +78,10 @@ def _most(sizes: torch.Tensor) -> float:
 
 def _limit(sizes: torch.Tensor) -> float:
     """The largest size that is none of what fills masked places; infinite if nothing does."""
-    if sizes.numel() < 2 or float(sizes.max()) < _FILLED:
+    if sizes.numel() < 2 or float(sizes.max()) < FILLED:
         return math.inf
     ordered = sizes.sort().values
-    gaps = ((ordered[1:] >= _FILLED) & (ordered[1:] >= _GAP * ordered[:-1])).nonzero()
+    gaps = ((ordered[1:] >= FILLED) & (ordered[1:] >= _GAP * ordered[:-1])).nonzero()
     return float(ordered[gaps[0, 0]]) if len(gaps) else math.inf
 
 

@@ -26,7 +26,7 @@ from . import equality, exact, jumps, passes, slices
 from .alternatives import Alternative, explained
 from .at_once import at_once
 from .narrow import NARROWER
-from .unproven import unproven as unproven_places
+from .unproven import unproven_places
 from .verdict import judge
 
 Kernel = Callable[..., torch.Tensor]

@@ -22,7 +22,7 @@ LARGE = 1.1e9, 3.3e12, 7.7e15  # in place of infinities: so many times the large
 NEAR = 1e-2  # relative, and absolute
 
 
-def unproven(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def unproven_places(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Where the formula proves nothing against Paddle's result, and against Torch's."""
     own = formula.value
     values = [_with_numbers(formula, number, large) for number in NUMBERS for large in LARGE]
