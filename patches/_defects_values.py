@@ -96,6 +96,21 @@ np.testing.assert_array_equal(found.numpy(), x.T[:, [0, 2, 1]])
 """,
     },
     {
+        "name": "contiguous of a view",
+        "op": "Tensor.contiguous",
+        "what": "A transposed or sliced view is itself laid out anew and given back: it shows its tensor no longer, and a write into "
+        "the result is one into it.",
+        "size": "what a program writes in place is lost, or written once more than in Torch",
+        "paddle": PADDLES,
+        "shim": "A copy, as in Torch; the view stays one. A comparison does as Paddle.",
+        "program": """\
+import paddle
+view = paddle.zeros([2, 3]).t()
+view.contiguous().add_(paddle.ones([3, 2]))
+assert view.sum().item() == 0.0
+""",
+    },
+    {
         "name": "label to ignore beside smoothing",
         "op": "cross_entropy",
         "what": "With label_smoothing and an ignore_index from 0 on, the mean divides by samples times classes.",

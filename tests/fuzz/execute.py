@@ -167,7 +167,7 @@ def array(tensor: Any) -> np.ndarray | None:
 
 # Where Paddle has no kernel or no second gradient and Torch has one, a substituted call succeeds where the native one raises; and a
 # view that begins between two elements shows a last bit as an exponent. A program is compared without these lines.
-LACKING = ("doesn't have any grad op", "is not registered. Selected wrong DataType")
+LACKING = ("doesn't have any grad op", "is not registered. Selected wrong DataType", "_grad` is not registered")
 
 
 def beyond(lines: list[str], native: Outcome) -> set[int]:

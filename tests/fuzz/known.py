@@ -281,6 +281,12 @@ MASKED = ("softshrink", "thresholded_relu", "logsigmoid", "binary_cross_entropy_
 STEPS = ("abs", "sign", "floor", "ceil", "round", "trunc", "minimum", "maximum", "fmin", "fmax", "relu6", "hardtanh")
 
 LISTED = (
+    Listed(
+        "value|grad|inplace_version",
+        r"\.contiguous\(",
+        "contiguous() of a view lays out the view itself in Paddle (docs/defects.md)",
+        holds=r"_\(|\] = ",
+    ),
     Listed("value|grad", VECTORS, "singular vectors, eigenvectors and the factors of qr are free in their sign"),
     Listed("value", r"paddle\.linalg\.eig(vals)?\(", "eigenvalues of a matrix come in any order"),
     Listed(
@@ -333,7 +339,7 @@ LISTED = (
     ),
     Listed(
         "value|grad",
-        r"(margin_ranking|multi_label_margin)_loss\(|(MarginRanking|MultiLabelMargin)Loss\(|cdist\(|conv\dd\(|Conv\dD\(",
+        r"(margin_ranking|multi_(label_)?margin)_loss\(|(MarginRanking|Multi(Label)?Margin)Loss\(|cdist\(|conv\dd\(|Conv\dD\(",
         "NaN that a loss, a distance or a convolution hides in one of the frameworks, as the accusations below say",
         holds=NAN,
         strange=True,
