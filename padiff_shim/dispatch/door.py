@@ -69,6 +69,11 @@ class Door:
         defined = replace(op, reference=op.definition, definition=None, differs=op.remains, remains=None, asked={})
         return Door(defined, self.entry, self.original, python=self.python)
 
+    @functools.cached_property
+    def of_complex(self) -> Door:
+        """The same door for complex operands, which its op is not declared to take."""
+        return Door(replace(self.op, complex=True), self.entry, self.original, python=self.python)
+
     def hook(self) -> Callable[..., Any]:
         """The redirected function: passes through unless a mode is open here, and else does what its plan says."""
         original, name, bind, exact, draws = self.original, self.op.name, self.bind, self.op.exact, self.op.random

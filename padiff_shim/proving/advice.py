@@ -24,6 +24,13 @@ def _reduction(value: Any) -> str:
     return f'write reduction="{_REDUCTIONS[value]}"' if value in range(len(_REDUCTIONS)) else ""
 
 
+def _fft_norm(op: str, value: Any) -> str:
+    """Torch's number of a scale: 0 for none, 1 for the root of the length, 2 for the length."""
+    if value == 1 or op == "_fft_c2c":  # whose direction is told by another attribute
+        return 'write norm="ortho"' if value == 1 else ""
+    return f'write norm="{"backward" if (value == 0) is (op == "_fft_r2c") else "forward"}"'
+
+
 def _axis(value: Any) -> str:
     shown = value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value
     return f"write axis={shown}"
@@ -50,7 +57,23 @@ def advice(op: str, name: str, value: Any) -> str:
         return _momentum(value)
     if name == "p" and op == "bernoulli":  # what is kept
         return f"write p={1 - value:g}"
+    if name == "normalization":
+        return _fft_norm(op, value)
     return _WORDS[name](value) if name in _WORDS else ""
+
+
+_DEFINITIONS = {
+    "embedding": "leave padding_idx= out, or keep zeros in that row on both sides",
+}
+
+
+def advice_on_definition(op: str) -> str:
+    """What a Paddle program says for Torch's definition of an op, in brackets; "" if nothing is known.
+
+    >>> advice_on_definition("embedding")
+    ' (leave padding_idx= out, or keep zeros in that row on both sides)'
+    """
+    return f" ({_DEFINITIONS[op]})" if op in _DEFINITIONS else ""
 
 
 def advice_on_layer(cause: Cause, layer: Any) -> str:

@@ -40,7 +40,7 @@ class Agreement:
 
         ``forward``: of the outputs and running statistics alone; without ``statistics`` of the outputs.
         """
-        rows = self._rows(port, forward) if statistics else outcomes.outputs(self._original, port)
+        rows = self._rows(port, forward) if statistics else self._outputs(port)
         for (name, expected, actual), allowed in zip(rows, self._allowed[forward]):
             if expected is not None and actual is not None and not _near(expected, actual, allowed):
                 how = f"{apart(expected, actual)}, of which rounding explains {allowed.usual:.2g}"
@@ -63,11 +63,16 @@ class Agreement:
                 return name or "output"
         return ""
 
+    def _outputs(self, outcome: Outcome) -> Iterator[Row]:
+        """All outputs of the original beside another run's, None where that has none."""
+        partners = {path: actual for path, _, actual in outcomes.outputs(self._original, outcome)}
+        yield from ((path, expected, partners.get(path)) for path, expected in self._original.outputs.items())
+
     def _rows(self, outcome: Outcome, forward: bool, *, own: bool = False) -> Iterator[Row]:
         """All that the original gives beside what another run does; ``own``: one of the original's, too."""
         original, mapping = self._original, self._mapping
         laid = outcomes.own if own else outcomes.ported
-        yield from outcomes.outputs(original, outcome)
+        yield from self._outputs(outcome)
         kinds = [("", original.statistics, outcome.statistics)]
         if not forward:
             kinds += [(OF_GRADIENT, original.gradients, outcome.gradients), ("", original.weights, outcome.weights)]

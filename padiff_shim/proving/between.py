@@ -34,6 +34,8 @@ def _of_kind(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str] 
 
 def _of_indices(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str] | None:
     """Different indices or masks."""
+    if theirs.name == ours.name == "scatter" and (broadcast := _broadcast(theirs, ours)):
+        return Cause.CONSTANT, broadcast
     if theirs.name == ours.name == "scatter" and len(theirs.operands) != len(ours.operands):
         return Cause.UNKNOWN, f"{ours} in place of {theirs}"  # of a number, and of rows: they need not stand for each other
     turned = _turned(theirs, ours)
@@ -128,6 +130,19 @@ def _is_same_of_constants(one: Node, other: Node) -> bool:
     operands = [two.value for node in (one, other) for two in node.operands]
     same = kind(one) == kind(other) and one.attributes == other.attributes
     return same and all(value.node is None and not given(value) for value in operands)
+
+
+def _broadcast(theirs: Node, ours: Node) -> str:
+    """Where the port's index is of another shape, as put_along_axis makes it; "" if it is of the same."""
+    mine, yours = (
+        next((list(index.tensor.shape) for index in node.operands if index.name == "index"), None) for node in (theirs, ours)
+    )
+    if mine is None or yours is None or mine == yours:
+        return ""
+    advice = (
+        "; put_along_axis broadcasts its index, scatter takes it as it is: write broadcast=False" if len(mine) == len(yours) else ""
+    )
+    return f"index has shape {yours} against {mine}{advice}"
 
 
 def _is_index(operand: Operand) -> bool:

@@ -164,7 +164,7 @@ class Keeping(Substituting):
     """
 
     def __init__(self, *, native: bool, layer: Callable[[], str]) -> None:
-        super().__init__("torch", draws=True, torchs=frozenset(TORCHS))
+        super().__init__("torch", draws=True, torchs=TORCHS)
         self.calls: dict[Key, Kept] = {}
         self._native, self._layer = native, layer
         self._times: collections.Counter[tuple[str, str]] = collections.Counter()

@@ -89,13 +89,13 @@ class Capture(LooksOn, TorchDispatchMode):
                 self._ways[id(results[0])] = operands[0].way
         elif results or written:
             updated = [tensor for tensor in written if results and all(tensor is not one for one in results)]
-            self._note(shape, arguments, operands, [*(results or written), *wholes], updated)
+            self._note(shape.base, arguments, operands, [*(results or written), *wholes], updated)
         return result
 
     def _with_attributes(self, shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], Any]:
         """The arguments of a call, with those attributes that are to be exchanged."""
         site, layer, backward = self._where()
-        wanted = {} if backward else self._attributes.get(self._key(shape, site, layer), {})
+        wanted = {} if backward else self._attributes.get(self._key(shape.base, site, layer), {})
         if not wanted:
             return args, kwargs
         names = [name for name, _ in shape.parameters][: len(args)]
@@ -103,9 +103,9 @@ class Capture(LooksOn, TorchDispatchMode):
         rest = {name: _like(kwargs.get(name), value) for name, value in wanted.items() if name not in names}
         return tuple(changed), {**kwargs, **rest}
 
-    def _key(self, shape: Shape, site: Site, layer: str) -> Key:
+    def _key(self, name: str, site: Site, layer: str) -> Key:
         """What names the next call of an operator there."""
-        return Key(shape.base, site, layer, self._count[shape.base, site, layer])
+        return Key(name, site, layer, self._count[name, site, layer])
 
     def _turned(self, name: str, operand: Operand, tensor: torch.Tensor, turn: Callable[[], Any]) -> Any:
         """A tensor is turned in place (``transpose_``): its elements stay, and its value keeps the shape that it was made in."""
@@ -141,34 +141,34 @@ class Capture(LooksOn, TorchDispatchMode):
 
     def _note(
         self,
-        shape: Shape,
+        name: str,
         given: list[Any],
         operands: list[Operand],
         results: list[torch.Tensor],
         updated: list[torch.Tensor],
     ) -> None:
         partly = any(operand.name == "into" for operand in operands)
-        if shape.base in ("_to_copy", "copy") and not partly and _widens(operands[-1].tensor, results[0]):
-            self._is(results[0], operands[-1].value, fresh=shape.base == "copy")
+        if name in ("_to_copy", "copy") and not partly and _widens(operands[-1].tensor, results[0]):
+            self._is(results[0], operands[-1].value, fresh=name == "copy")
             return
         attributes = {
-            name: value for name, value, _ in given if not tensors_in(value) and value is not None and name not in NO_ATTRIBUTES
+            word: value for word, value, _ in given if not tensors_in(value) and value is not None and word not in NO_ATTRIBUTES
         }
         numbers = [one for one in operands if one.value.node is None and one.tensor.numel() == 1 and not one.value.label]
         if len(numbers) < len(operands):  # a number, however it was handed over
             attributes.update({one.name: one.tensor.item() for one in numbers})
             operands = [one for one in operands if one not in numbers]
-        moves = shape.base in MOVES
-        if shape.base in CREATES or _is_constant(operands, results):
+        moves = name in MOVES
+        if name in CREATES or _is_constant(operands, results):
             for tensor in results:
-                self._constant(tensor, described(shape.base, attributes))
+                self._constant(tensor, described(name, attributes))
             return
         site, layer, backward = self._where()
         shared = {_address(tensor) for _, value, _ in given for tensor in tensors_in(value)}
         view = any(_address(tensor) in shared for tensor in results)
-        key = self._key(shape, site, layer)
+        key = self._key(name, site, layer)
         self._count[key[:3]] += 1
-        node = Node(len(self.trace.nodes), key, shape.base, attributes, operands, site, layer, moves, view, backward)
+        node = Node(len(self.trace.nodes), key, name, attributes, operands, site, layer, moves, view, backward)
         forced = self._forced.get(key)
         if forced is not None:
             for tensor, wanted in zip([*results, *updated], forced):
@@ -214,6 +214,27 @@ class Capture(LooksOn, TorchDispatchMode):
     def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
         """A tensor in other memory holds the elements of ``like``, as long as nothing is written into either."""
         self._moved[_place(tensor)] = like
+
+    def write_down(self, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
+        """A call that Torch's kernels did not answer, as if they had; but for results that lie where one of theirs does."""
+        places = {_address(tensor) for tensor in operands}
+        fresh = [tensor for tensor in results if _address(tensor) not in places and not self._is_made(tensor)]
+        if fresh:
+            sides = [self._operand(f"operand {place + 1}", tensor) for place, tensor in enumerate(operands)]
+            for tensor in fresh:
+                self._come_of_nothing(tensor)
+            self._note(name, [], sides, fresh, [])
+
+    def _is_made(self, tensor: torch.Tensor) -> bool:
+        """Whether a call that is written down made what lies there."""
+        return any(value.node is not None for value in self._memory.get(_address(tensor), ()))
+
+    def _come_of_nothing(self, tensor: torch.Tensor) -> None:
+        """Forget that a tensor was met before what made it was told."""
+        values = self._memory.pop(_address(tensor), [])
+        self.trace.constants[:] = [value for value in self.trace.constants if all(value is not one for one in values)]
+        for held in self._objects.get(_address(tensor), ()):
+            self._known.pop(id(held), None)
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
@@ -304,9 +325,10 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _in_another_shape(held: torch.Tensor, tensor: torch.Tensor) -> bool:
-    """Whether both are one piece of memory, row by row: Paddle's ``reshape_`` tells nobody."""
-    alike = (held.data_ptr(), held.dtype, held.numel()) == (tensor.data_ptr(), tensor.dtype, tensor.numel())
-    return alike and held.is_contiguous() and tensor.is_contiguous()
+    """Whether both are one piece of memory, row by row, of complex numbers or their parts: Paddle's ``reshape_`` tells nobody."""
+    one, other = (torch.view_as_real(side) if side.is_complex() and not side.is_conj() else side for side in (held, tensor))
+    alike = (one.data_ptr(), one.dtype, one.numel()) == (other.data_ptr(), other.dtype, other.numel())
+    return alike and one.is_contiguous() and other.is_contiguous()
 
 
 def _equal(held: torch.Tensor, tensor: torch.Tensor) -> bool:

@@ -74,7 +74,7 @@ class Watching(Substituting):
     """
 
     def __init__(self, *, native: bool, layer: Callable[[], str], seen: Seen) -> None:
-        super().__init__("torch", draws=True, torchs=frozenset(TORCHS))
+        super().__init__("torch", draws=True, torchs=TORCHS)
         self._native, self._layer, self._seen = native, layer, seen
         self._calls: collections.Counter[tuple[str, str]] = collections.Counter()
 

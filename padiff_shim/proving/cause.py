@@ -26,6 +26,7 @@ class Cause(str, Enum):
     SETTING = "another setting of the optimizer"
     RATE = "another learning rate"
     CLIPPING = "another clipping"
+    SKIPPED = "a step that the other skips"
     CLEARED = "gradients are not cleared"
 
     def __str__(self) -> str:

@@ -55,6 +55,9 @@ class Draws(LooksOn, TorchDispatchMode):
     def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
         """What Paddle moves by itself draws nothing."""
 
+    def write_down(self, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
+        """Nor does what it computes."""
+
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         drawing = torch.Tag.nondeterministic_seeded in function.tags and (kwargs or {}).get("generator") is None
         if drawing:

@@ -39,7 +39,7 @@ def faults(recipe: Recipe, mapping: Mapping, theirs: Sequence[Update], ours: Seq
     pairs = {(pair.torch, pair.paddle) for pair in mapping}
     known = [(one, other) for one, other in sorted(pairs) if any(one in update.settings for update in theirs)]
     found = [_mistake(recipe, apart, len(known)) for apart in _settings(known, theirs, ours)]
-    told = [_left(theirs, ours), _clip(theirs, ours) if clipping else None]
+    told = [_skipped(theirs, ours), _left(theirs, ours), _clip(theirs, ours) if clipping else None]
     return [*found, *(_mistake(recipe, apart, 0) for apart in told if apart is not None)]
 
 
@@ -100,6 +100,18 @@ def _shifted(pairs: Sequence[tuple[str, str]], theirs: Sequence[Update], ours: S
     if all(map(_equal, yours, mine[1:])):
         return "early"
     return "late" if all(map(_equal, yours[1:], mine)) else ""
+
+
+def _skipped(theirs: Sequence[Update], ours: Sequence[Update]) -> _Apart | None:
+    """The first step that one of both makes and the other does not."""
+    for step, (original, port) in enumerate(zip(theirs, ours)):
+        if original.stepped is port.stepped:
+            continue
+        made, who, skips = (port, "the port", "the original") if port.stepped else (original, "the original", "the port")
+        why = f": gradients hold inf or NaN there ({listed(made.infinite, _SHOWN)})" if made.infinite else ""
+        write = "; skip such steps, as paddle.amp.GradScaler.step does" if made.infinite and port.stepped else ""
+        return _Apart(Cause.SKIPPED, f"{who} makes step {step + 1}, {skips} does not{why}{write}", 0, [])
+    return None
 
 
 def _left(theirs: Sequence[Update], ours: Sequence[Update]) -> _Apart | None:

@@ -23,7 +23,7 @@ from .matching import Matching, guilty
 from .nudging import Nudged
 from .outcome import Outcome
 from .runs import told_once
-from .sides import Side
+from .sides import NotInDouble, Side
 from .tables import Exchange, exchange, rounded_in_single, tables_of
 from .ties import tied_otherwise
 from .tolerances import RoundingBound, Tolerances, rounded
@@ -142,6 +142,7 @@ class _Search:
         self.apart = outcomes.worst(mapping, self._original, self._port)
         self._forced: dict[Key, Sequence[torch.Tensor | None]] = {}
         self._attributes: dict[Key, dict[str, Any]] = {}
+        self._exchanged: list[Key] = []  # of them the last
         self._found: list[tuple[str, Difference]] = []
         self._tables: Exchange | None = None  # None: not asked yet
         self._ended = False
@@ -187,7 +188,8 @@ class _Search:
             forward = any(part == FORWARD for part, _ in self._found)
             if self._forced or self._attributes:
                 before = self._port
-                self._mend()
+                if not self._mended_runs():
+                    return
                 if self._agreement.alike(before, self._port, forward=forward):
                     del self._found[settled:]  # mended without effect: it is no mistake
                 settled = len(self._found)
@@ -203,7 +205,22 @@ class _Search:
                 self._ended = True
             else:
                 self._found.append(seen)
+                self._exchanged = []
                 self._ended = not (self._exchange_attributes(*seen) or self._mended(seen[1]))
+
+    def _mended_runs(self) -> bool:
+        """Run the port as it is mended; if it does not run with the original's attributes, without the last of them, to the end."""
+        try:
+            self._mend()
+        except NotInDouble:
+            if not self._exchanged:
+                raise
+            for key in self._exchanged:
+                del self._attributes[key]
+            self._mend()
+            self._ended = True
+            self._rest = self._agreement.breach(self._port, forward=True)
+        return not self._ended
 
     def _mend(self) -> None:
         """Run the port with the original's values where it was mended, and its tables."""
@@ -233,6 +250,7 @@ class _Search:
         pairs = calls_alike(difference.theirs, difference.ours, *calls)
         if not pairs or any(port.key in self._attributes for _, port in pairs):
             return False
+        self._exchanged = [port.key for _, port in pairs]
         self._attributes.update({port.key: unlike_attributes(original, port) for original, port in pairs})
         setting = difference.ours.key
         self._found[-1:] = [(part, replace(difference, theirs=call, ours=port, setting=setting)) for call, port in pairs]
@@ -347,7 +365,7 @@ def _end(trace: Trace, array: Array) -> Value | None:
     wanted = Value(torch.from_numpy(np.ascontiguousarray(array)))
     for node in reversed(trace.nodes):
         for value in (*node.updated, *node.results):
-            if value.tensor.numel() != array.size or value.tensor.is_complex() != np.iscomplexobj(array):
+            if value.count != wanted.count:
                 continue
             if _equal(numbers(value.tensor), numbers(wanted.tensor)):
                 return value

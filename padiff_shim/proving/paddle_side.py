@@ -15,7 +15,7 @@ from ..trees import copied
 from . import following
 from .holding import Holding
 from .outcome import Outcome
-from .plans import InDouble, Natively, OnTorch, opened
+from .plans import TORCHS, Defined, InDouble, Natively, OnTorch, opened
 from .seeding import default_dtype
 from .sides import Side, seeded
 from .values import as_array, leaves
@@ -30,7 +30,13 @@ class PaddleSide(Side):
     hooks = ("_forward_pre_hooks", "_forward_post_hooks")
     shim = True
     counted: Run | None = None  # of the last run under the shim
+    torchs: frozenset[str] = TORCHS  # ops that are computed by Torch's definition
+    defined: Mapping[str, Defined] = {}  # of the last run: ops that Paddle defines otherwise; replaced, never written
     _drawn: Set[str] = frozenset()  # ops that drew random numbers in it
+
+    def __init__(self, *arguments: Any, **words: Any) -> None:
+        super().__init__(*arguments, **words)
+        self._of_complex: dict[str, bool] = {}  # see :class:`.plans.OnTorch`
 
     def _write(self, buffer: Any, value: Any) -> None:
         buffer.set_value(value)
@@ -52,21 +58,16 @@ class PaddleSide(Side):
         # Copies of weights, so that both sides' calls and their backwards are of one form. A run in float64 whose backward is not
         # written down needs none, which would be large: its last bits are nobody's.
         layout = "copy" if formed else "view"
-        plan = InDouble() if self._widens(double) else OnTorch()
-        plan.capture = self.capture
+        plan = InDouble(self.torchs) if self._widens(double) else OnTorch(self.torchs)
+        plan.capture, plan.layer, plan.of_complex = self.capture, self.layer, self._of_complex
         with opened(plan, layout=layout) as self.counted:
             yield
-        self._drawn = plan.drawn
+        self._drawn, self.defined = plan.drawn, plan.defined
 
     def forget_copies(self) -> None:
         """Give back the memory of the copies of weights; a run that needs one makes it anew."""
         for parameter in self._held(self.model).parameters.values():
             forget(parameter)
-
-    @property
-    def layers(self) -> Mapping[str, Any]:
-        """The port's layers by their paths."""
-        return dict(self._named_layers(self.model))
 
     @property
     def remarks(self) -> list[str]:

@@ -3,62 +3,136 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
+import paddle
 import torch
 
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame, paused
 from ..dispatch.plan import Unlisted
+from ..dispatch.site import Site, call_site
 from ..frameworks.memory import FLOATS, TENSOR_TYPES, to_torch
 from ..modes.mode import Mode
 from ..modes.options import ReferenceOptions
 from ..modes.selection import selection
 from ..runs.run import Run
+from ..substitution.execute import BY_DEFINITION
 from ..substitution.moves import followed
 from ..substitution.plan import Substituting
-from ..table.reasons import NOT_DRAWN, StayNative
+from ..table.reasons import COMPLEX, NOT_DRAWN, StayNative
 from ..trees import leaves, mapped
 from .capture import Capture
+from .sides import Side
 from .widening import paddles
 
-TORCHS = ("batch_norm",)  # ops that a proof takes by Torch's definition
+# Torch's names of what Paddle's kernels answer in a proof.
+_TORCHS_NAMES = {"multiply": "mul", "subtract": "sub", "divide": "div", "concat": "cat", "elementwise_pow": "pow"}
+TORCHS = frozenset({"batch_norm"})  # ops that a proof takes by Torch's definition
+
+
+class Defined(NamedTuple):
+    """How Paddle defines an op otherwise than Torch, and the first call for which that matters."""
+
+    how: str
+    site: Site
+    layer: str
 
 
 class OnTorch(Substituting):
     """Reference mode's plan, with Torch's random numbers and optimizers; it remembers which ops :class:`Natively` is for."""
 
-    def __init__(self) -> None:
+    def __init__(self, torchs: frozenset[str] = TORCHS) -> None:
         # Statistics by Torch's definition can be compared. What else is defined otherwise, the port computes as it will.
-        super().__init__("torch", draws=True, torchs=frozenset(TORCHS))
+        super().__init__("torch", draws=True, torchs=torchs)
         self.drawn: set[str] = set()
+        self.layer: Callable[[], str] = str  # tells the path of the layer that is running
+        self.of_complex: dict[str, bool] = {}  # ops without a declaration for complex numbers: whether Torch answers as Paddle does
+        self.defined: dict[str, Defined] = {}  # ops that Paddle defines otherwise for what a call was given
         self.capture: Capture | None = None  # which writes down what is computed
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that moves values; where Paddle does so by itself, the capture is told."""
         result = super().exact(name, original, args, kwargs)
-        if self.capture is not None and not kwargs:
+        if self.capture is not None:
             with paused():
-                for side, like in followed(name, args, result):
+                pairs = [] if kwargs else followed(name, args, result)
+                for side, like in pairs:
                     self.capture.moved(side, like)
+            if not pairs and any(
+                _is_float(leaf) and leaf.is_complex() for _, leaf in leaves(result)
+            ):  # what Torch moves is of reals
+                self._write_down(name, result, args, kwargs)
         return result
 
     def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One that runs on Paddle's kernel; the capture is told where it gives back what an operand holds (joined to nothing)."""
+        """One that Paddle's kernel answers; of complex numbers Torch's all the same, if it gives the same."""
+        if why.why is COMPLEX and not door.entry.inplace:
+            result = self._of_complex(door, frame, args, kwargs)
+            if result is not None:
+                return result
         result = super().native(door, frame, why, args, kwargs)
-        if self.capture is not None and door.op.exact and type(result) in TENSOR_TYPES and result.dtype in FLOATS:
-            with paused():
-                side, operands = to_torch(result), [leaf for _, leaf in leaves((args, kwargs)) if type(leaf) in TENSOR_TYPES]
-                for like in (to_torch(operand) for operand in operands if operand.shape == result.shape):
-                    if like.data_ptr() != side.data_ptr() and torch.equal(like, side):
-                        self.capture.moved(side, like)
+        if self.capture is not None and not self._gives_back(door, result, args, kwargs):
+            self._write_down(door.op.name, result, args, kwargs)
         return result
+
+    def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One of an op without reference."""
+        result = super().unlisted(other, frame, args, kwargs)
+        self._write_down(other.name, result, args, kwargs)
+        return result
+
+    def _of_complex(self, door: Door, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The answer of Torch's kernels to a call of complex numbers, of which the table declares none; None if it is another.
+
+        The first call of an op tells: later ones may be given other values on purpose.
+        """
+        if self.of_complex.get(door.op.name, True) is False:
+            return None
+        try:
+            result = super().call(door.of_complex, frame, door.bind(args, kwargs), args, kwargs)
+        except (StayNative, RuntimeError, TypeError):
+            return None
+        if door.op.name not in self.of_complex:
+            with paused(), paddle.no_grad():
+                pairs = [leaves(answer) for answer in (result, door.native(*args, **kwargs))]
+            sides = [[to_torch(tensor.detach()) for _, tensor in tensors] for tensors in pairs]
+            self.of_complex[door.op.name] = len(sides[0]) == len(sides[1]) and all(map(_alike, *sides))
+        return result if self.of_complex[door.op.name] else None
+
+    def _gives_back(self, door: Door, result: Any, args: Any, kwargs: Any) -> bool:
+        """Whether a call gives back what an operand holds (joined to nothing); the capture is told."""
+        if not door.op.exact or type(result) not in TENSOR_TYPES or result.dtype not in FLOATS:
+            return False
+        with paused():
+            side, operands = to_torch(result), [leaf for _, leaf in leaves((args, kwargs)) if type(leaf) in TENSOR_TYPES]
+            likes = [to_torch(operand) for operand in operands if operand.shape == result.shape]
+        likes = [like for like in likes if like.data_ptr() != side.data_ptr() and torch.equal(like, side)]
+        for like in likes:
+            self.capture.moved(side, like)  # type: ignore[union-attr]
+        return bool(likes)
+
+    def _write_down(self, name: str, result: Any, args: Any, kwargs: Any) -> None:
+        """Tell the capture of a call that Paddle's kernel has answered: else its result would come of nothing."""
+        if self.capture is None:
+            return
+        operands, results = ([leaf for _, leaf in leaves(values) if _is_float(leaf)] for values in ((args, kwargs), result))
+        if operands and results:
+            with paused():
+                sides = ([to_torch(leaf.detach()) for leaf in tensors] for tensors in (operands, results))
+                self.capture.write_down(_TORCHS_NAMES.get(name, name), *sides)
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call."""
         if _draws(door, values) or door.op.wanting is not None:
             self.drawn.add(door.op.name)
-        return super().call(door, frame, values, args, kwargs)
+        remarks: list[str] = frame.run.warnings  # type: ignore[attr-defined]  # a proof opens its modes with a run
+        before = len(remarks)
+        result = super().call(door, frame, values, args, kwargs)
+        if door.op.definition is not None and len(remarks) > before:
+            remark = remarks[before].removeprefix(f"{door.op.name}: ").removesuffix(BY_DEFINITION)
+            self.defined.setdefault(door.op.name, Defined(remark, call_site(Side._pass.__code__), self.layer()))
+        return result
 
 
 class InDouble(OnTorch):
@@ -68,19 +142,19 @@ class InDouble(OnTorch):
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call."""
-        return super().call(door, frame, *(paddles(door.entry.target, given) for given in (values, args, kwargs)))
+        return super().call(door, frame, *(paddles(door.entry.target, held) for held in (values, args, kwargs)))
 
     def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that runs on Paddle's kernel."""
-        return super().native(door, frame, why, *(paddles(door.entry.target, given) for given in (args, kwargs)))
+        return super().native(door, frame, why, *(paddles(door.entry.target, held) for held in (args, kwargs)))
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One of an op without reference."""
-        return super().unlisted(other, frame, *(paddles(other.name, given) for given in (args, kwargs)))
+        return super().unlisted(other, frame, *(paddles(other.name, held) for held in (args, kwargs)))
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that moves values, or makes some."""
-        return super().exact(name, original, *(paddles(name, given) for given in (args, kwargs)))
+        return super().exact(name, original, *(paddles(name, held) for held in (args, kwargs)))
 
 
 class Natively(Substituting):
@@ -100,6 +174,17 @@ class Natively(Substituting):
         if not _draws(door, values):
             raise StayNative(NOT_DRAWN)
         return super().call(door, frame, values, args, kwargs)
+
+
+def _is_float(leaf: Any) -> bool:
+    return type(leaf) in TENSOR_TYPES and leaf.dtype in FLOATS and leaf._is_initialized() and leaf.size > 0
+
+
+def _alike(result: torch.Tensor, native: torch.Tensor) -> bool:
+    """Whether two results are one up to rounding."""
+    digits = torch.finfo(result.dtype).eps ** 0.5 if result.dtype.is_floating_point or result.is_complex() else 0.0
+    alike = result.shape == native.shape and result.dtype == native.dtype
+    return alike and torch.allclose(result, native, digits, digits, equal_nan=True)
 
 
 def _draws(door: Door, values: tuple[Any, ...]) -> bool:

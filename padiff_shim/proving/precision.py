@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -54,6 +54,9 @@ class Precisions(LooksOn, TorchDispatchMode):
 
     def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
         """What Paddle moves by itself is no call of Torch's."""
+
+    def write_down(self, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
+        """What Paddle's kernels compute is in no dtype of Torch's."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))

@@ -15,6 +15,7 @@ from ..weights.mapping import Pair
 from ..weights.transfer import carry
 from ..weights.tree import Side as Tree
 from . import outcomes
+from .adjustments import of_recurrences
 from .arrays import apart
 from .findings import ProofVerdict, Stage
 from .paddle_side import PaddleSide
@@ -120,7 +121,7 @@ def _incomplete(theirs: TorchSide, ours: PaddleSide, mapping: Weights, sides: Tr
     notes, needed = unmatched(theirs, ours, mapping) if not mapping else ([], [])
     if needed:
         lines = explain.without_partner(mapping, *sides, [weight.name for weight in needed])
-        return [*notes, explain.REMEDY], f"weights without partner: {explain.in_one_line(lines)}"
+        return [*notes, *of_recurrences(theirs, ours), explain.REMEDY], f"weights without partner: {explain.in_one_line(lines)}"
     return notes, choices.undecided(mapping.undecided)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import paddle
@@ -21,13 +21,15 @@ from ..weights.sides import read_both
 from ..weights.transfer import match
 from ..weights.tree import Side as Tree
 from . import outcomes, precision
+from .adjustments import adjusted, defined_otherwise
 from .arguments import Losses, both_losses
 from .carriers import carriers
 from .causes import Cause
 from .draws import align
 from .findings import ProofVerdict, Stage, merged
 from .gradient_carriers import gradient_carriers
-from .locate import Located, locate
+from .initial import drawn_otherwise
+from .locate import FORWARD, Located, locate
 from .natively import natively
 from .outcome import Outcome
 from .paddle_side import PaddleSide
@@ -167,6 +169,7 @@ class _Asked:
         trees = read_both(theirs.model, ours.model)
         mapping = self._mapping(theirs, ours, trees, used)
         began = [] if self.weights == "as-is" else constants(theirs.model, ours.model, mapping)
+        began += drawn_otherwise(theirs, ours, mapping) if self.phase != "forward" else []
         stages: list[Stage] = []
         proof, notes = preconditions(theirs, ours, self.given, mapping, trees, self.weights, stages)
         proof = _judged(theirs, ours, mapping, stages, self.recipe, self.steps) if proof is None else proof
@@ -297,17 +300,21 @@ def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list
     if not original.weights:  # no step of a training, which is judged later: gradients are not looked at again
         for outcome in filter(None, runs):
             outcome.gradients = {}
+    remarks, defined = ours.remarks, ours.defined
     try:
-        located = locate(theirs, ours, mapping) if differing.first else Located([], True, 0.0)
+        with adjusted(theirs, ours, mapping, (original, port)) as otherwise:
+            located = locate(theirs, ours, mapping) if differing.first else Located([], True, 0.0)
     except NotInDouble as error:
         reason = f"{differing.first}; whether that is rounding cannot be told, for the models do not run in float64 ({error})"
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages, layers=layers, differences=differences)
     differences["float64"] = located.apart
     proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences)
     proof.complete = located.over and not located.moved
-    proof.notes += [*ours.remarks, *located.notes]
+    proof.notes += [*remarks, *located.notes]
+    located = replace(located, parts=(*[FORWARD for _ in otherwise], *located.parts))
     ties = tied_otherwise(mapping)
-    proof.mistakes = [*ties, *merged(beside(located.differences) if ties else located.differences, ours.layers)]
+    searched = merged(beside(located.differences) if ties else located.differences, ours.layers)
+    proof.mistakes = [*ties, *otherwise, *defined_otherwise(searched, defined)]
     plain = differing.shapes or differing.missing or located.unexplained
     agreed = not proof.mistakes and located.over and not plain
     if agreed and (at_work := precision.otherwise(theirs, ours, overflows=far)) is not None:

@@ -254,6 +254,11 @@ class Side:
         """Those of the model, by name."""
         return self._held(self.model).parameters
 
+    @property
+    def layers(self) -> dict[str, Any]:
+        """The model's layers by their paths."""
+        return dict(self._named_layers(self.model))
+
     def trained(self) -> set[str]:
         """The names of the parameters that an optimizer may write."""
         return set(self._parameters(self.model))

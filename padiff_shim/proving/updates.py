@@ -31,11 +31,16 @@ class Clip(NamedTuple):
 
 @dataclass
 class Update:
-    """What was seen of one step: each parameter's settings, clipping, and which gradients were left behind it."""
+    """What was seen of one step: each parameter's settings, clipping, and which gradients were left behind it.
+
+    ``stepped``: whether an optimizer made a step. ``infinite``: the parameters whose gradients held inf or NaN before it.
+    """
 
     settings: dict[str, Settings] = field(default_factory=dict)
     clip: Clip | None = None
     left: list[str] = field(default_factory=list)
+    stepped: bool = False
+    infinite: list[str] = field(default_factory=list)
 
 
 class Trainer:
@@ -54,8 +59,10 @@ class Trainer:
         names = {id(parameter): name for name, parameter in parameters.items()}
 
         def look(optimizer: Any) -> None:
+            update.stepped = True
             update.settings.update((of_paddle if self._ours else of_torch)(optimizer, names))
             now = {name: _norm(parameters[name].grad) for name in gradients if parameters[name].grad is not None}
+            update.infinite += [name for name, norm in now.items() if not np.isfinite(norm)]
             update.clip = _by_hand(gradients, now) or (_declared(optimizer._grad_clip, gradients) if self._ours else None)
 
         undo = [self._watched(optimizer, look) for optimizer in self._optimizers]
@@ -68,7 +75,9 @@ class Trainer:
 
     def _do(self) -> None:
         if not self._is_plain():
-            self._made()
+            optimizer = next((each for each in self._optimizers if each is getattr(self._made, "__self__", None)), None)
+            watched = optimizer is not None and self._made.__name__ == "step"  # by its name in the optimizer
+            optimizer.step() if optimizer is not None and watched else self._made()
             return
         parts = self._made if isinstance(self._made, tuple) else (self._made,)
         for part in parts:

@@ -29,6 +29,8 @@ from .leaves import weight_with_gradient
 from .results import beside, fits, gradientless, handed, moved, on_tape, overwritten
 from .shortcut import shortcut
 
+BY_DEFINITION = '; definitions="torch" computes that'  # behind a remark on an op of which Torch has another definition
+
 
 class Substitution:
     """What stands behind one door: torch's kernel."""
@@ -74,7 +76,7 @@ class Substitution:
 
     def tell(self, frame: Frame, arguments: Sequence[Any]) -> None:
         """A remark in the run where Torch's definition gives the formula's arguments another value."""
-        self.door.tell(frame, arguments, '; definitions="torch" computes that' if self.op.definition else "")
+        self.door.tell(frame, arguments, BY_DEFINITION if self.op.definition else "")
 
     @torch.enable_grad()  # within a backward torch's are off, and a replay there has gradients of its own
     def on_tape(self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], settings: Any, run: Callable[..., Any]) -> Any:

@@ -69,6 +69,33 @@ def _uncleared(layer):
     return paddle.optimizer.SGD(0.01, parameters=layer.parameters()).step
 
 
+def _careful(module):
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+
+    def step():
+        with_gradients = [parameter for parameter in module.parameters() if parameter.grad is not None]
+        for parameter in with_gradients:
+            parameter.grad = parameter.grad * 1e38 * 1e38  # overflows
+        if all(parameter.grad.isfinite().all() for parameter in with_gradients):
+            optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _careless(layer):
+    optimizer = paddle.optimizer.SGD(0.01, parameters=layer.parameters())
+
+    def step():
+        for parameter in layer.parameters():
+            if parameter.grad is not None:
+                parameter.grad.set_value(parameter.grad * 1e38 * 1e38)
+        optimizer.step()
+        optimizer.clear_grad()
+
+    return step
+
+
 def _without_bias(layer):
     return paddle.optimizer.SGD(0.01, parameters=[layer.up.weight, *layer.norm.parameters(), *layer.down.parameters()])
 
@@ -115,6 +142,7 @@ WRONG = {
     "no clipping": (ours("SGD"), _torch_clipped(), "another clipping", "to 0.05, in the port they are not"),
     "clipping": (_clipped(0.01), theirs("SGD"), "another clipping", "to 0.01, in the original they are not"),
     "limit": (_clipped(0.02), _torch_clipped(), "another clipping", "to 0.02 against their global norm to 0.05"),
+    "overflow": (_careless, _careful, "a step that the other skips", "gradients hold inf or NaN there"),
     "not cleared": (_uncleared, theirs("SGD"), "gradients are not cleared", "the port's gradients stay"),
 }
 
