@@ -17,11 +17,24 @@ _ALSO_PADDLES = frozenset({
 
 
 def _momentum(value: Any) -> str:
-    return f"Paddle's momentum is the share of the old statistics that stays, Torch's that of the new: write momentum={1 - value:g}"
+    return (
+        f"Paddle's momentum is the share of the old statistics that stays, Torch's momentum={value:g} that of the new: "
+        f"write momentum={1 - value:g}"
+    )
 
 
 def _reduction(value: Any) -> str:
     return f'write reduction="{_REDUCTIONS[value]}"' if value in range(len(_REDUCTIONS)) else ""
+
+
+def in_paddles_words(op: str, name: str, value: Any) -> Any:
+    """The value of an attribute of Torch's operator as a Paddle program says it: shares that stay, and those that go.
+
+    >>> in_paddles_words("native_batch_norm", "momentum", 0.1)
+    0.9
+    """
+    turned = (name == "momentum" and op in _BATCH_NORMS) or (name == "p" and op == "bernoulli")
+    return 1 - value if turned and isinstance(value, float) else value
 
 
 def _fft_norm(op: str, value: Any) -> str:

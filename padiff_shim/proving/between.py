@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .advice import advice
+from .advice import advice, in_paddles_words
 from .attributes import unlike_attributes
 from .cause import Cause
 from .matching import Matching
@@ -238,7 +238,8 @@ def constant(one: Operand, other: Operand) -> tuple[Cause, str]:
 def _attribute(op: str, name: str, wanted: Any, written: Any) -> str:
     """An attribute that differs, and what to write; ``wanted``: the original's value, ``written``: the port's."""
     write = advice(op, name, wanted)
-    return f"{name}={_shown(written)} against {_shown(wanted)}" + (f" ({write})" if write else "")
+    own, other = (_shown(in_paddles_words(op, name, value)) for value in (written, wanted))
+    return f"{name}={own} against {other}" + (f" ({write})" if write else "")
 
 
 def _shown(value: Any) -> str:

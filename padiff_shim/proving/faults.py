@@ -139,9 +139,11 @@ def _clip(theirs: Sequence[Update], ours: Sequence[Update]) -> _Apart | None:
         if mine is None or yours is None:
             clip, who = (yours, "in the original they are not") if yours else (mine, "in the port they are not")
             assert clip is not None
-            return _Apart(Cause.CLIPPING, f"gradients are clipped by {clip.by} to {clip.limit:.4g}, {who}", step, [])
+            write = f" ({mine.write})" if mine else ""
+            return _Apart(Cause.CLIPPING, f"gradients are clipped by {clip.by} to {clip.limit:.4g}, {who}{write}", step, [])
         if mine.by != yours.by or abs(mine.limit - yours.limit) > 1e-3 * abs(mine.limit):
-            text = f"gradients are clipped by {yours.by} to {yours.limit:.4g} against {mine.by} to {mine.limit:.4g}"
+            against = f"{yours.by} to {yours.limit:.4g} against {mine.by} to {mine.limit:.4g}"
+            text = f"gradients are clipped by {against} ({mine.write})"
             return _Apart(Cause.CLIPPING, text, step, [])
     return None
 

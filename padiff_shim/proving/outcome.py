@@ -15,6 +15,7 @@ from .updates import Update
 class Outcome:
     """What one run (or step) gave, as arrays: outputs and loss by path; outputs of layers, gradients and statistics by name.
 
+    ``unlike``: statistics that were not kept, for Paddle's kernel wrote them, which defines them otherwise.
     Of a step of a training also the ``weights`` behind it, and what is told of its ``update``; of a side that follows gradients
     also those of layers' outputs (None where a call's has none) and of inputs.
     """
@@ -23,6 +24,7 @@ class Outcome:
     layers: dict[str, list[np.ndarray[Any, Any]]] = field(default_factory=dict)
     gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     statistics: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    unlike: bool = False
     capture: Capture | None = None
     weights: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     update: Update | None = None

@@ -142,7 +142,10 @@ class Side:
 
     def _note(self, model: Any, named: list[tuple[str, Any]], outcome: Outcome) -> None:
         outcome.outputs = {path: copied(tensor) for path, tensor in named}
-        outcome.statistics = self._statistics(model)
+        outcome.unlike = self._unlike()
+        outcome.statistics = (
+            {} if outcome.unlike else {name: copied(tensor) for name, tensor in self._held(model).written().items()}
+        )
         if self._backward:
             outcome.gradients = self._gradients(model)
 
@@ -282,8 +285,9 @@ class Side:
         """No parameter has a gradient."""
         raise NotImplementedError
 
-    def _statistics(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
-        return {name: copied(tensor) for name, tensor in self._held(model).written().items()}
+    def _unlike(self) -> bool:
+        """Whether running statistics were written by a kernel that defines them otherwise."""
+        return False
 
     def _listening(self, model: Any, outcome: Outcome) -> contextlib.AbstractContextManager[None]:
         """Keep the path of the running layer, and what each layer returns."""

@@ -76,9 +76,9 @@ def stages(differing: Differing, original: Outcome, port: Outcome, located: Loca
         same = f"{differing.gradients} gradients {IDENTICAL}"
         text = differing.missing or (plain if wrong and plain else differing.backward)
         found.append(_stage("backward", wrong, text, behind=broken, same=same))
-    if original.statistics and not port.statistics:
+    if original.statistics and port.unlike:
         found.append(Stage("statistics", None, "not compared: the batch norm ran on Paddle's kernel, which defines them otherwise"))
-    elif original.statistics:
+    elif original.statistics and port.statistics:
         wrong = STATISTICS in parts or (bool(plain and differing.first == differing.statistics != ""))
         same = f"{len(port.statistics)} running statistics {IDENTICAL}"
         found.append(_stage("statistics", wrong, differing.statistics, behind="" if wrong else broken, same=same))

@@ -11,6 +11,7 @@ from ..weights.mapping import Mapping
 from . import outcomes
 from .agreement import Agreement
 from .alone import weights_alone
+from .causes import Cause
 from .faults import faults
 from .findings import Mistake, ProofVerdict, Stage, StepRow
 from .natively import forward_alone, told
@@ -131,12 +132,14 @@ def judge(proof: Proof, trained: Trained, theirs: TorchSide, ours: PaddleSide) -
         proof.stages.append(Stage("training", None, f"behind the {broken}"))
         proof.mistakes += found
         return
-    found = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=first is not None and first[1] == WEIGHTS)
-    if first is None and not found:
+    mistakes = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=first is not None and first[1] == WEIGHTS)
+    if first is None and not mistakes:
         _identical(proof, trained)
         return
-    rest = "" if first is None or found else _in_double(proof, trained, theirs, ours)
-    _differing(proof, trained, found, rest)
+    rest = "" if first is None or mistakes else _in_double(proof, trained, theirs, ours)
+    if rest:  # both round otherwise before the first step: whether it clips otherwise, too, is asked where that has an effect
+        mistakes = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=True)
+    _differing(proof, trained, mistakes, rest)
 
 
 def _identical(proof: Proof, trained: Trained) -> None:
@@ -161,10 +164,11 @@ def _differing(proof: Proof, trained: Trained, found: list[Mistake], rest: str) 
     """Stages and verdict where bits differ, or settings do; ``rest``: what float64 cannot explain by rounding."""
     first = trained.port.first
     where = f"{first[1]} at step {first[0] + 1}: {first[2]}" if first else f"no effect in {len(trained.original)} steps"
-    step_wrong = bool(found and str(found[0].cause) != "gradients are not cleared") or bool(rest and first and first[1] == WEIGHTS)
-    rounded = first is not None and first[1] == WEIGHTS
+    in_step = first is not None and (first[1] == WEIGHTS or _of_weights(rest, trained))
+    step_wrong = bool(found and found[0].cause is not Cause.CLEARED) or bool(rest and in_step)
+    rounded = first is not None and (first[1] == WEIGHTS or first[0] == 0)
     if step_wrong:
-        proof.stages.append(Stage("optimizer step", False, f"{found[0]} ({where})" if found else where))
+        proof.stages.append(Stage("optimizer step", False, f"{found[0]} ({rest or where})" if found else where))
         proof.stages.append(Stage("training", None, "behind the optimizer step"))
     else:
         proof.stages.append(Stage("optimizer step", True, ROUNDED if rounded else IDENTICAL))
@@ -179,6 +183,12 @@ def _differing(proof: Proof, trained: Trained, found: list[Mistake], rest: str) 
     if first is not None and found:
         proof.complete = False
         proof.notes.append("what else may differ in the training is hidden behind this: mend it, and prove again")
+
+
+def _of_weights(rest: str, trained: Trained) -> bool:
+    """Whether what differs further than rounding explains is an updated weight, where outputs and gradients agree."""
+    names = [pair.paddle or pair.torch for pair in trained.port.mapping if pair.name("torch") in trained.original[0].weights]
+    return any(f": {name} differs" in rest for name in names)
 
 
 def _in_double(proof: Proof, trained: Trained, theirs: TorchSide, ours: PaddleSide) -> str:

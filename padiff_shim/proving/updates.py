@@ -22,11 +22,20 @@ _ACCEPTED = (
 )
 
 
+BY_GLOBAL_NORM, BY_NORM, BY_VALUE = "their global norm", "the norm of each", "their values"
+_CLIPPERS = {BY_GLOBAL_NORM: "ClipGradByGlobalNorm", BY_NORM: "ClipGradByNorm", BY_VALUE: "ClipGradByValue"}
+
+
 class Clip(NamedTuple):
     """How gradients were clipped: by what, and to which limit."""
 
-    by: str  # "their global norm", "each norm", "value"
+    by: str
     limit: float
+
+    @property
+    def write(self) -> str:
+        """What a Paddle program says for it."""
+        return f"write grad_clip=paddle.nn.{_CLIPPERS[self.by]}({self.limit:.4g})"
 
 
 @dataclass
@@ -61,8 +70,8 @@ class Trainer:
         def look(optimizer: Any) -> None:
             update.stepped = True
             update.settings.update((of_paddle if self._ours else of_torch)(optimizer, names))
-            now = {name: _norm(parameters[name].grad) for name in gradients if parameters[name].grad is not None}
-            update.infinite += [name for name, norm in now.items() if not np.isfinite(norm)]
+            now = {name: as_array(parameters[name].grad) for name in gradients if parameters[name].grad is not None}
+            update.infinite += [name for name, gradient in now.items() if not np.isfinite(_norm(gradient))]
             update.clip = _by_hand(gradients, now) or (_declared(optimizer._grad_clip, gradients) if self._ours else None)
 
         undo = [self._watched(optimizer, look) for optimizer in self._optimizers]
@@ -127,31 +136,35 @@ def _is_filled(cell: Any) -> bool:
         return False
 
 
-def _norm(gradient: Any) -> float:
-    values = (gradient if isinstance(gradient, np.ndarray) else as_array(gradient)).ravel(order="K")
+def _norm(gradient: np.ndarray[Any, Any]) -> float:
+    values = gradient.ravel(order="K")
     return float(np.sqrt(np.dot(values, values)))
 
 
-def _by_hand(before: Arrays, now: Mapping[str, float]) -> Clip | None:
+def _by_hand(before: Arrays, now: Arrays) -> Clip | None:
     """What was done to gradients between the backward and the step: they are smaller now."""
-    was = {name: _norm(before[name]) for name in now}
-    shares = {name: now[name] / was[name] for name in now if was[name]}
-    if not shares or not min(shares.values()) < 1 - 1e-5:
+    norms = {name: _norm(gradient) for name, gradient in now.items()}
+    shares = {name: norm / _norm(before[name]) for name, norm in norms.items() if before[name].any()}
+    clipped = [name for name, share in shares.items() if share < 1 - 1e-5]
+    if not clipped:
         return None
-    if max(shares.values()) - min(shares.values()) < 1e-4:
-        return Clip("their global norm", float(np.sqrt(sum(norm**2 for norm in now.values()))))
-    return Clip("parts", max(now.values()))
+    if any(not np.allclose(now[name], before[name] * shares[name], 1e-3, 1e-5 * norms[name]) for name in clipped):
+        return Clip(BY_VALUE, max(float(np.abs(now[name]).max()) for name in clipped))
+    if max(shares.values()) - min(shares.values()) < 1e-4 and len(shares) > 1:
+        return Clip(BY_GLOBAL_NORM, float(np.sqrt(sum(norm**2 for norm in norms.values()))))
+    return Clip(BY_NORM if len(shares) > 1 else BY_GLOBAL_NORM, max(norms[name] for name in clipped))
 
 
 def _declared(clip: Any, before: Arrays) -> Clip | None:
     """What Paddle's optimizer will do to gradients, if it will do anything."""
     if isinstance(clip, paddle.nn.ClipGradByGlobalNorm):
-        total = float(np.sqrt(sum(_norm(one) ** 2 for one in before.values())))
-        return Clip("their global norm", clip.clip_norm) if total > clip.clip_norm else None
+        total = float(np.sqrt(sum(_norm(gradient) ** 2 for gradient in before.values())))
+        return Clip(BY_GLOBAL_NORM, clip.clip_norm) if total > clip.clip_norm else None
     if isinstance(clip, paddle.nn.ClipGradByNorm):
-        return Clip("parts", clip.clip_norm) if any(_norm(one) > clip.clip_norm for one in before.values()) else None
+        return Clip(BY_NORM, clip.clip_norm) if any(_norm(gradient) > clip.clip_norm for gradient in before.values()) else None
     if isinstance(clip, paddle.nn.ClipGradByValue):
-        return Clip("parts", clip.max) if any(np.abs(one).max(initial=0) > clip.max for one in before.values()) else None
+        beyond = any(np.abs(gradient).max(initial=0) > clip.max for gradient in before.values())
+        return Clip(BY_VALUE, clip.max) if beyond else None
     return None
 
 

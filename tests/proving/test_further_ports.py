@@ -137,7 +137,7 @@ WRONG = {
         "nn.BatchNorm2D(c), nn.ReLU()",
         "nn.BatchNorm2D(c, momentum=0.1), nn.ReLU()",
         "self.stem(x)",
-        "another attribute: momentum=0.9 against 0.1",
+        "another attribute: momentum=0.1 against 0.9",
     ),
     "resnext: skip behind": (
         "        x = self.se(self.bn3(self.conv3(x)))\n        return F.relu(x.add_(skip))",

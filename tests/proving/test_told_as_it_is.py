@@ -219,7 +219,8 @@ class PortedConvolutions(paddle.nn.Layer):
 def test_two_calls_of_one_line_may_be_wrong_about_two_attributes():
     assert told(prove(PortedConvolutions(), Convolutions(), IMAGE), 2) == [
         "eps=0.001 against 1e-05 (write epsilon=1e-05)",
-        "momentum=0.9 against 0.1 (Paddle's momentum is the share of the old statistics that stays, Torch's that of the new: "
+        "momentum=0.1 against 0.9 (Paddle's momentum is the share of the old statistics that stays, Torch's momentum=0.1 that "
+        "of the new: "
         "write momentum=0.9)",
     ]
 

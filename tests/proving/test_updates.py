@@ -61,8 +61,20 @@ def _torch_clipped(limit=0.05):
     return make
 
 
-def _clipped(limit):
-    return lambda layer: paddle.optimizer.SGD(0.01, parameters=layer.parameters(), grad_clip=paddle.nn.ClipGradByGlobalNorm(limit))
+def _torch_values(module):
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+
+    def step():
+        torch.nn.utils.clip_grad_value_(module.parameters(), 0.0002)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _clipped(limit, kind="ClipGradByGlobalNorm"):
+    clip = getattr(paddle.nn, kind)(limit)
+    return lambda layer: paddle.optimizer.SGD(0.01, parameters=layer.parameters(), grad_clip=clip)
 
 
 def _uncleared(layer):
@@ -117,6 +129,18 @@ def test_optimizers_that_are_written_otherwise_are_right(name):
     assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
 
 
+def test_clipping_is_named_where_both_round_otherwise_before_it():
+
+    class Scaled(training_pair.Port):
+        def forward(self, x):
+            return self.down(self.drop(paddle.tanh(self.norm(self.up(x * 3.0) / 3.0 + self.up.bias * (2.0 / 3.0)))))
+
+    proof = proven(_clipped(0.02, "ClipGradByNorm"), _torch_clipped(), port=Scaled)
+    assert [str(mistake.cause) for mistake in proof.mistakes] == ["another clipping"], str(proof)
+    assert right(proof)["forward"] is right(proof)["backward"] is True
+    assert right(proof)["optimizer step"] is False
+
+
 SETTING, RATE = "another setting of the optimizer", "another learning rate"
 WRONG = {
     "epsilon": (ours(epsilon=1e-6), theirs(), SETTING, "eps=1e-06 against 1e-08"),
@@ -142,6 +166,13 @@ WRONG = {
     "no clipping": (ours("SGD"), _torch_clipped(), "another clipping", "to 0.05, in the port they are not"),
     "clipping": (_clipped(0.01), theirs("SGD"), "another clipping", "to 0.01, in the original they are not"),
     "limit": (_clipped(0.02), _torch_clipped(), "another clipping", "to 0.02 against their global norm to 0.05"),
+    "each clipped": (
+        _clipped(0.02, "ClipGradByNorm"),
+        _torch_clipped(),
+        "another clipping",
+        "write grad_clip=paddle.nn.ClipGrad",
+    ),
+    "values": (_clipped(0.02), _torch_values, "another clipping", "write grad_clip=paddle.nn.ClipGradByValue(0.0002)"),
     "overflow": (_careless, _careful, "a step that the other skips", "gradients hold inf or NaN there"),
     "not cleared": (_uncleared, theirs("SGD"), "gradients are not cleared", "the port's gradients stay"),
 }
