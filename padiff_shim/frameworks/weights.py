@@ -84,7 +84,24 @@ class Copy:
         self.cost.seconds += time.perf_counter() - start
 
 
-_copies: dict[int, tuple[weakref.ref[Any], Copy]] = {}
+class Lent:
+    """Another tensor that holds a weight's values as [out, in], in place of a copy: nobody writes either as long as it is lent."""
+
+    __slots__ = ("address", "cost", "transposed")
+
+    def __init__(self, transposed: torch.Tensor, address: int) -> None:
+        self.transposed, self.address, self.cost = transposed, address, LayoutCost()
+
+    def over(self, source: torch.Tensor) -> bool:
+        """Whether ``source`` is the weight's memory."""
+        return self.address == source.data_ptr() and source.shape == self.transposed.shape[::-1]
+
+    def renew(self) -> bool:
+        """There is nothing to take over."""
+        return False
+
+
+_copies: dict[int, tuple[weakref.ref[Any], Copy | Lent]] = {}
 
 
 def transposed_copy(weight: Any, source: torch.Tensor, cost: LayoutCost) -> torch.Tensor:
@@ -100,8 +117,7 @@ def transposed_copy(weight: Any, source: torch.Tensor, cost: LayoutCost) -> torc
         cost.views += 1
         # The stride of an axis of size 1 says nothing, but BLAS may be asked with it.
         return turned.as_strided(turned.shape, (source.shape[0], 1))
-    key = id(weight)
-    known = _copies.get(key)
+    known = _copies.get(id(weight))
     if known is not None and known[0]() is weight and known[1].over(source):
         copy = known[1]
         copy.cost = cost
@@ -109,8 +125,21 @@ def transposed_copy(weight: Any, source: torch.Tensor, cost: LayoutCost) -> torc
             cost.reused += 1
         return copy.transposed
     copy = Copy(source, cost)
-    _copies[key] = (weakref.ref(weight, lambda _: _copies.pop(key, None)), copy)
+    _hold(weight, copy)
     return copy.transposed
+
+
+def _hold(weight: Any, copy: Copy | Lent) -> None:
+    key = id(weight)
+    _copies[key] = (weakref.ref(weight, lambda _: _copies.pop(key, None)), copy)
+
+
+def lend(weight: Any, transposed: torch.Tensor) -> None:
+    """Let ``transposed`` [out, in], which holds the values of ``weight`` [in, out], be its copy, until :func:`forget`.
+
+    Nothing is compared from then on: who lends sees to it that neither is written.
+    """
+    _hold(weight, Lent(transposed, weight.data_ptr()))
 
 
 def transposed_of(weight: Any) -> torch.Tensor | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,28 @@ def same_bits(array: Array, other: Array) -> bool:
     if array.shape != other.shape or array.dtype != other.dtype:
         return False
     whole = _WHOLE.get(array.dtype.itemsize) if array.size > _FEW else None
-    return array.tobytes() == other.tobytes() if whole is None else bool((array.view(whole) == other.view(whole)).all())
+    if whole is None:
+        return array.tobytes() == other.tobytes()
+    return all(bool((part == another).all()) for part, another in _parts(array.view(whole), other.view(whole)))
+
+
+def _parts(array: Array, other: Array) -> Iterator[tuple[Array, Array]]:
+    """Both arrays piece by piece, of which each stays in a processor's cache, also where matrices lie otherwise in memory."""
+    if array.ndim == 2 and array.strides != other.strides:
+        for row in range(0, array.shape[0], _SIDE):
+            for column in range(0, array.shape[1], _SIDE):
+                tile = slice(row, row + _SIDE), slice(column, column + _SIDE)
+                yield array[tile], other[tile]
+        return
+    turned = array.ndim == 2 and array.flags.f_contiguous and other.flags.f_contiguous
+    flat, opposite = ((side.T if turned else side).reshape(-1) for side in (array, other))
+    for begin in range(0, flat.size, _PIECE):
+        yield flat[begin : begin + _PIECE], opposite[begin : begin + _PIECE]
 
 
 _FEW = 4096  # elements, of which copies as bytes are compared sooner
+_SIDE = 256  # of a tile
+_PIECE = 1 << 15  # elements
 _WHOLE = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}  # bytes of an element -> whole numbers of the same bits
 
 
@@ -35,18 +53,13 @@ def largest(one: Array, other: Array) -> float:
     if not one.size or same_bits(one, other):
         return 0.0
     wide = np.complex128 if np.iscomplexobj(one) else np.float64
-    mine, yours = one.reshape(-1), other.reshape(-1)
     with np.errstate(invalid="ignore", over="ignore"):
-        pieces = (slice(at, at + _PIECE) for at in range(0, mine.size, _PIECE))
-        most = [float(np.abs(np.subtract(mine[piece], yours[piece], dtype=wide)).max()) for piece in pieces]
+        most = [float(np.abs(np.subtract(*part, dtype=wide)).max()) for part in _parts(one, other)]
         if math.isfinite(sum(most)):
             return max(most)
         between = np.abs(np.subtract(one, other, dtype=wide))
     between = np.where((one == other) | ((one != one) & (other != other)), 0.0, between)
     return float(np.where(between == between, between, np.inf).max())
-
-
-_PIECE = 1 << 15  # elements, whose differences stay in a processor's cache
 
 
 def largests(pairs: Sequence[tuple[Array, Array]]) -> list[float | None]:

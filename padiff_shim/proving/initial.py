@@ -11,10 +11,11 @@ from ..text import listed
 from ..weights.mapping import Mapping
 from .arrays import Array
 from .sides import Side
-from .values import as_array
+from .values import in_place
 
-_FEWEST = 32  # numbers whose spread says something
+_FEWEST, _MOST = 32, 1 << 14  # numbers whose spread says something, and how many are looked at
 _SURE = 6.0  # standard errors
+_LAYERS = frozenset({"Linear", "Conv1d", "Conv2d", "Conv3d"})
 _WRITE = "paddle.nn.initializer.KaimingUniform(negative_slope=math.sqrt(5), nonlinearity='leaky_relu')"
 
 
@@ -23,30 +24,32 @@ def drawn_otherwise(original: Side, port: Side, mapping: Mapping) -> list[str]:
 
     Torch draws those of linear layers and convolutions evenly between ``-1 / sqrt(n)`` and ``1 / sqrt(n)``, of n inputs.
     """
-    weights, others = original.parameters(), port.parameters()
+    weights, others, layers = original.parameters(), port.parameters(), original.layers
     rows = []
     for pair in mapping:
-        names = pair.name("torch"), pair.name("paddle")
-        if pair.rule is not None or names[0] not in weights or names[1] not in others:
+        name, partner = pair.name("torch"), pair.name("paddle")
+        weight = weights.get(name)
+        kind = type(layers.get(name.removesuffix(".weight"))).__name__
+        if pair.rule is not None or weight is None or partner not in others or kind not in _LAYERS or weight.numel() < _FEWEST:
             continue
-        expected, actual = as_array(weights[names[0]]), as_array(others[names[1]])
-        if _by_default(original.layers.get(names[0].rpartition(".")[0]), names[0], expected) and _unlike(expected, actual):
-            rows.append(f"{names[1]} spreads by {actual.std():.2g}, in the original by {expected.std():.2g}")
+        expected, actual = _some(weight), _some(others[partner])
+        if _is_torchs(expected, weight[0].numel()) and _unlike(expected, actual):
+            rows.append(f"{partner} spreads by {actual.std():.2g}, in the original by {expected.std():.2g}")
     if not rows:
         return []
     return [f"initial weights are drawn otherwise, which matters to a training from scratch: {listed(rows)} (Torch's are {_WRITE})"]
 
 
-def _by_default(module: Any, name: str, values: Array) -> bool:
-    """Whether these are numbers as Torch draws them for such a layer's weight."""
-    if not name.endswith("weight") or values.ndim < 2 or values.size < _FEWEST or type(module).__name__ not in _LAYERS:
-        return False
-    bound = 1.0 / math.sqrt(values[0].size)
-    spread = float(values.std())
-    return bool(np.abs(values).max() <= bound * (1 + 1e-6)) and abs(spread * math.sqrt(3) / bound - 1) <= _SURE * _error(values)
+def _some(weight: Any) -> Array:
+    """The first numbers of a weight."""
+    return in_place(weight).reshape(-1)[:_MOST].astype(np.float64)
 
 
-_LAYERS = frozenset({"Linear", "Conv1d", "Conv2d", "Conv3d"})
+def _is_torchs(values: Array, inputs: int) -> bool:
+    """Whether these are numbers as Torch draws them for a layer with so many inputs."""
+    bound = 1.0 / math.sqrt(inputs)
+    even = abs(float(values.std()) * math.sqrt(3) / bound - 1) <= _SURE * _error(values)
+    return even and bool(np.abs(values).max() <= bound * (1 + 1e-6))
 
 
 def _unlike(expected: Array, actual: Array) -> bool:

@@ -9,16 +9,18 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..frameworks.weights import forget, transposed_of
+from ..frameworks.weights import forget, lend, transposed_of
 from ..runs.run import Run
 from ..trees import copied
+from ..weights.mapping import Mapping as Weights
 from . import following
+from .arrays import Array, same_bits
 from .holding import Holding
 from .outcome import Outcome
 from .plans import TORCHS, Defined, InDouble, Natively, OnTorch, opened
 from .seeding import default_dtype
 from .sides import Side, seeded
-from .values import as_array, leaves
+from .values import as_array, in_place, leaves
 
 Moved = Mapping[str, np.ndarray[Any, Any]]
 
@@ -37,9 +39,39 @@ class PaddleSide(Side):
     def __init__(self, *arguments: Any, **words: Any) -> None:
         super().__init__(*arguments, **words)
         self._of_complex: dict[str, bool] = {}  # see :class:`.plans.OnTorch`
+        self.lender: tuple[Side, Weights] | None = None  # whose weights are equal, and how they belong together
+        self._borrowers: list[Any] = []  # models with weights that have no copies, for the lender's serve
 
     def _write(self, buffer: Any, value: Any) -> None:
+        forget(buffer)
         buffer.set_value(value)
+
+    def _borrow(self, model: Any, *, double: bool) -> None:
+        """The lender's weights in place of [out, in] copies, which would take as much memory, and time, again."""
+        if self.lender is None or not self.shim or any(model is known for known in self._borrowers):
+            return
+        self._borrowers.append(model)
+        side, mapping = self.lender
+        weights, parameters = side.parameters(double=double), self._held(model).parameters
+        for pair in mapping:
+            weight, parameter = weights.get(pair.name("torch")), parameters.get(pair.name("paddle"))
+            if weight is None or parameter is None or not weight.ndim == parameter.ndim == 2 or weight.is_cuda:
+                continue
+            if weight.is_contiguous() and same_bits(in_place(weight).T, in_place(parameter)):
+                lend(parameter, weight.detach())
+
+    def _still(self, model: Any) -> set[int]:
+        copies = (transposed_of(parameter) for parameter in self._parameters(model).values()) if model in self._borrowers else ()
+        return {*super()._still(model), *(copy.data_ptr() for copy in copies if copy is not None)}
+
+    def train(self, *arguments: Any, **words: Any) -> None:
+        """The same; trained weights have copies of their own."""
+        held, self.lender = self.lender, None
+        self.forget_copies()
+        try:
+            super().train(*arguments, **words)
+        finally:
+            self.lender = held
 
     def fill(self, parameter: Any, values: np.ndarray[Any, Any]) -> None:
         self._write(parameter, paddle.to_tensor(values).astype(parameter.dtype))
@@ -66,8 +98,10 @@ class PaddleSide(Side):
 
     def forget_copies(self) -> None:
         """Give back the memory of the copies of weights; a run that needs one makes it anew."""
-        for parameter in self._held(self.model).parameters.values():
-            forget(parameter)
+        self._borrowers.clear()
+        for model in (self.model, self._double):
+            for parameter in () if model is None else self._held(model).parameters.values():
+                forget(parameter)
 
     @property
     def remarks(self) -> list[str]:
@@ -79,7 +113,7 @@ class PaddleSide(Side):
 
     def _begin(self, parameter: Any, weights: Any, gradient: Any) -> None:
         if weights is not None:
-            parameter.set_value(weights)
+            self._write(parameter, weights)
         parameter.clear_gradient(False)
         if gradient is not None:
             parameter.grad = paddle.to_tensor(gradient).astype(parameter.dtype)
@@ -145,7 +179,7 @@ class PaddleSide(Side):
                 self._write(parameter, as_array(value) + moved[name])
             with self._listening(model, Outcome()), seeded(self._seed), widened, mode:
                 self._pass(model, arguments, training=training)
-            return {**self._gradients(model), **following.gradients(begun)}
+            return {**self._gradients(model, copied), **following.gradients(begun)}
         finally:
             for parameter, value, _ in held:
                 self._write(parameter, value)
@@ -169,9 +203,9 @@ class PaddleSide(Side):
                 for parameter in self._held(model).parameters.values():
                     parameter.clear_gradient(False)
 
-    def _gradients(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
-        gradients = ((name, one.grad) for name, one in self._held(model).parameters.items())
-        return {name: copied(gradient) for name, gradient in gradients if gradient is not None}
+    def _gradients(self, model: Any, array: Callable[[Any], Array]) -> dict[str, Array]:
+        gradients = ((name, parameter.grad) for name, parameter in self._held(model).parameters.items())
+        return {name: array(gradient) for name, gradient in gradients if gradient is not None}
 
     def _converted(self, model: Any) -> Any:
         return model._to_impl(dtype="float64", floating_only=True)  # ``to`` makes floats of indices and masks, too

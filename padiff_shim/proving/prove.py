@@ -172,6 +172,7 @@ class _Asked:
         began += drawn_otherwise(theirs, ours, mapping) if self.phase != "forward" else []
         stages: list[Stage] = []
         proof, notes = preconditions(theirs, ours, self.given, mapping, trees, self.weights, stages)
+        ours.lender = theirs, mapping
         proof = _judged(theirs, ours, mapping, stages, self.recipe, self.steps) if proof is None else proof
         proof.notes += [*notes, *mapping.told(updates=self.recipe is not None), *began]
         if proof.differences:

@@ -13,13 +13,14 @@ from ..errors import PadiffShimError
 from ..frameworks.copies import duplicate
 from ..trees import copied
 from . import following
+from .arrays import Array
 from .capture import Capture
 from .holding import Holding
 from .listening import listening
 from .outcome import Outcome
 from .seeding import default_dtype, seeded
 from .updates import Recipe, Trainer
-from .values import Inputs, as_array, leaves
+from .values import Inputs, as_array, in_place, leaves
 
 # Makes a capture from labels, what tells the running layer's path, and the code that calls the model.
 Capturing = Callable[[dict[int, str], Callable[[], str], CodeType], Capture]
@@ -82,12 +83,13 @@ class Side:
 
     def _run(self, model: Any, capturing: Capturing | None, *, double: bool) -> Outcome:
         self._held(model).restore()
+        self._borrow(model, double=double)
         arguments = self._inputs.of(self.framework, self._dtype(), double=double, device=self._device())
         arguments, begun = following.inputs(arguments, lambda _, one: self._leaf(one)) if self.follows else (arguments, {})
         capture = None
         if capturing:
             capture = capturing({**self._labels(model), **self._input_labels(arguments)}, self._path, Side._pass.__code__)
-            capture.still = {parameter.data_ptr() for parameter in self._parameters(model).values()}
+            capture.still = self._still(model)
         self.capture = capture
         outcome, self._keeping = Outcome(capture=capture), capture is None or not double
         self._stack.clear()
@@ -97,6 +99,7 @@ class Side:
         self.capture = None
         self._held(model).look()  # a forward may exchange what the model holds
         self._note(model, named, outcome)
+        outcome.gradients = self._gradients(model, in_place) if self._backward else {}  # nobody writes them before they are dropped
         outcome.of_inputs = following.gradients(begun)
         self._clear()
         return outcome
@@ -146,8 +149,6 @@ class Side:
         outcome.statistics = (
             {} if outcome.unlike else {name: copied(tensor) for name, tensor in self._held(model).written().items()}
         )
-        if self._backward:
-            outcome.gradients = self._gradients(model)
 
     def train(
         self,
@@ -185,6 +186,7 @@ class Side:
                     named = self._pass(model, arguments, training=True)
                     self._held(model).look()
                     self._note(model, named, outcome)
+                    outcome.gradients = self._gradients(model, copied) if self._backward else {}
                     outcome.layers, sink.layers = sink.layers, {}
                     self._keeping = False
                     self._update(model, trainer, outcome)
@@ -203,7 +205,7 @@ class Side:
         parameters = self._parameters(model)
         outcome.update = trainer.step(parameters, outcome.gradients)
         outcome.weights = {name: copied(parameter) for name, parameter in parameters.items()}
-        outcome.update.left = [name for name, gradient in self._gradients(model).items() if gradient.any()]
+        outcome.update.left = [name for name, gradient in self._gradients(model, in_place).items() if gradient.any()]
 
     def step_alone(self, recipe: Recipe, given: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[dict[str, Any]]:
         """The weights behind each step of the optimizer alone.
@@ -253,9 +255,16 @@ class Side:
             self._holdings[id(model)] = Holding(model, self._named_layers, self._state, self._write)
         return self._holdings[id(model)]
 
-    def parameters(self) -> dict[str, Any]:
-        """Those of the model, by name."""
-        return self._held(self.model).parameters
+    def _borrow(self, model: Any, *, double: bool) -> None:
+        """Take what the other model's memory has already, in place of a copy."""
+
+    def _still(self, model: Any) -> set[int]:
+        """Addresses of memory that nobody writes within a run."""
+        return {parameter.data_ptr() for parameter in self._parameters(model).values()}
+
+    def parameters(self, *, double: bool = False) -> dict[str, Any]:
+        """Those of the model, or of its float64 copy, by name."""
+        return self._held(self.double() if double else self.model).parameters
 
     @property
     def layers(self) -> dict[str, Any]:
@@ -338,7 +347,8 @@ class Side:
         """A backward from tensors, which begins with ones or with the same random numbers on both sides."""
         raise NotImplementedError
 
-    def _gradients(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
+    def _gradients(self, model: Any, array: Callable[[Any], Array]) -> dict[str, Array]:
+        """Those of the parameters that have one; ``array`` makes an array of each."""
         raise NotImplementedError
 
     def _converted(self, model: Any) -> Any:

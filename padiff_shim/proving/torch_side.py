@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..trees import copied
+from .arrays import Array
 from .sides import Side
 from .widening import Widened
 
@@ -65,8 +65,8 @@ class TorchSide(Side):
                 for parameter in self._held(model).parameters.values():
                     parameter.grad = None
 
-    def _gradients(self, model: Any) -> dict[str, np.ndarray[Any, Any]]:
-        return {name: copied(p.grad) for name, p in self._held(model).parameters.items() if p.grad is not None}
+    def _gradients(self, model: Any, array: Callable[[Any], Array]) -> dict[str, Array]:
+        return {name: array(p.grad) for name, p in self._held(model).parameters.items() if p.grad is not None}
 
     def _converted(self, model: Any) -> Any:
         return model.double()

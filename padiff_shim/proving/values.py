@@ -11,7 +11,17 @@ import paddle
 import torch
 
 from ..errors import ArgumentError, described
+from ..frameworks.memory import FLOATS, to_torch
 from ..trees import as_array, copied, leaves, mapped
+from .arrays import Array
+
+
+def in_place(tensor: Any) -> Array:
+    """A dense tensor's values where they lie, if an array can show them there: for as long as nobody writes them."""
+    lies = isinstance(tensor, paddle.Tensor) and tensor.place.is_cpu_place() and tensor.is_dense() and tensor.dtype in FLOATS
+    if not lies or tensor.dtype is paddle.bfloat16:
+        return as_array(tensor)
+    return as_array(to_torch(tensor.detach()))
 
 
 class Inputs:

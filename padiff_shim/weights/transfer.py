@@ -21,7 +21,7 @@ from .sides import read_both
 from .stacks import stacked
 from .tree import OTHER, Side, Slot, Weight, take
 from .trying import Run, Trials
-from .values import prepared, write_all
+from .values import prepared, write_all, write_for_good
 
 
 def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = None) -> Mapping:
@@ -70,10 +70,12 @@ def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = 
 def carry(mapping: Mapping, src: Any, dst: Any) -> None:
     """Take all values across between the two models of a match, in either direction; what has no partner stays as it is.
 
+    ``dst`` is a copy that nobody goes on with if that fails.
+
     Raises:
         TransferError: values do not fit; nothing was written.
     """
-    write_all(prepared(mapping, *read_both(src, dst, writes=True)))
+    write_for_good(prepared(mapping, *read_both(src, dst, writes=True)))
 
 
 def match(
