@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from ..weights.transfer import carry
 from .sides import Side
 
 _SPREAD = 0.1
+_FIRST = 16  # elements, of which most weights are told apart
 
 
 @contextlib.contextmanager
@@ -22,12 +23,9 @@ def told_apart(theirs: Side, ours: Side, mapping: Mapping) -> Iterator[bool]:
     """Within it such weights, and equal ones, hold distinct values in the float64 models of both; False if there are none."""
     original, port = theirs.double(), ours.double()
     names = {pair.torch for pair in mapping if pair.torch and pair.paddle}
-    groups: dict[tuple[tuple[int, ...], str], list[torch.Tensor]] = {}
-    for name, weight in original.named_parameters():
-        if name in names and weight.is_floating_point():
-            key = tuple(weight.shape), hashlib.sha256(np.ascontiguousarray(weight.detach().cpu().numpy()).data).hexdigest()
-            groups.setdefault(key, []).append(weight)
-    equal = [weight for group in groups.values() if len(group) > 1 or _is_plain(group[0]) for weight in group]
+    weights = [weight for name, weight in original.named_parameters() if name in names and weight.is_floating_point()]
+    groups = [group for alike in _grouped(weights, _begins) for group in (_grouped(alike, _bytes) if len(alike) > 1 else [alike])]
+    equal = [weight for group in groups if len(group) > 1 or _is_plain(group[0]) for weight in group]
     if not equal:
         yield False
         return
@@ -51,6 +49,22 @@ def told_apart(theirs: Side, ours: Side, mapping: Mapping) -> Iterator[bool]:
         ours.forget_double()
 
 
+def _grouped(weights: Sequence[torch.Tensor], key: Callable[[torch.Tensor], Hashable]) -> list[list[torch.Tensor]]:
+    groups: dict[Hashable, list[torch.Tensor]] = {}
+    for weight in weights:
+        groups.setdefault(key(weight), []).append(weight)
+    return list(groups.values())
+
+
+def _begins(weight: torch.Tensor) -> Hashable:
+    return tuple(weight.shape), tuple(weight.detach().flatten()[:_FIRST].tolist())
+
+
+def _bytes(weight: torch.Tensor) -> Hashable:
+    return hashlib.sha256(np.ascontiguousarray(weight.detach().cpu().numpy()).data).hexdigest()
+
+
 def _is_plain(weight: torch.Tensor) -> bool:
     """Whether all elements are one number."""
-    return bool(weight.numel()) and bool((weight == weight.flatten()[0]).all())
+    values = weight.detach().flatten()
+    return len(values) > 0 and all(bool((part == values[0]).all()) for part in (values[:_FIRST], values))

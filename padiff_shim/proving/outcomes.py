@@ -149,12 +149,12 @@ def constants_apart(mapping: Mapping, mine: dict[str, Array], yours: dict[str, A
 
 def differ(what: str, rows: Sequence[Row]) -> str:
     """The first of the rows whose bits differ, in words; "" if none does. ``what``: said before its name."""
-    wrong = [
-        f"{what}{name}: {apart(one, other)}"
-        for name, one, other in rows
-        if one is not None and other is not None and not same_bits(one, other)
-    ]
-    return wrong[0] + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "") if wrong else ""
+    wrong = [row for row in rows if row[1] is not None and row[2] is not None and not same_bits(row[1], row[2])]
+    if not wrong:
+        return ""
+    name, expected, actual = wrong[0]
+    assert expected is not None and actual is not None  # noqa: PT018
+    return f"{what}{name}: {apart(expected, actual)}" + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
 
 
 def layers(mapping: Mapping, original: Outcome, port: Outcome, native: Outcome | None) -> list[LayerRow]:
@@ -188,13 +188,11 @@ def compared(mapping: Mapping, original: Outcome, port: Outcome) -> list[Row]:
 
 def far_apart(rows: Iterable[Row], share: float) -> bool:
     """Whether somewhere an infinity or NaN stands against a number, or a difference is beyond a share of the largest number."""
+    pairs = [(expected, actual) for _, expected, actual in rows if expected is not None and actual is not None]
     return any(
         largest(expected, actual) > share * float(np.abs(expected).max(initial=0.0, where=np.isfinite(expected)))
-        for _, expected, actual in rows
-        if expected is not None
-        and actual is not None
-        and expected.shape == actual.shape
-        and np.issubdtype(expected.dtype, np.inexact)
+        for expected, actual in sorted(pairs, key=lambda pair: pair[0].size)  # the cheapest that is far apart tells
+        if expected.shape == actual.shape and np.issubdtype(expected.dtype, np.inexact)
     )
 
 

@@ -209,7 +209,8 @@ def _judged(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list[
     if recipe is None:
         notes: list[str] = []
         runs = _runs(theirs, ours, notes)
-        if theirs.model.training and Differing.between(mapping, *runs[:2]) and (drawn := align(theirs, ours)):
+        drew = theirs.model.training and theirs.drew and ours.drew
+        if drew and Differing.between(mapping, *runs[:2]) and (drawn := align(theirs, ours)):
             notes = drawn
             runs = _runs(theirs, ours, notes)
         proof = _compared(theirs, ours, mapping, stages, runs)

@@ -131,6 +131,23 @@ def nudged(tensor: torch.Tensor, unit: float, generator: torch.Generator) -> Non
 
     A count of tokens is exact, however it is computed: moved, and cut to an integer again, it would be another position.
     """
-    noise = torch.rand(tensor.shape, dtype=torch.float64, generator=generator).sub_(0.5).mul_(2.0 * unit).add_(1.0)
+    large = tensor.numel() > 2 * _PIECE and tensor.is_contiguous()
+    shape = (2 * _PIECE,) if large else tensor.shape
+    noise = torch.rand(shape, dtype=torch.float64, generator=generator).sub_(0.5).mul_(2.0 * unit).add_(1.0).to(tensor.dtype)
+    if not large:
+        _move(tensor, noise)
+        return
+    flat = tensor.view(-1)  # piece by piece, which stay in a processor's cache, each by other numbers of the same noise
+    begins = range(0, len(flat), _PIECE)
+    offsets = torch.randint(_PIECE, (len(begins),), generator=generator).tolist()
+    for begin, offset in zip(begins, offsets):
+        piece = flat[begin : begin + _PIECE]
+        _move(piece, noise[offset : offset + len(piece)])
+
+
+_PIECE = 1 << 15  # elements
+
+
+def _move(tensor: torch.Tensor, noise: torch.Tensor) -> None:
     whole = (tensor == tensor.round()) & (tensor.abs() < EXACT)
-    tensor.mul_(noise.to(tensor.dtype).masked_fill_(whole, 1.0))
+    tensor.mul_(noise.masked_fill(whole, 1.0))
