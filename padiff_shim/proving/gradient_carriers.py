@@ -95,7 +95,7 @@ def _to_either_side(ours: PaddleSide, along: Grads, *, training: bool) -> list[t
         try:
             found.append((_run(ours, native=False, training=training, double=True, moved=moved)[0], step))
         except Exception as error:
-            raise NotInDouble(f"paddle in float64: {type(error).__name__}: {str(error)[:300]}") from error
+            raise NotInDouble.of("paddle", error) from error
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ..dispatch.site import raised_at, short
 from .outcome import Outcome
 from .paddle_side import PaddleSide
-from .sides import Side
+from .sides import Side, out_of_memory
 
 Run = Callable[[Side], Outcome]
 
@@ -35,6 +35,8 @@ def natively(ours: PaddleSide, within: Callable[[Run], Outcome] | None = None) -
     try:
         return run(Side.run), ""
     except Exception as error:
+        if out_of_memory(error):  # that is no kernel's doing
+            raise
         said = told(error)
     finally:
         ours.shim = True
@@ -52,6 +54,8 @@ def forward_alone(ours: PaddleSide, run: Callable[[Run], Outcome] | None = None)
     try:
         return (run or (lambda one: one(ours)))(Side.run_forward), ""
     except Exception as error:
+        if out_of_memory(error):
+            raise
         return None, f"the port fails on Paddle's own kernels, not on Torch's ({told(error)}): natively nothing is compared"
     finally:
         ours.shim = True

@@ -108,7 +108,8 @@ def prove(
         TransferError: the weights cannot be transferred, or a rule cannot be applied.
 
     Weights without partner do not end a proof where nothing that is compared depends on them, nor constants: notes name them.
-    Errors of the models themselves are raised unchanged; those of Paddle's own kernels alone are told in a note.
+    Where bits differ both run in float64, which takes twice the memory: if that runs out, the proof says so, and what to prove
+    instead. Errors of the models themselves are raised unchanged; those of Paddle's own kernels alone are told in a note.
     """
     start = time.perf_counter()
     _check(paddle_layer, torch_module)

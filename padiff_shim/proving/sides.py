@@ -30,6 +30,24 @@ Capturing = Callable[[dict[int, str], Callable[[], str], CodeType], Capture]
 class NotInDouble(PadiffShimError):
     """A model that runs, but not in float64."""
 
+    @classmethod
+    def of(cls, framework: str, error: Exception) -> NotInDouble:
+        """With the model's own error, or what to do where memory ran out."""
+        text = f"{type(error).__name__}: {str(error)[:300]}"
+        if not out_of_memory(error):
+            return cls(f"{framework} in float64: {text}")
+        remedy = "such runs take twice as much; prove fewer layers, or smaller inputs"
+        return OutOfMemory(f"{framework} in float64: memory ran out ({remedy}): {text}")
+
+
+class OutOfMemory(NotInDouble):
+    """A model for which there is not enough memory in float64."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error of Python, NumPy, Paddle or Torch says that no memory is left."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+
 
 class Side:
     """A model of one framework and what it is called with."""
@@ -81,7 +99,7 @@ class Side:
         try:
             return self._run(self.double(), capturing, double=True)
         except Exception as error:
-            raise NotInDouble(f"{self.framework} in float64: {type(error).__name__}: {str(error)[:300]}") from error
+            raise NotInDouble.of(self.framework, error) from error
 
     def _run(self, model: Any, capturing: Capturing | None, *, double: bool) -> Outcome:
         self._held(model).restore()
@@ -197,7 +215,7 @@ class Side:
                     seen(outcome)
         except Exception as error:
             if double:
-                raise NotInDouble(f"{self.framework} in float64: {type(error).__name__}: {str(error)[:300]}") from error
+                raise NotInDouble.of(self.framework, error) from error
             raise
         finally:
             self._clear()

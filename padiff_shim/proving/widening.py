@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..dispatch.frames import paused
 from ..frameworks.memory import TENSOR_TYPES
-from .sides import NotInDouble, Side
+from .sides import NotInDouble, OutOfMemory, Side
 
 _Found = TypeVar("_Found")
 
@@ -25,11 +25,13 @@ def in_double(theirs: Side, ours: Side, question: Callable[[], _Found]) -> _Foun
     """What is asked of float64 runs of both: widened, or where one does not run so, as the models are.
 
     Raises:
-        NotInDouble: one runs in neither way.
+        NotInDouble: one runs in neither way; or there is no memory for it.
     """
     theirs.widening = ours.widening = True
     try:
         return question()
+    except OutOfMemory:
+        raise
     except NotInDouble:
         theirs.widening = ours.widening = False
         return question()

@@ -172,6 +172,35 @@ def test_an_error_of_the_model_itself_is_raised_unchanged():
         prove(Wrong(), Original(), X, **TRAINING)
 
 
+OUT = {
+    "numpy": lambda: np.empty(1 << 50),
+    "paddle": lambda: paddle.empty([1 << 42]),
+    "torch": lambda: torch.empty(1 << 50),
+}
+
+
+@pytest.mark.parametrize("framework", OUT)
+def test_memory_that_runs_out_is_no_kernels_doing(framework, monkeypatch):
+    """Natively: the error itself. In float64: whether it is rounding is not known, and what to do is said."""
+
+    class Greedy(InForward):
+        def __init__(self, when):
+            super().__init__(act=lambda x: paddle.tanh(x * 3.0 / 3.0), after=1000)
+            self.when = when
+
+        def forward(self, x):
+            if self.when(x):
+                OUT[framework]()
+            return super().forward(x)
+
+    proof = prove(Greedy(lambda x: x.dtype == paddle.float64), Original(), X)
+    assert proof.verdict is ProofVerdict.NOT_COMPARABLE, str(proof)
+    assert "memory ran out" in proof.reason
+    assert "fewer layers" in proof.reason
+    with pytest.raises((MemoryError, RuntimeError), match="alloc"):
+        prove(Greedy(lambda x: natively()), Original(), X)
+
+
 GRIDS = """
 import numpy as np, paddle, torch
 from padiff_shim import prove
