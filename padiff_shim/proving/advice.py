@@ -33,6 +33,8 @@ def in_paddles_words(op: str, name: str, value: Any) -> Any:
     >>> in_paddles_words("native_batch_norm", "momentum", 0.1)
     0.9
     """
+    if name == "reduction" and value in range(len(_REDUCTIONS)):
+        return _REDUCTIONS[value]
     turned = (name == "momentum" and op in _BATCH_NORMS) or (name == "p" and op == "bernoulli")
     return 1 - value if turned and isinstance(value, float) else value
 
@@ -73,6 +75,21 @@ def advice(op: str, name: str, value: Any) -> str:
     if name == "normalization":
         return _fft_norm(op, value)
     return _WORDS[name](value) if name in _WORDS else ""
+
+
+_OTHER_OPS = {
+    ("huber_loss", "smooth_l1_loss"): "Paddle's smooth_l1_loss is Torch's huber_loss, delta times as large: divide it by delta",
+    ("smooth_l1_loss", "huber_loss"): "Paddle's smooth_l1_loss is Torch's huber_loss",
+}
+
+
+def advice_on_other_op(written: str, wanted: str) -> str:
+    """What to write where a port calls one of Torch's operators in place of another, in brackets; "" if nothing is known.
+
+    >>> advice_on_other_op("smooth_l1_loss", "huber_loss")
+    " (Paddle's smooth_l1_loss is Torch's huber_loss)"
+    """
+    return f" ({_OTHER_OPS[written, wanted]})" if (written, wanted) in _OTHER_OPS else ""
 
 
 _DEFINITIONS = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .advice import advice, in_paddles_words
+from .advice import advice, advice_on_other_op, in_paddles_words
 from .attributes import unlike_attributes
 from .cause import Cause
 from .matching import Matching
@@ -15,6 +15,7 @@ from .pairing import kind
 from .trace import Node, Operand, Value
 from .wording import extent, from_elsewhere, given, role, swapped, whence
 
+_WEIGHTS = frozenset({"weight", "pos_weight"})  # of a loss
 _COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum"})
 _TO_THE_END = 2**63 - 1  # where a slice ends that has no end
 
@@ -29,7 +30,9 @@ def between(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str]:
 
 def _of_kind(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str] | None:
     """Two ops of different kinds."""
-    return None if kind(theirs) == kind(ours) else (Cause.OTHER_OP, f"{ours} in place of {theirs}")
+    if kind(theirs) == kind(ours):
+        return None
+    return Cause.OTHER_OP, f"{ours} in place of {theirs}{advice_on_other_op(ours.name, theirs.name)}"
 
 
 def _of_indices(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, str] | None:
@@ -75,7 +78,14 @@ def _of_operands(matching: Matching, theirs: Node, ours: Node) -> tuple[Cause, s
     if biased:
         return Cause.OPERAND, biased
     if len(mine) != len(yours):
-        missing = {operand.name for operand in mine} ^ {operand.name for operand in yours}
+        left, more = (
+            {operand.name for operand in side} - {operand.name for operand in other}
+            for side, other in ((mine, yours), (yours, mine))
+        )
+        if left <= _WEIGHTS >= more:
+            wrong, how = (left, "left out") if left else (more, "too much")
+            return Cause.OPERAND, f"{' and '.join(f'{name}=' for name in sorted(wrong))} is {how}"
+        missing = left | more
         return Cause.OPERAND, f"{len(yours)} operands against {len(mine)}" + (f" ({', '.join(sorted(missing))})" if missing else "")
     for original, other in zip(mine, yours):
         if original.tensor.shape != other.tensor.shape or not matching.in_order(original.value, original.tensor, other.tensor):

@@ -56,6 +56,8 @@ def explain(matching: Matching, theirs: Sequence[Node], ours: Sequence[Node], en
     mend = mended(matching, pairs)
     if cause is Cause.MISSING and (pair.ours is None or pair.ours.backward):
         pair, mend = Pair(pair.theirs, read_by_none(matching, pair, end)), mend or ended(end)
+    elif cause is Cause.EXTRA and mend is None and not (pair.ours and pair.ours.backward):
+        mend = ended(end)
     taken = taken_for(matching, pair) if cause in _OTHERWISE_GIVEN else None
     return Difference(cause, text, pair.theirs, pair.ours, mend, _sites(matching, cause, pair), taken)
 

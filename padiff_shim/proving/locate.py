@@ -24,6 +24,7 @@ from .nudging import Nudged
 from .outcome import Outcome
 from .runs import told_once
 from .sides import NotInDouble, Side
+from .smoothing import smoothed_otherwise
 from .tables import Exchange, exchange, rounded_in_single, tables_of
 from .ties import tied_otherwise
 from .tolerances import RoundingBound, Tolerances, rounded
@@ -201,6 +202,9 @@ class _Search:
                 turned = turned_mask(matching, trace_of(self._original), trace_of(self._port))
                 if turned is not None and turned.mend is not None and turned.mend[0].key not in self._forced:
                     seen = FORWARD, turned
+            if seen is not None:
+                smoothed = smoothed_otherwise(seen[1], trace_of(self._original), trace_of(self._port))
+                seen = (seen[0], replace(seen[1], cause=smoothed[0], text=smoothed[1])) if smoothed else seen
             if seen is None:
                 self._ended = True
             else:
@@ -245,6 +249,8 @@ class _Search:
     def _exchange_attributes(self, part: str, difference: Difference) -> bool:
         """Whether the port can go on with the original's attributes in all calls that differ in the same: a setting of a model."""
         if difference.cause is not Cause.ATTRIBUTE or not difference.theirs or not difference.ours:
+            return False
+        if difference.theirs.name != difference.ours.name:
             return False
         calls = (trace_of(run).nodes for run in (self._original, self._port))
         pairs = calls_alike(difference.theirs, difference.ours, *calls)

@@ -124,6 +124,38 @@ def test_the_padding_of_an_embedding(padding):
     assert not prove(*embedding(padding), ids)
 
 
+def loss(function):
+    return lambda self, x, y: function(self.first(x), y)
+
+
+WEIGHT = [1.0, 2.0, 3.0]
+LOSSES = {
+    "weight": ({}, {"weight": torch.tensor(WEIGHT)}, "weight= is left out"),
+    "smoothing": ({}, {"label_smoothing": 0.1}, "label_smoothing=0 against 0.1 (write label_smoothing=0.1)"),
+    "too much": ({"label_smoothing": 0.2}, {}, "label_smoothing=0.2 against 0"),
+    "other": ({"label_smoothing": 0.2}, {"label_smoothing": 0.1}, "label_smoothing=0.2 against 0.1 (write label_smoothing=0.1)"),
+    "ignored": ({"ignore_index": 0}, {"ignore_index": 1}, "write ignore_index=1"),
+    "reduction": ({"reduction": "sum"}, {}, "reduction='sum' against 'mean' (write reduction=\"mean\")"),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_with_other_arguments(name):
+    mine, yours, text = LOSSES[name]
+    port = loss(lambda x, y: paddle.nn.functional.cross_entropy(x, y, **mine))
+    original = loss(lambda x, y: torch.nn.functional.cross_entropy(x, y, **yours))
+    mistake = only(prove(*pair(port, original, first=("Linear", 3, 3)), (numbers(6, 3), np.array([0, 2, 1, 1, 0, 2]))))
+    assert text in mistake.text
+    assert "cross_entropy" in mistake.paddle.source
+
+
+def test_a_loss_that_is_called_otherwise():
+    port = loss(lambda x, y: paddle.nn.functional.smooth_l1_loss(x, y, delta=0.5))
+    original = loss(lambda x, y: torch.nn.functional.smooth_l1_loss(x, y, beta=0.5))
+    mistake = only(prove(*pair(port, original, first=("Linear", 3, 3)), (numbers(6, 3), numbers(6, 3) * 2)))
+    assert "divide it by delta" in mistake.text
+
+
 def test_shares_are_weighed_otherwise():
     weight = [1.0, 2.0, 3.0]
 
