@@ -238,7 +238,7 @@ paddle.linalg.solve(x, y).sum().backward()
         "size": "the process ends",
         "paddle": PADDLES[-1:],
         "shows": SIGSEGV,
-        "shim": "Torch's backward. Compared, Paddle's backward ends the process.",
+        "shim": "Torch's backward; a proof's native run lets x want a gradient. Compared, Paddle's backward ends the process.",
         "program": """\
 import paddle
 x, weight = paddle.ones([2, 3]), paddle.ones([1])

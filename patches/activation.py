@@ -255,6 +255,7 @@ def _grouped(x: torch.Tensor, groups: int, axis: int) -> torch.Tensor:
     'x weight|alpha data_format="NCHW" mode="all"',
     tensors=2,
     legacy='prelu: x weight data_format="NCHW" mode="all"',
+    wanting=0,
     samples=(
         Sample((2, 3, 4), (1,)),
         Sample((2, 3, 4), (3,), mode="channel"),

@@ -12,7 +12,7 @@ _REDUCTIONS = ("none", "mean", "sum")
 _BATCH_NORMS = frozenset({"native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "_batch_norm_with_update"})
 _ALSO_PADDLES = frozenset({
     "kernel_size", "stride", "padding", "dilation", "groups", "ceil_mode", "align_corners", "negative_slope", "keepdim",
-    "ignore_index", "alpha", "beta", "threshold", "output_size", "padding_idx", "label_smoothing", "num_layers",
+    "ignore_index", "output_padding", "alpha", "beta", "threshold", "output_size", "padding_idx", "label_smoothing", "num_layers",
 })  # fmt: skip
 
 
@@ -54,6 +54,8 @@ def _axis(value: Any) -> str:
 _WORDS: dict[str, Callable[[Any], str]] = {
     "eps": lambda value: f"write epsilon={value:g}",
     "dim": _axis,
+    "count_include_pad": lambda value: f"write exclusive={not value}",
+    "group": lambda value: f"write num_groups={value}",
     "approximate": lambda value: f"write approximate={value == 'tanh'}",
     "reduction": _reduction,
     **{name: lambda value, name=name: f"write {name}={value!r}" for name in _ALSO_PADDLES},  # type: ignore[misc]
@@ -90,6 +92,21 @@ def advice_on_other_op(written: str, wanted: str) -> str:
     " (Paddle's smooth_l1_loss is Torch's huber_loss)"
     """
     return f" ({_OTHER_OPS[written, wanted]})" if (written, wanted) in _OTHER_OPS else ""
+
+
+_PADDINGS = {
+    f"{kind}_pad{axes}d": word for kind, word in (("reflection", "reflect"), ("replication", "replicate")) for axes in (1, 2, 3)
+}
+
+
+def advice_on_missing(op: str, layer: Any) -> str:
+    """What to write where one of Torch's operators is missing in a layer of Paddle's, in brackets; "" if nothing is known.
+
+    >>> advice_on_missing("reflection_pad2d", paddle.nn.Conv2D(3, 3, 3, padding=1))
+    " (write padding_mode='reflect')"
+    """
+    mode = _PADDINGS.get(op)
+    return f" (write padding_mode={mode!r})" if mode and hasattr(layer, "_padding_mode") else ""
 
 
 _DEFINITIONS = {

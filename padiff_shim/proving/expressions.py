@@ -18,13 +18,22 @@ def told_as_one(differences: Sequence[Difference]) -> list[Difference]:
     for difference in differences:
         alone = {Cause.EXTRA: difference.ours, Cause.MISSING: difference.theirs}.get(difference.cause)
         place = next((at for at, keys in enumerate(parts) if alone and _goes_on(alone, keys[difference.cause])), None)
-        if place is None or alone is None:
+        if place is not None and alone is not None:
+            parts[place][difference.cause].add(alone.key)
+            kept[place] = replace(kept[place], text=_with(kept[place], difference, alone))
+        elif not any(_scales_what_stays(known, difference) for known in kept):
             kept.append(difference)
             parts.append(_expression(difference))
-            continue
-        parts[place][difference.cause].add(alone.key)
-        kept[place] = replace(kept[place], text=_with(kept[place], difference, alone))
     return kept
+
+
+def _scales_what_stays(known: Difference, difference: Difference) -> bool:
+    """Whether a difference is that of a dropout's divisor, where its mask differs by the same share already."""
+    if known.ours is None or difference.ours is None or (known.ours.name, difference.ours.name) != ("bernoulli", "div"):
+        return False
+    place = known.ours.site, known.ours.layer
+    share = known.ours.attributes.get("p")
+    return place == (difference.ours.site, difference.ours.layer) and share == difference.ours.attributes.get("other")
 
 
 def _with(known: Difference, difference: Difference, alone: Node) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from ..arguments import path as checked
 from ..dispatch.site import Site
 from ..writing import write
-from .advice import advice_on_layer
+from .advice import advice_on_layer, advice_on_missing
 from .causes import Cause, Difference
 from .exchanges import told_once
 from .expressions import told_as_one
@@ -119,6 +119,8 @@ def merged(differences: Sequence[Difference], port: Mapping[str, Any]) -> list[M
         kept = (*known.layers, layers) if known else (layers,)
         attribute = advice_on_layer(difference.cause, port.get(layers))
         cause, text = (Cause.ATTRIBUTE, attribute) if attribute else (difference.cause, difference.text)
+        if difference.cause is Cause.MISSING and difference.theirs is not None:
+            text += advice_on_missing(difference.theirs.name, port.get(layers))
         if known is None:
             found[key] = Mistake(cause, text, theirs, ours, kept)
             continue

@@ -124,6 +124,41 @@ def test_the_padding_of_an_embedding(padding):
     assert not prove(*embedding(padding), ids)
 
 
+LAYERS = {
+    "padding mode": (
+        ("Conv2D", 4, 3, 3),
+        {"padding": 1},
+        {"padding": 1, "padding_mode": "reflect"},
+        "write padding_mode='reflect'",
+    ),
+    "exclusive": (("AvgPool2D", 3, 2, 1), {}, {}, "write exclusive=False"),
+    "groups": (("GroupNorm", 2, 4), {}, {"num_groups": 4}, "write num_groups=4"),
+    "dropout": (("Dropout",), {"p": 0.1}, {"p": 0.2}, "p=0.1 against 0.2 (write p=0.2)"),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_to_write_is_said_in_paddles_words(name):
+    (kind, *numbers_), mine, yours, text = LAYERS[name]
+    ours, theirs = pair(lambda self, x: self.inner(x), lambda self, x: self.inner(x))
+    ours.inner = getattr(paddle.nn, kind)(*numbers_, **mine)
+    theirs.inner = getattr(torch.nn, kind.replace("2D", "2d"))(
+        *([4] if "num_groups" in yours else numbers_)[:1],
+        *numbers_[1:],
+        **{word: value for word, value in yours.items() if word != "num_groups"},
+    )
+    proof = prove(ours, theirs, numbers(2, 4, 6, 6))
+    assert len(proof.mistakes) == 1, str(proof)
+    assert text in proof.mistakes[0].text
+
+
+def test_a_slope_alone_is_trained():
+    """Paddle's backward of prelu ends the process where x wants no gradient (docs/defects.md)."""
+    ours, theirs = pair(lambda self, x: self.inner(x), lambda self, x: self.inner(x))
+    ours.inner, theirs.inner = paddle.nn.PReLU(), torch.nn.PReLU()
+    assert prove(ours, theirs, numbers(2, 4))
+
+
 def loss(function):
     return lambda self, x, y: function(self.first(x), y)
 
