@@ -74,6 +74,8 @@ def advice(op: str, name: str, value: Any) -> str:
         return _momentum(value)
     if name == "p" and op == "bernoulli":  # what is kept
         return f"write p={1 - value:g}"
+    if name == "dim" and op.startswith("_fft") and len(value) > 1:
+        return f"write axes={value}"
     if name == "normalization":
         return _fft_norm(op, value)
     return _WORDS[name](value) if name in _WORDS else ""

@@ -14,7 +14,19 @@ def unlike_attributes(original: Node, port: Node) -> dict[str, Any]:
     """The original's attributes that the port's call has not; None for one that the original's has not."""
     names = sorted({*original.attributes, *port.attributes} - _idle(original, port))
     pairs = ((name, original.attributes.get(name), port.attributes.get(name)) for name in names)
-    return {name: wanted for name, wanted, own in pairs if not equal(wanted, own)}
+    apart = {name: (wanted, own) for name, wanted, own in pairs if not equal(wanted, own)}
+    return {name: wanted for name, (wanted, own) in apart.items() if name != "dim" or not _of_one_axis(original, port)}
+
+
+def _of_one_axis(original: Node, port: Node) -> bool:
+    """Whether two calls name the same axes, from the first or from the last."""
+    counts = {call.operands[0].tensor.dim() if call.operands else 0 for call in (original, port)}
+    dims = [call.attributes.get("dim") for call in (original, port)]
+    if len(counts) > 1 or 0 in counts or not all(isinstance(dim, (int, list)) for dim in dims):
+        return False
+    (count,) = counts
+    named = [[axis % count for axis in (dim if isinstance(dim, list) else [dim])] for dim in dims]  # type: ignore[operator]
+    return named[0] == named[1]
 
 
 def calls_alike(original: Node, port: Node, original_calls: Sequence[Node], port_calls: Sequence[Node]) -> list[tuple[Node, Node]]:

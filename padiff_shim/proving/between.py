@@ -105,7 +105,7 @@ def _of_operand(
     here, there = original.value.node, other.value.node
     named = all(value.node is not None or given(value) for value in (original.value, other.value))
     if named and matching.good(other.value):
-        if here is not None and there is not None and _is_same_of_constants(here, there):
+        if here is not None and there is not None and (_is_same_of_constants(here, there) or takes_others(matching, here, there)):
             return between(matching, here, there)
         return Cause.WEIGHT if here is None is there else Cause.OPERAND, from_elsewhere(original, other)
     return constant(original, other) if there is None or here is None else None
@@ -153,6 +153,14 @@ def _broadcast(theirs: Node, ours: Node) -> str:
         "; put_along_axis broadcasts its index, scatter takes it as it is: write broadcast=False" if len(mine) == len(yours) else ""
     )
     return f"index has shape {yours} against {mine}{advice}"
+
+
+def takes_others(matching: Matching, call: Node, other: Node) -> bool:
+    """Whether two calls take other elements out of the same operands: another layer's state, another part."""
+    alike = call.name == other.name and call.moves and len(call.operands) == len(other.operands)
+    if not alike or not unlike_attributes(call, other):
+        return False
+    return all(matching.same(mine.value, yours.value) for mine, yours in zip(call.operands, other.operands))
 
 
 def _is_index(operand: Operand) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .between import arranged, comparable, constant
+from .between import arranged, between, comparable, constant, takes_others
 from .cause import Cause
 from .matching import Matching
 from .pairing import Pair, alike, behind, kind
@@ -46,6 +46,8 @@ def given_otherwise(matching: Matching, alone: Node, pairs: Sequence[Pair]) -> t
             continue
         fed = any(matching.same(two.value, other.value) for two in alone.operands)
         if kind(other.value.node) == kind(alone) and not fed:
+            if takes_others(matching, alone, other.value.node):
+                return (*between(matching, alone, other.value.node), following)
             return Cause.OPERAND, from_elsewhere(one, other), following
     return None
 

@@ -93,3 +93,15 @@ def test_a_transform_along_another_axis():
     assert len(proof.mistakes) == 1, str(proof)
     assert "write axis=0" in proof.mistakes[0].text
     assert "rfft" in proof.mistakes[0].paddle.source
+
+
+def test_a_transform_along_other_axes():
+    def port(self, x):
+        return self.out(paddle.fft.fft2(x, axes=(0, 1)).abs())
+
+    def original(self, x):
+        return self.out(torch.fft.fft2(x).abs())
+
+    proof = prove(*pair(port, original, out=("Linear", 8, 3)), numbers(8, 8, 8))
+    assert len(proof.mistakes) == 1, str(proof)
+    assert "write axes=[1, 2]" in proof.mistakes[0].text

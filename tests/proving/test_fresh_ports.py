@@ -81,7 +81,12 @@ RIGHT = {
 }
 # What is exchanged, by what, a part of the port's guilty line, and of what the mistake says.
 WRONG = {
-    "unet: groups": ("groups=4", "groups=2", "self.norm(", "another attribute: group=2 against 4 (write num_groups=4) (in 4 layers)"),
+    "unet: groups": (
+        "groups=4",
+        "groups=2",
+        "self.norm(",
+        "another attribute: group=2 against 4 (write num_groups=4) (in 4 layers)",
+    ),
     "unet: operands of concat": (
         "[u, a]",
         "[a, u]",

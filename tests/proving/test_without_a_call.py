@@ -55,6 +55,14 @@ def test_a_right_recurrence_is_proven(batch_first):
     assert prove(*recurrent("LSTM", not batch_first, batch_first), numbers(3, 5, 8))
 
 
+def test_the_state_of_another_layer():
+    ours, theirs = pair(lambda self, x: self.out(self.inner(x)[1][0][0]), lambda self, x: self.out(self.inner(x)[1][0][-1]))
+    ours.inner, theirs.inner = paddle.nn.LSTM(8, 8, num_layers=2), torch.nn.LSTM(8, 8, 2, batch_first=True)
+    ours.out, theirs.out = paddle.nn.Linear(8, 3), torch.nn.Linear(8, 3)
+    mistake = only(prove(ours, theirs, numbers(3, 5, 8)))
+    assert "index=0 against -1" in mistake.text
+
+
 def test_other_directions_and_layers_are_named():
     proof = prove(paddle.nn.LSTM(8, 8), torch.nn.LSTM(8, 8, 2, bidirectional=True), numbers(5, 3, 8))
     assert proof.verdict is ProofVerdict.NOT_COMPARABLE
