@@ -19,7 +19,34 @@ Forced = Mapping[Key, Sequence[torch.Tensor | None]]  # what the results of a ca
 Attributes = Mapping[Key, Mapping[str, Any]]  # of calls, what is to take the place of their own
 
 
-class Capture(LooksOn, TorchDispatchMode):
+class Onlooker(LooksOn, TorchDispatchMode):
+    """Looks on at Torch's kernels in a run, and is told of what Paddle's do: which is nothing to most.
+
+    ``still``: addresses of memory that nobody writes in the run.
+    """
+
+    still: Set[int] = frozenset()
+
+    def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
+        """A tensor in other memory holds the elements of ``like``, as long as nothing is written into either."""
+
+    def write_down(self, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
+        """A call that Torch's kernels did not answer."""
+
+
+class Called(Onlooker):
+    """Within it the names of all calls are noted, and nothing else is held; arguments as for :class:`Capture`."""
+
+    def __init__(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> None:
+        super().__init__()
+        self.called: list[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.called.append(shape_of(function).base)
+        return function(*args, **(kwargs or {}))
+
+
+class Capture(Onlooker):
     """Within it every call of Torch's kernels is written into :attr:`trace`.
 
     Args:
@@ -43,10 +70,10 @@ class Capture(LooksOn, TorchDispatchMode):
         attributes: Attributes | None = None,
     ) -> None:
         super().__init__()
+        self.called: list[str] = []  # the names of all calls, in order
         self._attributes = attributes or {}
         self._exchanged, self._before = constants or {}, list[tuple[torch.Tensor, torch.Tensor]]()
         self.trace = Trace()
-        self.still: Set[int] = frozenset()  # addresses of memory that nobody writes while the trace holds numbers
         self._names, self._layer, self._until, self._forced, self._touch = names, layer, until, forced or {}, touch
         self._count: collections.Counter[Any] = collections.Counter()
         self._places: dict[int, tuple[Site, str]] = {}  # by the number that Torch gives the node of a call in its graph
@@ -60,6 +87,7 @@ class Capture(LooksOn, TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         shape, kwargs = shape_of(function), kwargs or {}
+        self.called.append(shape.base)
         if self._attributes:
             args, kwargs = self._with_attributes(shape, args, kwargs)
         arguments = _named(shape, args, kwargs)
@@ -212,7 +240,7 @@ class Capture(LooksOn, TorchDispatchMode):
         return self._constant(tensor, self._names.get(tensor.data_ptr(), ""))
 
     def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
-        """A tensor in other memory holds the elements of ``like``, as long as nothing is written into either."""
+        """See :class:`Onlooker`."""
         self._moved[_place(tensor)] = like
 
     def write_down(self, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:

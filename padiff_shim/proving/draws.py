@@ -13,11 +13,9 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..dispatch.site import Site, call_site
-from ..frameworks.surroundings import LooksOn
-from .capture import tensors_in
+from .capture import Onlooker, tensors_in
 from .operators import shape_of
 from .sides import Side
 
@@ -35,7 +33,7 @@ class Draw(NamedTuple):
         return self.name, self.shape
 
 
-class Draws(LooksOn, TorchDispatchMode):
+class Draws(Onlooker):
     """Within it the draws from Torch's generator are noted; ``begin`` is called before each with its number.
 
     A draw that begins where the one before it began is that one again: what a backward reads is learnt by a run without effect.
@@ -51,12 +49,6 @@ class Draws(LooksOn, TorchDispatchMode):
     def noting(cls, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> Draws:
         """As a run's capture."""
         return cls(lambda number: None, until)
-
-    def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
-        """What Paddle moves by itself draws nothing."""
-
-    def write_down(self, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
-        """Nor does what it computes."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         drawing = torch.Tag.nondeterministic_seeded in function.tags and (kwargs or {}).get("generator") is None

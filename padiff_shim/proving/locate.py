@@ -15,7 +15,7 @@ from . import outcomes
 from .agreement import OF_GRADIENT, Agreement
 from .arrays import Array, largest
 from .attributes import calls_alike, unlike_attributes
-from .capture import Capture
+from .capture import Called, Capture
 from .causes import Cause, Difference, explain
 from .distinct import told_apart
 from .masks import turned_mask
@@ -115,23 +115,23 @@ def _at_once(theirs: Side, ours: Side, mapping: Mapping) -> Located | None:
     gradients say nothing.
     """
     with theirs.forward_alone(), ours.forward_alone():
-        expected, actual = theirs.run_double(), ours.run_double(Capture)
-        trace_of(actual).forget()
+        expected, actual = theirs.run_double(), ours.run_double(Called)
+        before = _called(actual)
         if not outcomes.far_apart(outcomes.outputs(expected, actual), PLAIN):
             return None
         with told_apart(theirs, ours, mapping) as apart:
-            located = _Search(theirs, ours, mapping, before=actual).to_its_end() if apart else None
+            located = _Search(theirs, ours, mapping, before=before).to_its_end() if apart else None
         if located is None:  # none are equal, or they cannot be exchanged
-            located = _Search(theirs, ours, mapping, before=actual).to_its_end()
+            located = _Search(theirs, ours, mapping, before=before).to_its_end()
     if not located.differences or not located.over:
         return None
     return replace(located, apart=outcomes.worst(mapping, expected, actual))
 
 
 class _Search:
-    """Both models in float64, from one difference to the next; ``before``: a run of the port that was made before."""
+    """Both models in float64, from one difference to the next; ``before``: what a run of the port called that was made before."""
 
-    def __init__(self, theirs: Side, ours: Side, mapping: Mapping, before: Outcome | None = None) -> None:
+    def __init__(self, theirs: Side, ours: Side, mapping: Mapping, before: Sequence[str] | None = None) -> None:
         self._theirs, self._ours, self._mapping = theirs, ours, mapping
         self._original = theirs.run_double(Capture)
         nudge = rounded(torch.Generator().manual_seed(0))
@@ -313,23 +313,24 @@ def _next(
 
 def trace_of(outcome: Outcome) -> Trace:
     """What a run with a capture wrote down."""
-    assert outcome.capture is not None
+    assert isinstance(outcome.capture, Capture)
     return outcome.capture.trace
 
 
-def _settled(side: Side, before: Outcome | None) -> Outcome:
+def _settled(side: Side, before: Sequence[str] | None) -> Outcome:
     """A run that makes the same calls as the one before: what is made once (copies of weights, what a backward reads) is made."""
     outcome = side.run_double(Capture)
     for _ in range(3):
-        if before is not None and _names(before) == _names(outcome):
+        if before == _called(outcome):
             break
         trace_of(outcome).forget()
-        before, outcome = outcome, side.run_double(Capture)
+        before, outcome = _called(outcome), side.run_double(Capture)
     return outcome
 
 
-def _names(outcome: Outcome) -> list[str]:
-    return [node.name for node in trace_of(outcome).nodes]
+def _called(outcome: Outcome) -> list[str]:
+    assert isinstance(outcome.capture, (Called, Capture))
+    return outcome.capture.called
 
 
 def _first_difference(matching: Matching, original: Outcome, port: Outcome, arrays: Pairs) -> Difference | None:

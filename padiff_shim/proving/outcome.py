@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .capture import Capture
+from .capture import Onlooker
 from .updates import Update
 
 
@@ -25,7 +25,7 @@ class Outcome:
     gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     statistics: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     unlike: bool = False
-    capture: Capture | None = None
+    capture: Onlooker | None = None
     weights: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     update: Update | None = None
     of_layers: dict[str, list[np.ndarray[Any, Any] | None]] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from ..substitution.moves import followed
 from ..substitution.plan import Substituting
 from ..table.reasons import COMPLEX, NOT_DRAWN, StayNative
 from ..trees import leaves, mapped
-from .capture import Capture
+from .capture import Onlooker
 from .sides import Side
 from .widening import paddles
 
@@ -49,7 +49,7 @@ class OnTorch(Substituting):
         self.layer: Callable[[], str] = str  # tells the path of the layer that is running
         self.of_complex: dict[str, bool] = {}  # ops without a declaration for complex numbers: whether Torch answers as Paddle does
         self.defined: dict[str, Defined] = {}  # ops that Paddle defines otherwise for what a call was given
-        self.capture: Capture | None = None  # which writes down what is computed
+        self.capture: Onlooker | None = None  # which writes down what is computed
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that moves values; where Paddle does so by itself, the capture is told."""

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..dispatch.site import Site, call_site
 from ..frameworks.memory import dtype_of
-from ..frameworks.surroundings import LooksOn
-from .capture import tensors_in
+from .capture import Onlooker, tensors_in
 from .cause import Cause
 from .findings import Mistake, Place
 from .operators import is_passive, shape_of
@@ -44,19 +42,13 @@ class Computed:
         return Place.at(self.site, self.layer, f"{self.name} in {dtype_of(self.dtype)}")
 
 
-class Precisions(LooksOn, TorchDispatchMode):
+class Precisions(Onlooker):
     """Within it the dtype of every float result of Torch's kernels is noted; no values are held."""
 
     def __init__(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> None:
         super().__init__()
         self.calls: list[Computed] = []
         self._layer, self._until = layer, until
-
-    def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
-        """What Paddle moves by itself is no call of Torch's."""
-
-    def write_down(self, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
-        """What Paddle's kernels compute is in no dtype of Torch's."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))

@@ -15,7 +15,7 @@ from ..frameworks.copies import duplicate
 from ..trees import copied
 from . import following
 from .arrays import Array
-from .capture import Capture
+from .capture import Onlooker
 from .holding import Holding
 from .listening import listening
 from .outcome import Outcome
@@ -24,7 +24,7 @@ from .updates import Recipe, Trainer
 from .values import Inputs, as_array, in_place, leaves
 
 # Makes a capture from labels, what tells the running layer's path, and the code that calls the model.
-Capturing = Callable[[dict[int, str], Callable[[], str], CodeType], Capture]
+Capturing = Callable[[dict[int, str], Callable[[], str], CodeType], Onlooker]
 
 
 class NotInDouble(PadiffShimError):
@@ -68,7 +68,7 @@ class Side:
         self.widening = False  # whether what says float32 says float64 in the runs in float64, see :mod:`.widening`
         self.doubled: Callable[[Any], None] | None = None  # what else has to be done to a new float64 copy
         self._holdings: dict[int, Holding] = {}  # by model
-        self.capture: Capture | None = None  # of the run that goes on
+        self.capture: Onlooker | None = None  # of the run that goes on
         # Around each run, see :mod:`.draws`.
         self.drawing: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
