@@ -13,12 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..dispatch.containers import flat
 from ..dispatch.kinds import make_room
 from ..frameworks.randomness import undrawn
-from ..frameworks.surroundings import close_modes, open_modes
+from ..frameworks.surroundings import Dispatching, close_modes, open_modes
 from ..frameworks.versions import version_alone
 
 
@@ -102,13 +101,8 @@ def reads(known: dict[Any, Reads], told: Sequence[Any], sides: Sequence[Any], ru
     return found
 
 
-class _Copying(TorchDispatchMode):
+class _Copying(Dispatching):
     """Notes what is copied."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """No: nothing is compiled here, and Torch would load its compiler to say so, with the first call's frames held."""
-        return False
 
     def __init__(self) -> None:
         super().__init__()

@@ -8,7 +8,6 @@ from types import CodeType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..dispatch.site import Site, call_site
 from ..frameworks.surroundings import LooksOn
@@ -19,7 +18,7 @@ Forced = Mapping[Key, Sequence[torch.Tensor | None]]  # what the results of a ca
 Attributes = Mapping[Key, Mapping[str, Any]]  # of calls, what is to take the place of their own
 
 
-class Onlooker(LooksOn, TorchDispatchMode):
+class Onlooker(LooksOn):
     """Looks on at Torch's kernels in a run, and is told of what Paddle's do: which is nothing to most.
 
     ``still``: addresses of memory that nobody writes in the run.

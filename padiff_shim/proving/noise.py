@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..frameworks.surroundings import LooksOn
 from .capture import tensors_in
@@ -13,7 +12,7 @@ from .operators import is_passive
 from .tolerances import rounded
 
 
-class Noise(LooksOn, TorchDispatchMode):
+class Noise(LooksOn):
     """Within it each float64 result of Torch's kernels is changed by up to one unit roundoff; nothing is written down."""
 
     def __init__(self, generator: torch.Generator) -> None:

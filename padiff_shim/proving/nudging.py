@@ -7,7 +7,6 @@ from types import CodeType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..frameworks.surroundings import LooksOn
 from .capture import tensors_in
@@ -15,7 +14,7 @@ from .operators import is_passive
 from .tolerances import rounded
 
 
-class Nudged(LooksOn, TorchDispatchMode):
+class Nudged(LooksOn):
     """Within it results of Torch's kernels are moved by up to one unit roundoff, the same in each run."""
 
     def __init__(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from padiff_shim.frameworks.surroundings import LooksOn
@@ -30,7 +29,7 @@ ROUNDOFF = {name: float(torch.finfo(getattr(torch, name)).eps) for name in ("flo
 ROUNDOFF |= {"complex64": ROUNDOFF["float32"], "complex128": ROUNDOFF["float64"]}
 
 
-class Noise(LooksOn, TorchDispatchMode):
+class Noise(LooksOn):
     """Within it each of Torch's kernels makes one rounding error more."""
 
     def __init__(self, generator: torch.Generator) -> None:
