@@ -26,6 +26,22 @@ for _ in range(3000):
 """,
     },
     {
+        "name": "rows of a strided view written by a tensor",
+        "op": "setitem",
+        "what": "Through x[:, :2][index] = y, with an index in a tensor or a list, the kernel writes at the strides of the view into "
+        "memory for its elements alone, and outside of that: the process ends, or waits, sooner or later.",
+        "size": "the process ends within some ten calls",
+        "paddle": PADDLES[-1:],
+        "shows": KILLED,
+        "shim": "Torch's kernel under reference. Compared, the call runs on Paddle's kernel, too.",
+        "program": """\
+import paddle
+x = paddle.zeros([64, 2048])
+for _ in range(64):
+    x[:, :2][paddle.to_tensor([63])] = paddle.ones([1, 2])
+""",
+    },
+    {
         "name": "edges between numbers",
         "op": "send_uv",
         "what": "Features without axes are neither refused nor gathered.",

@@ -210,6 +210,22 @@ assert paddle.nn.functional.normalize(paddle.to_tensor(2.0), axis=0).item() == 1
 """,
     },
     {
+        "name": "losses of a number",
+        "op": "hinge_embedding_loss, margin_ranking_loss",
+        "what": "Of tensors without axes the losses that are not reduced, the second one's beside a margin, come out with an axis.",
+        "size": "shape [1] for []",
+        "paddle": PADDLES,
+        "shim": "The call is Paddle's in both modes: Torch has no result of that shape.",
+        "program": """\
+import paddle
+F, x, label = paddle.nn.functional, paddle.to_tensor(3.0), paddle.to_tensor(1.0)
+assert list(F.hinge_embedding_loss(x, label, reduction="none").shape) == []
+""",
+        "others": {
+            "margin_ranking_loss": 'assert list(F.margin_ranking_loss(x, label, label, 0.5, reduction="none").shape) == []',
+        },
+    },
+    {
         "name": "index of an axis behind a new one",
         "op": "getitem",
         "what": "A list that stands behind a slice and a None indexes nothing: all of that axis comes out.",
@@ -443,9 +459,9 @@ np.testing.assert_array_equal(value.grad.numpy(), 2.0)
     },
     {
         "name": "interpolation to one pixel",
-        "op": "bilinear_interp, bicubic_interp",
+        "op": "linear_interp, bilinear_interp, bicubic_interp, trilinear_interp",
         "what": "Where one pixel is wanted along an axis, Paddle takes the first one (of bicubic: what lies before "
-        "it), and not the middle.",
+        "it), and not the middle; of linear Paddle 3 does so in the gradient alone, of trilinear no more.",
         "size": "0 for 7",
         "paddle": ("2.6.2", "3.3.1"),
         "known": "interpolation to one pixel",
@@ -458,7 +474,11 @@ def near(mode):
     np.testing.assert_allclose(found.numpy().ravel(), [7.0], rtol=1e-5)
 near("bilinear")
 """,
-        "others": {"bicubic": 'near("bicubic")'},
+        "others": {
+            "bicubic": 'near("bicubic")',
+            "gradient of linear": "row = paddle.ones([1, 1, 3]); row.stop_gradient = False; paddle.nn.functional.interpolate("
+            'row, size=[1], mode="linear", data_format="NCW").backward(); assert row.grad.tolist() == [[[0.0, 1.0, 0.0]]]',
+        },
     },
     {
         "name": "erfinv beyond 1",

@@ -289,12 +289,12 @@ QUIRKS: tuple[dict[str, Any], ...] = (
     },
     {
         "name": "interpolation to one pixel",
-        "op": ("bilinear_interp", "bicubic_interp"),
+        "op": ("linear_interp", "bilinear_interp", "bicubic_interp", "trilinear_interp"),
         "side": "paddle",
         "verdict": _ANY,
         "hypothesis": ("first-pixel", "first-pixel+weights->float32", "first-pixel+places->float32"),
         "reason": "where one pixel is wanted along an axis, Paddle takes the first one (of bicubic: what is "
-        "extrapolated before it), and not the middle",
+        "extrapolated before it), and not the middle; of linear in its gradient, of linear and trilinear before 3.0",
         **_SEEN,
     },
     {

@@ -37,7 +37,10 @@ def hinge_loss(x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
 )
 def margin_ranking_loss(x: torch.Tensor, other: torch.Tensor, label: torch.Tensor, margin: float, reduction: str) -> torch.Tensor:
     """``torch.nn.functional.margin_ranking_loss``, step by step: at the margin its gradient is not 0."""
-    return reduced(torch.relu(-label * (x - other) + margin), reduction)
+    values = torch.relu(-label * (x - other) + margin)
+    if reduction == "none" and margin:
+        with_axes(values)  # of such Paddle gives one of one axis
+    return reduced(values, reduction)
 
 
 @loss(
@@ -49,6 +52,8 @@ def margin_ranking_loss(x: torch.Tensor, other: torch.Tensor, label: torch.Tenso
 def hinge_embedding_loss(x: torch.Tensor, label: torch.Tensor, margin: float, reduction: str) -> torch.Tensor:
     """``torch.nn.functional.hinge_embedding_loss``, step by step: labels that are neither 1 nor -1 add nothing."""
     alike(x, label)
+    if reduction == "none":
+        with_axes(x)  # of such Paddle gives one of one axis
     zero = torch.zeros((), dtype=x.dtype, device=x.device)
     return reduced(torch.where(label == -1, torch.relu(margin - x), zero) + torch.where(label == 1, x, zero), reduction)
 

@@ -170,6 +170,11 @@ def averages():
     F.avg_pool2d(tensor(4, 3, 9, 9, dtype="float64"), 3).backward(tensor(4, 3, 3, 3, dtype="float64").detach() ** 2)
 
 
+def one_pixel():
+    image = tensor(4, 5, 20)
+    F.interpolate(image, size=[1], mode="linear", data_format="NCW").backward(tensor(4, 5, 1).detach() ** 2)
+
+
 def negative_numbers():
     paddle.digamma(tensor(40, 50, low=-40.0, high=-20.0)).backward(tensor(40, 50).detach() ** 2)
 
@@ -185,6 +190,7 @@ GRADIENTS = {
     "prod": ("gradient of a product with a zero", products_of_zeros),
     "eigh": ("eigenvalues of several matrices", eigenvalues),
     "avg_pool2d": ("averages in float32", averages),
+    "linear_interp": ("interpolation to one pixel", one_pixel),
     "digamma": ("digamma's slope of large negative numbers", negative_numbers),
 }
 

@@ -50,6 +50,11 @@ def writable(tensor: paddle.Tensor) -> bool:
     return floating(tensor) and tensor.ndim > 0 and (tensor.stop_gradient or not tensor.is_leaf)
 
 
+def without_gaps(tensor: paddle.Tensor) -> bool:
+    """Whether Paddle lets it be written by tensors without writing outside of its memory (docs/defects.md)."""
+    return writable(tensor) and tensor.is_contiguous()
+
+
 class Kind(NamedTuple):
     """What a letter stands for: which tensors fit, and the shapes and dtypes of a new leaf."""
 
@@ -70,6 +75,7 @@ KINDS = {
     "u": Kind(of_rank(4), IMAGES),
     "d": Kind(of_rank(5), VOLUMES),
     "w": Kind(writable, WITH_AXES, wanting=False),
+    "g": Kind(without_gaps, WITH_AXES, wanting=False),
     "a": Kind(lambda tensor: True, SHAPES),
     "n": Kind(integer, SHAPES, INTEGERS, wanting=False),
     "b": Kind(named("bool"), SHAPES, ("bool",), wanting=False),

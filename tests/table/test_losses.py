@@ -232,3 +232,24 @@ def test_a_label_without_axes_stays_one():
         smoothed = F.label_smooth(label, prior)
     assert run.substituted == {"label_smooth": 1}
     assert smoothed.shape == wanted.shape == []
+
+
+@pytest.mark.parametrize("mode", ["reference", "compare"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda x, label: F.hinge_embedding_loss(x, label, reduction="none"),
+        lambda x, label: F.margin_ranking_loss(x, label, label, 0.5, reduction="none"),
+        lambda x, label: F.margin_ranking_loss(x, label, label, reduction="none"),
+        lambda x, label: F.hinge_embedding_loss(x, label),
+    ],
+)
+def test_a_loss_of_a_number_has_paddles_shape(mode, loss):
+    """Of some Paddle makes one of one axis (docs/defects.md)."""
+    x, label = leaf(np.float32(0.25)), paddle.to_tensor(-1.0)
+    natively = loss(x, label)
+    with getattr(padiff_shim, mode)("torch") as run:
+        result = loss(x, label)
+    assert result.shape == natively.shape
+    assert same(result, natively)
+    assert mode == "reference" or not any(call.side for call in run.calls)
