@@ -28,8 +28,8 @@ for _ in range(3000):
     {
         "name": "rows of a strided view written by a tensor",
         "op": "setitem",
-        "what": "Through x[:, :2][index] = y, with an index in a tensor or a list, the kernel writes at the strides of the view into "
-        "memory for its elements alone, and outside of that: the process ends, or waits, sooner or later.",
+        "what": "Through x[:, :2][index] = y, with an index in a tensor or a list, the kernel writes at the strides of the view "
+        "into memory for its elements alone, and outside of that: the process ends, or waits, sooner or later.",
         "size": "the process ends within some ten calls",
         "paddle": PADDLES[-1:],
         "shows": KILLED,

@@ -98,8 +98,8 @@ np.testing.assert_array_equal(found.numpy(), x.T[:, [0, 2, 1]])
     {
         "name": "contiguous of a view",
         "op": "Tensor.contiguous",
-        "what": "A transposed or sliced view is itself laid out anew and given back: it shows its tensor no longer, and a write into "
-        "the result is one into it.",
+        "what": "A transposed or sliced view is itself laid out anew and given back: it shows its tensor no longer, and a write "
+        "into the result is one into it.",
         "size": "what a program writes in place is lost, or written once more than in Torch",
         "paddle": PADDLES,
         "shim": "A copy, as in Torch; the view stays one. A comparison does as Paddle.",

@@ -23,11 +23,22 @@ def single(number: float) -> float:
     return float(np.float32(number))
 
 
+class _Lifted(torch.autograd.Function):
+    """The larger one of a tensor and its lower bounds; the gradient passes as if it were the tensor itself, also at -inf."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, low: torch.Tensor) -> torch.Tensor:
+        return torch.where(x < low, low, x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return grad, None
+
+
 def clip(x: torch.Tensor, axis: int) -> torch.Tensor:
     """Logits as Paddle's softmax sees them. The gradient passes as if they were as they are."""
-    low = x.detach().amax(axis, keepdim=True) + LOWEST
-    lies = x.nan_to_num(neginf=0.0)
-    return torch.where(x.detach() < low, low + (lies - lies.detach()), x)
+    lifted: torch.Tensor = _Lifted.apply(x, x.detach().amax(axis, keepdim=True) + LOWEST)
+    return lifted
 
 
 def clipped(axis: Callable[..., int]) -> dict[str, Fault]:

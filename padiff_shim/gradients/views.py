@@ -118,10 +118,10 @@ def view(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
     record = taped(tensor)
     if record is not None:
         base, apart = record.twin, record.apart
-    elif tensor.dtype in FLOATS:
+    elif tensor.dtype in FLOATS and tensor._is_initialized():
         base, apart = leaf(tensor), False
     else:
-        return None  # integers may say that they want gradients: there are none
+        return None  # integers may say that they want gradients, and what a kernel leaves unset, too: there are none
     side = _of_torch(VIEWS[name], base, args[1:])  # where torch laid out the values elsewhere: a copy, of what Paddle views
     if type(side) is tuple:
         viewed = side and all(_is_view(part, base, apart) for part in side)  # of an axis without elements there are none

@@ -190,7 +190,6 @@ GRADIENTS = {
     "prod": ("gradient of a product with a zero", products_of_zeros),
     "eigh": ("eigenvalues of several matrices", eigenvalues),
     "avg_pool2d": ("averages in float32", averages),
-    "linear_interp": ("interpolation to one pixel", one_pixel),
     "digamma": ("digamma's slope of large negative numbers", negative_numbers),
 }
 
@@ -207,6 +206,22 @@ def test_gradients_of_many_elements_are_named(op):
     name, call = GRADIENTS[op]
     found, calls = named_gradients(op, call)
     assert found == {name}, calls
+
+
+@pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
+def test_a_gradient_of_mostly_zeros_is_named():
+    found, calls = named_gradients("linear_interp", one_pixel)
+    assert found == {"interpolation to one pixel"}, calls
+
+
+@pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_gradient_of_a_class_that_is_masked_by_infinity_is_named(axis):
+    logits = tensor(4, 4).detach()
+    logits[2, 1] = -np.inf
+    logits.stop_gradient = False
+    found, calls = named_gradients("cross_entropy", lambda: F.cross_entropy(logits, paddle.arange(4), axis=axis).backward())
+    assert found == {"softmax clipped at -64"}, calls
 
 
 @pytest.mark.parametrize("op", GRADIENTS)

@@ -16,13 +16,14 @@ READ_BY_PADDLE = (
     "paddle.amin(",
     "slogdet(",
     "MaxUnPool",
+    "max_unpool",
     "scatter_reduce(",
     "selu(",
     "segment_max(",
     "segment_min(",
     "copysign(",
 )
-READ_BY_TORCH = ("einsum", "std")
+READ_BY_TORCH = ("einsum", "std", "smooth_l1_loss")
 VIEWS = (".transpose(", ".reshape(", ".flatten(", "squeeze(", ".view(", ".view_as(", "paddle.assign(", ".contiguous(", ".astype(")
 MODIFIED = "has been modified by an inplace operation"
 LACKING = "doesn't have any grad op"
@@ -304,6 +305,12 @@ class Seen(Difference):
     def cleared_nothing(self) -> bool:
         """Whether the errors differ only by those of a clear_grad that natively found nothing to clear."""
         return self.only_natively("Detected nullptr grad")
+
+    @property
+    def of_what_is_unset(self) -> bool:
+        """Whether a result that a kernel leaves unset was set: natively it has no axis that could be."""
+        unset = any("for tensor of dimension -1" in text for text in self.others)
+        return unset and (self.only_natively("for tensor of dimension -1") or ".inplace_version: natively 0" in self.text)
 
     @property
     def refused_for_another_reason(self) -> bool:

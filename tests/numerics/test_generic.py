@@ -322,3 +322,19 @@ def test_a_decomposition_that_computes_something_else_is_not_used(monkeypatch):
     kernel = lambda v: torch.softmax(v, -1)  # noqa: E731
     assert judged(kernel, [x], x.exp() / x.exp().sum(-1, keepdim=True)).verdict in INNOCENT
     assert judged(kernel, [x], torch.zeros_like(x)).verdict is Verdict.WRONG
+
+
+@pytest.mark.parametrize("kernel", [torch.fft.rfftn, torch.fft.fftn, lambda x: torch.fft.irfft(torch.fft.rfft(x))])
+def test_what_cancels_in_a_spectrum_cancels_but_for_rounding(kernel):
+    """Rows that come twice: elements of their spectrum are 0, also where they have no imaginary part whatever the rows are."""
+    x = drawn([(2, 2, 3, 3)], 0)[0].repeat_interleave(2, -1).repeat_interleave(2, -2)
+    right = kernel(x)
+    rng = np.random.default_rng(1)
+    moves = torch.from_numpy(rng.choice([-1.0, 1.0], (*right.shape, 2))) * 2.0**-25 * float(right.abs().square().mean().sqrt())
+    other = right + (torch.view_as_complex(moves) if right.is_complex() else moves[..., 0]).to(right.dtype)
+    assert judged(kernel, [x], other).verdict in INNOCENT
+    wrong = right.clone()
+    wrong[0, 0, 3, 1] += 1e-3
+    found = judged(kernel, [x], wrong)
+    assert found.verdict in HARD
+    assert found.side is Side.PADDLE

@@ -78,6 +78,17 @@ def test_results_say_of_themselves_what_paddles_say(name, names):
 
 
 @pytest.mark.avx512
+@pytest.mark.parametrize("mode", ["reference", "compare"])
+def test_an_index_into_what_is_unset_has_paddles_error(mode):
+    x = paddle.to_tensor(X)
+    x.stop_gradient = False
+    with getattr(padiff_shim, mode)("torch"):
+        unset = incubate.fused_rms_norm(x, paddle.ones([X.shape[-1]]), None, 1e-5, begin_norm_axis=X.ndim - 1)[1]
+        with pytest.raises(IndexError, match="out of bounds"):
+            unset[0]
+
+
+@pytest.mark.avx512
 def test_what_is_not_covered_stays_native():
     x = paddle.to_tensor(X)
     with padiff_shim.reference("torch") as run:

@@ -252,4 +252,4 @@ def test_a_loss_of_a_number_has_paddles_shape(mode, loss):
         result = loss(x, label)
     assert result.shape == natively.shape
     assert same(result, natively)
-    assert mode == "reference" or not any(call.side for call in run.calls)
+    assert mode == "reference" or {str(call.verdict) for call in run.calls} <= {"EQUAL", "UNVERIFIED"}

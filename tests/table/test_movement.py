@@ -153,6 +153,21 @@ def test_what_a_copy_of_paddle_shares_with_nobody():
         assert np.array_equal((first * 2.0).numpy(), np.full((4, 3), 14.0, "float32"))
 
 
+@pytest.mark.parametrize("wants", [True, False])
+def test_one_tensor_that_is_broadcast_twice_gives_two(wants):
+    x = leaf(np.random.rand(4, 4).astype("float32"), "contiguous", wants)
+    before = x.numpy()
+    with padiff_shim.reference("torch"):
+        first, second = paddle.broadcast_tensors([x, x])
+        second[0] = 0.5
+        assert np.array_equal(first.numpy(), before)
+        assert (first.inplace_version, second.inplace_version) == (0, 1)
+        if wants:
+            (first + second).sum().backward()
+            assert x.grad.tolist() == [[1.0] * 4, *[[2.0] * 4] * 3]
+    assert np.array_equal(x.numpy(), before)
+
+
 def test_twins_are_alike():
     assert twin(np.ones((2, 3), "float32"), "transposed", leaf(np.ones((2, 3), "float32"), "transposed", False)).stride() == (1, 2)
 

@@ -172,6 +172,8 @@ class Rounding(Apart):
             terms = [steps.ratio(args)] * 8
         # What Torch's kernels lack in float64 is far less than the moves for a narrower format.
         found = super().simple(func, args, kwargs) if self.size.unit < FINE else func(*args, **kwargs)
+        if kind is steps.UNKNOWN and (sizes := steps.spectral(func, args, found)) is not None:
+            sums = [sizes]
         if self.size.beyond and (left := steps.beyond(func, args, found)) is not None:
             instead = torch.full_like(found, self.size.beyond)
             found = torch.where(left, torch.copysign(torch.where(found == 0, 1 / instead, instead), found), found)

@@ -81,6 +81,7 @@ _NORMWISE = _names(
     linalg_eig linalg_eigvals linalg_inv_ex linalg_ldl_factor_ex linalg_lstsq linalg_lu linalg_lu_factor_ex linalg_matrix_exp
     linalg_pinv linalg_qr"""
 )
+_SPECTRA = _names("""_fft_c2c _fft_c2r _fft_r2c""")
 # Each term adds a rounding relative to the result.
 _GROWING = _names("""cumprod prod""")
 
@@ -383,6 +384,18 @@ def unknown_terms(func: Any, args: Sequence[Any]) -> float:
     if torch.Tag.pointwise in func.tags or not shapes:
         return 1.0
     return float(max((size for shape in shapes for size in shape), default=1))
+
+
+def spectral(func: Any, args: Sequence[Any], found: torch.Tensor) -> torch.Tensor | None:
+    """The sizes by which the results of a Fourier transform round: at least what is usual in it; None of other steps.
+
+    Each is a sum of all operands with coefficients of one size. What cancels in all of it, as the imaginary parts of a real tensor's
+    do, cancels but for the rounding of its parts.
+    """
+    if func.overloadpacket.__name__ not in _SPECTRA or not found.numel():
+        return None
+    sizes = found.abs()
+    return torch.maximum(sizes, sizes.square().mean(tuple(args[1]), keepdim=True).sqrt())
 
 
 def widened(
