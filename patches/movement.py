@@ -87,8 +87,8 @@ def expand_as(x: torch.Tensor, y: Any, target_shape: Any) -> torch.Tensor:
 @op("input|inputs", operands=True, samples=(Sample((1, 3), (4, 1)),), **MOVED)
 def broadcast_tensors(input: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """``torch.broadcast_tensors``; Paddle copies, also of one tensor that stands in two places."""
-    shape = torch.broadcast_shapes(*(one.shape for one in input))
-    return [one.expand(shape) for one in input]
+    shape = torch.broadcast_shapes(*(x.shape for x in input))
+    return [x.expand(shape) for x in input]
 
 
 @op("inputs|input", operands=True, samples=(Sample((3,), (2,)),), **MOVED)

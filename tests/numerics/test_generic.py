@@ -224,6 +224,31 @@ def test_nan_of_an_operand_that_is_none(kernel, values, other):
     assert judged(other, [x], kernel(x)).side is Side.PADDLE  # who hides it
 
 
+def test_the_largest_of_infinity_and_nan_is_not_known():
+    x = torch.tensor([(INF, NAN, 2.0), (0.5, 1.5, -1.0)])
+    verdict = judged(passes_over, [x], x.amax(-1))
+    assert (verdict.verdict, verdict.side) == (Verdict.UNVERIFIED, Side.NONE), verdict
+    assert judged(passes_over, [x], torch.tensor([INF, NAN])).side is Side.PADDLE
+    assert judged(passes_over, [x], torch.tensor([3.0, 1.5])).side is Side.PADDLE
+
+
+def test_a_matrix_with_infinities_has_no_determinant():
+    def signs_and_logarithms(x):
+        return torch.stack(torch.linalg.slogdet(x))
+
+    x = drawn([(3, 4, 4)], 0)[0]
+    x[0, 1, 2] = -INF
+    right = signs_and_logarithms(x)
+    other = right.clone()
+    other[:, 0] = torch.tensor([0.0, NAN])
+    verdict = judged(signs_and_logarithms, [x], other, right)
+    assert (verdict.verdict in (Verdict.UNVERIFIED, Verdict.ROUNDING), verdict.side) == (True, Side.NONE), verdict
+    for place in ((0, 1), (1, 2)):  # those of the others are known
+        wrong = other.clone()
+        wrong[place] *= -1.0
+        assert judged(signs_and_logarithms, [x], wrong, right).side is Side.PADDLE
+
+
 def test_nan_that_comes_of_zeros_alone():
     """The zeros around a convolution's input, times a weight that is none: kernels that leave them out are right as well."""
     x, weight = torch.ones(1, 1, 4), torch.tensor([[[NAN, 1.0, 2.0]]])

@@ -386,15 +386,15 @@ def unknown_terms(func: Any, args: Sequence[Any]) -> float:
     return float(max((size for shape in shapes for size in shape), default=1))
 
 
-def spectral(func: Any, args: Sequence[Any], found: torch.Tensor) -> torch.Tensor | None:
+def spectral(func: Any, args: Sequence[Any], result: torch.Tensor) -> torch.Tensor | None:
     """The sizes by which the results of a Fourier transform round: at least what is usual in it; None of other steps.
 
-    Each is a sum of all operands with coefficients of one size. What cancels in all of it, as the imaginary parts of a real tensor's
+    Each is a sum of all operands with coefficients of one size. What cancels in all of it, as imaginary parts of a real tensor's
     do, cancels but for the rounding of its parts.
     """
-    if func.overloadpacket.__name__ not in _SPECTRA or not found.numel():
+    if func.overloadpacket.__name__ not in _SPECTRA or not result.numel():
         return None
-    sizes = found.abs()
+    sizes = result.abs()
     return torch.maximum(sizes, sizes.square().mean(tuple(args[1]), keepdim=True).sqrt())
 
 
