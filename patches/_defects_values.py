@@ -294,6 +294,20 @@ assert np.isnan(paddle.nn.functional.relu(paddle.full([32], float("nan"))).numpy
 """,
     },
     {
+        "name": "the gradient of a smooth loss hides NaN",
+        "op": "smooth_l1_loss",
+        "what": "Of an operand that is NaN, and of equal infinities, the gradient is that of a large difference.",
+        "size": "1 for NaN",
+        "paddle": PADDLES,
+        "shim": "Torch's gradient; a comparison says NONFINITE, side paddle.",
+        "program": """\
+import numpy as np, paddle
+x = paddle.to_tensor([float("nan")], stop_gradient=False)
+paddle.nn.functional.smooth_l1_loss(x, paddle.zeros([1])).backward()
+assert np.isnan(x.grad.numpy()).all()
+""",
+    },
+    {
         "name": "square root of infinity",
         "op": "sqrt",
         "known": "sqrt of infinity and of denormals",
@@ -388,6 +402,18 @@ assert np.isinf(loss.item()), loss.item()
         "program": """\
 import torch
 assert torch.sign(torch.tensor([torch.nan])).isnan().all()
+""",
+    },
+    {
+        "name": "torch hides NaN in a largest distance",
+        "op": "cdist",
+        "what": "With p=inf, Torch's distance passes over NaN.",
+        "size": "1 for NaN",
+        "torch": ("2.13.0",),
+        "shim": "Torch's result, as in a Torch program; a comparison says UNVERIFIED.",
+        "program": """\
+import torch
+assert torch.cdist(torch.tensor([[torch.nan, 1.0]]), torch.zeros(1, 2), p=torch.inf).isnan()
 """,
     },
     {

@@ -210,8 +210,8 @@ def test_gradients_of_many_elements_are_named(op):
 
 @pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
 def test_a_gradient_of_mostly_zeros_is_named():
-    found, calls = named_gradients("linear_interp", one_pixel)
-    assert found == {"interpolation to one pixel"}, calls
+    names, calls = named_gradients("linear_interp", one_pixel)
+    assert names == {"interpolation to one pixel"}, calls
 
 
 @pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
@@ -220,8 +220,8 @@ def test_the_gradient_of_a_class_that_is_masked_by_infinity_is_named(axis):
     logits = tensor(4, 4).detach()
     logits[2, 1] = -np.inf
     logits.stop_gradient = False
-    found, calls = named_gradients("cross_entropy", lambda: F.cross_entropy(logits, paddle.arange(4), axis=axis).backward())
-    assert found == {"softmax clipped at -64"}, calls
+    names, calls = named_gradients("cross_entropy", lambda: F.cross_entropy(logits, paddle.arange(4), axis=axis).backward())
+    assert names == {"softmax clipped at -64"}, calls
 
 
 @pytest.mark.parametrize("op", GRADIENTS)

@@ -329,8 +329,8 @@ LISTED = (
     ),
     Listed(
         "value|grad",
-        r"thresholded_relu\(|ThresholdedReLU\(",
-        "-inf times a mask of 0 (docs/defects.md)",
+        r"thresholded_relu_?\(|ThresholdedReLU\(|[sS]oftshrink\(",
+        "infinities times a mask of 0 in the value, too (docs/defects.md)",
         holds=NAN,
         strange=True,
     ),
@@ -364,7 +364,52 @@ LISTED = (
         r"accused margin_ranking_loss out NONFINITE \[paddle\]", "", "relu hides NaN in a loss, too (docs/defects.md)", holds=NAN
     ),
     Listed(
-        r"accused ormqr out NONFINITE \[paddle\]",
+        r"accused smooth_l1_loss grad:(input|label) NONFINITE \[paddle\]",
+        "",
+        "the gradient of a smooth loss hides NaN (docs/defects.md)",
+        holds=NAN,
+    ),
+    Listed(
+        "grad",
+        r"smooth_l1_loss\(|(SmoothL1|Huber)Loss\(",
+        "where Paddle's gradient of a smooth loss hides NaN Torch's is NaN (docs/defects.md)",
+        holds=NAN,
+        strange=True,
+    ),
+    Listed(
+        r"accused logcumsumexp out NONFINITE \[paddle\]",
+        "",
+        "running logarithms of what is no number (docs/defects.md)",
+        holds=NAN,
+    ),
+    Listed(
+        "value|grad",
+        r"logcumsumexp\(",
+        "where Paddle's running logarithms hide NaN Torch's are NaN (docs/defects.md)",
+        holds=NAN,
+        strange=True,
+    ),
+    Listed(
+        r"accused fft_(r2c|c2c|c2r) out NONFINITE \[paddle\]",
+        "",
+        "an infinity meets others, and coefficients of 0, within a transform: whether NaN comes of it depends on the steps",
+        holds=NAN,
+    ),
+    Listed(
+        "grad",
+        r"vander\(",
+        "Torch's gradient of a running product divides by its operands: at an infinity it is NaN",
+        holds=NAN,
+        strange=True,
+    ),
+    Listed(
+        "grad",
+        r"linalg\.cond\(",
+        "the gradient of a condition number loses as many digits as that has",
+        within=1e-10,
+    ),
+    Listed(
+        r"accused (ormqr|householder_product) out NONFINITE \[paddle\]",
         "",
         "infinities taken from each other are NaN, which Torch's next step hides",
         holds=NAN,
@@ -391,6 +436,12 @@ LISTED = (
         holds=NAN,
         strange=True,
     ),
+    Listed(
+        "value|grad",
+        r"slogdet\(",
+        "the determinant of a matrix with infinities is nobody's",
+        holds=NAN,
+    ),
     Listed("is_leaf|stop_gradient", r"matrix_exp\(", "Paddle's matrix_exp of NaN has no gradient", holds=NAN),
     Listed(
         "errors: natively ValueError, here none",
@@ -413,7 +464,7 @@ LISTED = (
     ),
     Listed(
         "value|grad",
-        r"grid_sample\(|interpolate\(|Upsampl|lerp\(|quantile\(|scaled_dot_product_attention\(",
+        r"grid_sample\(|interpolate\(|Upsampl|lerp\(|quantile\(|scaled_dot_product_attention\(|gaussian_nll_loss\(|GaussianNLLLoss\(",
         "infinities times 0, or taken from each other, and places that are NaN: whether NaN comes of them depends on the steps",
         holds=NAN,
     ),
