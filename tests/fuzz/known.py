@@ -390,12 +390,6 @@ LISTED = (
         strange=True,
     ),
     Listed(
-        r"accused fft_(r2c|c2c|c2r) out NONFINITE \[paddle\]",
-        "",
-        "an infinity meets others, and coefficients of 0, within a transform: whether NaN comes of it depends on the steps",
-        holds=NAN,
-    ),
-    Listed(
         "grad",
         r"vander\(",
         "Torch's gradient of a running product divides by its operands: at an infinity it is NaN",
@@ -407,12 +401,6 @@ LISTED = (
         r"linalg\.cond\(",
         "the gradient of a condition number loses as many digits as that has",
         within=1e-10,
-    ),
-    Listed(
-        r"accused (ormqr|householder_product) out NONFINITE \[paddle\]",
-        "",
-        "infinities taken from each other are NaN, which Torch's next step hides",
-        holds=NAN,
     ),
     Listed(r"accused linspace out NONFINITE \[both\]", "", "a range with an end that is infinite has no step", holds=NAN),
     Listed(

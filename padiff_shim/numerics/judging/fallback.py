@@ -103,7 +103,7 @@ def fallback(
         without = "float64 run" if formula is None else "run beside NaN or infinities"  # such a matrix may have no factors
         reason = f"no bound, and no {without}: {type(error).__name__}: {error}"
         return Judgement(Verdict.UNVERIFIED, reason=reason[:200], stats=stats)
-    open_to_doubt = judgement.verdict is Verdict.NONFINITE or (formula.normwise and judgement.verdict not in CLEARED)
+    open_to_doubt = judgement.verdict is Verdict.NONFINITE or (formula.mixed and judgement.verdict not in CLEARED)
     if open_to_doubt and not formula.finite():
         judgement = _proven(judgement, formula, paddle, torch_, partial(_judged, rng=rng, audit=audit, soon=soon))
         if judgement.verdict is Verdict.UNVERIFIED:

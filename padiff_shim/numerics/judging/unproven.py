@@ -8,7 +8,8 @@ other. So of such operands the formula is asked again, with numbers in their pla
   NaN stands for any number, one beyond all others among them: the largest of NaN and an infinity is not the infinity.
 - A side is a number and the formula NaN. Where nothing depends on the operand that is none, NaN came of it times 0, which other
   kernels leave out (the zeros that pad a convolution's input).
-- A matrix with NaN or infinities has no factors, and no determinant: what depends on it proves nothing, whatever it is.
+- A matrix with NaN or infinities has no factors, and no determinant; transforms, and products of reflections, add up infinities and
+  their products with 0 in orders of their own. What depends on them proves nothing, whatever it is.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def unproven_places(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor
     grows = own.isinf() & (steps * own.sign() > 0).all(0)
     spread = ~own.isnan() & (moved | ~(limit | grows))
     hidden = own.isnan() & ~depends & values[0].isfinite()
-    if formula.normwise:
-        lost = depends | _without_factors(formula)
+    if formula.mixed:
+        lost = _spread(formula, depends | _with_nan(formula))
         return lost, lost
     mine, yours = ((spread & side.isnan()) | (hidden & _near(side.double(), values[0])) for side in (paddle, torch_))
     return mine, yours
@@ -51,28 +52,48 @@ def unproven_places(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor
 
 def _has_both(formula: Formula) -> bool:
     """Whether there are NaN and infinities among the operands."""
-    floats = [tensor for tensor in formula.given if tensor.is_floating_point()]
+    floats = [tensor for tensor in map(_in_parts, formula.given) if tensor.is_floating_point()]
     return any(bool(tensor.isnan().any()) for tensor in floats) and any(bool(tensor.isinf().any()) for tensor in floats)
 
 
-def _without_factors(formula: Formula) -> torch.Tensor:
-    """What is another value, or none, with NaN in place of the infinities."""
+def _with_nan(formula: Formula) -> torch.Tensor:
+    """What is another value, or none, with NaN in place of infinities."""
     try:
         value = _with_numbers(formula, math.nan, math.nan)
     except Exception as error:  # some factorisations refuse NaN
         let_pass(error)
         return torch.ones_like(formula.value, dtype=torch.bool)
-    return value.isnan() | (value != formula.value)
+    return ~_near(value, formula.value)
+
+
+def _spread(formula: Formula, lost: torch.Tensor) -> torch.Tensor:
+    """Both parts of a complex number of which one is lost; of matrices that come of matrices, all."""
+    rank = max((tensor.ndim for tensor in formula.given), default=0)
+    if lost.ndim == rank + 1 and lost.shape[-1] == 2:
+        return lost.any(-1, keepdim=True).expand_as(lost)
+    if lost.ndim > 1 and any(tensor.shape[-2:] == lost.shape[-2:] for tensor in formula.given if tensor.is_floating_point()):
+        return lost.any(-1, keepdim=True).any(-2, keepdim=True).expand_as(lost)
+    return lost
 
 
 def _with_numbers(formula: Formula, number: float, large: float, *, related: bool = False) -> torch.Tensor:
     """The formula's value with numbers in place of what is none in the operands; ``related``: both beside the largest number."""
-    floats = [tensor for tensor in formula.given if tensor.is_floating_point() and tensor.numel()]
+    floats = [tensor for tensor in map(_in_parts, formula.given) if tensor.is_floating_point() and tensor.numel()]
     largest = max([1.0, *(float(tensor.nan_to_num(0.0, 0.0, 0.0).abs().max()) for tensor in floats)])
     large *= largest
     number *= largest if related else 1.0
-    operands = [tensor.nan_to_num(number, large, -large) if tensor.is_floating_point() else tensor for tensor in formula.given]
+    operands = [_replaced(tensor, number, large) for tensor in formula.given]
     return formula.kernel.of(operands).exact().double()
+
+
+def _in_parts(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _replaced(tensor: torch.Tensor, number: float, large: float) -> torch.Tensor:
+    if tensor.is_complex():
+        return torch.view_as_complex(_in_parts(tensor).nan_to_num(number, large, -large))
+    return tensor.nan_to_num(number, large, -large) if tensor.is_floating_point() else tensor
 
 
 def _near(values: torch.Tensor, others: torch.Tensor) -> torch.Tensor:

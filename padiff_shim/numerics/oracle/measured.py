@@ -38,6 +38,7 @@ class Formula(Quantity):
 
     Of float64 results the value itself is in float64, by other steps than Torch's kernel where there are such, and the bound is
     doubled. ``normwise``: it has factorisations, so that an element of a matrix may be off by as much as its typical one.
+    ``mixed``: it has these, or other steps of which infinities meet each other on ways of their own (:func:`.steps.mixed`).
     """
 
     kernel: Part = None  # type: ignore[assignment]  # dataclass inheritance wants a default
@@ -45,6 +46,7 @@ class Formula(Quantity):
     value: torch.Tensor = None
     seed: int = 0
     normwise: bool = False
+    mixed: bool = False
     _apart: bool | None = None  # None: nobody has looked at this call
     _moves: dict[str, torch.Tensor] = field(default_factory=dict)
     _runs: dict[str, int] = field(default_factory=dict)
@@ -208,6 +210,7 @@ class Formula(Quantity):
             if not number:
                 self.k = max(self.k, round(traits.terms))
                 self.normwise |= traits.normwise
+                self.mixed |= traits.mixed
         if runs > done:
             self._hosts = {"value": self.host("value")}
 

@@ -111,12 +111,13 @@ class Apart(Widened):
 class Rounding(Apart):
     """The same, moved at every step.
 
-    After the run, ``terms`` is the most terms that one sum had; ``normwise``: there were factorisations of matrices.
+    After the run, ``terms`` is the most terms that one sum had; ``normwise``: there were factorisations of matrices; ``mixed``: see
+    :func:`.steps.mixed`.
     """
 
     def __init__(self, size: Size, seed: int, apart: bool = True) -> None:
         super().__init__()
-        self.size, self.terms, self.apart, self.normwise = size, 1.0, apart, False
+        self.size, self.terms, self.apart, self.normwise, self.mixed = size, 1.0, apart, False, False
         self._drawn, self._cancelling = seed % POOL, False
         self._tiny, self._largest = (one**0.5 if size.squares else one for one in span(size.unit))
 
@@ -157,6 +158,7 @@ class Rounding(Apart):
         if terms_of is not None:
             return self._in_terms(terms_of, args, kwargs)
         self.normwise |= kind is steps.NORMWISE
+        self.mixed |= steps.mixed(kind, func)
         sums = terms = reach = None
         if kind in (steps.SUM, steps.COUNTED):
             sums, terms = self._sums(kind, func, args, kwargs)
@@ -229,8 +231,9 @@ class Rounding(Apart):
             moves = moves.nan_to_num_(0.0, 0.0, 0.0)
         found.add_(torch.complex(moves, moves.flip(0)) if found.is_complex() and moves.ndim else moves)
         if top > self._largest and not self.size.beyond:
-            large = found.abs() if reach is None else reach
-            found.copy_(torch.where(large > self._largest, torch.copysign(torch.full_like(found, math.inf), found), found))
+            shown = torch.view_as_real(found) if found.is_complex() else found
+            large = shown.abs() if reach is None or found.is_complex() else reach
+            shown.copy_(torch.where(large > self._largest, torch.copysign(torch.full_like(shown, math.inf), shown), shown))
         if low < self._tiny:
             found.masked_fill_(found.abs() < self._tiny, 0.0)
 

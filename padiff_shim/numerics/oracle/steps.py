@@ -82,6 +82,7 @@ _NORMWISE = _names(
     linalg_pinv linalg_qr"""
 )
 _SPECTRA = _names("""_fft_c2c _fft_c2r _fft_r2c""")
+_MIXED = _SPECTRA | _names("""linalg_householder_product ormqr""")
 # Each term adds a rounding relative to the result.
 _GROWING = _names("""cumprod prod""")
 
@@ -384,6 +385,11 @@ def unknown_terms(func: Any, args: Sequence[Any]) -> float:
     if torch.Tag.pointwise in func.tags or not shapes:
         return 1.0
     return float(max((size for shape in shapes for size in shape), default=1))
+
+
+def mixed(kind: str, func: Any) -> bool:
+    """Whether a step adds up its operands on ways of its own, on which infinities meet each other and numbers that are 0."""
+    return kind is NORMWISE or func.overloadpacket.__name__ in _MIXED
 
 
 def spectral(func: Any, args: Sequence[Any], result: torch.Tensor) -> torch.Tensor | None:

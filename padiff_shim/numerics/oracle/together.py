@@ -230,7 +230,7 @@ class Part:
         if runs is not None:
             return self._shown(runs[0][self.index]), runs[1][self.index]
         result, mode = noise.moved(self, self.together.wide, size, seed, apart=apart)
-        return result, Traits(mode.terms, mode.normwise)
+        return result, Traits(mode.terms, mode.normwise, mode.mixed)
 
 
 def near(value: torch.Tensor, other: torch.Tensor) -> bool:

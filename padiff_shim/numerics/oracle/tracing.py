@@ -176,10 +176,11 @@ class Perturbed(Rounding):
 
 
 class Traits(NamedTuple):
-    """What was seen of the steps that one result is made of: the most terms of a sum, and factorisations of matrices."""
+    """What was seen of the steps that a result is made of: the most terms of a sum, factorisations of matrices, others that mix."""
 
     terms: float
     normwise: bool
+    mixed: bool
 
 
 class FormulaTrace:
@@ -191,7 +192,7 @@ class FormulaTrace:
         results: their slots.
         parts: for each the slots that are made until it is there: those of the forward, and what it is made of.
         last: for each result what its last steps round, see :meth:`_last`.
-        normwise: for each result whether a factorisation of a matrix is among its steps.
+        normwise: for each result whether a factorisation of a matrix is among its steps; ``mixed``: see :func:`.steps.mixed`.
         trusted: which results were seen to be those of the formula.
         indexed: an operand is no float tensor, so that values may say which steps there are.
         alters: a step is another one than Torch alone would make: see :class:`.noise.Widened`.
@@ -211,8 +212,10 @@ class FormulaTrace:
         ]
         needed = self._part([*self.results, *sums], tracer.storages)
         normwise = [step.made for step in self.steps if step.kind is steps.NORMWISE]
+        mixed = [step.made for step in self.steps if steps.mixed(step.kind, step.func)]
         self.steps = [step for step in tracer.steps if not step.made or not needed.isdisjoint(step.made)]
         self.normwise = [not all(map(part.isdisjoint, normwise)) for part in self.parts]
+        self.mixed = [not all(map(part.isdisjoint, mixed)) for part in self.parts]
         self.last = [self._last(slot, tracer) for slot in self.results]
         readers = {slot: step for step in self.steps for slot in (*step.read(), *step.made)}  # the last of each slot
         for slot, step in readers.items():
@@ -265,7 +268,7 @@ class FormulaTrace:
         """The results with errors, and what was seen of each. The first ``operands`` of the inputs are moved."""
         results = self.run([*(mode.operand(tensor) for tensor in inputs[:operands]), *inputs[operands:]], mode)
         most = [max((mode.terms_of[slot] for slot in part if slot in mode.terms_of), default=1.0) for part in self.parts]
-        return results, [Traits(terms, normwise) for terms, normwise in zip(most, self.normwise)]
+        return results, list(map(Traits, most, self.normwise, self.mixed))
 
 
 class Tracer(Apart):
