@@ -191,6 +191,8 @@ class Value(Tensor):
         new = self.replaced() if wanted else self.wanted().clone()
         if isinstance(given, torch.Tensor):
             given = given.to(new.dtype)
+        if isinstance(given, torch.Tensor) and not new.numel():
+            raise Elsewhere("a tensor set into one without elements, which Paddle takes in any shape")
         where = index.data if isinstance(index, Value) else index
         axis = mirrored(index)
         if axis is not None and isinstance(given, torch.Tensor) and given.ndim > new.ndim:
