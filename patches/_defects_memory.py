@@ -58,6 +58,22 @@ assert found is None
         },
     },
     {
+        "name": "an index beyond the axis",
+        "op": "getitem, setitem",
+        "what": "An index in a tensor that no element has is not refused, as an integer is: what lies beside the tensor is read, "
+        "or written.",
+        "size": "any: unwritten memory; the process may end later",
+        "paddle": PADDLES[-1:],
+        "shim": "As natively.",
+        "alone": True,
+        "program": """\
+import paddle
+x, place = paddle.zeros([4, 2]), paddle.to_tensor([9])
+x[place]; raise AssertionError("an element that is none")
+""",
+        "others": {"setitem": 'x[place] = 1.0; raise AssertionError("an element that is none")'},
+    },
+    {
         "name": "batched products of nothing",
         "op": "bmm, bilinear",
         "what": "Where the axis that is summed over has no elements, the result is memory that was never written.",

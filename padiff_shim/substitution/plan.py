@@ -141,6 +141,8 @@ class Substituting:
         So is what moves a leaf: behind Paddle's own node its share of the leaf's gradient would be added last, and apart.
         """
         if name in writes.WRITES:
+            if name == "_setitem_dygraph" and not kwargs and setting.leaves_memory(args):
+                return setting.beside(lambda *parts: self.exact(name, original, parts, {}), *args)
             if name in setting.SETS and not kwargs and setting.took(name, original, args):
                 return None if name == "_setitem_dygraph" else args[0]
             return writes.written(name, writes.WRITES[name], original, args, kwargs)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, check_target, hand_over, stream_of
-from ..gradients import inplace, islands
+from ..gradients import inplace, islands, views
 from ..gradients.calls import Call
 from ..gradients.twins import twin
 from ..signals import let_pass
@@ -47,6 +47,28 @@ def took(name: str, original: Callable[..., Any], args: Any) -> bool:
     read = [(part, part.inplace_version) for part in parts if type(part) in TENSOR_TYPES]
     inplace.write(Call("setitem", None, read), tensor, out, reads_result=False)
     return True
+
+
+def leaves_memory(args: Sequence[Any]) -> bool:
+    """Whether Paddle's kernel writes outside of its memory: elements chosen by tensors or lists, of a view with gaps."""
+    tensor: Any = args[0] if len(args) == 3 else None
+    if type(tensor) not in TENSOR_TYPES or not tensor._is_initialized() or tensor.is_contiguous() or inplace.refused(tensor):
+        return False
+    parts = args[1] if type(args[1]) is tuple else (args[1],)
+    chosen = any(not views.basic(part) and not _is_mask(part) for part in parts)
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.strides))
+    return chosen and bool(last >= tensor.size > 0)
+
+
+def _is_mask(part: Any) -> bool:
+    return str(getattr(part, "dtype", "")).rpartition(".")[2] == "bool"
+
+
+def beside(set_: Callable[..., Any], tensor: Any, index: Any, value: Any) -> None:
+    """The same in a copy without gaps, which is written back as it is. ``set_``: how elements are set otherwise."""
+    copy = tensor.clone()
+    set_(copy, index, value)
+    set_(tensor, Ellipsis, copy)
 
 
 def _fits(tensor: Any, _: Any, value: Any) -> bool:

@@ -163,3 +163,53 @@ def test_memory_that_torch_cannot_write_is_written(way, view, wanted):
     natively = set_()
     with padiff_shim.reference("torch"):
         assert set_() == natively
+
+
+GAPS = {  # view of a tensor of shape [4, 6], an index, shape of the value
+    "columns": (np.s_[:, 2:4], np.array([3, 0]), (2, 2)),
+    "every other row": (np.s_[::2], np.array([1, 0]), (2, 6)),
+    "every other column": (np.s_[:, ::2], np.s_[:, [2, 0]], (4, 2)),
+    "two axes": (np.s_[:, 2:5], (np.array([3, 0, 1]), np.array([2, 2, 0])), (3,)),
+    "a number": (np.s_[1:, 1:], [0, 2], None),
+}
+
+
+@pytest.mark.parametrize("wants", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("case", GAPS)
+def test_elements_of_a_view_with_gaps_are_set_within_its_memory(case, wants):
+    """Paddle's kernel writes outside of it, and the process ends (docs/defects.md): no native call to compare with."""
+    shown, index, shape = GAPS[case]
+    rng = np.random.default_rng(0)
+    start = rng.standard_normal((4, 6)).astype("float32")
+    value = None if shape is None else rng.standard_normal(shape).astype("float32")
+
+    def run(lib, tensor, places):
+        base, other = tensor(start), None if value is None else tensor(value)
+        for leaf, wanting in zip((base, other), wants):
+            if wanting and leaf is not None:
+                leaf.stop_gradient, leaf.requires_grad = False, True
+        view = (base * 2.0)[shown]
+        for _ in range(20):
+            view[places] = 0.25 if other is None else other * 3.0
+        if any(wants[: 2 if other is not None else 1]):
+            (view * view).sum().backward()
+        return view, base.grad, None if other is None else other.grad
+
+    with padiff_shim.reference("torch"):
+        ours = run(paddle, paddle.to_tensor, _paddles(index))
+    theirs = run(torch, torch.tensor, _torchs(index))
+    for result, expected in zip(ours, theirs):
+        assert (result is None) == (expected is None)
+        assert result is None or np.array_equal(result.numpy(), expected.detach().numpy())
+
+
+def test_what_a_view_with_gaps_shows_is_set_and_counted_once():
+    base = paddle.arange(24, dtype="float32").reshape([4, 6])
+    with padiff_shim.reference("torch"):
+        view = base[:, 2:4]
+        before = view.inplace_version
+        view[paddle.to_tensor([3, 0])] = paddle.to_tensor([[-1.0, -2.0], [-3.0, -4.0]])
+        assert view.inplace_version == before + 1
+    expected = np.arange(24.0).reshape(4, 6)
+    expected[[3, 0], 2:4] = [[-1.0, -2.0], [-3.0, -4.0]]
+    assert np.array_equal(base.numpy(), expected)
