@@ -22,10 +22,10 @@ Memo = dict[int, Any]  # what was copied already, as `copy.deepcopy` keeps it: b
 Way = Callable[[Any, Memo], Any]
 
 
-def duplicate(model: Any) -> Any:
-    """A deep copy of a model, so that the caller's own stays as it is."""
+def duplicate(model: Any, known: Memo | None = None) -> Any:
+    """A deep copy of a model, so that the caller's own stays as it is; ``known``: what takes the place of parts, by their ids."""
     try:
-        return _Copying()(model, _recomputed(model) if isinstance(model, torch.nn.Module) else {})
+        return _Copying()(model, {**(_recomputed(model) if isinstance(model, torch.nn.Module) else {}), **(known or {})})
     except Exception as error:
         raise PadiffShimError(
             f"{type(model).__name__} cannot be copied (copy.deepcopy: {type(error).__name__}: {error})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -23,12 +24,17 @@ def told_apart(theirs: Side, ours: Side, mapping: Mapping) -> Iterator[bool]:
     """Within it such weights, and equal ones, hold distinct values in the float64 models of both; False if there are none."""
     original, port = theirs.double(), ours.double()
     names = {pair.torch for pair in mapping if pair.torch and pair.paddle}
-    weights = [weight for name, weight in original.named_parameters() if name in names and weight.is_floating_point()]
-    groups = [group for alike in _grouped(weights, _begins) for group in (_grouped(alike, _bytes) if len(alike) > 1 else [alike])]
+    named = {name: weight for name, weight in original.named_parameters() if name in names and weight.is_floating_point()}
+    groups = [
+        group
+        for alike in _grouped(list(named.values()), _begins)
+        for group in (_grouped(alike, _bytes) if len(alike) > 1 else [alike])
+    ]
     equal = [weight for group in groups if len(group) > 1 or _is_plain(group[0]) for weight in group]
     if not equal:
         yield False
         return
+    changed = {name for name, weight in named.items() if any(weight is other for other in equal)}
     generator, held = torch.Generator().manual_seed(0), [weight.detach().clone() for weight in equal]
     try:
         with torch.no_grad():
@@ -36,7 +42,7 @@ def told_apart(theirs: Side, ours: Side, mapping: Mapping) -> Iterator[bool]:
                 noise = torch.randn(weight.shape, dtype=torch.float64, generator=generator) * _SPREAD
                 weight.add_(noise.to(weight.device, weight.dtype))
         try:
-            carry(mapping, original, port)
+            carry(replace(mapping, pairs=[pair for pair in mapping if pair.torch in changed]), original, port)
             held.clear()
         except TransferError:  # a rule that goes the other way alone
             with torch.no_grad():  # what ran before reads these

@@ -103,7 +103,8 @@ class Side:
 
     def _run(self, model: Any, capturing: Capturing | None, *, double: bool) -> Outcome:
         self._held(model).restore()
-        self._borrow(model, double=double)
+        if self._forms(double, capturing):
+            self._borrow(model, double=double)
         arguments = self._inputs.of(self.framework, self._dtype(), double=double, device=self._device())
         arguments, begun = following.inputs(arguments, lambda _, one: self._leaf(one)) if self.follows else (arguments, {})
         capture = None
@@ -135,7 +136,7 @@ class Side:
             before = torch.get_rng_state()
             if double:
                 stack.enter_context(default_dtype("float64"))
-            stack.enter_context(self._mode(double, formed=not double or (self._backward and within is not None)))
+            stack.enter_context(self._mode(double, formed=self._forms(double, within)))
             stack.enter_context(self.drawing())
             if within is not None:
                 stack.enter_context(within)
@@ -256,10 +257,14 @@ class Side:
         """The float64 copy of the model."""
         if self._double is None:
             self._held(self.model).restore()
-            self._double = self._converted(duplicate(self.model))
+            self._double = self._converted(self._shallow())
             if self.doubled is not None:
                 self.doubled(self._double)
         return self._double
+
+    def _shallow(self) -> Any:
+        """A copy of the model that is about to be converted: what conversion makes anew need not be copied before."""
+        return duplicate(self.model)
 
     def forget_double(self) -> None:
         """The next run in float64 begins with a new copy."""
@@ -276,6 +281,10 @@ class Side:
         if id(model) not in self._holdings:
             self._holdings[id(model)] = Holding(model, self._named_layers, self._state, self._write)
         return self._holdings[id(model)]
+
+    def _forms(self, double: bool, within: Any) -> bool:
+        """Whether a run's calls and backward shall be of the other side's form: one in float64 only if they are written down."""
+        return not double or (self._backward and within is not None)
 
     def _borrow(self, model: Any, *, double: bool) -> None:
         """Take what the other model's memory has already, in place of a copy."""

@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..frameworks.copies import duplicate
 from .arrays import Array
 from .sides import Side
 from .widening import Widened
+
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class TorchSide(Side):
@@ -67,6 +70,11 @@ class TorchSide(Side):
 
     def _gradients(self, model: Any, array: Callable[[Any], Array]) -> dict[str, Array]:
         return {name: array(p.grad) for name, p in self._held(model).parameters.items() if p.grad is not None}
+
+    def _shallow(self) -> Any:
+        weights = [weight for weight in self.model.parameters() if type(weight) is torch.nn.Parameter and not vars(weight)]
+        narrow = [weight for weight in weights if weight.dtype in _NARROW]
+        return duplicate(self.model, {id(weight): torch.nn.Parameter(weight.data, weight.requires_grad) for weight in narrow})
 
     def _converted(self, model: Any) -> Any:
         return model.double()
