@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -27,16 +27,23 @@ from .sides import Side
 from .torch_side import TorchSide
 
 Undo = Callable[[], None]
+_MUCH, _NEAR = 0.1, 1e-3  # shares: of a distance that is much nearer, of the largest element for rounding
+_FEW = 4  # layers that are tried one by one
 _WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # of calls that are not the same
 
 
 class _Adjustment(NamedTuple):
-    """What to say of a difference, the calls of both programs that show it, and what gives the port the original's."""
+    """What gives the port the original's, by the name of the setting or op, and what to say of it.
 
+    ``layers``: paths of the layers that shall answer as their partners do then, the original's and the port's.
+    ``places``: finds the calls of both programs that show it.
+    """
+
+    name: str
     text: str
-    original: Place | None
-    port: Place | None
+    layers: list[tuple[str, str]]
     apply: Callable[[], Undo]
+    places: Callable[[], tuple[Place | None, Place | None]]
 
 
 class _Setting(NamedTuple):
@@ -60,23 +67,46 @@ def adjusted(original: TorchSide, port: PaddleSide, mapping: Weights, runs: tupl
         runs: what both gave.
     """
     mistakes: list[Mistake] = []
-    distance = _distance(*runs)
+    settled: set[tuple[str, tuple[str, str]]] = set()
+    expected, actual = runs
     with contextlib.ExitStack() as stack:
         stack.callback(port.forget_double)
         for adjustment in [*_of_layers(original, port, mapping), *_of_definitions(original, port, mapping)]:
+            parts = {(adjustment.name, pair) for pair in adjustment.layers}
+            if parts and parts <= settled:
+                continue
             undo = adjustment.apply()
-            nearer = _run(port)
-            after = None if nearer is None else _distance(runs[0], nearer)
-            if after is None or after >= distance:
+            after = _run(port)
+            if after is None or not _mends(adjustment, expected, actual, after):
                 undo()
                 continue
             stack.callback(undo)
-            distance = after
-            place = adjustment.port or adjustment.original
-            layers = (place.layer if place else "",)
-            mistakes.append(Mistake(Cause.ATTRIBUTE, adjustment.text, adjustment.original, adjustment.port, layers))
+            settled |= parts
+            actual = after
+            layers = tuple(path for _, path in adjustment.layers)
+            mistakes.append(Mistake(Cause.ATTRIBUTE, adjustment.text, *adjustment.places(), layers))
         port.forget_double()
         yield mistakes
+
+
+def _mends(adjustment: _Adjustment, expected: Outcome, before: Outcome, after: Outcome) -> bool:
+    """Whether layers answer as the original's with it, which they have not before; or outputs come much nearer.
+
+    That they come nearer at all may be chance, where something else is wrong, too.
+    """
+    apart, nearer = (_distance(expected, run) for run in (before, after))
+    if nearer < apart and (nearer[0] < apart[0] or nearer[1] <= _MUCH * apart[1]) and not nearer[0]:
+        return True
+    rows = [[_answers(expected, run, *pair) for pair in adjustment.layers] for run in (before, after)]
+    return bool(rows[1]) and all(rows[1]) and not all(rows[0])
+
+
+def _answers(expected: Outcome, run: Outcome, original: str, port: str) -> bool:
+    """Whether a layer of the port returns what its partner does, up to rounding."""
+    pairs = list(zip(expected.layers.get(original, ()), run.layers.get(port, ())))
+    if not pairs or any(wanted.shape != value.shape for wanted, value in pairs):
+        return False
+    return not outcomes.far_apart([(port, wanted, value) for wanted, value in pairs], _NEAR)
 
 
 def of_recurrences(original: TorchSide, port: PaddleSide) -> list[str]:
@@ -112,20 +142,39 @@ def _distance(original: Outcome, port: Outcome) -> tuple[bool, float]:
 
 
 def _of_layers(original: TorchSide, port: PaddleSide, mapping: Weights) -> Iterator[_Adjustment]:
-    """The settings that layers have otherwise than their partners; of a layer within such a one they are not its own."""
-    layers = dict(port.layers)
+    """The settings that layers have otherwise than their partners: of all such layers at once, and of each where they are few."""
+    layers = port.layers
     for setting in _SETTINGS:
-        done: list[str] = []
-        for path, module in original.model.named_modules():
-            if type(module) not in setting.kinds or any(f"{path}.".startswith(above) for above in done):
+        unlike: list[tuple[str, str, str]] = []  # paths, and what to say
+        for path, module in original.layers.items():
+            within = any(f"{path}.".startswith(f"{above}." if above else "") for above, _, _ in unlike)
+            partner = _partner(path, setting.kinds[type(module)], layers, mapping) if type(module) in setting.kinds else None
+            if within or partner is None:  # of a layer within such a one it is not its own
                 continue
-            partner = _partner(path, setting.kinds[type(module)], layers, mapping)
-            text = "" if partner is None else setting.unlike(module, layers[partner])
-            if partner is None or not text:
-                continue
-            done.append(f"{path}." if path else "")
-            places = _place(original, module, path), _place(port, layers[partner], partner)
-            yield _Adjustment(text, *places, functools.partial(setting.apply, module, layers[partner]))
+            if text := setting.unlike(module, layers[partner]):
+                unlike.append((path, partner, text))
+        groups = [unlike, *([row] for row in unlike if 1 < len(unlike) <= _FEW)] if unlike else []
+        yield from (_of_group(setting, group, original, port) for group in groups)
+
+
+def _of_group(setting: _Setting, group: Sequence[tuple[str, str, str]], original: TorchSide, port: PaddleSide) -> _Adjustment:
+    """One setting of these layers."""
+    path, partner, text = group[0]
+
+    def apply() -> Undo:
+        modules, layers = original.layers, port.layers
+        undo = [setting.apply(modules[mine], layers[yours]) for mine, yours, _ in group]
+
+        def back() -> None:
+            for take_back in undo:
+                take_back()
+
+        return back
+
+    def places() -> tuple[Place | None, Place | None]:
+        return _place(original, original.layers[path], path), _place(port, port.layers[partner], partner)
+
+    return _Adjustment(setting.unlike.__name__, text, [row[:2] for row in group], apply, places)
 
 
 def _partner(path: str, kind: type, layers: Mapping[str, Any], mapping: Weights) -> str | None:
@@ -156,7 +205,6 @@ def _place(side: Side, layer: Any, path: str) -> Place | None:
 
 def _of_definitions(original: TorchSide, port: PaddleSide, mapping: Weights) -> Iterator[_Adjustment]:
     """The ops of the port of which its run has said that Paddle defines them otherwise for what they are given."""
-    modules = dict(original.model.named_modules())
     for op, defined in port.defined.items():
 
         def apply(op: str = op) -> Undo:
@@ -165,9 +213,13 @@ def _of_definitions(original: TorchSide, port: PaddleSide, mapping: Weights) -> 
             return functools.partial(setattr, port, "torchs", before)
 
         path = next((pair.name("torch").rpartition(".")[0] for pair in mapping if _holds(defined.layer, pair.name("paddle"))), None)
-        place = None if path is None else _place(original, modules[path], path)
-        port_place = Place.at(defined.site, defined.layer, op)
-        yield _Adjustment(f"{op}: {defined.how}{advice_on_definition(op)}", place, port_place, apply)
+
+        def places(path: str | None = path, op: str = op, defined: Defined = defined) -> tuple[Place | None, Place | None]:
+            place = None if path is None else _place(original, original.layers[path], path)
+            return place, Place.at(defined.site, defined.layer, op)
+
+        text = f"{op}: {defined.how}{advice_on_definition(op)}"
+        yield _Adjustment(op, text, [] if path is None else [(path, defined.layer)], apply, places)
 
 
 def _holds(layer: str, name: str) -> bool:

@@ -102,6 +102,45 @@ def test_settings_of_a_transformers_layer(words, text):
     assert text in only(prove(ours, theirs, numbers(5, 7, 8))).text
 
 
+@pytest.mark.parametrize("layers", [1, 2, 6])
+@pytest.mark.parametrize("scale", [1.0, 1.5])
+def test_a_port_that_transposes_by_hand_is_not_accused_of_it(layers, scale):
+    """Not even where something else is wrong, and what is exchanged might come nearer by chance."""
+
+    def port(self, x):
+        x = (self.first(x) * scale).transpose([1, 0, 2])
+        for layer in self.inner:
+            x = layer(x)
+        return x.transpose([1, 0, 2])
+
+    def original(self, x):
+        x = self.first(x)
+        for layer in self.inner:
+            x = layer(x)
+        return x
+
+    ours, theirs = pair(port, original, first=("Linear", 8, 8))
+    ours.inner = paddle.nn.LayerList([paddle.nn.TransformerEncoderLayer(**LAYER, dropout=0.0) for _ in range(layers)])
+    theirs.inner = torch.nn.ModuleList([torch.nn.TransformerEncoderLayer(**LAYER, dropout=0.0) for _ in range(layers)])
+    proof = prove(ours, theirs, numbers(5, 7, 8))
+    assert bool(proof) is (scale == 1.0), str(proof)
+    assert all("batch_first" not in mistake.text for mistake in proof.mistakes), str(proof)
+
+
+def test_all_layers_of_an_encoder_are_one_mistake():
+    def forward(self, x):
+        for layer in self.inner:
+            x = layer(x)
+        return x
+
+    ours, theirs = pair(forward, forward)
+    ours.inner = paddle.nn.LayerList([paddle.nn.TransformerEncoderLayer(**LAYER, dropout=0.0) for _ in range(3)])
+    theirs.inner = torch.nn.ModuleList([torch.nn.TransformerEncoderLayer(**LAYER, dropout=0.0) for _ in range(3)])
+    mistake = only(prove(ours, theirs, numbers(5, 7, 8)))
+    assert "batch_first=False" in mistake.text
+    assert mistake.layers == ("inner.0", "inner.1", "inner.2")
+
+
 def embedding(padding):
     def port(self, ids):
         words = paddle.nn.functional.embedding(ids, self.words.weight, padding_idx=0) if padding == "call" else self.words(ids)
