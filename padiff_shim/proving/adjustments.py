@@ -18,18 +18,17 @@ from ..dispatch.site import Site, call_site
 from ..weights.mapping import Mapping as Weights
 from . import outcomes
 from .advice import advice_on_definition
-from .cause import Cause
+from .cause import WRITTEN_OTHERWISE, Cause
 from .findings import Mistake, Place
 from .outcome import Outcome
 from .paddle_side import PaddleSide
 from .plans import Defined
-from .sides import Side
+from .sides import Side, out_of_memory
 from .torch_side import TorchSide
 
 Undo = Callable[[], None]
 _MUCH, _NEAR = 0.1, 1e-3  # shares: of a distance that is much nearer, of the largest element for rounding
 _FEW = 4  # layers that are tried one by one
-_WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # of calls that are not the same
 
 
 class _Adjustment(NamedTuple):
@@ -132,7 +131,9 @@ def _run(port: PaddleSide) -> Outcome | None:
     """A forward of the port; None if it does not run so."""
     try:
         return port.run_forward()
-    except Exception:  # whatever a layer makes of a setting that is not its own
+    except Exception as error:  # whatever a layer makes of a setting that is not its own
+        if out_of_memory(error):
+            raise
         return None
 
 
@@ -163,7 +164,7 @@ def _of_group(setting: _Setting, group: Sequence[tuple[str, str, str]], original
 
     def apply() -> Undo:
         modules, layers = original.layers, port.layers
-        undo = [setting.apply(modules[mine], layers[yours]) for mine, yours, _ in group]
+        undo = [setting.apply(modules[module], layers[layer]) for module, layer, _ in group]
 
         def back() -> None:
             for take_back in undo:
@@ -215,7 +216,8 @@ def _of_definitions(original: TorchSide, port: PaddleSide, mapping: Weights) -> 
         path = next((pair.name("torch").rpartition(".")[0] for pair in mapping if _holds(defined.layer, pair.name("paddle"))), None)
 
         def places(path: str | None = path, op: str = op, defined: Defined = defined) -> tuple[Place | None, Place | None]:
-            place = None if path is None else _place(original, original.layers[path], path)
+            module = original.layers.get(path) if path is not None else None  # of several names of one layer the last is unknown
+            place = None if module is None or path is None else _place(original, module, path)
             return place, Place.at(defined.site, defined.layer, op)
 
         text = f"{op}: {defined.how}{advice_on_definition(op)}"
@@ -231,8 +233,8 @@ def defined_otherwise(mistakes: list[Mistake], defined: Mapping[str, Defined]) -
     """The mistakes, in which calls that differ within an op that Paddle defines otherwise are one: that definition."""
     for op, definition in defined.items():
         within = [wrong for wrong in mistakes if wrong.paddle and (wrong.paddle.file, wrong.paddle.line) == definition.site[:2]]
-        lines = {(wrong.torch.file, wrong.torch.line) for wrong in within if wrong.torch and wrong.cause in _WRITTEN_OTHERWISE}
-        others = [wrong for wrong in mistakes if wrong.torch and wrong.cause in _WRITTEN_OTHERWISE]
+        lines = {(wrong.torch.file, wrong.torch.line) for wrong in within if wrong.torch and wrong.cause in WRITTEN_OTHERWISE}
+        others = [wrong for wrong in mistakes if wrong.torch and wrong.cause in WRITTEN_OTHERWISE]
         parts = [wrong for wrong in others if wrong.torch and (wrong.torch.file, wrong.torch.line) in lines]
         if parts:
             whole = replace(within[0], cause=Cause.ATTRIBUTE, text=f"{op}: {definition.how}{advice_on_definition(op)}")

@@ -20,13 +20,18 @@ def unlike_attributes(original: Node, port: Node) -> dict[str, Any]:
 
 def _of_one_axis(original: Node, port: Node) -> bool:
     """Whether two calls name the same axes, from the first or from the last."""
-    counts = {call.operands[0].tensor.dim() if call.operands else 0 for call in (original, port)}
+    counts = {max((tensor.dim() for tensor in _first_tensors(call)), default=0) for call in (original, port)}
     dims = [call.attributes.get("dim") for call in (original, port)]
     if len(counts) > 1 or 0 in counts or not all(isinstance(dim, (int, list)) for dim in dims):
         return False
     (count,) = counts
     named = [[axis % count for axis in (dim if isinstance(dim, list) else [dim])] for dim in dims]  # type: ignore[operator]
     return named[0] == named[1]
+
+
+def _first_tensors(call: Node) -> list[torch.Tensor]:
+    """A call's first operand and result, of which the one with more axes has those that it names."""
+    return [*(operand.tensor for operand in call.operands[:1]), *(value.tensor for value in call.results[:1])]
 
 
 def calls_alike(original: Node, port: Node, original_calls: Sequence[Node], port_calls: Sequence[Node]) -> list[tuple[Node, Node]]:

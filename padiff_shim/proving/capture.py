@@ -259,7 +259,9 @@ class Capture(Onlooker):
     def _come_of_nothing(self, tensor: torch.Tensor) -> None:
         """Forget that a tensor was met before what made it was told."""
         values = self._memory.pop(_address(tensor), [])
-        self.trace.constants[:] = [value for value in self.trace.constants if all(value is not one for one in values)]
+        for place, constant in enumerate(self.trace.constants):
+            if any(constant is value for value in values):  # its number stays taken
+                self.trace.constants[place] = Value(torch.empty(0), None, "")
         for held in self._objects.get(_address(tensor), ()):
             self._known.pop(id(held), None)
 

@@ -31,3 +31,6 @@ class Cause(str, Enum):
 
     def __str__(self) -> str:
         return self.value
+
+
+WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # of calls that are not the same

@@ -17,6 +17,7 @@ import torch
 from ..dispatch.site import Site, call_site
 from .capture import Onlooker, tensors_in
 from .operators import shape_of
+from .outcome import Outcome
 from .sides import Side
 
 
@@ -108,15 +109,17 @@ class Streams:
             torch.set_rng_state(self._states[at])
 
 
+def _draws(outcome: Outcome) -> list[Draw]:
+    assert isinstance(outcome.capture, Draws)
+    return outcome.capture.draws
+
+
 def align(original: Side, port: Side) -> list[str]:
     """Align the streams of both from now on, if they draw otherwise; what is to be said of that."""
-    draws = []
-    for side in (original, port):
-        capture = side.run(Draws.noting).capture
-        assert isinstance(capture, Draws)
-        if not capture.draws:
+    for side in (original, port):  # what a forward draws none of, its backward cannot draw again
+        if not _draws(side.run_forward(Draws.noting)):
             return []
-        draws.append(capture.draws)
+    draws = [_draws(side.run(Draws.noting)) for side in (original, port)]
     if [draw.call for draw in draws[0]] == [draw.call for draw in draws[1]]:
         return []
     streams = Streams(*draws)

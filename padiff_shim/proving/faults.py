@@ -34,12 +34,12 @@ def faults(recipe: Recipe, mapping: Mapping, theirs: Sequence[Update], ours: Seq
         recipe: where the optimizers were made.
         mapping: whose parameters belong together.
         theirs, ours: what was seen of each step of the original and of the port.
-        clipping: whether weights differ, so that clipping is looked at: one that has no effect is none.
+        clipping: whether weights differ, so that clipping and skipped steps are looked at: what has no effect is none.
     """
     pairs = {(pair.torch, pair.paddle) for pair in mapping}
     known = [(one, other) for one, other in sorted(pairs) if any(one in update.settings for update in theirs)]
     found = [_mistake(recipe, apart, len(known)) for apart in _settings(known, theirs, ours)]
-    told = [_skipped(theirs, ours), _left(theirs, ours), _clip(theirs, ours) if clipping else None]
+    told = [_skipped(theirs, ours) if clipping else None, _left(theirs, ours), _clip(theirs, ours) if clipping else None]
     return [*found, *(_mistake(recipe, apart, 0) for apart in told if apart is not None)]
 
 
@@ -105,7 +105,7 @@ def _shifted(pairs: Sequence[tuple[str, str]], theirs: Sequence[Update], ours: S
 def _skipped(theirs: Sequence[Update], ours: Sequence[Update]) -> _Apart | None:
     """The first step that one of both makes and the other does not."""
     for step, (original, port) in enumerate(zip(theirs, ours)):
-        if original.stepped is port.stepped:
+        if original.stepped is port.stepped or None in (original.stepped, port.stepped):
             continue
         made, who, skips = (port, "the port", "the original") if port.stepped else (original, "the original", "the port")
         why = f": gradients hold inf or NaN there ({listed(made.infinite, _SHOWN)})" if made.infinite else ""

@@ -16,6 +16,7 @@ from .agreement import OF_GRADIENT, Agreement
 from .arrays import Array, largest
 from .attributes import calls_alike, unlike_attributes
 from .capture import Called, Capture
+from .cause import WRITTEN_OTHERWISE
 from .causes import Cause, Difference, explain
 from .distinct import told_apart
 from .masks import turned_mask
@@ -33,7 +34,6 @@ from .widening import in_double
 
 FORWARD, BACKWARD, STATISTICS = "forward", "backward", "statistics"  # parts of a run
 Pairs = list[tuple[Array, Array]]
-_WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # of calls that are not the same
 PLAIN = 2.0**-26  # of the largest element: so far no rounding travels in float64, nor in tables that were born in float32
 MOST = 64  # mistakes that are mended one by one
 
@@ -198,13 +198,13 @@ class _Search:
                 return
             matching = Matching(trace_of(self._original), trace_of(self._port), self._tolerance)
             seen = _next(matching, self._mapping, self._original, self._port, forward=forward)
-            if seen is not None and seen[1].cause in _WRITTEN_OTHERWISE:
+            if seen is not None and seen[1].cause in WRITTEN_OTHERWISE:
                 turned = turned_mask(matching, trace_of(self._original), trace_of(self._port))
                 if turned is not None and turned.mend is not None and turned.mend[0].key not in self._forced:
                     seen = FORWARD, turned
             if seen is not None:
                 smoothed = smoothed_otherwise(seen[1], trace_of(self._original), trace_of(self._port))
-                seen = (seen[0], replace(seen[1], cause=smoothed[0], text=smoothed[1])) if smoothed else seen
+                seen = (seen[0], smoothed) if smoothed else seen
             if seen is None:
                 self._ended = True
             else:

@@ -19,7 +19,7 @@ from .holding import Holding
 from .outcome import Outcome
 from .plans import TORCHS, Defined, InDouble, Natively, OnTorch, opened
 from .seeding import default_dtype
-from .sides import Side, seeded
+from .sides import Capturing, Side, seeded
 from .values import as_array, in_place, leaves
 
 Moved = Mapping[str, np.ndarray[Any, Any]]
@@ -40,29 +40,46 @@ class PaddleSide(Side):
         super().__init__(*arguments, **words)
         self._of_complex: dict[str, bool] = {}  # see :class:`.plans.OnTorch`
         self.lender: tuple[Side, Weights] | None = None  # whose weights are equal, and how they belong together
-        self._borrowers: list[Any] = []  # models with weights that have no copies, for the lender's serve
+        self._lent: dict[
+            int, list[tuple[Any, Any]]
+        ] = {}  # by model: the lender's weights that serve in place of copies, and for which
 
     def _write(self, buffer: Any, value: Any) -> None:
         forget(buffer)
         buffer.set_value(value)
 
+    def _run(self, model: Any, capturing: Capturing | None, *, double: bool) -> Outcome:
+        """One run; once more with copies of its own if its forward has written a weight, of which the lender knows nothing."""
+        outcome = super()._run(model, capturing, double=double)
+        written = [(weight, parameter) for weight, parameter in self._lent.get(id(model), ()) if not _is_lent(weight, parameter)]
+        if not written:
+            return outcome
+        self.lender = None
+        self.forget_copies()
+        for weight, parameter in written:  # as they were before: they were equal
+            self._write(parameter, np.ascontiguousarray(in_place(weight).T))
+        return super()._run(model, capturing, double=double)
+
     def _borrow(self, model: Any, *, double: bool) -> None:
         """The lender's weights in place of [out, in] copies, which would take as much memory, and time, again."""
-        if self.lender is None or not self.shim or any(model is known for known in self._borrowers):
+        if self.lender is None or not self.shim or id(model) in self._lent:
             return
-        self._borrowers.append(model)
         side, mapping = self.lender
         weights, parameters = side.parameters(double=double), self._held(model).parameters
-        for pair in mapping:
-            weight, parameter = weights.get(pair.name("torch")), parameters.get(pair.name("paddle"))
-            if weight is None or parameter is None or not weight.ndim == parameter.ndim == 2 or weight.is_cuda:
-                continue
-            if weight.is_contiguous() and same_bits(in_place(weight).T, in_place(parameter)):
-                lend(parameter, weight.detach())
+        pairs: list[tuple[Any, Any]] = [(weights.get(pair.name("torch")), parameters.get(pair.name("paddle"))) for pair in mapping]
+        lent = [(weight, parameter) for weight, parameter in pairs if _is_matrix(weight, parameter) and _is_lent(weight, parameter)]
+        for weight, parameter in lent:
+            lend(parameter, weight.detach())
+        self._lent[id(model)] = lent
 
     def _still(self, model: Any) -> set[int]:
-        copies = (transposed_of(parameter) for parameter in self._parameters(model).values()) if model in self._borrowers else ()
-        return {*super()._still(model), *(copy.data_ptr() for copy in copies if copy is not None)}
+        return {*super()._still(model), *(weight.data_ptr() for weight, _ in self._lent.get(id(model), ()))}
+
+    def forget_double(self) -> None:
+        """The same; what was lent to the copy goes with it."""
+        for _, parameter in self._lent.pop(id(self._double), ()):
+            forget(parameter)
+        super().forget_double()
 
     def train(self, *arguments: Any, **words: Any) -> None:
         """The same; trained weights have copies of their own."""
@@ -98,7 +115,7 @@ class PaddleSide(Side):
 
     def forget_copies(self) -> None:
         """Give back the memory of the copies of weights; a run that needs one makes it anew."""
-        self._borrowers.clear()
+        self._lent.clear()
         for model in (self.model, self._double):
             for parameter in () if model is None else self._held(model).parameters.values():
                 forget(parameter)
@@ -215,6 +232,18 @@ class PaddleSide(Side):
 
     def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
         return [layer.register_forward_pre_hook(enter), layer.register_forward_post_hook(leave)]
+
+
+def _is_matrix(weight: Any, parameter: Any) -> bool:
+    """Whether these may be a Linear's weight, [out, in] and [in, out], in a processor's memory."""
+    if weight is None or parameter is None or not weight.ndim == parameter.ndim == 2:
+        return False
+    return bool(weight.is_cpu and weight.is_contiguous() and parameter.place.is_cpu_place())
+
+
+def _is_lent(weight: Any, parameter: Any) -> bool:
+    """Whether they are equal, bit for bit."""
+    return same_bits(in_place(weight).T, in_place(parameter))
 
 
 def _once(tensors: list[Any], starts: list[Any]) -> tuple[list[Any], list[Any]]:

@@ -85,15 +85,15 @@ class OnTorch(Substituting):
     def _of_complex(self, door: Door, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer of Torch's kernels to a call of complex numbers, of which the table declares none; None if it is another.
 
-        The first call of an op tells: later ones may be given other values on purpose.
+        A run of which the calls are written down may be given other values on purpose: there an earlier one's calls tell.
         """
         if self.of_complex.get(door.op.name, True) is False:
             return None
         try:
             result = super().call(door.of_complex, frame, door.bind(args, kwargs), args, kwargs)
-        except (StayNative, RuntimeError, TypeError):
+        except (StayNative, RuntimeError, TypeError, ValueError, IndexError):
             return None
-        if door.op.name not in self.of_complex:
+        if self.capture is None or door.op.name not in self.of_complex:
             with paused(), paddle.no_grad():
                 pairs = [leaves(answer) for answer in (result, door.native(*args, **kwargs))]
             sides = [[to_torch(tensor.detach()) for _, tensor in tensors] for tensors in pairs]

@@ -28,9 +28,20 @@ Trees = tuple[Tree, Tree]
 
 
 def preconditions(
-    theirs: TorchSide, ours: PaddleSide, given: Inputs, mapping: Weights, trees: Trees, weights: str, stages: list[Stage]
+    theirs: TorchSide,
+    ours: PaddleSide,
+    given: Inputs,
+    mapping: Weights,
+    trees: Trees,
+    weights: str,
+    stages: list[Stage],
+    *,
+    trains: bool = False,
 ) -> tuple[Proof | None, list[str]]:
-    """What must hold before outputs say anything: a proof if it does not, and notes. ``trees``: Torch's and Paddle's."""
+    """What must hold before outputs say anything: a proof if it does not, and notes.
+
+    ``trees``: Torch's and Paddle's. ``trains``: whether both are going to be trained.
+    """
     if theirs.model.training != ours.model.training:
         words = {True: "training", False: "evaluation"}
         reason = (
@@ -42,7 +53,7 @@ def preconditions(
     stages.append(Stage("inputs", not different, different or "equal on both sides"))
     if different:
         return Proof(ProofVerdict.INPUTS_DIFFER, different, stages=stages), []
-    return _weights(theirs, ours, mapping, trees, weights, stages)
+    return _weights(theirs, ours, mapping, trees, weights, stages, trains=trains)
 
 
 def constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: Weights) -> list[str]:
@@ -81,14 +92,14 @@ def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
 
 
 def _weights(
-    theirs: TorchSide, ours: PaddleSide, mapping: Weights, trees: Trees, weights: str, stages: list[Stage]
+    theirs: TorchSide, ours: PaddleSide, mapping: Weights, trees: Trees, weights: str, stages: list[Stage], *, trains: bool
 ) -> tuple[Proof | None, list[str]]:
     """Equal weights on both sides: a proof if there are none, and what is to be said of them."""
     sides = trees if mapping.src == "torch" else trees[::-1]
     if weights == "as-is":
         notes, refused = _as_they_are(mapping, sides), ""
     else:
-        notes, refused = _incomplete(theirs, ours, mapping, sides)
+        notes, refused = _incomplete(theirs, ours, mapping, sides, trains=trains)
     for side in (theirs, ours):
         side.rewind()
     verdict = ProofVerdict.NOT_COMPARABLE
@@ -116,9 +127,9 @@ def _carry_doubles(theirs: TorchSide, ours: PaddleSide, mapping: Weights) -> Non
         target.doubled = lambda copy: carry(ruled, source.double(), copy)
 
 
-def _incomplete(theirs: TorchSide, ours: PaddleSide, mapping: Weights, sides: Trees) -> tuple[list[str], str]:
+def _incomplete(theirs: TorchSide, ours: PaddleSide, mapping: Weights, sides: Trees, *, trains: bool) -> tuple[list[str], str]:
     """What is to be said of weights without partner, and why nothing can be compared; "" if it can."""
-    notes, needed = unmatched(theirs, ours, mapping) if not mapping else ([], [])
+    notes, needed = unmatched(theirs, ours, mapping, trains=trains) if not mapping else ([], [])
     if needed:
         lines = explain.without_partner(mapping, *sides, [weight.name for weight in needed])
         return [*notes, *of_recurrences(theirs, ours), explain.REMEDY], f"weights without partner: {explain.in_one_line(lines)}"

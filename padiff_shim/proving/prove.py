@@ -172,7 +172,8 @@ class _Asked:
         began = [] if self.weights == "as-is" else constants(theirs.model, ours.model, mapping)
         began += drawn_otherwise(theirs, ours, mapping) if self.phase != "forward" else []
         stages: list[Stage] = []
-        proof, notes = preconditions(theirs, ours, self.given, mapping, trees, self.weights, stages)
+        trains = self.recipe is not None
+        proof, notes = preconditions(theirs, ours, self.given, mapping, trees, self.weights, stages, trains=trains)
         ours.lender = theirs, mapping
         proof = _judged(theirs, ours, mapping, stages, self.recipe, self.steps) if proof is None else proof
         proof.notes += [*notes, *mapping.told(updates=self.recipe is not None), *began]
@@ -210,8 +211,8 @@ def _judged(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list[
     if recipe is None:
         notes: list[str] = []
         runs = _runs(theirs, ours, notes)
-        drew = theirs.model.training and theirs.drew and ours.drew
-        if drew and Differing.between(mapping, *runs[:2]) and (drawn := align(theirs, ours)):
+        apart = theirs.model.training and (outcomes.shapes_differ(*runs[:2]) or outcomes.outputs_differ(*runs[:2], lambda _: True))
+        if apart and (drawn := align(theirs, ours)):
             notes = drawn
             runs = _runs(theirs, ours, notes)
         proof = _compared(theirs, ours, mapping, stages, runs)

@@ -61,7 +61,6 @@ class Side:
         self.starts: dict[Any, np.ndarray[Any, Any]] = {}  # what backwards begin with
         self.order: list[str] = []  # paths of the other side's outputs: a backward begins alike at what has one name
         self.begins: list[str] | None = None  # the outputs with which a backward begins; None: all
-        self.drew = False  # whether the last run may have drawn random numbers
         self._stack: list[str] = []
         self._keeping = True  # what layers return
         self._double: Any = None
@@ -133,7 +132,6 @@ class Side:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._listening(model, outcome))
             stack.enter_context(seeded(self._seed))
-            before = torch.get_rng_state()
             if double:
                 stack.enter_context(default_dtype("float64"))
             stack.enter_context(self._mode(double, formed=self._forms(double, within)))
@@ -141,7 +139,6 @@ class Side:
             if within is not None:
                 stack.enter_context(within)
             yield
-            self.drew = torch.cuda.is_available() or not torch.equal(torch.get_rng_state(), before)
 
     def _path(self) -> str:
         return self._stack[-1] if self._stack else ""

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .cause import Cause
 from .causes import Difference
 from .trace import Node, Trace
 
+_PARTS = frozenset({"mul", "sum", "neg", "mean", "add", "div"})  # of what smoothing adds to a loss
 
-def smoothed_otherwise(difference: Difference, original: Trace, port: Trace) -> tuple[Cause, str] | None:
-    """The cause of a difference within two cross entropies of which one smooths its labels otherwise; None if that is not it."""
-    if difference.backward:
+
+def smoothed_otherwise(difference: Difference, original: Trace, port: Trace) -> Difference | None:
+    """A difference within two cross entropies of which one smooths its labels otherwise, as that; None if it is none of its.
+
+    However many of its calls differ, that is one setting.
+    """
+    alone = difference.theirs if difference.cause is Cause.MISSING else difference.ours
+    if difference.backward or alone is None or alone.name not in _PARTS:
         return None
     lines = [_line(*side) for side in ((difference.theirs, original), (difference.ours, port))]
     wanted, written = (_smoothing(line) for line in lines)
     if wanted is None or written is None or abs(wanted - written) < 1e-6:
         return None
-    return Cause.ATTRIBUTE, f"label_smoothing={written:g} against {wanted:g} (write label_smoothing={wanted:g})"
+    text = f"label_smoothing={written:g} against {wanted:g} (write label_smoothing={wanted:g})"
+    loss = next(call.key for call in lines[1] if call.name in _LOSSES)
+    return replace(difference, cause=Cause.ATTRIBUTE, text=text, setting=loss)
 
 
 def _line(node: Node | None, trace: Trace) -> list[Node]:

@@ -16,11 +16,13 @@ from .sides import Side
 from .values import as_array
 
 
-def unmatched(theirs: Side, ours: Side, mapping: Mapping) -> tuple[list[str], list[Weight]]:
+def unmatched(theirs: Side, ours: Side, mapping: Mapping, *, trains: bool) -> tuple[list[str], list[Weight]]:
     """What is to be said of the weights without partner that a proof can do without, and those that it cannot.
 
     It can do without what nobody trains (buffers, masks, tables: each side keeps its own, and if they have an effect the outputs
-    tell), without what no output depends on that is compared: layers that are not called, a pooler that the other side lacks.
+    tell), and without what no output depends on that is compared: layers that are not called, a pooler that the other side lacks.
+    Where nothing is trained (``trains``), also without what the port has too much, and what has no effect as it is: a norm's
+    scale of ones, a layer's bias of zeros.
     """
     notes, needed = [], []
     sides = {side.framework: side for side in (theirs, ours)}
@@ -29,30 +31,28 @@ def unmatched(theirs: Side, ours: Side, mapping: Mapping) -> tuple[list[str], li
         trained = [weight for weight in weights if weight not in constants]
         used = _used(sides[framework], sides["paddle" if framework == "torch" else "torch"], trained)
         unused = [weight for weight in trained if weight not in used]
-        neutral = [weight for weight in used if _is_neutral(weight, sides[framework])]
+        surplus = used if framework == "paddle" and not trains else []  # what the port lacks, or trains, is a mistake
+        neutral = [weight for weight in surplus if _is_neutral(weight, sides[framework])]
         needed += [weight for weight in used if weight not in neutral]
         if constants:
             notes.append(f"{_listed(framework, constants)}: without partner, and not trained; each side keeps its own")
         if neutral:
-            notes.append(
-                f"{_listed(framework, neutral)}: without partner, and without effect as ones and zeros{_TRAINED[framework]}"
-            )
+            remedy = "without effect as ones and zeros; a training changes them: write weight_attr=False, bias_attr=False"
+            notes.append(f"{_listed(framework, neutral)}: without partner, and {remedy}")
         if unused:
             notes.append(f"{_listed(framework, unused)}: without partner, and nothing that is compared depends on it")
     return notes, needed
 
 
-_TRAINED = {"paddle": "; a training changes them: write weight_attr=False, bias_attr=False", "torch": "; a training changes them"}
-
-
 def _is_neutral(weight: Weight, side: Side) -> bool:
     """Whether a bias is zeros, or a scale of a norm ones: what a layer computes without it."""
     layer, _, name = weight.name.rpartition(".")
-    values = as_array(side.parameters()[weight.name])
+    values, kind = as_array(side.parameters()[weight.name]), type(side.layers.get(layer))
+    if not kind.__module__.startswith("paddle.nn."):
+        return False
     if name == "bias":
         return not values.any()
-    kind = type(side.layers.get(layer)).__name__
-    return name in ("weight", "scale") and kind.lower().rstrip("123d").endswith("norm") and bool((values == 1).all())
+    return name in ("weight", "scale") and kind.__name__.lower().rstrip("123d").endswith("norm") and bool((values == 1).all())
 
 
 def _listed(framework: str, weights: Sequence[Weight]) -> str:

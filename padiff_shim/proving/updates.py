@@ -42,13 +42,14 @@ class Clip(NamedTuple):
 class Update:
     """What was seen of one step: each parameter's settings, clipping, and which gradients were left behind it.
 
-    ``stepped``: whether an optimizer made a step. ``infinite``: the parameters whose gradients held inf or NaN before it.
+    ``stepped``: whether an optimizer made a step; None where none is known. ``infinite``: the parameters whose gradients held inf
+    or NaN before it.
     """
 
     settings: dict[str, Settings] = field(default_factory=dict)
     clip: Clip | None = None
     left: list[str] = field(default_factory=list)
-    stepped: bool = False
+    stepped: bool | None = None
     infinite: list[str] = field(default_factory=list)
 
 
@@ -64,14 +65,14 @@ class Trainer:
 
     def step(self, parameters: Mapping[str, Any], gradients: Arrays) -> Update:
         """One step; ``gradients`` are those of the backward."""
-        update = Update()
+        update = Update(stepped=False if self._optimizers else None)
         names = {id(parameter): name for name, parameter in parameters.items()}
 
         def look(optimizer: Any) -> None:
             update.stepped = True
             update.settings.update((of_paddle if self._ours else of_torch)(optimizer, names))
             now = {name: as_array(parameters[name].grad) for name in gradients if parameters[name].grad is not None}
-            update.infinite += [name for name, gradient in now.items() if not np.isfinite(_norm(gradient))]
+            update.infinite += [name for name, gradient in now.items() if not np.isfinite(gradient).all()]
             update.clip = _by_hand(gradients, now) or (_declared(optimizer._grad_clip, gradients) if self._ours else None)
 
         undo = [self._watched(optimizer, look) for optimizer in self._optimizers]
@@ -145,7 +146,7 @@ def _by_hand(before: Arrays, now: Arrays) -> Clip | None:
     """What was done to gradients between the backward and the step: they are smaller now."""
     norms = {name: _norm(gradient) for name, gradient in now.items()}
     shares = {name: norm / _norm(before[name]) for name, norm in norms.items() if before[name].any()}
-    clipped = [name for name, share in shares.items() if share < 1 - 1e-5]
+    clipped = [name for name, share in shares.items() if 0 < share < 1 - 1e-5]  # what is set to zero is not clipped
     if not clipped:
         return None
     if any(not np.allclose(now[name], before[name] * shares[name], 1e-3, 1e-5 * norms[name]) for name in clipped):

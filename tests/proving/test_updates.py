@@ -141,6 +141,20 @@ def test_clipping_is_named_where_both_round_otherwise_before_it():
     assert right(proof)["optimizer step"] is False
 
 
+def test_an_optimizer_that_is_not_known_skips_no_step():
+    def by_hand(module):
+        def step():
+            with torch.no_grad():
+                for parameter in module.parameters():
+                    if parameter.grad is not None:
+                        parameter -= 0.01 * parameter.grad
+                        parameter.grad = None
+
+        return step
+
+    assert proven(ours("SGD"), by_hand)
+
+
 SETTING, RATE = "another setting of the optimizer", "another learning rate"
 WRONG = {
     "epsilon": (ours(epsilon=1e-6), theirs(), SETTING, "eps=1e-06 against 1e-08"),

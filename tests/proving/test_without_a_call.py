@@ -231,6 +231,18 @@ def test_a_loss_with_other_arguments(name):
     assert "cross_entropy" in mistake.paddle.source
 
 
+def test_what_else_a_loss_is_given_otherwise_is_not_hidden():
+    functional = paddle.nn.functional
+    port = loss(lambda x, y: functional.cross_entropy(functional.gelu(x), y, label_smoothing=0.2, reduction="mean"))
+    original = loss(
+        lambda x, y: torch.nn.functional.cross_entropy(torch.relu(x), y, label_smoothing=0.1, reduction="sum"),
+    )
+    proof = prove(*pair(port, original, first=("Linear", 3, 3)), (numbers(6, 3), np.array([0, 2, 1, 1, 0, 2])))
+    texts = " ".join(mistake.text for mistake in proof.mistakes)
+    assert all(part in texts for part in ("gelu", 'reduction="sum"', "write label_smoothing=0.1")), str(proof)
+    assert len(proof.mistakes) == 3, str(proof)
+
+
 def test_a_loss_that_is_called_otherwise():
     port = loss(lambda x, y: paddle.nn.functional.smooth_l1_loss(x, y, delta=0.5))
     original = loss(lambda x, y: torch.nn.functional.smooth_l1_loss(x, y, beta=0.5))
@@ -270,6 +282,61 @@ def test_weights_without_effect_need_no_partner():
     ours, theirs = normed()
     ours.norm.scale.set_value(paddle.full([4], 1.5))
     assert prove(ours, theirs, x).verdict is ProofVerdict.NOT_COMPARABLE
+
+
+@pytest.mark.parametrize("kind", ["LayerNorm", "BatchNorm1D"])
+def test_weights_that_the_port_lacks_are_needed(kind):
+    """Though they are ones and zeros in a fresh model."""
+    ours, theirs = pair(lambda self, x: self.norm(x), lambda self, x: self.norm(x))
+    ours.norm = getattr(paddle.nn, kind)(6, weight_attr=False, bias_attr=False)
+    theirs.norm = getattr(torch.nn, kind.replace("1D", "1d"))(6)
+    assert prove(ours, theirs, numbers(4, 6)).verdict is ProofVerdict.NOT_COMPARABLE
+
+
+def test_a_bias_too_much_matters_to_a_training():
+    ours, theirs = pair(lambda self, x: self.first(x), lambda self, x: self.first(x))
+    ours.first, theirs.first = paddle.nn.Linear(6, 6), torch.nn.Linear(6, 6, bias=False)
+    options = {"phase": "train", "optimizer": "SGD", "loss": lambda out: (out * out).mean()}
+    assert prove(ours, theirs, numbers(4, 6)).verdict is ProofVerdict.CODE_CORRECT
+    assert prove(ours, theirs, numbers(4, 6), **options).verdict is ProofVerdict.NOT_COMPARABLE
+
+
+def test_one_table_under_two_names():
+    def forward(self, ids):
+        return self.a(ids) + self.b(ids)
+
+    ours, theirs = pair(forward, forward)
+    theirs.b = torch.nn.Embedding(10, 6)
+    theirs.a = theirs.b
+    ours.a = paddle.nn.Embedding(10, 6, padding_idx=0)
+    ours.b = ours.a
+    proof = prove(ours, theirs, np.array([[0, 1, 2]]))
+    assert "padding_idx=0" in proof.mistakes[0].text
+
+
+@pytest.mark.parametrize(("axis", "text"), [(0, "dim=0 against 2 (write axis=2)"), (1, "dim=1 against 2 (write axis=2)")])
+def test_an_axis_that_a_call_adds(axis, text):
+    def port(self, x):
+        return self.first(paddle.stack([x, x * 2.0, x * 3.0, x + 1.0], axis=axis).reshape([4, 4, 4]).sum(1))
+
+    def original(self, x):
+        return self.first(torch.stack([x, x * 2.0, x * 3.0, x + 1.0], dim=2).reshape(4, 4, 4).sum(1))
+
+    proof = prove(*pair(port, original, first=("Linear", 4, 4)), numbers(4, 4))
+    assert any(text in mistake.text for mistake in proof.mistakes), str(proof)
+
+
+def test_draws_of_a_generator_that_is_put_back():
+    def original(self, x):
+        with torch.random.fork_rng():
+            torch.rand(2)
+            return self.second(torch.nn.functional.dropout(self.first(x), 0.5))
+
+    def port(self, x):
+        return self.second(paddle.nn.functional.dropout(self.first(x), 0.5))
+
+    proof = prove(*pair(port, original, first=("Linear", 6, 6), second=("Linear", 6, 3)), numbers(4, 6))
+    assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
 
 
 def test_an_index_that_is_broadcast():
