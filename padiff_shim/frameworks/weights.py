@@ -13,6 +13,9 @@ cheaper than transposing anew (measured, 64 to 2048 square), and it ends at the 
 
 A changed weight is written into the copy that is there: Paddle's own graph reads a saved weight's memory when its backward runs,
 so what is written in between without being counted counts there too (what is counted raises). See :func:`renewer`.
+
+Where a Torch model holds the same values already, its weight may serve in place of a copy (:func:`lend`): as a proof does, which
+looks behind each run whether a weight was written, and then goes without.
 """
 
 from __future__ import annotations
@@ -85,7 +88,7 @@ class Copy:
 
 
 class Lent:
-    """Another tensor that holds a weight's values as [out, in], in place of a copy: nobody writes either as long as it is lent."""
+    """Another tensor that holds a weight's values as [out, in], in place of a copy; who lends it finds out about writes."""
 
     __slots__ = ("address", "cost", "transposed")
 
@@ -137,7 +140,7 @@ def _hold(weight: Any, copy: Copy | Lent) -> None:
 def lend(weight: Any, transposed: torch.Tensor) -> None:
     """Let ``transposed`` [out, in], which holds the values of ``weight`` [in, out], be its copy, until :func:`forget`.
 
-    Nothing is compared from then on: who lends sees to it that neither is written.
+    Nothing is compared from then on: who lends sees to it.
     """
     _hold(weight, Lent(transposed, weight.data_ptr()))
 
