@@ -10,7 +10,7 @@ import torch
 
 from ..weights.mapping import Mapping
 from . import outcomes
-from .arrays import Array, apart, largest
+from .arrays import Array, apart, largest, size
 from .outcome import Outcome
 from .tolerances import RoundingBound, measured
 from .trace import numbers
@@ -58,7 +58,7 @@ class Agreement:
         for (name, expected, actual), allowed in zip(self._rows(port, forward), self._allowed[forward]):
             if expected is None or actual is None or expected.shape != actual.shape:
                 continue
-            if (far := STEEP * _size(expected)) < allowed.usual and bool(
+            if (far := STEEP * size(expected)) < allowed.usual and bool(
                 ((_numbers(expected) - _numbers(actual)).abs() > far).any()
             ):
                 return name or "output"
@@ -91,15 +91,6 @@ def _near(expected: Array | None, actual: Array | None, allowed: RoundingBound) 
     if math.isinf(allowed.limit) and largest(expected, actual) <= allowed.usual:
         return True
     return bool(allowed.holds(_numbers(expected), _numbers(actual)).all())
-
-
-def _size(array: Array) -> float:
-    """The largest element that is a number."""
-    if not array.size:
-        return 0.0
-    values = _numbers(array)
-    size = max(abs(float(end)) for end in values.aminmax())
-    return size if math.isfinite(size) else float(values.abs().nan_to_num(0.0, 0.0, 0.0).max())
 
 
 def _tolerance(expected: Array | None, moved: Array | None) -> RoundingBound:

@@ -62,6 +62,15 @@ def largest(one: Array, other: Array) -> float:
     return float(np.where(between == between, between, np.inf).max())
 
 
+def size(array: Array) -> float:
+    """The largest element that is finite, without its sign."""
+    if array.dtype.kind == "f" and array.size:
+        most = max(float(array.max()), -float(array.min()))
+        if math.isfinite(most):
+            return most
+    return float(np.abs(array).max(initial=0.0, where=np.isfinite(array)))
+
+
 def largests(pairs: Sequence[tuple[Array, Array]]) -> list[float | None]:
     """:func:`largest` of many pairs, each of one shape; None where the bits are the same.
 

@@ -355,9 +355,9 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 def _in_another_shape(held: torch.Tensor, tensor: torch.Tensor) -> bool:
     """Whether both are one piece of memory, row by row, of complex numbers or their parts: Paddle's ``reshape_`` tells nobody."""
-    one, other = (torch.view_as_real(side) if side.is_complex() and not side.is_conj() else side for side in (held, tensor))
-    alike = (one.data_ptr(), one.dtype, one.numel()) == (other.data_ptr(), other.dtype, other.numel())
-    return alike and one.is_contiguous() and other.is_contiguous()
+    parts = [torch.view_as_real(side) if side.is_complex() and not side.is_conj() else side for side in (held, tensor)]
+    memories = {(part.data_ptr(), part.dtype, part.numel()) for part in parts}
+    return len(memories) == 1 and all(part.is_contiguous() for part in parts)
 
 
 def _equal(held: torch.Tensor, tensor: torch.Tensor) -> bool:

@@ -39,8 +39,8 @@ def faults(recipe: Recipe, mapping: Mapping, theirs: Sequence[Update], ours: Seq
     pairs = {(pair.torch, pair.paddle) for pair in mapping}
     known = [(one, other) for one, other in sorted(pairs) if any(one in update.settings for update in theirs)]
     found = [_mistake(recipe, apart, len(known)) for apart in _settings(known, theirs, ours)]
-    told = [_skipped(theirs, ours) if clipping else None, _left(theirs, ours), _clip(theirs, ours) if clipping else None]
-    return [*found, *(_mistake(recipe, apart, 0) for apart in told if apart is not None)]
+    steps = [_skipped(theirs, ours) if clipping else None, _left(theirs, ours), _clip(theirs, ours) if clipping else None]
+    return [*found, *(_mistake(recipe, apart, 0) for apart in steps if apart is not None)]
 
 
 def _settings(pairs: Sequence[tuple[str, str]], theirs: Sequence[Update], ours: Sequence[Update]) -> list[_Apart]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..text import listed
 from ..weights.mapping import Mapping
-from .arrays import Array, apart, largest, largests, same_bits
+from .arrays import Array, apart, largest, largests, same_bits, size
 from .findings import LayerRow
 from .outcome import Outcome
 
@@ -190,19 +190,10 @@ def far_apart(rows: Iterable[Row], share: float) -> bool:
     """Whether somewhere an infinity or NaN stands against a number, or a difference is beyond a share of the largest number."""
     pairs = [(expected, actual) for _, expected, actual in rows if expected is not None and actual is not None]
     return any(
-        largest(expected, actual) > share * _size(expected)
+        largest(expected, actual) > share * size(expected)
         for expected, actual in sorted(pairs, key=lambda pair: pair[0].size)  # the cheapest that is far apart tells
         if expected.shape == actual.shape and np.issubdtype(expected.dtype, np.inexact)
     )
-
-
-def _size(array: Array) -> float:
-    """The largest element that is finite."""
-    if array.dtype.kind == "f" and array.size:
-        size = max(float(array.max()), -float(array.min()))
-        if np.isfinite(size):
-            return size
-    return float(np.abs(array).max(initial=0.0, where=np.isfinite(array)))
 
 
 def widest(rows: Sequence[Row]) -> float:
