@@ -6,6 +6,7 @@ import paddle.nn.functional as PF
 import pytest
 import torch
 import torch.nn.functional as TF
+from test_sceptics import numbers, pair
 
 from padiff_shim import prove
 
@@ -254,3 +255,21 @@ def test_small_numbers_differ_by_their_ratio():
     assert prove(PortedScaled(1e-12), Scaled(1e-12), X)
     (mistake,) = prove(PortedScaled(1e-8), Scaled(1e-12), X).mistakes
     assert "eps=1e-08 against 1e-12" in mistake.text
+
+
+def test_rows_in_another_order_of_a_table_that_is_read_whole():
+    """What the original looks up is the table itself, row by row: the lookup is not too much, its rows are others."""
+
+    def port(self, x):
+        return self.second(x + self.table((paddle.arange(5) + 1) % 5))
+
+    def original(self, x):
+        return self.second(x + self.table(torch.arange(5)))
+
+    models = pair(port, original, second=("Linear", D, 3))
+    for model, nn in zip(models, (paddle.nn, torch.nn)):
+        model.table = nn.Embedding(5, D)
+    proof = prove(*models, numbers(2, 5, D))
+    assert len(proof.mistakes) == 1, str(proof)
+    assert str(proof.mistakes[0].cause) == "another constant"
+    assert "in another order" in proof.mistakes[0].text
