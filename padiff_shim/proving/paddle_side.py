@@ -225,7 +225,18 @@ class PaddleSide(Side):
         return {name: array(gradient) for name, gradient in gradients if gradient is not None}
 
     def _converted(self, model: Any) -> Any:
-        return model._to_impl(dtype="float64", floating_only=True)  # ``to`` makes floats of indices and masks, too
+        empty = [  # without memory, as a recurrence's state of dropout: 2.6 asks where it lies
+            (layer._buffers, name, buffer)
+            for _, layer in self._named_layers(model)
+            for name, buffer in layer._buffers.items()
+            if buffer is not None and not buffer._is_initialized()
+        ]
+        for held, name, _ in empty:
+            del held[name]
+        converted = model._to_impl(dtype="float64", floating_only=True)  # ``to`` makes floats of indices and masks, too
+        for held, name, buffer in empty:
+            held[name] = buffer
+        return converted
 
     def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
         return [("", model), *model.named_sublayers()]
