@@ -58,9 +58,8 @@ class Agreement:
         for (name, expected, actual), allowed in zip(self._rows(port, forward), self._allowed[forward]):
             if expected is None or actual is None or expected.shape != actual.shape:
                 continue
-            if (far := STEEP * size(expected)) < allowed.usual and bool(
-                ((_numbers(expected) - _numbers(actual)).abs() > far).any()
-            ):
+            far = STEEP * size(expected)
+            if allowed.usual > far and bool(((_numbers(expected) - _numbers(actual)).abs() > far).any()):
                 return name or "output"
         return ""
 

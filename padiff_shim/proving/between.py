@@ -142,17 +142,15 @@ def _is_same_of_constants(one: Node, other: Node) -> bool:
     return same and all(value.node is None and not given(value) for value in operands)
 
 
-def _broadcast(theirs: Node, ours: Node) -> str:
+def _broadcast(original: Node, port: Node) -> str:
     """Where the port's index is of another shape, as put_along_axis makes it; "" if it is of the same."""
-    mine, yours = (
-        next((list(index.tensor.shape) for index in node.operands if index.name == "index"), None) for node in (theirs, ours)
+    wanted, written = (
+        next((list(index.tensor.shape) for index in node.operands if index.name == "index"), None) for node in (original, port)
     )
-    if mine is None or yours is None or mine == yours:
+    if wanted is None or written is None or wanted == written:
         return ""
-    advice = (
-        "; put_along_axis broadcasts its index, scatter takes it as it is: write broadcast=False" if len(mine) == len(yours) else ""
-    )
-    return f"index has shape {yours} against {mine}{advice}"
+    advice = "; put_along_axis broadcasts its index, scatter takes it as it is: write broadcast=False"
+    return f"index has shape {written} against {wanted}{advice if len(wanted) == len(written) else ''}"
 
 
 def takes_others(matching: Matching, call: Node, other: Node) -> bool:
@@ -160,7 +158,7 @@ def takes_others(matching: Matching, call: Node, other: Node) -> bool:
     alike = call.name == other.name and call.moves and len(call.operands) == len(other.operands)
     if not alike or not unlike_attributes(call, other):
         return False
-    return all(matching.same(mine.value, yours.value) for mine, yours in zip(call.operands, other.operands))
+    return all(matching.same(operand.value, partner.value) for operand, partner in zip(call.operands, other.operands))
 
 
 def _is_index(operand: Operand) -> bool:

@@ -123,9 +123,9 @@ def _cause(matching: Matching, pairs: Sequence[Pair]) -> tuple[Cause, str, Pair]
 
 def _same_lookup(matching: Matching, alone: Node) -> Node | None:
     """The original's call that looks up the table of a port's, too; of all rows in order it gives the table, and none misses it."""
-    tables = (
-        [operand.value for operand in alone.operands if operand.tensor.is_floating_point()] if alone.name == "embedding" else []
-    )
+    if alone.name != "embedding":
+        return None
+    tables = [operand.value for operand in alone.operands if operand.tensor.is_floating_point()]
     partners = [matching.of_second[table] for table in tables if table in matching.of_second]
     readers = [reader for partner in partners for reader in partner.readers]
     return next((reader for reader in readers if reader.name == alone.name and not reader.backward), None)

@@ -102,9 +102,9 @@ def _shifted(pairs: Sequence[tuple[str, str]], theirs: Sequence[Update], ours: S
     return "late" if all(map(_equal, yours[1:], mine)) else ""
 
 
-def _skipped(theirs: Sequence[Update], ours: Sequence[Update]) -> _Apart | None:
+def _skipped(original_steps: Sequence[Update], port_steps: Sequence[Update]) -> _Apart | None:
     """The first step that one of both makes and the other does not."""
-    for step, (original, port) in enumerate(zip(theirs, ours)):
+    for step, (original, port) in enumerate(zip(original_steps, port_steps)):
         if original.stepped is port.stepped or None in (original.stepped, port.stepped):
             continue
         made, who, skips = (port, "the port", "the original") if port.stepped else (original, "the original", "the port")

@@ -131,15 +131,15 @@ def _at_once(theirs: Side, ours: Side, mapping: Mapping) -> Located | None:
 class _Search:
     """Both models in float64, from one difference to the next; ``before``: what a run of the port called that was made before."""
 
-    def __init__(self, theirs: Side, ours: Side, mapping: Mapping, before: Sequence[str] | None = None) -> None:
-        self._theirs, self._ours, self._mapping = theirs, ours, mapping
-        self._original = theirs.run_double(Capture)
+    def __init__(self, original: Side, port: Side, mapping: Mapping, before: Sequence[str] | None = None) -> None:
+        self._sides, self._mapping = (original, port), mapping
+        self._original = original.run_double(Capture)
         nudge = rounded(torch.Generator().manual_seed(0))
-        touched = theirs.run_double(functools.partial(Capture, touch=lambda _, tensor: nudge(tensor)))
+        touched = original.run_double(functools.partial(Capture, touch=lambda _, tensor: nudge(tensor)))
         self._tolerance = Tolerances(trace_of(self._original), trace_of(touched))
         trace_of(touched).forget()
         self._agreement = Agreement(mapping, self._original, touched)
-        self._port = _settled(ours, before)
+        self._port = _settled(port, before)
         self.apart = outcomes.worst(mapping, self._original, self._port)
         self._forced: dict[Key, Sequence[torch.Tensor | None]] = {}
         self._attributes: dict[Key, dict[str, Any]] = {}
@@ -232,17 +232,17 @@ class _Search:
         trace_of(self._port).forget()
         forced = {**tables.calls, **self._forced}
         capturing = functools.partial(Capture, forced=forced, constants=tables.constants, attributes=self._attributes)
-        self._port = self._ours.run_double(capturing)
+        self._port = self._sides[1].run_double(capturing)
 
     def _exchange(self) -> Exchange:
         """The tables of the original that the port is to be given, see :mod:`.tables`."""
         # What has a partner holds equal values, running statistics among them; what is neither trained nor paired is a table.
-        weights = [side.trained() | {pair.name(side.framework) for pair in self._mapping} for side in (self._theirs, self._ours)]
+        weights = [side.trained() | {pair.name(side.framework) for pair in self._mapping} for side in self._sides]
         mine, yours = (tables_of(trace_of(run), names.__contains__) for run, names in zip((self._original, self._port), weights))
 
         def moved() -> list[Value]:
             touch = rounded_in_single(torch.Generator().manual_seed(0), weights[0].__contains__)
-            return tables_of(trace_of(self._theirs.run_double(functools.partial(Capture, touch=touch))), weights[0].__contains__)
+            return tables_of(trace_of(self._sides[0].run_double(functools.partial(Capture, touch=touch))), weights[0].__contains__)
 
         return exchange(mine, yours, trace_of(self._port).constants, moved)
 

@@ -89,13 +89,13 @@ class Matching:
         """Masks that leave the same places are the same, whatever they are filled with, and for each sample or once for all."""
         masks: dict[tuple[int, bytes], list[Value]] = defaultdict(list)
         for value in first.values():
-            for kept in _kept(value):
-                masks[kept].append(value)
+            for places in _kept(value):
+                masks[places].append(value)
         for value in second.values() if masks else ():
-            for mine in next((masks[kept] for kept in _kept(value) if kept in masks), []):
-                self._same[mine, value] = True
-                self.of_second.setdefault(value, mine)
-                self.of_first.setdefault(mine, value)
+            for mask in next((masks[places] for places in _kept(value) if places in masks), []):
+                self._same[mask, value] = True
+                self.of_second.setdefault(value, mask)
+                self.of_first.setdefault(mask, value)
 
     def _weighed_alike(self, first: Trace, second: Trace) -> None:
         """Scores of which a softmax of the first trace makes the same are the same: masked by -1e9, by -inf, or added to either."""
@@ -231,11 +231,11 @@ def _kept(value: Value) -> list[tuple[int, bytes]]:
     least, greatest = value.ends[:2]
     if greatest != 0.0 or not least <= -FILLED or value.tensor.dim() < 2:
         return []
-    kept = value.tensor == 0.0
-    if not bool((kept | (value.tensor <= -FILLED)).all() and kept.any(-1).all()):
+    left = value.tensor == 0.0
+    if not bool((left | (value.tensor <= -FILLED)).all() and left.any(-1).all()):
         return []
-    row = kept[:1] if bool((kept == kept[:1]).all()) else kept
-    return [(kept.shape[-1], places.cpu().numpy().tobytes()) for places in dict.fromkeys((kept, row))]
+    row = left[:1] if bool((left == left[:1]).all()) else left
+    return [(left.shape[-1], places.cpu().numpy().tobytes()) for places in dict.fromkeys((left, row))]
 
 
 def _from_the_end(dim: Any, tensor: torch.Tensor) -> int:

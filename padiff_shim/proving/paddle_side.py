@@ -40,9 +40,7 @@ class PaddleSide(Side):
         super().__init__(*arguments, **words)
         self._of_complex: dict[str, bool] = {}  # see :class:`.plans.OnTorch`
         self.lender: tuple[Side, Weights] | None = None  # whose weights are equal, and how they belong together
-        self._lent: dict[
-            int, list[tuple[Any, Any]]
-        ] = {}  # by model: the lender's weights that serve in place of copies, and for which
+        self._lent: dict[int, list[tuple[Any, Any]]] = {}  # by model: weights of the lender's that serve as copies, and of which
 
     def _write(self, buffer: Any, value: Any) -> None:
         forget(buffer)
@@ -51,7 +49,7 @@ class PaddleSide(Side):
     def _run(self, model: Any, capturing: Capturing | None, *, double: bool) -> Outcome:
         """One run; once more with copies of its own if its forward has written a weight, of which the lender knows nothing."""
         outcome = super()._run(model, capturing, double=double)
-        written = [(weight, parameter) for weight, parameter in self._lent.get(id(model), ()) if not _is_lent(weight, parameter)]
+        written = [(weight, parameter) for weight, parameter in self._lent.get(id(model), ()) if not _are_equal(weight, parameter)]
         if not written:
             return outcome
         self.lender = None
@@ -67,7 +65,9 @@ class PaddleSide(Side):
         side, mapping = self.lender
         weights, parameters = side.parameters(double=double), self._held(model).parameters
         pairs: list[tuple[Any, Any]] = [(weights.get(pair.name("torch")), parameters.get(pair.name("paddle"))) for pair in mapping]
-        lent = [(weight, parameter) for weight, parameter in pairs if _is_matrix(weight, parameter) and _is_lent(weight, parameter)]
+        lent = [
+            (weight, parameter) for weight, parameter in pairs if _is_matrix(weight, parameter) and _are_equal(weight, parameter)
+        ]
         for weight, parameter in lent:
             lend(parameter, weight.detach())
         self._lent[id(model)] = lent
@@ -155,10 +155,6 @@ class PaddleSide(Side):
             return
         starts = [None if ones else paddle.to_tensor(self._cotangent(i, t)).astype(t.dtype) for i, t in enumerate(wanted)]
         self.back_from(wanted, starts)
-
-    def layer(self) -> str:
-        """The path of the layer that is running."""
-        return self._stack[-1] if self._stack else ""
 
     def observed(self, mode: contextlib.AbstractContextManager[Any], behind: Callable[[list[tuple[str, Any]]], None]) -> None:
         """A forward within a mode; ``behind`` gets (path, tensor) of its outputs before the mode is closed."""
@@ -252,8 +248,8 @@ def _is_matrix(weight: Any, parameter: Any) -> bool:
     return bool(weight.is_cpu and weight.is_contiguous() and parameter.place.is_cpu_place())
 
 
-def _is_lent(weight: Any, parameter: Any) -> bool:
-    """Whether they are equal, bit for bit."""
+def _are_equal(weight: Any, parameter: Any) -> bool:
+    """Whether [out, in] and [in, out] hold the same, bit for bit."""
     return same_bits(in_place(weight).T, in_place(parameter))
 
 

@@ -90,7 +90,7 @@ def _uncross(matching: Matching, pairs: list[Pair]) -> None:
 def _shared(matching: Matching, call: Node, other: Node, *, computed: bool = False) -> int:
     """How many of a call's operands another one is given, too; ``computed``: without what was there before."""
     operands = [operand for operand in other.operands if not computed or operand.value.node is not None]
-    return sum(any(matching.same(mine.value, yours.value) for mine in call.operands) for yours in operands)
+    return sum(any(matching.same(own.value, operand.value) for own in call.operands) for operand in operands)
 
 
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "addmv", "mv"})

@@ -108,7 +108,7 @@ class Side:
         arguments, begun = following.inputs(arguments, lambda _, one: self._leaf(one)) if self.follows else (arguments, {})
         capture = None
         if capturing:
-            capture = capturing({**self._labels(model), **self._input_labels(arguments)}, self._path, Side._pass.__code__)
+            capture = capturing({**self._labels(model), **self._input_labels(arguments)}, self.layer, Side._pass.__code__)
             capture.still = self._still(model)
         self.capture = capture
         outcome, self._keeping = Outcome(capture=capture), capture is None or not double
@@ -140,7 +140,8 @@ class Side:
                 stack.enter_context(within)
             yield
 
-    def _path(self) -> str:
+    def layer(self) -> str:
+        """The path of the layer that is running."""
         return self._stack[-1] if self._stack else ""
 
     def _pass(self, model: Any, arguments: Any, *, training: bool = False) -> list[tuple[str, Any]]:
@@ -166,9 +167,8 @@ class Side:
     def _note(self, model: Any, named: list[tuple[str, Any]], outcome: Outcome) -> None:
         outcome.outputs = {path: copied(tensor) for path, tensor in named}
         outcome.unlike = self._unlike()
-        outcome.statistics = (
-            {} if outcome.unlike else {name: copied(tensor) for name, tensor in self._held(model).written().items()}
-        )
+        if not outcome.unlike:
+            outcome.statistics = {name: copied(tensor) for name, tensor in self._held(model).written().items()}
 
     def train(
         self,

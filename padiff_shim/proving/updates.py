@@ -85,15 +85,21 @@ class Trainer:
 
     def _do(self) -> None:
         if not self._is_plain():
-            optimizer = next((each for each in self._optimizers if each is getattr(self._made, "__self__", None)), None)
-            watched = optimizer is not None and self._made.__name__ == "step"  # by its name in the optimizer
-            optimizer.step() if optimizer is not None and watched else self._made()
+            owner = getattr(self._made, "__self__", None)
+            if self._made_step_of(owner):  # which is watched by its name
+                owner.step()
+            else:
+                self._made()
             return
         parts = self._made if isinstance(self._made, tuple) else (self._made,)
         for part in parts:
             part.step()
         for optimizer in self._optimizers:
             optimizer.clear_grad() if self._ours else optimizer.zero_grad()
+
+    def _made_step_of(self, owner: Any) -> bool:
+        """Whether what the recipe returned is the very step of one of the optimizers."""
+        return any(owner is optimizer for optimizer in self._optimizers) and self._made.__name__ == "step"
 
     def _is_plain(self) -> bool:
         """Whether it is an optimizer, or one with its schedule, not a function."""
@@ -151,9 +157,9 @@ def _by_hand(before: Arrays, now: Arrays) -> Clip | None:
         return None
     if any(not np.allclose(now[name], before[name] * shares[name], 1e-3, 1e-5 * norms[name]) for name in clipped):
         return Clip(BY_VALUE, max(float(np.abs(now[name]).max()) for name in clipped))
-    if max(shares.values()) - min(shares.values()) < 1e-4 and len(shares) > 1:
+    if max(shares.values()) - min(shares.values()) < 1e-4:
         return Clip(BY_GLOBAL_NORM, float(np.sqrt(sum(norm**2 for norm in norms.values()))))
-    return Clip(BY_NORM if len(shares) > 1 else BY_GLOBAL_NORM, max(norms[name] for name in clipped))
+    return Clip(BY_NORM, max(norms[name] for name in clipped))
 
 
 def _declared(clip: Any, before: Arrays) -> Clip | None:
