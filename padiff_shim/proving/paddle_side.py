@@ -65,9 +65,7 @@ class PaddleSide(Side):
         side, mapping = self.lender
         weights, parameters = side.parameters(double=double), self._held(model).parameters
         pairs: list[tuple[Any, Any]] = [(weights.get(pair.name("torch")), parameters.get(pair.name("paddle"))) for pair in mapping]
-        lent = [
-            (weight, parameter) for weight, parameter in pairs if _is_matrix(weight, parameter) and _are_equal(weight, parameter)
-        ]
+        lent = [pair for pair in pairs if _is_matrix(*pair) and _are_equal(*pair)]
         for weight, parameter in lent:
             lend(parameter, weight.detach())
         self._lent[id(model)] = lent

@@ -85,7 +85,7 @@ class Trainer:
 
     def _do(self) -> None:
         if not self._is_plain():
-            owner = getattr(self._made, "__self__", None)
+            owner: Any = getattr(self._made, "__self__", None)
             if self._made_step_of(owner):  # which is watched by its name
                 owner.step()
             else:
