@@ -5,17 +5,21 @@ program's first call is made natively, too, and the dtype of its result is kept.
 outside of its memory where a size and an attribute do not fit each other, and asking must do nothing that the program does not do.
 Torch takes many a call that Paddle refuses (a number for a bool, a maximum over groups of one): so the first call of each kind
 (:mod:`.kinds`) is made natively as well.
+
+Where Paddle has no kernel in a dtype of 16 bits (:mod:`.lacking`), it is asked with the same values one precision up: 16 bits in
+float32, float32 beside them in float64. What it refuses there it refuses, and what it promotes there it promotes.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import paddle
 import torch
 
-from ..frameworks.memory import AMP_OFF, grad_tracer, torch_dtype
+from ..frameworks.memory import AMP_OFF, TENSOR_TYPES, dtype_of, grad_tracer, torch_dtype
 from ..frameworks.torch_settings import has_avx512
 from ..frameworks.versions import IS_3
 from ..signals import let_pass
@@ -23,10 +27,9 @@ from ..table.op import Op
 from ..table.reasons import COMPLEX, INTEGER, MIXED, NATIVE_REFUSES, Reason, StayNative
 from .frames import PAUSE, stand, standing
 from .kinds import kind_of_call, make_room
+from .lacking import dtype_without_kernel, is_listed_without, is_without_kernel
 from .operands import Inputs
 
-NO_KERNEL = "(NotFound)"  # in what Paddle says where it has none for a device and a dtype
-_NO_KERNEL_AT_ALL = "(NotFound) The kernel `"  # where it has none for any: in Paddle 2.6 flash_attn on a CPU
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 _COMPLEX = frozenset({torch.complex64, torch.complex128})
 
@@ -38,6 +41,13 @@ class Rule(NamedTuple):
     refusal: Reason | None = None
 
 
+class NativeAnswer(NamedTuple):
+    """What the native op says of a call."""
+
+    dtype: torch.dtype | None  # of its first result
+    lacks: str = ""  # the dtype in which Paddle has no kernel for the call
+
+
 class DtypeRules:
     """The rules of one entry point, learnt as calls arrive."""
 
@@ -45,35 +55,39 @@ class DtypeRules:
         """``overwritten``: positions of the operands that the native op writes into."""
         self._op, self._original, self._overwritten = op, original, overwritten
         self._known: dict[tuple[Any, ...], Rule] = {}
-        self._taken: set[Hashable] = set()  # kinds of calls that the native op has answered
+        # Kinds of calls that the native op has answered -> the dtype in which Paddle has no kernel for them, or "".
+        self._taken: dict[Hashable, str] = {}
         self._runs = has_kernel(op)  # to ask another one would end the process
         self.plain: set[tuple[Any, ...]] = set()  # combinations of operand types that need no cast
 
-    def takes(self, values: Sequence[Any], targets: Sequence[Any] | None = None) -> bool:
-        """Whether Paddle is known to take a bound call of this kind."""
-        drawing = self._op.random is not None and self._op.random(*values)  # to ask would draw from Paddle's generator
-        return not self._runs or drawing or self._kind(values, targets) in self._taken
+    def taken(self, values: Sequence[Any], targets: Sequence[Any] | None = None) -> str | None:
+        """Of a bound call of a kind that Paddle is known to take the dtype in which it has no kernel, mostly ""; else None."""
+        if self._op.random is not None and self._op.random(*values):  # to ask would draw from Paddle's generator
+            return self._listed(values)
+        return self._taken.get(self._kind(values, targets)) if self._runs else ""
 
     def ask(
         self, inputs: Inputs, targets: Sequence[Any] | None, values: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        """StayNative if the native op refuses the call ``values``; not where Paddle has no kernel, or none in 16 bits."""
-        if not self.takes(values, targets):
-            try:
-                self._answer(inputs, args, kwargs)
-            except StayNative as why:
-                halves = any(isinstance(side, torch.Tensor) and side.dtype in _HALVES for side in inputs.torch)
-                if _NO_KERNEL_AT_ALL not in why.reason and not (halves and NO_KERNEL in why.reason):
-                    raise
-            self._take(values, targets)
+    ) -> str:
+        """The dtype in which Paddle has no kernel for the call ``values``, mostly ""; StayNative if it refuses the call."""
+        lacks = self.taken(values, targets)
+        if lacks is None:
+            lacks = self._answer(inputs, args, kwargs).lacks
+            self._take(values, targets, lacks)
+        return lacks
+
+    def _listed(self, values: Sequence[Any]) -> str:
+        """Of a call that draws random numbers the dtype of its first operand, if Paddle's list has no kernel of it."""
+        dtype = next((dtype_of(torch_dtype(value.dtype)) for value in values if type(value) in TENSOR_TYPES), "")
+        return dtype if is_listed_without(self._op.name, dtype) else ""
 
     def _kind(self, values: Sequence[Any], targets: Sequence[Any] | None) -> Hashable:
         leading = self._op.leading
         return kind_of_call(values[:leading], values[leading:]), None if targets is None else tuple(targets)
 
-    def _take(self, values: Sequence[Any], targets: Sequence[Any] | None) -> None:
+    def _take(self, values: Sequence[Any], targets: Sequence[Any] | None, lacks: str) -> None:
         make_room(self._taken)
-        self._taken.add(self._kind(values, targets))
+        self._taken[self._kind(values, targets)] = lacks
 
     def find(
         self, inputs: Inputs, targets: Sequence[Any] | None, values: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -112,31 +126,75 @@ class DtypeRules:
             return Rule(refusal=MIXED if floats else INTEGER)
         if self._op.promote == "alike" and len({kind for kind in _given(inputs, targets) if kind.is_floating_point}) > 1:
             return Rule(refusal=MIXED)
-        result = self._answer(inputs, args, kwargs)
-        self._take(values, targets)
+        answer = self._answer(inputs, args, kwargs)
+        self._take(values, targets, answer.lacks)
+        result = answer.dtype
         if result is None or not (result.is_floating_point or result.is_complex):
-            return Rule() if self._op.integer else Rule(refusal=INTEGER)
+            return Rule() if self._op.integer or answer.lacks else Rule(refusal=INTEGER)
         real = len(dtypes) == 1 and bool(dtypes & _COMPLEX) and not result.is_complex  # of complex numbers: eigenvalues, lengths
         return Rule() if self._op.promote == "none" or dtypes == {result} or real else Rule(cast=result)
 
-    def _answer(self, inputs: Inputs, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype | None:
-        """The dtype in which the native op answers the program's call, made with copies of what it writes into."""
-        written = [inputs.paddle[index] for index in self._overwritten]
-
-        def made() -> Any:
-            copies = {id(tensor): tensor.clone() for tensor in written if isinstance(tensor, paddle.Tensor)}
-            return self._original(*exchanged(args, copies), **{key: exchanged(value, copies) for key, value in kwargs.items()})
-
+    def _answer(self, inputs: Inputs, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NativeAnswer:
+        """What the native op says of the program's call, made with copies of what it writes into."""
+        copies = {id(tensor): tensor.clone for tensor in map(inputs.paddle.__getitem__, self._overwritten) if _is_tensor(tensor)}
         try:
-            shown = _unseen(made, autocast=True)
+            return NativeAnswer(self._dtype(args, kwargs, copies))
         except Exception as error:
             let_pass(error)
-            text = (str(error).strip().splitlines() or [repr(error)])[0][:100]
-            # Not kept as a rule: the refusal may be due to this call's other arguments (an axis out of range).
-            raise StayNative(NATIVE_REFUSES, error=text) from None
+            lacks = self._lacks(error, inputs)
+            if not lacks:
+                raise _refusal(error) from None
+        dtypes = {id(tensor): torch_dtype(tensor.dtype) for tensor in inputs.paddle if _is_tensor(tensor)}
+        # Weights of float32 beside an operand of 16 bits are no mixture where the op leaves dtypes to its kernel.
+        up = {torch.float32: "float64"} if self._op.promote != "none" and set(dtypes.values()) & _HALVES else {}
+        up.update(dict.fromkeys(_HALVES, "float32"))
+        raised = {
+            id(tensor): functools.partial(tensor.astype, up[dtypes[id(tensor)]])
+            for tensor in inputs.paddle
+            if _is_tensor(tensor) and dtypes[id(tensor)] in up
+        }
+        try:
+            dtype = self._dtype(args, kwargs, {**copies, **raised})
+        except Exception as error:
+            let_pass(error)
+            if is_without_kernel(error) or dtype_without_kernel(error):  # it computes in a dtype that an attribute names
+                return NativeAnswer(None, lacks)
+            raise _refusal(error) from None
+        if dtype is torch.float64 and torch.float64 not in dtypes.values():
+            return NativeAnswer(torch.float32, lacks)
+        return NativeAnswer(torch_dtype(f"paddle.{lacks}") if dtype is torch.float32 else dtype, lacks)
+
+    def _lacks(self, error: Exception, inputs: Inputs) -> str:
+        """The dtype in which Paddle has no kernel, by its error; "" for another error."""
+        if not is_without_kernel(error):
+            return dtype_without_kernel(error)
+        dtypes = [side.dtype for side in inputs.torch if isinstance(side, torch.Tensor) and side.is_floating_point()]
+        return next((dtype_of(dtype) for dtype in dtypes if dtype in _HALVES or self._keeps_dtype()), "")
+
+    def _keeps_dtype(self) -> bool:
+        """Whether the operands' dtype is that of the result, about which nothing is asked."""
+        return self._op.promote == "same" or self._op.exact or self._op.random is not None
+
+    def _dtype(self, args: tuple[Any, ...], kwargs: dict[str, Any], exchange: dict[int, Callable[[], Any]]) -> torch.dtype | None:
+        """The dtype of the native op's first result; ``exchange``: what it gets in the place of a tensor, by that one's id."""
+
+        def made() -> Any:
+            others = {key: make() for key, make in exchange.items()}
+            return self._original(*exchanged(args, others), **{key: exchanged(value, others) for key, value in kwargs.items()})
+
+        shown = _unseen(made, autocast=True)
         while isinstance(shown, (list, tuple)):  # of several results the first one says it
             shown = shown[0]
         return torch_dtype(getattr(shown, "dtype", None))
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, paddle.Tensor)
+
+
+def _refusal(error: Exception) -> StayNative:
+    """Not kept as a rule: the refusal may be due to this call's other arguments (an axis out of range)."""
+    return StayNative(NATIVE_REFUSES, error=(str(error).strip().splitlines() or [repr(error)])[0][:100])
 
 
 def has_kernel(op: Op) -> bool:

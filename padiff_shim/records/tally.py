@@ -22,11 +22,12 @@ def rounds(reason: str) -> bool:
 class Tally:
     """The counters of one run in one thread (so that no increment is ever lost to another thread)."""
 
-    __slots__ = ("backward", "clock", "definitions", "integers", "lines", "native", "substituted")
+    __slots__ = ("backward", "clock", "definitions", "integers", "lacking", "lines", "native", "substituted")
 
     def __init__(self) -> None:
         self.substituted: Counter[str] = Counter()
         self.integers: Counter[str] = Counter()  # of the substituted calls those whose result is no float
+        self.lacking: Counter[tuple[str, str]] = Counter()  # of those that Paddle has no kernel for: (op, dtype)
         self.backward: Counter[str] = Counter()
         self.native: Counter[tuple[str, str]] = Counter()
         self.definitions: Counter[tuple[str, str]] = Counter()  # of updates and clippings: (name, whose formula)

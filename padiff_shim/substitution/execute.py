@@ -14,7 +14,7 @@ from ..dispatch.containers import each, flat
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame
 from ..dispatch.operands import Inputs, without_gradient
-from ..dispatch.prepare import device_of, prepare
+from ..dispatch.prepare import Prepared, device_of, prepare
 from ..frameworks import weights
 from ..frameworks.memory import hand_over, own, stream_of
 from ..frameworks.versions import IS_3
@@ -49,11 +49,20 @@ class Substitution:
         self.quick = shortcut(self)
 
     def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Bridge and compute one bound call; with gradients wanted, on the tape."""
-        inputs, attributes, casts = prepare(self.door, frame, values, args, kwargs)
+        """Bridge and compute one bound call; with gradients wanted, on the tape. Counted where Paddle has no kernel for it."""
+        prepared = prepare(self.door, frame, values, args, kwargs)
+        inputs, casts = prepared.inputs, prepared.casts
         if self.entry.inplace and inputs.needs and inplace.refused(inputs.paddle[0]):
             raise StayNative(reasons.LEAF)
-        self.door.rules.ask(inputs, casts.targets, values, args, kwargs)
+        lacks = self.door.rules.ask(inputs, casts.targets, values, args, kwargs)
+        result = self.computed(frame, values, prepared)
+        if lacks:
+            frame.tally.lacking[self.op.name, lacks] += 1
+        return result
+
+    def computed(self, frame: Frame, values: tuple[Any, ...], prepared: Prepared) -> Any:
+        """The result of a call that Paddle takes."""
+        inputs, attributes, casts = prepared
         self.tell(frame, (*inputs.torch, *attributes))
 
         def run(*tensors: Any) -> Any:

@@ -64,13 +64,13 @@ def quick(frame, values):
             return None  # the full way finds the reason
         if {empty}:
             return None
-        kind = ({kinds}, {ranks}, {attributes})
+        kind, lacks = ({kinds}, {ranks}, {attributes}), ""
         try:
             met = kind in taken
         except TypeError:  # a list among the attributes
             kind = (*kind[:{plain_many}], repr(values[{count}:]))
             met = kind in taken
-        if not met and not takes(kind, values):
+        if not met and (lacks := takes(kind, values)) is None:
             return None
         {weight}
         enabled = trainable and is_grad_enabled()
@@ -86,6 +86,8 @@ def quick(frame, values):
                 set_grad_enabled(enabled)
         {result}
         frame.tally.substituted[name] += 1
+        if lacks:
+            frame.tally.lacking[name, lacks] += 1
         return result
 
     try:
@@ -106,7 +108,7 @@ def quick(frame, values):
         return None
     if found is None or not is_grad_enabled():
         return unknown(frame, values, ({sides},), kind)
-    {reads}, reads_result = found
+    {reads}, reads_result, lacks = found
     if {strided}:
         return unknown(frame, values, ({sides},), kind)
     try:
@@ -120,6 +122,8 @@ def quick(frame, values):
     call = Call(name, frame.tally, saved, {renew})
     result = {made}
     frame.tally.substituted[name] += 1
+    if lacks:
+        frame.tally.lacking[name, lacks] += 1
     return result
 """
 
@@ -225,7 +229,8 @@ def shortcut(substitution: Substitution) -> Quick | None:
         integers=op.integer_places if door.without_integers else frozenset(),
     )
     rules: set[tuple[Any, ...]] = set()  # kinds of operands that need no cast
-    taken: set[tuple[Any, ...]] = set()  # kinds of calls that Paddle takes, of which the rule is known
+    taken: set[tuple[Any, ...]] = set()  # kinds of calls that Paddle takes and has a kernel for, of which the rule is known
+    lacking: dict[tuple[Any, ...], str] = {}  # the same where it has none: the dtype
 
     def known(kinds: tuple[Any, ...]) -> bool:
         if kinds not in door.rules.plain or any(isinstance(kind, type) and kind not in _PLAIN for kind in kinds):
@@ -233,21 +238,30 @@ def shortcut(substitution: Substitution) -> Quick | None:
         rules.add(kinds)
         return True
 
-    def takes(kind: tuple[Any, ...], values: tuple[Any, ...]) -> bool:
+    def takes(kind: tuple[Any, ...], values: tuple[Any, ...]) -> str | None:
+        """As :meth:`DtypeRules.taken`; None as well where the rule is not known."""
+        if kind in lacking:
+            return lacking[kind]
         kinds = kind[: op.tensors]
-        if not (kinds in rules or known(kinds)) or not door.rules.takes(values):
-            return False
+        lacks = door.rules.taken(values) if kinds in rules or known(kinds) else None
+        if lacks is None:
+            return None
         make_room(taken)
+        make_room(lacking)
         if not any(type(value) in TENSOR_TYPES for value in flat(list(values[op.tensors :]))):  # it would be held
-            taken.add(kind)
-        return True
+            if lacks:
+                lacking[kind] = lacks
+            else:
+                taken.add(kind)
+        return lacks
 
     def ready(kind: tuple[Any, ...], values: tuple[Any, ...]) -> bool:
         kinds, wanting = kind[: op.tensors], kind[op.tensors : 2 * op.tensors]
         floats = all(dtype in _TORCH_FLOATS for dtype, wanted in zip(kinds, wanting) if wanted)
-        return floats and (kinds in rules or known(kinds)) and door.rules.takes(values)
+        return floats and (kinds in rules or known(kinds)) and door.rules.taken(values) is not None
 
-    learnt: dict[Any, tuple[bool, ...]] = {}  # kinds of calls -> whether a backward reads each operand, and the result
+    # Kinds of calls -> whether a backward reads each operand, and the result; the dtype that Paddle has no kernel of, or "".
+    learnt: dict[Any, tuple[bool | str, ...]] = {}
     names: dict[str, Any] = {
         "FLOATS": FLOATS,
         "LARGE": LARGE,
@@ -319,11 +333,14 @@ def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..
             result = substitution.on_tape(frame, values, sides, rest, lambda *tensors: reference(*tensors, *rest))
         except REFUSALS as error:
             raise refused(error) from None
-        found = simple(result, sides, rest)
-        if found is not None:
+        lacks = substitution.door.rules.taken(values) or ""
+        places = simple(result, sides, rest)
+        if places is not None:
             make_room(learnt)
-            learnt[kind] = found
+            learnt[kind] = (*places, lacks)
         frame.tally.substituted[op.name] += 1
+        if lacks:
+            frame.tally.lacking[op.name, lacks] += 1
         return result
 
     def simple(result: Any, sides: Sequence[Any], rest: Sequence[Any]) -> tuple[bool, ...] | None:
