@@ -55,16 +55,8 @@ def _door(name: str, params: str, arrange: Any) -> Entry:
     return function(f"paddle.{name}", params, arrange=arrange)
 
 
-_WIDE = (torch.float32, torch.float64)
-
-
-def _checked(dtype: torch.dtype) -> None:
-    if dtype not in _WIDE:
-        raise NotImplementedError("numbers of 16 bits")
-
-
 def _steps(start: float, end: float, step: float, dtype: torch.dtype) -> float:
-    """How many steps lie between two numbers: Paddle counts in the result's dtype."""
+    """How many steps lie between two numbers: Paddle counts in the result's dtype; of 16 bits as Torch does, in float64."""
     first, last, each = (np.float32(one) if dtype == torch.float32 else np.float64(one) for one in (start, end, step))
     return float((last - first) / each) if each else -1.0
 
@@ -97,7 +89,6 @@ def _as_many(
     make: Callable[..., torch.Tensor], count: Callable[..., int], start: float, end: float, step: float, dtype: Any, device: Any
 ) -> torch.Tensor:
     """What Torch's function gives for these numbers, or for the nearest end with which it has as many elements as Paddle counts."""
-    _checked(dtype)
     many = count(start, end, step, dtype)
     start, end, step = float(start), float(end), float(step)
     found = make(start, end, step, dtype=dtype, device=device)
@@ -146,7 +137,6 @@ def _evenly(start: float, stop: float, num: int, dtype: torch.dtype, device: tor
 )
 def linspace(start: float, stop: float, num: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.linspace``."""
-    _checked(dtype)
     return torch.linspace(float(start), float(stop), int(num), dtype=dtype, device=device)
 
 
@@ -164,5 +154,4 @@ def _powers(start: float, stop: float, num: int, base: float, dtype: torch.dtype
 )
 def logspace(start: float, stop: float, num: int, base: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.logspace``."""
-    _checked(dtype)
     return torch.logspace(float(start), float(stop), int(num), float(base), dtype=dtype, device=device)

@@ -66,7 +66,7 @@ def twin(values, layout, ours):
 def _shortened(value):
     if not isinstance(value, np.ndarray) or value.dtype != np.float32:
         return value
-    return (value.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    return np.asarray(np.asarray(value).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)  # 0-D ones stay arrays
 
 
 class Call:

@@ -27,7 +27,7 @@ from ..table.op import Op
 from ..table.reasons import COMPLEX, INTEGER, MIXED, NATIVE_REFUSES, Reason, StayNative
 from .frames import PAUSE, stand, standing
 from .kinds import kind_of_call, make_room
-from .lacking import dtype_without_kernel, is_listed_without, is_without_kernel
+from .lacking import dtype_without_kernel, is_listed_without, is_old_form_without_kernel, is_without_kernel
 from .operands import Inputs
 
 _HALVES = frozenset({torch.float16, torch.bfloat16})
@@ -166,10 +166,11 @@ class DtypeRules:
 
     def _lacks(self, error: Exception, inputs: Inputs) -> str:
         """The dtype in which Paddle has no kernel, by its error; "" for another error."""
-        if not is_without_kernel(error):
+        if not (is_without_kernel(error) or is_old_form_without_kernel(error)):
             return dtype_without_kernel(error)
+        any_dtype = is_without_kernel(error) and self._keeps_dtype()
         dtypes = [side.dtype for side in inputs.torch if isinstance(side, torch.Tensor) and side.is_floating_point()]
-        return next((dtype_of(dtype) for dtype in dtypes if dtype in _HALVES or self._keeps_dtype()), "")
+        return next((dtype_of(dtype) for dtype in dtypes if dtype in _HALVES or any_dtype), "")
 
     def _keeps_dtype(self) -> bool:
         """Whether the operands' dtype is that of the result, about which nothing is asked."""

@@ -13,6 +13,7 @@ HALVES = frozenset({"float16", "bfloat16"})
 # "(NotFound) The kernel with key (CPU, Undefined(AnyLayout), bfloat16) of kernel `matmul` is not registered."
 _OF_A_DTYPE = re.compile(r"\(NotFound\) The kernel with key \(\w+, [^,]*, (\w+)\) of kernel `\w+` is not registered")
 _OF_ANY = "(NotFound) The kernel `"  # where it has none for the device at all: in Paddle 2.6 flash_attn on a CPU
+_OF_OLD_FORM = "(NotFound) There are no kernels which are registered in the "  # of the legacy form, which names no dtype
 
 
 def dtype_without_kernel(error: Exception) -> str:
@@ -24,6 +25,11 @@ def dtype_without_kernel(error: Exception) -> str:
 def is_without_kernel(error: Exception) -> bool:
     """Whether Paddle has no kernel of an op for the device, whatever the dtype."""
     return _OF_ANY in str(error)
+
+
+def is_old_form_without_kernel(error: Exception) -> bool:
+    """Whether the legacy form of an op found no kernel, be it for the dtype or at all."""
+    return _OF_OLD_FORM in str(error)
 
 
 @functools.cache

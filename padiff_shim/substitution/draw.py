@@ -13,8 +13,9 @@ import torch
 from ..dispatch.creation import readers
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame
+from ..dispatch.lacking import is_listed_without
 from ..frameworks.lend import copied
-from ..frameworks.memory import grad_tracer, hand_over, torch_dtype
+from ..frameworks.memory import dtype_of, grad_tracer, hand_over, torch_dtype
 from ..table import reasons
 from ..table.reasons import StayNative
 from ..table.signature import REFUSALS, refused
@@ -27,7 +28,7 @@ class Drawing:
     quick = None  # there is no shorter way
 
     def __init__(self, door: Door) -> None:
-        self.reference = door.op.reference
+        self.name, self.reference = door.op.name, door.op.reference
         self.fills = door.entry.fills
         self.redirects = door.names[-1] == "out"  # the formula does not get that one
         self.names = door.names[: len(door.names) - self.redirects]
@@ -46,6 +47,9 @@ class Drawing:
                 out = self.reference(*arguments)
         except REFUSALS as error:
             raise refused(error) from None
+        dtype = dtype_of(out.dtype)
+        if is_listed_without(self.name, dtype):
+            frame.tally.lacking[self.name, dtype] += 1
         if target is not None:
             return overwritten(target, out).detach()  # another tensor over its memory, as natively
         if not self.fills:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,8 @@ from ..errors import StayedNativeError
 from ..frameworks.memory import FLOATS, grad_tracer
 from ..gradients import islands, views, writes
 from ..optimizers.update import CLIPPERS, updates
-from ..table.reasons import FORKED, STATIC, StayNative
-from . import clipping, moves, passes, setting
+from ..table.reasons import DRAWN, EMPTY, FORKED, INDEPENDENT, RANDOM, STATIC, TORCH_RAISED, StayNative
+from . import clipping, moves, passes, raised, setting
 from .draw import Drawing
 from .execute import Substitution
 from .updating import Updating, coupled
@@ -23,6 +24,9 @@ PACKED = (
     "saved_tensors_hooks (or recompute with use_reentrant=False): what native calls keep for their backward passes through them; "
     "what substituted calls keep is Torch's, does not, and stays in memory"
 )
+
+
+RAISED = (EMPTY, RANDOM, DRAWN)  # why calls stay native that may be made in float32 where there is no kernel: see :mod:`.raised`
 
 
 class Substituting:
@@ -61,15 +65,34 @@ class Substituting:
             return door.original(*args, **kwargs)  # a graph is being traced: nothing is computed here
         if door.op.exact and (why.exact or why.why is FORKED):  # what moves values loses nothing on Paddle's kernel
             return door.original(*args, **kwargs) if door.entry.inplace else self.exact(door.op.name, door.original, args, kwargs)
+        if why.why in (INDEPENDENT, TORCH_RAISED) and door.rules.taken(door.bind(args, kwargs)):
+            if why.why is INDEPENDENT:
+                return self._without_gradient(door, frame, args, kwargs)
+            if door.python:  # Torch has none for the whole function; the ops that it is made of are seen one by one
+                return door.original(*args, **kwargs)
         paddle = door.native
         if door.entry.inplace and len(door.op.results) == 1 and door.op.name != "cast":
-            result = writes.written(door.op.name, 0, paddle, args, kwargs)
+            make: Callable[..., Any] = functools.partial(_written, door.op.name, 0, paddle)
         elif door.entry.inplace:
-            result = paddle(*args, **kwargs)
+            make = paddle
         else:
-            result = islands.native(door.op.name, paddle, args, kwargs)
+            make = functools.partial(_native, door.op.name, paddle)
+        if why.why in RAISED:
+            result = raised.made(door.op.name, make, args, kwargs, 0 if door.entry.inplace else None)
+        else:
+            result = make(*args, **kwargs)
         self._count(frame, door.op.name, door.entry.target, why.reason, exact=why.exact or door.op.exact)
         return result
+
+    def _without_gradient(self, door: Door, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call that has no gradient, though an operand wants one, and that Paddle has no kernel for."""
+        tracer = grad_tracer()
+        recorded = tracer._has_grad
+        try:
+            tracer._has_grad = False
+            return self.call(door, frame, door.bind(args, kwargs), args, kwargs)
+        finally:
+            tracer._has_grad = recorded
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same for an op without reference."""
@@ -140,16 +163,26 @@ class Substituting:
 
         So is what moves a leaf: behind Paddle's own node its share of the leaf's gradient would be added last, and apart.
         """
+        if name in raised.NAMES:  # of which a kernel in 16 bits was missing before
+            return raised.made(name, functools.partial(self._moved, name, original), args, kwargs, writes.WRITES.get(name))
+        try:
+            return self._moved(name, original, *args, **kwargs)
+        except RuntimeError as error:
+            if not raised.is_for(name, error, args, kwargs, writes.WRITES.get(name)):
+                raise
+        return raised.made(name, functools.partial(self._moved, name, original), args, kwargs, writes.WRITES.get(name))
+
+    def _moved(self, name: str, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         if name in writes.WRITES:
             if name == "_setitem_dygraph" and not kwargs and setting.leaves_memory(args):
-                return setting.beside(lambda *parts: self.exact(name, original, parts, {}), *args)
+                return setting.beside(functools.partial(self._moved, name, original), *args)
             if name in setting.SETS and not kwargs and setting.took(name, original, args):
                 return None if name == "_setitem_dygraph" else args[0]
             return writes.written(name, writes.WRITES[name], original, args, kwargs)
         if name in views.VIEWS and not kwargs:
-            found = moves.moving(name, original, args)
-            if found is not None:
-                return found
+            result = moves.moving(name, original, args)
+            if result is not None:
+                return result
         if islands.moving_a_leaf(args):
             return islands.island(name, original, args, kwargs)
         return islands.native(name, original, args, kwargs)
@@ -180,6 +213,14 @@ class Substituting:
     def backward_ends(self, frame: Frame) -> None:
         """A training's regular pause."""
         frame.run.on_the_way(backward=True)
+
+
+def _written(name: str, place: int, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    return writes.written(name, place, original, args, kwargs)
+
+
+def _native(name: str, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    return islands.native(name, original, args, kwargs)
 
 
 def _noted(door: Door, frame: Frame, result: Any) -> Any:
