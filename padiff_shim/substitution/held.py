@@ -2,6 +2,10 @@
 
 Crossing takes a microsecond a tensor, and an update has six. So the crossed tensors are kept with the optimizer, and checked at
 each step: the same Paddle tensors, over the same memory, not written in a way that Paddle counts (such as a change of shape).
+
+Beside parameters of 16 bits without master weights Paddle keeps accumulators of float32. Its definition computes in float32, and
+rounds the parameter; Torch's keeps states of 16 bits, whose numbers float32 accumulators hold as well. Either way copies in one
+dtype are made for the step, and written back.
 """
 
 from __future__ import annotations
@@ -28,17 +32,21 @@ _OPTIONAL = frozenset({"master", "skip", "moment2_max", "regularization", "rows"
 _APART = frozenset({"param", "grad", "lr", "master"})  # crossed in a way of their own, or not at all
 PLAIN = (Number, str, type(None))  # what cannot be written
 FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+_COUNTS = frozenset({"beta1_pow", "beta2_pow", "decay_pow", "mu_product", "rho"})  # one number each, from which steps are counted
+_MIXED = FLOATS - {torch.float64}  # dtypes of a parameter and its accumulators that may differ
 
 
 class Held:
     """One parameter's update: what was crossed, and what says that it still is right."""
 
     __slots__ = (
-        "_form", "_has_master", "_numbers", "_places", "_seen", "_velocity", "declared", "guard", "item", "key", "numbers",
-        "unfinished", "written"
+        "_copied", "_form", "_has_master", "_numbers", "_places", "_seen", "_velocity", "declared", "guard", "item", "key", "mixed",
+        "numbers", "unfinished", "written"
     )  # fmt: skip
 
-    def __init__(self, declared: Update, names: Sequence[str], args: Sequence[Any]) -> None:
+    def __init__(self, declared: Update, names: Sequence[str], args: Sequence[Any], *, narrow: bool = False) -> None:
+        """``narrow``: accumulators have the dtype of a parameter of 16 bits, as Torch's definition has it; else it is float32."""
         given = dict(zip(names, args))
         if given.get("skip") is not None:
             raise StayNative(reasons.SKIPPED_BY_TENSOR)
@@ -56,13 +64,30 @@ class Held:
         self.written = as_it_lies(given["param"])
         master = given.get("master") if given.get("multi_precision") else None
         tensors["param"] = self.written if master is None else as_it_lies(master)
+        self._has_master = master is not None
+        self._copied = self._in_one_dtype(tensors, narrow=narrow)
+        self.mixed = bool(self._copied) or self._has_master is not (master is not None)  # copies of one step, not to be kept
         _check(tensors)
         self._form = tensors["param"].dtype, tensors["param"].shape, tensors["param"].device
         self.item = Item(tensors)
         self._velocity = given[declared.velocity] if declared.velocity else None
         self._seen = self._velocity is None or attribute(self._velocity, _SEEN) is not None
-        self._has_master = master is not None
-        self.unfinished = self._has_master or not self._seen
+        self.unfinished = self._has_master or self.mixed or not self._seen
+
+    def _in_one_dtype(self, tensors: dict[str, torch.Tensor], *, narrow: bool) -> dict[str, torch.Tensor]:
+        """Puts copies of one dtype in the place of accumulators of another; returns those by name. The parameter may get one, too."""
+        param = tensors["param"]
+        states = {name: side for name, side in tensors.items() if side.shape == param.shape and name not in (*_COUNTS, "param")}
+        others = [side for side in states.values() if side.dtype is not param.dtype]
+        if not others or not {param.dtype, *(side.dtype for side in others)} <= _MIXED:
+            return {}
+        if param.dtype is not torch.float32 and not narrow:
+            tensors["param"] = param.float()
+            self._has_master = True
+        dtype = tensors["param"].dtype
+        copied = {name: side for name, side in states.items() if side.dtype is not dtype}
+        tensors.update({name: side.to(dtype) for name, side in copied.items()})
+        return copied
 
     def fits(self, args: Sequence[Any]) -> bool:
         """Whether what is held is what these arguments are."""
@@ -99,7 +124,9 @@ class Held:
         if self._velocity is not None and not self._seen:
             set_attribute(self._velocity, _SEEN, True)
             self._seen, self.item.fresh = True, False
-            self.unfinished = self._has_master
+            self.unfinished = self._has_master or self.mixed
+        for name, side in self._copied.items():
+            side.copy_(self.item.tensors[name])
         if self._has_master:
             self.written.copy_(self.item.tensors["param"])
 
@@ -141,12 +168,14 @@ def _check(tensors: dict[str, torch.Tensor]) -> None:
     param = tensors["param"]
     if not param.numel():
         raise StayNative(reasons.EMPTY)
-    for side in tensors.values():
+    for name, side in tensors.items():
         if side.dtype not in FLOATS:
             raise StayNative(reasons.COMPLEX if side.is_complex() else reasons.MIXED)
         if not side.is_contiguous():
             raise StayNative(reasons.STATE_LAYOUT)
-        if side.shape == param.shape and side.dtype is not param.dtype:
+        if name in _COUNTS and side.dtype in _HALVES:
+            raise StayNative(reasons.HALF_POWERS)
+        if side.shape == param.shape and side.dtype is not param.dtype and name not in _COUNTS:
             raise StayNative(reasons.STATE_DTYPE, param=_word(param), other=_word(side))
 
 
@@ -157,12 +186,17 @@ def _word(side: torch.Tensor) -> str:
 _of: weakref.WeakKeyDictionary[Any, dict[int, Held]] = weakref.WeakKeyDictionary()
 
 
-def held(optimizer: Any, declared: Update, args: Sequence[Any]) -> Held:
-    """The bridged update of one parameter by an optimizer (None: by nobody that is known). Raises StayNative."""
-    if optimizer is None:
-        return Held(declared, declared.names(len(args)), args)
-    known = _of.setdefault(optimizer, {})
-    found = known.get(id(args[0]))
-    if found is None or found.declared is not declared or not found.fits(args):
-        found = known[id(args[0])] = Held(declared, declared.names(len(args)), args)
-    return found
+def held(optimizer: Any, declared: Update, args: Sequence[Any], *, narrow: bool) -> Held:
+    """The bridged update of one parameter by an optimizer (None: by nobody that is known). Raises StayNative.
+
+    ``narrow``: see :class:`Held`.
+    """
+    known = _of.setdefault(optimizer, {}) if optimizer is not None else {}
+    update = known.get(id(args[0]))
+    if update is None or update.declared is not declared or not update.fits(args):
+        update = Held(declared, declared.names(len(args)), args, narrow=narrow)
+        if update.mixed:
+            known.pop(id(args[0]), None)
+        else:
+            known[id(args[0])] = update
+    return update

@@ -15,8 +15,9 @@ import torch
 
 from ..dispatch.door import gate
 from ..dispatch.frames import Frame, top
+from ..dispatch.lacking import HALVES, is_listed_without
 from ..dispatch.plan import Unlisted
-from ..frameworks.memory import as_it_lies, stream_of
+from ..frameworks.memory import as_it_lies, dtype_of, stream_of
 from ..optimizers.update import Batch, Update, updates
 from ..table.reasons import StayNative
 from . import passes, repeated, stepping
@@ -146,8 +147,11 @@ class Updating:
         groups: Groups = {}
         for one in waiting:
             try:
-                kept = held(here and here.optimizer, one.declared, one.args)
+                narrow = self.definition == "torch" and one.declared.torch is not None
+                kept = held(here and here.optimizer, one.declared, one.args, narrow=narrow)
                 kept.take(one.args[0], one.args[one.declared.place_of_grad])
+                if here is not None and kept.mixed:
+                    here.whole = False  # its copies are of this step alone
             except StayNative as why:
                 self._native(one.frame, one, why)
                 continue
@@ -189,6 +193,9 @@ class Updating:
         tally = frame.tally
         tally.substituted[first.declared.name] += len(group)
         tally.definitions[first.declared.name, of] += len(group)
+        dtype = dtype_of(kept.written.dtype)
+        if dtype in HALVES and is_listed_without(first.declared.name, dtype):
+            tally.lacking[first.declared.name, dtype] += len(group)
         if first.declared.torch is not None and first.declared.paddle is not None:
             whose = (
                 "by Torch's definition; Paddle alone keeps to its own"

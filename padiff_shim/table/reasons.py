@@ -126,6 +126,9 @@ BETA_POWERS = Reason("beta-powers", "the powers of beta belong to no number of s
 POWER_GONE = Reason(
     "power-gone", "beta's power has underflowed, and with it the number of steps, which Torch's momentum schedule needs"
 )
+HALF_POWERS = Reason(
+    "half-powers", "powers of beta of 16 bits, which do not tell the number of steps from which Torch's bias correction is made"
+)
 SKIPPED_BY_TENSOR = Reason("skip-update", "a tensor says whether the update is skipped (static programs)")
 SHARED_POWERS = Reason("shared-powers", "powers of beta that all parameters share")
 SETTING = Reason("setting", "{name}={value}, of another type than Paddle takes")
