@@ -12,6 +12,7 @@ import paddle
 import torch
 
 from ..errors import TransferError
+from ..proving.unmatched import WITHOUT_EFFECT, is_neutral
 from ..proving.values import as_array
 from ..weights.choices import undecided
 from ..weights.mapping import Mapping, Pair
@@ -104,9 +105,20 @@ def _across(base: Model, raw: Model, paths: list[tuple[str, str]], out: set[str]
             ways = [functools.partial(_laid_out, both, model.framework) for model in (base, raw)]
             weights.append(WeightPair(ends[0], ends[1], ways[0], ways[1], buffer))
     layers = mapping.layers if torch_first else {other: one for one, other in mapping.layers.items()}
-    lonely = [f"{base.name} {name}" for name in mapping.unmatched_src] + [f"{raw.name} {name}" for name in mapping.unmatched_dst]
     notes = [undecided(mapping.undecided)] if mapping.undecided else []
+    lonely = []
+    for model, names in ((base, mapping.unmatched_src), (raw, mapping.unmatched_dst)):
+        neutral = [name for name in names if model.framework == "paddle" and _is_neutral(model, name)]
+        notes += [f"{model.name} {', '.join(neutral)}: without partner, and {WITHOUT_EFFECT}"] if neutral else []
+        rules += [(name, None) for name in neutral]
+        lonely += [f"{model.name} {name}" for name in names if name not in neutral]
     return Pairing(weights, dict(layers), lonely, pins, rules, notes)
+
+
+def _is_neutral(model: Model, name: str) -> bool:
+    """Whether a weight of a Paddle model changes nothing as it is."""
+    layer = dict(model.layers).get(name.rpartition(".")[0])
+    return is_neutral(name, layer, as_array(dict(model.model.named_parameters())[name]))
 
 
 def _laid_out(pair: Pair, framework: str, array: Array) -> Array:

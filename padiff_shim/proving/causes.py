@@ -36,6 +36,7 @@ class Difference:
     mend: Mend | None
     sites: tuple[Site, Site] | None = None  # where the elements are arranged, if that is what differs
     taken: tuple[Value, Value] | None = None  # the original's value that a call should be given, and which of its it is given
+    effect: float | None = None  # how far outputs (or gradients) move by mending it; None: not measured
     setting: Key | None = None  # of attributes that many calls have alike: the port's call where that was seen first
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import linecache
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -22,6 +23,7 @@ from .expressions import told_as_one
 from .trace import Key, Node
 
 _ATTRIBUTES = re.compile(r"(\w+)=\S+ against")  # one line may call an op twice, and be wrong about another attribute each time
+MANY = 1e300  # times as much as another effect: the larger one may be infinite
 FAILS = "fails"  # in place of a native difference
 
 
@@ -71,7 +73,8 @@ class Mistake:
     """A place where the port does otherwise than the original.
 
     ``layers``: those of the port in which these lines run so, one per call. ``also``: further files and lines of the port with the
-    same attribute.
+    same attribute. ``effect``: how far the port's outputs move by mending it, in float64; of a mistake in the backward, its
+    gradients; None where that was not measured.
     """
 
     cause: Cause
@@ -80,6 +83,14 @@ class Mistake:
     paddle: Place | None
     layers: tuple[str, ...]
     also: tuple[tuple[str, int], ...] = ()
+    effect: float | None = None
+
+    def once_more(self, layer: str, place: Place | None, effect: float | None) -> Mistake:
+        """The same in a further call of the port."""
+        line, mine = ((of.file, of.line) if of else None for of in (place, self.paddle))
+        also = self.also if line is None or line in (mine, *self.also) else (*self.also, line)
+        known = [one for one in (self.effect, effect) if one is not None]
+        return replace(self, layers=(*self.layers, layer), also=also, effect=sum(known) if known else None)
 
     def __str__(self) -> str:
         layers, calls = len(set(self.layers)), len(self.layers)
@@ -93,7 +104,7 @@ def merged(differences: Sequence[Difference], port: Mapping[str, Any]) -> list[M
 
     A gradient of a call that is a mistake itself is none of its own.
 
-    Nor is what only follows from another one, see :func:`_follows`. ``port``: its layers by their paths.
+    Nor is what only follows from another one, see :func:`_follows`. What has most effect comes first. ``port``: its layers.
     """
     found: dict[Any, Mistake] = {}
     settings: dict[Key, Any] = {}
@@ -114,20 +125,29 @@ def merged(differences: Sequence[Difference], port: Mapping[str, Any]) -> list[M
         which = _ATTRIBUTES.findall(difference.text) if difference.cause is Cause.ATTRIBUTE else ()
         key = (difference.cause, *lines, *names, *which)
         key = settings.setdefault(difference.setting, key) if difference.setting else key
-        layers = (ours or theirs).layer if ours or theirs else ""  # type: ignore[union-attr]
+        layer = (ours or theirs).layer if ours or theirs else ""  # type: ignore[union-attr]
         known = found.get(key)
-        kept = (*known.layers, layers) if known else (layers,)
-        attribute = advice_on_layer(difference.cause, port.get(layers))
+        attribute = advice_on_layer(difference.cause, port.get(layer))
         cause, text = (Cause.ATTRIBUTE, attribute) if attribute else (difference.cause, difference.text)
         if difference.cause is Cause.MISSING and difference.theirs is not None:
-            text += advice_on_missing(difference.theirs.name, port.get(layers))
+            text += advice_on_missing(difference.theirs.name, port.get(layer))
         if known is None:
-            found[key] = Mistake(cause, text, theirs, ours, kept)
+            found[key] = Mistake(cause, text, theirs, ours, (layer,), effect=difference.effect)
             continue
-        places = [(place.file, place.line) for place in (known.paddle, ours) if place]
-        also = dict.fromkeys((*known.also, *places[1:]))
-        found[key] = replace(known, layers=kept, also=tuple(line for line in also if line != places[0]))
-    return list(found.values())
+        found[key] = known.once_more(layer, ours, difference.effect)
+    return _ranked(list(found.values()))
+
+
+def _ranked(mistakes: list[Mistake]) -> list[Mistake]:
+    """First those of an effect within a tenth of the largest, then within a hundredth: each in the order of the port's calls."""
+    most = max((mistake.effect or 0.0 for mistake in mistakes), default=0.0)
+
+    def rank(mistake: Mistake) -> float:
+        if not mistake.effect:
+            return math.inf
+        return 0.0 if mistake.effect == most else math.floor(math.log10(min(most / mistake.effect, MANY)))
+
+    return sorted(mistakes, key=rank)
 
 
 def _follows(difference: Difference, all_: Sequence[Difference]) -> bool:

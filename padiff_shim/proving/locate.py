@@ -28,7 +28,7 @@ from .sides import NotInDouble, Side
 from .smoothing import smoothed_otherwise
 from .tables import Exchange, exchange, rounded_in_single, tables_of
 from .ties import tied_otherwise
-from .tolerances import RoundingBound, Tolerances, rounded
+from .tolerances import FLOOR, RoundingBound, Tolerances, rounded
 from .trace import Key, Trace, Value, numbers
 from .widening import in_double
 
@@ -100,12 +100,16 @@ def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
 
 def _agreed(original: Side, port: Side, mapping: Mapping) -> Located | None:
     """Nothing is found where both give the same, tables and all, which runs tell of which nothing is written down; else None."""
-    expected = original.run_double()
-    agreement = Agreement(mapping, expected, original.run_double(Nudged))
-    actual = port.run_double()
-    if agreement.breach(actual) or outcomes.shapes_differ(expected, actual):
+    expected, actual = original.run_double(), port.run_double()
+    if outcomes.shapes_differ(expected, actual):
         return None
-    return Located([], True, outcomes.worst(mapping, expected, actual), unsettled=agreement.unsettled(actual))
+    distances = outcomes.Distances(mapping, expected, actual)
+    if not distances.beyond(FLOOR):  # how far rounding travels need not be asked
+        return Located([], True, distances.worst)
+    agreement = Agreement(mapping, expected, original.run_double(Nudged))
+    if agreement.breach(actual):
+        return None
+    return Located([], True, distances.worst, unsettled=agreement.unsettled(actual))
 
 
 def _at_once(theirs: Side, ours: Side, mapping: Mapping) -> Located | None:
@@ -193,6 +197,7 @@ class _Search:
                     return
                 if self._agreement.alike(before, self._port, forward=forward):
                     del self._found[settled:]  # mended without effect: it is no mistake
+                self._note_effect(settled, before)
                 settled = len(self._found)
             if self.agree(forward=forward):
                 return
@@ -211,6 +216,21 @@ class _Search:
                 self._found.append(seen)
                 self._exchanged = []
                 self._ended = not (self._exchange_attributes(*seen) or self._mended(seen[1]))
+                if self._ended:
+                    self._note_effect(settled, self._original)
+
+    def _note_effect(self, since: int, other: Outcome) -> None:
+        """How far outputs of another run are from the port's: of one before mending what was found last, from so many on."""
+        last = self._found[since:]
+        rows: list[outcomes.Row] = list(outcomes.outputs(other, self._port))
+        if not any(part == FORWARD for part, _ in self._found):
+            rows += (
+                outcomes.gradients(self._mapping, other, self._port)
+                if other is self._original
+                else [(name, gradient, self._port.gradients.get(name)) for name, gradient in other.gradients.items()]
+            )
+        effect = outcomes.widest(rows) / max(len(last), 1)
+        self._found[since:] = [(part, replace(difference, effect=effect)) for part, difference in last]
 
     def _mended_runs(self) -> bool:
         """Run the port as it is mended; if it does not run with the original's attributes, without the last of them, to the end."""

@@ -176,27 +176,48 @@ def layers(mapping: Mapping, original: Outcome, port: Outcome, native: Outcome |
     return found
 
 
+class Distances:
+    """How far two runs are apart in all that has one shape, measured once."""
+
+    def __init__(self, mapping: Mapping, original: Outcome, port: Outcome) -> None:
+        self._all = [_distances([*outputs(original, port), *gradients(mapping, original, port)])]
+        self._all.append(_distances(statistics(mapping, original, port)))
+
+    @property
+    def worst(self) -> float:
+        """The largest difference of all outputs and gradients."""
+        return max((apart for _, apart in self._all[0]), default=0.0)
+
+    def beyond(self, share: float) -> bool:
+        """As :func:`far_apart`, running statistics included."""
+        return any(_is_far(expected, apart, share) for distances in self._all for expected, apart in distances)
+
+
+def _distances(rows: Iterable[Row]) -> list[tuple[Array, float]]:
+    """Of rows whose values have one shape: Torch's, and the largest difference."""
+    pairs = [(one, other) for _, one, other in rows if one is not None and other is not None and one.shape == other.shape]
+    return [(expected, apart or 0.0) for (expected, _), apart in zip(pairs, largests(pairs))]
+
+
 def worst(mapping: Mapping, original: Outcome, port: Outcome) -> float:
     """The largest difference of all outputs and gradients that have one shape."""
     return widest([*outputs(original, port), *gradients(mapping, original, port)])
-
-
-def compared(mapping: Mapping, original: Outcome, port: Outcome) -> list[Row]:
-    """All that two runs gave."""
-    return [*outputs(original, port), *gradients(mapping, original, port), *statistics(mapping, original, port)]
 
 
 def far_apart(rows: Iterable[Row], share: float) -> bool:
     """Whether somewhere an infinity or NaN stands against a number, or a difference is beyond a share of the largest number."""
     pairs = [(expected, actual) for _, expected, actual in rows if expected is not None and actual is not None]
     return any(
-        largest(expected, actual) > share * size(expected)
+        _is_far(expected, largest(expected, actual), share)
         for expected, actual in sorted(pairs, key=lambda pair: pair[0].size)  # the cheapest that is far apart tells
-        if expected.shape == actual.shape and np.issubdtype(expected.dtype, np.inexact)
+        if expected.shape == actual.shape
     )
+
+
+def _is_far(expected: Array, apart: float, share: float) -> bool:
+    return apart > 0.0 and np.issubdtype(expected.dtype, np.inexact) and apart > share * size(expected)
 
 
 def widest(rows: Sequence[Row]) -> float:
     """The largest difference in rows whose values have one shape."""
-    pairs = [(one, other) for _, one, other in rows if one is not None and other is not None and one.shape == other.shape]
-    return max((one or 0.0 for one in largests(pairs)), default=0.0)
+    return max((apart for _, apart in _distances(rows)), default=0.0)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ..frameworks.memory import hand_over, to_torch
 from ..frameworks.weights import forget, lend, transposed_of
 from ..runs.run import Run
 from ..trees import copied
@@ -22,6 +23,7 @@ from .seeding import default_dtype
 from .sides import Capturing, Side, seeded
 from .values import as_array, in_place, leaves
 
+_NARROW = (paddle.float32, paddle.float16, paddle.bfloat16)
 Moved = Mapping[str, np.ndarray[Any, Any]]
 
 
@@ -227,6 +229,9 @@ class PaddleSide(Side):
         ]
         for held, name, _ in empty:
             del held[name]
+        for parameter in self._held(model).parameters.values():
+            if parameter.dtype in _NARROW and parameter._is_initialized():
+                _widen(parameter)
         converted = model._to_impl(dtype="float64", floating_only=True)  # ``to`` makes floats of indices and masks, too
         for held, name, buffer in empty:
             held[name] = buffer
@@ -237,6 +242,12 @@ class PaddleSide(Side):
 
     def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
         return [layer.register_forward_pre_hook(enter), layer.register_forward_post_hook(leave)]
+
+
+def _widen(parameter: Any) -> None:
+    """Make a parameter float64 by Torch, whose memory it takes over: Paddle's own allocator takes several times as long for it."""
+    wide = hand_over(to_torch(parameter.detach()).double())
+    parameter.get_tensor()._share_data_with(wide.get_tensor())
 
 
 def _is_matrix(weight: Any, parameter: Any) -> bool:

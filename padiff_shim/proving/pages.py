@@ -44,8 +44,8 @@ def text(proof: Proven, width: int | None = None, *, colour: bool = False) -> st
             screen.say(f"{side} {where(place)}", indent=5, hang=2)
             if place is not None and place.source:
                 screen.say(shown(place.source), "dim", indent=12, hang=2)
-        if mistake.also:
-            screen.say(f"also   {also(mistake)}", indent=5, hang=2)
+        for word, what in further(proof, mistake):
+            screen.say(f"{word:6} {what}", indent=5, hang=2)
     if proof.layers:
         _layers(proof, screen)
     if proof.training:
@@ -134,11 +134,14 @@ def where(place: Place | None) -> str:
     return shown(f"{line(place)}" + (f"  layer {place.layer}" if place.layer else "") + f"  {place.call}")
 
 
-def also(mistake: Mistake) -> str:
-    """The first of the further lines of a mistake."""
+def further(proof: Proven, mistake: Mistake) -> list[tuple[str, str]]:
+    """What else is known of a mistake, each with its word: the first of its further lines, and beside others how much it does."""
     lines = [f"{short(file)}:{number}" for file, number in mistake.also]
     more = f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
-    return shown(", ".join(lines[:SHOWN]) + more, 1000)
+    known = [("also", shown(", ".join(lines[:SHOWN]) + more, 1000))] if lines else []
+    if mistake.effect and len(proof.mistakes) > 1:
+        known.append(("effect", f"mended, the port's results move by {mistake.effect:.3g} in float64"))
+    return known
 
 
 def line(place: Place) -> str:
@@ -155,8 +158,7 @@ def markdown(proof: Proven) -> str:
         for side, place in sides(mistake):
             source = f": {_code(place.source)}" if place is not None and place.source else ""
             lines.append(f"   - {side}: {in_markdown(where(place))}{source}")
-        if mistake.also:
-            lines.append(f"   - also: {in_markdown(also(mistake))}")
+        lines += [f"   - {word}: {in_markdown(what)}" for word, what in further(proof, mistake)]
     if proof.layers:
         rows = chosen(proof.layers, FOLDED)
         same = sum(row.identical for row in proof.layers)

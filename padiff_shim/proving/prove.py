@@ -291,16 +291,16 @@ def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list
     differing = Differing.between(mapping, original, port)
     differences: dict[str, float | None] = {
         "native": None if native is None else outcomes.worst(mapping, original, native),
-        "shim": outcomes.worst(mapping, original, port) if differing else 0.0,
+        "shim": 0.0,
         "float64": None,
     }
     if not differing:
         stages += staged(differing, original, port)
-        apart = differences["native"]
-        told = "the port does not run" if apart is None else f"{apart:.3g} apart, which is the kernels' doing"
-        reason = f"bit for bit on Torch's kernels; natively {told}"
+        reason = _bit_for_bit(differences["native"])
         return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
-    far = outcomes.far_apart(outcomes.compared(mapping, original, port), theirs.epsilon**0.5)  # half of the digits
+    distances = outcomes.Distances(mapping, original, port)
+    differences["shim"], far = distances.worst, distances.beyond(theirs.epsilon**0.5)  # half of the digits
+    del distances  # they hold gradients
     if not original.weights:  # no step of a training, which is judged later: gradients are not looked at again
         for outcome in filter(None, runs):
             outcome.gradients = {}
@@ -331,6 +331,12 @@ def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list
         return proof
     _explained(proof, located, plain, differing.first)
     return proof
+
+
+def _bit_for_bit(apart: float | None) -> str:
+    """The reason of a port whose numbers are the original's; ``apart``: natively, None if it does not run so."""
+    how = "the port does not run" if apart is None else f"{apart:.3g} apart, which is the kernels' doing"
+    return f"bit for bit on Torch's kernels; natively {how}"
 
 
 def _within_rounding(located: Located, differing: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -32,27 +33,38 @@ def unmatched(theirs: Side, ours: Side, mapping: Mapping, *, trains: bool) -> tu
         used = _used(sides[framework], sides["paddle" if framework == "torch" else "torch"], trained)
         unused = [weight for weight in trained if weight not in used]
         surplus = used if framework == "paddle" and not trains else []  # what the port lacks, or trains, is a mistake
-        neutral = [weight for weight in surplus if _is_neutral(weight, sides[framework])]
+        neutral = [weight for weight in surplus if _has_no_effect(weight, sides[framework])]
         needed += [weight for weight in used if weight not in neutral]
         if constants:
             notes.append(f"{_listed(framework, constants)}: without partner, and not trained; each side keeps its own")
         if neutral:
-            remedy = "without effect as ones and zeros; a training changes them: write weight_attr=False, bias_attr=False"
-            notes.append(f"{_listed(framework, neutral)}: without partner, and {remedy}")
+            notes.append(f"{_listed(framework, neutral)}: without partner, and {WITHOUT_EFFECT}")
         if unused:
             notes.append(f"{_listed(framework, unused)}: without partner, and nothing that is compared depends on it")
     return notes, needed
 
 
-def _is_neutral(weight: Weight, side: Side) -> bool:
-    """Whether a bias is zeros, or a scale of a norm ones: what a layer computes without it."""
-    layer, _, name = weight.name.rpartition(".")
-    values, kind = as_array(side.parameters()[weight.name]), type(side.layers.get(layer))
-    if not kind.__module__.startswith("paddle.nn."):
+WITHOUT_EFFECT = "without effect as ones and zeros; a training changes them: write weight_attr=False, bias_attr=False"
+
+
+def _has_no_effect(weight: Weight, side: Side) -> bool:
+    return is_neutral(weight.name, side.layers.get(weight.name.rpartition(".")[0]), as_array(side.parameters()[weight.name]))
+
+
+def is_neutral(name: str, layer: Any, values: Array) -> bool:
+    """Whether a weight of a layer of Paddle's own is a bias of zeros, or a norm's scale of ones: what it computes without it.
+
+    Args:
+        name: the weight's, with or without the path of its layer.
+        layer: that holds it.
+        values: its own.
+    """
+    if not type(layer).__module__.startswith("paddle.nn."):
         return False
-    if name == "bias":
+    role, kind = name.rpartition(".")[2], type(layer).__name__.lower().rstrip("123d")
+    if role == "bias":
         return not values.any()
-    return name in ("weight", "scale") and kind.__name__.lower().rstrip("123d").endswith("norm") and bool((values == 1).all())
+    return role in ("weight", "scale") and kind.endswith("norm") and bool((values == 1).all())
 
 
 def _listed(framework: str, weights: Sequence[Weight]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..text import markup, shown
 from .carried import CARRIERS, GRADIENTS, carried, holding, largest
 from .findings import CarriedBy, LayerRow, Mistake, Place, Stage, StepRow
-from .pages import STEP, TRAINING, Proven, line, measured, numbers, step
+from .pages import STEP, TRAINING, Proven, further, line, measured, numbers, step
 from .tokens import marked, marked_calls
 
 STYLE = Path(__file__).with_name("page") / "proof.css"
@@ -25,7 +25,7 @@ def html(proof: Proven) -> str:
     title = _text(proof.headline)
     verdict, _, rest = title.partition(": ")
     badge = f'<span class="verdict {"yes" if proof else "no"}">{verdict}</span>'
-    body = [f"<h1>{badge} {rest}</h1>", *map(_mistake, proof.mistakes), _stages(proof.stages)]
+    body = [f"<h1>{badge} {rest}</h1>", *(_mistake(proof, mistake) for mistake in proof.mistakes), _stages(proof.stages)]
     body += [f'<p class="note">{_text(note)}</p>' for note in proof.notes]
     if proof.training:
         body.append(_training(proof.training))
@@ -49,7 +49,7 @@ def _stages(stages: Iterable[Stage]) -> str:
     )
 
 
-def _mistake(mistake: Mistake) -> str:
+def _mistake(proof: Proven, mistake: Mistake) -> str:
     lines = [place.source if place else "" for place in (mistake.torch, mistake.paddle)]
     calls = [place.call if place else "" for place in (mistake.torch, mistake.paddle)]
     sources, called = marked(*lines), marked_calls(*calls)
@@ -57,7 +57,8 @@ def _mistake(mistake: Mistake) -> str:
         f'<div class="side"><p><b>{name}</b> {_place(place)}</p>{_source(place, source)}{_call(call)}</div>'
         for name, place, source, call in zip(("original, Torch", "port, Paddle"), (mistake.torch, mistake.paddle), sources, called)
     )
-    return f'<section class="mistake"><h3>{_text(str(mistake))}</h3><div class="pair">{sides}</div></section>'
+    more = "".join(f"<p><b>{word}</b> {_text(what)}</p>" for word, what in further(proof, mistake))
+    return f'<section class="mistake"><h3>{_text(str(mistake))}</h3><div class="pair">{sides}</div>{more}</section>'
 
 
 def _place(place: Place | None) -> str:

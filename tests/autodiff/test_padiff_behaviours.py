@@ -296,3 +296,17 @@ def test_resnet18():
     """In training mode; natively the tolerance that BatchNorm's rounding needs is the machine's."""
     port, original = create_model(paddle.vision.models.resnet18()), create_model(TorchResNet18())
     assert newer(port, original, inputs("x", shape=(4, 3, 16, 16)), kernels="torch", explain=False) is True
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.5])
+def test_weights_that_change_nothing_need_no_partner(scale, capsys):
+    """PaDiff stops at an InstanceNorm2D, which has weights in Paddle and none in Torch; one that scales otherwise is a mistake."""
+    port = paddle.nn.Sequential(paddle.nn.Conv2D(3, 4, 1), paddle.nn.InstanceNorm2D(4))
+    port[1].scale.set_value(paddle.full([4], scale))
+    original = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.InstanceNorm2d(4))
+    image = np.random.default_rng(0).standard_normal((2, 3, 5, 5)).astype("float32")
+    right = auto_diff(port, original, ({"input": paddle.to_tensor(image)}, {"input": torch.tensor(image)}), **LOOSE)
+    shown = capsys.readouterr().out
+    assert right is (scale == 1.0)
+    assert ("1.scale, 1.bias: without partner, and without effect" in shown) is right
+    assert "1.scale" in shown

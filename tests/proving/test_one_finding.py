@@ -99,6 +99,18 @@ def test_beside_it_every_other_mistake_is_found(wrong):
         assert any(one.startswith(other) for one in told), shown
 
 
+def test_what_has_most_effect_is_told_first():
+    """Though a gelu by tanh, in each block, comes before the ReLU behind all."""
+    torch.manual_seed(0)
+    proof = prove(Port(tuple(OTHERS)), Original(), X, phase="forward", weights="random")
+    large, small = proof.mistakes
+    assert (OTHERS["relu behind"] in str(large), OTHERS["gelu by tanh"] in str(small)) == (True, True), str(proof)
+    assert large.effect > 10 * small.effect > 0
+    assert len(small.layers) == 2
+    for page in (str(proof), proof.to_markdown(), proof.to_html()):
+        assert page.count("results move by") == 2
+
+
 def test_two_ops_in_other_places_are_two_findings():
     told, shown = found("norm behind", "relu before the sum")
     assert sum("an op in another place: " in one for one in told) == len(told) == 2, shown
