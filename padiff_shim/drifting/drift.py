@@ -18,7 +18,7 @@ from ..proving.arguments import both_losses
 from ..proving.natively import natively
 from ..proving.outcome import Outcome
 from ..proving.paddle_side import PaddleSide
-from ..proving.sides import NotInDouble, Side
+from ..proving.sides import NotWider, Side
 from ..proving.torch_side import TorchSide
 from ..proving.values import Inputs
 from ..recording.diff import diff
@@ -86,7 +86,7 @@ def drift(
     pair = TorchSide(original, given, losses[1], seed, backward=back), PaddleSide(port, given, losses[0], seed, backward=back)
     for side in pair:
         side.follows = back
-    found = Drift(framework_dtype=str(pair[0]._dtype()))
+    found = Drift(framework_dtype=str(pair[0].dtype()))
     with Scratch() as folder, Waiting("drift: running both models"):
         _measure(found, pair, mapping, folder if calls else None, double=double)
     found.seconds = time.perf_counter() - start
@@ -117,8 +117,8 @@ def _measure(found: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights,
     ours.shim = False
     try:
         for name, side in (("torch64", theirs), ("native64", ours)) if double and found.framework_dtype != "float64" else ():
-            outcomes[name] = _run(side, Side.run_double, folder, name)
-    except NotInDouble as error:
+            outcomes[name] = _run(side, Side.run_wide, folder, name)
+    except NotWider as error:
         found.notes.append(f"no float64 pair: {error}")
     if "native64" not in outcomes:
         outcomes.pop("torch64", None)

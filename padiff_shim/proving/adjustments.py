@@ -69,7 +69,7 @@ def adjusted(original: TorchSide, port: PaddleSide, mapping: Weights, runs: tupl
     settled: set[tuple[str, tuple[str, str]]] = set()
     expected, actual = runs
     with contextlib.ExitStack() as stack:
-        stack.callback(port.forget_double)
+        stack.callback(port.forget_wide)
         for adjustment in [*_of_layers(original, port, mapping), *_of_definitions(original, port, mapping)]:
             parts = {(adjustment.name, pair) for pair in adjustment.layers}
             if parts and parts <= settled:
@@ -84,7 +84,7 @@ def adjusted(original: TorchSide, port: PaddleSide, mapping: Weights, runs: tupl
             actual = after
             layers = tuple(path for _, path in adjustment.layers)
             mistakes.append(Mistake(Cause.ATTRIBUTE, adjustment.text, *adjustment.places(), layers))
-        port.forget_double()
+        port.forget_wide()
         yield mistakes
 
 

@@ -12,25 +12,26 @@ from ..weights.mapping import Mapping
 from . import outcomes
 from .arrays import Array, apart, largest, size
 from .outcome import Outcome
-from .tolerances import RoundingBound, measured
+from .tolerances import RoundingBound, floor_of, measured
 from .trace import numbers
 
-STEEP = 2.0**-20  # of the largest element: in float64 no error travels so far but past a tie, a step or a singular point
+STEEP = 20 / 52  # of a dtype's digits: no error travels so far but past a tie, a step or a singular point
 OF_GRADIENT = "gradient of "  # how a gradient that differs is named
 Row = tuple[str, Array | None, Array | None]
 
 
 class Agreement:
-    """Runs in float64 held against one of the original.
+    """Runs in a wider dtype held against one of the original.
 
     Args:
         mapping: which weights belong together.
         original: the original's run.
         touched: the same with one rounding error more at every call, see :func:`.tolerances.rounded`.
+        dtype: in which they ran.
     """
 
-    def __init__(self, mapping: Mapping, original: Outcome, touched: Outcome) -> None:
-        self._mapping, self._original = mapping, original
+    def __init__(self, mapping: Mapping, original: Outcome, touched: Outcome, dtype: str = "float64") -> None:
+        self._mapping, self._original, self._dtype = mapping, original, dtype
         self._allowed = {  # of each row, by whether the outputs alone are asked for
             forward: [_tolerance(expected, moved) for _, expected, moved in self._rows(touched, forward, own=True)]
             for forward in (True, False)
@@ -45,7 +46,7 @@ class Agreement:
         for (name, expected, actual), allowed in zip(rows, self._allowed[forward]):
             if expected is not None and actual is not None and not _near(expected, actual, allowed):
                 how = f"{apart(expected, actual)}, of which rounding explains {allowed.usual:.2g}"
-                return f"{name or 'output'} differs in float64 ({how})"
+                return f"{name or 'output'} differs in {self._dtype} ({how})"
         return ""
 
     def alike(self, port: Outcome, other: Outcome, *, forward: bool = False) -> bool:
@@ -56,9 +57,9 @@ class Agreement:
     def unsettled(self, port: Outcome, *, forward: bool = False) -> str:
         """What is far apart, and moved as far by single rounding errors: at a tie, a step or a singular point; "" if nothing is."""
         for (name, expected, actual), allowed in zip(self._rows(port, forward), self._allowed[forward]):
-            if expected is None or actual is None or expected.shape != actual.shape:
+            if expected is None or actual is None or expected.shape != actual.shape or expected.dtype.kind not in "fc":
                 continue
-            far = STEEP * size(expected)
+            far = np.finfo(expected.dtype).eps ** STEEP * size(expected)
             if allowed.usual > far and bool(((_numbers(expected) - _numbers(actual)).abs() > far).any()):
                 return name or "output"
         return ""
@@ -95,7 +96,8 @@ def _near(expected: Array | None, actual: Array | None, allowed: RoundingBound) 
 def _tolerance(expected: Array | None, moved: Array | None) -> RoundingBound:
     if expected is None or not expected.size or not np.issubdtype(expected.dtype, np.inexact):
         return RoundingBound(0.0)
-    return measured(_numbers(expected), None if moved is None or moved.shape != expected.shape else _numbers(moved))
+    same = moved is not None and moved.shape == expected.shape
+    return measured(_numbers(expected), _numbers(moved) if moved is not None and same else None, floor_of(expected.dtype))
 
 
 def _numbers(array: Array) -> torch.Tensor:

@@ -22,7 +22,7 @@ _FIRST = 16  # elements, of which most weights are told apart
 @contextlib.contextmanager
 def told_apart(theirs: Side, ours: Side, mapping: Mapping) -> Iterator[bool]:
     """Within it such weights, and equal ones, hold distinct values in the float64 models of both; False if there are none."""
-    original, port = theirs.double(), ours.double()
+    original, port = theirs.wide_model(), ours.wide_model()
     names = {pair.torch for pair in mapping if pair.torch and pair.paddle}
     named = {name: weight for name, weight in original.named_parameters() if name in names and weight.is_floating_point()}
     groups = [
@@ -51,8 +51,8 @@ def told_apart(theirs: Side, ours: Side, mapping: Mapping) -> Iterator[bool]:
             equal = []
         yield bool(equal)
     finally:
-        theirs.forget_double()
-        ours.forget_double()
+        theirs.forget_wide()
+        ours.forget_wide()
 
 
 def _grouped(weights: Sequence[torch.Tensor], key: Callable[[torch.Tensor], Hashable]) -> list[list[torch.Tensor]]:

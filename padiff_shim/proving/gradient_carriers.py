@@ -25,7 +25,7 @@ from .findings import CarriedBy, GradientRow
 from .natively import told
 from .paddle_side import PaddleSide
 from .plans import opened
-from .sides import NotInDouble
+from .sides import NotWider
 
 STEP = 1e-9  # how far, in lengths of all weights: hardly a relu changes sides there, and float64 has digits left
 Grads = dict[str, Array]
@@ -41,7 +41,7 @@ def gradient_carriers(ours: PaddleSide, of: str, *, training: bool) -> CarriedBy
 
     Raises:
         ArgumentError: there is no gradient of that name.
-        NotInDouble: the port does not run in float64.
+        NotWider: the port does not run in float64.
     """
     substituted, mine = _run(ours, native=False, training=training)
     _check(mine, of)
@@ -93,9 +93,9 @@ def _to_either_side(ours: PaddleSide, along: Grads, *, training: bool) -> list[t
     for signed in (step, -step):
         moved = {name: signed * one for name, one in along.items()}
         try:
-            found.append((_run(ours, native=False, training=training, double=True, moved=moved)[0], step))
+            found.append((_run(ours, native=False, training=training, wide=True, moved=moved)[0], step))
         except Exception as error:
-            raise NotInDouble.of("paddle", error) from error
+            raise NotWider.of("paddle", error) from error
     return found
 
 

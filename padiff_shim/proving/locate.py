@@ -24,17 +24,17 @@ from .matching import Matching, guilty
 from .nudging import Nudged
 from .outcome import Outcome
 from .runs import told_once
-from .sides import NotInDouble, Side
+from .sides import NotWider, Side
 from .smoothing import smoothed_otherwise
 from .tables import Exchange, exchange, rounded_in_single, tables_of
 from .ties import tied_otherwise
-from .tolerances import FLOOR, RoundingBound, Tolerances, rounded
+from .tolerances import RoundingBound, Tolerances, floor_of, rounded
 from .trace import Key, Trace, Value, numbers
-from .widening import in_double
+from .widening import in_wider
 
 FORWARD, BACKWARD, STATISTICS = "forward", "backward", "statistics"  # parts of a run
 Pairs = list[tuple[Array, Array]]
-PLAIN = 2.0**-26  # of the largest element: so far no rounding travels in float64, nor in tables that were born in float32
+PLAIN = 0.5  # of a dtype's digits: so far no rounding travels, nor in tables that were born in float32
 MOST = 64  # mistakes that are mended one by one
 
 
@@ -42,7 +42,7 @@ MOST = 64  # mistakes that are mended one by one
 class Located:
     """What was found: the differences in the order of the port's calls.
 
-    ``over``: they explain all that is wrong. ``apart``: how far outputs and gradients were apart in float64 before any was mended,
+    ``over``: they explain all that is wrong. ``apart``: how far outputs and gradients were apart in it before any mending,
     with equal tables. ``unexplained``: what differs though no call does. ``parts``: where each of the differences was seen: in the
     forward, the backward, or in the running statistics alone. ``moved``: several calls stand in another place together, and what
     differs within them cannot be told. ``notes``: which tables both were given.
@@ -60,14 +60,14 @@ class Located:
 
 
 def locate(theirs: Side, ours: Side, mapping: Mapping) -> Located:
-    """Run both in float64 and find what the port does otherwise. See the module's docstring.
+    """Run both in a wider dtype and find what the port does otherwise. See the module's docstring.
 
     Gradients (of the weights in ``mapping``) are looked at only if the outputs agree: behind a wrong forward all of them are wrong.
 
     Raises:
-        NotInDouble: one of them does not run in float64.
+        NotWider: one of them does not run in a wider dtype.
     """
-    return in_double(theirs, ours, lambda: _located(theirs, ours, mapping))
+    return in_wider(theirs, ours, lambda: _located(theirs, ours, mapping))
 
 
 def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
@@ -100,13 +100,13 @@ def _located(theirs: Side, ours: Side, mapping: Mapping) -> Located:
 
 def _agreed(original: Side, port: Side, mapping: Mapping) -> Located | None:
     """Nothing is found where both give the same, tables and all, which runs tell of which nothing is written down; else None."""
-    expected, actual = original.run_double(), port.run_double()
+    expected, actual = original.run_wide(), port.run_wide()
     if outcomes.shapes_differ(expected, actual):
         return None
     distances = outcomes.Distances(mapping, expected, actual)
-    if not distances.beyond(FLOOR):  # how far rounding travels need not be asked
+    if not distances.beyond(floor_of(original.wider)):  # how far rounding travels need not be asked
         return Located([], True, distances.worst)
-    agreement = Agreement(mapping, expected, original.run_double(Nudged))
+    agreement = Agreement(mapping, expected, original.run_wide(Nudged), original.wider)
     if agreement.breach(actual):
         return None
     return Located([], True, distances.worst, unsettled=agreement.unsettled(actual))
@@ -119,9 +119,9 @@ def _at_once(theirs: Side, ours: Side, mapping: Mapping) -> Located | None:
     gradients say nothing.
     """
     with theirs.forward_alone(), ours.forward_alone():
-        expected, actual = theirs.run_double(), ours.run_double(Called)
+        expected, actual = theirs.run_wide(), ours.run_wide(Called)
         before = _called(actual)
-        if not outcomes.far_apart(outcomes.outputs(expected, actual), PLAIN):
+        if not outcomes.far_apart(outcomes.outputs(expected, actual), torch.finfo(getattr(torch, theirs.wider)).eps ** PLAIN):
             return None
         with told_apart(theirs, ours, mapping) as apart:
             located = _Search(theirs, ours, mapping, before=before).to_its_end() if apart else None
@@ -133,16 +133,16 @@ def _at_once(theirs: Side, ours: Side, mapping: Mapping) -> Located | None:
 
 
 class _Search:
-    """Both models in float64, from one difference to the next; ``before``: what a run of the port called that was made before."""
+    """Both models in a wider dtype, from one difference to the next; ``before``: what an earlier run of the port called."""
 
     def __init__(self, original: Side, port: Side, mapping: Mapping, before: Sequence[str] | None = None) -> None:
         self._sides, self._mapping = (original, port), mapping
-        self._original = original.run_double(Capture)
+        self._original = original.run_wide(Capture)
         nudge = rounded(torch.Generator().manual_seed(0))
-        touched = original.run_double(functools.partial(Capture, touch=lambda _, tensor: nudge(tensor)))
+        touched = original.run_wide(functools.partial(Capture, touch=lambda _, tensor: nudge(tensor)))
         self._tolerance = Tolerances(trace_of(self._original), trace_of(touched))
         trace_of(touched).forget()
-        self._agreement = Agreement(mapping, self._original, touched)
+        self._agreement = Agreement(mapping, self._original, touched, original.wider)
         self._port = _settled(port, before)
         self.apart = outcomes.worst(mapping, self._original, self._port)
         self._forced: dict[Key, Sequence[torch.Tensor | None]] = {}
@@ -236,7 +236,7 @@ class _Search:
         """Run the port as it is mended; if it does not run with the original's attributes, without the last of them, to the end."""
         try:
             self._mend()
-        except NotInDouble:
+        except NotWider:
             if not self._exchanged:
                 raise
             for key in self._exchanged:
@@ -252,7 +252,7 @@ class _Search:
         trace_of(self._port).forget()
         forced = {**tables.calls, **self._forced}
         capturing = functools.partial(Capture, forced=forced, constants=tables.constants, attributes=self._attributes)
-        self._port = self._sides[1].run_double(capturing)
+        self._port = self._sides[1].run_wide(capturing)
 
     def _exchange(self) -> Exchange:
         """The tables of the original that the port is to be given, see :mod:`.tables`."""
@@ -262,7 +262,7 @@ class _Search:
 
         def moved() -> list[Value]:
             touch = rounded_in_single(torch.Generator().manual_seed(0), weights[0].__contains__)
-            return tables_of(trace_of(self._sides[0].run_double(functools.partial(Capture, touch=touch))), weights[0].__contains__)
+            return tables_of(trace_of(self._sides[0].run_wide(functools.partial(Capture, touch=touch))), weights[0].__contains__)
 
         return exchange(mine, yours, trace_of(self._port).constants, moved)
 
@@ -339,12 +339,12 @@ def trace_of(outcome: Outcome) -> Trace:
 
 def _settled(side: Side, before: Sequence[str] | None) -> Outcome:
     """A run that makes the same calls as the one before: what is made once (copies of weights, what a backward reads) is made."""
-    outcome = side.run_double(Capture)
+    outcome = side.run_wide(Capture)
     for _ in range(3):
         if before == _called(outcome):
             break
         trace_of(outcome).forget()
-        before, outcome = _called(outcome), side.run_double(Capture)
+        before, outcome = _called(outcome), side.run_wide(Capture)
     return outcome
 
 
@@ -416,4 +416,4 @@ def _same(matching: Matching, mine: Value | None, yours: Value | None, theirs: A
         return False
     if mine is not None:
         return matching.in_order(mine, torch.from_numpy(theirs), torch.from_numpy(ours))
-    return largest(theirs, ours) <= 1e-13 * float(np.nan_to_num(np.abs(theirs), posinf=0.0).max(initial=0.0))
+    return largest(theirs, ours) <= floor_of(theirs.dtype) * float(np.nan_to_num(np.abs(theirs), posinf=0.0).max(initial=0.0))

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .tolerances import FILLED, FLOOR, RoundingBound
+from .tolerances import FILLED, RoundingBound, floor_of
 from .trace import Node, Operand, Trace, Value, numbers
 
 _SOFTMAXES = ("_softmax", "_log_softmax")
@@ -103,7 +103,7 @@ class Matching:
         for node in first.nodes:
             if node.name not in _SOFTMAXES or node.backward or node.operands[0].value in self.of_first:
                 continue
-            given, tolerance = node.operands[0], self._tolerance(node.result).least(FLOOR)
+            given, tolerance = node.operands[0], self._tolerance(node.result).least(floor_of(node.result.tensor.dtype))
             dim = _from_the_end(node.attributes["dim"], given.tensor)
             wanted = torch.softmax(given.tensor.detach(), dim)
             if _close(wanted.amin(dim), wanted.amax(dim), tolerance):
@@ -185,7 +185,7 @@ class Matching:
         if mine.value not in self._weighed:
             return False
         one, other = (torch.softmax(numbers(given.tensor).reshape(-1, mine.tensor.shape[-1]), 1) for given in (mine, yours))
-        return _close(one.reshape(-1), other.reshape(-1), RoundingBound(FLOOR))
+        return _close(one.reshape(-1), other.reshape(-1), RoundingBound(floor_of(mine.tensor.dtype)))
 
     def good(self, value: Value) -> bool:
         """Whether a value of the second trace is one of the first."""

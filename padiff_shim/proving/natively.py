@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..dispatch.lacking import dtype_without_kernel
 from ..dispatch.site import raised_at, short
 from .outcome import Outcome
 from .paddle_side import PaddleSide
@@ -14,9 +15,10 @@ Run = Callable[[Side], Outcome]
 
 def told(error: BaseException) -> str:
     """An error with the line of the user's program that it came from, if it came from one."""
-    site = raised_at(error)
+    site, lacks = raised_at(error), dtype_without_kernel(error) if isinstance(error, Exception) else ""
     where = f", at {short(site.file)}:{site.line}" if site else ""
-    return f"{type(error).__name__}: {str(error).strip()[:300]}{where}"
+    what = f"of which this Paddle has none in {lacks}" if lacks else f"{type(error).__name__}: {str(error).strip()[:300]}"
+    return f"{what}{where}"
 
 
 def natively(ours: PaddleSide, within: Callable[[Run], Outcome] | None = None) -> tuple[Outcome | None, str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+import torch
 
 from ..frameworks.memory import hand_over, to_torch
 from ..frameworks.weights import forget, lend, transposed_of
@@ -18,12 +19,12 @@ from . import following
 from .arrays import Array, same_bits
 from .holding import Holding
 from .outcome import Outcome
-from .plans import TORCHS, Defined, InDouble, Natively, OnTorch, opened
+from .plans import TORCHS, Defined, InWider, Natively, OnTorch, opened
 from .seeding import default_dtype
 from .sides import Capturing, Side, seeded
 from .values import as_array, in_place, leaves
 
-_NARROW = (paddle.float32, paddle.float16, paddle.bfloat16)
+_FLOATS = (paddle.float64, paddle.float32, paddle.float16, paddle.bfloat16)
 Moved = Mapping[str, np.ndarray[Any, Any]]
 
 
@@ -48,9 +49,9 @@ class PaddleSide(Side):
         forget(buffer)
         buffer.set_value(value)
 
-    def _run(self, model: Any, capturing: Capturing | None, *, double: bool) -> Outcome:
+    def _run(self, model: Any, capturing: Capturing | None, *, wide: bool) -> Outcome:
         """One run; once more with copies of its own if its forward has written a weight, of which the lender knows nothing."""
-        outcome = super()._run(model, capturing, double=double)
+        outcome = super()._run(model, capturing, wide=wide)
         written = [(weight, parameter) for weight, parameter in self._lent.get(id(model), ()) if not _are_equal(weight, parameter)]
         if not written:
             return outcome
@@ -58,14 +59,14 @@ class PaddleSide(Side):
         self.forget_copies()
         for weight, parameter in written:  # as they were before: they were equal
             self._write(parameter, np.ascontiguousarray(in_place(weight).T))
-        return super()._run(model, capturing, double=double)
+        return super()._run(model, capturing, wide=wide)
 
-    def _borrow(self, model: Any, *, double: bool) -> None:
+    def _borrow(self, model: Any, *, wide: bool) -> None:
         """The lender's weights in place of [out, in] copies, which would take as much memory, and time, again."""
         if self.lender is None or not self.shim or id(model) in self._lent:
             return
         side, mapping = self.lender
-        weights, parameters = side.parameters(double=double), self._held(model).parameters
+        weights, parameters = side.parameters(wide=wide), self._held(model).parameters
         pairs: list[tuple[Any, Any]] = [(weights.get(pair.name("torch")), parameters.get(pair.name("paddle"))) for pair in mapping]
         lent = [pair for pair in pairs if _is_matrix(*pair) and _are_equal(*pair)]
         for weight, parameter in lent:
@@ -75,11 +76,11 @@ class PaddleSide(Side):
     def _still(self, model: Any) -> set[int]:
         return {*super()._still(model), *(weight.data_ptr() for weight, _ in self._lent.get(id(model), ()))}
 
-    def forget_double(self) -> None:
+    def forget_wide(self) -> None:
         """The same; what was lent to the copy goes with it."""
-        for _, parameter in self._lent.pop(id(self._double), ()):
+        for _, parameter in self._lent.pop(id(self._wide), ()):
             forget(parameter)
-        super().forget_double()
+        super().forget_wide()
 
     def train(self, *arguments: Any, **words: Any) -> None:
         """The same; trained weights have copies of their own."""
@@ -99,15 +100,15 @@ class PaddleSide(Side):
         return {name: one for name, one in {**super()._state(held), **stopped}.items() if one._is_initialized()}
 
     @contextlib.contextmanager
-    def _mode(self, double: bool = False, *, formed: bool = True) -> Iterator[None]:
+    def _mode(self, wide: bool = False, *, formed: bool = True) -> Iterator[None]:
         if not self.shim:
             with opened(Natively(), ops=self._drawn) if self._drawn else contextlib.nullcontext():
                 yield
             return
-        # Copies of weights, so that both sides' calls and their backwards are of one form. A run in float64 whose backward is not
-        # written down needs none, which would be large: its last bits are nobody's.
+        # Copies of weights, so that both sides' calls and their backwards are of one form. A run in a wider dtype whose backward is
+        # not written down needs none, which would be large: its last bits are nobody's.
         layout = "copy" if formed else "view"
-        plan = InDouble(self.torchs) if self._widens(double) else OnTorch(self.torchs)
+        plan = InWider(self.wider, self.torchs) if self._widens(wide) else OnTorch(self.torchs)
         plan.capture, plan.layer, plan.of_complex = self.capture, self.layer, self._of_complex
         with opened(plan, layout=layout) as self.counted:
             yield
@@ -116,7 +117,7 @@ class PaddleSide(Side):
     def forget_copies(self) -> None:
         """Give back the memory of the copies of weights; a run that needs one makes it anew."""
         self._lent.clear()
-        for model in (self.model, self._double):
+        for model in (self.model, self._wide):
             for parameter in () if model is None else self._held(model).parameters.values():
                 forget(parameter)
 
@@ -139,7 +140,7 @@ class PaddleSide(Side):
         """Paddle's kernel does: its running variance is another by definition."""
         return self.counted is not None and any("batch_norm" in op for op in self.counted.native)
 
-    def _dtype(self) -> str:
+    def dtype(self) -> str:
         names = (str(one.dtype).rpartition(".")[2] for one in self._held(self.model).parameters.values())
         return next((name for name in names if "float" in name), "float32")
 
@@ -159,7 +160,7 @@ class PaddleSide(Side):
     def observed(self, mode: contextlib.AbstractContextManager[Any], behind: Callable[[list[tuple[str, Any]]], None]) -> None:
         """A forward within a mode; ``behind`` gets (path, tensor) of its outputs before the mode is closed."""
         self._held(self.model).restore()
-        positional, keywords = self._inputs.of(self.framework, self._dtype(), double=False)
+        positional, keywords = self._inputs.of(self.framework, self.dtype(), wide="")
         self._keeping = False
         self._stack.clear()
         self._clear()
@@ -168,25 +169,25 @@ class PaddleSide(Side):
         self._clear()
 
     def observed_back(
-        self, mode: contextlib.AbstractContextManager[Any], *, training: bool, double: bool = False, moved: Moved | None = None
+        self, mode: contextlib.AbstractContextManager[Any], *, training: bool, wide: bool = False, moved: Moved | None = None
     ) -> dict[str, np.ndarray[Any, Any]]:
         """A forward and a backward within a mode; the gradients of all parameters and of inputs of floats, by name.
 
         Args:
             mode: entered around them.
             training: the model's own output ``"loss"`` is the loss, if there is no other.
-            double: of the float64 copy of the model.
+            wide: of the copy of the model in the wider dtype.
             moved: what is added to parameters and inputs, by those names.
         """
-        model, moved = self.double() if double else self.model, moved or {}
+        model, moved = self.wide_model() if wide else self.model, moved or {}
         self._held(model).restore()
-        positional, keywords = self._inputs.of(self.framework, self._dtype(), double=double)
+        positional, keywords = self._inputs.of(self.framework, self.dtype(), wide=self.wider if wide else "")
         held = [(one, one.detach().clone(), name) for name, one in self._parameters(model).items() if name in moved]
         self._keeping = False
         self._stack.clear()
         self._clear()
         arguments, begun = following.inputs((positional, keywords), lambda name, one: self._leaf(one, moved.get(name)))
-        widened = default_dtype("float64") if double else contextlib.nullcontext()
+        widened = default_dtype(self.wider) if wide else contextlib.nullcontext()
         try:
             for parameter, value, name in held:
                 self._write(parameter, as_array(value) + moved[name])
@@ -211,7 +212,7 @@ class PaddleSide(Side):
         paddle.autograd.backward(*_once(tensors, starts))
 
     def _clear(self) -> None:
-        for model in (self.model, self._double):
+        for model in (self.model, self._wide):
             if model is not None:
                 for parameter in self._held(model).parameters.values():
                     parameter.clear_gradient(False)
@@ -220,22 +221,24 @@ class PaddleSide(Side):
         gradients = ((name, parameter.grad) for name, parameter in self._held(model).parameters.items())
         return {name: array(gradient) for name, gradient in gradients if gradient is not None}
 
-    def _converted(self, model: Any) -> Any:
+    @staticmethod
+    def converted(model: Any, dtype: str) -> Any:
+        layers = [model, *model.sublayers()]
         empty = [  # without memory, as a recurrence's state of dropout: 2.6 asks where it lies
             (layer._buffers, name, buffer)
-            for _, layer in self._named_layers(model)
+            for layer in layers
             for name, buffer in layer._buffers.items()
             if buffer is not None and not buffer._is_initialized()
         ]
         for held, name, _ in empty:
             del held[name]
-        for parameter in self._held(model).parameters.values():
-            if parameter.dtype in _NARROW and parameter._is_initialized():
-                _widen(parameter)
-        converted = model._to_impl(dtype="float64", floating_only=True)  # ``to`` makes floats of indices and masks, too
+        for parameter in model.parameters():
+            if parameter.dtype in _FLOATS and parameter.dtype != getattr(paddle, dtype) and parameter._is_initialized():
+                _convert(parameter, dtype)
+        model._to_impl(dtype=dtype, floating_only=True)  # ``to`` makes floats of indices and masks, too
         for held, name, buffer in empty:
             held[name] = buffer
-        return converted
+        return model
 
     def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
         return [("", model), *model.named_sublayers()]
@@ -244,10 +247,10 @@ class PaddleSide(Side):
         return [layer.register_forward_pre_hook(enter), layer.register_forward_post_hook(leave)]
 
 
-def _widen(parameter: Any) -> None:
-    """Make a parameter float64 by Torch, whose memory it takes over: Paddle's own allocator takes several times as long for it."""
-    wide = hand_over(to_torch(parameter.detach()).double())
-    parameter.get_tensor()._share_data_with(wide.get_tensor())
+def _convert(parameter: Any, dtype: str) -> None:
+    """Give a parameter another dtype by Torch, whose memory it takes over: Paddle's own allocator takes several times as long."""
+    values = hand_over(to_torch(parameter.detach()).to(getattr(torch, dtype)))
+    parameter.get_tensor()._share_data_with(values.get_tensor())
 
 
 def _is_matrix(weight: Any, parameter: Any) -> bool:

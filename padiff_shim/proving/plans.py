@@ -24,7 +24,7 @@ from ..table.reasons import COMPLEX, NOT_DRAWN, StayNative
 from ..trees import leaves, mapped
 from .capture import Onlooker
 from .sides import Side
-from .widening import paddles
+from .widening import PaddleWidened
 
 # Torch's names of what Paddle's kernels answer in a proof.
 _TORCHS_NAMES = {"multiply": "mul", "subtract": "sub", "divide": "div", "concat": "cat", "elementwise_pow": "pow"}
@@ -135,26 +135,30 @@ class OnTorch(Substituting):
         return result
 
 
-class InDouble(OnTorch):
-    """The same in a float64 run, in which whatever says float32 says float64."""
+class InWider(OnTorch):
+    """The same in a run in a wider dtype, in which whatever says a narrower one says that."""
 
     hurries = False  # each call has to come by
 
+    def __init__(self, dtype: str, torchs: frozenset[str] = TORCHS) -> None:
+        super().__init__(torchs)
+        self._widened = PaddleWidened(dtype)
+
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call."""
-        return super().call(door, frame, *(paddles(door.entry.target, held) for held in (values, args, kwargs)))
+        return super().call(door, frame, *(self._widened(door.entry.target, held) for held in (values, args, kwargs)))
 
     def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that runs on Paddle's kernel."""
-        return super().native(door, frame, why, *(paddles(door.entry.target, held) for held in (args, kwargs)))
+        return super().native(door, frame, why, *(self._widened(door.entry.target, held) for held in (args, kwargs)))
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One of an op without reference."""
-        return super().unlisted(other, frame, *(paddles(other.name, held) for held in (args, kwargs)))
+        return super().unlisted(other, frame, *(self._widened(other.name, held) for held in (args, kwargs)))
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that moves values, or makes some."""
-        return super().exact(name, original, *(paddles(name, held) for held in (args, kwargs)))
+        return super().exact(name, original, *(self._widened(name, held) for held in (args, kwargs)))
 
 
 class Natively(Substituting):

@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from types import CodeType
 from typing import Any
 
@@ -69,29 +70,31 @@ def _is_infinite(argument: Any) -> bool:
     return isinstance(argument, float) and not math.isfinite(argument)
 
 
-def otherwise(original: Side, port: Side, *, overflows: bool) -> Mistake | None:
+def otherwise(original: Side, port: Side, layers: Mapping[str, str], *, overflows: bool) -> Mistake | None:
     """The first call that one program computes in 16 bits and the other does not, or in which only one makes an infinity or NaN.
 
-    ``overflows``: whether results are so far apart that the latter may be why; else it has no effect.
+    Args:
+        original, port: both programs.
+        layers: paths of the original's layers -> the port's.
+        overflows: whether results are so far apart that an infinity may be why; else it has no effect.
     """
-    calls = []
-    for side in (original, port):
-        capture = side.run_forward(Precisions).capture
-        assert isinstance(capture, Precisions)
-        calls.append(capture.calls)
-    return _in_halves(*calls) or (_not_finite(*calls) if overflows else None)
+    there, here = map(_calls, (original, port))
+    return _in_halves(there, here, layers) or (_not_finite(there, here) if overflows else None)
 
 
-def _in_halves(original: list[Computed], port: list[Computed]) -> Mistake | None:
-    """Of the ops that both call equally often."""
-    by_kind: tuple[dict[str, list[Computed]], dict[str, list[Computed]]] = (defaultdict(list), defaultdict(list))
-    for calls, kinds in zip((original, port), by_kind):
-        for call in calls:
-            kinds[kind_of(call.name)].append(call)
-    pairs = [
-        pair for kind, calls in by_kind[0].items() if len(calls) == len(by_kind[1][kind]) for pair in zip(calls, by_kind[1][kind])
-    ]
+def _calls(side: Side) -> list[Computed]:
+    capture = side.run_forward(Precisions).capture
+    assert isinstance(capture, Precisions)
+    return capture.calls
+
+
+def _in_halves(original: list[Computed], port: list[Computed], layers: Mapping[str, str]) -> Mistake | None:
+    """Of the ops that both call equally often, or that stand in one order in a layer of both and are narrower in the port."""
+    pairs = _of_equal_number(original, port)
     apart = [pair for pair in pairs if pair[0].dtype is not pair[1].dtype and {pair[0].dtype, pair[1].dtype} & HALVES]
+    if not apart:
+        pairs = _in_order(original, port, layers)
+        apart = [(expected, actual) for expected, actual in pairs if expected.dtype not in HALVES and actual.dtype in HALVES]
     if not apart:
         return None
     expected, actual = min(apart, key=lambda pair: port.index(pair[1]))
@@ -100,6 +103,32 @@ def _in_halves(original: list[Computed], port: list[Computed]) -> Mistake | None
         f"({len(apart)} of {len(pairs)} calls); {_advice(expected.dtype)}"
     )
     return Mistake(Cause.DTYPE, text, expected.place(), actual.place(), (actual.layer,))
+
+
+def _in_order(original: list[Computed], port: list[Computed], layers: Mapping[str, str]) -> list[tuple[Computed, Computed]]:
+    """Calls of one kind that stand in one order in layers that belong together."""
+    by_layer: tuple[dict[str, list[Computed]], dict[str, list[Computed]]] = (defaultdict(list), defaultdict(list))
+    for calls, within in zip((original, port), by_layer):
+        for call in calls:
+            within[call.layer].append(call)
+    pairs: list[tuple[Computed, Computed]] = []
+    for layer, calls in by_layer[0].items():
+        others = by_layer[1].get(layers.get(layer, layer), [])
+        kinds, opposite = ([kind_of(call.name) for call in side] for side in (calls, others))
+        for at, to, size in SequenceMatcher(None, kinds, opposite, autojunk=False).get_matching_blocks():
+            pairs += zip(calls[at : at + size], others[to : to + size])
+    return pairs
+
+
+def _of_equal_number(original: list[Computed], port: list[Computed]) -> list[tuple[Computed, Computed]]:
+    """Calls of the kinds that both call equally often."""
+    by_kind: tuple[dict[str, list[Computed]], dict[str, list[Computed]]] = (defaultdict(list), defaultdict(list))
+    for calls, kinds in zip((original, port), by_kind):
+        for call in calls:
+            kinds[kind_of(call.name)].append(call)
+    return [
+        pair for kind, calls in by_kind[0].items() if len(calls) == len(by_kind[1][kind]) for pair in zip(calls, by_kind[1][kind])
+    ]
 
 
 def _advice(wanted: torch.dtype) -> str:

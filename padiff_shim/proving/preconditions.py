@@ -79,9 +79,9 @@ def constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: Weights
 
 def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
     """What is not equal between both sides' inputs; "" if all is."""
-    if given.equal_in(theirs._dtype(), ours._dtype()):
+    if given.equal_in(theirs.dtype(), ours.dtype()):
         return ""
-    tensors = [leaves(given.of(side.framework, side._dtype(), double=False, device=side._device())) for side in (theirs, ours)]
+    tensors = [leaves(given.of(side.framework, side.dtype(), wide="", device=side._device())) for side in (theirs, ours)]
     if len(tensors[0]) != len(tensors[1]):
         return f"{len(tensors[0])} tensors for Torch, {len(tensors[1])} for Paddle"
     for (path, mine), (_, yours) in zip(*tensors):
@@ -114,17 +114,17 @@ def _weights(
         return Proof(verdict, refused, stages=stages), notes
     if weights != "as-is":
         carry(mapping, *sides)
-        _carry_doubles(theirs, ours, mapping)
+        _carry_wide(theirs, ours, mapping)
     stages.append(Stage("weights", True, f"{len(mapping)} pairs hold equal values ({weights})"))
     return None, notes
 
 
-def _carry_doubles(theirs: TorchSide, ours: PaddleSide, mapping: Weights) -> None:
+def _carry_wide(theirs: TorchSide, ours: PaddleSide, mapping: Weights) -> None:
     """In float64 a rule that computes is to be followed in float64, too: its rounding is neither model's."""
     ruled = replace(mapping, pairs=[pair for pair in mapping if pair.rule is not None and not pair.is_exact])
     if ruled.pairs:
         source, target = (theirs, ours) if mapping.src == "torch" else (ours, theirs)
-        target.doubled = lambda copy: carry(ruled, source.double(), copy)
+        target.when_widened = lambda copy: carry(ruled, source.wide_model(), copy)
 
 
 def _incomplete(theirs: TorchSide, ours: PaddleSide, mapping: Weights, sides: Trees, *, trains: bool) -> tuple[list[str], str]:

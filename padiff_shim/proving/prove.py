@@ -36,7 +36,7 @@ from .paddle_side import PaddleSide
 from .preconditions import constants, preconditions
 from .proof import Proof
 from .seeding import kept
-from .sides import NotInDouble
+from .sides import NotWider
 from .stages import Differing
 from .stages import stages as staged
 from .ties import beside, tied_otherwise
@@ -48,6 +48,7 @@ from .values import Inputs
 
 WEIGHTS = ("torch->paddle", "paddle->torch", "as-is", "random")
 PHASES = ("forward", "both", "train")
+DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
 @Waiting("proving")
@@ -63,6 +64,7 @@ def prove(
     steps: int = 1,
     layer_map: Mapping[Any, Any] | None = None,
     rules: Any = None,
+    dtype: str | None = None,
     seed: int = 0,
 ) -> Proof:
     """Say whether a Paddle layer computes what a Torch module computes, and if not, where and why.
@@ -98,6 +100,9 @@ def prove(
             compared through the same rules. If a function f makes w' = f(w), updated weights are compared as f(w) and w', and
             gradients as g and J^T g', with f's Jacobian J: the g that belongs to the same loss. Where f only moves elements that
             is exact; where f is no affine map, its weight's gradient is not compared, and a note says so.
+        dtype: ``"bfloat16"``, ``"float16"``, ``"float32"`` or ``"float64"``: both models are proven with parameters and buffers of
+            floats in it (``model.to(dtype)``), and inputs; None: as they are. A dtype that Paddle has no kernels of on this device
+            is proven on Torch's kernels all the same.
         seed: all random generators begin with it in each run, and are put back.
 
     Returns:
@@ -115,11 +120,13 @@ def prove(
     _check(paddle_layer, torch_module)
     one_of("weights", weights, WEIGHTS)
     one_of("phase", phase, PHASES)
+    if dtype is not None:
+        one_of("dtype", dtype, DTYPES)
     losses = both_losses(loss)
-    given = Inputs(inputs)
+    given = Inputs(inputs, dtype or "")
     recipe = _recipe(phase, optimizer, steps)
     with kept():
-        asked = _Asked(paddle_layer, torch_module, given, losses, weights, phase, recipe, steps, layer_map, rules, seed)
+        asked = _Asked(paddle_layer, torch_module, given, losses, weights, phase, recipe, steps, layer_map, rules, dtype, seed)
         proof = asked.proof()
     proof.seconds = time.perf_counter() - start
     return proof
@@ -139,6 +146,7 @@ class _Asked:
     steps: int
     layer_map: Any
     rules: Any
+    dtype: str | None
     seed: int
 
     def proof(self) -> Proof:
@@ -157,6 +165,8 @@ class _Asked:
         """Copies of both models, as they are run."""
         backward = self.phase != "forward"
         port, original = duplicate(self.layer), duplicate(self.module)
+        if self.dtype is not None:
+            port, original = PaddleSide.converted(port, self.dtype), TorchSide.converted(original, self.dtype)
         theirs = TorchSide(original, self.given, self.losses[1], self.seed, backward=backward)
         ours = PaddleSide(port, self.given, self.losses[0], self.seed, backward=backward)
         ours.starts = theirs.starts
@@ -308,26 +318,26 @@ def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list
     try:
         with adjusted(theirs, ours, mapping, (original, port)) as otherwise:
             located = locate(theirs, ours, mapping) if differing.first else Located([], True, 0.0)
-    except NotInDouble as error:
-        reason = f"{differing.first}; whether that is rounding cannot be told, for the models do not run in float64 ({error})"
+    except NotWider as error:
+        reason = f"{differing.first}; whether that is rounding cannot be told, for the models run in no wider dtype ({error})"
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages, layers=layers, differences=differences)
-    differences["float64"] = located.apart
+    differences[theirs.wider] = located.apart
     proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences)
     proof.complete = located.over and not located.moved
-    proof.notes += [*remarks, *located.notes]
+    proof.notes += [*remarks, *located.notes, *_how_wide(theirs)]
     located = replace(located, parts=(*[FORWARD for _ in otherwise], *located.parts))
     ties = tied_otherwise(mapping)
     searched = merged(beside(located.differences) if ties else located.differences, ours.layers)
     proof.mistakes = [*ties, *otherwise, *defined_otherwise(searched, defined)]
     plain = differing.shapes or differing.missing or located.unexplained
     agreed = not proof.mistakes and located.over and not plain
-    if agreed and (at_work := precision.otherwise(theirs, ours, overflows=far)) is not None:
+    if agreed and (at_work := precision.otherwise(theirs, ours, mapping.layers, overflows=far)) is not None:
         proof.mistakes = [at_work]
-        plain = f"both agree in float64, but not at the models' dtype ({differing.first})"
+        plain = f"both agree in {theirs.wider}, but not at the models' dtype ({differing.first})"
     stages += staged(differing, original, port, located, plain)
     if not proof.mistakes and located.over and not plain:
         proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
-        proof.reason = _within_rounding(located, differing.first)
+        proof.reason = _within_rounding(located, differing.first, theirs.wider)
         return proof
     _explained(proof, located, plain, differing.first)
     return proof
@@ -339,16 +349,24 @@ def _bit_for_bit(apart: float | None) -> str:
     return f"bit for bit on Torch's kernels; natively {how}"
 
 
-def _within_rounding(located: Located, differing: str) -> str:
-    """The reason of a port that is right though its numbers are others."""
+def _how_wide(original: TorchSide) -> list[str]:
+    """A note where the runs that tell rounding from mistakes were not those of float64 without further ado."""
+    if not original.not_wider:
+        return []
+    how = "with experts_implementation='eager' in the original" if original.simple else f"in {original.wider}"
+    return [f"what is rounding is told by runs {how}, for {original.not_wider}"]
+
+
+def _within_rounding(located: Located, differing: str, wider: str) -> str:
+    """The reason of a port that is right though its numbers are others; ``wider``: the dtype of the runs that tell."""
     if located.unsettled:
         return (
-            f"both agree in float64 but for what single rounding errors change as much: {located.unsettled}, {located.apart:.2g} "
+            f"both agree in {wider} but for what single rounding errors change as much: {located.unsettled}, {located.apart:.2g} "
             "apart. At ties, steps and singular points several answers are right, and which one comes out is no property of the "
             f"code ({differing})"
         )
     return (
-        f"both agree in float64 to {located.apart:.2g}, which is as far as rounding errors travel; at the models' dtype they "
+        f"both agree in {wider} to {located.apart:.2g}, which is as far as rounding errors travel; at the models' dtype they "
         f"round in another order ({differing})"
     )
 

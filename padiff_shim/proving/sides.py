@@ -1,4 +1,4 @@
-"""The two models as programs that can be run again and again: with equal seeds, in float64, natively or on Torch's kernels."""
+"""The two models as programs that run again and again: with equal seeds, in a wider dtype, natively or on Torch's kernels."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from .values import Inputs, as_array, in_place, leaves
 Capturing = Callable[[dict[int, str], Callable[[], str], CodeType], Onlooker]
 
 
-class NotInDouble(PadiffShimError):
-    """A model that runs, but not in float64."""
+class NotWider(PadiffShimError):
+    """A model that runs, but not in a wider dtype."""
 
     @classmethod
-    def of(cls, framework: str, error: Exception) -> NotInDouble:
+    def of(cls, framework: str, error: Exception, dtype: str = "float64") -> NotWider:
         """With the model's own error, or what to do where memory ran out."""
         text = f"{type(error).__name__}: {str(error)[:300]}"
         if not out_of_memory(error):
-            return cls(f"{framework} in float64: {text}")
+            return cls(f"{framework} in {dtype}: {text}")
         remedy = "such runs take twice as much; prove fewer layers, or smaller inputs"
-        return OutOfMemory(f"{framework} in float64: memory ran out ({remedy}): {text}")
+        return OutOfMemory(f"{framework} in {dtype}: memory ran out ({remedy}): {text}")
 
 
-class OutOfMemory(NotInDouble):
-    """A model for which there is not enough memory in float64."""
+class OutOfMemory(NotWider):
+    """A model for which there is not enough memory in a wider dtype."""
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -63,9 +63,12 @@ class Side:
         self.begins: list[str] | None = None  # the outputs with which a backward begins; None: all
         self._stack: list[str] = []
         self._keeping = True  # what layers return
-        self._double: Any = None
-        self.widening = False  # whether what says float32 says float64 in the runs in float64, see :mod:`.widening`
-        self.doubled: Callable[[Any], None] | None = None  # what else has to be done to a new float64 copy
+        self._wide: Any = None
+        self.wider = "float64"  # of the runs that tell rounding from mistakes, see :mod:`.widening`
+        self.widening = False  # whether what says a narrower dtype says that one in them
+        self.simple = False  # whether the original goes without kernels that have no float64, see :meth:`simplify`
+        self.not_wider: NotWider | None = None  # why it is not float64 without further ado
+        self.when_widened: Callable[[Any], None] | None = None  # what else has to be done to a new copy in the wider dtype
         self._holdings: dict[int, Holding] = {}  # by model
         self.capture: Onlooker | None = None  # of the run that goes on
         # Around each run, see :mod:`.draws`.
@@ -73,7 +76,7 @@ class Side:
 
     def run(self, capturing: Capturing | None = None) -> Outcome:
         """One forward and, if asked for, backward."""
-        return self._run(self.model, capturing, double=False)
+        return self._run(self.model, capturing, wide=False)
 
     def run_forward(self, capturing: Capturing | None = None) -> Outcome:
         """The same without the backward."""
@@ -89,32 +92,32 @@ class Side:
         finally:
             self._backward = held
 
-    def run_double(self, capturing: Capturing | None = None) -> Outcome:
-        """The same of a float64 copy of the model.
+    def run_wide(self, capturing: Capturing | None = None) -> Outcome:
+        """The same of a copy of the model in the wider dtype.
 
         Raises:
-            NotInDouble: with the model's own error.
+            NotWider: with the model's own error.
         """
         try:
-            return self._run(self.double(), capturing, double=True)
+            return self._run(self.wide_model(), capturing, wide=True)
         except Exception as error:
-            raise NotInDouble.of(self.framework, error) from error
+            raise NotWider.of(self.framework, error, self.wider) from error
 
-    def _run(self, model: Any, capturing: Capturing | None, *, double: bool) -> Outcome:
+    def _run(self, model: Any, capturing: Capturing | None, *, wide: bool) -> Outcome:
         self._held(model).restore()
-        if self._forms(double, capturing):
-            self._borrow(model, double=double)
-        arguments = self._inputs.of(self.framework, self._dtype(), double=double, device=self._device())
+        if self._forms(wide, capturing):
+            self._borrow(model, wide=wide)
+        arguments = self._inputs.of(self.framework, self.dtype(), wide=self.wider if wide else "", device=self._device())
         arguments, begun = following.inputs(arguments, lambda _, one: self._leaf(one)) if self.follows else (arguments, {})
         capture = None
         if capturing:
             capture = capturing({**self._labels(model), **self._input_labels(arguments)}, self.layer, Side._pass.__code__)
             capture.still = self._still(model)
         self.capture = capture
-        outcome, self._keeping = Outcome(capture=capture), capture is None or not double
+        outcome, self._keeping = Outcome(capture=capture), capture is None or not wide
         self._stack.clear()
         self._clear()
-        with self._running(model, outcome, double=double, within=capture):
+        with self._running(model, outcome, wide=wide, within=capture):
             named = self._pass(model, arguments)
         self.capture = None
         self._held(model).look()  # a forward may exchange what the model holds
@@ -126,15 +129,15 @@ class Side:
 
     @contextlib.contextmanager
     def _running(
-        self, model: Any, outcome: Outcome, *, double: bool, within: contextlib.AbstractContextManager[Any] | None
+        self, model: Any, outcome: Outcome, *, wide: bool, within: contextlib.AbstractContextManager[Any] | None
     ) -> Iterator[None]:
         """What a run happens in: layers that are listened to, equal seeds, the dtype of the copy, kernels, aligned draws."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._listening(model, outcome))
             stack.enter_context(seeded(self._seed))
-            if double:
-                stack.enter_context(default_dtype("float64"))
-            stack.enter_context(self._mode(double, formed=self._forms(double, within)))
+            if wide:
+                stack.enter_context(default_dtype(self.wider))
+            stack.enter_context(self._mode(wide, formed=self._forms(wide, within)))
             stack.enter_context(self.drawing())
             if within is not None:
                 stack.enter_context(within)
@@ -176,7 +179,7 @@ class Side:
         steps: int,
         seen: Callable[[Outcome], None],
         *,
-        double: bool = False,
+        wide: bool = False,
         within: contextlib.AbstractContextManager[Any] | None = None,
     ) -> None:
         """Train for some steps, telling what each gave; then the model is what it was.
@@ -185,22 +188,24 @@ class Side:
             recipe: makes the optimizer.
             steps: how many.
             seen: called with the outcome of each step.
-            double: of a float64 copy of the model.
+            wide: of a copy of the model in the wider dtype.
             within: entered around the training.
 
         Raises:
-            NotInDouble: ``double``, and it does not run so; with the model's own error.
+            NotWider: ``wide``, and it does not run so; with the model's own error.
         """
-        model = self.double() if double else self.model
+        model = self.wide_model() if wide else self.model
         self._held(model).restore()
         held = [(parameter, parameter.detach().clone()) for parameter in self._parameters(model).values()]
         sink, self._keeping = Outcome(), True
         self._clear()
         try:
-            with self._running(model, sink, double=double, within=within):
+            with self._running(model, sink, wide=wide, within=within):
                 trainer = recipe.trainer(self.framework, model)
                 for step in range(steps):
-                    arguments = self._inputs.of(self.framework, self._dtype(), double=double, step=step, device=self._device())
+                    arguments = self._inputs.of(
+                        self.framework, self.dtype(), wide=self.wider if wide else "", step=step, device=self._device()
+                    )
                     self._stack.clear()
                     outcome = Outcome()
                     named = self._pass(model, arguments, training=True)
@@ -212,8 +217,8 @@ class Side:
                     self._update(model, trainer, outcome)
                     seen(outcome)
         except Exception as error:
-            if double:
-                raise NotInDouble.of(self.framework, error) from error
+            if wide:
+                raise NotWider.of(self.framework, error, self.wider) from error
             raise
         finally:
             self._clear()
@@ -250,23 +255,32 @@ class Side:
                 self._write(parameter, value)
         return found
 
-    def double(self) -> Any:
-        """The float64 copy of the model."""
-        if self._double is None:
+    def wide_model(self) -> Any:
+        """The copy of the model in the wider dtype."""
+        if self._wide is None:
             self._held(self.model).restore()
-            self._double = self._converted(self._shallow())
-            if self.doubled is not None:
-                self.doubled(self._double)
-        return self._double
+            self._wide = self.converted(self._shallow(), self.wider)
+            if self.simple:
+                self.simplify(self._wide)
+            if self.when_widened is not None:
+                self.when_widened(self._wide)
+        return self._wide
 
     def _shallow(self) -> Any:
         """A copy of the model that is about to be converted: what conversion makes anew need not be copied before."""
         return duplicate(self.model)
 
-    def forget_double(self) -> None:
-        """The next run in float64 begins with a new copy."""
-        self._holdings.pop(id(self._double), None)
-        self._double = None
+    def can_be_simple(self) -> bool:
+        """Whether the model has a switch that does without kernels which have no float64."""
+        return False
+
+    def simplify(self, model: Any) -> None:
+        """Turn that switch in a copy."""
+
+    def forget_wide(self) -> None:
+        """The next run in the wider dtype begins with a new copy."""
+        self._holdings.pop(id(self._wide), None)
+        self._wide = None
 
     def rewind(self) -> None:
         """The model is what it was before its runs, and may be given other values, with which each further run begins."""
@@ -279,20 +293,20 @@ class Side:
             self._holdings[id(model)] = Holding(model, self._named_layers, self._state, self._write)
         return self._holdings[id(model)]
 
-    def _forms(self, double: bool, within: Any) -> bool:
-        """Whether a run's calls and backward shall be of the other side's form: one in float64 only if they are written down."""
-        return not double or (self._backward and within is not None)
+    def _forms(self, wide: bool, within: Any) -> bool:
+        """Whether a run's calls and backward shall be of the other side's form: a wide one's only if they are written down."""
+        return not wide or (self._backward and within is not None)
 
-    def _borrow(self, model: Any, *, double: bool) -> None:
+    def _borrow(self, model: Any, *, wide: bool) -> None:
         """Take what the other model's memory has already, in place of a copy."""
 
     def _still(self, model: Any) -> set[int]:
         """Addresses of memory that nobody writes within a run."""
         return {parameter.data_ptr() for parameter in self._parameters(model).values()}
 
-    def parameters(self, *, double: bool = False) -> dict[str, Any]:
-        """Those of the model, or of its float64 copy, by name."""
-        return self._held(self.double() if double else self.model).parameters
+    def parameters(self, *, wide: bool = False) -> dict[str, Any]:
+        """Those of the model, or of its copy in the wider dtype, by name."""
+        return self._held(self.wide_model() if wide else self.model).parameters
 
     @property
     def layers(self) -> dict[str, Any]:
@@ -330,13 +344,13 @@ class Side:
         """Keep the path of the running layer, and what each layer returns."""
         return listening(self._held(model).layers, self.hooks, self._stack, lambda: self._keeping, outcome, self.follows)
 
-    def _mode(self, double: bool = False, *, formed: bool = True) -> contextlib.AbstractContextManager[Any]:
+    def _mode(self, wide: bool = False, *, formed: bool = True) -> contextlib.AbstractContextManager[Any]:
         """What a run happens in. ``formed``: calls and backwards of both sides shall be of one form."""
         return contextlib.nullcontext()
 
-    def _widens(self, double: bool) -> bool:
-        """Whether what says float32 says float64 now; in a model of float64 it means what it says."""
-        return double and self.widening and self._dtype() != "float64"
+    def _widens(self, wide: bool) -> bool:
+        """Whether what says a narrower dtype says the wider one now; in a model of that dtype it means what it says."""
+        return wide and self.widening and self.dtype() != self.wider
 
     def _cotangent(self, place: int, tensor: Any) -> np.ndarray[Any, Any]:
         """What a backward without a loss begins with: the same numbers on both sides."""
@@ -357,7 +371,7 @@ class Side:
         """What a forward may write, by name."""
         return dict(held.buffers)
 
-    def _dtype(self) -> str:
+    def dtype(self) -> str:
         """That of the parameters, the first of which tells."""
         raise NotImplementedError
 
@@ -379,7 +393,9 @@ class Side:
         """Those of the parameters that have one; ``array`` makes an array of each."""
         raise NotImplementedError
 
-    def _converted(self, model: Any) -> Any:
+    @staticmethod
+    def converted(model: Any, dtype: str) -> Any:
+        """The model itself, with parameters and buffers of floats in another dtype."""
         raise NotImplementedError
 
     def _named_layers(self, model: Any) -> list[tuple[str, Any]]:

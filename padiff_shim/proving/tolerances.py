@@ -11,8 +11,16 @@ from .trace import Trace, Value, numbers
 
 SLACK = 64.0  # how many times the effect of one rounding error per call counts as rounding
 FLOOR = 1e-13  # of the largest element: sums whose terms cancel keep no more digits of float64
+_NARROW_FLOOR = 8.0  # the same of narrower dtypes, in their unit roundoffs
 EXACT = 2.0**24  # whole numbers below are exact in float32, too
 FILLED, _GAP = 1e3, 100.0  # the least size of what fills masked places, and how many times as large as all others it is
+
+
+def floor_of(dtype: Any) -> float:
+    """The share of the largest element that is always allowed; ``dtype``: Torch's, NumPy's, or its name. 0 of whole numbers."""
+    name = str(dtype).rpartition(".")[2]
+    unit = _unit(torch.empty(0, dtype=getattr(torch, name)))
+    return FLOOR if name in ("float64", "complex128") else _NARROW_FLOOR * unit
 
 
 class RoundingBound(NamedTuple):
@@ -86,7 +94,7 @@ def _limit(sizes: torch.Tensor) -> float:
 
 
 class Tolerances:
-    """How far a float64 value of the original moves if each call's result is changed by about one unit roundoff.
+    """How far a value of the original moves in a wide run if each call's result is changed by about one unit roundoff.
 
     Args:
         trace: of the original.
@@ -103,9 +111,8 @@ class Tolerances:
 
 
 def _tolerance(value: Value, twin: Value | None) -> RoundingBound:
-    double = value.tensor.dtype in (torch.float64, torch.complex128)
     moved = None if twin is None or twin.tensor.shape != value.tensor.shape else numbers(twin.tensor)
-    return measured(numbers(value.tensor), moved, FLOOR if double else 8 * _unit(value.tensor))
+    return measured(numbers(value.tensor), moved, floor_of(value.tensor.dtype))
 
 
 def _twin(value: Value, moved: Trace) -> Value | None:

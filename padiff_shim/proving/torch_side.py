@@ -30,17 +30,17 @@ class TorchSide(Side):
     def fill(self, parameter: Any, values: np.ndarray[Any, Any]) -> None:
         self._write(parameter, torch.from_numpy(values))
 
-    def _mode(self, double: bool = False, *, formed: bool = True) -> contextlib.AbstractContextManager[Any]:
-        return Widened() if self._widens(double) else contextlib.nullcontext()
+    def _mode(self, wide: bool = False, *, formed: bool = True) -> contextlib.AbstractContextManager[Any]:
+        return Widened(self.wider) if self._widens(wide) else contextlib.nullcontext()
 
-    def _dtype(self) -> str:
+    def dtype(self) -> str:
         first = next((one for one in self._held(self.model).parameters.values() if one.is_floating_point()), None)
         return "float32" if first is None else str(first.dtype).rpartition(".")[2]
 
     @property
     def epsilon(self) -> float:
         """Of the dtype of the parameters."""
-        return float(torch.finfo(getattr(torch, self._dtype())).eps)
+        return float(torch.finfo(getattr(torch, self.dtype())).eps)
 
     def _device(self) -> str:
         return next((str(parameter.device) for parameter in self._held(self.model).parameters.values()), "cpu")
@@ -63,7 +63,7 @@ class TorchSide(Side):
         return bool(parameter.requires_grad)
 
     def _clear(self) -> None:
-        for model in (self.model, self._double):
+        for model in (self.model, self._wide):
             if model is not None:
                 for parameter in self._held(model).parameters.values():
                     parameter.grad = None
@@ -76,11 +76,27 @@ class TorchSide(Side):
         narrow = [weight for weight in weights if weight.dtype in _NARROW]
         return duplicate(self.model, {id(weight): torch.nn.Parameter(weight.data, weight.requires_grad) for weight in narrow})
 
-    def _converted(self, model: Any) -> Any:
-        return model.double()
+    @staticmethod
+    def converted(model: Any, dtype: str) -> Any:
+        wanted = getattr(torch, dtype)
+        return model._apply(lambda tensor: tensor.to(wanted) if tensor.is_floating_point() else tensor)
+
+    def can_be_simple(self) -> bool:
+        """Experts of transformers 5 multiply by groups, of which Torch has no float64 kernel; they have a switch for that."""
+        return any(config._experts_implementation != "eager" for _, config in _with_experts(self.model))
+
+    def simplify(self, model: Any) -> None:
+        for layer, _ in _with_experts(model):
+            layer.set_experts_implementation("eager")
 
     def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
         return list(model.named_modules())
 
     def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
         return [layer.register_forward_pre_hook(enter), layer.register_forward_hook(leave)]
+
+
+def _with_experts(model: torch.nn.Module) -> list[tuple[Any, Any]]:
+    """Models of transformers that say how experts are computed, each with its configuration."""
+    models = ((layer, getattr(layer, "config", None)) for layer in model.modules() if hasattr(layer, "set_experts_implementation"))
+    return [(layer, config) for layer, config in models if hasattr(config, "_experts_implementation")]

@@ -19,11 +19,11 @@ from .noise import Noise
 from .outcome import Outcome
 from .paddle_side import PaddleSide
 from .proof import Proof
-from .sides import NotInDouble
+from .sides import NotWider
 from .stages import IDENTICAL, LOSS, ROUNDED, Differing
 from .torch_side import TorchSide
 from .updates import Recipe, Update
-from .widening import in_double
+from .widening import in_wider
 
 WEIGHTS = "weights"
 
@@ -136,10 +136,23 @@ def judge(proof: Proof, trained: Trained, theirs: TorchSide, ours: PaddleSide) -
     if first is None and not mistakes:
         _identical(proof, trained)
         return
-    rest = "" if first is None or mistakes else _in_double(proof, trained, theirs, ours)
+    try:
+        rest = "" if first is None or mistakes else _in_wider(proof, trained, theirs, ours)
+    except NotWider as error:
+        _not_told(proof, trained, error)
+        return
     if rest:  # both round otherwise before the first step: whether it clips otherwise, too, is asked where that has an effect
         mistakes = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=True)
-    _differing(proof, trained, mistakes, rest)
+    _differing(proof, trained, mistakes, rest, theirs.wider)
+
+
+def _not_told(proof: Proof, trained: Trained, error: NotWider) -> None:
+    """A training that differs in bits, and that runs in no wider dtype."""
+    assert trained.port.first is not None
+    step, what, text = trained.port.first
+    proof.verdict = ProofVerdict.NOT_COMPARABLE
+    proof.reason = f"{what} at step {step + 1}: {text}; whether that is rounding cannot be told ({error})"
+    proof.stages.append(Stage("training", None, proof.reason))
 
 
 def _identical(proof: Proof, trained: Trained) -> None:
@@ -160,8 +173,8 @@ def _alone(apart: Sequence[tuple[int, str]], found: Sequence[Mistake], steps: in
     return Stage(name, None, f"from the original's gradients at step {step + 1}: {text}; look again when the rest is mended")
 
 
-def _differing(proof: Proof, trained: Trained, found: list[Mistake], rest: str) -> None:
-    """Stages and verdict where bits differ, or settings do; ``rest``: what float64 cannot explain by rounding."""
+def _differing(proof: Proof, trained: Trained, found: list[Mistake], rest: str, wider: str) -> None:
+    """Stages and verdict where bits differ, or settings do; ``rest``: what the wider dtype cannot explain by rounding."""
     first = trained.port.first
     where = f"{first[1]} at step {first[0] + 1}: {first[2]}" if first else f"no effect in {len(trained.original)} steps"
     in_step = first is not None and (first[1] == WEIGHTS or _of_weights(rest, trained))
@@ -175,7 +188,7 @@ def _differing(proof: Proof, trained: Trained, found: list[Mistake], rest: str) 
         proof.stages.append(Stage("training", not (found or rest), f"{found[0]} ({where})" if found else rest or ROUNDED))
     if not found and not rest:
         if proof.verdict is ProofVerdict.CODE_CORRECT:
-            proof.reason = f"the first step {proof.reason}; the training agrees in float64 up to rounding ({where})"
+            proof.reason = f"the first step {proof.reason}; the training agrees in {wider} up to rounding ({where})"
         proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
         return
     proof.verdict, proof.reason = ProofVerdict.CODE_DIFFERS, rest or where
@@ -191,23 +204,25 @@ def _of_weights(rest: str, trained: Trained) -> bool:
     return any(f": {name} differs" in rest for name in names)
 
 
-def _in_double(proof: Proof, trained: Trained, theirs: TorchSide, ours: PaddleSide) -> str:
-    """What differs further between the trainings in float64 than rounding errors travel; "" if nothing does."""
+def _in_wider(proof: Proof, trained: Trained, theirs: TorchSide, ours: PaddleSide) -> str:
+    """What differs further between the trainings in a wider dtype than rounding errors travel; "" if nothing does.
+
+    Raises:
+        NotWider: one of them does not run so.
+    """
     steps, mapping = len(trained.original), trained.port.mapping
 
     def trainings() -> tuple[list[Outcome], list[Outcome], list[Outcome]]:
         found: tuple[list[Outcome], list[Outcome], list[Outcome]] = ([], [], [])
-        theirs.train(trained.recipe, steps, found[0].append, double=True)
-        theirs.train(trained.recipe, steps, found[1].append, double=True, within=Noise(torch.Generator().manual_seed(0)))
-        ours.train(trained.recipe, steps, found[2].append, double=True)
+        noise = Noise(torch.Generator().manual_seed(0), theirs.wider)
+        theirs.train(trained.recipe, steps, found[0].append, wide=True)
+        theirs.train(trained.recipe, steps, found[1].append, wide=True, within=noise)
+        ours.train(trained.recipe, steps, found[2].append, wide=True)
         return found
 
-    try:
-        original, touched, port = in_double(theirs, ours, trainings)
-    except NotInDouble as error:
-        return f"whether that is rounding cannot be told: {error}"
-    proof.differences["float64"] = max(outcomes.worst(mapping, one, other) for one, other in zip(original, port))
+    original, touched, port = in_wider(theirs, ours, trainings)
+    proof.differences[theirs.wider] = max(outcomes.worst(mapping, one, other) for one, other in zip(original, port))
     for step, (one, other, moved) in enumerate(zip(original, port, touched), 1):
-        if breach := Agreement(mapping, one, moved).breach(other):
+        if breach := Agreement(mapping, one, moved, theirs.wider).breach(other):
             return f"step {step}: {breach}"
     return ""

@@ -31,15 +31,16 @@ class Inputs:
         given: an array or tensor; a tuple or list of arguments; a dict of keyword arguments; or a function of ``"paddle"`` or
             ``"torch"``, and of the number of the step if it takes two, that returns one of these. Plain arrays of floats get the
             models' dtype, tensors keep theirs.
+        dtype: of all floats, tensors' too; "" as above.
     """
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: Any, dtype: str = "") -> None:
         if not callable(given) and not leaves(given):
             raise ArgumentError(
                 "inputs= is an array or tensor, a tuple or dict of them, or a function of 'paddle' or 'torch' that returns one; "
                 f"got {described(given)}"
             )
-        self._given = given
+        self._given, self._dtype = given, dtype
         self._dtypes: dict[int, str] = {}  # by the identity of a kept array: that of the tensor it was
         self._alike = not callable(given)
         if self._alike:  # as it is now, whatever becomes of it
@@ -57,9 +58,9 @@ class Inputs:
         return one == other and self._alike
 
     def of(
-        self, framework: str, dtype: str, *, double: bool, step: int = 0, device: str = "cpu"
+        self, framework: str, dtype: str, *, wide: str = "", step: int = 0, device: str = "cpu"
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments for one call; ``dtype`` of the model, ``double``: all floats as float64. ``device``: where Torch's lie.
+        """Arguments for one call; ``dtype`` of the model, ``wide``: of all floats, "" as they are. ``device``: where Torch's lie.
 
         Paddle's lie on the device that ``paddle.set_device`` has chosen.
         """
@@ -68,8 +69,8 @@ class Inputs:
             array = as_array(value)
             if array.dtype.kind != "f":
                 return _tensor(framework, array, "", device)
-            name = self._dtypes[id(value)] if id(value) in self._dtypes else _dtype_of(value)
-            return _tensor(framework, array, "float64" if double else name or dtype, device)
+            name = self._dtype or (self._dtypes[id(value)] if id(value) in self._dtypes else _dtype_of(value))
+            return _tensor(framework, array, wide or name or dtype, device)
 
         asked = (framework, step) if self.changing else (framework,)
         given = self._given(*asked) if callable(self._given) else self._given

@@ -1,8 +1,8 @@
-"""float64 runs of models that say float32 themselves: positions made as float32, a norm that is computed in it, one-hot numbers.
+"""Runs in a wider dtype of models that say a dtype: positions made as float32, a norm computed in it, a cast to bfloat16.
 
 Without it such a model does not run in float64 (a product of float32 and float64 is refused), or computes a part of it in float32,
-where the other program may not: that would be taken for a mistake. So in these runs whatever says float32 says float64 in both
-programs, and what is float32 all the same (an attribute that is no buffer) is widened before a call is given it.
+where the other program may not: that would be taken for a mistake. So in these runs whatever says a narrower dtype says float64 in
+both programs, and what is of such a dtype all the same (an attribute that is no buffer) is widened before a call is given it.
 """
 
 from __future__ import annotations
@@ -16,47 +16,95 @@ from torch.overrides import TorchFunctionMode
 
 from ..dispatch.frames import paused
 from ..frameworks.memory import TENSOR_TYPES
-from .sides import NotInDouble, OutOfMemory, Side
+from .sides import NotWider, OutOfMemory, Side
 
-_Found = TypeVar("_Found")
+_Answer = TypeVar("_Answer")
+HALVES = ("float16", "bfloat16")
+_NARROWER = {"float64": ("float32", *HALVES), "float32": HALVES}  # what is widened to a dtype
 
 
-def in_double(theirs: Side, ours: Side, question: Callable[[], _Found]) -> _Found:
-    """What is asked of float64 runs of both: widened, or where one does not run so, as the models are.
+def in_wider(original: Side, port: Side, question: Callable[[], _Answer]) -> _Answer:
+    """What is asked of runs of both in a wider dtype; :attr:`.sides.Side.wider` then tells which it was.
+
+    In float64, widened, or where one does not run so, as the models are; then without kernels that have no float64, where the
+    original has a switch for that (:meth:`.sides.Side.simplify`). Models of 16 bits that run in none of these run in float32.
 
     Raises:
-        NotInDouble: one runs in neither way; or there is no memory for it.
+        NotWider: one runs in none of these ways; or there is no memory for it.
     """
-    theirs.widening = ours.widening = True
-    try:
-        return question()
-    except OutOfMemory:
-        raise
-    except NotInDouble:
-        theirs.widening = ours.widening = False
-        return question()
-    finally:
-        theirs.widening = ours.widening = False
-        theirs.forget_double()
-        ours.forget_double()
+    ways = [("float64", True, False), ("float64", False, False), ("float64", True, True)]
+    ways += [("float32", True, False)] if original.dtype() in HALVES else []
+    error: NotWider | None = None
+    for dtype, widening, simple in ways:
+        if simple and not original.can_be_simple():
+            continue
+        for side in (original, port):
+            side.wider, side.widening, side.simple, side.not_wider = dtype, widening, simple, error
+        try:
+            return question()
+        except OutOfMemory:
+            raise
+        except NotWider as why:
+            error = error or why
+        finally:
+            for side in (original, port):
+                side.widening = False
+                side.forget_wide()
+    assert error is not None
+    raise error
 
 
 class Widened(TorchFunctionMode):
-    """Within it Torch's functions make and are given float64 where the program says float32."""
+    """Within it Torch's functions make and are given ``dtype`` where the program says a narrower one."""
+
+    def __init__(self, dtype: str) -> None:
+        super().__init__()
+        self._dtype = getattr(torch, dtype)
+        self._narrower = frozenset(getattr(torch, name) for name in _NARROWER[dtype])
+        self._casts = {torch.Tensor.float: torch.float32, torch.Tensor.half: torch.float16, torch.Tensor.bfloat16: torch.bfloat16}
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function is torch.Tensor.float:
-            function = torch.Tensor.double
         name, kwargs = getattr(function, "__name__", ""), kwargs or {}
+        if self._casts.get(function) in self._narrower:
+            return args[0].to(self._dtype)
         if name in ("__get__", "__set__") or "out" in kwargs:
             return function(*args, **kwargs)
-        change = _torch_dtype if _writes(name) else _torchs
+        change = self._of_dtype if _writes(name) else self._of_value
         return function(*_changed(args, change), **_changed(kwargs, change))
 
+    def _of_dtype(self, value: Any) -> Any:
+        return self._dtype if isinstance(value, torch.dtype) and value in self._narrower else value
 
-def paddles(name: str, arguments: Any) -> Any:
-    """The arguments of a call of Paddle's, widened; ``name``: of its op."""
-    return _changed(arguments, _paddle_dtype if _writes(name) else _paddles)
+    def _of_value(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.to(self._dtype) if value.dtype in self._narrower and not value.requires_grad else value
+        return self._of_dtype(value)
+
+
+class PaddleWidened:
+    """The same for the arguments of calls of Paddle's."""
+
+    def __init__(self, dtype: str) -> None:
+        self._name, self._dtype = dtype, getattr(paddle, dtype)
+        self._names = _NARROWER[dtype]
+        self._narrower = frozenset(getattr(paddle, name) for name in self._names)
+
+    def __call__(self, name: str, arguments: Any) -> Any:
+        """The arguments of a call, widened; ``name``: of its op."""
+        return _changed(arguments, self._of_dtype if _writes(name) else self._of_value)
+
+    def _of_dtype(self, value: Any) -> Any:
+        if type(value) is str:
+            return self._name if value in self._names else value
+        return self._dtype if type(value) is type(self._dtype) and value in self._narrower else value
+
+    def _of_value(self, value: Any) -> Any:
+        if type(value) in TENSOR_TYPES:
+            if value.dtype not in self._narrower or not value.stop_gradient or not value._is_initialized():
+                return value
+            with paused():
+                return value.astype(self._name)
+        return self._of_dtype(value)
 
 
 def _writes(name: str) -> bool:
@@ -68,33 +116,8 @@ def _writes(name: str) -> bool:
 def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
     """An argument, or what a tuple, list or dict of them holds, changed; itself if nothing was."""
     if type(value) in (tuple, list):
-        found = [_changed(one, change) for one in value]
-        return value if all(one is other for one, other in zip(found, value)) else type(value)(found)
+        parts = [_changed(part, change) for part in value]
+        return value if all(part is before for part, before in zip(parts, value)) else type(value)(parts)
     if type(value) is dict:
-        return {key: _changed(one, change) for key, one in value.items()}
+        return {key: _changed(part, change) for key, part in value.items()}
     return change(value)
-
-
-def _torch_dtype(value: Any) -> Any:
-    return torch.float64 if value is torch.float32 else value
-
-
-def _torchs(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.double() if value.dtype is torch.float32 and not value.requires_grad else value
-    return _torch_dtype(value)
-
-
-def _paddle_dtype(value: Any) -> Any:
-    if type(value) is str:
-        return "float64" if value == "float32" else value
-    return paddle.float64 if type(value) is type(paddle.float32) and value == paddle.float32 else value
-
-
-def _paddles(value: Any) -> Any:
-    if type(value) in TENSOR_TYPES:
-        if value.dtype != paddle.float32 or not value.stop_gradient or not value._is_initialized():
-            return value
-        with paused():
-            return value.astype("float64")
-    return _paddle_dtype(value)
