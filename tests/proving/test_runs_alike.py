@@ -57,7 +57,7 @@ def test_inputs_are_kept_as_they_were(dtype):
     tensor[:] = 0
     for framework in ("torch", "paddle"):
         for _ in range(2):
-            _, keywords = given.of(framework, "float32", double=False)
+            _, keywords = given.of(framework, "float32")
             plain, (theirs, ours, seven) = keywords["array"], keywords["tensors"]
             assert plain.numpy().all()
             assert theirs.numpy().all()
@@ -139,9 +139,7 @@ def test_models_run_no_more_often_than_a_proof_needs(monkeypatch, last):
     )
     seen = []
     run = Side._run
-    monkeypatch.setattr(
-        Side, "_run", lambda self, *args, double, **more: seen.append(double) or run(self, *args, double=double, **more)
-    )
+    monkeypatch.setattr(Side, "_run", lambda self, *args, wide, **more: seen.append(wide) or run(self, *args, wide=wide, **more))
     proof = padiff_shim.prove(ours, theirs, np.linspace(-0.1, 0.1, 12, dtype="float32").reshape(3, 4))
     assert bool(proof) is (last == 1e-5), str(proof)
     assert seen.count(False) <= 4

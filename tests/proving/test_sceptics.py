@@ -200,9 +200,9 @@ def test_a_factor_of_one_unit_roundoff():
 def test_arrays_have_the_dtype_of_a_model_in_half_precision():
     for dtype in ("bfloat16", "float16"):
         for framework in ("torch", "paddle"):
-            (tensor,), _ = Inputs(numbers(2, 3)).of(framework, dtype, double=False)
+            (tensor,), _ = Inputs(numbers(2, 3)).of(framework, dtype)
             assert str(tensor.dtype).endswith(dtype)
-            (tensor,), _ = Inputs(tensor).of(framework, "float32", double=False)
+            (tensor,), _ = Inputs(tensor).of(framework, "float32")
             assert str(tensor.dtype).endswith(dtype)
 
 
