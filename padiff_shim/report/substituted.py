@@ -10,7 +10,7 @@ from typing import Any
 from ..records.clock import BACKWARD, MOVES, NATIVE, OPTIMIZER, REFERENCE
 from ..records.tally import rounds
 from ..text import SENTENCE, many, shown
-from .words import share
+from .words import share, without_kernel
 
 REST = "rest"
 FORWARD = (REFERENCE, NATIVE, MOVES)
@@ -152,6 +152,11 @@ class Account:
             f"{shown(self.backend)}'s kernels; {self.native:,} stayed on Paddle's, {most} {shown(worst.op)}{where}: "
             f"{shown(worst.reason, SENTENCE)}.{apart}"
         )
+
+    def without_kernel(self) -> str:
+        """The calls that this Paddle cannot run natively, the commonest ops first; "" where there are none."""
+        kinds = {(op, dtype): calls for op, counts in self.ops.items() for dtype, calls in counts.get("without_kernel", {}).items()}
+        return without_kernel(Counter(kinds))
 
     def parts(self) -> dict[str, float]:
         """Part -> seconds; the rest is what was measured by nothing, where one thread was."""
