@@ -39,7 +39,9 @@ def faults(recipe: Recipe, mapping: Mapping, theirs: Sequence[Update], ours: Seq
     pairs = {(pair.torch, pair.paddle) for pair in mapping}
     known = [(one, other) for one, other in sorted(pairs) if any(one in update.settings for update in theirs)]
     found = [_mistake(recipe, apart, len(known)) for apart in _settings(known, theirs, ours)]
-    steps = [_skipped(theirs, ours) if clipping else None, _left(theirs, ours), _clip(theirs, ours) if clipping else None]
+    steps = [_left(theirs, ours)]
+    if clipping:
+        steps += [_skipped(theirs, ours), _clip(theirs, ours), _masters(theirs, ours)]
     return [*found, *(_mistake(recipe, apart, 0) for apart in steps if apart is not None)]
 
 
@@ -140,11 +142,23 @@ def _clip(theirs: Sequence[Update], ours: Sequence[Update]) -> _Apart | None:
             clip, who = (yours, "in the original they are not") if yours else (mine, "in the port they are not")
             assert clip is not None
             write = f" ({mine.write})" if mine else ""
-            return _Apart(Cause.CLIPPING, f"gradients are clipped by {clip.by} to {clip.limit:.4g}, {who}{write}", step, [])
-        if mine.by != yours.by or abs(mine.limit - yours.limit) > 1e-3 * abs(mine.limit):
-            against = f"{yours.by} to {yours.limit:.4g} against {mine.by} to {mine.limit:.4g}"
+            return _Apart(Cause.CLIPPING, f"gradients are clipped by {clip.by} to {clip.shown}, {who}{write}", step, [])
+        if mine.by != yours.by or abs(mine.limit - yours.limit) > max(mine.within, yours.within) * abs(mine.limit):
+            against = f"{yours.by} to {yours.shown} against {mine.by} to {mine.shown}"
             text = f"gradients are clipped by {against} ({mine.write})"
             return _Apart(Cause.CLIPPING, text, step, [])
+    return None
+
+
+def _masters(original_steps: Sequence[Update], port_steps: Sequence[Update]) -> _Apart | None:
+    """Weights of 16 bits that one side alone updates by copies in float32."""
+    for original, port in zip(original_steps, port_steps):
+        if port.masters is False and original.masters:
+            text = "weights of 16 bits are updated as they are, in the original by copies in float32: write multi_precision=True"
+            return _Apart(Cause.SETTING, text, 0, [])
+        if original.masters is False and port.masters:
+            text = "weights of 16 bits are updated by copies in float32, in the original as they are: write multi_precision=False"
+            return _Apart(Cause.SETTING, text, 0, [])
     return None
 
 

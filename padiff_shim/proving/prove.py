@@ -64,7 +64,7 @@ def prove(
     steps: int = 1,
     layer_map: Mapping[Any, Any] | None = None,
     rules: Any = None,
-    dtype: str | None = None,
+    dtype: Any = None,
     seed: int = 0,
 ) -> Proof:
     """Say whether a Paddle layer computes what a Torch module computes, and if not, where and why.
@@ -100,9 +100,9 @@ def prove(
             compared through the same rules. If a function f makes w' = f(w), updated weights are compared as f(w) and w', and
             gradients as g and J^T g', with f's Jacobian J: the g that belongs to the same loss. Where f only moves elements that
             is exact; where f is no affine map, its weight's gradient is not compared, and a note says so.
-        dtype: ``"bfloat16"``, ``"float16"``, ``"float32"`` or ``"float64"``: both models are proven with parameters and buffers of
-            floats in it (``model.to(dtype)``), and inputs; None: as they are. A dtype that Paddle has no kernels of on this device
-            is proven on Torch's kernels all the same.
+        dtype: ``"bfloat16"``, ``"float16"``, ``"float32"`` or ``"float64"``, or a framework's dtype: both models are proven with
+            parameters and buffers of floats in it (``model.to(dtype)``), and inputs; None: as they are. What Paddle has no kernels
+            of on this device is proven on Torch's kernels all the same.
         seed: all random generators begin with it in each run, and are put back.
 
     Returns:
@@ -114,13 +114,15 @@ def prove(
 
     Weights without partner do not end a proof where nothing that is compared depends on them, nor constants: notes name them.
     Where bits differ both run in float64, which takes twice the memory: if that runs out, the proof says so, and what to prove
-    instead. Errors of the models themselves are raised unchanged; those of Paddle's own kernels alone are told in a note.
+    instead. Models of 16 bits that do not run in float64 run in float32; a note says so. Errors of the models themselves are raised
+    unchanged; those of Paddle's own kernels alone are told in a note.
     """
     start = time.perf_counter()
     _check(paddle_layer, torch_module)
     one_of("weights", weights, WEIGHTS)
     one_of("phase", phase, PHASES)
     if dtype is not None:
+        dtype = str(dtype).rpartition(".")[2] if isinstance(dtype, (torch.dtype, paddle.dtype)) else dtype
         one_of("dtype", dtype, DTYPES)
     losses = both_losses(loss)
     given = Inputs(inputs, dtype or "")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import paddle
+import torch
 
 Settings = dict[str, Any]  # "optimizer", "lr", "weight_decay" and what the kind has; empty where the kind is not known
 
@@ -119,3 +120,16 @@ def _plain(given: Settings) -> Settings:
     if found["weight_decay"] and decoupled:
         found["decoupled"] = True
     return found
+
+
+def paddles_masters(optimizer: Any, parameters: Iterable[Any]) -> bool | None:
+    """Whether a Paddle optimizer updates copies in float32 of parameters of 16 bits; None if there are none of these."""
+    halves = any(parameter.dtype in (paddle.float16, paddle.bfloat16) for parameter in parameters)
+    return bool(getattr(optimizer, "_multi_precision", False)) if halves else None
+
+
+def torchs_masters(optimizer: Any, parameters: Iterable[Any]) -> bool | None:
+    """The same of a Torch program, which makes such copies by itself."""
+    if not any(parameter.dtype in (torch.float16, torch.bfloat16) for parameter in parameters):
+        return None
+    return all(weight.dtype is torch.float32 for group in optimizer.param_groups for weight in group["params"])

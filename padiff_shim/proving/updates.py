@@ -12,7 +12,7 @@ import paddle
 import torch
 
 from ..errors import ArgumentError, described
-from .settings import Settings, of_paddle, of_torch
+from .settings import Settings, of_paddle, of_torch, paddles_masters, torchs_masters
 from .values import as_array
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -27,15 +27,21 @@ _CLIPPERS = {BY_GLOBAL_NORM: "ClipGradByGlobalNorm", BY_NORM: "ClipGradByNorm", 
 
 
 class Clip(NamedTuple):
-    """How gradients were clipped: by what, and to which limit."""
+    """How gradients were clipped: by what, to which limit, and how exactly that is known, as a share of it."""
 
     by: str
     limit: float
+    within: float = 1e-3
+
+    @property
+    def shown(self) -> str:
+        """The limit, with the digits that are known."""
+        return f"{self.limit:.4g}" if self.within <= 1e-3 else f"{self.limit:.2g}"
 
     @property
     def write(self) -> str:
         """What a Paddle program says for it."""
-        return f"write grad_clip=paddle.nn.{_CLIPPERS[self.by]}({self.limit:.4g})"
+        return f"write grad_clip=paddle.nn.{_CLIPPERS[self.by]}({self.shown})"
 
 
 @dataclass
@@ -43,7 +49,7 @@ class Update:
     """What was seen of one step: each parameter's settings, clipping, and which gradients were left behind it.
 
     ``stepped``: whether an optimizer made a step; None where none is known. ``infinite``: the parameters whose gradients held inf
-    or NaN before it.
+    or NaN before it. ``masters``: whether weights of 16 bits are updated by copies in float32; None where there are none.
     """
 
     settings: dict[str, Settings] = field(default_factory=dict)
@@ -51,6 +57,7 @@ class Update:
     left: list[str] = field(default_factory=list)
     stepped: bool | None = None
     infinite: list[str] = field(default_factory=list)
+    masters: bool | None = None
 
 
 class Trainer:
@@ -70,10 +77,12 @@ class Trainer:
 
         def look(optimizer: Any) -> None:
             update.stepped = True
+            update.masters = (paddles_masters if self._ours else torchs_masters)(optimizer, parameters.values())
             update.settings.update((of_paddle if self._ours else of_torch)(optimizer, names))
             now = {name: as_array(parameters[name].grad) for name in gradients if parameters[name].grad is not None}
             update.infinite += [name for name, gradient in now.items() if not np.isfinite(gradient).all()]
-            update.clip = _by_hand(gradients, now) or (_declared(optimizer._grad_clip, gradients) if self._ours else None)
+            unit = max((_unit(parameters[name].grad) for name in now), default=0.0)
+            update.clip = _by_hand(gradients, now, unit) or (_declared(optimizer._grad_clip, gradients) if self._ours else None)
 
         undo = [self._watched(optimizer, look) for optimizer in self._optimizers]
         try:
@@ -148,18 +157,24 @@ def _norm(gradient: np.ndarray[Any, Any]) -> float:
     return float(np.sqrt(np.dot(values, values)))
 
 
-def _by_hand(before: Arrays, now: Arrays) -> Clip | None:
-    """What was done to gradients between the backward and the step: they are smaller now."""
+def _unit(gradient: Any) -> float:
+    """The distance of 1 from the next number of its dtype."""
+    return float(torch.finfo(getattr(torch, str(gradient.dtype).rpartition(".")[2])).eps)
+
+
+def _by_hand(before: Arrays, now: Arrays, unit: float) -> Clip | None:
+    """What was done to gradients between the backward and the step: they are smaller now; ``unit``: of their dtype."""
     norms = {name: _norm(gradient) for name, gradient in now.items()}
     shares = {name: norm / _norm(before[name]) for name, norm in norms.items() if before[name].any()}
-    clipped = [name for name, share in shares.items() if 0 < share < 1 - 1e-5]  # what is set to zero is not clipped
+    clipped = [name for name, share in shares.items() if 0 < share < 1 - max(1e-5, unit)]  # what is set to zero is not clipped
     if not clipped:
         return None
-    if any(not np.allclose(now[name], before[name] * shares[name], 1e-3, 1e-5 * norms[name]) for name in clipped):
-        return Clip(BY_VALUE, max(float(np.abs(now[name]).max()) for name in clipped))
-    if max(shares.values()) - min(shares.values()) < 1e-4:
-        return Clip(BY_GLOBAL_NORM, float(np.sqrt(sum(norm**2 for norm in norms.values()))))
-    return Clip(BY_NORM, max(norms[name] for name in clipped))
+    near = max(1e-3, 2 * unit)
+    if any(not np.allclose(now[name], before[name] * shares[name], near, 1e-2 * near * norms[name]) for name in clipped):
+        return Clip(BY_VALUE, max(float(np.abs(now[name]).max()) for name in clipped), near)
+    if max(shares.values()) - min(shares.values()) < 0.1 * near:
+        return Clip(BY_GLOBAL_NORM, float(np.sqrt(sum(norm**2 for norm in norms.values()))), near)
+    return Clip(BY_NORM, max(norms[name] for name in clipped), near)
 
 
 def _declared(clip: Any, before: Arrays) -> Clip | None:
