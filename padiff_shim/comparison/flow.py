@@ -51,7 +51,7 @@ NO_MOVES = "not compared: exact=False"
 class Comparison(Pulses):
     """The plan of compare mode (:class:`padiff_shim.dispatch.plan.Plan`); shared by all threads of one mode."""
 
-    on_tape, tracks_layers, draws = False, True, False
+    on_tape, tracks_layers, draws, lends = False, True, False, False
 
     def __init__(
         self,

@@ -66,6 +66,10 @@ class ReferenceOptions(Options):
         default="paddle",
         metadata=_of(kinds.NAMES, "Whose definition where one name means two things: paddle, torch, or ops in Torch's."),
     )
+    kernels: str = field(
+        default="torch",
+        metadata=_of(kinds.word(WHOSE), "What answers where Paddle has no kernel: torch's, or its own error."),
+    )
     profile: bool = field(default=False, metadata=_of(kinds.FLAG, "Note the layer, line and time of every call, for the page."))
 
 

@@ -31,6 +31,7 @@ def reference(
     compare: bool = False,
     random: str = "paddle",
     definitions: str | Iterable[str] = "paddle",
+    kernels: str = "torch",
     log: str | Path | None = None,
     profile: bool = False,
 ) -> Mode:
@@ -55,6 +56,9 @@ def reference(
         definitions: whose definition of an op is computed where the two differ under one name: ``"paddle"``, or ``"torch"``, that
             of a Torch twin (BatchNorm's running variance, the mean over ignored labels, initial weights: see
             ``docs/definitions.md``). Names of ops, and ``"initial_weights"``, take Torch's for these alone.
+        kernels: what answers a call in float16 or bfloat16 for which this Paddle has no kernel on the device, as most ops on a CPU.
+            ``"torch"``: Torch's kernel, with results and gradients in the dtype that Paddle documents; the run counts these calls
+            apart. ``"paddle"``: Paddle's error, as natively.
         log: folder in which the run is kept when the mode closes, a file for each process (``padiff-shim report`` and
             :func:`padiff_shim.load_reference` read it).
         profile: note the layer, line and time of every call, so that ``run.to_html`` shows coverage by layer and where the time
@@ -86,6 +90,10 @@ def reference(
             raise PadiffShimError(
                 "random= belongs to reference(): a comparison draws no numbers, both kernels would have to get the same"
             )
+        if kernels != ReferenceOptions.kernels:
+            raise PadiffShimError(
+                "kernels= belongs to reference(): a comparison runs Paddle's kernels, and lists those that are missing"
+            )
         if profile:
             raise PadiffShimError("profile= belongs to reference(): in a comparison most of the time is that of comparing")
         shared = {one.name: one.default for one in fields(Options) if one.name != "backend"}
@@ -100,7 +108,8 @@ def opened(options: ReferenceOptions) -> Mode:
     from ..substitution.profiled import Profiled
 
     kind = Profiled if options.profile else Substituting
-    plan = kind(options.optimizer, draws=options.random == "torch", torchs=by_torchs_definition(options.definitions))
+    torchs, lends = by_torchs_definition(options.definitions), options.kernels == "torch"
+    plan = kind(options.optimizer, draws=options.random == "torch", torchs=torchs, lends=lends)
     run = Run(options.backend, options.linear_layout, command=command(), rank=rank(), folder=options.log, profiles=options.profile)
     run.try_log()
     return Mode(run, enabled, chosen, plan, strict=options.strict, all_threads=options.all_threads)

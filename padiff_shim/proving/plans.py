@@ -164,7 +164,7 @@ class Natively(Substituting):
     """
 
     def __init__(self) -> None:
-        super().__init__("paddle", draws=True)
+        super().__init__("paddle", draws=True, lends=False)
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call of an op that may draw, or end the process."""

@@ -52,7 +52,9 @@ def _refused(word: str) -> Any:
 def _op(value: Any) -> bool:
     whole = schema.WHOLE.check
     return (
-        type(value) is dict and all(whole(value.get(name, 0)) for name in _BY_OP) and schema.COUNTS.check(value.get("native", {}))
+        type(value) is dict
+        and all(whole(value.get(name, 0)) for name in _BY_OP)
+        and all(schema.COUNTS.check(value.get(name, {})) for name in ("native", "without_kernel"))
     )
 
 
@@ -144,6 +146,8 @@ def counters(data: Mapping[str, Any]) -> Tally:
                 getattr(tally, name)[op] += counts[name]
         for reason, calls in (counts.get("native") or {}).items():
             tally.native[op, reason] += calls
+        for dtype, calls in (counts.get("without_kernel") or {}).items():
+            tally.lacking[op, dtype] += calls
     for name, definitions in (data.get("optimizers") or {}).items():
         for definition, updates in definitions.items():
             tally.definitions[name, definition] += updates

@@ -21,6 +21,7 @@ def markdown(run: Substituted) -> str:
     versions = cell(words.versions(account.environment))
     lines = [f"**{cell(account.headline())}**  ", f"Paddle's calls on {cell(account.backend)}'s kernels ({versions})  "]
     lines += [f"Command: {cell(account.command)}  "] if account.command else []
+    lines += [f"{cell(lacking)}  "] if (lacking := account.without_kernel()) else []
     lines += [cell(said)] if (said := account.spending()) else []
     lines += ["", *(f"> Warning: {cell(warning)}" for warning in account.warnings)] if account.warnings else []
     if account.stayed:

@@ -17,6 +17,8 @@ def run_table(run: Substituted, width: int | None = None, *, colour: bool = Fals
     account, screen = Account(run.as_dict()), Screen(width, colour=colour)
     screen.say(f"padiff_shim: Paddle ops on {shown(account.backend)} kernels")
     screen.say(account.headline(), "bold")
+    if lacking := account.without_kernel():
+        screen.say(lacking)
     for warning in account.warnings:
         screen.say(f"warning: {shown(warning, SENTENCE)}", "bold yellow")
     _ops(account, screen)
@@ -30,13 +32,14 @@ def run_table(run: Substituted, width: int | None = None, *, colour: bool = Fals
 
 def _ops(account: Account, screen: Screen) -> None:
     names = sorted(account.ops, key=lambda name: (-account.ops[name]["substituted"], name))
-    rows = []
+    rows, lacking = [], bool(account.without_kernel())
     for name in names[:OPS]:
         counts = account.ops[name]
-        figures = (counts["substituted"], counts["backward"], sum(counts["native"].values()))
+        figures = [counts["substituted"], counts["backward"], sum(counts["native"].values())]
+        figures += [sum(counts.get("without_kernel", {}).values())] if lacking else []
         rows.append((shown(name), *(f"{number:,}" for number in figures)))
     if rows:
-        screen.table(_COUNTS, rows)
+        screen.table((*_COUNTS, Column("no kernel", 3, right=True)) if lacking else _COUNTS, rows)
     if len(names) > OPS:
         screen.say(f"and {len(names) - OPS:,} further ops: run.as_dict()")
 

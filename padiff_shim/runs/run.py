@@ -164,6 +164,17 @@ class Run:
         return grouped
 
     @property
+    def without_kernel(self) -> dict[str, dict[str, int]]:
+        """Op name -> {dtype: calls that this Paddle has no kernel for on the device}; most of them are :attr:`substituted`.
+
+        Ops that move, choose or draw values, and have no Torch formula, ran on Paddle's kernel in float32.
+        """
+        grouped: dict[str, dict[str, int]] = {}
+        for (op, dtype), calls in self._tallies.total("lacking").items():
+            grouped.setdefault(op, {})[dtype] = calls
+        return grouped
+
+    @property
     def optimizers(self) -> dict[str, dict[str, int]]:
         """Optimizer or clipper -> {whose definition was computed with Torch, ``"paddle"`` or ``"torch"``: updates}."""
         grouped: dict[str, dict[str, int]] = {}
@@ -176,17 +187,19 @@ class Run:
 
         ``{"backend", "linear_layout", "environment", "command", "layout_cost", "warnings",
         "optimizers": {name: {definition: updates}},
-        "ops": {op: {"substituted": calls, "backward": calls, "native": {reason: calls}, "integers": calls}},
+        "ops": {op: {"substituted": calls, "backward": calls, "native": {reason: calls}, "integers": calls,
+        "without_kernel": {dtype: calls}}},
         "lines": [{"op", "reason", "layer", "site", "calls"}], "profile": None or {"seconds", "threads", "processes",
         "places": [{"part", "op", "layer", "site", "calls", "seconds"}]}}``
 
         ``integers``: of the substituted calls those with an integer result, where there are any; they are no float calls, nor are
-        native ones of integers or without elements. ``lines``: where calls stayed native; of each op and reason the first 256
-        calls are looked at (all with ``profile=True``).
+        native ones of integers or without elements. ``without_kernel``, where there are any: see :attr:`without_kernel`.
+        ``lines``: where calls stayed native; of each op and reason the first 256 calls are looked at (all with ``profile=True``).
         """
         substituted, backward, native = self.substituted, self.backward, self.native
         integers = self._tallies.total("integers")
-        names = sorted({*substituted, *backward, *native})
+        without_kernel = self.without_kernel
+        names = sorted({*substituted, *backward, *native, *without_kernel})
         return {
             "backend": self.backend,
             "linear_layout": self.linear_layout,
@@ -201,6 +214,7 @@ class Run:
                     "backward": backward.get(name, 0),
                     "native": native.get(name, {}),
                     **({"integers": integers[name]} if integers[name] else {}),
+                    **({"without_kernel": without_kernel[name]} if name in without_kernel else {}),
                 }
                 for name in names
             },

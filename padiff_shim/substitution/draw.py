@@ -42,13 +42,16 @@ class Drawing:
         target = values[-1] if self.redirects else None
         if target is not None:
             _fitting(target, dict(zip(self.names, arguments)))
+        dtype = dtype_of(next((value for value in arguments if isinstance(value, torch.dtype)), torch.float32))
+        lacks = is_listed_without(self.name, dtype)
+        if lacks and not frame.plan.lends:
+            raise StayNative(reasons.NO_KERNEL, dtype=dtype)
         try:
             with torch.no_grad():
                 out = self.reference(*arguments)
         except REFUSALS as error:
             raise refused(error) from None
-        dtype = dtype_of(out.dtype)
-        if is_listed_without(self.name, dtype):
+        if lacks:
             frame.tally.lacking[self.name, dtype] += 1
         if target is not None:
             return overwritten(target, out).detach()  # another tensor over its memory, as natively

@@ -55,6 +55,8 @@ class Substitution:
         if self.entry.inplace and inputs.needs and inplace.refused(inputs.paddle[0]):
             raise StayNative(reasons.LEAF)
         lacks = self.door.rules.ask(inputs, casts.targets, values, args, kwargs)
+        if lacks and not frame.plan.lends:
+            raise StayNative(reasons.NO_KERNEL, dtype=lacks)
         result = self.computed(frame, values, prepared)
         if lacks:
             frame.tally.lacking[self.op.name, lacks] += 1

@@ -75,7 +75,7 @@ class Held:
         self.unfinished = self._has_master or self.mixed or not self._seen
 
     def _in_one_dtype(self, tensors: dict[str, torch.Tensor], *, narrow: bool) -> dict[str, torch.Tensor]:
-        """Puts copies of one dtype in the place of accumulators of another; returns those by name. The parameter may get one, too."""
+        """Exchanges accumulators of another dtype, or the parameter, for copies; returns the accumulators by name."""
         param = tensors["param"]
         states = {name: side for name, side in tensors.items() if side.shape == param.shape and name not in (*_COUNTS, "param")}
         others = [side for side in states.values() if side.dtype is not param.dtype]

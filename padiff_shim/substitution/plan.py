@@ -36,8 +36,11 @@ class Substituting:
     hurries = True  # calls may take the short way past the plan
     looks: float = 256  # of calls that stay native for one reason so many are asked for their line
 
-    def __init__(self, definition: str = "paddle", *, draws: bool = False, torchs: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, definition: str = "paddle", *, draws: bool = False, torchs: frozenset[str] = frozenset(), lends: bool = True
+    ) -> None:
         self.draws = draws
+        self.lends = lends  # Torch's kernels answer calls for which Paddle has none
         self.torchs = torchs  # ops that are computed by Torch's definition, which is another
         self.definition = definition  # of optimizers and clippers, where Paddle's and Torch's differ
         self.updating = Updating(definition, self._kept_native, repeats=self.hurries)
@@ -65,7 +68,7 @@ class Substituting:
             return door.original(*args, **kwargs)  # a graph is being traced: nothing is computed here
         if door.op.exact and (why.exact or why.why is FORKED):  # what moves values loses nothing on Paddle's kernel
             return door.original(*args, **kwargs) if door.entry.inplace else self.exact(door.op.name, door.original, args, kwargs)
-        if why.why in (INDEPENDENT, TORCH_RAISED) and door.rules.taken(door.bind(args, kwargs)):
+        if self.lends and why.why in (INDEPENDENT, TORCH_RAISED) and door.rules.taken(door.bind(args, kwargs)):
             if why.why is INDEPENDENT:
                 return self._without_gradient(door, frame, args, kwargs)
             if door.python:  # Torch has none for the whole function; the ops that it is made of are seen one by one
@@ -77,7 +80,7 @@ class Substituting:
             make = paddle
         else:
             make = functools.partial(_native, door.op.name, paddle)
-        if why.why in RAISED:
+        if why.why in RAISED and self.lends:
             result = raised.made(door.op.name, make, args, kwargs, 0 if door.entry.inplace else None)
         else:
             result = make(*args, **kwargs)
@@ -163,6 +166,8 @@ class Substituting:
 
         So is what moves a leaf: behind Paddle's own node its share of the leaf's gradient would be added last, and apart.
         """
+        if not self.lends:
+            return self._moved(name, original, *args, **kwargs)
         if name in raised.NAMES:  # of which a kernel in 16 bits was missing before
             return raised.made(name, functools.partial(self._moved, name, original), args, kwargs, writes.WRITES.get(name))
         try:

@@ -70,7 +70,7 @@ def quick(frame, values):
         except TypeError:  # a list among the attributes
             kind = (*kind[:{plain_many}], repr(values[{count}:]))
             met = kind in taken
-        if not met and (lacks := takes(kind, values)) is None:
+        if not met and ((lacks := takes(kind, values)) is None or (lacks and not frame.plan.lends)):
             return None
         {weight}
         enabled = trainable and is_grad_enabled()
@@ -109,6 +109,8 @@ def quick(frame, values):
     if found is None or not is_grad_enabled():
         return unknown(frame, values, ({sides},), kind)
     {reads}, reads_result, lacks = found
+    if lacks and not frame.plan.lends:
+        return None
     if {strided}:
         return unknown(frame, values, ({sides},), kind)
     try:
@@ -329,11 +331,13 @@ def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..
 
     def unknown(frame: Frame, values: tuple[Any, ...], sides: Sequence[Any], kind: tuple[Any, ...]) -> Any:
         rest = values[count:]
+        lacks = substitution.door.rules.taken(values) or ""
+        if lacks and not frame.plan.lends:
+            return None
         try:
             result = substitution.on_tape(frame, values, sides, rest, lambda *tensors: reference(*tensors, *rest))
         except REFUSALS as error:
             raise refused(error) from None
-        lacks = substitution.door.rules.taken(values) or ""
         places = simple(result, sides, rest)
         if places is not None:
             make_room(learnt)

@@ -15,10 +15,11 @@ import torch
 
 from ..dispatch.door import gate
 from ..dispatch.frames import Frame, top
-from ..dispatch.lacking import HALVES, is_listed_without
+from ..dispatch.lacking import is_listed_without
 from ..dispatch.plan import Unlisted
-from ..frameworks.memory import as_it_lies, dtype_of, stream_of
+from ..frameworks.memory import as_it_lies, dtype_of, stream_of, torch_dtype
 from ..optimizers.update import Batch, Update, updates
+from ..table import reasons
 from ..table.reasons import StayNative
 from . import passes, repeated, stepping
 from .held import Held, held
@@ -147,6 +148,9 @@ class Updating:
         groups: Groups = {}
         for one in waiting:
             try:
+                dtype = dtype_of(torch_dtype(one.args[0].dtype))
+                if not one.frame.plan.lends and is_listed_without(one.declared.name, dtype):
+                    raise StayNative(reasons.NO_KERNEL, dtype=dtype)
                 narrow = self.definition == "torch" and one.declared.torch is not None
                 kept = held(here and here.optimizer, one.declared, one.args, narrow=narrow)
                 kept.take(one.args[0], one.args[one.declared.place_of_grad])
@@ -194,7 +198,7 @@ class Updating:
         tally.substituted[first.declared.name] += len(group)
         tally.definitions[first.declared.name, of] += len(group)
         dtype = dtype_of(kept.written.dtype)
-        if dtype in HALVES and is_listed_without(first.declared.name, dtype):
+        if is_listed_without(first.declared.name, dtype):
             tally.lacking[first.declared.name, dtype] += len(group)
         if first.declared.torch is not None and first.declared.paddle is not None:
             whose = (

@@ -79,6 +79,7 @@ LEAF = Reason("leaf", "in-place on a leaf that wants a gradient: Paddle refuses"
 
 # What a kernel says of the call.
 NATIVE_REFUSES = Reason("native-refuses", "native kernel refuses this call ({error})")
+NO_KERNEL = Reason("no-kernel", 'Paddle has no kernel in {dtype} on this device, and kernels="paddle" takes no other')
 TORCH_RAISED = Reason("torch-raised", "torch raised {type}: {error}")
 RESULTS = Reason("results", "Paddle gives {paddle} results, Torch's formula {torch}")
 INDEPENDENT = Reason("independent", "Torch's result does not depend on what wants a gradient")
