@@ -47,7 +47,8 @@ MEANING = {
 HARD = frozenset({Verdict.PRECISION_MODE, Verdict.SEMANTICS, Verdict.NONFINITE, Verdict.LOCAL_WRONG, Verdict.WRONG})
 
 
-NEGLIGIBLE, PARTLY, SCREENED, STEP = "negligible", "partly", "screened", "step"  # modifiers that more than people read
+# Modifiers that more than people read.
+NEGLIGIBLE, PARTLY, SCREENED, STEP, NO_KERNEL = "negligible", "partly", "screened", "step", "no-native-kernel"
 
 
 class Side(str, Enum):
@@ -70,7 +71,8 @@ class Judgement:
     well. ``modifiers``: ``"ill_conditioned"`` (the bound itself exceeds a tenth of the value) and ``"negligible"`` (componentwise
     outside the bound, but rounding beside the tensor as a whole) and ``"partly"`` (beside what ``hypothesis`` explains an error is
     left, on either side, that is not rounding) and ``"screened"`` (no oracle was asked: the difference is one that was ROUNDING at
-    this place before) and ``"step"`` (a step function whose operands differ on both sides, where a shadow stream says so).
+    this place before) and ``"step"`` (a step function whose operands differ on both sides, where a shadow stream says so) and
+    ``"no-native-kernel"`` (Paddle has none in this dtype on the device: its kernel in float32 stands for it, rounded).
     ``reason``: one sentence for people. ``stats``: plain numbers, see docs/log.md.
     ``confirm``: holds what ``hypothesis`` says against the whole tensor and not a sample alone; None where that would say no more.
     It is asked before the difference is taken for a known one.

@@ -30,8 +30,8 @@ from ..records.log import tell_of_forks
 from ..runs.compare_run import CompareRun
 from ..signals import let_pass
 from ..table.reasons import BELOW, EMPTY, FORKED, INTEGER, RESULTS, STATIC, StayNative
-from ..verdicts import STEP, Judgement, Side, Verdict
-from . import overwriting, packing, posts, replayed, watch
+from ..verdicts import NO_KERNEL, STEP, Judgement, Side, Verdict
+from . import lacking, overwriting, packing, posts, replayed, watch
 from .births import Births
 from .cases import MISSING, Case, Gradient, Result, WrittenOperand
 from .describe import Places
@@ -137,6 +137,7 @@ class Comparison(Pulses):
         clock, outer, elapsed = self.sampling.clock, packing.gather(), 0.0
         reads = subject.door.python and not subject.door.entry.inplace and not subject.door.op.writes
         versions = overwriting.versions(subject.inputs.paddle) if reads else ()
+        missing: RuntimeError | None = None
         try:
             if subject.key is None:
                 result = subject.door.native(*args, **kwargs)
@@ -145,8 +146,17 @@ class Comparison(Pulses):
                 result = subject.door.native(*args, **kwargs)
                 elapsed = clock() - start
                 self.sampling.native(elapsed)
+        except RuntimeError as error:
+            subject.lacks = lacking.dtype_of(subject.door.op, error, args, kwargs)
+            if not subject.lacks:
+                raise
+            missing = error.with_traceback(None)
         finally:
             subject.passages = packing.gathered(outer)
+        if missing is not None:
+            args, kwargs = watch.before(subject, args, kwargs)
+            written = 0 if subject.door.entry.inplace and self.carries_torch else None
+            result = lacking.in_float32(subject.door.native, args, kwargs, subject.lacks, written)
         if subject.aliased:
             result = watch.between(subject, result)
         for record in self.records(subject, result, args, kwargs, began + elapsed):
@@ -155,6 +165,8 @@ class Comparison(Pulses):
             case = WrittenOperand(subject, operand)
             self.outcome.act(self.outcome.record(case, case.verdict))
         raise_postponed()  # cases that waited may have been judged
+        if missing is not None and not self.carries_torch:
+            raise lacking.advised(missing, subject.lacks)
         return result
 
     def records(
@@ -204,7 +216,7 @@ class Comparison(Pulses):
         finally:
             if gathers:
                 self.run.recorder.put()
-        if subject.inputs.needs:
+        if subject.inputs.needs and (self.carries_torch or not subject.lacks):
             watch.after(subject, natives, args, kwargs, nested=nested(result))
         return records
 
@@ -298,6 +310,9 @@ class Comparison(Pulses):
     def settle(self, case: Case) -> dict[str, Any]:
         """Judge a case and write its record."""
         judgement = self.judge(case)
+        if lacks := case.subject.lacks:
+            reason = lacking.STANDS_IN.format(dtype=lacks) + judgement.reason
+            judgement = replace(judgement, modifiers=(*judgement.modifiers, NO_KERNEL), reason=reason)
         if case.extra:
             judgement = replace(judgement, stats={**judgement.stats, **case.extra})
             if case.subject.door.op.steps and (case.extra.get("amplification") or 0.0) > 1.0:

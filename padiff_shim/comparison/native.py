@@ -9,14 +9,17 @@ from typing import Any
 import paddle
 
 from .. import planting
+from ..dispatch import raised
 from ..dispatch.containers import flat
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame
 from ..dispatch.plan import Unlisted
 from ..frameworks.memory import FLOATS, grad_tracer
+from ..gradients.writes import WRITES
 from ..runs.compare_run import CompareRun
 from ..signals import let_pass
 from ..table.reasons import DRAWN, NO_REFERENCE, RANDOM, STATIC, StayNative
+from . import lacking
 from .packing import watched
 from .replicas import Replicas
 from .sampling import Sampling
@@ -27,6 +30,8 @@ _NOTHING: dict[str, Any] = {}
 
 class NativeCalls:
     """The part of the plan of compare mode that runs Paddle's kernels alone."""
+
+    carries_torch = False  # the program goes on with Torch's results
 
     def __init__(self, run: CompareRun, sampling: Sampling, shadow: Shadow | None) -> None:
         self.run, self.sampling, self.shadow = run, sampling, shadow
@@ -43,12 +48,29 @@ class NativeCalls:
     def timed(self, door: Door, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's own call, timed where there is a budget."""
         if not self.sampling.accounts:
-            return door.native(*args, **kwargs)
+            return self.own(door, args, kwargs)
         start = self.sampling.clock()
         try:
-            return door.native(*args, **kwargs)
+            return self.own(door, args, kwargs)
         finally:
             self.sampling.native(self.sampling.clock() - start)
+
+    def own(self, door: Door, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Paddle's own call, uncompared; in float32 where it has no kernel in 16 bits, and the program is to go on.
+
+        Raises:
+            RuntimeError: there is no kernel, and the program goes on with Paddle's results alone; the text says what to write.
+        """
+        try:
+            return door.native(*args, **kwargs)
+        except RuntimeError as error:
+            dtype = lacking.dtype_of(door.op, error, args, kwargs)
+            if not dtype:
+                raise
+            if not self.carries_torch:
+                raise lacking.advised(error, dtype) from None
+        self.run.recorder.add_native(door.op.name, lacking.REASON.format(dtype=dtype), 0)
+        return lacking.in_float32(door.native, args, kwargs, dtype, 0 if door.entry.inplace else None)
 
     def uncompared(self, door: Door, reason: str, result: Any, args: Any = (), kwargs: Any = _NOTHING) -> Any:
         """Count a covered call that was not compared; returns its result."""
@@ -63,7 +85,7 @@ class NativeCalls:
             planting.uncompared(door.op.name, "it draws random numbers")
             drawn = Unlisted(door.op.name, door.entry.target, RANDOM, door.native, updates=False)
             return self.unlisted(drawn, frame, args, kwargs)
-        result = door.native(*args, **kwargs)
+        result = self.own(door, args, kwargs)
         if door.op.exact:
             self.moved(door.original, args, kwargs, result)
         if why.why not in (STATIC, DRAWN) and grad_tracer() is not None:
@@ -107,7 +129,18 @@ class NativeCalls:
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Nothing to compare; a shadow stream passes through."""
-        result = original(*args, **kwargs)
+        dtype = ""
+        try:
+            result = original(*args, **kwargs)
+        except RuntimeError as error:
+            let_pass(error)
+            dtype = raised.lacks(name, error, args, kwargs) if name not in WRITES else ""
+            if not dtype:
+                raise
+            if not self.carries_torch:
+                raise lacking.advised(error, dtype) from None
+        if dtype:
+            result = lacking.in_float32(original, args, kwargs, dtype)
         self.moved(original, args, kwargs, result)
         return result
 

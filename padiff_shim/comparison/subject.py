@@ -52,6 +52,7 @@ class Subject(Kernels):
         "incoming",
         "inputs",
         "key",
+        "lacks",
         "operands",
         "outs",
         "passages",
@@ -86,6 +87,7 @@ class Subject(Kernels):
         self.saved: Sequence[tuple[Any, int]] = ()  # Paddle's tensors that the backward reads, and their in-place versions
         self.shared: Sequence[tuple[Any, int]] = ()  # the other operands
         self.aliased = False
+        self.lacks = ""  # the dtype in which Paddle has no kernel for the call
         self.passages: Sequence[Passage] = ()  # of what the backward reads, through hooks of the program
         self.replay: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # Paddle's arguments, where the call is made again
         self.incoming: dict[int, Any] = _NONE  # the gradients of the results, between two hooks of one backward

@@ -48,7 +48,9 @@ def hookable(door: Door) -> bool:
 def before(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments for Paddle's call: as they came in, or with aliases where the node cannot be hooked."""
     needs, door = subject.inputs.needs, subject.door
-    if not subject.comparison.carries_torch or not needs or hookable(door) or door.entry.inplace:
+    if not subject.comparison.carries_torch or not needs or door.entry.inplace or subject.aliased:
+        return args, kwargs
+    if hookable(door) and not subject.lacks:
         return args, kwargs
     return aliases.of_operands(subject, args, kwargs)
 
@@ -95,6 +97,9 @@ def after(subject: Subject, results: Sequence[Any], args: tuple[Any, ...], kwarg
     shown = {place: result for place, result in shown.items() if not place or subject.differentiable(place)}
     subject.shown = {place: (list(result.shape), result.dtype) for place, result in shown.items()}
     if subject.aliased:
+        return
+    if subject.lacks:  # its node is that of a cast
+        subject.comparison.unseen(subject, "Paddle has no kernel for the call, and no gradient of one was seen")
         return
     nodes = watched(subject, shown, nested=nested)
     if nodes:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..verdicts import APART, SCREENED, Verdict, apart
+from ..verdicts import APART, NO_KERNEL, SCREENED, Verdict, apart
 from .coverage import OTHER_NAMES, Coverage, is_float
 from .innocent import Innocent
 from .plain import Plain
@@ -147,6 +147,7 @@ class Counts:
         self.by_op = _Cells()  # op, verdict, side, why it is set apart
         self.by_layer = _Cells()  # layer, verdict, side, why it is set apart
         self.quirks: Counter[tuple[str, bool]] = Counter()
+        self.lacking: Counter[tuple[str, str]] = Counter()  # op, dtype -> calls that Paddle has no kernel for
         self.coverage = Coverage()
         self.findings: dict[tuple[Any, ...], Finding] = {}
         self.further = 0  # findings beyond the table
@@ -212,6 +213,8 @@ class Counts:
             self.coverage.screened += 1
         if record.get("quirk"):
             self.quirks[self._named("quirk", record["quirk"]), why == "muted"] += 1
+        if NO_KERNEL in (record.get("modifiers") or ()) and record.get("phase") == "forward" and not record.get("result"):
+            self.lacking[op, str(record.get("dtype"))] += 1
         self.innocent.add(record, log)
         if verdict == Verdict.TIE.value:
             self._tied(record, log)

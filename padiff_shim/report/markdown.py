@@ -79,6 +79,7 @@ def markdown(run: Compared) -> str:
     first = run.first_divergence()
     if first is not None:
         lines += ["", cell(words.divergence(first))]
+    lines += ["", cell(lacking)] if (lacking := words.without_kernel(run.counts.lacking)) else []
     for (name, is_muted), records in counts.quirks.most_common():
         lines += ["", f"Known difference: {cell(name)}, {many(records, 'record')}{', muted' if is_muted else ''}"]
     if (negligible := counts.apart().get("negligible")) is not None:

@@ -10,7 +10,7 @@ from typing import Any
 from ..records.clock import BACKWARD, MOVES, NATIVE, OPTIMIZER, REFERENCE
 from ..records.tally import rounds
 from ..text import SENTENCE, many, shown
-from .words import share
+from .words import share, without_kernel
 
 REST = "rest"
 FORWARD = (REFERENCE, NATIVE, MOVES)
@@ -153,19 +153,10 @@ class Account:
             f"{shown(worst.reason, SENTENCE)}.{apart}"
         )
 
-    def without_kernel(self, most: int = 3) -> str:
+    def without_kernel(self) -> str:
         """The calls that this Paddle cannot run natively, the commonest ops first; "" where there are none."""
-        kinds = Counter(
-            {(op, dtype): calls for op, counts in self.ops.items() for dtype, calls in counts.get("without_kernel", {}).items()}
-        )
-        if not kinds:
-            return ""
-        calls = sum(kinds.values())
-        named = [f"{shown(op)} in {shown(dtype)} ({number:,})" for (op, dtype), number in kinds.most_common(most)]
-        if len(kinds) > most:
-            named.append(f"{len(kinds) - most:,} further (run.without_kernel)")
-        listed = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
-        return f"{many(calls, 'call')} that this Paddle cannot run natively, for want of a kernel: {listed}."
+        kinds = {(op, dtype): calls for op, counts in self.ops.items() for dtype, calls in counts.get("without_kernel", {}).items()}
+        return without_kernel(Counter(kinds))
 
     def parts(self) -> dict[str, float]:
         """Part -> seconds; the rest is what was measured by nothing, where one thread was."""

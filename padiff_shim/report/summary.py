@@ -193,6 +193,8 @@ def _opening(run: Compared) -> Iterable[Any]:
 
 
 def _closing(run: Compared) -> Iterable[Any]:
+    if lacking := words.without_kernel(run.counts.lacking):
+        yield Text(lacking)
     yield Text(words.divergence(run.first_divergence()))
     for (name, muted), records in run.counts.quirks.most_common():
         yield Text(f"Known difference: {shown(name)}: {many(records, 'record')}{' (muted)' if muted else ''}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,3 +84,14 @@ def unchecked(coverage: Mapping[str, Any], most: int = 6) -> list[str]:
         found.append(f"{shown(reason, SENTENCE)}: {many(calls, 'call')}" + (f" ({among})" if among else ""))
     more = len(coverage.get("unchecked") or {}) - most
     return [*found, f"{more} further reasons"] if more > 0 else found
+
+
+def without_kernel(kinds: Counter[tuple[str, str]], most: int = 3) -> str:
+    """The calls that this Paddle cannot run natively, by op and dtype, the commonest first; "" where there are none."""
+    if not kinds:
+        return ""
+    named = [f"{shown(op)} in {shown(dtype)} ({number:,})" for (op, dtype), number in kinds.most_common(most)]
+    if len(kinds) > most:
+        named.append(f"{len(kinds) - most:,} further (run.without_kernel)")
+    listed = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
+    return f"Native kernel missing: {many(sum(kinds.values()), 'call')} that this Paddle cannot run natively: {listed}."

@@ -63,6 +63,14 @@ class Results(Run):
         return self.counts.verdicts()
 
     @property
+    def without_kernel(self) -> dict[str, dict[str, int]]:
+        """Op name -> {dtype: compared calls that this Paddle has no kernel for}: its kernel in float32 stands there."""
+        grouped: dict[str, dict[str, int]] = {}
+        for (op, dtype), calls in self.counts.lacking.items():
+            grouped.setdefault(op, {})[dtype] = calls
+        return grouped
+
+    @property
     def headline(self) -> str:
         """The answer in a sentence: whose kernel is wrong, where and by how much; or that there is only rounding."""
         from ..report.headline import headline

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, dtype_of, shares_memory, stream_of, to_torch
+from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, shares_memory, stream_of, to_torch
 from ..gradients import islands, views
 from ..gradients.calls import Call
 from ..gradients.twins import taped, twin
@@ -56,11 +56,11 @@ def followed(name: str, args: Sequence[Any], result: Any) -> list[tuple[torch.Te
     return list(zip(sides, made)) if alike else []
 
 
-def recast(tensor: Any, dtype: torch.dtype) -> Any:
+def recast(tensor: Any, dtype: str) -> Any:
     """A float tensor in another float dtype, by a step of torch's graph that is no call of the program's."""
     wanted = not tensor.stop_gradient and islands.recording()
-    result = _made("cast", tensor, (), lambda side: side.to(dtype), wanted=wanted)
-    return tensor.astype(dtype_of(dtype)) if result is None else result  # without elements
+    result = _made("cast", tensor, (), lambda side: side.to(getattr(torch, dtype)), wanted=wanted)
+    return tensor.astype(dtype) if result is None else result  # without elements
 
 
 def _copied(name: str, tensor: Any, rest: Sequence[Any], *, wanted: bool) -> Any:

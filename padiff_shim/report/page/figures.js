@@ -38,6 +38,7 @@ const STREAM = {
 const MODIFIERS = {
   ill_conditioned: "ill-conditioned: the bound itself exceeds a tenth of the value, the operands cancel",
   negligible: "negligible: outside the bound by component, but below the unit roundoff of the whole result's norm",
+  "no-native-kernel": "native kernel missing: Paddle has none in this dtype here; its kernel in float32 stands for it, rounded",
 };
 
 const COUNTS = new Set(["count", "different", "k", "sampled", "nan", "inf"]); // whole numbers, shown with all their digits
