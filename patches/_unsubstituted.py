@@ -125,12 +125,12 @@ _REASONS = {
         memory_efficient_attention multihead_matmul qkv_unpack_mha resnet_basic_block resnet_unit skip_layernorm
         squeeze_excitation_block variable_length_memory_efficient_attention tensorrt_engine embedding_grad_add_to
         embedding_grad_add_to_ embedding_grad_dense embedding_with_scaled_gradient cross_entropy_with_softmax_bwd_w_downcast
-        rms_norm flash_attn flash_attn_qkvpacked flash_attn_unpadded flash_attn_v3 flash_attn_v3_varlen
+        flash_attn flash_attn_qkvpacked flash_attn_unpadded flash_attn_v3 flash_attn_v3_varlen
         flash_attn_varlen_qkvpacked flashmask_attention flashmask_attention_v2 fused_act_dequant fused_attention
-        fused_batch_norm_act fused_bias_act fused_bias_dropout_residual_layer_norm fused_bn_add_activation
+        fused_batch_norm_act fused_bias_dropout_residual_layer_norm fused_bn_add_activation
         fused_conv2d_add_act fused_dot_product_attention fused_embedding_eltwise_layernorm fused_fc_elementwise_layernorm
-        fused_feedforward fused_gemm_epilogue fused_linear_param_grad_add fused_multi_transformer fused_partial_rope
-        fused_rms_norm_ext fused_rotary_position_embedding fused_stack_quant fused_stack_transpose_quant
+        fused_feedforward fused_linear_param_grad_add fused_multi_transformer fused_partial_rope
+        fused_stack_quant fused_stack_transpose_quant
         fused_swiglu_weighted_bwd fused_token_prune fused_transpose_split_quant fused_transpose_wlch_split_quant
         fused_weighted_swiglu_act_quant fusion_transpose_flatten_concat fused_softmax_mask_upper_triangle""",
     QUANTISED: """apply_per_channel_scale dequantize_abs_max dequantize_linear dequantize_log fake_channel_wise_dequantize_max_abs

@@ -6,6 +6,7 @@ Where a function has a kink, the gradient is Torch's; Paddle 3 has the same at t
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -227,7 +228,13 @@ def logit(x: torch.Tensor, eps: float) -> torch.Tensor:
 )
 def clip(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
     """``torch.clamp``."""
-    return torch.clamp(x, low, high)
+    return torch.clamp(x, _limit(low, x.dtype), _limit(high, x.dtype))
+
+
+def _limit(value: float, dtype: torch.dtype) -> float:
+    """A limit that the dtype can hold: one that is not given is the last number of float32, also in bfloat16."""
+    beyond = dtype.is_floating_point and abs(value) > torch.finfo(dtype).max
+    return math.copysign(math.inf, value) if beyond else value
 
 
 @op(

@@ -28,9 +28,17 @@ def integers(values: Any) -> list[int]:
     return [int(value) for value in values] if isinstance(values, (list, tuple)) else [int(values)]
 
 
-@op("x|input|tensors axis|dim=0", operands=True, samples=(Sample((2, 3), (4, 3)), Sample((2, 3), (2, 3), axis=-1)), **MOVED)
+@op(
+    "x|input|tensors axis|dim=0",
+    operands=True,
+    passes_empty=True,
+    samples=(Sample((2, 3), (4, 3)), Sample((2, 3), (2, 3), axis=-1)),
+    **MOVED,
+)
 def concat(x: Sequence[torch.Tensor], axis: Any) -> torch.Tensor:
     """``torch.cat``."""
+    if len({tensor.ndim for tensor in x}) > 1:  # Torch passes over an empty vector, whatever the others are
+        raise ValueError("operands of different ranks")
     return torch.cat(x, int(axis))
 
 

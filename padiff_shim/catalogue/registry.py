@@ -13,7 +13,7 @@ from typing import Any
 from ..arguments import names as listed
 from ..errors import OPS_LISTED, UnknownNameError, unknown
 from ..optimizers.update import CLIPPERS, updates
-from ..table.op import Op
+from ..table.op import Entry, Op
 
 
 @functools.cache
@@ -30,17 +30,22 @@ def ops() -> dict[str, Op]:
         ValueError: two ops claim one name or one entry point, or an op stands under another name than its own.
     """
     found: dict[str, Op] = {}
-    claimed: dict[tuple[str, Any], str] = {}
+    claimed: dict[tuple[str, Any], tuple[str, Entry]] = {}
     for op in (op for declared in _declared().values() for op in declared):
         if op.name in found:
             raise ValueError(f"op {op.name!r} is declared twice (ops are not imported from other families)")
         found[op.name] = op
         for entry in op.entries:
             for value in (None,) if entry.when is None else entry.when[1]:
-                other = claimed.get((entry.target, None)) or claimed.setdefault((entry.target, value), op.name)
-                if other != op.name:
+                other, door = claimed.get((entry.target, None)) or claimed.setdefault((entry.target, value), (op.name, entry))
+                if other != op.name and not _replaces(door, entry):
                     raise ValueError(f"{entry.target} is claimed by {other!r} and by {op.name!r}")
     return found
+
+
+def _replaces(door: Entry, other: Entry) -> bool:
+    """Whether no Paddle has both: one is there until the C function is, since which the other is."""
+    return any(before.until is not None and before.until == after.since for before, after in ((door, other), (other, door)))
 
 
 INITIAL_WEIGHTS = "initial_weights"  # what definitions= takes beside ops: those of layers that were given no initializer

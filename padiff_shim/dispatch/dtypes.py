@@ -64,7 +64,9 @@ class DtypeRules:
         """Of a bound call of a kind that Paddle is known to take the dtype in which it has no kernel, mostly ""; else None."""
         if self._op.random is not None and self._op.random(*values):  # to ask would draw from Paddle's generator
             return self._listed(values)
-        return self._taken.get(self._kind(values, targets)) if self._runs else ""
+        if self._runs:
+            return self._taken.get(self._kind(values, targets))
+        return "" if self._op.cpu else _first_dtype(values)
 
     def ask(
         self, inputs: Inputs, targets: Sequence[Any] | None, values: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -78,7 +80,7 @@ class DtypeRules:
 
     def _listed(self, values: Sequence[Any]) -> str:
         """Of a call that draws random numbers the dtype of its first operand, if Paddle's list has no kernel of it."""
-        dtype = next((dtype_of(torch_dtype(value.dtype)) for value in values if type(value) in TENSOR_TYPES), "")
+        dtype = _first_dtype(values)
         return dtype if is_listed_without(self._op.name, dtype) else ""
 
     def _kind(self, values: Sequence[Any], targets: Sequence[Any] | None) -> Hashable:
@@ -122,6 +124,8 @@ class DtypeRules:
         if self._op.promote == "same" or moved or not self._runs or self._op.random is not None:
             floats = {dtype for dtype in dtypes if dtype.is_floating_point or dtype.is_complex}
             if len(floats) == 1 or (self._op.random is not None and not floats):
+                return Rule()
+            if floats and self._op.promote == "none":  # the formula says what it takes
                 return Rule()
             return Rule(refusal=MIXED if floats else INTEGER)
         if self._op.promote == "alike" and len({kind for kind in _given(inputs, targets) if kind.is_floating_point}) > 1:
@@ -199,8 +203,15 @@ def _refusal(error: Exception) -> StayNative:
 
 
 def has_kernel(op: Op) -> bool:
-    """Whether Paddle's kernel of an op can run on this processor at all."""
+    """Whether Paddle's kernel of an op can run on this processor, or on another device of this Paddle, at all."""
+    if not op.cpu:
+        return paddle.is_compiled_with_cuda()
     return not op.avx512 or not IS_3 or has_avx512()  # 2.6 has none for the CPU, and says so
+
+
+def _first_dtype(values: Sequence[Any]) -> str:
+    """The dtype of a bound call's first tensor."""
+    return next((dtype_of(torch_dtype(value.dtype)) for value in values if type(value) in TENSOR_TYPES), "")
 
 
 def _given(inputs: Inputs, targets: Sequence[Any] | None) -> list[torch.dtype]:

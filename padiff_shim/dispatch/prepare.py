@@ -76,7 +76,8 @@ def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, 
         attributes = _convert_dtype(door, attributes)
     if door.entry.inplace:
         check_target(inputs.paddle, elementwise=op.elementwise)
-    if any(isinstance(side, torch.Tensor) and not side.numel() for side in inputs.torch):
+    empty = [not side.numel() for side in inputs.torch if isinstance(side, torch.Tensor)]
+    if any(empty) and (all(empty) or not op.passes_empty):
         raise StayNative(reasons.EMPTY)
     targets = _autocast(door, tracer, inputs) if autocast.active(tracer) else None
     cast = door.rules.find(inputs, targets, values, args, kwargs)

@@ -116,6 +116,8 @@ class Op:
     random: Callable[..., bool] | None = None
     wanting: int | None = None
     avx512: bool = False
+    cpu: bool = True
+    passes_empty: bool = False
     gradient: bool = True
     copies_result: bool = False
     unread: tuple[str, ...] = ()
@@ -252,6 +254,9 @@ def op(
             where it is.
         wanting: place of an operand without whose gradient Paddle's backward ends the process: a proof's native run asks for it.
         avx512: Paddle's CPU kernel ends the process on a processor without AVX-512; there it is asked nothing, not even its dtypes.
+        cpu: False where Paddle has kernels of it for other devices only: on a CPU its error is the answer natively, and the formula
+            that of reference mode, about which nothing is asked.
+        passes_empty: an operand without elements adds nothing to what others give; other calls with one stay native.
         gradient: False where Paddle gives the results no gradient, whatever Torch would.
         copies_result: Torch's backward reads the result where Paddle's does not, so that Paddle, whose program may change it, gets
             a copy.
