@@ -7,6 +7,7 @@ Torch twin bit for bit, or a float call stayed native.
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 import time
@@ -41,7 +42,7 @@ class Row(NamedTuple):
 
     name: str
     dtype: str
-    native: tuple[float, float]
+    native: tuple[float, float] | None  # None: Paddle has no kernels
     same: tuple[int, int]  # identical under the shim, of so many
     apart: float  # largest difference under the shim
     covered: tuple[int, int]  # float calls on Torch's kernels, of all
@@ -81,10 +82,20 @@ def seconds(step: Callable[[], Any], rounds: int) -> float:
     return statistics.median(taken)
 
 
+def natively(pair: pairs.Pair) -> pairs.Result | None:
+    """A step on Paddle's own kernels; None where it has none of the models' dtype."""
+    try:
+        return pairs.paddle_step(pair)
+    except RuntimeError as error:
+        if "is not registered" not in str(error):
+            raise
+        return None
+
+
 def measure(name: str, dtype: str, rounds: int) -> Row:
     """Compare and time one model in one dtype."""
     expected = pairs.torch_step(pairs.build(name, dtype))
-    native = pairs.paddle_step(pairs.build(name, dtype))
+    native = natively(pairs.build(name, dtype))
     pair = pairs.build(name, dtype)
     with padiff_shim.reference("torch") as run:
         ours = pairs.paddle_step(pair)
@@ -95,12 +106,16 @@ def measure(name: str, dtype: str, rounds: int) -> Row:
     return Row(
         name,
         dtype,
-        (largest(native.outputs, expected.outputs), largest(native.gradients, expected.gradients)),
+        native and (largest(native.outputs, expected.outputs), largest(native.gradients, expected.gradients)),
         identical(ours, expected),
         max(largest(mine, other) for mine, other in zip(ours, expected)),
         count,
         left,
-        (seconds(lambda: pairs.paddle_step(pair), rounds), shim, seconds(lambda: pairs.torch_step(pair), rounds)),
+        (
+            seconds(lambda: pairs.paddle_step(pair), rounds) if native else math.nan,
+            shim,
+            seconds(lambda: pairs.torch_step(pair), rounds),
+        ),
     )
 
 
@@ -112,9 +127,10 @@ def shown(rows: list[Row]) -> Table:
         good = row.same[0] == row.same[1]
         result = f"identical ({row.same[1]})" if good else f"[red]{row.same[0]} of {row.same[1]}, {row.apart:.1e}[/]"
         style = "" if row.covered[0] == row.covered[1] else "[red]"
-        times = (f"{1000 * value:.0f}" for value in row.times)
+        times = ("" if math.isnan(value) else f"{1000 * value:.0f}" for value in row.times)
+        native = map(size, row.native) if row.native else ("no", "kernels")
         covered = f"{style}{row.covered[0]} of {row.covered[1]}"
-        table.add_row(row.name, row.dtype, *map(size, row.native), result, covered, *times)
+        table.add_row(row.name, row.dtype, *native, result, covered, *times)
     return table
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import sys
 import warnings
 from typing import NamedTuple
@@ -31,10 +32,11 @@ class Kind(NamedTuple):
     draws: str
     float32: int | None = 50
     float64: int | None = 20
+    bfloat16: int | None = 20
 
 
 TRAININGS = {
-    "transformer": Kind("dropout"),
+    "transformer": Kind("dropout", bfloat16=None),  # whose script makes arrays of its logits
     "gpt": Kind("dropout"),
     "llama": Kind(""),
     "t5": Kind("dropout"),
@@ -47,7 +49,7 @@ TRAININGS = {
     "wgan": Kind("noise"),
     "vit": Kind("dropout"),
     "ppo": Kind("actions"),
-    "minilm": Kind("dropout", float32=3, float64=None),
+    "minilm": Kind("dropout", float32=3, float64=None, bfloat16=3),
 }
 NOTES = {**demo_models.NOTES, "mobilenet": "RMSProp is defined otherwise: epsilon in the root, momentum of steps with their rates"}
 COLUMNS = {
@@ -67,9 +69,10 @@ def shown(rows: list[Row]) -> Table:
         apart = "none" if row.apart is None else f"[red]{row.apart}[/]"
         good = row.covered[0] == row.covered[1]
         share = "100%" if good else f"[red]{min(99.9, 100 * row.covered[0] / row.covered[1]):.1f}%[/]"
-        times = (f"{value:.1f}" for value in row.seconds)
+        times = ("" if math.isnan(value) else f"{value:.1f}" for value in row.seconds)
         what = (row.name, row.dtype.replace("float", "f"), str(row.steps), TRAININGS[row.name].draws)
-        table.add_row(*what, *map(size, row.native), apart, share, *times)
+        native = map(size, row.native) if row.native else ("no", "kernels")
+        table.add_row(*what, *native, apart, share, *times)
     return table
 
 
@@ -128,7 +131,9 @@ def report(console: Console, rows: list[Row], lines: list[trained.Line]) -> bool
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", help=f"of {', '.join(TRAININGS)} (default: all)")
-    parser.add_argument("--dtypes", nargs="+", choices=["float32", "float64"], default=["float32", "float64"])
+    parser.add_argument(
+        "--dtypes", nargs="+", choices=["float32", "float64", "bfloat16"], default=["float32", "float64", "bfloat16"]
+    )
     parser.add_argument("--steps", type=int, help="at most so many of each training")
     options = parser.parse_args()
     for name in options.models:

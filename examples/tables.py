@@ -35,7 +35,9 @@ def models_of(parser: argparse.ArgumentParser, models: Iterable[str]) -> argpars
     """The command line of a demo of these models: which of them, in which dtypes; refuses what is not there."""
     models = list(models)
     parser.add_argument("models", nargs="*", help=f"of {', '.join(models)} (default: all)")
-    parser.add_argument("--dtypes", nargs="+", choices=["float32", "float64"], default=["float32", "float64"])
+    parser.add_argument(
+        "--dtypes", nargs="+", choices=["float32", "float64", "bfloat16"], default=["float32", "float64", "bfloat16"]
+    )
     options = parser.parse_args()
     for name in options.models:
         if name not in models:

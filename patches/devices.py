@@ -205,9 +205,7 @@ def fused_gemm_epilogue(x: Any, y: Any, bias: Any, trans_x: bool, trans_y: bool,
     c=False,
     promote="same",
     doors=(
-        function(
-            "paddle.incubate.nn.functional.fused_linear_activation", "x y bias trans_x=False trans_y=False activation=None"
-        ),
+        function("paddle.incubate.nn.functional.fused_linear_activation", "x y bias trans_x=False trans_y=False activation=None"),
     ),
     samples=_PRODUCTS,
     note="`gelu` is the one by tanh",

@@ -80,11 +80,13 @@ def rnn(
     if not lengths:
         out, *after = KERNELS[mode](x, _state(state), *options, False)
         return out, None, after
-    packed = packing.pack_padded_sequence(x, operands[1].cpu(), enforce_sorted=False)
+    # A layer that takes the batch first turns it: so does a Torch program's ``batch_first=True``, of which results lie otherwise.
+    first = not x.is_contiguous() and x.transpose(0, 1).is_contiguous()
+    packed = packing.pack_padded_sequence(x.transpose(0, 1) if first else x, operands[1].cpu(), first, enforce_sorted=False)
     inner = [one.index_select(1, packed.sorted_indices) for one in state]
     data, *after = KERNELS[mode](packed.data, packed.batch_sizes, _state(inner), *options)
-    out, _ = packing.pad_packed_sequence(packed._replace(data=data), total_length=len(x))
-    return out, None, [one.index_select(1, packed.unsorted_indices) for one in after]
+    out, _ = packing.pad_packed_sequence(packed._replace(data=data), first, total_length=len(x))
+    return out.transpose(0, 1) if first else out, None, [one.index_select(1, packed.unsorted_indices) for one in after]
 
 
 def _state(state: Sequence[torch.Tensor]) -> Any:

@@ -100,7 +100,7 @@ MISTAKES = (
         LLAMA,
         "paddle.concat([-x2, x1]",
         "paddle.concat([x2, -x1]",
-        "the first operand comes from slice (line 552)",
+        "end=4 against the end, start=0 against 4",
     ),
     Mistake("epsilon of a root", "Llama", LLAMA, "= config.rms_norm_eps", "= 1e-5", "1e-05 against 1e-06"),
     Mistake(

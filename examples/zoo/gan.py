@@ -8,6 +8,7 @@ import torch.nn as tnn
 import torch.nn.functional as TF
 
 from .handwriting import images
+from .tensors import paddle_batch, torch_batch
 from .training import Recipe, paddle_optimizer, torch_optimizer
 
 NOISE, BATCH = 16, 16
@@ -74,7 +75,7 @@ def paddle_train(model, batches, on_step):
     making, falling = paddle_optimizer(makers, RECIPE, len(batches))
     judging, sinking = paddle_optimizer(model.critic.parameters(), RECIPE, len(batches))
     for real in batches:
-        real = paddle.to_tensor(real["real"])
+        real = paddle_batch(model, real)["real"]
         made = model.generate(paddle.randn([BATCH, NOISE], dtype=real.dtype))
         loss = paddle_criticism(model, real, made)
         loss.backward()
@@ -110,7 +111,7 @@ def torch_train(model, batches, on_step):
     making, falling = torch_optimizer(makers, RECIPE, len(batches))
     judging, sinking = torch_optimizer(model.critic.parameters(), RECIPE, len(batches))
     for real in batches:
-        real = torch.from_numpy(real["real"])
+        real = torch_batch(model, real)["real"]
         made = model.generate(torch.randn([BATCH, NOISE], dtype=real.dtype))
         loss = torch_criticism(model, real, made)
         judging.zero_grad()

@@ -15,6 +15,7 @@ from tables import covered
 import padiff_shim
 
 from . import pairs, training
+from .tensors import array_of
 
 State = dict[str, np.ndarray]
 SHIM = {"optimizer": "torch", "random": "torch", "definitions": "torch"}
@@ -63,7 +64,7 @@ class Row(NamedTuple):
     name: str
     dtype: str
     steps: int
-    native: tuple[float, float]  # drift of the loss and of the parameters
+    native: tuple[float, float] | None  # drift of the loss and of the parameters; None: Paddle has no kernels
     apart: int | None  # the first step that differs under the shim
     shim: tuple[float, float]
     covered: tuple[int, int]  # float calls on Torch's kernels, of all
@@ -101,7 +102,7 @@ def compared(pair: pairs.Pair) -> list[str]:
 def paddle_state(pair: pairs.Pair) -> State:
     """Copies of what is compared of the Paddle half."""
     state = pair.paddle.state_dict()
-    return {name: state[name].numpy().copy() for name in map(pairs.paddle_name, compared(pair))}
+    return {name: array_of(state[name]).copy() for name in map(pairs.paddle_name, compared(pair))}
 
 
 def torch_state(pair: pairs.Pair) -> State:
@@ -109,7 +110,7 @@ def torch_state(pair: pairs.Pair) -> State:
     state, found = pair.torch.state_dict(), {}
     for name in compared(pair):
         tensor = state[name].t() if name in pair.turned else state[name]
-        found[pairs.paddle_name(name)] = tensor.numpy().copy(order="C")
+        found[pairs.paddle_name(name)] = array_of(tensor).copy(order="C")
     return found
 
 
@@ -135,6 +136,16 @@ def train_torch(pair: pairs.Pair, batches: list, advance: Callable[[], None], se
     return trace
 
 
+def natively(pair: pairs.Pair, batches: list, advance: Callable[[], None]) -> Trace | None:
+    """The Paddle half on Paddle's own kernels; None where it has none of the models' dtype."""
+    try:
+        return train_paddle(pair, batches, advance)
+    except RuntimeError as error:
+        if "is not registered" not in str(error):
+            raise
+        return None
+
+
 def measure(name: str, dtype: str, steps: int, draws: bool, advance: Callable[[], None] = lambda: None) -> Trained:
     """Train one model: the twin, natively, natively with Torch's random numbers if it draws any, and under the shim.
 
@@ -148,14 +159,16 @@ def measure(name: str, dtype: str, steps: int, draws: bool, advance: Callable[[]
     batches = inputs(new().module, dtype, steps)
     torchs, ours = new(), new()
     twin = train_torch(torchs, batches, advance)
-    native = alike = train_paddle(new(), batches, advance)
-    if draws:
+    native = alike = natively(new(), batches, advance)
+    if draws and native is not None:
         pair = new()
         with padiff_shim.reference("torch", **NUMBERS):
             alike = train_paddle(pair, batches, advance)
     with padiff_shim.reference("torch", **SHIM) as run:
         shim = train_paddle(ours, batches, advance)
     count, left = covered(run)
-    times = (native.seconds, shim.seconds, twin.seconds)
-    row = Row(name, dtype, steps, alike.drift(twin), shim.first_apart(twin), shim.drift(twin), count, left, times)
+    times = (native.seconds if native else float("nan"), shim.seconds, twin.seconds)
+    row = Row(
+        name, dtype, steps, alike.drift(twin) if alike else None, shim.first_apart(twin), shim.drift(twin), count, left, times
+    )
     return Trained(row, ours, torchs)

@@ -9,6 +9,8 @@ import numpy as np
 import paddle
 import torch
 
+from .tensors import array_of, paddle_batch, torch_batch
+
 RENAMED = {"running_mean": "_mean", "running_var": "_variance"}  # BatchNorm's, Torch's names -> Paddle's
 
 
@@ -38,9 +40,10 @@ def build(name: str, dtype: str, seed: int = 0, dropout: bool = False) -> Pair:
     paddle.seed(seed)
     rng = np.random.default_rng(seed)
     default = paddle.get_default_dtype()
-    paddle.set_default_dtype(dtype)
+    held = "float32" if dtype == "bfloat16" else dtype  # NumPy has none
+    paddle.set_default_dtype(held)
     try:
-        ours, theirs = module.paddle_model(), module.torch_model().to(getattr(torch, dtype))
+        ours, theirs = module.paddle_model(), module.torch_model().to(getattr(torch, held))
     finally:
         paddle.set_default_dtype(default)
     if not dropout:
@@ -53,12 +56,16 @@ def build(name: str, dtype: str, seed: int = 0, dropout: bool = False) -> Pair:
             if not name.endswith("num_batches_tracked"):
                 source = torch.from_numpy(state[paddle_name(name)].numpy())
                 target.copy_(source.t() if name in turned else source)
+    if held != dtype:
+        ours._to_impl(dtype=dtype, floating_only=True)  # ``to`` makes floats of indices, too
+        theirs.to(getattr(torch, dtype))
     return Pair(module, ours, theirs, turned, arrays_of(module, rng, dtype))
 
 
 def arrays_of(module: Any, rng: np.random.Generator, dtype: str) -> dict[str, np.ndarray]:
     """A batch whose floats have the dtype."""
-    return {key: array.astype(dtype) if array.dtype == np.float64 else array for key, array in module.batch(rng).items()}
+    held = "float32" if dtype == "bfloat16" else dtype  # NumPy has none
+    return {key: array.astype(held) if array.dtype == np.float64 else array for key, array in module.batch(rng).items()}
 
 
 def drop_nothing(model: Any) -> None:
@@ -81,22 +88,23 @@ def paddle_name(name: str) -> str:
 
 def paddle_step(pair: Pair) -> Result:
     """Forward and backward of the Paddle half."""
-    outputs, loss = pair.module.paddle_step(pair.paddle, **{key: paddle.to_tensor(array) for key, array in pair.arrays.items()})
+    outputs, loss = pair.module.paddle_step(pair.paddle, **paddle_batch(pair.paddle, pair.arrays))
     loss.backward()
-    gradients = {name: parameter.grad.numpy() for name, parameter in pair.paddle.named_parameters() if parameter.grad is not None}
+    named = pair.paddle.named_parameters()
+    gradients = {name: array_of(parameter.grad) for name, parameter in named if parameter.grad is not None}
     pair.paddle.clear_gradients()
-    shown = {f"output {place}": output.detach().numpy() for place, output in enumerate(outputs)}
-    return Result({**shown, "loss": loss.numpy()}, gradients)
+    shown = {f"output {place}": array_of(output.detach()) for place, output in enumerate(outputs)}
+    return Result({**shown, "loss": array_of(loss)}, gradients)
 
 
 def torch_step(pair: Pair) -> Result:
     """Forward and backward of the Torch half; names and layout are Paddle's."""
-    outputs, loss = pair.module.torch_step(pair.torch, **{key: torch.from_numpy(array) for key, array in pair.arrays.items()})
+    outputs, loss = pair.module.torch_step(pair.torch, **torch_batch(pair.torch, pair.arrays))
     loss.backward()
     gradients = {}
     for name, parameter in pair.torch.named_parameters():
         if parameter.grad is not None:
-            gradients[name] = (parameter.grad.t() if name in pair.turned else parameter.grad).numpy().copy()
+            gradients[name] = array_of(parameter.grad.t() if name in pair.turned else parameter.grad).copy()
     pair.torch.zero_grad()
-    shown = {f"output {place}": output.detach().numpy() for place, output in enumerate(outputs)}
-    return Result({**shown, "loss": loss.detach().numpy()}, gradients)
+    shown = {f"output {place}": array_of(output) for place, output in enumerate(outputs)}
+    return Result({**shown, "loss": array_of(loss)}, gradients)

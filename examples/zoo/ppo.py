@@ -7,6 +7,7 @@ import torch
 import torch.nn as tnn
 import torch.nn.functional as TF
 
+from .tensors import paddle_batch, torch_batch
 from .training import Recipe, paddle_optimizer, torch_optimizer
 
 ACTIONS, CLIP, EPOCHS = 4, 0.2, 2
@@ -85,7 +86,7 @@ def paddle_train(model, batches, on_step):
     optimizer, schedule = paddle_optimizer(model.parameters(), RECIPE, len(batches))
     for place, states in enumerate(batches):
         if place % EPOCHS == 0:
-            states = paddle.to_tensor(states["states"])
+            states = paddle_batch(model, states)["states"]
             found = {"states": states, **paddle_rollout(model, states)}
         _, loss = paddle_step(model, **found)
         loss.backward()
@@ -124,7 +125,7 @@ def torch_train(model, batches, on_step):
     optimizer, schedule = torch_optimizer(model.parameters(), RECIPE, len(batches))
     for place, states in enumerate(batches):
         if place % EPOCHS == 0:
-            states = torch.from_numpy(states["states"])
+            states = torch_batch(model, states)["states"]
             found = {"states": states, **torch_rollout(model, states)}
         optimizer.zero_grad()
         _, loss = torch_step(model, **found)

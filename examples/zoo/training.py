@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import paddle
 import torch
 
+from .tensors import paddle_batch, torch_batch
+
 
 class Recipe(NamedTuple):
     """The update rule, its learning rate and schedule, weight decay, and the global norm to which gradients are clipped."""
@@ -44,10 +46,12 @@ def paddle_optimizer(parameters: Any, recipe: Recipe, steps: int) -> tuple[Any, 
         "Adam of GANs": partial(rules.Adam, beta1=0.5, beta2=0.9),
         "AdamW": rules.AdamW,
     }
+    parameters = list(parameters)
     schedule = schedules[recipe.schedule]()
     clip = None if recipe.clip is None else paddle.nn.ClipGradByGlobalNorm(recipe.clip)
     decay = recipe.decay or None
-    return optimizers[recipe.optimizer](schedule, parameters=parameters, weight_decay=decay, grad_clip=clip), schedule
+    words = {"multi_precision": True} if in_halves(parameters) and recipe.optimizer != "RMSProp" else {}  # which has none
+    return optimizers[recipe.optimizer](schedule, parameters=parameters, weight_decay=decay, grad_clip=clip, **words), schedule
 
 
 def torch_optimizer(parameters: Any, recipe: Recipe, steps: int) -> tuple[Any, Any]:
@@ -68,15 +72,42 @@ def torch_optimizer(parameters: Any, recipe: Recipe, steps: int) -> tuple[Any, A
         "Adam of GANs": partial(rules.Adam, betas=(0.5, 0.9)),
         "AdamW": rules.AdamW,
     }
-    optimizer = optimizers[recipe.optimizer](parameters, lr=recipe.rate, weight_decay=recipe.decay)
-    return optimizer, schedules[recipe.schedule](optimizer)
+    weights = list(parameters)
+    masters = [weight.detach().float() for weight in weights] if in_halves(weights) and recipe.optimizer != "RMSProp" else weights
+    optimizer = optimizers[recipe.optimizer](masters, lr=recipe.rate, weight_decay=recipe.decay)
+    schedule = schedules[recipe.schedule](optimizer)
+    return optimizer if masters is weights else Masters(optimizer, masters, weights), schedule
+
+
+class Masters:
+    """An optimizer of float32 copies of weights of 16 bits, as Paddle's ``multi_precision=True``; Torch's programs write it so."""
+
+    def __init__(self, optimizer: Any, masters: list[torch.Tensor], weights: list[torch.Tensor]) -> None:
+        self._optimizer, self._masters, self._weights = optimizer, masters, weights
+
+    def step(self) -> None:
+        for master, weight in zip(self._masters, self._weights):
+            master.grad = None if weight.grad is None else weight.grad.float()
+        self._optimizer.step()
+        with torch.no_grad():
+            for master, weight in zip(self._masters, self._weights):
+                weight.copy_(master)
+
+    def zero_grad(self) -> None:
+        for weight in self._weights:
+            weight.grad = None
+
+
+def in_halves(parameters: Any) -> bool:
+    """Whether a model's parameters are of 16 bits."""
+    return str(parameters[0].dtype).endswith("float16")
 
 
 def paddle_train(module: Any, model: Any, batches: list[dict], on_step: Any) -> None:
     """Train the Paddle half on one batch after the other; ``on_step(loss)`` after each update."""
     optimizer, schedule = paddle_optimizer(model.parameters(), module.RECIPE, len(batches))
     for batch in batches:
-        _, loss = module.paddle_step(model, **{name: paddle.to_tensor(array) for name, array in batch.items()})
+        _, loss = module.paddle_step(model, **paddle_batch(model, batch))
         loss.backward()
         optimizer.step()
         optimizer.clear_grad()
@@ -88,7 +119,7 @@ def torch_train(module: Any, model: Any, batches: list[dict], on_step: Any) -> N
     """Train the Torch half on one batch after the other; ``on_step(loss)`` after each update."""
     optimizer, schedule = torch_optimizer(model.parameters(), module.RECIPE, len(batches))
     for batch in batches:
-        _, loss = module.torch_step(model, **{name: torch.from_numpy(array) for name, array in batch.items()})
+        _, loss = module.torch_step(model, **torch_batch(model, batch))
         optimizer.zero_grad()
         loss.backward()
         if module.RECIPE.clip is not None:

@@ -8,6 +8,7 @@ import torch.nn as tnn
 import torch.nn.functional as TF
 
 from .handwriting import images
+from .tensors import paddle_batch, torch_batch
 from .training import Recipe, paddle_optimizer, torch_optimizer
 
 NOISE, BATCH = 8, 8
@@ -84,7 +85,7 @@ def paddle_train(model, batches, on_step):
     judging, sinking = paddle_optimizer(model.critic.parameters(), RECIPE, len(batches))
     making, falling = paddle_optimizer(model.generator.parameters(), RECIPE, len(batches))
     for place, real in enumerate(batches):
-        real = paddle.to_tensor(real["real"])
+        real = paddle_batch(model, real)["real"]
         mix = paddle.rand([BATCH, 1, 1, 1], dtype=real.dtype)
         _, loss = paddle_step(model, real, model(real.dtype).detach(), mix)
         loss.backward()
@@ -116,7 +117,7 @@ def torch_train(model, batches, on_step):
     judging, sinking = torch_optimizer(model.critic.parameters(), RECIPE, len(batches))
     making, falling = torch_optimizer(model.generator.parameters(), RECIPE, len(batches))
     for place, real in enumerate(batches):
-        real = torch.from_numpy(real["real"])
+        real = torch_batch(model, real)["real"]
         mix = torch.rand([BATCH, 1, 1, 1], dtype=real.dtype)
         _, loss = torch_step(model, real, model(real.dtype).detach(), mix)
         judging.zero_grad()

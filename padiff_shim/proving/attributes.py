@@ -38,11 +38,16 @@ def calls_alike(original: Node, port: Node, original_calls: Sequence[Node], port
     """All pairs of calls whose attributes differ as those of this pair do, this pair first: a setting of the whole model.
 
     This pair alone where the programs have other numbers of such calls, or in another order: the others may not stand for each
-    other. Empty where the port's call cannot be given the original's: of another kind, or of a call that only moves elements, of
-    whose result Paddle itself says where it lies.
+    other. Empty where the port's call cannot be given the original's: none of its own are unlike, or they are of another kind, or
+    it only moves elements, of which Paddle itself says where they lie.
     """
     unlike = unlike_attributes(original, port)
-    if port.backward or port.moves or any(type(wanted) is not type(port.attributes.get(name)) for name, wanted in unlike.items()):
+    if (
+        not unlike
+        or port.backward
+        or port.moves
+        or any(type(wanted) is not type(port.attributes.get(name)) for name, wanted in unlike.items())
+    ):
         return []
     calls = [[node for node in nodes if (node.name, node.backward) == (port.name, False)] for nodes in (original_calls, port_calls)]
     pairs = list(zip(*calls)) if len(calls[0]) == len(calls[1]) else []

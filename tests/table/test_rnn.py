@@ -84,6 +84,30 @@ def test_layer(kind, options, lengths):
     same((x, ours, results), (t, theirs, expected))
 
 
+@pytest.mark.parametrize("lengths", [None, [3, 5, 4]])
+@pytest.mark.parametrize("major", [False, True])
+def test_what_a_layer_behind_computes(major, lengths):
+    """Torch's linear rounds once where its operand is contiguous, else twice: in bfloat16 that shows."""
+    (ours, theirs), values = paired("LSTM", time_major=major), numbers(major)
+    ours._to_impl(dtype="bfloat16", floating_only=True)  # ``to`` casts the state of its dropout, which has no memory
+    head = torch.nn.Linear(HIDDEN, 7).bfloat16()
+    weight = paddle.to_tensor(head.weight.detach().float().numpy().T).astype("bfloat16")
+    bias = paddle.to_tensor(head.bias.detach().float().numpy()).astype("bfloat16")
+    with padiff_shim.reference("torch"), paddle.no_grad():
+        held = None if lengths is None else paddle.to_tensor(lengths)
+        out, _ = ours(paddle.to_tensor(values).astype("bfloat16"), sequence_length=held)
+        result = paddle.nn.functional.linear(out, weight, bias)
+    with torch.no_grad():
+        theirs, t = theirs.bfloat16(), torch.from_numpy(values).bfloat16()
+        if lengths is None:
+            other, _ = theirs(t)
+        else:
+            packed = packing.pack_padded_sequence(t, torch.tensor(lengths), batch_first=not major, enforce_sorted=False)
+            other, _ = packing.pad_packed_sequence(theirs(packed)[0], batch_first=not major, total_length=TIME)
+        expected = head(other)
+    assert np.array_equal(result.astype("float32").numpy(), expected.float().numpy())
+
+
 def test_given_states_and_no_gradient():
     ours, theirs = paired("LSTM")
     state = [np.random.RandomState(seed).randn(1, BATCH, HIDDEN).astype("float32") for seed in (1, 2)]
