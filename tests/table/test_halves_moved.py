@@ -31,7 +31,7 @@ CREATED = {
     "linspace": (lambda dtype: paddle.linspace(-1, 2, 17, dtype), lambda half: torch.linspace(-1, 2, 17, dtype=half)),
     "logspace": (lambda dtype: paddle.logspace(0, 1, 9, dtype=dtype), lambda half: torch.logspace(0, 1, 9, dtype=half)),
     "eye": (lambda dtype: paddle.eye(3, dtype=dtype), lambda half: torch.eye(3, dtype=half)),
-    "full": (lambda dtype: paddle.full([2, 3], 0.1, dtype), lambda half: torch.full((2, 3), 0.1, dtype=half)),
+    "full": (lambda dtype: paddle.full([2, 3], 0.125, dtype), lambda half: torch.full((2, 3), 0.125, dtype=half)),
     "ones": (lambda dtype: paddle.ones([2, 3], dtype), lambda half: torch.ones(2, 3, dtype=half)),
     "randn": (lambda dtype: paddle.randn([7], dtype), lambda half: torch.randn(7, dtype=half)),
     "rand": (lambda dtype: paddle.rand([7], dtype), lambda half: torch.rand(7, dtype=half)),
