@@ -24,7 +24,7 @@ from ..dispatch.frames import PAUSE, Frame, stand, standing
 from ..dispatch.prepare import device_of, prepare
 from ..frameworks.memory import CPU_ALONE, grad_tracer, stream_of, to_torch
 from ..frameworks.surroundings import close_modes, open_modes
-from ..frameworks.versions import exchange_tracer
+from ..frameworks.versions import IS_3, exchange_tracer
 from ..postponed import after_engine, raise_postponed
 from ..records.log import tell_of_forks
 from ..runs.compare_run import CompareRun
@@ -311,6 +311,8 @@ class Comparison(Pulses):
         """Judge a case and write its record."""
         judgement = self.judge(case)
         if lacks := case.subject.lacks:
+            if isinstance(case, Gradient) and not IS_3:
+                judgement = Judgement(Verdict.UNVERIFIED, reason=lacking.CAST_GRADIENT)
             reason = lacking.STANDS_IN.format(dtype=lacks) + judgement.reason
             judgement = replace(judgement, modifiers=(*judgement.modifiers, NO_KERNEL), reason=reason)
         if case.extra:

@@ -9,12 +9,13 @@ import paddle
 
 from ..dispatch import raised
 from ..dispatch.frames import paused
-from ..frameworks.memory import autocast_off
+from ..frameworks.memory import autocast_off, to_torch
 from ..signals import let_pass
 from ..table.op import Op
 
 REASON = "native kernel missing in {dtype}"
 STANDS_IN = "Paddle has no kernel in {dtype} here: its side is that of its kernel in float32, rounded; "
+CAST_GRADIENT = "Paddle 2.6 rounds the cast of a gradient to 16 bits towards zero"
 ADVICE = (
     '\n  [padiff_shim: this Paddle has no kernel in {dtype} on this device. compare("torch", carry="torch") goes on with Torch\'s '
     'results; reference("torch") runs the program on Torch\'s kernels.]'
@@ -42,7 +43,11 @@ def in_float32(make: Callable[..., Any], args: Any, kwargs: dict[str, Any], dtyp
 
 
 def _cast(tensor: Any, dtype: str) -> Any:
-    return tensor.astype(dtype)
+    """A cast on Paddle's graph, rounded to the nearest: Paddle 2.6 rounds towards zero."""
+    result = tensor.astype(dtype)
+    if tensor.size and dtype != "float32":
+        to_torch(result.detach()).copy_(to_torch(tensor.detach()))
+    return result
 
 
 def advised(error: RuntimeError, dtype: str) -> RuntimeError:
