@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import paddle
 
 from ..dispatch import raised
+from ..dispatch.dtypes import exchanged
 from ..dispatch.frames import paused
 from ..frameworks.memory import autocast_off, to_torch
 from ..signals import let_pass
@@ -26,6 +27,13 @@ def dtype_of(op: Op, error: Exception, args: Any, kwargs: dict[str, Any]) -> str
     """The dtype in which Paddle has no kernel for a call that it answered with ``error``, if float32 can stand for it; or ""."""
     let_pass(error)
     return raised.lacks(op.name, error, args, kwargs, mixed=op.promote == "none")
+
+
+def spared(written: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The arguments with copies of the tensors that the call writes into."""
+    with paused(), paddle.no_grad():
+        copies = {id(tensor): tensor.clone() for tensor in written if isinstance(tensor, paddle.Tensor)}
+    return exchanged(args, copies), {key: exchanged(value, copies) for key, value in kwargs.items()}
 
 
 def in_float32(make: Callable[..., Any], args: Any, kwargs: dict[str, Any], dtype: str, written: int | None = None) -> Any:

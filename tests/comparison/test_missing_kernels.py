@@ -69,6 +69,23 @@ def test_with_torchs_results_the_program_goes_on(dtype):
     assert same(w.grad, again[1].grad)
 
 
+@pytest.mark.parametrize("dtype", HALVES)
+def test_a_call_that_fails_writes_nothing(dtype):
+    layer, x = paddle.nn.BatchNorm1D(4), leaf(dtype, 3, 4).detach()
+    layer.to(dtype=dtype)
+    before = [state.astype("float32").numpy() for state in (layer._mean, layer._variance)]
+    y = leaf(dtype, 3, 4).detach()
+    values = y.astype("float32").numpy()
+    with padiff_shim.compare("torch"):
+        with pytest.raises(RuntimeError):
+            layer(x)
+        with pytest.raises(RuntimeError):
+            y.add_(x)
+    after = [state.astype("float32").numpy() for state in (layer._mean, layer._variance)]
+    assert all(map(np.array_equal, before, after))
+    assert np.array_equal(y.astype("float32").numpy(), values)
+
+
 def test_in_place_calls_write_torchs_values():
     x = leaf("bfloat16", 3, 4)
     with padiff_shim.compare("torch", carry="torch") as run:
