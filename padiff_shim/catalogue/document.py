@@ -81,8 +81,8 @@ Updates of parameters, in place: see [optimizers.md](optimizers.md), also for cl
 _HALVES = """\
 ## In 16 bits on a CPU
 
-Paddle's CPU has few kernels in float16 and bfloat16. In reference mode Torch's answer such calls, and the run counts them apart. The
-table has {tried} ops that draw no random numbers. They run forward and backward in both dtypes, with Torch's bits where Torch
+Paddle's CPU has few kernels in float16 and bfloat16. In reference mode Torch's answer such calls, and the run counts them apart.
+The table has {tried} ops that draw no random numbers. They run forward and backward in both dtypes, with Torch's bits where Torch
 computes them, but for {left}. `tests/table/test_halves.py` tries each op.
 """
 _NATIVE = """\

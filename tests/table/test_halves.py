@@ -42,7 +42,7 @@ TRIED = [name for name, op in ops().items() if op.samples and not op.random]
 
 def kinds(results):
     """Shapes and dtypes, as either framework calls them."""
-    return [(list(one.shape), str(one.dtype).rpartition(".")[2]) for one in flat(results)]
+    return [(list(result.shape), str(result.dtype).rpartition(".")[2]) for result in flat(results)]
 
 
 def step(call, dtype, *, backward):
@@ -56,7 +56,7 @@ def check(op, entry, sample, dtype):
     """That a sample has Torch's bits in a dtype, where Torch computes it; the error's type where it raises, else None."""
     call = Call(op, entry, sample, dtype, grad=True)
     theirs, leaves = formula(call, grad=True)
-    backward = theirs is not None and not sample.empty and any(one.requires_grad for one in flat(theirs))
+    backward = theirs is not None and not sample.empty and any(result.requires_grad for result in flat(theirs))
     made, error = outcome(functools.partial(step, call, dtype, backward=backward))
     if error is not None:
         return error
@@ -64,10 +64,10 @@ def check(op, entry, sample, dtype):
     if theirs is None or not run.substituted:
         return None
     assert kinds(results) == kinds(theirs)
-    assert all(same(one.detach(), other) for one, other in zip(flat(results), flat(theirs), strict=True))
+    assert all(same(result.detach(), other) for result, other in zip(flat(results), flat(theirs), strict=True))
     if not backward:
         return None
-    ends = [end for end, one in zip(flat(theirs), flat(results)) if end.is_floating_point() and not one.stop_gradient]
+    ends = [end for end, result in zip(flat(theirs), flat(results)) if end.is_floating_point() and not result.stop_gradient]
     pairs = [(end, torch.from_numpy(array(seed)).to(end.dtype)) for end, seed in zip(ends, seeds, strict=True) if end.requires_grad]
     sources = wanted(leaves)
     expected = torch.autograd.grad([end for end, _ in pairs], sources, [seed for _, seed in pairs], allow_unused=True)
