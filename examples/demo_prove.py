@@ -68,8 +68,8 @@ def planted_port(name: str, planted: list[Planted], folder: Path) -> Any:
     return module
 
 
-def wrong_port(name: str, planted: list[Planted], folder: Path) -> Row:
-    """Prove a port with mistakes."""
+def wrong_port(name: str, planted: list[Planted], folder: Path, dtype: str | None = None) -> Row:
+    """Prove a port with mistakes; ``dtype``: None is float32."""
     module = planted_port(name, planted, folder)
     torch.manual_seed(0)
     theirs, ours = module.torch_model(), module.paddle_model()
@@ -82,7 +82,7 @@ def wrong_port(name: str, planted: list[Planted], folder: Path) -> Row:
             one.change(ours)
             weights = "as-is"
     arrays = arrays_of(module, np.random.default_rng(0), "float32")
-    proof = padiff_shim.prove(ours, theirs, tuple(arrays[key] for key in INPUTS[name]), weights=weights)
+    proof = padiff_shim.prove(ours, theirs, tuple(arrays[key] for key in INPUTS[name]), weights=weights, dtype=dtype)
     found, named = zip(*(_told(one, proof) for one in planted))
     what = planted[0].name if len(planted) == 1 else "at once: " + ", ".join(one.name for one in planted)
     return Row(name, what, str(proof.verdict), found, named, proof.seconds, proof.headline)
@@ -133,23 +133,27 @@ def right_pair(name: str, dtype: str) -> Row:
     return Row(name, f"right, {dtype}", str(proof.verdict), (bool(proof),), (), proof.seconds, proof.headline)
 
 
-def right_rewritten(name: str) -> Row:
+def right_rewritten(name: str, dtype: str | None = None) -> Row:
     """Prove a right port that is written otherwise."""
     original, port, shape = rewritten.PORTS[name]
     torch.manual_seed(0)
-    proof = padiff_shim.prove(port(), original(), np.random.default_rng(0).standard_normal(shape))
+    proof = padiff_shim.prove(port(), original(), np.random.default_rng(0).standard_normal(shape), dtype=dtype)
     return Row("otherwise", f"right: {name}", str(proof.verdict), (bool(proof),), (), proof.seconds, proof.headline)
 
 
-def jobs(folder: Path, models: list[str]) -> list[Any]:
+def jobs(folder: Path, models: list[str], dtype: str | None) -> list[Any]:
     """What is to be proven: functions that give a row."""
     found: list[Any] = []
     for name in models:
         by_name = {one.name: one for one in MODELS[name]}
-        found += [lambda name=name, one=one: wrong_port(name, [one], folder) for one in MODELS[name]]
-        found.append(lambda name=name, at=[by_name[one] for one in TOGETHER[name]]: wrong_port(name, at, folder))
-    found += [lambda name=name, dtype=dtype: right_pair(name, dtype) for dtype in ("float32", "float64") for name in RIGHT]
-    return found + [lambda name=name: right_rewritten(name) for name in rewritten.PORTS]
+        found += [lambda name=name, one=one: wrong_port(name, [one], folder, dtype) for one in MODELS[name]]
+        found.append(lambda name=name, at=[by_name[one] for one in TOGETHER[name]]: wrong_port(name, at, folder, dtype))
+    found += [
+        lambda name=name, dtype=dtype: right_pair(name, dtype)
+        for dtype in ([dtype] if dtype else ["float32", "float64"])
+        for name in RIGHT
+    ]
+    return found + [lambda name=name: right_rewritten(name, dtype) for name in rewritten.PORTS]
 
 
 def mark(values: tuple[bool, ...]) -> str:
@@ -162,11 +166,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="*", choices=MODELS, default=list(MODELS), help="whose planted mistakes")
     parser.add_argument("--verbose", action="store_true", help="the headline of each row")
+    parser.add_argument("--dtype", choices=["bfloat16"], help="of models and inputs (default: float32 and float64)")
     options = parser.parse_args()
     console = Console()
     rows = []
     with tempfile.TemporaryDirectory() as folder, new_progress(console, transient=True) as progress:
-        for job in progress.track(jobs(Path(folder), options.models), description="proving"):
+        for job in progress.track(jobs(Path(folder), options.models, options.dtype), description="proving"):
             rows.append(job())
     table = new_table("model", "port", "verdict", "found", "cause named", "seconds", *(["headline"] if options.verbose else []))
     for row in rows:
