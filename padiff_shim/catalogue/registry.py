@@ -13,7 +13,7 @@ from typing import Any
 from ..arguments import names as listed
 from ..errors import OPS_LISTED, UnknownNameError, unknown
 from ..optimizers.update import CLIPPERS, updates
-from ..table.op import Op
+from ..table.op import AUTOCAST, Op
 
 
 @functools.cache
@@ -43,7 +43,8 @@ def ops() -> dict[str, Op]:
     return found
 
 
-INITIAL_WEIGHTS = "initial_weights"  # what definitions= takes beside ops: those of layers that were given no initializer
+INITIAL_WEIGHTS = "initial_weights"  # in definitions=: those of layers that were given no initializer
+BESIDE_OPS = (INITIAL_WEIGHTS, AUTOCAST)  # what definitions= takes beside names of ops
 OPTIMIZERS = "optimizers"  # the family of what follows
 
 
