@@ -49,7 +49,7 @@ def points() -> list[Point]:
     """One for each name that is exchanged."""
     return [
         *(_exchanged(module, "_dygraph_tracer", _guarded) for module in (_GUARDS, _SCALERS)),
-        *(_exchanged(_GUARDS, name, _capable) for name in _CAPABLE),
+        *(_exchanged(_GUARDS, name, _capable) for name in _CAPABLE if hasattr(_GUARDS, name)),
         _level(),
         *present(
             point("paddle.amp.AmpScaler.scale", lambda patch: _scaling(patch.original)),

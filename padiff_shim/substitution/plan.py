@@ -74,6 +74,8 @@ class Substituting:
     def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's kernel, on the tape as an island, counted with the reason."""
         if autocast.HERE.on and self.autocasts and not door.entry.inplace:
+            if door.python:
+                return door.original(*args, **kwargs)  # its parts are seen, each with casts of its own
             name = door.op.amp[0] or door.op.name
             return amp.recast(name, functools.partial(self._on_paddle, door, frame, why), args, kwargs)
         return self._on_paddle(door, frame, why, args, kwargs)

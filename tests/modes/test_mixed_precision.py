@@ -272,6 +272,8 @@ def test_what_stays_native_is_cast_as_on_a_gpu():
         both = paddle.concat([low, x])
     assert [name(tensor) for tensor in (out, product, both)] == ["float32", "float32", "float32"]
     assert set(run.native) == {"exp", "matmul"}  # concat rounds nothing
+    with padiff_shim.reference("torch", exclude="mse_loss"), guard("bfloat16"):
+        assert name(F.mse_loss(low, low * 2.0)) == "float32"  # a function in Python, whose parts are seen
     out.sum().backward()
     assert name(x.grad) == "float32"
 
