@@ -53,7 +53,7 @@ def plain(value: Any) -> Any:
 
 
 def autocast_state() -> str:
-    """``"off"``, or level and dtype: ``"O1:bfloat16"``. Off, too, in a guard of reference mode on a CPU: a comparison casts nothing."""
+    """``"off"``, or level and dtype: ``"O1:bfloat16"``. Off, too, in a guard of reference mode on a CPU."""
     tracer = grad_tracer()
     if autocast.HERE.on or not autocast.active(tracer):
         return "off"

@@ -22,7 +22,8 @@ from ..frameworks.scaling import unscale_
 from ..frameworks.surroundings import undisturbed
 from ..patching.attribute import AttributePatch
 from ..patching.patcher import Point
-from .locate import point, present
+from ..patching.pyfunction import PyFunctionPatch
+from .locate import awaiting, point, present, python_function
 
 # ``paddle.amp.auto_cast`` is the function: the module is found by its name alone.
 _GUARDS, _SCALERS = (sys.modules[f"paddle.amp.{name}"] for name in ("auto_cast", "grad_scaler"))
@@ -48,8 +49,8 @@ _DISABLED = (
 def points() -> list[Point]:
     """One for each name that is exchanged."""
     return [
-        *(_exchanged(module, "_dygraph_tracer", _guarded) for module in (_GUARDS, _SCALERS)),
-        *(_exchanged(_GUARDS, name, _capable) for name in _CAPABLE if hasattr(_GUARDS, name)),
+        *map(_tracer, (_GUARDS, _SCALERS)),
+        *(_question(name) for name in _CAPABLE if hasattr(_GUARDS, name)),
         _level(),
         *present(
             point("paddle.amp.AmpScaler.scale", lambda patch: _scaling(patch.original)),
@@ -72,11 +73,29 @@ def entered_before(frame: Frame) -> list[str]:
     return [_ENTERED_BEFORE if frame.plan.autocasts else _STAYS_OFF]
 
 
-def _exchanged(module: Any, name: str, hook: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Point:
-    patch = AttributePatch(module, name, f"{module.__name__}.{name}")
+def _tracer(module: Any) -> Point:
+    """The name by which a module looks up the tracer. The function behind it is everybody's, and stays as it is."""
+    patch = AttributePatch(module, "_dygraph_tracer", f"{module.__name__}._dygraph_tracer")
     patch.rests = False
-    patch.set_hook(hook(patch.original))
+    hook = _guarded(patch.original)
+    hook.__annotations__ = {}  # as the native one
+    patch.set_hook(hook)
     return patch
+
+
+def _question(name: str) -> Point:
+    """Whether the card computes in a dtype."""
+    path = f"{_GUARDS.__name__}.{name}"
+
+    def look() -> PyFunctionPatch | None:
+        function = python_function(_GUARDS, name)
+        if function is None:
+            return None
+        patch = PyFunctionPatch(function, path)
+        patch.set_hook(_capable(patch.original))
+        return patch
+
+    return awaiting(path, look, _GUARDS, name)
 
 
 def _level() -> Point:
