@@ -82,6 +82,7 @@ def _clipped(own: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tens
 
 @op(
     "query key value attn_mask=None dropout_p=0.0 is_causal=False training=True backend=None scale=None enable_gqa=True",
+    amp="flash_attn",
     tensors=4,
     c=False,
     promote="same",
@@ -127,6 +128,7 @@ def scaled_dot_product_attention(
 @op(
     "query key value dropout=0.0 causal=False return_softmax=False fixed_seed_offset=None rng_name='' training=True "
     "softmax_scale=None",
+    amp="flash_attn",
     tensors=3,
     c=False,
     promote="same",

@@ -75,7 +75,7 @@ _LEGACY = (
 
 def convolution(params: str, **options: Any) -> Callable[[Callable[..., Any]], Op]:
     """A decorator: what all convolutions, and their transposes, have in common."""
-    return op(params, c=False, tensors=3, promote="alike", note=_SAME, **options)
+    return op(params, c=False, tensors=3, promote="alike", products=True, note=_SAME, **options)
 
 
 def _of_three(legacy: str) -> str:

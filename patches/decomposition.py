@@ -138,7 +138,13 @@ def eigvalsh(x: torch.Tensor, uplo: str, is_test: bool) -> tuple[Any, ...]:
     return torch.linalg.eigvalsh(x, UPLO=uplo), None
 
 
-@op("x|input", samples=(SQUARE, Sample((3, 3))), note="One tensor: the signs, then the logarithms.", faults=THROUGH_DETERMINANT)
+@op(
+    "x|input",
+    amp="slogdeterminant",
+    samples=(SQUARE, Sample((3, 3))),
+    note="One tensor: the signs, then the logarithms.",
+    faults=THROUGH_DETERMINANT,
+)
 def slogdet(x: torch.Tensor) -> torch.Tensor:
     """``torch.linalg.slogdet``, stacked."""
     return torch.stack(tuple(torch.linalg.slogdet(x)))
@@ -227,7 +233,15 @@ def lstsq(x: torch.Tensor, y: torch.Tensor, rcond: float | None, driver: str | N
 
 def _whole(name: str, params: str, **options: Any) -> Any:
     """A decorator: a function of ``paddle.linalg`` that Paddle itself makes of several ops."""
-    return op(params, c=False, promote="same", doors=(function(f"paddle.linalg.{name}", params),), **options)
+    return op(
+        params,
+        c=False,
+        promote="same",
+        amp="matmul_v2",
+        products=True,
+        doors=(function(f"paddle.linalg.{name}", params),),
+        **options,
+    )
 
 
 @_whole("matrix_exp", "x", samples=(SQUARE, Sample((3, 3))), faults={**FEW_SQUARINGS, **DEGREE_OF_EIGHT})

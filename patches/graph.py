@@ -69,6 +69,7 @@ def _rows(x: torch.Tensor, out_size: Any) -> int:
 
 @op(
     "x src_index dst_index reduce_op='SUM' out_size=[0]",
+    amp="graph_send_recv",
     tensors=3,
     promote="same",
     samples=each((Sample((4, 3), *EDGES),), reduce_op=("SUM", "MEAN")),
@@ -83,6 +84,7 @@ def send_u_recv(x: torch.Tensor, src_index: torch.Tensor, dst_index: torch.Tenso
 
 @op(
     "x y src_index dst_index message_op='ADD' reduce_op='SUM' out_size=[0]",
+    amp="graph_send_ue_recv",
     tensors=4,
     promote="same",
     samples=each((Sample((4, 3), (6, 3), *EDGES, positive=True),), message_op=("ADD", "MUL"), reduce_op=("SUM", "MEAN")),
@@ -104,6 +106,7 @@ def send_ue_recv(
 
 @op(
     "x y src_index dst_index message_op='ADD'",
+    amp="graph_send_uv",
     tensors=4,
     promote="same",
     samples=each((Sample((4, 3), (5, 3), *EDGES, positive=True),), message_op=("ADD", "MUL")),

@@ -181,6 +181,7 @@ def _torchs_embedding(x: torch.Tensor, weight: torch.Tensor, padding_idx: int, s
 
 @op(
     "x weight padding_idx=-1 sparse=False",
+    amp="lookup_table_v2",
     tensors=2,
     promote="same",
     definition=_torchs_embedding,

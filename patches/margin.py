@@ -84,6 +84,7 @@ def cosine_embedding_loss(x: torch.Tensor, y: torch.Tensor, label: torch.Tensor,
 
 @loss(
     'input positive negative margin=1.0 p=2.0 epsilon=1e-06 swap=False reduction="mean"',
+    amp="p_norm",  # the lists name triplet_margin_loss, but Paddle has no such kernel
     tensors=3,
     copies_result=True,
     samples=each((Sample((3, 4), (3, 4), (3, 4)),), p=(2.0, 1.0), swap=(False, True), reduction=REDUCTIONS),

@@ -266,7 +266,12 @@ def nan_to_num(x: torch.Tensor, nan: float, posinf: float | None, neginf: float 
     return torch.nan_to_num(x, nan, posinf, neginf)
 
 
-@op("inputs", operands=True, samples=(Sample((3, 4), (3, 4)), Sample((3, 4), (3, 4), (3, 4)), Sample((3,)), Sample((), ())))
+@op(
+    "inputs",
+    amp="sum",
+    operands=True,
+    samples=(Sample((3, 4), (3, 4)), Sample((3, 4), (3, 4), (3, 4)), Sample((3,)), Sample((), ())),
+)
 def add_n(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     """The first tensor plus the second, plus the third, and so on."""
     if len(inputs) == 1:

@@ -80,13 +80,13 @@ def tile(x: torch.Tensor, repeat_times: Any) -> torch.Tensor:
     return torch.tile(x, integers(repeat_times))
 
 
-@op("x shape", samples=(Sample((1, 3), shape=[2, 4, 3]), Sample((3, 1), shape=[-1, 4])), **MOVED)
+@op("x shape", amp="expand_v2", samples=(Sample((1, 3), shape=[2, 4, 3]), Sample((3, 1), shape=[-1, 4])), **MOVED)
 def expand(x: torch.Tensor, shape: Any) -> torch.Tensor:
     """``Tensor.expand``; Paddle copies."""
     return x.expand(integers(shape))
 
 
-@op("x y=None target_shape=None", samples=(Sample((1, 3), target_shape=[4, 3]),), **MOVED)
+@op("x y=None target_shape=None", amp="expand_as_v2", samples=(Sample((1, 3), target_shape=[4, 3]),), **MOVED)
 def expand_as(x: torch.Tensor, y: Any, target_shape: Any) -> torch.Tensor:
     """``Tensor.expand_as``; Paddle copies. Of ``y`` the shape is what counts."""
     return x.expand(list(y.shape) if y is not None else integers(target_shape))
@@ -140,6 +140,7 @@ def triu(x: torch.Tensor, diagonal: int) -> torch.Tensor:
 
 @op(
     "x|input offset|diagonal=0 padding_value=0",
+    amp="diag_v2",
     samples=(Sample((3,)), Sample((3,), offset=-1), Sample((3, 4), offset=1)),
     complex=True,
     **MOVED,

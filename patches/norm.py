@@ -49,7 +49,8 @@ def layer_norm(
         raise ValueError("Paddle normalises over trailing axes, never over all")
     shape = x.shape[begin_norm_axis:]
     weight, shift = (p if p is None or p.shape == shape else p.reshape(shape) for p in (scale, bias))
-    if any(p is not None and p.dtype != x.dtype for p in (weight, shift)):
+    mixed = any(p is not None and p.dtype != x.dtype for p in (weight, shift))
+    if mixed and not torch.is_autocast_enabled(x.device.type):  # Torch's own autocast leaves them to Torch's kernel
         weight, shift = (None if p is None else p.float() for p in (weight, shift))
         return F.layer_norm(x.float(), shape, weight, shift, epsilon).to(x.dtype)
     return F.layer_norm(x, shape, weight, shift, epsilon)

@@ -42,13 +42,13 @@ def min_(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     return torch.amin(x, axes(axis, x.ndim), keepdim)
 
 
-@reduction(copies_result=True, **_REDUCED)
+@reduction(amp="reduce_amax", copies_result=True, **_REDUCED)
 def amax(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     """``torch.amax``."""
     return torch.amax(x, axes(axis, x.ndim), keepdim)
 
 
-@reduction(copies_result=True, **_REDUCED)
+@reduction(amp="reduce_amin", copies_result=True, **_REDUCED)
 def amin(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     """``torch.amin``."""
     return torch.amin(x, axes(axis, x.ndim), keepdim)
@@ -56,6 +56,7 @@ def amin(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
 
 @op(
     "x|input k axis|dim=-1 largest=True sorted=True",
+    amp="top_k_v2",
     results=("out", "indices"),
     samples=(*each((Sample((3, 4), k=2), Sample((2, 5, 3), k=3, axis=1)), largest=(True, False)), Sample((2, 5), k=5)),
     refusals=(Sample((3, 4), k=5),),
@@ -234,13 +235,13 @@ _EXTREME: dict[str, Any] = {
 }
 
 
-@op("x axis=None keepdim=False dtype='int64'", doors=_doors("argmax"), **_EXTREME)
+@op("x axis=None keepdim=False dtype='int64'", doors=_doors("argmax"), amp="arg_max", **_EXTREME)
 def argmax(x: torch.Tensor, axis: Any, keepdim: bool, dtype: torch.dtype) -> torch.Tensor:
     """``torch.argmax``."""
     return _index(torch.argmax, x, axis, keepdim, dtype)
 
 
-@op("x axis=None keepdim=False dtype='int64'", doors=_doors("argmin"), **_EXTREME)
+@op("x axis=None keepdim=False dtype='int64'", doors=_doors("argmin"), amp="arg_min", **_EXTREME)
 def argmin(x: torch.Tensor, axis: Any, keepdim: bool, dtype: torch.dtype) -> torch.Tensor:
     """``torch.argmin``."""
     return _index(torch.argmin, x, axis, keepdim, dtype)

@@ -110,7 +110,7 @@ def cell(name: str, states: str) -> Any:
     """A decorator: a cell of ``paddle.nn`` as one function of Torch; what is unusual in it runs by the ops that it calls."""
     door = function(f"paddle.nn.{name}.forward", "self inputs states=None", arrange=_cell, seen_below=True)
     params = f"x {states} weight_ih weight_hh bias_ih bias_hh activation"
-    return op(params, c=False, tensors=5 + len(states.split()), promote="same", doors=(door,), amp="matmul_v2")
+    return op(params, c=False, tensors=5 + len(states.split()), promote="same", doors=(door,), amp="matmul_v2", products=True)
 
 
 @cell("LSTMCell", "hidden memory")

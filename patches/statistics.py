@@ -27,6 +27,8 @@ def _half_centred(own: Any, x: torch.Tensor, fweights: Any, aweights: Any, rowva
     tensors=3,
     c=False,
     promote="none",
+    amp="matmul_v2",
+    products=True,
     doors=(function("paddle.linalg.cov", "x rowvar=True ddof=True fweights=None aweights=None"),),
     samples=(
         *each((Sample((3, 6)), Sample((6, 3))), rowvar=(True, False), ddof=(True, False)),
@@ -49,6 +51,8 @@ def cov(x: torch.Tensor, fweights: Any, aweights: Any, rowvar: bool, ddof: bool)
 @op(
     "x rowvar=True",
     c=False,
+    amp="matmul_v2",
+    products=True,
     doors=(function("paddle.linalg.corrcoef", "x rowvar=True"),),
     samples=(Sample((3, 6)), Sample((6, 3), rowvar=False)),
     refusals=(Sample((2, 3, 4)),),
@@ -71,6 +75,8 @@ _MODE = "use_mm_for_euclid_dist_if_necessary"
     c=False,
     promote="same",
     copies_result=True,
+    amp="matmul_v2",
+    products=True,
     doors=(function("paddle.cdist", f"x y p=2.0 compute_mode={_MODE!r}"),),
     deviations=ROUNDED,
     samples=(

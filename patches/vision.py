@@ -71,6 +71,7 @@ def _interpolation(mode: str, *shape: int, **deviations: str) -> Op:
     return op(
         _CALL.format(mode),
         name=f"{mode}_interp",
+        amp=f"{mode}_interp_v2",
         samples=tuple(samples),
         deviations={**_DOUBLE, **deviations},
         note="align_mode=1 has no counterpart in Torch and stays native",

@@ -13,7 +13,7 @@ from typing import Any
 from ..arguments import names as listed
 from ..errors import OPS_LISTED, UnknownNameError, unknown
 from ..optimizers.update import CLIPPERS, updates
-from ..table.op import Entry, Op
+from ..table.op import AUTOCAST, Entry, Op
 
 
 @functools.cache
@@ -48,7 +48,8 @@ def _replaces(door: Entry, other: Entry) -> bool:
     return any(before.until is not None and before.until == after.since for before, after in ((door, other), (other, door)))
 
 
-INITIAL_WEIGHTS = "initial_weights"  # what definitions= takes beside ops: those of layers that were given no initializer
+INITIAL_WEIGHTS = "initial_weights"  # in definitions=: those of layers that were given no initializer
+BESIDE_OPS = (INITIAL_WEIGHTS, AUTOCAST)  # what definitions= takes beside names of ops
 OPTIMIZERS = "optimizers"  # the family of what follows
 
 

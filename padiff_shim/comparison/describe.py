@@ -53,9 +53,11 @@ def plain(value: Any) -> Any:
 
 
 def autocast_state() -> str:
-    """``"off"``, or level and dtype: ``"O1:bfloat16"``."""
+    """``"off"``, or level and dtype: ``"O1:bfloat16"``. Off, too, in a guard of reference mode on a CPU."""
     tracer = grad_tracer()
-    return f"{tracer._amp_level.name}:{tracer._amp_dtype}" if autocast.active(tracer) else "off"
+    if autocast.HERE.on or not autocast.active(tracer):
+        return "off"
+    return f"{tracer._amp_level.name}:{tracer._amp_dtype}"
 
 
 class Spot(Written):

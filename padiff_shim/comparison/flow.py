@@ -52,6 +52,7 @@ class Comparison(Pulses):
     """The plan of compare mode (:class:`padiff_shim.dispatch.plan.Plan`); shared by all threads of one mode."""
 
     on_tape, tracks_layers, draws, lends = False, True, False, False
+    autocasts = ""
 
     def __init__(
         self,

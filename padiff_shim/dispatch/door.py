@@ -10,7 +10,7 @@ from typing import Any
 from ..frameworks.surroundings import autocasting, dispatch_modes, function_modes, inference, put_aside
 from ..signals import let_pass
 from ..table.op import Entry, Op
-from ..table.reasons import DRAWN, FILTERED, MIXED, NOT_DRAWN, OUTSIDE_LAYERS, RANDOM, WHOLE, StayNative
+from ..table.reasons import DRAWN, FILTERED, MIXED, NOT_DRAWN, OUTSIDE_LAYERS, PARTS, RANDOM, WHOLE, StayNative
 from ..table.signature import REFUSALS, binder, present, refused
 from . import site
 from .dtypes import DtypeRules, ask
@@ -114,7 +114,7 @@ class Door:
 
     def in_parts(self, why: StayNative) -> bool:
         """Whether the calls below are seen instead: each of these computes in the dtype of its own operands."""
-        return self.entry.mixed_below and why.why is MIXED
+        return why.why is PARTS or (self.entry.mixed_below and why.why is MIXED)
 
     def permit(self, frame: Frame, draws: bool) -> None:
         """Of an op that may draw random numbers: whether it may run on Torch's kernel here, and draw from Torch's generator."""

@@ -13,12 +13,13 @@ float32, float32 beside them in float64. What it refuses there it refuses, and w
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import paddle
 import torch
 
+from ..frameworks import autocast
 from ..frameworks.memory import AMP_OFF, TENSOR_TYPES, dtype_of, grad_tracer, torch_dtype
 from ..frameworks.torch_settings import has_avx512
 from ..frameworks.versions import IS_3
@@ -74,7 +75,7 @@ class DtypeRules:
         """The dtype in which Paddle has no kernel for the call ``values``, mostly ""; StayNative if it refuses the call."""
         lacks = self.taken(values, targets)
         if lacks is None:
-            lacks = self._answer(inputs, args, kwargs).lacks
+            lacks = self._answer(inputs, targets, args, kwargs).lacks
             self._take(values, targets, lacks)
         return lacks
 
@@ -130,7 +131,7 @@ class DtypeRules:
             return Rule(refusal=MIXED if floats else INTEGER)
         if self._op.promote == "alike" and len({kind for kind in _given(inputs, targets) if kind.is_floating_point}) > 1:
             return Rule(refusal=MIXED)
-        answer = self._answer(inputs, args, kwargs)
+        answer = self._answer(inputs, targets, args, kwargs)
         self._take(values, targets, answer.lacks)
         result = answer.dtype
         if result is None or not (result.is_floating_point or result.is_complex):
@@ -138,17 +139,21 @@ class DtypeRules:
         real = len(dtypes) == 1 and bool(dtypes & _COMPLEX) and not result.is_complex  # of complex numbers: eigenvalues, lengths
         return Rule() if self._op.promote == "none" or dtypes == {result} or real else Rule(cast=result)
 
-    def _answer(self, inputs: Inputs, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NativeAnswer:
-        """What the native op says of the program's call, made with copies of what it writes into."""
+    def _answer(self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NativeAnswer:
+        """What the native op says of the program's call, made with copies of what it writes into, and of what autocast casts."""
         copies = {id(tensor): tensor.clone for tensor in map(inputs.paddle.__getitem__, self._overwritten) if _is_tensor(tensor)}
+        dtypes = {id(tensor): torch_dtype(tensor.dtype) for tensor in inputs.paddle if _is_tensor(tensor)}
+        if targets is not None and autocast.HERE.on:  # on a CPU C++ makes no casts
+            cast = {id(tensor): (tensor, target) for tensor, target in zip(inputs.paddle, targets) if target is not None}
+            copies.update({key: functools.partial(tensor.astype, dtype_of(target)) for key, (tensor, target) in cast.items()})
+            dtypes.update({key: target for key, (_, target) in cast.items()})
         try:
             return NativeAnswer(self._dtype(args, kwargs, copies))
         except Exception as error:
             let_pass(error)
-            lacks = self._lacks(error, inputs)
+            lacks = self._lacks(error, dtypes.values())
             if not lacks:
                 raise _refusal(error) from None
-        dtypes = {id(tensor): torch_dtype(tensor.dtype) for tensor in inputs.paddle if _is_tensor(tensor)}
         # Weights of float32 beside an operand of 16 bits are no mixture where the op leaves dtypes to its kernel.
         up = {torch.float32: "float64"} if self._op.promote != "none" and set(dtypes.values()) & _HALVES else {}
         up.update(dict.fromkeys(_HALVES, "float32"))
@@ -168,13 +173,13 @@ class DtypeRules:
             return NativeAnswer(torch.float32, lacks)
         return NativeAnswer(torch_dtype(f"paddle.{lacks}") if dtype is torch.float32 else dtype, lacks)
 
-    def _lacks(self, error: Exception, inputs: Inputs) -> str:
+    def _lacks(self, error: Exception, dtypes: Iterable[Any]) -> str:
         """The dtype in which Paddle has no kernel, by its error; "" for another error."""
         if not (is_without_kernel(error) or is_old_form_without_kernel(error)):
             return dtype_without_kernel(error)
         any_dtype = is_without_kernel(error) and self._keeps_dtype()
-        dtypes = [side.dtype for side in inputs.torch if isinstance(side, torch.Tensor) and side.is_floating_point()]
-        return next((dtype_of(dtype) for dtype in dtypes if dtype in _HALVES or any_dtype), "")
+        floats = [dtype for dtype in dtypes if dtype is not None and dtype.is_floating_point]
+        return next((dtype_of(dtype) for dtype in floats if dtype in _HALVES or any_dtype), "")
 
     def _keeps_dtype(self) -> bool:
         """Whether the operands' dtype is that of the result, about which nothing is asked."""
@@ -187,7 +192,7 @@ class DtypeRules:
             others = {key: make() for key, make in exchange.items()}
             return self._original(*exchanged(args, others), **{key: exchanged(value, others) for key, value in kwargs.items()})
 
-        shown = _unseen(made, autocast=True)
+        shown = _unseen(made, autocasting=True)
         while isinstance(shown, (list, tuple)):  # of several results the first one says it
             shown = shown[0]
         return torch_dtype(getattr(shown, "dtype", None))
@@ -226,12 +231,12 @@ def apart(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     return _unseen(lambda: original(*given[0], **given[1]))
 
 
-def _unseen(made: Callable[[], Any], *, autocast: bool = False) -> Any:
+def _unseen(made: Callable[[], Any], *, autocasting: bool = False) -> Any:
     """What is made with no graph and no mode, and no autocast but on demand. A Ctrl-C leaves none of them switched off."""
     tracer, before = grad_tracer(), standing()
     recorded, level = tracer._has_grad, tracer._amp_level
     try:
-        tracer._has_grad, tracer._amp_level = False, level if autocast else AMP_OFF
+        tracer._has_grad, tracer._amp_level = False, level if autocasting else AMP_OFF
         stand((*before, PAUSE))
         return made()
     finally:

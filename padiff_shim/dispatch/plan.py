@@ -17,6 +17,7 @@ class Plan(Protocol):
     tracks_layers: bool  # asks in which layer a call is made
     draws: bool  # random numbers come from Torch's generator
     lends: bool  # Torch's kernels answer calls for which Paddle has none
+    autocasts: str  # whose casts automatic mixed precision makes on a CPU: "paddle", "torch", or "": it stays off there
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op of the table, bound to the op's arguments. Raises StayNative where it has to run natively."""

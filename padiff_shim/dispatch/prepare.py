@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..frameworks import autocast
+from ..frameworks.autocast import torch_autocast
 from ..frameworks.memory import TENSOR_TYPES, check_target, dtype_of, grad_tracer, torch_dtype
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -23,15 +24,28 @@ from .operands import NUMBERS, Inputs, beside_graph, bridge
 
 
 class Casts(NamedTuple):
-    """Autocast's casts of single operands, then the promotion of all to the result's dtype."""
+    """Autocast's casts of single operands, then the promotion of all to the result's dtype; or Torch's own autocast."""
 
     targets: list[torch.dtype | None] | None
     promotion: torch.dtype | None
+    region: torch.dtype | None = None  # in which dtype Torch's autocast runs the formula, which then casts by itself
 
     @property
     def none(self) -> bool:
         """Nothing is cast."""
-        return self.targets is None and self.promotion is None
+        return self.targets is None and self.promotion is None and self.region is None
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """What decides, beside operands and attributes, which tensors a backward reads: of what is cast, the copy."""
+        return (*(self.targets or ()), self.region)
+
+    def run(self, door: Door, tensors: Sequence[Any], attributes: tuple[Any, ...]) -> Any:
+        """The op's formula of these operands."""
+        if self.region is not None:
+            with torch_autocast(self.region):
+                return door.torch(tensors, attributes)
+        return door.torch(tensors if self.none else self.apply(tensors), attributes)
 
     def apply(self, tensors: Sequence[Any]) -> list[Any]:
         """The operands as the kernel gets them."""
@@ -79,7 +93,12 @@ def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, 
     empty = [not side.numel() for side in inputs.torch if isinstance(side, torch.Tensor)]
     if any(empty) and (all(empty) or not op.passes_empty):
         raise StayNative(reasons.EMPTY)
-    targets = _autocast(door, tracer, inputs) if autocast.active(tracer) else None
+    targets = None
+    if autocast.active(tracer) and not (door.entry.inplace or door.op.name == "cast"):  # of which C++ casts nothing
+        if autocast.HERE.on and frame.plan.autocasts == "torch":
+            return Prepared(inputs, attributes, _torchs_autocast(door, tracer, inputs))
+        if not autocast.HERE.on or frame.plan.autocasts:
+            targets = _autocast(door, tracer, inputs)
     cast = door.rules.find(inputs, targets, values, args, kwargs)
     return Prepared(inputs, attributes, NO_CASTS if targets is None and cast is None else Casts(targets, cast))
 
@@ -112,14 +131,33 @@ def _convert_dtype(door: Door, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*attributes[:at], dtype, *attributes[at + 1 :])
 
 
+def listed(door: Door, operands: Sequence[Any]) -> str:
+    """The name under which autocast lists a call: that of the kernel which Paddle runs on a GPU."""
+    op = door.op
+    if op.layouts and operands[2] is not None and door.entry.target != "paddle._C_ops.linear" and autocast.fuses_bias():
+        return "linear_v2"
+    kernel = door.entry.target.rpartition(".")[2]
+    if kernel.startswith("depthwise_"):
+        return kernel
+    return op.amp[any(type(operand) in NUMBERS for operand in operands)] or op.name
+
+
 def _autocast(door: Door, tracer: Any, inputs: Inputs) -> list[torch.dtype | None]:
     """Per operand the dtype that Paddle's autocast would give it."""
     tensors = [t for t in inputs.torch if isinstance(t, torch.Tensor)]
     dtypes = [dtype_of(t.dtype) for t in tensors]
-    name = door.op.amp[any(type(t) in NUMBERS for t in inputs.torch)] or door.op.name
-    chosen = autocast.destination(tracer, name, dtypes, on_accelerator=any(t.is_cuda for t in tensors))
+    name = listed(door, inputs.torch)
+    chosen = autocast.destination(tracer, name, dtypes, on_accelerator=autocast.HERE.on or any(t.is_cuda for t in tensors))
     queue = iter(autocast.casts(name, chosen, dtypes))
     return [torch_dtype(next(queue)) if isinstance(t, torch.Tensor) else None for t in inputs.torch]
+
+
+def _torchs_autocast(door: Door, tracer: Any, inputs: Inputs) -> Casts:
+    """Torch's autocast runs the formula. Torch has no lists of the program's own: what these name is cast before."""
+    name = listed(door, inputs.torch)
+    if name not in autocast.listed_by_program(tracer):
+        return Casts(None, None, torch_dtype(tracer._amp_dtype))
+    return Casts(_autocast(door, tracer, inputs), None)
 
 
 def device_of(sides: Sequence[Any], attributes: Sequence[Any] = ()) -> torch.device:

@@ -34,7 +34,7 @@ from ..postponed import as_hook
 from ..table.op import Entry, Op
 from ..table.reasons import DRAWN, EXECUTED, NO_REFERENCE, OPTIMIZER, PREDICTED, RANDOM, RANDOM_ALONE, Reason
 from ..table.signature import parse
-from . import initial_weights, optimizers
+from . import amp, initial_weights, optimizers
 from .engine import WithEngine
 from .locate import awaiting, c_function, holder, point, present, python_function
 
@@ -240,6 +240,7 @@ def _all() -> list[Point]:
         *_hooks(),
         *optimizers.points(),
         *initial_weights.points(),
+        *amp.points(),
     ]
 
 

@@ -77,9 +77,10 @@ class Mode:
 
     def _open(self, frame: frames.Frame) -> None:
         """Everything that :meth:`_steps` undoes."""
-        from ..intercept import doors
+        from ..intercept import amp, doors
 
         self._say(doors.OPS.acquire(frame.ticket))
+        self._say(amp.entered_before(frame))
         if self._tracks_layers:
             self._say(doors.LAYERS.acquire(frame.ticket))
         self._frames.append(frame)

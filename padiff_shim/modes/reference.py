@@ -55,7 +55,8 @@ def reference(
             Paddle's, and the run lists them.
         definitions: whose definition of an op is computed where the two differ under one name: ``"paddle"``, or ``"torch"``, that
             of a Torch twin (BatchNorm's running variance, the mean over ignored labels, initial weights: see
-            ``docs/definitions.md``). Names of ops, and ``"initial_weights"``, take Torch's for these alone.
+            ``docs/definitions.md``). Names of ops, ``"initial_weights"`` and ``"autocast"`` (Torch's lists for
+            mixed precision: see ``docs/amp.md``) take Torch's for these alone.
         kernels: what answers a call in float16 or bfloat16 for which this Paddle has no kernel on the device, as most ops on a CPU.
             ``"torch"``: Torch's kernel, with results and gradients in the dtype that Paddle documents; the run counts these calls
             apart. ``"paddle"``: Paddle's error, as natively.

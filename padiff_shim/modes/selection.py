@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from ..arguments import one_of
-from ..catalogue.registry import INITIAL_WEIGHTS, optimizers, resolve
+from ..catalogue.registry import BESIDE_OPS, optimizers, resolve
 from ..catalogue.registry import ops as all_ops
 from ..errors import ArgumentError, UnknownNameError, unknown
 from ..patterns import LayerFilter
@@ -50,7 +50,7 @@ def _everything() -> frozenset[str]:
 
 @functools.cache
 def _differing() -> tuple[str, ...]:
-    return (*(name for name, op in all_ops().items() if op.definition is not None), INITIAL_WEIGHTS)
+    return (*(name for name, op in all_ops().items() if op.definition is not None), *BESIDE_OPS)
 
 
 def by_torchs_definition(definitions: list[str]) -> frozenset[str]:

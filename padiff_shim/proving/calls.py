@@ -79,7 +79,7 @@ class Kept:
         inputs, attributes, casts = self.prepared
         sides = [_side(side, double=double, wanted=at in self.wanted) for at, side in enumerate(inputs.torch)]
         with torch.enable_grad():
-            out = self.door.torch(sides if double else casts.apply(sides), attributes)
+            out = self.door.torch(sides, attributes) if double else casts.run(self.door, sides, attributes)
         made = [one for _, one in leaves(out)]
         results = [as_array(one) for one in made]
         pairs = [
@@ -165,6 +165,8 @@ class Keeping(Substituting):
 
     def __init__(self, *, native: bool, layer: Callable[[], str]) -> None:
         super().__init__("torch", draws=True, torchs=TORCHS)
+        if native:
+            self.autocasts = ""
         self.calls: dict[Key, Kept] = {}
         self._native, self._layer = native, layer
         self._times: collections.Counter[tuple[str, str]] = collections.Counter()

@@ -23,6 +23,7 @@ from ..catalogue.registry import ops
 from ..dispatch.door import Door
 from ..dispatch.frames import Frame
 from ..dispatch.prepare import prepare
+from ..frameworks import autocast
 from ..modes.mode import Mode
 from ..substitution.plan import Substituting
 from ..table.reasons import StayNative
@@ -75,6 +76,8 @@ class Watching(Substituting):
 
     def __init__(self, *, native: bool, layer: Callable[[], str], seen: Seen) -> None:
         super().__init__("torch", draws=True, torchs=TORCHS)
+        if native:
+            self.autocasts = ""
         self._native, self._layer, self._seen = native, layer, seen
         self._calls: collections.Counter[tuple[str, str]] = collections.Counter()
 
@@ -94,7 +97,7 @@ class Watching(Substituting):
         else:
             result = super().call(door, frame, values, args, kwargs)
             frame.quick.clear()  # a shorter way would pass by here
-            if not door.entry.inplace:
+            if not (door.entry.inplace or autocast.HERE.on):  # on a CPU Paddle itself makes no casts
                 with paddle.no_grad():
                     others = [as_array(tensor) for _, tensor in leaves(door.native(*args, **kwargs))]
         made = [tensor for _, tensor in leaves(result)]

@@ -20,6 +20,7 @@ from ..runs.run import Run
 from ..substitution.execute import BY_DEFINITION
 from ..substitution.moves import followed
 from ..substitution.plan import Substituting
+from ..table.op import AUTOCAST
 from ..table.reasons import COMPLEX, NOT_DRAWN, StayNative
 from ..trees import leaves, mapped
 from .capture import Onlooker
@@ -28,7 +29,7 @@ from .widening import PaddleWidened
 
 # Torch's names of what Paddle's kernels answer in a proof.
 _TORCHS_NAMES = {"multiply": "mul", "subtract": "sub", "divide": "div", "concat": "cat", "elementwise_pow": "pow"}
-TORCHS = frozenset({"batch_norm"})  # ops that a proof takes by Torch's definition
+TORCHS = frozenset({"batch_norm", AUTOCAST})  # what a proof takes by Torch's definition
 
 
 class Defined(NamedTuple):

@@ -54,7 +54,7 @@ class Substitution:
         inputs, casts = prepared.inputs, prepared.casts
         if self.entry.inplace and inputs.needs and inplace.refused(inputs.paddle[0]):
             raise StayNative(reasons.LEAF)
-        lacks = self.door.rules.ask(inputs, casts.targets, values, args, kwargs)
+        lacks = "" if casts.region else self.door.rules.ask(inputs, casts.targets, values, args, kwargs)
         if lacks and not frame.plan.lends:
             raise StayNative(reasons.NO_KERNEL, dtype=lacks)
         result = self.computed(frame, values, prepared)
@@ -68,7 +68,7 @@ class Substitution:
         self.tell(frame, (*inputs.torch, *attributes))
 
         def run(*tensors: Any) -> Any:
-            return self.door.torch(tensors if casts.none else casts.apply(tensors), attributes)
+            return casts.run(self.door, tensors, attributes)
 
         with stream_of(device_of(inputs.torch)):
             if not inputs.needs or self.apart:
@@ -80,7 +80,7 @@ class Substitution:
                 turned = index == self.transposed
                 sides[index] = weight_with_gradient(frame, value, sides[0], inputs.paddle[2]) if turned else twin(value)
             bound = [*inputs.paddle, *values[len(inputs.paddle) :]]
-            settings = attributes if casts.targets is None else (*attributes, *casts.targets)  # of what was cast a copy is read
+            settings = attributes if casts.none else (*attributes, *casts.settings)
             if self.entry.inplace:
                 return self.write_on_tape(frame, bound, sides, settings, run)
             return self.on_tape(frame, bound, sides, settings, run)

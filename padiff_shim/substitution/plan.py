@@ -11,11 +11,13 @@ from ..dispatch.door import Door, gate
 from ..dispatch.frames import Frame
 from ..dispatch.plan import Unlisted
 from ..errors import StayedNativeError
+from ..frameworks import autocast
 from ..frameworks.memory import FLOATS, grad_tracer
 from ..gradients import islands, views, writes
 from ..optimizers.update import CLIPPERS, updates
+from ..table.op import AUTOCAST
 from ..table.reasons import DRAWN, EMPTY, FORKED, INDEPENDENT, RANDOM, STATIC, TORCH_RAISED, StayNative
-from . import clipping, moves, passes, raised, setting
+from . import amp, clipping, moves, passes, raised, setting
 from .draw import Drawing
 from .execute import Substitution
 from .updating import Updating, coupled
@@ -39,14 +41,21 @@ class Substituting:
     def __init__(
         self, definition: str = "paddle", *, draws: bool = False, torchs: frozenset[str] = frozenset(), lends: bool = True
     ) -> None:
+        """``lends=False``: automatic mixed precision stays off on a CPU, too, as Paddle's kernels have it."""
         self.draws = draws
         self.lends = lends  # Torch's kernels answer calls for which Paddle has none
         self.torchs = torchs  # ops that are computed by Torch's definition, which is another
+        self.autocasts = ("torch" if AUTOCAST in torchs else "paddle") if lends else ""
         self.definition = definition  # of optimizers and clippers, where Paddle's and Torch's differ
         self.updating = Updating(definition, self._kept_native, repeats=self.hurries)
 
     def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Torch's kernel, counted."""
+        tracer = grad_tracer()
+        if tracer is not None and self.autocasts == "paddle" and door.op.leading and autocast.active(tracer):
+            result = amp.parted(door, values)
+            if result is not None:
+                return result
         behind = door.torchs if self.torchs and door.op.name in self.torchs else door
         substitution = behind.substitution
         if substitution is None:
@@ -64,6 +73,14 @@ class Substituting:
 
     def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's kernel, on the tape as an island, counted with the reason."""
+        if autocast.HERE.on and self.autocasts and not door.entry.inplace:
+            if door.python:
+                return door.original(*args, **kwargs)  # its parts are seen, each with casts of its own
+            name = door.op.amp[0] or door.op.name
+            return amp.recast(name, functools.partial(self._on_paddle, door, frame, why), args, kwargs)
+        return self._on_paddle(door, frame, why, args, kwargs)
+
+    def _on_paddle(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if why.why is STATIC or grad_tracer() is None:
             return door.original(*args, **kwargs)  # a graph is being traced: nothing is computed here
         if door.op.exact and (why.exact or why.why is FORKED):  # what moves values loses nothing on Paddle's kernel
@@ -99,6 +116,11 @@ class Substituting:
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same for an op without reference."""
+        if autocast.HERE.on and self.autocasts and not (other.name.endswith("_") or other.updates):
+            return amp.recast(other.name, functools.partial(self._unlisted, other, frame), args, kwargs)
+        return self._unlisted(other, frame, args, kwargs)
+
+    def _unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if grad_tracer() is None:
             return other.original(*args, **kwargs)
         if other.name.endswith("_"):
@@ -166,6 +188,11 @@ class Substituting:
 
         So is what moves a leaf: behind Paddle's own node its share of the leaf's gradient would be added last, and apart.
         """
+        if autocast.HERE.on and self.autocasts and not (name in writes.WRITES or name.endswith("_")):
+            return amp.recast(name, functools.partial(self._exact, name, original), args, kwargs)
+        return self._exact(name, original, args, kwargs)
+
+    def _exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self.lends:
             return self._moved(name, original, *args, **kwargs)
         if name in raised.NAMES:  # of which a kernel in 16 bits was missing before

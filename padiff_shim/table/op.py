@@ -28,6 +28,8 @@ __all__ = [
     "operator", "ranged",
 ]  # fmt: skip
 
+AUTOCAST = "autocast"  # beside names of ops: automatic mixed precision by Torch's lists, with its cache of cast weights
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -124,6 +126,7 @@ class Op:
     by_layout: bool = False
     layouts: Mapping[str, str] = field(default_factory=dict)
     amp: tuple[str, str] = ("", "")
+    products: bool = False
     asked: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     definition: Callable[..., Any] | None = None
     differs: Callable[..., str] | None = None
@@ -262,6 +265,8 @@ def op(
             a copy.
         unread: operands that Torch's graph keeps although its backward does not read their values, so that they may change.
         by_layout: Torch chooses by the operands' sizes and strides, too, what its backward reads (beyond copying what has strides).
+        products: Paddle's function in Python multiplies or convolves inside, by the kernel that ``amp`` names: autocast casts there
+            even where all operands are float32.
         layouts: ``{"weight": "transposed"}`` marks the parameter of which the formula wants a contiguous transposed copy.
         asked: parameters of the op that no door has: name -> function of Paddle's own function and of one that makes its tensors,
             called once a process, whose answer is the parameter's value. For what Paddle's versions compute otherwise.

@@ -57,6 +57,7 @@ COMPLEX = Reason("complex", "complex dtype")
 NOT_A_MATRIX = Reason("not-a-matrix", "Linear weight is not a matrix")
 PLACED = Reason("placed", "a device, memory or gradient of its own asked for")
 BELOW = Reason("below", "made of ops that are compared one by one", exact=True)
+PARTS = Reason("parts", "autocast casts each part of it by itself", exact=True)
 WHOLE = Reason("whole", "whole numbers made of numbers: nothing is rounded, and nothing counted", exact=True)
 ODD_CELL = Reason("odd-cell", "a cell with a projection, activations of its own or another rank: the ops that it calls are seen")
 

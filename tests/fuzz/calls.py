@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 AROUND = (
     "with paddle.no_grad(): ",
-    "with paddle.amp.auto_cast(level='O1', dtype='bfloat16'): ",
-    "with paddle.amp.auto_cast(level='O2', dtype='bfloat16'): ",
-    "with paddle.amp.auto_cast(level='O1', dtype='float16'): ",
+    # Guards that are off: others act on a CPU in reference mode, and natively not, so that there is nothing to compare with.
+    "with paddle.amp.auto_cast(enable=False, level='O1', dtype='bfloat16'): ",
+    "with paddle.amp.auto_cast(enable=False, level='O2', dtype='bfloat16'): ",
+    "with paddle.amp.auto_cast(level='O0', dtype='float16'): ",
     "with paddle.amp.auto_cast(enable=False): ",
     "with paddle.enable_grad(): ",
     "with paddle.set_grad_enabled(False): ",
@@ -110,10 +111,10 @@ def stepped(g: Program) -> str:
 
 
 def scaled(g: Program) -> None:
-    """A loss that a scaler of gradients makes larger."""
+    """A loss that a scaler of gradients takes times 1: natively it is disabled on a CPU, and in reference mode not."""
     loss = g.floating(lambda t: not t.stop_gradient)
     scaler = g.new("n")
-    if g.add(f"{scaler} = paddle.amp.GradScaler(init_loss_scaling=8.0)"):
+    if g.add(f"{scaler} = paddle.amp.GradScaler(init_loss_scaling=1.0)"):
         g.add(f"{scaler}.scale({loss}.sum().astype('float32')).backward()")
 
 

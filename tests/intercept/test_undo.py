@@ -159,7 +159,9 @@ def test_inside_a_mode_no_namespace_changes_but_tensor_descriptors():
     for place, items in before[0].items():
         if place in ("Tensor", "DenseTensor", "LoDTensor"):
             continue
-        assert not [name for (name, old), (_, new) in zip(items, inside[0][place]) if old is not new], place
+        changed = [name for (name, old), (_, new) in zip(items, inside[0][place]) if old is not new]
+        # The name by which Paddle's mixed precision looks up the tracer at each call; the function behind it is everybody's.
+        assert changed == ["_dygraph_tracer"] * place.startswith(("paddle.amp.auto_cast", "paddle.amp.grad_scaler")), place
 
 
 def test_no_function_is_watched_twice():

@@ -57,7 +57,9 @@ def test_it_works_as_natively(name, mode, native, undone):
         return
     for ours, theirs in zip(found, native[name]):
         # A step of AdamW turns the sign of a tiny gradient into a whole step, and a quantised value jumps by one unit of 127.
-        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=2e-4)
+        # Mixed precision acts in reference mode alone: natively it is off on a CPU.
+        acts = name == "scaled_mixed_precision" and mode == "reference"
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-2 if acts else 2e-4)
         assert mode != "compare" or np.array_equal(ours, theirs), "comparing changes no bit"
     reasons = {reason for found in run.native.values() for reason in found}
     assert not [reason for reason in reasons if not reason.startswith(EXPECTED)], reasons

@@ -28,6 +28,7 @@ def train():
 # What the program prints, and the page says too. The first program of the README is that of docs/port-a-model.md.
 SAYS = {
     "README.md": ["All 15 float calls ran on torch's kernels.", "Optimizers on torch kernels: adamw by Torch's definition (18)."],
+    "docs/amp.md": [],
     "docs/audit.md": [],
     "docs/bisect.md": ["Paddle's kernels of 1 of 4 ops make the difference (no other is needed or makes it); 7 runs"],
     "docs/compare.md": [],

@@ -1,0 +1,99 @@
+"""Automatic mixed precision on a CPU, where C++ makes no casts: calls of several parts, and calls that stay native.
+
+What a call of the table needs is in :func:`padiff_shim.dispatch.prepare.prepare`. Paddle casts for each of its kernels. So a
+function that Paddle composes in Python is computed in its parts, where the casts of the parts are not those of the whole; and what
+runs on Paddle's kernel gets its operands cast as C++ casts them on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import paddle
+
+from ..dispatch.door import Door
+from ..dispatch.lacking import dtype_without_kernel
+from ..dispatch.prepare import listed
+from ..frameworks import autocast
+from ..frameworks.memory import TENSOR_TYPES, grad_tracer
+from ..table.reasons import PARTS, StayNative
+
+_LOW, _REAL = frozenset({paddle.float16, paddle.bfloat16}), frozenset({paddle.float32})
+_NAMES = {paddle.float16: "float16", paddle.bfloat16: "bfloat16", paddle.float32: "float32", paddle.float64: "float64"}
+_Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+
+
+def parted(door: Door, values: Sequence[Any]) -> Any:
+    """The result of a call whose parts have casts of their own, or None: it is computed as a whole.
+
+    Raises:
+        StayNative: Paddle's own function in Python makes the parts.
+    """
+    op = door.op
+    if op.name == "linear":
+        if values[2] is None or listed(door, values) == "linear_v2":
+            return None
+        return paddle.add(paddle.nn.functional.linear(values[0], values[1]), values[2])  # its bias is added by an op of its own
+    if door.python and op.random is None and not _whole(door, values):
+        raise StayNative(PARTS)
+    return None
+
+
+def _whole(door: Door, values: Sequence[Any]) -> bool:
+    """Whether all parts of a function in Python compute in the dtype that autocast gives the whole."""
+    tracer = grad_tracer()
+    white, black = tracer._get_amp_op_list()
+    name = listed(door, values)
+    if door.op.products and name in white:
+        return False  # which casts its bias, say, by itself
+    if autocast.spreads(tracer) or name in black:
+        return True  # all parts are cast alike
+    low, real = (any(tensor.dtype in dtypes for tensor in tensors_of(values, {})) for dtypes in (_LOW, _REAL))
+    if name == autocast.ATTENTION:
+        return name in white or not real
+    if autocast.listed_by_program(tracer) or (low and real):
+        return False
+    return not low or autocast.keeps_low(tracer)
+
+
+def tensors_of(args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """The float tensors among the arguments, one level into lists, in order."""
+    tensors = []
+    for value in (*args, *kwargs.values()):
+        for tensor in value if isinstance(value, (list, tuple)) else (value,):
+            if type(tensor) in TENSOR_TYPES and tensor.dtype in _NAMES:
+                tensors.append(tensor)
+    return tensors
+
+
+def recast(name: str, call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A native call with its operands as Paddle's autocast gives them to the op ``name``.
+
+    Where Paddle has no kernel for the low dtype on this CPU, the call is made in float32: so does Paddle itself on a GPU.
+    """
+    tracer, tensors = grad_tracer(), tensors_of(args, kwargs)
+    if not tensors or not autocast.active(tracer):
+        return call(args, kwargs)
+    dtypes = [_NAMES[tensor.dtype] for tensor in tensors]
+    chosen = autocast.destination(tracer, name, dtypes, on_accelerator=True)
+    targets = autocast.casts(name, chosen, dtypes)
+    try:
+        return call(*_cast(args, kwargs, iter(targets)) if any(targets) else (args, kwargs))
+    except Exception as error:
+        if chosen == "float32" or not dtype_without_kernel(error):
+            raise
+    targets = autocast.casts(name, "float32", dtypes)
+    return call(*_cast(args, kwargs, iter(targets)))
+
+
+def _cast(args: tuple[Any, ...], kwargs: dict[str, Any], targets: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def cast(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return type(value)([cast(item) if type(item) in TENSOR_TYPES else item for item in value])
+        if type(value) in TENSOR_TYPES and value.dtype in _NAMES:
+            target = next(targets)
+            return value if target is None else value.astype(target)  # by its door: the cast is on the tape
+        return value
+
+    return tuple([cast(value) for value in args]), {key: cast(value) for key, value in kwargs.items()}
