@@ -94,7 +94,7 @@ BINDINGS = {
     "padiff_shim/numerics/oracle": 57,
     "padiff_shim/optimizers": 24,
     "padiff_shim/patching": 1,
-    "padiff_shim/proving": 267,
+    "padiff_shim/proving": 263,
     "padiff_shim/pytest_plugin": 6,
     "padiff_shim/recording": 63,
     "padiff_shim/records": 49,

@@ -128,12 +128,8 @@ def test_a_tensor_may_be_returned_more_than_once():
 
 def test_several_mistakes_are_all_found():
     proof = prove(Port(epsilon=1e-3, swapped=True, approximate=True, factor=0.4), original(), TOKENS)
-    assert [str(mistake.cause) for mistake in proof.mistakes] == [
-        "another attribute",
-        "operands swapped",
-        "another attribute",
-        "another attribute",
-    ]
+    causes = [str(mistake.cause) for mistake in proof.mistakes]
+    assert causes == ["operands swapped", *["another attribute"] * 3]  # the first has most effect
     assert proof.complete
 
 

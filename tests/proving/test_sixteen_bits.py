@@ -114,8 +114,8 @@ def test_another_order_of_rounding_is_right(dtype):
 
 def test_tensors_are_of_that_dtype_too_and_the_models_stay_as_they_are():
     port, original = Port(), Original()
-    for given in (paddle.to_tensor(X.astype("float32")), lambda side: X if side == "torch" else paddle.to_tensor(X)):
-        assert prove(port, original, given, dtype="bfloat16").verdict is ProofVerdict.CODE_CORRECT
+    for inputs in (paddle.to_tensor(X.astype("float32")), lambda side: X if side == "torch" else paddle.to_tensor(X)):
+        assert prove(port, original, inputs, dtype="bfloat16").verdict is ProofVerdict.CODE_CORRECT
     assert port.q.weight.dtype == paddle.float32
     assert original.q.weight.dtype is torch.float32
 
