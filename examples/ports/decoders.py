@@ -1,7 +1,7 @@
 """Language models of PaddleFormers 1.2.0 with their default configurations, beside transformers' of 5.3.0: tiny, for `demo_llm.py`.
 
-A :class:`Wording` is a step that a port writes otherwise than its original. Writing the original's step as the port's does tells whether
-it is the whole reason of a difference.
+A :class:`Wording` is a step that a port writes otherwise than its original. With the original's step written as the port's it shows
+whether it is the whole reason of a difference.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ ROUTED = {"num_experts_per_tok": 2, "moe_intermediate_size": 16}
 SHARED = {**ROUTED, "n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1}
 # DeepSeek V3's checkpoints say the scoring and the scaling of positions; the two libraries' defaults of these are not the same.
 DEEPSEEK = {
-    **SIZES, **SHARED, "num_key_value_heads": 4, "kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
-    "v_head_dim": 8, "n_group": 2, "topk_group": 1, "scoring_func": "sigmoid", "topk_method": "noaux_tc", "norm_topk_prob": True,
-    "routed_scaling_factor": 2.5,
+    **SIZES, **SHARED, "num_key_value_heads": 4, "kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8, "v_head_dim": 8, "n_group": 2, "topk_group": 1, "scoring_func": "sigmoid",
+    "topk_method": "noaux_tc", "norm_topk_prob": True, "routed_scaling_factor": 2.5,
     "rope_scaling": {
         "type": "yarn", "rope_type": "yarn", "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
         "mscale_all_dim": 1.0, "original_max_position_embeddings": 16,
@@ -235,8 +235,8 @@ def _products_in_one(original: Any) -> None:
 def in_one(family: str) -> Wording:
     """Joint projections of PaddleFormers, of which the original's lie apart."""
     return Wording(
-        "the port has q, k and v in one product, and gate and values in one: gradients of their operand are summed in another order, "
-        "and silu rounds rows that lie apart otherwise",
+        "the port has q, k and v in one product, and gate and values in one: gradients of their operand are summed in another "
+        "order, and silu rounds rows that lie apart otherwise",
         (f"paddleformers.transformers.{family}.modeling", "mix_layer = self.qkv_proj(hidden_states)"),
         (f"transformers.models.{family}.modeling_{family}", "query_states = self.q"),
         _products_in_one,
@@ -292,8 +292,8 @@ def _by_token(original: Any, *, joint: bool) -> None:
 def by_token(family: str, *, joint: bool) -> Wording:
     """The experts of DeepSeek V3 and GLM4-MoE."""
     return Wording(
-        "an expert's tokens come in the order of the sentences, in the original by their rank among the k: sums over them have another "
-        "order; outputs are added up in float32, in the original in the model's dtype"
+        "an expert's tokens come in the order of the sentences, in the original by their rank among the k: sums over them have "
+        "another order; outputs are added up in float32, in the original in the model's dtype"
         + ("" if joint else "; gate and values of an expert are two products, in the original one"),
         (f"paddleformers.transformers.{family}.modeling", "token_indices, weight_indices = paddle.where(mask)"),
         (f"transformers.models.{family}.modeling_{family}", "top_k_pos, token_idx = torch.where("),
@@ -319,6 +319,27 @@ def wide_router(family: str) -> Wording:
         _wide_router,
     )
 
+
+def _expanded_first(original: Any) -> None:
+    """A rotation of keys that the heads share which is made for each head."""
+    module = sys.modules[type(original).__module__]
+    rotate = module.apply_rotary_pos_emb_interleave
+
+    def apply_rotary_pos_emb_interleave(q: Any, k: Any, *arguments: Any, **options: Any) -> Any:
+        heads = k.transpose(1, 2).expand(-1, -1, q.shape[1], -1).transpose(1, 2)
+        return rotate(q, heads, *arguments, **options)
+
+    module.apply_rotary_pos_emb_interleave = apply_rotary_pos_emb_interleave
+
+
+EXPANDED_FIRST = Wording(
+    "the port expands the shared keys to all heads before it rotates them, the original afterwards: their gradient is summed "
+    "after the rotation's",
+    ("paddleformers.transformers.deepseek_v3.modeling", "k_pe = k_pe.reshape([-1, seq_len, 1, self.qk_rope_head_dim]).expand("),
+    ("transformers.models.deepseek_v3.modeling_deepseek_v3", "k_rot = k_rot.expand("),
+    _expanded_first,
+    ("float32", "bfloat16"),
+)
 
 _OSS = "paddleformers.transformers.gpt_oss.modeling"
 TRANSPOSED = Wording(
@@ -399,7 +420,7 @@ DECODERS = (
         "DeepseekV3ForCausalLM",
         "DeepseekV3Config",
         DEEPSEEK,
-        (norm("deepseek_v3"), by_token("deepseek_v3", joint=False), wide_router("deepseek_v3")),
+        (norm("deepseek_v3"), by_token("deepseek_v3", joint=False), EXPANDED_FIRST, wide_router("deepseek_v3")),
         note="with the scoring and the rope_scaling of its checkpoints: the port's own defaults end in KeyError 'factor'",
     ),
     Decoder(
