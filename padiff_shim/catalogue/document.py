@@ -14,6 +14,7 @@ from pathlib import Path
 
 from .. import patches
 from ..optimizers.update import Update, updates
+from ..patches import _halves as _halves_of_ops
 from ..patches import _unsubstituted
 from ..patterns import named
 from ..table.op import Entry, Op
@@ -77,6 +78,13 @@ _OPTIMIZERS = """\
 
 Updates of parameters, in place: see [optimizers.md](optimizers.md), also for clipping.
 """
+_HALVES = """\
+## In 16 bits on a CPU
+
+Paddle's CPU has few kernels in float16 and bfloat16. In reference mode Torch's answer such calls, and the run counts them apart.
+The table has {tried} ops that draw no random numbers. They run forward and backward in both dtypes, with Torch's bits where Torch
+computes them, but for {left}. `tests/table/test_halves.py` tries each op.
+"""
 _NATIVE = """\
 ## What stays native
 
@@ -91,7 +99,19 @@ def text() -> str:
     doors = {entry.target for op in table.values() for entry in op.entries}
     head = _HEAD.format(ops=len(table), families=len(families()), doors=len(doors))
     sections = [_family(name, [table[one] for one in names]) for name, names in families().items()]
-    return "\n".join((head, *sections, _optimizers(), _NATIVE, *_native()))
+    return "\n".join((head, *sections, _optimizers(), _halves(), _NATIVE, *_native()))
+
+
+def _halves() -> str:
+    """The section of what does not run in 16 bits on a CPU."""
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name, group in sorted(_halves_of_ops.HALVES.items()):
+        groups.setdefault(group, []).append(f"`{name}`")
+    tried = sum(bool(op.samples and not op.random) for op in ops().values())
+    head = _HALVES.format(tried=tried, left=len(_halves_of_ops.HALVES))
+    rows = [("why not", "in", "ops"), ("---",) * 3]
+    rows += [(why, ", ".join(dtypes), ", ".join(names)) for (why, dtypes), names in groups.items()]
+    return "\n".join((head, *("| " + " | ".join(cells) + " |" for cells in rows), ""))
 
 
 def _optimizers() -> str:

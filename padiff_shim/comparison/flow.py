@@ -24,7 +24,7 @@ from ..dispatch.frames import PAUSE, Frame, stand, standing
 from ..dispatch.prepare import device_of, prepare
 from ..frameworks.memory import CPU_ALONE, grad_tracer, stream_of, to_torch
 from ..frameworks.surroundings import close_modes, open_modes
-from ..frameworks.versions import exchange_tracer
+from ..frameworks.versions import IS_3, exchange_tracer
 from ..postponed import after_engine, raise_postponed
 from ..records.log import tell_of_forks
 from ..runs.compare_run import CompareRun
@@ -154,9 +154,7 @@ class Comparison(Pulses):
         finally:
             subject.passages = packing.gathered(outer)
         if missing is not None:
-            args, kwargs = watch.before(subject, args, kwargs)
-            written = 0 if subject.door.entry.inplace and self.carries_torch else None
-            result = lacking.in_float32(subject.door.native, args, kwargs, subject.lacks, written)
+            args, kwargs, result = self.stood_in(subject, args, kwargs)
         if subject.aliased:
             result = watch.between(subject, result)
         for record in self.records(subject, result, args, kwargs, began + elapsed):
@@ -168,6 +166,15 @@ class Comparison(Pulses):
         if missing is not None and not self.carries_torch:
             raise lacking.advised(missing, subject.lacks)
         return result
+
+    def stood_in(self, subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Of a call that Paddle has no kernel for: its arguments as they were given, and the result of its kernel in float32."""
+        args, kwargs = watch.before(subject, args, kwargs)
+        if not self.carries_torch:  # the program's own call is going to fail, and has written nothing
+            written = [subject.inputs.paddle[place] for place in subject.door.overwritten]
+            args, kwargs = lacking.spared(written, args, kwargs)
+        place = 0 if subject.door.entry.inplace else None
+        return args, kwargs, lacking.in_float32(subject.door.native, args, kwargs, subject.lacks, place)
 
     def records(
         self, subject: Subject, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any], began: float
@@ -311,6 +318,8 @@ class Comparison(Pulses):
         """Judge a case and write its record."""
         judgement = self.judge(case)
         if lacks := case.subject.lacks:
+            if isinstance(case, Gradient) and not IS_3:
+                judgement = Judgement(Verdict.UNVERIFIED, reason=lacking.CAST_GRADIENT)
             reason = lacking.STANDS_IN.format(dtype=lacks) + judgement.reason
             judgement = replace(judgement, modifiers=(*judgement.modifiers, NO_KERNEL), reason=reason)
         if case.extra:

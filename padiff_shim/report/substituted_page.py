@@ -40,7 +40,8 @@ def render(account: Account) -> str:
 def _opening(account: Account) -> str:
     said = [f"Paddle's calls on {account.backend}'s kernels ({words.versions(account.environment)})"]
     said += [f"Command: {account.command}"] if account.command else []
-    said += [lacking] if (lacking := account.without_kernel()) else []
+    if lacking := account.without_kernel():
+        said.append(lacking)
     return opening(account.headline(), said, account.costs())
 
 

@@ -205,6 +205,8 @@ class Seen(Difference):
         natively, here = self.errors_of_all
         refused = [line for line, _, text in natively if RETRIEVED in text and line in {one[0] for one in here}]
         names = {found[1] for line in refused if (found := re.match(r"(?:with .*?: )?(t\d+)\.", self.lines[line]))}
+        if not (natively or here):  # both sides raise alike, of which no difference tells
+            names = self.written_between_dtypes
 
         def from_there(line: str) -> bool:
             return any(re.search(rf"\b{name}\b", one) for one in self.traced(line) for name in names)
@@ -213,6 +215,17 @@ class Seen(Difference):
             parted = {one[0] for one in natively} ^ {one[0] for one in here}
             return bool(names) and all(from_there(self.lines[line]) for line in parted)
         return re.split("[.:]", self.text)[0] in names or from_there(self.made)
+
+    @property
+    def written_between_dtypes(self) -> set[str]:
+        """The tensors with an in-place op whose operands were made in several dtypes."""
+        names = set()
+        for line in self.lines:
+            match = re.match(r"(?:with .*?: )?(t\d+)\.\w+_\(t\d+", line)
+            dtypes = {dtype for origin in self.traced(line) for dtype in re.findall(r"'(b?float\d+)'", origin)} if match else set()
+            if match and len(dtypes) > 1:
+                names.add(match[1])
+        return names
 
     @property
     def of_a_second_derivative_in_place(self) -> bool:

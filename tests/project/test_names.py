@@ -101,7 +101,7 @@ BINDINGS = {
     "padiff_shim/report": 68,
     "padiff_shim/repro": 17,
     "padiff_shim/runs": 17,
-    "padiff_shim/substitution": 56,
+    "padiff_shim/substitution": 53,
     "padiff_shim/table": 15,
     "padiff_shim/weights": 97,
     "patches": 53,

@@ -1,0 +1,339 @@
+"""Parameters of 16 bits on a CPU: optimizers, clipping, accumulation and a whole training, with Torch's bits."""
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from helpers import needs, same
+from torch.optim.adam import adam
+
+import padiff_shim
+from padiff_shim.frameworks.versions import IS_3
+
+pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
+HALVES = ("bfloat16", "float16")
+SCALE = 1e-4  # epsilon: float16 has no 1e-8
+OPTIMIZERS = {
+    "SGD": ({}, torch.optim.SGD, {}),
+    "Momentum": ({"momentum": 0.9}, torch.optim.SGD, {"momentum": 0.9}),
+    "Adam": ({"epsilon": SCALE}, torch.optim.Adam, {"eps": SCALE}),
+    "AdamW": ({"epsilon": SCALE, "weight_decay": 0.1}, torch.optim.AdamW, {"eps": SCALE, "weight_decay": 0.1}),
+    "RAdam": ({"epsilon": SCALE}, torch.optim.RAdam, {"eps": SCALE}),
+    "NAdam": ({"epsilon": SCALE}, torch.optim.NAdam, {"eps": SCALE}),
+    "Adagrad": ({"epsilon": SCALE}, torch.optim.Adagrad, {"eps": SCALE}),
+}
+CLIPPERS = {
+    "none": (None, None),
+    "global norm": (lambda: paddle.nn.ClipGradByGlobalNorm(0.5), lambda params: torch.nn.utils.clip_grad_norm_(params, 0.5)),
+    "value": (lambda: paddle.nn.ClipGradByValue(0.125), lambda params: torch.nn.utils.clip_grad_value_(params, 0.125)),
+    "norm": (
+        lambda: paddle.nn.ClipGradByNorm(0.25),
+        lambda params: [torch.nn.utils.clip_grad_norm_([param], 0.25) for param in params],
+    ),
+}
+
+
+def held(dtype, *shape, seed):
+    """Values that the dtype holds: Paddle 2.6 rounds others in another way."""
+    values = torch.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype("float32"))
+    return values.to(getattr(torch, dtype))
+
+
+def models(dtype):
+    """A Linear layer of either framework, with one output among its sizes: as many elements as a power of beta has."""
+    ours, theirs = paddle.nn.Linear(6, 1), torch.nn.Linear(6, 1)
+    weight, bias = held(dtype, 1, 6, seed=0), held(dtype, 1, seed=1)
+    ours.to(dtype=dtype)
+    ours.weight.set_value(paddle.to_tensor(weight.t().float().numpy()).astype(dtype))
+    ours.bias.set_value(paddle.to_tensor(bias.float().numpy()).astype(dtype))
+    theirs.to(getattr(torch, dtype))
+    theirs.weight.data.copy_(weight)
+    theirs.bias.data.copy_(bias)
+    return ours, theirs
+
+
+def step(optimizer, params, copies):
+    """A step of Torch's, over copies of float32 where there are any."""
+    for copy, param in zip(copies or (), params):
+        copy.grad = param.grad.float()
+    optimizer.step()
+    for copy, param in zip(copies or (), params):
+        param.data.copy_(copy.data)
+
+
+def check_training(dtype, name, *, masters, clipper="none", steps=3):
+    words, kind, options = OPTIMIZERS[name]
+    make, clip = CLIPPERS[clipper]
+    ours, theirs = models(dtype)
+    batches = [held(dtype, 5, 6, seed=seed) for seed in range(2, 2 + 2 * steps)]
+    with padiff_shim.reference("torch", optimizer="torch") as run:
+        how = {**words, **({"grad_clip": make()} if make else {}), **({"multi_precision": masters} if masters is not None else {})}
+        optimizer = getattr(paddle.optimizer, name)(0.125, parameters=ours.parameters(), **how)
+        for number in range(steps):
+            for batch in batches[
+                2 * number : 2 * number + 1 + (IS_3 and number == 1)
+            ]:  # sums of gradients round otherwise in Paddle 2.6
+                (ours(paddle.to_tensor(batch.float().numpy()).astype(dtype)) ** 2).mean().backward()
+            optimizer.step()
+            optimizer.clear_grad()
+    params = list(theirs.parameters())
+    copies = [param.detach().float().requires_grad_() for param in params] if masters else params
+    twin = kind(copies, 0.125, **options)
+    for number in range(steps):
+        for batch in batches[2 * number : 2 * number + 1 + (IS_3 and number == 1)]:
+            (theirs(batch) ** 2).mean().backward()
+        if clip:
+            clip(params)
+        step(twin, params, copies if masters else None)
+        theirs.zero_grad()
+    assert run.native == {}
+    assert run.without_kernel["linear"] == {dtype: steps + IS_3}
+    assert ours.weight.dtype == getattr(paddle, dtype)
+    assert same(ours.weight.detach().t(), theirs.weight)
+    assert same(ours.bias.detach(), theirs.bias)
+
+
+@pytest.mark.parametrize("masters", [False, True], ids=["plain", "masters"])
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("name", ["SGD", "Momentum", "Adam", "AdamW"])
+def test_optimizers_with_and_without_masters(name, dtype, masters):
+    check_training(dtype, name, masters=masters)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=needs(f"optimizer.{name}")) for name in ("Adagrad", "RAdam", "NAdam")])
+def test_optimizers_without_that_option(name, dtype):
+    check_training(dtype, name, masters=None)
+
+
+@pytest.mark.parametrize("masters", [False, True], ids=["plain", "masters"])
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("clipper", ["global norm", "value", "norm"])
+def test_clipping(clipper, dtype, masters):
+    check_training(dtype, "AdamW", masters=masters, clipper=clipper)
+
+
+def test_paddles_definition_computes_in_float32():
+    """Accumulators of float32 beside a parameter of 16 bits, as in Paddle's kernels on other devices."""
+    param, grad = held("bfloat16", 3, 4, seed=0), held("bfloat16", 3, 4, seed=1)
+    leaf = paddle.to_tensor(param.float().numpy()).astype("bfloat16")
+    leaf.stop_gradient = False
+    with padiff_shim.reference("torch"):
+        optimizer = paddle.optimizer.AdamW(0.125, parameters=[leaf])
+        for _ in range(2):
+            (leaf * paddle.to_tensor(grad.float().numpy()).astype("bfloat16")).sum().backward()
+            optimizer.step()
+            optimizer.clear_grad()
+    wide, first, second = param.float(), torch.zeros(3, 4), torch.zeros(3, 4)
+    for done in (0.0, 1.0):
+        adam(
+            [wide], [grad.float()], [first], [second], [], [torch.tensor(done)], decoupled_weight_decay=True, amsgrad=False,
+            beta1=0.9, beta2=0.999, lr=0.125, weight_decay=0.01, eps=1e-8, maximize=False,
+        )  # fmt: skip
+        wide = wide.bfloat16().float()
+    assert same(leaf.detach(), wide.bfloat16())
+    moments = [state for name, states in optimizer._accumulators.items() if name.startswith("moment1") for state in states.values()]
+    assert [state.dtype for state in moments] == [paddle.float32]
+    assert same(moments[0], first)
+
+
+def test_a_definition_that_changes_between_two_modes():
+    """What is held of an optimizer's step is not that of the other definition."""
+    leaf = paddle.to_tensor(held("bfloat16", 3, 4, seed=0).float().numpy()).astype("bfloat16")
+    leaf.stop_gradient = False
+    optimizer = paddle.optimizer.AdamW(0.125, parameters=[leaf])
+    for definition in ("paddle", "torch", "paddle"):
+        for _ in range(2):
+            with padiff_shim.reference("torch", optimizer=definition) as run:
+                (leaf * leaf).sum().backward()
+                optimizer.step()
+                optimizer.clear_grad()
+            assert run.native == {}
+            assert run.without_kernel["adamw"] == {"bfloat16": 1}
+
+
+def test_what_is_left_to_paddle_has_its_reason():
+    leaf = paddle.ones([3, 4]).astype("bfloat16")
+    leaf.stop_gradient = False
+    optimizer = paddle.optimizer.Adamax(0.125, parameters=[leaf])
+    with padiff_shim.reference("torch"):
+        (leaf * leaf).sum().backward()
+        with pytest.raises(RuntimeError, match="adamax"):
+            optimizer.step()
+
+
+class Norm(paddle.nn.Layer):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = self.create_parameter([size], default_initializer=paddle.nn.initializer.Constant(1.0))
+
+    def forward(self, x):
+        wide = x.astype("float32")
+        wide = wide * paddle.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return self.weight * wide.astype(x.dtype)
+
+
+class Block(paddle.nn.Layer):
+    """A layer of Llama: rotation, attention with a causal mask, a gated MLP."""
+
+    def __init__(self, size, heads):
+        super().__init__()
+        self.heads, self.width = heads, size // heads
+        self.first, self.second = Norm(size), Norm(size)
+        for name in ("q", "k", "v", "o"):
+            setattr(self, name, paddle.nn.Linear(size, size, bias_attr=False))
+        self.gate, self.up = (paddle.nn.Linear(size, 2 * size, bias_attr=False) for _ in range(2))
+        self.down = paddle.nn.Linear(2 * size, size, bias_attr=False)
+
+    def forward(self, x, cos, sin):
+        batch, length, size = x.shape
+        hidden = self.first(x)
+        q, k, v = (
+            layer(hidden).reshape([batch, length, self.heads, self.width]).transpose([0, 2, 1, 3])
+            for layer in (self.q, self.k, self.v)
+        )
+        q, k = (turned * cos + rotated(turned, paddle.concat) * sin for turned in (q, k))
+        scores = paddle.matmul(q, k.transpose([0, 1, 3, 2])) / self.width**0.5
+        mask = paddle.triu(paddle.full([length, length], -1e4, x.dtype), 1)
+        shares = paddle.nn.functional.softmax((scores + mask).astype("float32"), -1).astype(x.dtype)
+        x = x + self.o(paddle.matmul(shares, v).transpose([0, 2, 1, 3]).reshape([batch, length, size]))
+        hidden = self.second(x)
+        return x + self.down(paddle.nn.functional.silu(self.gate(hidden)) * self.up(hidden))
+
+
+class Llama(paddle.nn.Layer):
+    def __init__(self, words=32, size=16, heads=2):
+        super().__init__()
+        self.words = paddle.nn.Embedding(words, size)
+        self.blocks = paddle.nn.LayerList([Block(size, heads) for _ in range(2)])
+        self.norm, self.head = Norm(size), paddle.nn.Linear(size, words, bias_attr=False)
+
+    def forward(self, tokens, cos, sin):
+        x = self.words(tokens)
+        for block in self.blocks:
+            x = block(x, cos, sin)
+        return self.head(self.norm(x))
+
+
+def rotated(x, join):
+    half = x.shape[-1] // 2
+    return join([-x[..., half:], x[..., :half]], -1)
+
+
+class TorchNorm(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(size))
+
+    def forward(self, x):
+        wide = x.float()
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return self.weight * wide.to(x.dtype)
+
+
+class TorchBlock(torch.nn.Module):
+    def __init__(self, size, heads):
+        super().__init__()
+        self.heads, self.width = heads, size // heads
+        self.first, self.second = TorchNorm(size), TorchNorm(size)
+        for name in ("q", "k", "v", "o"):
+            setattr(self, name, torch.nn.Linear(size, size, bias=False))
+        self.gate, self.up = (torch.nn.Linear(size, 2 * size, bias=False) for _ in range(2))
+        self.down = torch.nn.Linear(2 * size, size, bias=False)
+
+    def forward(self, x, cos, sin):
+        batch, length, size = x.shape
+        hidden = self.first(x)
+        q, k, v = (
+            layer(hidden).reshape(batch, length, self.heads, self.width).transpose(1, 2) for layer in (self.q, self.k, self.v)
+        )
+        q, k = (turned * cos + rotated(turned, torch.cat) * sin for turned in (q, k))
+        scores = torch.matmul(q, k.transpose(2, 3)) / self.width**0.5
+        mask = torch.full((length, length), -1e4, dtype=x.dtype).triu(1)
+        shares = torch.softmax((scores + mask).float(), -1).to(x.dtype)
+        x = x + self.o(torch.matmul(shares, v).transpose(1, 2).reshape(batch, length, size))
+        hidden = self.second(x)
+        return x + self.down(torch.nn.functional.silu(self.gate(hidden)) * self.up(hidden))
+
+
+class TorchLlama(torch.nn.Module):
+    def __init__(self, words=32, size=16, heads=2):
+        super().__init__()
+        self.words = torch.nn.Embedding(words, size)
+        self.blocks = torch.nn.ModuleList([TorchBlock(size, heads) for _ in range(2)])
+        self.norm, self.head = TorchNorm(size), torch.nn.Linear(size, words, bias=False)
+
+    def forward(self, tokens, cos, sin):
+        x = self.words(tokens)
+        for block in self.blocks:
+            x = block(x, cos, sin)
+        return self.head(self.norm(x))
+
+
+TOKENS = np.random.default_rng(0).integers(0, 32, (5, 2, 7))
+RATE, DECAY = 0.01, 0.1
+
+
+def equal_models(dtype):
+    """The model of either framework, and the names of what Torch holds as [out, in]."""
+    theirs, ours = TorchLlama().to(getattr(torch, dtype)), Llama()
+    ours.to(dtype=dtype)
+    linear = {f"{name}.weight" for name, layer in theirs.named_modules() if isinstance(layer, torch.nn.Linear)}
+    named = dict(theirs.named_parameters())
+    assert set(named) == {name for name, _ in ours.named_parameters()}
+    for seed, (name, param) in enumerate(ours.named_parameters()):
+        values = held(dtype, *named[name].shape, seed=seed) / 4
+        named[name].data.copy_(values)
+        values = values.t() if name in linear else values
+        param.set_value(paddle.to_tensor(np.ascontiguousarray(values.float().numpy())).astype(dtype))
+    return ours, theirs, linear
+
+
+def trained(model, waves, dtype, *, masters):
+    """The losses of five steps, in the mode that is open."""
+    waves = [paddle.to_tensor(wave.float().numpy()).astype(dtype) for wave in waves]
+    optimizer = paddle.optimizer.AdamW(
+        RATE, epsilon=SCALE, parameters=model.parameters(), weight_decay=DECAY, multi_precision=masters,
+        grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0),
+    )  # fmt: skip
+    losses = []
+    for batch in TOKENS:
+        logits = model(paddle.to_tensor(batch[:, :-1]), *waves).astype("float32").reshape([-1, 32])
+        loss = paddle.nn.functional.cross_entropy(logits, paddle.to_tensor(batch[:, 1:].reshape(-1)))
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        losses.append(float(loss))
+    return losses
+
+
+def trained_in_torch(model, waves, *, masters):
+    params = list(model.parameters())
+    copies = [param.detach().float().requires_grad_() for param in params] if masters else params
+    optimizer = torch.optim.AdamW(copies, RATE, eps=SCALE, weight_decay=DECAY)
+    losses = []
+    for batch in TOKENS:
+        logits = model(torch.from_numpy(batch[:, :-1]), *waves).float().reshape(-1, 32)
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(batch[:, 1:].reshape(-1)))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(params, 1.0)
+        step(optimizer, params, copies if masters else None)
+        model.zero_grad()
+        losses.append(float(loss))
+    return losses
+
+
+@pytest.mark.parametrize("masters", [False, True], ids=["plain", "masters"])
+@pytest.mark.parametrize("dtype", HALVES)
+def test_a_tiny_llama_is_trained_bit_for_bit(dtype, masters):
+    ours, theirs, linear = equal_models(dtype)
+    angles = torch.outer(torch.arange(6.0), 1.0 / 100 ** (torch.arange(0, 8, 2) / 8)).repeat(1, 2)
+    waves = [wave.to(getattr(torch, dtype)) for wave in (angles.cos(), angles.sin())]
+    with padiff_shim.reference("torch", optimizer="torch") as run:
+        losses = trained(ours, waves, dtype, masters=masters)
+    assert losses == trained_in_torch(theirs, waves, masters=masters)
+    assert run.native == {}
+    assert run.without_kernel["linear"] == {dtype: 5 * 15}
+    named = dict(theirs.named_parameters())
+    for name, param in ours.named_parameters():
+        assert same(param.detach().t() if name in linear else param.detach(), named[name]), name
