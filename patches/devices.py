@@ -111,8 +111,8 @@ def fused_rotary_position_embedding(
         tables = tuple(table.detach().reshape(-1, q.shape[-1]) for table in (sin, cos))
         if len(tables[0]) < length or (position_ids is None and len(tables[0]) != length):
             raise ValueError("sines and cosines of another length")
-    placed = [_placed(table.to(dtype), position_ids, time_major) for table in tables]
-    return tuple(None if x is None else _turned(x, *placed, neighbours).to(x.dtype) for x in (q, k, v))
+    sines, cosines = (_placed(table.to(dtype), position_ids, time_major) for table in tables)
+    return tuple(None if x is None else _turned(x, sines, cosines, neighbours).to(x.dtype) for x in (q, k, v))
 
 
 def _tables_of(base: float, length: int, size: int, device: torch.device) -> tuple[torch.Tensor, ...]:

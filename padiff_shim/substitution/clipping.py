@@ -8,6 +8,7 @@ from typing import Any
 
 import paddle
 import torch
+from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 
 from ..frameworks.memory import hand_over, stream_of
 from ..frameworks.transposing import Scratch, norms_of_turned
@@ -30,15 +31,26 @@ def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     if not clipped:
         return pairs
     sides = all_on_torchs_side(clipped)
-    if len({side.dtype for side in sides}) > 1:
+    mixed = len({side.dtype for side in sides}) > 1
+    if mixed and (definition != "torch" or sides[0].is_cuda):
         raise StayNative(reasons.MIXED)
     with torch.no_grad(), stream_of(sides[0].device):
-        by = _factor([param for param, _ in clipped], sides, clip.clip_norm, definition).to(sides[0].dtype)
+        params = [param for param, _ in clipped]
+        if mixed:
+            by = factor_of_norms(_by_dtype(_norms(params, sides), sides), clip.clip_norm)
+        else:
+            by = _factor(params, sides, clip.clip_norm, definition).to(sides[0].dtype)
         written = [_is_written(grad) for _, grad in clipped]
         _multiply([*itertools.compress(clipped, written)], [*itertools.compress(sides, written)], by)
         others = [side.view(side.shape or ((1,) if IS_3 else ())) for side, writes in zip(sides, written) if not writes]
         scaled = iter(torch._foreach_mul(others, by) if others else ())
     return [(param, hand_over(next(scaled)) if _is_clipped(param) and not _is_written(grad) else grad) for param, grad in given]
+
+
+def _by_dtype(norms: list[torch.Tensor], sides: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The norms in the order in which Torch takes gradients of several dtypes."""
+    groups = _group_tensors_by_device_and_dtype([sides], with_indices=True)
+    return [norms[index] for _, indices in groups.values() for index in indices]
 
 
 def _is_written(grad: Any) -> bool:
