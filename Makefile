@@ -48,7 +48,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-ports demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs test-long fuzz mutants bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-ports demo-llm demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs test-long fuzz mutants bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -79,6 +79,9 @@ demo-prove: $(READY_DEMO) ## mistakes planted into four ports, each found at its
 
 demo-ports: $(READY_PORTS) ## models of paddle.vision, paddlenlp and PaddleFormers proven against torchvision's and transformers'
 	$(FROM_CHECKOUT) $(VENV_PORTS)/bin/python examples/demo_ports.py
+
+demo-llm: $(READY_PORTS) ## eight language models of PaddleFormers with their default configurations against transformers', bit for bit
+	$(FROM_CHECKOUT) $(VENV_PORTS)/bin/python -W ignore examples/demo_llm.py
 
 demo-questions: $(READY) ## seventeen public questions about Paddle and Torch, each rebuilt and answered
 	$(FROM_CHECKOUT) $(PY) examples/demo_questions.py

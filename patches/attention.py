@@ -164,3 +164,113 @@ def flash_attention(
     if return_softmax:
         raise NotImplementedError("return_softmax=True")
     return _attention(query, key, value, None, dropout if training else 0.0, causal, softmax_scale), None
+
+
+_FLASHMASK = (
+    "query key value startend_row_indices=None dropout=0.0 causal=False window_size=None return_softmax_lse=False "
+    "return_seed_offset=False fixed_seed_offset=None rng_name='' training=True softmax_scale=None block_mask=None"
+)
+_MADE_BY_LAYOUT: dict[str, Any] = {"c": False, "cpu": False, "promote": "same", "copies_result": True, "by_layout": True}
+
+
+@op(
+    _FLASHMASK,
+    tensors=4,
+    integers=("startend_row_indices",),
+    random=lambda query, key, value, indices, dropout, causal, window, lse, seed, offset, name, training, *rest: bool(
+        dropout and training
+    ),
+    doors=(function("paddle.nn.functional.flash_attention.flashmask_attention", _FLASHMASK),),
+    note="scaled_dot_product_attention with the mask that the rows' bounds say, of each column",
+    **_MADE_BY_LAYOUT,
+)
+def flashmask_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    startend_row_indices: torch.Tensor | None,
+    dropout: float,
+    causal: bool,
+    window_size: Any,
+    return_softmax_lse: bool,
+    return_seed_offset: bool,
+    fixed_seed_offset: Any,
+    rng_name: str,
+    training: bool,
+    softmax_scale: float | None,
+    block_mask: Any,
+) -> torch.Tensor:
+    """Attention in which each column says the rows that do not see it."""
+    others = (window_size, fixed_seed_offset, block_mask)
+    if return_softmax_lse or return_seed_offset or rng_name or any(setting is not None for setting in others):
+        raise NotImplementedError("a window, blocks, or another result")
+    if causal and query.shape[1] != key.shape[1]:
+        raise NotImplementedError("causal attention of other lengths")
+    mask = None
+    if startend_row_indices is not None:
+        mask = ~_hidden(startend_row_indices, causal, query.shape[1])
+        if mask.shape[1] not in (1, query.shape[2]):
+            mask = mask.repeat_interleave(query.shape[2] // mask.shape[1], 1)
+    return _attention(query, key, value, mask, dropout if training else 0.0, causal, softmax_scale)
+
+
+def _hidden(bounds: torch.Tensor, causal: bool, rows: int) -> torch.Tensor:
+    """Which rows do not see a column: those between the first two bounds [batch, heads, columns, bounds], or between the others."""
+    row = torch.arange(rows, device=bounds.device)[:, None]
+    limits = [limit.unsqueeze(2) for limit in bounds.unbind(-1)]
+    if (causal, len(limits)) == (True, 1):
+        return row >= limits[0]
+    if (causal, len(limits)) == (True, 2):
+        return (row >= limits[0]) & (row < limits[1])
+    if (causal, len(limits)) == (False, 2):
+        return (row >= limits[0]) | (row < limits[1])
+    if (causal, len(limits)) == (False, 4):
+        return ((row >= limits[0]) & (row < limits[1])) | ((row >= limits[2]) & (row < limits[3]))
+    raise ValueError("another number of bounds than Paddle takes")
+
+
+_UNPADDED = (
+    "query key value cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k scale dropout=0.0 causal=False return_softmax=False "
+    "fixed_seed_offset=None rng_name='' training=True"
+)
+
+
+@op(
+    _UNPADDED,
+    tensors=5,
+    integers=("cu_seqlens_q", "cu_seqlens_k"),
+    random=lambda query, key, value, starts, others, rows, columns, scale, dropout, causal, softmax, offset, name, training: bool(
+        dropout and training
+    ),
+    results=("out", "softmax"),
+    doors=(function("paddle.nn.functional.flash_attention.flash_attn_unpadded", _UNPADDED),),
+    note="scaled_dot_product_attention of each sequence by itself",
+    **_MADE_BY_LAYOUT,
+)
+def flash_attn_unpadded(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    scale: float,
+    dropout: float,
+    causal: bool,
+    return_softmax: bool,
+    fixed_seed_offset: Any,
+    rng_name: str,
+    training: bool,
+) -> tuple[Any, ...]:
+    """Attention of sequences [tokens, heads, size] that lie one behind the other."""
+    if return_softmax or fixed_seed_offset is not None or rng_name:
+        raise NotImplementedError("return_softmax=True, or dropout by a generator of its own")
+    rows, columns = ([int(end) for end in ends] for ends in (cu_seqlens_q, cu_seqlens_k))
+    if causal and rows != columns:
+        raise NotImplementedError("causal attention of other lengths")
+    parts = [
+        _attention(query[start:end], key[first:last], value[first:last], None, dropout if training else 0.0, causal, scale)
+        for start, end, first, last in zip(rows, rows[1:], columns, columns[1:])
+    ]
+    return torch.cat(parts), None

@@ -391,6 +391,62 @@ ALL_EXPERTS = Wording(
     ("float32", "bfloat16"),
 )
 
+
+def _plain_softmax(original: Any) -> None:
+    """Attention with a sink of which the largest score is not subtracted before the softmax."""
+    import torch
+
+    module = sys.modules[type(original).__module__]
+
+    def eager_attention_forward(
+        layer: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float, dropout: float = 0.0, **_: Any
+    ) -> Any:
+        key, value = (module.repeat_kv(states, layer.num_key_value_groups) for states in (key, value))
+        scores = torch.matmul(query, key.transpose(2, 3)) * scaling
+        scores = scores if attention_mask is None else scores + attention_mask
+        sinks = layer.sinks.reshape(1, -1, 1, 1).expand(query.shape[0], -1, query.shape[-2], -1)
+        weights = torch.softmax(torch.cat([scores, sinks], -1), -1)[..., :-1]
+        return torch.matmul(weights, value).transpose(1, 2).contiguous(), weights
+
+    module.eager_attention_forward = eager_attention_forward
+
+
+PLAIN_SOFTMAX = Wording(
+    "the original subtracts the largest score before its softmax, the port does not",
+    ("paddleformers.nn.attention.eager_attention", "probs = nn.functional.softmax(combined_logits"),
+    ("transformers.models.gpt_oss.modeling_gpt_oss", "combined_logits = combined_logits - combined_logits.max("),
+    _plain_softmax,
+    ("float32", "bfloat16"),
+)
+
+
+def _masks_by_position(original: Any) -> None:
+    """Masks that know the positions, in which packed sentences begin at 0 again."""
+    module = sys.modules[type(original).__module__]
+    (kind,) = _classes(original, "GptOssModel")
+    run = kind.forward
+
+    def forward(self: Any, *arguments: Any, position_ids: Any = None, **options: Any) -> Any:
+        plain = {name: getattr(module, name) for name in ("create_causal_mask", "create_sliding_window_causal_mask")}
+        for name, make in plain.items():
+            setattr(module, name, functools.partial(make, position_ids=position_ids))
+        try:
+            return run(self, *arguments, position_ids=position_ids, **options)
+        finally:
+            for name, make in plain.items():
+                setattr(module, name, make)
+
+    kind.forward = forward
+
+
+MASKS = Wording(
+    "a mistake of the original: its masks do not know the positions, and the sentences of a packed row attend to each other",
+    ("paddleformers.transformers.gpt_oss.modeling", "attn_mask_startend_row_indices=attn_mask_startend_row_indices"),
+    ("transformers.models.gpt_oss.modeling_gpt_oss", "mask_kwargs = {"),
+    _masks_by_position,
+    ("float32", "bfloat16"),
+)
+
 DECODERS = (
     Decoder("Llama", "llama", "LlamaForCausalLM", "LlamaConfig", HEADS, (norm("llama"), ROTATION)),
     Decoder("Qwen2", "qwen2", "Qwen2ForCausalLMDeprecated", "Qwen2Config", SIZES, (norm("qwen2"), in_one("qwen2"))),
@@ -412,7 +468,7 @@ DECODERS = (
         "GptOssForCausalLM",
         "GptOssConfig",
         {**HEADS, "num_local_experts": 4, "num_experts_per_tok": 2, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
-        (TRANSPOSED, ALL_EXPERTS),
+        (TRANSPOSED, ALL_EXPERTS, PLAIN_SOFTMAX, MASKS),
     ),
     Decoder(
         "DeepSeek V3",
@@ -421,7 +477,8 @@ DECODERS = (
         "DeepseekV3Config",
         DEEPSEEK,
         (norm("deepseek_v3"), by_token("deepseek_v3", joint=False), EXPANDED_FIRST, wide_router("deepseek_v3")),
-        note="with the scoring and the rope_scaling of its checkpoints: the port's own defaults end in KeyError 'factor'",
+        note="with the scoring and the rope_scaling of its checkpoints: the port's own defaults end in KeyError 'factor'. It "
+        "generates nothing: its rotation squeezes the length of one token away",
     ),
     Decoder(
         "GLM4-MoE",

@@ -14,7 +14,7 @@ from padiff_shim.dispatch.dtypes import has_kernel
 incubate = pytest.importorskip("paddle.incubate.nn.functional")
 pytestmark = [pytest.mark.bitexact, pytest.mark.skipif(paddle.is_compiled_with_cuda(), reason="this Paddle has these kernels")]
 
-DOORS = {entry.target: (op, entry) for op, entry in entries() if not op.cpu}
+DOORS = {entry.target: (op, entry) for op, entry in entries() if not op.cpu and op.samples}
 HALVES = ("bfloat16", "float16")
 RNG = np.random.default_rng(7)
 
@@ -212,3 +212,62 @@ def test_a_block_of_a_llama_is_its_twins_bit_for_bit(dtype):
     assert same(mine.detach(), result)
     for leaf, other in zip(paddles, leaves):
         assert same(leaf.grad, other.grad.t() if other.ndim == 2 else other.grad)
+
+
+BOUNDS = {  # causal, bounds of each column -> which rows see which columns
+    "sentences of 2 and 4": (True, [[2], [2], [6], [6], [6], [6]], lambda row, column: column <= row and (row < 2 or column >= 2)),
+    "rows 2 and 3 skip the first column": (
+        True,
+        [[2, 4], *[[6, 6]] * 5],
+        lambda row, column: column <= row and not (column == 0 and row in (2, 3)),
+    ),
+    "a window around the diagonal": (
+        False,
+        [[column + 2, column - 1] for column in range(6)],
+        lambda row, column: abs(row - column) < 2,
+    ),
+    "two bands": (False, [[4, 6, 0, 1]] * 6, lambda row, column: 1 <= row < 4),
+}
+attention = paddle.nn.functional.flash_attention
+
+
+def seen(query, key, value, mask):
+    """Attention by its definition in float64."""
+    scores = np.einsum("brhd,bchd->bhrc", query, key) / np.sqrt(query.shape[-1])
+    weights = np.exp(np.where(mask, scores, -np.inf))
+    return np.einsum("bhrc,bchd->brhd", weights / weights.sum(-1, keepdims=True), value)
+
+
+@pytest.mark.skipif(not hasattr(attention, "flashmask_attention"), reason="this Paddle has no flashmask")
+@pytest.mark.parametrize("name", BOUNDS)
+def test_masks_by_the_bounds_of_columns(name):
+    causal, bounds, sees = BOUNDS[name]
+    mask = np.array([[sees(row, column) for column in range(6)] for row in range(6)])
+    query, key, value = (halved(2, 6, 2, 8) for _ in range(3))
+    rows = mask.any(-1)
+    tensors = [paddle.to_tensor(array, stop_gradient=False) for array in (query, key, value)]
+    with padiff_shim.reference("torch", strict=True) as run:
+        mine = attention.flashmask_attention(
+            *tensors, paddle.to_tensor(np.array(bounds, "int32")[None, None]).tile([2, 1, 1, 1]), causal=causal
+        )
+        mine[:, : int(rows.sum())].sum().backward()
+    assert run.substituted["flashmask_attention"] == 1
+    wide = [array.astype("float64") for array in (query, key, value)]
+    assert near(array(mine)[:, rows], seen(wide[0][:, rows], *wide[1:], mask[rows]))
+    assert all(tensor.grad is not None for tensor in tensors)
+
+
+@pytest.mark.skipif(not hasattr(attention, "flash_attn_unpadded"), reason="this Paddle has no attention of packed sequences")
+def test_packed_sequences_do_not_see_each_other():
+    query, key, value = (halved(7, 2, 8) for _ in range(3))
+    ends = np.array([0, 3, 7], "int32")
+    options = {"scale": 0.3, "causal": True}
+    with padiff_shim.reference("torch", strict=True) as run:
+        tensors = [paddle.to_tensor(array) for array in (query, key, value, ends, ends)]
+        mine, weights = attention.flash_attn_unpadded(*tensors, 4, 4, **options)
+    assert weights is None
+    assert run.substituted == {"flash_attn_unpadded": 1}
+    for start, end in ((0, 3), (3, 7)):
+        sides = [torch.from_numpy(array[start:end]).transpose(0, 1)[None] for array in (query, key, value)]
+        expected = TF.scaled_dot_product_attention(*sides, is_causal=True, scale=0.3)[0].transpose(0, 1)
+        assert same(mine[start:end], expected)
