@@ -5,8 +5,8 @@ On a CPU Torch's own functions go from parameter to parameter in Python, which t
 parameters are gathered into lists. Large ones come one by one: their memory is still in the cache when the next operation reads it.
 
 That this has the bits of Torch's function is tried before it is used, for each of its branches: another version of Torch may order
-its operations otherwise, or have other kernels for lists; and in float16 and bfloat16 lists round numbers to the dtype of the
-tensors. Where the bits are others, Torch's function is called.
+its operations otherwise, or have other kernels for lists. Where the bits are others, Torch's function is called; so it is in float16 and
+bfloat16, for lists round numbers to the dtype of the tensors: some of them are not changed by it, which says nothing of others.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _LARGE = 1 << 15  # elements: of float32, the five tensors of an update are 640 
 _STEPS = (0, 1, 9, 2000)  # done before those that are tried: the bias corrections' beginning, RAdam's branches
 _SHAPES = ((_LARGE + 37,), (3, 7), (40, 30), (5,), ())
 
+_HALVES = frozenset({torch.float16, torch.bfloat16})
 _EXACT = 1 << 24  # below it float32 has each whole number
 
 _OPERATIONS = (
@@ -74,7 +75,7 @@ class Core:
     def _has_its_bits(self, b: Batch, words: tuple[Any, ...]) -> bool:
         """Whether lists give the bits of Torch's function, in the branches that these numbers take."""
         param = b.items[0].tensors["param"]
-        if param.device.type != "cpu":  # there Torch's own functions take lists
+        if param.device.type != "cpu" or param.dtype in _HALVES:  # elsewhere Torch's own functions take lists
             return False
         key = param.dtype, b.branches(), *[bool(word) for word in words]
         known = self._same.get(key)
