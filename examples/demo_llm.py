@@ -369,9 +369,12 @@ def compared(console: Console, chosen: list[tuple[Decoder, str]]) -> int:
     refusals(console, [*rows, *again])
     open_rows = [f"{decoder.title} in {dtype}" for decoder, dtype, answer in again if not equal(answer)]
     for row in open_rows:
-        console.print(f"not fully explained: {row}", markup=False, highlight=False)
+        console.print(f"not equal, or without an answer: {row}", markup=False, highlight=False)
     equals, seconds = len(rows) - len(unequal), time.perf_counter() - start
-    console.print(f"ports; {seconds:.0f} s")
+    console.print(
+        f"{equals} of {len(rows)} rows identical bit for bit as they are, {len(rows) - len(open_rows)} with the originals written "
+        f"as their ports; {seconds:.0f} s"
+    )
     return 0 if {decoder.title for decoder, _, answer in again if not equal(answer)} <= OPEN else 1
 
 

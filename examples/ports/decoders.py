@@ -117,6 +117,7 @@ class Decoder:
 
         config = getattr(module, self.config)(**self.settings, attn_implementation="eager", experts_implementation="eager")
         default = torch.get_default_dtype()
+        torch.manual_seed(0)  # what the library draws itself stays in vectors (sinks)
         torch.set_default_dtype(getattr(torch, dtype))
         try:
             original = getattr(module, self.port.removesuffix("Deprecated"))(config)
