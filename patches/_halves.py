@@ -16,7 +16,7 @@ HALVES: dict[str, tuple[str, tuple[str, ...]]] = {
         """cholesky_solve ctc_loss det inverse lu_solve pinv slogdet slogdet_v2 solve svdvals triangular_solve""".split(),  # noqa: SIM905
         (TORCH, BOTH),
     ),
-    **dict.fromkeys(("avg_pool3d", "local_response_norm", "multi_margin_loss"), (TORCH, ("bfloat16",))),
+    **dict.fromkeys(("avg_pool3d", "local_response_norm"), (TORCH, ("bfloat16",))),
     **dict.fromkeys(("i1", "i1e"), (BACKWARD, BOTH)),
     **dict.fromkeys(("cosine_embedding_loss", "gaussian_nll_loss", "matrix_exp", "nan_to_num"), (PADDLE, BOTH)),
     **dict.fromkeys(("cumulative_trapezoid", "trapezoid"), (PADDLE, ("bfloat16",))),
