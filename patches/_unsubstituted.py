@@ -42,7 +42,10 @@ LEGACY = {
     "group_norm": reasons.STATISTICS,
     "instance_norm": reasons.STATISTICS,
     "sum": reasons.SUM_OF_LIST,
-    **dict.fromkeys(("fused_bias_residual_layernorm", "fused_rms_norm_quant"), reasons.STATISTICS),
+    **dict.fromkeys(
+        ("fused_bias_residual_layernorm", "fused_rms_norm_ext", "fused_rms_norm_quant", "rms_norm"), reasons.STATISTICS
+    ),
+    **dict.fromkeys(("fused_bias_act", "fused_rotary_position_embedding"), reasons.OPTIONAL_TENSOR),
     "rnn": reasons.CACHES,
     "swiglu": reasons.OPTIONAL_TENSOR,
     "segment_pool": reasons.STATISTICS,

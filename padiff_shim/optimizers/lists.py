@@ -5,8 +5,8 @@ On a CPU Torch's own functions go from parameter to parameter in Python, which t
 parameters are gathered into lists. Large ones come one by one: their memory is still in the cache when the next operation reads it.
 
 That this has the bits of Torch's function is tried before it is used, for each of its branches: another version of Torch may order
-its operations otherwise, or have other kernels for lists. Where the bits are others, Torch's function is called; so it is in float16 and
-bfloat16, for lists round numbers to the dtype of the tensors: some of them are not changed by it, which says nothing of others.
+its operations otherwise, or have other kernels for lists. Where the bits are others, Torch's function is called. So it is in
+float16 and bfloat16: lists round numbers to the dtype of the tensors, which shows with some numbers alone.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import PATIENCE
 
 from padiff_shim.catalogue.registry import ops
 from padiff_shim.frameworks import autocast
@@ -26,7 +27,7 @@ def kernels():
         [sys.executable, str(PROGRAM)],
         env={**os.environ, "GLOG_v": "6", "PYTHONPATH": os.pathsep.join(map(str, (PROGRAM.parents[1], PROGRAM.parent)))},
         capture_output=True,
-        timeout=500,
+        timeout=PATIENCE,
     )
     names, current = collections.defaultdict(list), None
     for line in done.stderr.decode(errors="replace").splitlines():

@@ -39,6 +39,7 @@ SAYS = {
     "docs/prove.md": [
         "CODE_DIFFERS: another attribute: approximate='tanh' against 'none' (write approximate=False) at port.py:22",
         "return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))",
+        "CODE_CORRECT: bit for bit on Torch's kernels; natively the port does not run",
         "another setting of the optimizer: weight_decay=0.1 against 0.01",
         "✓ backward: 6 gradients identical bit for bit",
     ],
@@ -82,6 +83,8 @@ def programs(page, text):
                 found[0].rpartition("\n\n")[0].replace(", approximate=True", ""),
                 "x = np.ones((2, 16))",
                 found[1],
+                "print(proof.headline)",
+                found[2],
                 "print(proof)",
             ]
         )

@@ -90,7 +90,7 @@ class Proof:
         place = Place(layer, *placed(site), "return self.dense(hidden) " + "+ x " * 40, "linear(x)")
         self.headline = f"CODE_DIFFERS: another attribute: eps=1e-05 against 1e-06 at {site} (layer {layer})"
         self.stages = [Stage("forward", False, "output 0: largest difference 0.000133 " * 4), Stage("inputs", True, "equal")]
-        self.mistakes = [Mistaken(place)]
+        self.mistakes = [Mistaken(place), Mistaken(place)]
         self.layers = [LayerRow(layer, layer, 1, True, 0.0, 1e-7), LayerRow("", "", 3, False, 0.25, 1e-7)]
         self.training = [StepRow(step, 0.5, True, 0.0, 1e-6) for step in range(3)]
         self.carried = CarriedBy([CarrierRow(layer, "linear", 2, 1.0, 2.0, 3.0, 4.0, 0.4, 0.9)], 0.9, 1e-6)
@@ -113,6 +113,7 @@ class Mistaken:
     def __init__(self, place):
         self.torch = self.paddle = place
         self.also = ((place.file, place.line),) * 20
+        self.effect = 0.25
 
     def __str__(self):
         return "another attribute: eps=1e-05 against 1e-06"

@@ -65,7 +65,9 @@ def differences(calls):
                 yield name, entry.target, sample, wanted, outcomes
 
 
-CALLS = [(op, entry) for op, entry in entries() if not op.random and any(takes(op, entry, sample) for sample in op.samples)]
+CALLS = [  # natively an op without a kernel for this device says nothing of flags
+    (op, entry) for op, entry in entries() if op.cpu and not op.random and any(takes(op, entry, sample) for sample in op.samples)
+]
 FAMILIES = of_families(CALLS)
 
 
