@@ -1,6 +1,8 @@
 """Proofs of ports in bfloat16 and float16: on a CPU, where Paddle has few kernels of them."""
 
+import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import paddle
@@ -8,10 +10,12 @@ import paddle.nn.functional as PF
 import pytest
 import torch
 import torch.nn.functional as TF
-from zoo.pairs import build
 
 from padiff_shim import ArgumentError, ProofVerdict, prove
 from padiff_shim.proving.causes import Cause
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
+from zoo.pairs import build
 
 pytestmark = pytest.mark.usefixtures("undone")
 HALVES = ["bfloat16", "float16"]
