@@ -145,6 +145,7 @@ def _turned(x: torch.Tensor, sin: torch.Tensor, cos: torch.Tensor, neighbours: b
     cpu=False,
     c=False,
     promote="same",
+    products=True,
     layouts={"weight": "transposed"},
     doors=(
         # A weight [out, in] is for the C function below.

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..dispatch.frames import top
-from ..dispatch.raised import dtype_of_call, in_float32, is_of_one_dtype, lacks
+from ..dispatch.raised import dtype_of_call, in_float32, is_of_one_dtype, is_sound, lacks
 from ..frameworks.memory import as_operand, torch_dtype
 from ..gradients import inplace, islands
 from ..gradients.calls import Call
@@ -48,7 +48,8 @@ def made(name: str, make: Callable[..., Any], args: Any, kwargs: dict[str, Any],
         RuntimeError: Paddle's own, where there is no kernel and other floats are among the operands, or a leaf would be written.
     """
     dtype = dtype_of_call(args, kwargs)
-    if (name, dtype) not in _lacking or not is_of_one_dtype(args, kwargs, dtype) or _is_refused(args, place):
+    known = (name, dtype) in _lacking and is_sound(name, args, kwargs)
+    if not known or not is_of_one_dtype(args, kwargs, dtype) or _is_refused(args, place):
         try:
             return make(*args, **kwargs)
         except RuntimeError as error:
