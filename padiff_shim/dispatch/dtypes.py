@@ -26,6 +26,7 @@ from ..frameworks.versions import IS_3
 from ..signals import let_pass
 from ..table.op import Op
 from ..table.reasons import COMPLEX, INTEGER, MIXED, NATIVE_REFUSES, Reason, StayNative
+from ..table.signature import REFUSALS
 from .frames import PAUSE, stand, standing
 from .kinds import kind_of_call, make_room
 from .lacking import dtype_without_kernel, is_listed_without, is_old_form_without_kernel, is_without_kernel
@@ -75,7 +76,7 @@ class DtypeRules:
         """The dtype in which Paddle has no kernel for the call ``values``, mostly ""; StayNative if it refuses the call."""
         lacks = self.taken(values, targets)
         if lacks is None:
-            lacks = self._answer(inputs, targets, args, kwargs).lacks
+            lacks = self._answer(inputs, targets, values, args, kwargs).lacks
             self._take(values, targets, lacks)
         return lacks
 
@@ -131,7 +132,7 @@ class DtypeRules:
             return Rule(refusal=MIXED if floats else INTEGER)
         if self._op.promote == "alike" and len({kind for kind in _given(inputs, targets) if kind.is_floating_point}) > 1:
             return Rule(refusal=MIXED)
-        answer = self._answer(inputs, targets, args, kwargs)
+        answer = self._answer(inputs, targets, values, args, kwargs)
         self._take(values, targets, answer.lacks)
         result = answer.dtype
         if result is None or not (result.is_floating_point or result.is_complex):
@@ -139,7 +140,9 @@ class DtypeRules:
         real = len(dtypes) == 1 and bool(dtypes & _COMPLEX) and not result.is_complex  # of complex numbers: eigenvalues, lengths
         return Rule() if self._op.promote == "none" or dtypes == {result} or real else Rule(cast=result)
 
-    def _answer(self, inputs: Inputs, targets: Sequence[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NativeAnswer:
+    def _answer(
+        self, inputs: Inputs, targets: Sequence[Any] | None, values: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> NativeAnswer:
         """What the native op says of the program's call, made with copies of what it writes into, and of what autocast casts."""
         copies = {id(tensor): tensor.clone for tensor in map(inputs.paddle.__getitem__, self._overwritten) if _is_tensor(tensor)}
         dtypes = {id(tensor): torch_dtype(tensor.dtype) for tensor in inputs.paddle if _is_tensor(tensor)}
@@ -152,7 +155,7 @@ class DtypeRules:
         except Exception as error:
             let_pass(error)
             lacks = self._lacks(error, dtypes.values())
-            if not lacks:
+            if not lacks or self._is_refused_without_axes(inputs, values):
                 raise _refusal(error) from None
         # Weights of float32 beside an operand of 16 bits are no mixture where the op leaves dtypes to its kernel.
         up = {torch.float32: "float64"} if self._op.promote != "none" and set(dtypes.values()) & _HALVES else {}
@@ -172,6 +175,21 @@ class DtypeRules:
         if dtype is torch.float64 and torch.float64 not in dtypes.values():
             return NativeAnswer(torch.float32, lacks)
         return NativeAnswer(torch_dtype(f"paddle.{lacks}") if dtype is torch.float32 else dtype, lacks)
+
+    def _is_refused_without_axes(self, inputs: Inputs, values: Sequence[Any]) -> bool:
+        """Whether Torch refuses a call of a tensor without axes: a kernel in float32 that takes it may end the process."""
+        sides = [
+            side.detach().float() if isinstance(side, torch.Tensor) and side.is_floating_point() else side for side in inputs.torch
+        ]
+        if all(side.ndim for side in sides if isinstance(side, torch.Tensor)):
+            return False
+        attributes = values[1 if self._op.operands else self._op.tensors :]
+        try:
+            with torch.no_grad():
+                self._op.reference(sides, *attributes) if self._op.operands else self._op.reference(*sides, *attributes)
+        except REFUSALS:
+            return True
+        return False
 
     def _lacks(self, error: Exception, dtypes: Iterable[Any]) -> str:
         """The dtype in which Paddle has no kernel, by its error; "" for another error."""

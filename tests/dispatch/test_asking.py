@@ -87,9 +87,9 @@ def questions(monkeypatch):
     calls = []
     answer = DtypeRules._answer
 
-    def answering(self, inputs, targets, args, kwargs):
+    def answering(self, inputs, targets, values, args, kwargs):
         calls.append(args)
-        return answer(self, inputs, targets, args, kwargs)
+        return answer(self, inputs, targets, values, args, kwargs)
 
     monkeypatch.setattr(DtypeRules, "_answer", answering)
     return calls
