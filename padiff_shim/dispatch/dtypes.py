@@ -155,7 +155,7 @@ class DtypeRules:
         except Exception as error:
             let_pass(error)
             lacks = self._lacks(error, dtypes.values())
-            if not lacks or self._is_refused_without_axes(inputs, values):
+            if not lacks or self._is_refused_of_one(inputs, values):
                 raise _refusal(error) from None
         # Weights of float32 beside an operand of 16 bits are no mixture where the op leaves dtypes to its kernel.
         up = {torch.float32: "float64"} if self._op.promote != "none" and set(dtypes.values()) & _HALVES else {}
@@ -176,12 +176,12 @@ class DtypeRules:
             return NativeAnswer(torch.float32, lacks)
         return NativeAnswer(torch_dtype(f"paddle.{lacks}") if dtype is torch.float32 else dtype, lacks)
 
-    def _is_refused_without_axes(self, inputs: Inputs, values: Sequence[Any]) -> bool:
-        """Whether Torch refuses a call of a tensor without axes: a kernel in float32 that takes it may end the process."""
+    def _is_refused_of_one(self, inputs: Inputs, values: Sequence[Any]) -> bool:
+        """Whether Torch refuses a call of a tensor of one element: a kernel in float32 that takes it may end the process."""
         sides = [
             side.detach().float() if isinstance(side, torch.Tensor) and side.is_floating_point() else side for side in inputs.torch
         ]
-        if all(side.ndim for side in sides if isinstance(side, torch.Tensor)):
+        if all(side.numel() > 1 for side in sides if isinstance(side, torch.Tensor)):
             return False
         attributes = values[1 if self._op.operands else self._op.tensors :]
         try:

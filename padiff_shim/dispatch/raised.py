@@ -51,9 +51,10 @@ def lacks(name: str, error: Exception, args: Any, kwargs: dict[str, Any], *, mix
 def is_sound(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether a call in float32 does what it says, and no more than that.
 
-    Of nothing ``expand_as`` makes what nobody wrote, and its backward ends the process (docs/defects.md): in 16 bits it is refused.
+    Of nothing ``expand_as`` makes what nobody wrote; its backward, and ``spectral_norm``, end the process (docs/defects.md): in 16
+    bits they are refused.
     """
-    if name != "expand_as":
+    if name not in ("expand_as", "spectral_norm"):
         return name not in _SHARING
     return all(has_elements(value) for value in _values(args, kwargs) if type(value) in TENSOR_TYPES)
 

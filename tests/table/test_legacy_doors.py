@@ -139,7 +139,7 @@ ONLY_IN_3 = """
     fake_quantize_range_abs_max_ fast_ln fast_rms_norm fetch_barrier flash_attn_qkvpacked flash_attn_v3 flash_attn_v3_varlen
     flash_attn_varlen_qkvpacked flashmask_attention flashmask_attention_v2 fp8_fp8_half_gemm_fused fp8_gemm_blockwise
     fp8_quant_blockwise fractional_max_pool2d fractional_max_pool3d fused_act_dequant fused_dot_product_attention
-    fused_gemm_epilogue fused_multi_transformer fused_partial_rope fused_rms_norm_ext fused_stack_quant
+    fused_multi_transformer fused_partial_rope fused_stack_quant
     fused_stack_transpose_quant fused_swiglu_weighted_bwd fused_token_prune fused_transpose_split_quant
     fused_transpose_wlch_split_quant fused_weighted_swiglu_act_quant gemm_epilogue index_elementwise_get index_elementwise_put
     index_elementwise_put_ index_elementwise_put_with_tensor index_elementwise_put_with_tensor_ int_bincount l1_norm_

@@ -7,6 +7,7 @@ import torch
 from torch.nn.utils import rnn as packing
 
 import padiff_shim
+from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.table.reasons import RANDOM
 from padiff_shim.verdicts import Verdict
 
@@ -84,6 +85,7 @@ def test_layer(kind, options, lengths):
     same((x, ours, results), (t, theirs, expected))
 
 
+@pytest.mark.skipif(not IS_3, reason="Paddle 2.6 casts to bfloat16 toward zero")
 @pytest.mark.parametrize("lengths", [None, [3, 5, 4]])
 @pytest.mark.parametrize("major", [False, True])
 def test_what_a_layer_behind_computes(major, lengths):
