@@ -27,7 +27,9 @@ class _Apart(NamedTuple):
     names: list[str]
 
 
-def faults(recipe: Recipe, mapping: Mapping, theirs: Sequence[Update], ours: Sequence[Update], *, clipping: bool) -> list[Mistake]:
+def faults(
+    recipe: Recipe, mapping: Mapping, theirs: Sequence[Update], ours: Sequence[Update], *, clipping: bool, differs: bool = True
+) -> list[Mistake]:
     """What the updates of both runs show, step by step.
 
     Args:
@@ -35,13 +37,14 @@ def faults(recipe: Recipe, mapping: Mapping, theirs: Sequence[Update], ours: Seq
         mapping: whose parameters belong together.
         theirs, ours: what was seen of each step of the original and of the port.
         clipping: whether weights differ, so that clipping and skipped steps are looked at: what has no effect is none.
+        differs: whether anything does, so that copies in float32 of weights of 16 bits are.
     """
     pairs = {(pair.torch, pair.paddle) for pair in mapping}
     known = [(one, other) for one, other in sorted(pairs) if any(one in update.settings for update in theirs)]
     found = [_mistake(recipe, apart, len(known)) for apart in _settings(known, theirs, ours)]
-    steps = [_left(theirs, ours)]
+    steps = [_left(theirs, ours), _masters(theirs, ours) if differs else None]
     if clipping:
-        steps += [_skipped(theirs, ours), _clip(theirs, ours), _masters(theirs, ours)]
+        steps += [_skipped(theirs, ours), _clip(theirs, ours)]
     return [*found, *(_mistake(recipe, apart, 0) for apart in steps if apart is not None)]
 
 

@@ -76,6 +76,15 @@ def shapes_differ(original: Outcome, port: Outcome) -> str:
     return ""
 
 
+def dtypes_differ(original: Outcome, port: Outcome) -> str:
+    """What differs between the dtypes of output tensors, of which arrays have no bfloat16; "" if nothing does."""
+    for path, partner in paired(original, port):
+        expected, actual = original.dtypes.get(path), port.dtypes.get(partner)
+        if expected != actual:
+            return f"output {path or '0'} has dtype {actual} against {expected}"
+    return ""
+
+
 def without_gradient(rows: Sequence[Row]) -> str:
     """Of the gradients of all pairs: parameters that get one on one side alone; "" if none."""
     found = [

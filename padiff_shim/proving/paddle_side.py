@@ -131,7 +131,7 @@ class PaddleSide(Side):
 
     def _begin(self, parameter: Any, weights: Any, gradient: Any) -> None:
         if weights is not None:
-            self._write(parameter, weights)
+            self._write(parameter, paddle.to_tensor(weights).astype(parameter.dtype))
         parameter.clear_gradient(False)
         if gradient is not None:
             parameter.grad = paddle.to_tensor(gradient).astype(parameter.dtype)

@@ -79,7 +79,7 @@ def otherwise(original: Side, port: Side, layers: Mapping[str, str], *, overflow
         overflows: whether results are so far apart that an infinity may be why; else it has no effect.
     """
     there, here = map(_calls, (original, port))
-    return _in_halves(there, here, layers) or (_not_finite(there, here) if overflows else None)
+    return _in_halves(there, here, layers, port.dtype()) or (_not_finite(there, here) if overflows else None)
 
 
 def _calls(side: Side) -> list[Computed]:
@@ -88,7 +88,7 @@ def _calls(side: Side) -> list[Computed]:
     return capture.calls
 
 
-def _in_halves(original: list[Computed], port: list[Computed], layers: Mapping[str, str]) -> Mistake | None:
+def _in_halves(original: list[Computed], port: list[Computed], layers: Mapping[str, str], port_dtype: str) -> Mistake | None:
     """Of the ops that both call equally often, or that stand in one order in a layer of both and are narrower in the port."""
     pairs = _of_equal_number(original, port)
     apart = [pair for pair in pairs if pair[0].dtype is not pair[1].dtype and {pair[0].dtype, pair[1].dtype} & HALVES]
@@ -100,7 +100,7 @@ def _in_halves(original: list[Computed], port: list[Computed], layers: Mapping[s
     expected, actual = min(apart, key=lambda pair: port.index(pair[1]))
     text = (
         f"{actual.name} is computed in {dtype_of(actual.dtype)}, in the original in {dtype_of(expected.dtype)} "
-        f"({len(apart)} of {len(pairs)} calls); {_advice(expected.dtype)}"
+        f"({len(apart)} of {len(pairs)} calls); {_advice(expected.dtype, port_dtype)}"
     )
     return Mistake(Cause.DTYPE, text, expected.place(), actual.place(), (actual.layer,))
 
@@ -131,8 +131,9 @@ def _of_equal_number(original: list[Computed], port: list[Computed]) -> list[tup
     ]
 
 
-def _advice(wanted: torch.dtype) -> str:
-    if wanted in HALVES:
+def _advice(wanted: torch.dtype, port_dtype: str) -> str:
+    """``port_dtype``: of its parameters."""
+    if wanted in HALVES and getattr(torch, port_dtype) not in HALVES:
         return f'call the model under paddle.amp.auto_cast(dtype="{dtype_of(wanted)}"), or cast there'
     return f'cast the operand before: .astype("{dtype_of(wanted)}")'
 

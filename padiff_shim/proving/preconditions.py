@@ -50,6 +50,9 @@ def preconditions(
         stages.append(Stage("mode", False, reason))
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages), []
     different = _inputs_differ(theirs, ours, given)
+    if different and theirs.dtype() != ours.dtype():
+        advice = f'prove(..., dtype="{ours.dtype()}") proves both in one'
+        different += f"; the port's weights are {ours.dtype()}, the original's {theirs.dtype()}: {advice}"
     stages.append(Stage("inputs", not different, different or "equal on both sides"))
     if different:
         return Proof(ProofVerdict.INPUTS_DIFFER, different, stages=stages), []

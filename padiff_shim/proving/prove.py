@@ -310,9 +310,7 @@ def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list
         stages += staged(differing, original, port)
         reason = _bit_for_bit(differences["native"])
         return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
-    distances = outcomes.Distances(mapping, original, port)
-    differences["shim"], far = distances.worst, distances.beyond(theirs.epsilon**0.5)  # half of the digits
-    del distances  # they hold gradients
+    differences["shim"], far = _how_far(mapping, original, port, theirs.epsilon**0.5)  # half of the digits
     if not original.weights:  # no step of a training, which is judged later: gradients are not looked at again
         for outcome in filter(None, runs):
             outcome.gradients = {}
@@ -336,6 +334,7 @@ def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list
     if agreed and (at_work := precision.otherwise(theirs, ours, mapping.layers, overflows=far)) is not None:
         proof.mistakes = [at_work]
         plain = f"both agree in {theirs.wider}, but not at the models' dtype ({differing.first})"
+    plain = plain or differing.dtypes
     stages += staged(differing, original, port, located, plain)
     if not proof.mistakes and located.over and not plain:
         proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
@@ -343,6 +342,12 @@ def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: Weights, stages: list
         return proof
     _explained(proof, located, plain, differing.first)
     return proof
+
+
+def _how_far(mapping: Weights, original: Outcome, port: Outcome, share: float) -> tuple[float, bool]:
+    """The largest difference, and whether one is beyond a share of the largest element."""
+    distances = outcomes.Distances(mapping, original, port)
+    return distances.worst, distances.beyond(share)
 
 
 def _bit_for_bit(apart: float | None) -> str:

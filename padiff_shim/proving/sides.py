@@ -169,6 +169,7 @@ class Side:
 
     def _note(self, model: Any, named: list[tuple[str, Any]], outcome: Outcome) -> None:
         outcome.outputs = {path: copied(tensor) for path, tensor in named}
+        outcome.dtypes = {path: str(tensor.dtype).rpartition(".")[2] for path, tensor in named}
         outcome.unlike = self._unlike()
         if not outcome.unlike:
             outcome.statistics = {name: copied(tensor) for name, tensor in self._held(model).written().items()}

@@ -20,7 +20,7 @@ class Differing:
     """What differs between the bits of two runs, in words; "" where nothing does.
 
     ``missing``: gradients that one side alone has. ``shapes``: outputs whose number, shapes or dtypes differ.
-    ``gradients``: how many the original has.
+    ``gradients``: how many the original has. ``dtypes``: output tensors of another dtype, which may hold the same numbers.
     """
 
     forward: str
@@ -30,6 +30,7 @@ class Differing:
     missing: str
     shapes: str
     gradients: int
+    dtypes: str = ""
 
     @classmethod
     def between(cls, mapping: Mapping, original: Outcome, port: Outcome) -> Differing:
@@ -43,10 +44,11 @@ class Differing:
             missing=outcomes.without_gradient(gradients),
             shapes=outcomes.shapes_differ(original, port),
             gradients=len(original.gradients),
+            dtypes=outcomes.dtypes_differ(original, port),
         )
 
     def __bool__(self) -> bool:
-        return bool(self.first or self.missing or self.shapes)
+        return bool(self.first or self.missing or self.shapes or self.dtypes)
 
     @property
     def first(self) -> str:

@@ -132,7 +132,8 @@ def judge(proof: Proof, trained: Trained, theirs: TorchSide, ours: PaddleSide) -
         proof.stages.append(Stage("training", None, f"behind the {broken}"))
         proof.mistakes += found
         return
-    mistakes = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=first is not None and first[1] == WEIGHTS)
+    in_weights = first is not None and first[1] == WEIGHTS
+    mistakes = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=in_weights, differs=first is not None)
     if first is None and not mistakes:
         _identical(proof, trained)
         return

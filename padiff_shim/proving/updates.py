@@ -154,7 +154,8 @@ def _is_filled(cell: Any) -> bool:
 
 def _norm(gradient: np.ndarray[Any, Any]) -> float:
     values = gradient.ravel(order="K")
-    return float(np.sqrt(np.dot(values, values)))
+    norm = float(np.sqrt(np.dot(values, values)))
+    return norm if 0.0 < norm < np.inf else float(np.linalg.norm(values.astype(np.float64)))  # squares leave float32's range
 
 
 def _unit(gradient: Any) -> float:
@@ -165,7 +166,8 @@ def _unit(gradient: Any) -> float:
 def _by_hand(before: Arrays, now: Arrays, unit: float) -> Clip | None:
     """What was done to gradients between the backward and the step: they are smaller now; ``unit``: of their dtype."""
     norms = {name: _norm(gradient) for name, gradient in now.items()}
-    shares = {name: norm / _norm(before[name]) for name, norm in norms.items() if before[name].any()}
+    whole = {name: _norm(before[name]) for name in norms}
+    shares = {name: norm / whole[name] for name, norm in norms.items() if whole[name] > 0.0}
     clipped = [name for name, share in shares.items() if 0 < share < 1 - max(1e-5, unit)]  # what is set to zero is not clipped
     if not clipped:
         return None

@@ -291,3 +291,42 @@ def test_a_clip_that_is_missing_is_told_by_rounded_gradients():
 def test_optimizers_by_name(name):
     proof = proven(phase="train", steps=3, loss=loss, optimizer=name)
     assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
+
+
+def test_a_training_behind_a_wrong_forward_is_told_by_the_original_gradients():
+    proof = proven("epsilon", phase="train", steps=2, loss=loss, optimizer=(adamw(True), with_masters(0.0)))
+    assert proof.verdict is ProofVerdict.CODE_DIFFERS, str(proof)
+    assert "1e-3 if" in proof.mistakes[0].paddle.source
+
+
+def test_masters_on_one_side_alone_where_all_rounds_otherwise():
+    def plain(model):
+        return torch.optim.AdamW(model.parameters(), 1e-2, weight_decay=0.1)
+
+    proof = proven("rounded last", phase="train", steps=3, loss=loss, optimizer=(adamw(True), plain))
+    assert ["multi_precision=False" in str(mistake) for mistake in proof.mistakes] == [True], str(proof)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_gradients_whose_squares_are_nothing(dtype):
+    scale = 1e-22 if dtype == "float32" else 1e-7
+    proof = proven(phase="train", dtype=dtype, steps=2, loss=lambda out: loss(out) * scale, optimizer="SGD")
+    assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_an_output_of_another_dtype(dtype):
+    class Wide(Original):
+        def forward(self, x):
+            return super().forward(x).float()
+
+    proof = proven(dtype=dtype, original=Wide)
+    assert proof.verdict is ProofVerdict.CODE_DIFFERS, str(proof)
+    assert f"has dtype {dtype} against float32" in str(proof)
+
+
+def test_models_of_two_dtypes():
+    port = Port()
+    port._to_impl(dtype="bfloat16", floating_only=True)
+    proof = prove(port, Original(), X)
+    assert "the port's weights are bfloat16, the original's float32" in proof.reason
