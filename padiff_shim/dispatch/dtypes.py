@@ -33,6 +33,7 @@ from .lacking import dtype_without_kernel, is_listed_without, is_old_form_withou
 from .operands import Inputs
 
 _HALVES = frozenset({torch.float16, torch.bfloat16})
+_ENDING = frozenset({"renorm", "ctc_loss"})  # ops of which Paddle's kernels end the process, see docs/defects.md
 _COMPLEX = frozenset({torch.complex64, torch.complex128})
 
 
@@ -177,16 +178,16 @@ class DtypeRules:
         return NativeAnswer(torch_dtype(f"paddle.{lacks}") if dtype is torch.float32 else dtype, lacks)
 
     def _is_refused_of_one(self, inputs: Inputs, values: Sequence[Any]) -> bool:
-        """Whether Torch refuses a call of a tensor of one element: a kernel in float32 that takes it may end the process."""
+        """Whether Torch refuses a call of a tensor of one element, of which this op's kernel in float32 ends the process."""
+        tensors = [side for side in inputs.torch if isinstance(side, torch.Tensor)]
+        if self._op.name not in _ENDING or all(side.numel() > 1 for side in tensors):
+            return False
         sides = [
             side.detach().float() if isinstance(side, torch.Tensor) and side.is_floating_point() else side for side in inputs.torch
         ]
-        if all(side.numel() > 1 for side in sides if isinstance(side, torch.Tensor)):
-            return False
-        attributes = values[1 if self._op.operands else self._op.tensors :]
         try:
             with torch.no_grad():
-                self._op.reference(sides, *attributes) if self._op.operands else self._op.reference(*sides, *attributes)
+                self._op.reference(*sides, *values[self._op.tensors :])
         except REFUSALS:
             return True
         return False
