@@ -201,3 +201,11 @@ def in_child(program, timeout=PATIENCE):
     """Run a program in a process of its own: a crash or a hang must not take the suite along."""
     head = "import paddle, padiff_shim, torch\nimport paddle.nn.functional as F\n"
     return forked.run(["-c", head + textwrap.dedent(program)], timeout=timeout)
+
+
+def leaves_in(dtype, *shape, seed=0):
+    """A leaf of Paddle's and one of Torch's, in a dtype, with the same values."""
+    torchs = torch.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype("float32")).to(getattr(torch, dtype))
+    paddles = paddle.to_tensor(torchs.float().numpy()).astype(dtype)
+    paddles.stop_gradient = False
+    return paddles, torchs.requires_grad_()

@@ -8,7 +8,7 @@ from typing import Any
 import paddle
 
 from ..dispatch import raised
-from ..dispatch.dtypes import exchanged
+from ..dispatch.dtypes import exchanged_in
 from ..dispatch.frames import paused
 from ..frameworks.memory import autocast_off, to_torch
 from ..signals import let_pass
@@ -33,7 +33,7 @@ def spared(written: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> tuple[A
     """The arguments with copies of the tensors that the call writes into."""
     with paused(), paddle.no_grad():
         copies = {id(tensor): tensor.clone() for tensor in written if isinstance(tensor, paddle.Tensor)}
-    return exchanged(args, copies), {key: exchanged(value, copies) for key, value in kwargs.items()}
+    return exchanged_in(args, kwargs, copies)
 
 
 def in_float32(make: Callable[..., Any], args: Any, kwargs: dict[str, Any], dtype: str, written: int | None = None) -> Any:

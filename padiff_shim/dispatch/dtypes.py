@@ -20,7 +20,7 @@ import paddle
 import torch
 
 from ..frameworks import autocast
-from ..frameworks.memory import AMP_OFF, TENSOR_TYPES, dtype_of, grad_tracer, torch_dtype
+from ..frameworks.memory import AMP_OFF, HALVES, TENSOR_TYPES, dtype_of, grad_tracer, torch_dtype
 from ..frameworks.torch_settings import has_avx512
 from ..frameworks.versions import IS_3
 from ..signals import let_pass
@@ -32,7 +32,6 @@ from .kinds import kind_of_call, make_room
 from .lacking import dtype_without_kernel, is_listed_without, is_old_form_without_kernel, is_without_kernel
 from .operands import Inputs
 
-_HALVES = frozenset({torch.float16, torch.bfloat16})
 _ENDING = frozenset({"renorm", "ctc_loss"})  # ops of which Paddle's kernels end the process, see docs/defects.md
 _COMPLEX = frozenset({torch.complex64, torch.complex128})
 
@@ -159,8 +158,8 @@ class DtypeRules:
             if not lacks or self._is_refused_of_one(inputs, values):
                 raise _refusal(error) from None
         # Weights of float32 beside an operand of 16 bits are no mixture where the op leaves dtypes to its kernel.
-        up = {torch.float32: "float64"} if self._op.promote != "none" and set(dtypes.values()) & _HALVES else {}
-        up.update(dict.fromkeys(_HALVES, "float32"))
+        up = {torch.float32: "float64"} if self._op.promote != "none" and set(dtypes.values()) & HALVES else {}
+        up.update(dict.fromkeys(HALVES, "float32"))
         raised = {
             id(tensor): functools.partial(tensor.astype, up[dtypes[id(tensor)]])
             for tensor in inputs.paddle
@@ -198,7 +197,7 @@ class DtypeRules:
             return dtype_without_kernel(error)
         any_dtype = is_without_kernel(error) and self._keeps_dtype()
         floats = [dtype for dtype in dtypes if dtype is not None and dtype.is_floating_point]
-        return next((dtype_of(dtype) for dtype in floats if dtype in _HALVES or any_dtype), "")
+        return next((dtype_of(dtype) for dtype in floats if dtype in HALVES or any_dtype), "")
 
     def _keeps_dtype(self) -> bool:
         """Whether the operands' dtype is that of the result, about which nothing is asked."""
@@ -208,8 +207,8 @@ class DtypeRules:
         """The dtype of the native op's first result; ``exchange``: what it gets in the place of a tensor, by that one's id."""
 
         def made() -> Any:
-            others = {key: make() for key, make in exchange.items()}
-            return self._original(*exchanged(args, others), **{key: exchanged(value, others) for key, value in kwargs.items()})
+            positional, keywords = exchanged_in(args, kwargs, {key: make() for key, make in exchange.items()})
+            return self._original(*positional, **keywords)
 
         shown = _unseen(made, autocasting=True)
         while isinstance(shown, (list, tuple)):  # of several results the first one says it
@@ -246,8 +245,8 @@ def _given(inputs: Inputs, targets: Sequence[Any] | None) -> list[torch.dtype]:
 
 def apart(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], exchange: dict[int, Any]) -> Any:
     """A native op on other tensors (by the ids of the given ones), apart from the program: no graph, no autocast, no mode."""
-    given = exchanged(args, exchange), {key: exchanged(value, exchange) for key, value in kwargs.items()}
-    return _unseen(lambda: original(*given[0], **given[1]))
+    args, kwargs = exchanged_in(args, kwargs, exchange)
+    return _unseen(lambda: original(*args, **kwargs))
 
 
 def _unseen(made: Callable[[], Any], *, autocasting: bool = False) -> Any:
@@ -268,6 +267,11 @@ def exchanged(value: Any, others: dict[int, Any]) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(exchanged(item, others) for item in value)
     return others.get(id(value), value)
+
+
+def exchanged_in(args: tuple[Any, ...], kwargs: dict[str, Any], others: dict[int, Any]) -> tuple[Any, dict[str, Any]]:
+    """:func:`exchanged` of all arguments of a call."""
+    return exchanged(args, others), {key: exchanged(value, others) for key, value in kwargs.items()}
 
 
 def ask(questions: Mapping[str, Callable[..., Any]], original: Callable[..., Any]) -> dict[str, Any]:

@@ -86,11 +86,11 @@ def drift(
     pair = TorchSide(original, given, losses[1], seed, backward=back), PaddleSide(port, given, losses[0], seed, backward=back)
     for side in pair:
         side.follows = back
-    found = Drift(framework_dtype=str(pair[0].dtype()))
+    drifts = Drift(framework_dtype=str(pair[0].dtype()))
     with Scratch() as folder, Waiting("drift: running both models"):
-        _measure(found, pair, mapping, folder if calls else None, double=double)
-    found.seconds = time.perf_counter() - start
-    return found
+        _measure(drifts, pair, mapping, folder if calls else None, double=double)
+    drifts.seconds = time.perf_counter() - start
+    return drifts
 
 
 def _check(paddle_layer: Any, torch_module: Any) -> None:

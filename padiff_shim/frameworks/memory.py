@@ -28,6 +28,7 @@ from .versions import has_elements, is_reversed, to_paddle, to_torch
 __all__ = [
     "CPU_ALONE",
     "FLOATS",
+    "HALVES",
     "TENSOR_TYPES",
     "as_it_lies",
     "as_operand",
@@ -49,6 +50,7 @@ CPU_ALONE = not core.is_compiled_with_cuda() and not paddle.device.get_all_custo
 FLOATS = {
     getattr(paddle, name): getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 }
+HALVES = frozenset({torch.float16, torch.bfloat16})
 TENSOR_TYPES = frozenset({paddle.Tensor, paddle.base.framework.EagerParamBase})
 
 

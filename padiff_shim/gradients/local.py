@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..frameworks.memory import autocast_off, to_paddle
+from ..frameworks.memory import HALVES, autocast_off, to_paddle
 from ..frameworks.versions import attribute, grad_node, set_attribute
 from . import clean
 
@@ -74,12 +74,9 @@ def place(tiny: Any) -> int:
     return known
 
 
-_HALVES = frozenset({torch.float16, torch.bfloat16})
-
-
 def copied(one: Any, dtype: torch.dtype) -> Any:
     """A copy of one of these floats. Its node, where it has one, leads to that float alone, and saves nothing that is freed."""
-    if dtype in _HALVES:  # on the CPU, where it is, autocast makes float32 of them, with a node more
+    if dtype in HALVES:  # on the CPU, where it is, autocast makes float32 of them, with a node more
         with autocast_off():
             return clean.assign(one)
     return clean.assign(one)

@@ -28,23 +28,23 @@ class _Apart(NamedTuple):
 
 
 def faults(
-    recipe: Recipe, mapping: Mapping, theirs: Sequence[Update], ours: Sequence[Update], *, clipping: bool, differs: bool = True
+    recipe: Recipe, mapping: Mapping, original: Sequence[Update], port: Sequence[Update], *, clipping: bool, differs: bool = True
 ) -> list[Mistake]:
     """What the updates of both runs show, step by step.
 
     Args:
         recipe: where the optimizers were made.
         mapping: whose parameters belong together.
-        theirs, ours: what was seen of each step of the original and of the port.
+        original, port: what was seen of each step of the original and of the port.
         clipping: whether weights differ, so that clipping and skipped steps are looked at: what has no effect is none.
         differs: whether anything does, so that copies in float32 of weights of 16 bits are.
     """
     pairs = {(pair.torch, pair.paddle) for pair in mapping}
-    known = [(one, other) for one, other in sorted(pairs) if any(one in update.settings for update in theirs)]
-    found = [_mistake(recipe, apart, len(known)) for apart in _settings(known, theirs, ours)]
-    steps = [_left(theirs, ours), _masters(theirs, ours) if differs else None]
+    known = [(one, other) for one, other in sorted(pairs) if any(one in update.settings for update in original)]
+    found = [_mistake(recipe, apart, len(known)) for apart in _settings(known, original, port)]
+    steps = [_left(original, port), _masters(original, port) if differs else None]
     if clipping:
-        steps += [_skipped(theirs, ours), _clip(theirs, ours)]
+        steps += [_skipped(original, port), _clip(original, port)]
     return [*found, *(_mistake(recipe, apart, 0) for apart in steps if apart is not None)]
 
 

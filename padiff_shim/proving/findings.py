@@ -87,10 +87,10 @@ class Mistake:
 
     def once_more(self, layer: str, place: Place | None, effect: float | None) -> Mistake:
         """The same in a further call of the port."""
-        line, mine = ((of.file, of.line) if of else None for of in (place, self.paddle))
-        also = self.also if line is None or line in (mine, *self.also) else (*self.also, line)
-        known = [one for one in (self.effect, effect) if one is not None]
-        return replace(self, layers=(*self.layers, layer), also=also, effect=sum(known) if known else None)
+        line, first = ((call.file, call.line) if call else None for call in (place, self.paddle))
+        also = self.also if line is None or line in (first, *self.also) else (*self.also, line)
+        effects = [measured for measured in (self.effect, effect) if measured is not None]
+        return replace(self, layers=(*self.layers, layer), also=also, effect=sum(effects) if effects else None)
 
     def __str__(self) -> str:
         layers, calls = len(set(self.layers)), len(self.layers)

@@ -40,9 +40,9 @@ MOST = 64  # mistakes that are mended one by one
 
 @dataclass
 class Located:
-    """What was found: the differences in the order of the port's calls.
+    """What was found in a wider dtype: the differences in the order of the port's calls.
 
-    ``over``: they explain all that is wrong. ``apart``: how far outputs and gradients were apart in it before any mending,
+    ``over``: they explain all that is wrong. ``apart``: how far outputs and gradients were apart before any mending,
     with equal tables. ``unexplained``: what differs though no call does. ``parts``: where each of the differences was seen: in the
     forward, the backward, or in the running statistics alone. ``moved``: several calls stand in another place together, and what
     differs within them cannot be told. ``notes``: which tables both were given.

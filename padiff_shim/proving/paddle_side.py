@@ -160,7 +160,7 @@ class PaddleSide(Side):
     def observed(self, mode: contextlib.AbstractContextManager[Any], behind: Callable[[list[tuple[str, Any]]], None]) -> None:
         """A forward within a mode; ``behind`` gets (path, tensor) of its outputs before the mode is closed."""
         self._held(self.model).restore()
-        positional, keywords = self._inputs.of(self.framework, self.dtype(), wide="")
+        positional, keywords = self._arguments()
         self._keeping = False
         self._stack.clear()
         self._clear()
@@ -181,7 +181,7 @@ class PaddleSide(Side):
         """
         model, moved = self.wide_model() if wide else self.model, moved or {}
         self._held(model).restore()
-        positional, keywords = self._inputs.of(self.framework, self.dtype(), wide=self.wider if wide else "")
+        positional, keywords = self._arguments(wide=wide)
         held = [(one, one.detach().clone(), name) for name, one in self._parameters(model).items() if name in moved]
         self._keeping = False
         self._stack.clear()

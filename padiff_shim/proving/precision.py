@@ -17,15 +17,13 @@ from typing import Any
 import torch
 
 from ..dispatch.site import Site, call_site
-from ..frameworks.memory import dtype_of
+from ..frameworks.memory import HALVES, dtype_of
 from .capture import Onlooker, tensors_in
 from .cause import Cause
 from .findings import Mistake, Place
 from .operators import is_passive, shape_of
 from .pairing import kind_of
 from .sides import Side
-
-HALVES = frozenset({torch.float16, torch.bfloat16})
 
 
 @dataclass(frozen=True)
@@ -107,10 +105,7 @@ def _in_halves(original: list[Computed], port: list[Computed], layers: Mapping[s
 
 def _in_order(original: list[Computed], port: list[Computed], layers: Mapping[str, str]) -> list[tuple[Computed, Computed]]:
     """Calls of one kind that stand in one order in layers that belong together."""
-    by_layer: tuple[dict[str, list[Computed]], dict[str, list[Computed]]] = (defaultdict(list), defaultdict(list))
-    for calls, within in zip((original, port), by_layer):
-        for call in calls:
-            within[call.layer].append(call)
+    by_layer = [_grouped(calls, lambda call: call.layer) for calls in (original, port)]
     pairs: list[tuple[Computed, Computed]] = []
     for layer, calls in by_layer[0].items():
         others = by_layer[1].get(layers.get(layer, layer), [])
@@ -122,13 +117,17 @@ def _in_order(original: list[Computed], port: list[Computed], layers: Mapping[st
 
 def _of_equal_number(original: list[Computed], port: list[Computed]) -> list[tuple[Computed, Computed]]:
     """Calls of the kinds that both call equally often."""
-    by_kind: tuple[dict[str, list[Computed]], dict[str, list[Computed]]] = (defaultdict(list), defaultdict(list))
-    for calls, kinds in zip((original, port), by_kind):
-        for call in calls:
-            kinds[kind_of(call.name)].append(call)
+    by_kind = [_grouped(calls, lambda call: kind_of(call.name)) for calls in (original, port)]
     return [
         pair for kind, calls in by_kind[0].items() if len(calls) == len(by_kind[1][kind]) for pair in zip(calls, by_kind[1][kind])
     ]
+
+
+def _grouped(calls: list[Computed], key: Callable[[Computed], str]) -> dict[str, list[Computed]]:
+    groups: dict[str, list[Computed]] = defaultdict(list)
+    for call in calls:
+        groups[key(call)].append(call)
+    return groups
 
 
 def _advice(wanted: torch.dtype, port_dtype: str) -> str:

@@ -28,9 +28,9 @@ Trees = tuple[Tree, Tree]
 
 
 def preconditions(
-    theirs: TorchSide,
-    ours: PaddleSide,
-    given: Inputs,
+    original: TorchSide,
+    port: PaddleSide,
+    inputs: Inputs,
     mapping: Weights,
     trees: Trees,
     weights: str,
@@ -42,21 +42,21 @@ def preconditions(
 
     ``trees``: Torch's and Paddle's. ``trains``: whether both are going to be trained.
     """
-    if theirs.model.training != ours.model.training:
+    if original.model.training != port.model.training:
         words = {True: "training", False: "evaluation"}
         reason = (
-            f"the Torch module is in {words[theirs.model.training]} mode, the Paddle layer in {words[ours.model.training]} mode"
+            f"the Torch module is in {words[original.model.training]} mode, the Paddle layer in {words[port.model.training]} mode"
         )
         stages.append(Stage("mode", False, reason))
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages), []
-    different = _inputs_differ(theirs, ours, given)
-    if different and theirs.dtype() != ours.dtype():
-        advice = f'prove(..., dtype="{ours.dtype()}") proves both in one'
-        different += f"; the port's weights are {ours.dtype()}, the original's {theirs.dtype()}: {advice}"
+    different = _inputs_differ(original, port, inputs)
+    if different and original.dtype() != port.dtype():
+        advice = f'prove(..., dtype="{port.dtype()}") proves both in one'
+        different += f"; the port's weights are {port.dtype()}, the original's {original.dtype()}: {advice}"
     stages.append(Stage("inputs", not different, different or "equal on both sides"))
     if different:
         return Proof(ProofVerdict.INPUTS_DIFFER, different, stages=stages), []
-    return _weights(theirs, ours, mapping, trees, weights, stages, trains=trains)
+    return _weights(original, port, mapping, trees, weights, stages, trains=trains)
 
 
 def constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: Weights) -> list[str]:
@@ -80,11 +80,11 @@ def constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: Weights
     ]
 
 
-def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
+def _inputs_differ(original: TorchSide, port: PaddleSide, inputs: Inputs) -> str:
     """What is not equal between both sides' inputs; "" if all is."""
-    if given.equal_in(theirs.dtype(), ours.dtype()):
+    if inputs.equal_in(original.dtype(), port.dtype()):
         return ""
-    tensors = [leaves(given.of(side.framework, side.dtype(), wide="", device=side._device())) for side in (theirs, ours)]
+    tensors = [leaves(inputs.of(side.framework, side.dtype(), wide="", device=side._device())) for side in (original, port)]
     if len(tensors[0]) != len(tensors[1]):
         return f"{len(tensors[0])} tensors for Torch, {len(tensors[1])} for Paddle"
     for (path, mine), (_, yours) in zip(*tensors):
@@ -95,19 +95,19 @@ def _inputs_differ(theirs: TorchSide, ours: PaddleSide, given: Inputs) -> str:
 
 
 def _weights(
-    theirs: TorchSide, ours: PaddleSide, mapping: Weights, trees: Trees, weights: str, stages: list[Stage], *, trains: bool
+    original: TorchSide, port: PaddleSide, mapping: Weights, trees: Trees, weights: str, stages: list[Stage], *, trains: bool
 ) -> tuple[Proof | None, list[str]]:
     """Equal weights on both sides: a proof if there are none, and what is to be said of them."""
     sides = trees if mapping.src == "torch" else trees[::-1]
     if weights == "as-is":
         notes, refused = _as_they_are(mapping, sides), ""
     else:
-        notes, refused = _incomplete(theirs, ours, mapping, sides, trains=trains)
-    for side in (theirs, ours):
+        notes, refused = _incomplete(original, port, mapping, sides, trains=trains)
+    for side in (original, port):
         side.rewind()
     verdict = ProofVerdict.NOT_COMPARABLE
     if not refused and weights == "as-is":
-        unequal = mapping.check(theirs.model, ours.model).differences
+        unequal = mapping.check(original.model, port.model).differences
         constants = [difference for difference in unequal if _is_constant(difference.pair)]
         notes += [f"constants that are not the same on both sides, and stay so: {listed(constants, 3, '; ')}"] if constants else []
         refused = listed([difference for difference in unequal if difference not in constants], 3, "; ")
@@ -117,25 +117,25 @@ def _weights(
         return Proof(verdict, refused, stages=stages), notes
     if weights != "as-is":
         carry(mapping, *sides)
-        _carry_wide(theirs, ours, mapping)
+        _carry_wide(original, port, mapping)
     stages.append(Stage("weights", True, f"{len(mapping)} pairs hold equal values ({weights})"))
     return None, notes
 
 
-def _carry_wide(theirs: TorchSide, ours: PaddleSide, mapping: Weights) -> None:
+def _carry_wide(original: TorchSide, port: PaddleSide, mapping: Weights) -> None:
     """In float64 a rule that computes is to be followed in float64, too: its rounding is neither model's."""
     ruled = replace(mapping, pairs=[pair for pair in mapping if pair.rule is not None and not pair.is_exact])
     if ruled.pairs:
-        source, target = (theirs, ours) if mapping.src == "torch" else (ours, theirs)
+        source, target = (original, port) if mapping.src == "torch" else (port, original)
         target.when_widened = lambda copy: carry(ruled, source.wide_model(), copy)
 
 
-def _incomplete(theirs: TorchSide, ours: PaddleSide, mapping: Weights, sides: Trees, *, trains: bool) -> tuple[list[str], str]:
+def _incomplete(original: TorchSide, port: PaddleSide, mapping: Weights, sides: Trees, *, trains: bool) -> tuple[list[str], str]:
     """What is to be said of weights without partner, and why nothing can be compared; "" if it can."""
-    notes, needed = unmatched(theirs, ours, mapping, trains=trains) if not mapping else ([], [])
+    notes, needed = unmatched(original, port, mapping, trains=trains) if not mapping else ([], [])
     if needed:
         lines = explain.without_partner(mapping, *sides, [weight.name for weight in needed])
-        return [*notes, *of_recurrences(theirs, ours), explain.REMEDY], f"weights without partner: {explain.in_one_line(lines)}"
+        return [*notes, *of_recurrences(original, port), explain.REMEDY], f"weights without partner: {explain.in_one_line(lines)}"
     return notes, choices.undecided(mapping.undecided)
 
 

@@ -125,10 +125,10 @@ def prove(
         dtype = str(dtype).rpartition(".")[2] if isinstance(dtype, (torch.dtype, paddle.dtype)) else dtype
         one_of("dtype", dtype, DTYPES)
     losses = both_losses(loss)
-    given = Inputs(inputs, dtype or "")
+    arguments = Inputs(inputs, dtype or "")
     recipe = _recipe(phase, optimizer, steps)
     with kept():
-        asked = _Asked(paddle_layer, torch_module, given, losses, weights, phase, recipe, steps, layer_map, rules, dtype, seed)
+        asked = _Asked(paddle_layer, torch_module, arguments, losses, weights, phase, recipe, steps, layer_map, rules, dtype, seed)
         proof = asked.proof()
     proof.seconds = time.perf_counter() - start
     return proof

@@ -107,7 +107,7 @@ class Side:
         self._held(model).restore()
         if self._forms(wide, capturing):
             self._borrow(model, wide=wide)
-        arguments = self._inputs.of(self.framework, self.dtype(), wide=self.wider if wide else "", device=self._device())
+        arguments = self._arguments(wide=wide)
         arguments, begun = following.inputs(arguments, lambda _, one: self._leaf(one)) if self.follows else (arguments, {})
         capture = None
         if capturing:
@@ -126,6 +126,10 @@ class Side:
         outcome.of_inputs = following.gradients(begun)
         self._clear()
         return outcome
+
+    def _arguments(self, *, wide: bool = False, step: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What the model is called with."""
+        return self._inputs.of(self.framework, self.dtype(), wide=self.wider if wide else "", step=step, device=self._device())
 
     @contextlib.contextmanager
     def _running(
@@ -204,9 +208,7 @@ class Side:
             with self._running(model, sink, wide=wide, within=within):
                 trainer = recipe.trainer(self.framework, model)
                 for step in range(steps):
-                    arguments = self._inputs.of(
-                        self.framework, self.dtype(), wide=self.wider if wide else "", step=step, device=self._device()
-                    )
+                    arguments = self._arguments(wide=wide, step=step)
                     self._stack.clear()
                     outcome = Outcome()
                     named = self._pass(model, arguments, training=True)

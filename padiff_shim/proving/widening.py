@@ -15,12 +15,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ..dispatch.frames import paused
+from ..dispatch.lacking import HALVES
 from ..frameworks.memory import TENSOR_TYPES
 from .sides import NotWider, OutOfMemory, Side
 
 _Answer = TypeVar("_Answer")
-HALVES = ("float16", "bfloat16")
-_NARROWER = {"float64": ("float32", *HALVES), "float32": HALVES}  # what is widened to a dtype
+_NARROWER = {"float64": ("float32", *HALVES), "float32": tuple(HALVES)}  # what is widened to a dtype
 
 
 def in_wider(original: Side, port: Side, question: Callable[[], _Answer]) -> _Answer:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ..frameworks.memory import TENSOR_TYPES, as_it_lies
+from ..frameworks.memory import HALVES, TENSOR_TYPES, as_it_lies
 from ..frameworks.versions import attribute, set_attribute
 from ..frameworks.windows import on_torchs_side
 from ..optimizers.update import Item, Update
@@ -32,7 +32,6 @@ _OPTIONAL = frozenset({"master", "skip", "moment2_max", "regularization", "rows"
 _APART = frozenset({"param", "grad", "lr", "master"})  # crossed in a way of their own, or not at all
 PLAIN = (Number, str, type(None))  # what cannot be written
 FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
-_HALVES = frozenset({torch.float16, torch.bfloat16})
 _COUNTS = frozenset({"beta1_pow", "beta2_pow", "decay_pow", "mu_product", "rho"})  # one number each, from which steps are counted
 _MIXED = FLOATS - {torch.float64}  # dtypes of a parameter and its accumulators that may differ
 
@@ -173,7 +172,7 @@ def _check(tensors: dict[str, torch.Tensor]) -> None:
             raise StayNative(reasons.COMPLEX if side.is_complex() else reasons.MIXED)
         if not side.is_contiguous():
             raise StayNative(reasons.STATE_LAYOUT)
-        if name in _COUNTS and side.dtype in _HALVES:
+        if name in _COUNTS and side.dtype in HALVES:
             raise StayNative(reasons.HALF_POWERS)
         if side.shape == param.shape and side.dtype is not param.dtype and name not in _COUNTS:
             raise StayNative(reasons.STATE_DTYPE, param=_word(param), other=_word(side))

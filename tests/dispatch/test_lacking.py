@@ -1,12 +1,11 @@
 """Calls in 16 bits that Paddle's CPU has no kernel for run on Torch's; what Paddle refuses in any dtype stays refused."""
 
-import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
 import torch.nn.functional as TF
-from helpers import array, same
+from helpers import array, leaves_in, same
 
 import padiff_shim
 from padiff_shim.dispatch.dtypes import DtypeRules
@@ -27,19 +26,11 @@ CALLS = {
 }
 
 
-def pair(dtype, *shape, seed=0):
-    """A leaf of either framework with the same values."""
-    torchs = torch.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype("float32")).to(getattr(torch, dtype))
-    paddles = paddle.to_tensor(torchs.float().numpy()).astype(dtype)
-    paddles.stop_gradient = False
-    return paddles, torchs.requires_grad_()
-
-
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", CALLS)
 def test_torchs_bits_forward_and_backward(name, dtype):
     shapes, function, twin = CALLS[name]
-    pairs = [pair(dtype, *shape, seed=seed) for seed, shape in enumerate(shapes)]
+    pairs = [leaves_in(dtype, *shape, seed=seed) for seed, shape in enumerate(shapes)]
     with padiff_shim.reference("torch") as run:
         for _ in range(3):  # the first two calls are learnt from
             for leaf, _ in pairs:
@@ -59,7 +50,7 @@ def test_torchs_bits_forward_and_backward(name, dtype):
 
 
 def test_a_strict_mode_has_nothing_to_complain_of():
-    x, _ = pair("bfloat16", 2, 4)
+    x, _ = leaves_in("bfloat16", 2, 4)
     with padiff_shim.reference("torch", strict=True) as run:
         F.gelu(x @ x.t())
     assert set(run.substituted) == {"matmul", "gelu"}
@@ -79,7 +70,7 @@ MIXED = {  # the second operand is of float32
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", MIXED)
 def test_mixed_dtypes_are_promoted_as_paddle_does(name, dtype):
-    (x, x_torch), (w, w_torch) = pair(dtype, 3, 4), pair("float32", 4)
+    (x, x_torch), (w, w_torch) = leaves_in(dtype, 3, 4), leaves_in("float32", 4)
     function, twin = MIXED[name]
     expected = twin(x_torch, w_torch)
     expected.sum().backward()
@@ -114,7 +105,7 @@ REFUSED = {
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_paddle_refuses_is_refused(name, dtype):
-    x, _ = pair(dtype, 3, 4)
+    x, _ = leaves_in(dtype, 3, 4)
     x.stop_gradient = True
     natively = outcome(lambda: REFUSED[name](x))
     with padiff_shim.reference("torch") as run:
@@ -125,7 +116,7 @@ def test_what_paddle_refuses_is_refused(name, dtype):
 def test_the_native_op_is_tried_once_for_a_kind_of_call(monkeypatch):
     questions, answer = [], DtypeRules._answer
     monkeypatch.setattr(DtypeRules, "_answer", lambda self, *call: questions.append(call) or answer(self, *call))
-    x, _ = pair("bfloat16", 3, 4)
+    x, _ = leaves_in("bfloat16", 3, 4)
     with padiff_shim.reference("torch"):
         for _ in range(5):
             paddle.atan2(x, x)

@@ -1,10 +1,9 @@
 """Gradients in 16 bits on a CPU, where Paddle has no kernels for them: sums, accumulation, second derivatives, islands."""
 
-import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import same
+from helpers import leaves_in, same
 
 import padiff_shim
 from padiff_shim.frameworks.versions import IS_3
@@ -13,16 +12,9 @@ pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
 HALVES = ("bfloat16", "float16")
 
 
-def pair(dtype, *shape, seed=0):
-    theirs = torch.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype("float32")).to(getattr(torch, dtype))
-    ours = paddle.to_tensor(theirs.float().numpy()).astype(dtype)
-    ours.stop_gradient = False
-    return ours, theirs.requires_grad_()
-
-
 @pytest.mark.parametrize("dtype", HALVES)
 def test_a_tensor_that_several_ops_use(dtype):
-    x, theirs = pair(dtype, 4, 4)
+    x, theirs = leaves_in(dtype, 4, 4)
 
     def step(leaf, softmax, join):
         hidden = softmax(leaf @ leaf, -1)
@@ -38,7 +30,7 @@ def test_a_tensor_that_several_ops_use(dtype):
 @pytest.mark.skipif(not IS_3, reason="Paddle 2.6 rounds the sum of two gradients in 16 bits otherwise")
 @pytest.mark.parametrize("dtype", HALVES)
 def test_gradients_accumulate(dtype):
-    x, theirs = pair(dtype, 4, 4)
+    x, theirs = leaves_in(dtype, 4, 4)
     with padiff_shim.reference("torch"):
         for factor in (0.3, 1.7, -2.1):
             ((x * factor) @ x).sum().backward()
@@ -49,7 +41,7 @@ def test_gradients_accumulate(dtype):
 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_gradients_of_gradients(dtype):
-    x, theirs = pair(dtype, 3, 4)
+    x, theirs = leaves_in(dtype, 3, 4)
 
     def penalty(leaf, grad, tanh):
         (first,) = grad((tanh(leaf) * leaf).sum(), [leaf], create_graph=True)
@@ -77,7 +69,7 @@ class Twice(paddle.autograd.PyLayer):
 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_a_layer_of_ones_own(dtype):
-    x, theirs = pair(dtype, 3, 4)
+    x, theirs = leaves_in(dtype, 3, 4)
     (torch.tanh(theirs * 2.0)).sum().backward()
     with padiff_shim.reference("torch"):
         paddle.tanh(Twice.apply(x)).sum().backward()
@@ -86,7 +78,7 @@ def test_a_layer_of_ones_own(dtype):
 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_recompute(dtype):
-    x, theirs = pair(dtype, 3, 4)
+    x, theirs = leaves_in(dtype, 3, 4)
     (torch.tanh(theirs @ theirs.t()) * 3.0).sum().backward()
     with padiff_shim.reference("torch"):
         hidden = paddle.distributed.fleet.utils.recompute(lambda leaf: paddle.tanh(leaf @ leaf.t()), x)
@@ -97,7 +89,7 @@ def test_recompute(dtype):
 @pytest.mark.parametrize("dtype", HALVES)
 def test_an_island_in_float32_hands_gradients_on(dtype):
     """``crop`` moves values and has no Torch formula: Paddle's kernel in float32, between two of Torch's."""
-    x, theirs = pair(dtype, 4, 4)
+    x, theirs = leaves_in(dtype, 4, 4)
     (torch.sigmoid(theirs)[1:3, 1:3] * 3.0).sum().backward()
     with padiff_shim.reference("torch") as run:
         for _ in range(2):
