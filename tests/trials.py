@@ -16,10 +16,15 @@ from padiff_shim.table.reasons import EMPTY, INTEGER, OTHER_RESULT
 
 REFUSED = (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError)
 # Op -> the title of docs/defects.md that samples of it run into. An area's gradient is that of gather.
-VALUE_DEFECTS = dict.fromkeys(("sigmoid_cross_entropy_with_logits", "binary_cross_entropy_with_logits"), "weights of positives")
-VALUE_DEFECTS["multi_label_margin_loss"] = "two indices of a strided tensor"
-GRADIENT_DEFECTS = dict.fromkeys(("gather", "trapezoid", "cumulative_trapezoid"), "gradient of gather along another axis")
-GRADIENT_DEFECTS["conv2d_transpose"] = "gradients of conv2d_transpose with channels last"
+VALUE_DEFECTS = dict.fromkeys(
+    ("sigmoid_cross_entropy_with_logits", "binary_cross_entropy_with_logits"),
+    "binary_cross_entropy_with_logits weights positives partly",
+)
+VALUE_DEFECTS["multi_label_margin_loss"] = "getitem misreads a strided tensor by two indices"
+GRADIENT_DEFECTS = dict.fromkeys(
+    ("gather", "trapezoid", "cumulative_trapezoid"), "gather gradient of repeated indices along axis 1 is wrong"
+)
+GRADIENT_DEFECTS["conv2d_transpose"] = "conv2d_transpose gradients with channels last are wrong"
 UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
@@ -113,7 +118,7 @@ def uninitialised(call, theirs):
 
     So answer 2.6 and the legacy form where the result does not fit into the buffer, and some versions where nothing is multiplied.
     """
-    if call.op.name == "matmul" and has_defect("products of nothing") and call.sample.empty:
+    if call.op.name == "matmul" and has_defect("matmul over an empty axis returns unwritten memory") and call.sample.empty:
         return True
     misfit = call.entry.inplace and theirs is not None and list(flat(theirs)[0].shape) != call.before
     return misfit and (not IS_3 or call.entry.pairs is not None)

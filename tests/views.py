@@ -29,10 +29,10 @@ VIEWS = {
     "expanded": lambda b: b[:24].reshape([1, 24]).expand([4, 24]),
     "diagonal": lambda b: paddle.diagonal(b[:81].reshape([9, 9])),
 }
-if IS_3 and not has_defect("gradient of products of nothing"):  # 2.6 itself ends the process, too
+if IS_3 and not has_defect("matmul backward of an empty tensor crashes"):  # 2.6 itself ends the process, too
     VIEWS["empty"] = lambda b: b.reshape([4, 24])[4:]
     VIEWS["reversed empty"] = lambda b: b.reshape([4, 24])[0:0, ::-1]
-if IS_3 and not has_defect("views of bytes as numbers"):
+if IS_3 and not has_defect("view of bytes as floats crashes"):
     VIEWS["unaligned"] = lambda b: paddle.assign(b).view("uint8")[2:186].view("float32")
 
 # Natively the gradient of elements that lie in one place is that of the last one (docs/defects.md); on Torch it is their sum.

@@ -1,102 +1,171 @@
-"""What was found wrong in Paddle and Torch: each with a program of its own that shows it, without this library.
+"""Faults of Paddle and Torch: ``patches/defects`` holds a program for each, which shows the fault without this library.
 
-The entries stand in ``patches/_defects_*.py``; ``tests/catalogue/test_defects.py`` runs every program, and docs/defects.md is
-written from them. A program ends without complaint where the defect is not, or no longer.
+A program ends with exit status 0 if the fault is absent. If it is there, the program ends as its header says, by default with an
+AssertionError. The header is the docstring: a title, paragraphs that say what is wrong, and lines ``Key: value`` (:data:`KEYS`);
+a long value continues in indented lines. The title gives the file its name: "relu hides NaN" is ``relu_hides_nan.py``.
+
+Comments ``# %% case`` divide a program that shows the fault in several ways. Each case, together with the lines before the first
+case, is a program of its own here. ``python FILE`` runs the cases in order, and ends at the first that shows the fault.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 
-from ..errors import unknown
+from ..errors import ArgumentError, unknown
+from ..tested import PADDLES
 
 SHOWN = "AssertionError"
+MENDED = f"Mended in Paddle {PADDLES[-1]}"
+SECTIONS = (
+    "Gradients",
+    "Values",
+    "Unwritten memory",
+    "NaN, infinities and the edges of the range",
+    "Precision",
+    "Crashes and refusals",
+    "The autograd engine",
+)
+# Key of a header -> what it holds. Those of OPTIONAL may be left out.
+KEYS = {
+    "Section": "one of SECTIONS; docs/defects.md lists it under MENDED if the newest tested Paddle is not among its versions",
+    "Ops": "the ops, or methods, that have it",
+    "Seen on": "a framework, its versions that show the fault, and the device; a version not listed has it not, or was not tried",
+    "Effect": "the wrong result and the right one, or the error, as measured",
+    "Ends with": "types of errors, names of signals, or patterns of them, in which the program ends; SHOWN if left out",
+    "Known difference": "its name in the table of known differences, if it has one",
+    "Under the shim": "what reference and compare do",
+}
+OPTIONAL = {"Ends with", "Known difference"}
+_SEEN = re.compile(r"(Paddle|Torch) (\d+\.\d+\.\d+(?:, \d+\.\d+\.\d+)*); (CPU|GPU)(, some processors)?")
+_CASE = re.compile(r"^# %% (.+)\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Defect:
-    """One defect.
+    """One fault.
 
-    ``op``: what has it, for people. ``what``: what is wrong. ``size``: how far off the program is, as it was measured.
-    ``paddle``, ``torch``: the versions that it was seen on; a version that is not named was looked at and has it not, or was not.
-    ``shows``: how the program ends there: the type of an error, ``"SIGSEGV"``, ``"SIGFPE"``, ``"SIGILL"``, ``"SIGABRT"``,
-    ``"hangs"``, ``"killed or hangs"``, ``"anything but a TypeError"``.
-    ``alone``: the program leaves its process unfit for more. ``by_processor``: vectorised kernels of some processors have it.
-    ``known``: the name that the table of known differences has for it. ``shim``: what this library makes of it.
-    ``others``: a title -> another last line of the program, that shows the same of something else.
+    ``name``: the title. ``what``: what is wrong. ``facts``: the lines of the header, by key. ``file``: the program's file name.
+    ``text``: the program; ``code``: the program without its header.
     """
 
     name: str
-    op: str
     what: str
-    size: str
-    shim: str
-    program: str
-    paddle: tuple[str, ...] = ()
-    torch: tuple[str, ...] = ()
-    shows: str = SHOWN
-    alone: bool = False
-    by_processor: bool = False
-    known: str = ""
-    others: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str]
+    file: str
+    text: str
+    code: str
 
     @property
-    def ends_process(self) -> bool:
-        """The program has to run in a process of its own."""
-        return self.alone or self.shows != SHOWN
+    def op(self) -> str:
+        """The ops, or methods, that have it."""
+        return self.facts["Ops"]
+
+    @property
+    def known(self) -> str:
+        """Its name in the table of known differences, or ""."""
+        return self.facts.get("Known difference", "")
+
+    @property
+    def ends(self) -> list[str]:
+        """Types of errors, names of signals, or patterns of them, in which the program ends if the fault is there."""
+        return self.facts.get("Ends with", SHOWN).split(", ")
+
+    @property
+    def paddle(self) -> list[str]:
+        """The versions of Paddle that show it."""
+        return self._seen_on("Paddle")
+
+    @property
+    def torch(self) -> list[str]:
+        """The versions of Torch that show it."""
+        return self._seen_on("Torch")
+
+    @property
+    def by_processor(self) -> bool:
+        """Whether it depends on the processor, whose vectorised kernels have it or not."""
+        return self.facts["Seen on"].endswith("some processors")
+
+    @property
+    def section(self) -> str:
+        """Its section in docs/defects.md."""
+        return MENDED if self.paddle and PADDLES[-1] not in self.paddle else self.facts["Section"]
+
+    def _seen_on(self, framework: str) -> list[str]:
+        name, _, versions = self.facts["Seen on"].partition(";")[0].partition(" ")
+        return versions.split(", ") if name == framework else []
 
     def programs(self) -> Iterator[tuple[str, str]]:
-        """(title, program) of the program and its other forms."""
-        yield self.name, self.program
-        head = self.program.splitlines()[:-1]
-        yield from ((f"{self.name}: {title}", "\n".join((*head, line, ""))) for title, line in self.others.items())
+        """(title, program) of each case; of the whole program if it has no cases."""
+        head, *cases = _CASE.split(self.text)
+        yield from ((f"{self.name}: {case}", head + lines) for case, lines in zip(cases[::2], cases[1::2]))
+        if not cases:
+            yield self.name, self.text
+
+
+def parsed(file: str, text: str) -> Defect:
+    """Read a program: ``file`` is its name, ``text`` its source.
+
+    Raises:
+        ArgumentError: the header is not as this module's docstring describes it. SyntaxError: the source is not Python.
+    """
+    tree = ast.parse(text, file)
+    title, *paragraphs = (ast.get_docstring(tree) or "").split("\n\n")
+    if len(paragraphs) < 2:
+        raise ArgumentError(f"{file}: the docstring needs a title, a paragraph and lines `Key: value`, separated by empty lines")
+    *what, lines = paragraphs
+    facts: dict[str, str] = {}
+    for line in re.sub(r"\n +", " ", lines).splitlines():
+        key, colon, value = line.partition(": ")
+        if not colon or key in facts:
+            raise ArgumentError(f"{file}: {line!r} in the docstring is not a line `Key: value`, or repeats a key")
+        facts[key] = value
+    for key in facts.keys() ^ KEYS.keys():
+        if key in facts:
+            raise ArgumentError(f"{file}: {unknown('key of the docstring', key, KEYS)}")
+        if key not in OPTIONAL:
+            raise ArgumentError(f"{file}: the docstring has no line `{key}: ...` ({KEYS[key]})")
+    if facts["Section"] not in SECTIONS:
+        raise ArgumentError(f"{file}: {unknown('section', facts['Section'], SECTIONS)}")
+    if not _SEEN.fullmatch(facts["Seen on"]):
+        raise ArgumentError(f"{file}: `Seen on: {facts['Seen on']}` is not like `Paddle 2.6.2, 3.3.1; CPU, some processors`")
+    name = re.sub(r"\W+", "_", title.lower()).strip("_") + ".py"
+    if file != name:
+        raise ArgumentError(f"{file}: a program with the title {title!r} is called {name}")
+    code = "\n".join(text.splitlines()[tree.body[0].end_lineno :]).strip()
+    return Defect(title, " ".join("\n".join(what).split()), facts, file, text, code)
 
 
 @functools.cache
 def defects() -> Mapping[str, Defect]:
-    """All of them by name, in the order of docs/defects.md."""
-    return {one.name: one for entries in groups().values() for one in entries}
+    """All faults by title, in the order of docs/defects.md.
 
+    Raises:
+        ArgumentError: a program has a wrong header.
+    """
+    from .. import patches
 
-@functools.cache
-def groups() -> Mapping[str, tuple[Defect, ...]]:
-    """Title of a section -> its defects."""
-    from ..patches import (
-        _defects_crashes,
-        _defects_engine,
-        _defects_gradients,
-        _defects_memory,
-        _defects_mended,
-        _defects_precision,
-        _defects_ranges,
-        _defects_values,
-    )
-
-    found = {
-        "Gradients": _defects_gradients,
-        "Values": _defects_values,
-        "Unwritten memory": _defects_memory,
-        "Infinities, NaN and the edges of the range": _defects_ranges,
-        "Precision": _defects_precision,
-        "Crashes, and what is left behind": _defects_crashes,
-        "The autograd engine": _defects_engine,
-        "Mended in Paddle 3.3.1": _defects_mended,
-    }
-    return {title: tuple(Defect(**entry) for entry in module.DEFECTS) for title, module in found.items()}
+    folder = Path(patches.__file__).with_name("defects")
+    every = [parsed(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.py"))]
+    order = [*SECTIONS, MENDED]
+    return {defect.name: defect for defect in sorted(every, key=lambda defect: order.index(defect.section))}
 
 
 def reproducer(name: str) -> str:
     """The program that shows a defect: plain Paddle or Torch with NumPy, ready for a report to their authors.
 
     Args:
-        name: a title of docs/defects.md, or of one of its other forms: ``"numbers held in float32: celu"``.
+        name: a title of docs/defects.md, also with one of its cases: ``"python numbers go through float32: celu"``.
 
     Raises:
         UnknownNameError: for another name; the message names the nearest ones.
     """
-    programs = dict(pair for one in defects().values() for pair in one.programs())
+    programs = {title: text for defect in defects().values() for title, text in ((defect.name, defect.text), *defect.programs())}
     if name not in programs:
         raise unknown("defect", str(name), programs)
     return programs[name]

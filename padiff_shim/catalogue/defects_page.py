@@ -1,61 +1,41 @@
-"""docs/defects.md, written from the entries of :mod:`.defects`."""
+"""docs/defects.md, written from the programs of :mod:`.defects`."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
 
-from .defects import SHOWN, Defect, defects, groups
+from ..tested import PADDLES, TORCHES
+from .defects import KEYS, Defect, defects
 
-_WIDTH = 132
-_HEAD = """\
-# What we found in Paddle 3.3.1 and Torch 2.13
+_HEAD = f"""\
+# What we found in Paddle {PADDLES[-1]} and Torch {TORCHES[-1]}
 
-Written by `make docs` from `patches/_defects_*.py`; `tests/catalogue/test_defects.py` runs each program on the versions that it
-is claimed for. {count} defects, {programs} programs. All were seen on the CPU.
+Written by `make docs` from the programs in `patches/defects`; `tests/catalogue/test_defects.py` runs each of them.
+{{count}} faults, {{programs}} programs: a case, which begins with `# %%`, is a program with the lines before the first case.
 
-A program needs Paddle or Torch with NumPy alone, and can be sent to their authors as it is. It ends without complaint where the
-defect is not; where it is, it ends with an AssertionError if nothing else is said. A *known difference* is the name under which
-[a comparison](compare.md) counts it apart. `padiff_shim.testing.reproducer("frozen layer norm")` gives a program as text.
+A program needs Paddle or Torch with NumPy only. Run it, or send it to their authors as it is:
+`python patches/defects/relu_hides_nan.py`. Its exit status is 0 if the fault is absent; otherwise it ends with an AssertionError,
+or as stated. A *known difference* is the name under which [compare](compare.md) counts it apart.
+`padiff_shim.testing.reproducer("relu hides NaN")` returns a program as text.
 """
 
 
 def text() -> str:
     """The whole page."""
-    found = defects().values()
-    count = sum(1 for one in found for _ in one.programs())
-    sections = [f"## {title}\n\n{_overview(members)}" for title, members in groups().items()]
-    return "\n".join((_HEAD.format(count=len(found), programs=count), *sections))
+    every = list(defects().values())
+    parts = [_HEAD.format(count=len(every), programs=sum(1 for defect in every for _ in defect.programs()))]
+    for before, defect in zip([None, *every], every):
+        if before is None or before.section != defect.section:
+            parts.append(f"## {defect.section}\n")
+        parts.append(_section(defect))
+    return "\n".join(parts)
 
 
-def _overview(members: tuple[Defect, ...]) -> str:
-    return "\n".join(_section(one) for one in members)
-
-
-def _section(one: Defect) -> str:
-    return "\n".join((f"### {one.name}", "", *_facts(one), "", "```python", one.program.rstrip("\n"), "```", *_others(one), ""))
-
-
-def _facts(one: Defect) -> Iterator[str]:
-    yield from _wrapped(f"{one.what} Op: {one.op}. Size: {one.size}.")
-    yield ""
-    yield f"- Seen on {_versions(one)}{', on processors that take its vectorised kernel' if one.by_processor else ''}."
-    if one.shows != SHOWN:
-        yield f"- Ends with: {one.shows}."
-    if one.known:
-        yield f'- Known difference: "{one.known}".'
-    yield from _wrapped(f"- Under the shim: {one.shim}", "  ")
-
-
-def _versions(one: Defect) -> str:
-    named = [f"{framework} {version}" for framework in ("Paddle", "Torch") for version in getattr(one, framework.lower())]
-    return " and ".join(named)
-
-
-def _others(one: Defect) -> Iterator[str]:
-    if one.others:
-        yield from ("", "The same with another last line:", "", "```python", *one.others.values(), "```")
+def _section(defect: Defect) -> str:
+    facts = [f"- {key}: {defect.facts[key]}" for key in KEYS if key in defect.facts and key != "Section"]
+    lines = [f"### {defect.name}", "", *_wrapped(defect.what), "", *(line for fact in facts for line in _wrapped(fact, "  "))]
+    return "\n".join((*lines, "", f"`patches/defects/{defect.file}`", "", "```python", defect.code, "```", ""))
 
 
 def _wrapped(words: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(words, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(words, 132, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

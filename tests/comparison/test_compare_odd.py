@@ -87,7 +87,7 @@ def least_squares(**options):
 ODD = {
     **(
         {"lstsq": least_squares, "lstsq gelsd": lambda: least_squares(driver="gelsd")}
-        if not has_defect("residuals without full rank")
+        if not has_defect("lstsq returns residuals without full rank")
         else {}
     ),
     "einsum of one operand": lambda: paddle.einsum("ij->ji", paddle.ones([2, 3])),

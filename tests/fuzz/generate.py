@@ -58,7 +58,7 @@ class Program:
         try:
             exec(line, self.scope)
         except Exception as error:
-            self.spoilt = not paddle.is_grad_enabled()  # a defect of Paddle's: "an error while a saved tensor is unpacked"
+            self.spoilt = not paddle.is_grad_enabled()  # a defect of Paddle's: "error in a saved tensor hook disables gradients"
             paddle.base.framework._dygraph_tracer()._has_grad = True
             return error
         return None

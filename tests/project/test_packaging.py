@@ -15,6 +15,7 @@ from helpers import PATIENCE
 import padiff_shim
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+DEFECTS = CHECKOUT / "patches" / "defects"
 NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info")
 WHERE = "import padiff_shim, padiff_shim.patches as p; print(padiff_shim.__file__); print(p.__file__)"
 
@@ -22,13 +23,14 @@ WHERE = "import padiff_shim, padiff_shim.patches as p; print(padiff_shim.__file_
 def modules():
     """Every module of ours, by its path inside the wheel."""
     for top, inside in (("padiff_shim", "padiff_shim"), ("patches", "padiff_shim/patches")):
-        for path in (CHECKOUT / top).rglob("*.py"):
+        for path in {*(CHECKOUT / top).rglob("*.py")} - {*DEFECTS.iterdir()}:
             yield f"{inside}/{path.relative_to(CHECKOUT / top).as_posix()}"
 
 
 def installed_files():
-    """All that the wheel holds: the modules, and what the pages are made of."""
+    """All that the wheel holds: the modules, the programs of the defects, and what the pages are made of."""
     yield from modules()
+    yield from (f"padiff_shim/patches/defects/{path.name}" for path in DEFECTS.glob("*.py"))
     for room in ("report", "proving"):
         for path in (CHECKOUT / "padiff_shim" / room / "page").iterdir():
             yield f"padiff_shim/{room}/page/{path.name}"

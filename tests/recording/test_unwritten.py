@@ -27,21 +27,21 @@ PROGRAM = Path(__file__).with_name("poisoned.py")
 BYTES = ("85", "170")
 # Ops whose results, or gradients, a program sees and no kernel writes: these are Paddle's defects.
 DEFECTS = {
-    "amax": "extremes of nothing",
-    "amin": "extremes of nothing",
-    "argmax": "the place of an extreme of nothing",
-    "argmin": "the place of an extreme of nothing",
-    "bilinear": "batched products of nothing",
-    "bmm": "batched products of nothing",
-    "dot": "products of nothing by Paddle 2.6",
-    "expand_as": "nothing expanded",
-    "gather": "rows of what has none",
-    "gather_nd": "rows of what has none",
-    "masked_fill": "gradient of what fills a mask",
-    "matmul": "products of nothing",
-    "multi_dot": "products of nothing by Paddle 2.6",
-    "mv": "products of nothing by Paddle 2.6",
-    "triangular_solve": "gradient of a triangular matrix alone",
+    "amax": "amax of no elements returns unwritten memory",
+    "amin": "amax of no elements returns unwritten memory",
+    "argmax": "argmax of no elements returns unwritten memory",
+    "argmin": "argmax of no elements returns unwritten memory",
+    "bilinear": "bmm over an empty axis returns unwritten memory",
+    "bmm": "bmm over an empty axis returns unwritten memory",
+    "dot": "mv and dot over an empty axis return unwritten memory",
+    "expand_as": "expand_as of an empty axis crashes",
+    "gather": "gather from an empty tensor reads unwritten memory",
+    "gather_nd": "gather from an empty tensor reads unwritten memory",
+    "masked_fill": "masked_fill gradient of the value is wrong",
+    "matmul": "matmul over an empty axis returns unwritten memory",
+    "multi_dot": "mv and dot over an empty axis return unwritten memory",
+    "mv": "mv and dot over an empty axis return unwritten memory",
+    "triangular_solve": "triangular_solve gradient reads unwritten memory",
 }
 
 

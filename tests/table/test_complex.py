@@ -21,7 +21,10 @@ OPS = {
     "roll": (lambda x: paddle.roll(x, 2, 1), lambda x: torch.roll(x, 2, 1)),
     "flip": (lambda x: paddle.flip(x, [0]), lambda x: torch.flip(x, [0])),
 }
-WRONG = {"prod": "gradient of products of complex numbers", "cumprod": "gradient of running products of complex numbers"}
+WRONG = {
+    "prod": "prod gradient of complex numbers is not conjugated",
+    "cumprod": "cumprod gradient of complex numbers is not conjugated",
+}
 
 
 def numbers(shape, dtype, seed=0):

@@ -211,7 +211,7 @@ def test_weights_of_classes_with_a_margin(reduction):
     assert same(ours[1], x.grad)
     assert wanted.grad.shape == [5]
     for one, other, third in zip(ours, native, with_gradient, strict=True):
-        if not has_defect("weights of classes with a margin"):
+        if not has_defect("multi_margin_loss multiplies the weights of all labels"):
             np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(one.numpy(), third.numpy(), rtol=1e-5, atol=1e-6)
 

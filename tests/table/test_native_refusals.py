@@ -171,7 +171,7 @@ LISTED = {
     "_C_ops.p_norm,": "Paddle's gradient adds its epsilon, which Torch's has none of",
     "functional.normalize,": "Paddle's gradient adds its epsilon, which Torch's has none of",
     "functional.cosine_similarity,": "Torch takes the larger of each norm and epsilon, Paddle of their product",
-    "_C_ops.masked_fill,": "docs/defects.md: gradient of what fills a mask",
+    "_C_ops.masked_fill,": "docs/defects.md: masked_fill gradient of the value is wrong",
     "_C_ops.fused_rms_norm_quant,": "Paddle has no backward of it on a CPU",
     "fused_bias_residual_layernorm, sample": "a residual of more elements: its size is not seen in the kind of call",
     "_C_ops.cummax,": "Paddle's backward of a tensor without axes is refused, Torch's is not",
@@ -197,12 +197,12 @@ LISTED = {
     "sigmoid_cross_entropy_with_logits,": "Paddle's gradient of ignored labels",
     "linalg.cov,": "ddof is a whole number in Paddle",
     "linalg.pinv,": "singular values at the limit",
-    "_C_ops.gather, sample 1": "docs/defects.md: gradient of gather along another axis",
+    "_C_ops.gather, sample 1": "docs/defects.md: gather gradient of repeated indices along axis 1 is wrong",
     "nanmedian,": "of equal elements either one has the gradient",
     "_C_ops.label_smooth, sample 0, operand 0: of shape ()": "Paddle divides by a last size that is not there",
     "ends with SIGALRM": "spaces between a filter's elements that make results of gigabytes",
     "_C_ops.send_uv, sample": "the index names rows that are not there, which no kernel looks at",
-    "_C_ops.lu_solve,": "docs/defects.md: operands that do not fit",
+    "_C_ops.lu_solve,": "docs/defects.md: kernels read beyond operands of too few elements",
     "functional.ctc_loss,": "a blank among the labels, and labels beyond the end",
 }
 
