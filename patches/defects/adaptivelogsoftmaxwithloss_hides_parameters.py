@@ -6,7 +6,7 @@ Section: Values
 Ops: nn.AdaptiveLogSoftmaxWithLoss
 Seen on: Paddle 3.0.0, 3.1.1, 3.2.2, 3.3.1; CPU
 Effect: 1 parameter instead of 5
-Under the shim: Paddle's layer; what its weights compute runs on Torch's kernels.
+Under the shim: No change to the layer; what its weights compute runs on Torch's kernels.
 """
 
 import paddle

@@ -6,7 +6,7 @@ Section: Values
 Ops: cross_entropy
 Seen on: Paddle 3.0.0, 3.1.1, 3.2.2, 3.3.1; CPU
 Effect: a quarter of the loss, with four classes
-Under the shim: Paddle's value, and a warning in the run; Torch's with definitions="torch".
+Under the shim: No change, and a warning in the run; Torch's loss with definitions="torch".
 """
 
 import numpy as np

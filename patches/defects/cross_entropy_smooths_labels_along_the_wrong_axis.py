@@ -6,7 +6,7 @@ Section: Values
 Ops: cross_entropy
 Seen on: Paddle 2.6.2, 3.0.0, 3.1.1, 3.2.2, 3.3.1; CPU
 Effect: a wrong loss; an error where the sizes differ
-Under the shim: Paddle's value, or its error; Torch's loss with definitions="torch".
+Under the shim: No change; Torch's loss with definitions="torch".
 """
 
 import numpy as np

@@ -12,7 +12,7 @@ Under the shim: Torch's loss; compare says WRONG, side paddle.
 import numpy as np
 import paddle
 
-x = paddle.to_tensor(np.float32([[[0, -200, -300]]] * 2))
+x = paddle.to_tensor(np.array([[[0.0, -200.0, -300.0]]] * 2, "float32"))
 label, long, short = paddle.to_tensor([[1]], "int32"), paddle.to_tensor([2]), paddle.to_tensor([1])
 loss = paddle.nn.functional.ctc_loss(x, label, long, short, reduction="sum").item()
 np.testing.assert_allclose(loss, 200.0 - np.log(2.0), rtol=1e-5)

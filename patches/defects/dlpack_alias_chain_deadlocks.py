@@ -8,7 +8,7 @@ Ops: from_dlpack
 Seen on: Paddle 3.0.0, 3.1.1, 3.2.2, 3.3.1; CPU
 Effect: the process waits for ever
 Ends with: SIGALRM
-Under the shim: Memory that aliases Paddle's is never handed back to Paddle.
+Under the shim: No change; the library never hands memory that aliases Paddle's back to Paddle.
 """
 
 import signal

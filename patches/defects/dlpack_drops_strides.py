@@ -6,7 +6,7 @@ Section: Values
 Ops: to_dlpack
 Seen on: Paddle 2.6.2; CPU
 Effect: wrong values, no error
-Under the shim: The library does not use this function on 2.6.
+Under the shim: No change; the library does not use this function on 2.6.
 """
 
 import numpy as np

@@ -7,7 +7,7 @@ Ops: fftshift, ifftshift
 Seen on: Paddle 3.3.1; CPU
 Effect: SystemError
 Ends with: SystemError
-Under the shim: Torch's roll. Under compare Paddle's error.
+Under the shim: No change: Paddle's error.
 """
 
 import paddle

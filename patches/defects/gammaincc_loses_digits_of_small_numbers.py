@@ -7,7 +7,7 @@ Ops: gammaincc
 Seen on: Paddle 3.0.0, 3.1.1, 3.2.2, 3.3.1; CPU
 Effect: 2.4e-6 of the result
 Known difference: incomplete gamma functions
-Under the shim: Torch's result, which is off by more (torch gammaincc loses digits of small numbers); compare names both.
+Under the shim: Wrong, too: Torch's result is off by more (torch gammaincc loses digits of small numbers); compare names both.
 """
 
 import numpy as np

@@ -6,7 +6,7 @@ Section: The autograd engine
 Ops: Tensor.grad_fn
 Seen on: Paddle 2.6.2, 3.0.0, 3.1.1, 3.2.2, 3.3.1; CPU
 Effect: one node for each tensor that was read
-Under the shim: The library gives its own references back.
+Under the shim: No change; the library gives its own references back.
 """
 
 import sys

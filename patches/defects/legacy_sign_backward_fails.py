@@ -7,7 +7,7 @@ Ops: sign
 Seen on: Paddle 2.6.2, 3.0.0, 3.1.1, 3.2.2, 3.3.1; CPU
 Effect: SystemError
 Ends with: SystemError
-Under the shim: The legacy entry point stays on Paddle's kernel; the other one runs on Torch's.
+Under the shim: No change: the legacy entry point stays on Paddle's kernel; the other one runs on Torch's.
 """
 
 import paddle

@@ -6,7 +6,7 @@ Section: NaN, infinities and the edges of the range
 Ops: lerp
 Seen on: Paddle 2.6.2, 3.0.0, 3.1.1, 3.2.2, 3.3.1; CPU
 Effect: NaN instead of infinity
-Under the shim: Torch's result; compare says NONFINITE, side paddle.
+Under the shim: Wrong, too: Torch's result is NaN where the weight is below 0.5; compare says EQUAL there.
 """
 
 import paddle

@@ -7,7 +7,7 @@ Ops: multi_label_margin_loss
 Seen on: Paddle 3.1.1, 3.2.2, 3.3.1; CPU
 Effect: ValueError instead of 0
 Ends with: ValueError
-Under the shim: Torch's loss. Under compare Paddle's error.
+Under the shim: No change: Paddle's error.
 """
 
 import paddle

@@ -7,7 +7,8 @@ Ops: nll_loss
 Seen on: Paddle 2.6.2, 3.0.0, 3.1.1, 3.2.2, 3.3.1; CPU
 Effect: the process ends within some hundred calls
 Ends with: SIG*
-Under the shim: Torch's kernel. Under compare Paddle's kernel runs, too.
+Under the shim: No change at the first call of a kind, which runs on Paddle's kernel, too; after that Torch's kernel. Under compare
+    Paddle's kernel runs at each call.
 """
 
 import signal

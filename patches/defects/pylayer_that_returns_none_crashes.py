@@ -7,7 +7,7 @@ Ops: PyLayer
 Seen on: Paddle 2.6.2, 3.0.0, 3.1.1, 3.2.2, 3.3.1; CPU
 Effect: the process ends
 Ends with: SIGSEGV
-Under the shim: On Torch's tape that op gets no gradient.
+Under the shim: On Paddle 3 that op gets no gradient. No change on 2.6.
 """
 
 import paddle

@@ -6,7 +6,7 @@ Section: NaN, infinities and the edges of the range
 Ops: soft_margin_loss
 Seen on: Paddle 2.6.2, 3.0.0, 3.1.1, 3.2.2, 3.3.1; CPU
 Effect: inf instead of 200
-Under the shim: Torch's loss, which overflows, too; compare calls both equal.
+Under the shim: Wrong, too: Torch's loss overflows; compare says EQUAL.
 """
 
 import paddle
