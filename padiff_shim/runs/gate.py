@@ -17,12 +17,11 @@ from typing import Any
 
 from ..arguments import flag, path
 from ..errors import ArgumentError, FileError, unreadable
-from ..records.calls import Calls
-from ..report.markdown import cell, folded, table
-from ..screen import Screen
-from ..text import SENTENCE, many, shown
+from ..files import try_file, write
+from ..report.compare_text import cell, folded, table
+from ..runlog.calls import Calls
+from ..text import SENTENCE, Screen, many, shown
 from ..verdicts import MEANING, Verdict, apart
-from ..writing import try_file, write
 from .compare_run import CompareRun, load
 
 KEYS = ("op", "tensor", "dtype", "layer", "site")

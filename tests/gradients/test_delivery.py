@@ -12,7 +12,7 @@ import torch
 
 import padiff_shim
 from padiff_shim.frameworks.versions import VERSION
-from padiff_shim.gradients import backward, leaves, session
+from padiff_shim.tape import backward, twins
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -61,8 +61,8 @@ def test_a_backward_runs_no_python_but_the_delivery_once_a_leaf():
     assert not run.native
     assert not engine
     # w is delivered twice: as a matrix, and as the Linear weight that lies transposed
-    assert inside.count(leaves._exchanged.__code__) == 5
-    assert inside.count(session.Session.arrived.__code__) == 0
+    assert inside.count(twins._exchanged.__code__) == 5
+    assert inside.count(backward.Session.arrived.__code__) == 0
 
 
 def test_a_longer_backward_makes_no_more_python_calls_than_its_leaves_ask_for():
@@ -83,7 +83,7 @@ def test_a_longer_backward_makes_no_more_python_calls_than_its_leaves_ask_for():
 
 def test_a_leaf_takes_over_the_memory_of_its_gradient():
     x, made = leaf(16, 16), []
-    original = leaves.deliver
+    original = twins.deliver
 
     def noted(side, grad, roots, grads):
         made.append(grad.data_ptr())

@@ -71,9 +71,9 @@ PROGRAMS = (
     forward, backward, forward_in_place, in_place, retained, penalty, unfinished_penalty, partial, replayed, raising, hooked
 )
 
-from padiff_shim.gradients.calls import Call
-from padiff_shim.gradients.twins import Taped
-from padiff_shim.comparison.subject import Subject
+from padiff_shim.tape.calls import Call
+from padiff_shim.tape.twins import Taped
+from padiff_shim.comparison.compared_call import Subject
 
 from padiff_shim.comparison import posts
 def alive():

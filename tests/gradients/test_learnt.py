@@ -12,8 +12,8 @@ from trials import FIRST, NoShortcuts, outcome, trials
 
 import padiff_shim
 from padiff_shim.dispatch import frames
-from padiff_shim.gradients import saved
 from padiff_shim.substitution import execute
+from padiff_shim.tape import calls
 
 
 @pytest.mark.parametrize(("op", "entry"), FIRST)
@@ -22,7 +22,7 @@ def test_a_backward_reads_the_same_of_all_operands_of_a_kind(op, entry, monkeypa
 
     def reads(known, *call):
         fresh = {}
-        result = saved.reads(fresh, *call)
+        result = calls.reads(fresh, *call)
         (kind,) = fresh
         others.extend((kind, one, result) for one in [found.setdefault(kind, result)] if one != result)
         return result

@@ -8,7 +8,7 @@ import pytest
 from helpers import PATIENCE, in_child
 
 import padiff_shim
-from padiff_shim import postponed, testing
+from padiff_shim import interrupts, testing
 from padiff_shim.errors import MismatchError
 from padiff_shim.frameworks.versions import NODE_HOOKS
 
@@ -128,11 +128,11 @@ def test_errors_of_deferred_verdicts_are_raised_in_their_own_thread():
 
 
 def engine_call(*errors, raising=None, tasks=()):
-    with postponed.engine():
+    with interrupts.engine():
         for error in errors:
-            postponed.postpone(error)
+            interrupts.postpone(error)
         for task in tasks:
-            postponed.after_engine(task)
+            interrupts.after_engine(task)
         if raising is not None:
             raise raising
 
@@ -144,21 +144,21 @@ def test_what_waits_goes_along_with_an_error_of_the_engine_and_ctrl_c_comes_firs
     with pytest.raises(KeyboardInterrupt) as stopped:
         engine_call(MismatchError("waited", {}), KeyboardInterrupt())
     assert "waited" in notes(stopped.value)
-    postponed.raise_postponed()  # nothing is left
+    interrupts.raise_postponed()  # nothing is left
 
 
 def test_a_failing_task_does_not_keep_the_others_from_running():
     ran = []
     with pytest.raises(ZeroDivisionError):
-        engine_call(tasks=[lambda: 1 // 0, lambda: ran.append(postponed.engine_runs())])
+        engine_call(tasks=[lambda: 1 // 0, lambda: ran.append(interrupts.engine_runs())])
     assert ran == [True]
-    assert not postponed.engine_runs()
+    assert not interrupts.engine_runs()
 
 
 def test_ctrl_c_in_a_substituted_backward_comes_when_the_engine_has_returned(monkeypatch):
-    from padiff_shim.gradients import calls
+    from padiff_shim.tape import calls
 
-    original, stops = calls.Call.check, iter([KeyboardInterrupt])
+    original, stops = calls.TapeCall.check, iter([KeyboardInterrupt])
 
     def interrupted(self, session):
         for stop in stops:
@@ -169,7 +169,7 @@ def test_ctrl_c_in_a_substituted_backward_comes_when_the_engine_has_returned(mon
     paddle.matmul(x, w).sum().backward()
     native = x.grad.numpy()
     x.clear_gradient()
-    monkeypatch.setattr(calls.Call, "check", interrupted)
+    monkeypatch.setattr(calls.TapeCall, "check", interrupted)
     with padiff_shim.reference("torch"), pytest.raises(KeyboardInterrupt):
         paddle.matmul(x, w).sum().backward()
     assert paddle.is_grad_enabled()
@@ -180,7 +180,7 @@ def test_ctrl_c_in_a_substituted_backward_comes_when_the_engine_has_returned(mon
 @pytest.mark.parametrize("recorded", [True, False])
 def test_ctrl_c_between_two_lines_of_a_post_hook_leaves_recording_as_it_was(recorded, monkeypatch):
     """Natively Paddle 3.3.1 keeps gradients switched off when an error leaves a node's post hook."""
-    from padiff_shim.comparison import watch
+    from padiff_shim.comparison import gradients
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -188,7 +188,7 @@ def test_ctrl_c_between_two_lines_of_a_post_hook_leaves_recording_as_it_was(reco
     x = matrix()
     with padiff_shim.compare("torch"):
         loss = paddle.exp(paddle.tanh(x)).sum()
-        monkeypatch.setattr(watch, "_seen", interrupted)
+        monkeypatch.setattr(gradients, "_seen", interrupted)
         with paddle.set_grad_enabled(recorded):
             with pytest.raises(KeyboardInterrupt):
                 loss.backward()

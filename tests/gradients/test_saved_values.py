@@ -12,7 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 import padiff_shim
 from padiff_shim.frameworks.versions import IS_3
-from padiff_shim.gradients import saved, twins
+from padiff_shim.tape import calls, twins
 
 CASES = [(op, entry) for op, entry in entries() if not entry.inplace]
 COMPOSED = (
@@ -254,7 +254,7 @@ def test_what_is_learnt_of_a_call_keeps_nothing_of_it(function):
     operand = leaf * 2.0
     gone = weakref.ref(leaf)
     attributes = (0,) if function is torch.softmax else ()
-    learnt = saved.reads({}, attributes, (operand,), lambda x: function(x, *attributes))
+    learnt = calls.reads({}, attributes, (operand,), lambda x: function(x, *attributes))
     assert learnt.results == {0}
     del leaf, operand
     assert gone() is None
@@ -273,7 +273,7 @@ def test_of_what_torch_copies_nothing_is_held_beside_the_copy():
     x.stop_gradient = False
     with padiff_shim.reference("torch"):
         base, heads, result = scores(x)
-        assert heads.size * 4 >= saved.LARGE
+        assert heads.size * 4 >= calls.LARGE
         memory = StorageWeakRef(twins.taped(base).twin.untyped_storage())
         del base, heads
         assert memory.expired()

@@ -13,11 +13,9 @@ from paddle.quantization import QAT, QuantConfig
 from paddle.quantization.quanters import FakeQuanterWithAbsMaxObserver
 
 import padiff_shim
-from padiff_shim.gradients.calls import Call
-from padiff_shim.gradients.islands import Cell
-from padiff_shim.gradients.leaves import Place
-from padiff_shim.gradients.operands import Operands
-from padiff_shim.gradients.twins import Taped
+from padiff_shim.tape.calls import TapeCall
+from padiff_shim.tape.islands import Cell, Operands
+from padiff_shim.tape.twins import GradientPlace, Taped
 
 pytestmark = pytest.mark.compat
 
@@ -97,7 +95,7 @@ LAYERS = {
 def _graphs():
     """How many objects of graphs live."""
     gc.collect()
-    return sum(type(one) in (torch.Tensor, Call, Taped, Place, Cell, Operands) for one in gc.get_objects())
+    return sum(type(one) in (torch.Tensor, TapeCall, Taped, GradientPlace, Cell, Operands) for one in gc.get_objects())
 
 
 @pytest.mark.parametrize("name", thinned(LAYERS, "QAT", "BatchNorm", "spectral_norm", "assign"))

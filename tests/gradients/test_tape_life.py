@@ -9,8 +9,8 @@ from helpers import WATCHDOG, in_child
 
 import padiff_shim
 from padiff_shim.frameworks.versions import IS_3, attribute
-from padiff_shim.gradients import leaves, twins
 from padiff_shim.intercept import engine
+from padiff_shim.tape import twins
 
 pytestmark = [pytest.mark.skipif(not IS_3, reason="the tape is for 3.x"), pytest.mark.usefixtures("undone")]
 
@@ -134,7 +134,7 @@ def test_flat_without_the_collector():
             del y
             assert living() == before, step
             assert engine.ENGINE.installed == twins.alive()
-        known = [len(attribute(x, leaves.LEAF).all), len(attribute(layer.weight, leaves.COPY).all)]
+        known = [len(attribute(x, twins.LEAF).all), len(attribute(layer.weight, twins.COPY).all)]
         assert known == [1, 1]
     finally:
         gc.enable()

@@ -6,7 +6,7 @@ import pytest
 from helpers import in_child
 
 import padiff_shim
-from padiff_shim.gradients.twins import taped
+from padiff_shim.tape.twins import taped
 
 pytestmark = pytest.mark.usefixtures("undone")
 

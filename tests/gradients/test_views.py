@@ -9,7 +9,7 @@ from helpers import same
 
 import padiff_shim
 from padiff_shim.frameworks.versions import IS_3
-from padiff_shim.gradients.twins import taped
+from padiff_shim.tape.twins import taped
 
 pytestmark = pytest.mark.usefixtures("undone")
 

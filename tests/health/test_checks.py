@@ -7,8 +7,8 @@ from padiff_shim.patches import _unsubstituted
 from padiff_shim import tested
 from padiff_shim.frameworks import memory
 from padiff_shim.frameworks.versions import IS_3
-from padiff_shim.health import checks
-from padiff_shim.intercept import doors
+from padiff_shim.intercept import entry_points
+from padiff_shim.questions import doctor
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -18,9 +18,9 @@ def states(health):
 
 
 def test_here_all_is_well():
-    health = checks.examine()
-    assert health, [check for check in health.checks if check.state == checks.BAD]
-    assert set(states(health)) == set(checks._CHECKS)
+    health = doctor.examine()
+    assert health, [check for check in health.checks if check.state == doctor.BAD]
+    assert set(states(health)) == set(doctor._CHECKS)
     assert health.environment["device"] == "cpu"
     assert "torch.backends.cuda.matmul.allow_tf32" in health.switches
 
@@ -32,9 +32,9 @@ def test_versions_that_were_not_tested_are_named(monkeypatch):
         "Python 3.12 (tested: 3.11)",
     ]
     monkeypatch.setattr(tested, "TORCHES", ("2.5.1",))  # another one is installed
-    health = checks.examine()
+    health = doctor.examine()
     assert health, "a remark, and no more"
-    assert states(health)["versions"] == checks.REMARK
+    assert states(health)["versions"] == doctor.REMARK
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_versions_that_were_not_tested_are_named(monkeypatch):
 )
 def test_a_bridge_that_copies_is_bad(name, door, copies, monkeypatch):
     monkeypatch.setattr(memory, door, copies(getattr(memory, door)))
-    health = checks.examine()
+    health = doctor.examine()
     assert not health
-    assert states(health)[name] == checks.BAD
+    assert states(health)[name] == doctor.BAD
 
 
 def test_a_device_that_torch_cannot_use_is_bad(monkeypatch):
@@ -56,21 +56,21 @@ def test_a_device_that_torch_cannot_use_is_bad(monkeypatch):
         raise ValueError("Paddle is on 'gpu:0' but this torch cannot use a GPU")
 
     monkeypatch.setattr(memory, "check_devices", refuse)
-    health = checks.examine()
-    assert states(health)["device"] == checks.BAD
+    health = doctor.examine()
+    assert states(health)["device"] == doctor.BAD
     assert "cannot use a GPU" in str(health.as_dict()["checks"])
 
 
 def test_an_entry_point_that_is_unknown_is_named(monkeypatch):
     monkeypatch.setattr(_unsubstituted, "NATIVE", {name: why for name, why in _unsubstituted.NATIVE.items() if name != "nms"})
-    assert doors.inventory()[2] == ["nms"]
-    health = checks.examine()
+    assert entry_points.inventory()[2] == ["nms"]
+    health = doctor.examine()
     assert health, "a remark, and no more"
-    assert any(check.state == checks.REMARK and "1 of this Paddle are unknown here" in check.said for check in health.checks)
+    assert any(check.state == doctor.REMARK and "1 of this Paddle are unknown here" in check.said for check in health.checks)
 
 
 def test_of_this_paddle_nothing_is_unknown():
-    here, absent, strange = doors.inventory()
+    here, absent, strange = entry_points.inventory()
     assert here > 500
     assert absent > 0, "the table is that of several versions"
     assert strange == []

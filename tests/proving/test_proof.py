@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from padiff_shim import ArgumentError, ProofVerdict, prove
-from padiff_shim.proving.proof import Proof
+from padiff_shim.proof.proof import Proof
 from padiff_shim.text import in_markdown
 
 pytestmark = pytest.mark.usefixtures("undone")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from padiff_shim import prove
-from padiff_shim.frameworks import turning
+from padiff_shim.frameworks import weight_copies
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
 PORTS = importlib.import_module("zoo.rewritten").PORTS
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.bitexact
 
 def test_a_proof_lays_weights_out_as_the_original_does(monkeypatch):
     """Also where no product needs a copy of its weight: a backward of another form was taken for a missing product."""
-    monkeypatch.setattr(turning, "_known", {})
-    monkeypatch.setattr(turning, "WORTH", 0)
+    monkeypatch.setattr(weight_copies, "_known", {})
+    monkeypatch.setattr(weight_copies, "WORTH", 0)
     original, port, shape = PORTS["attention in one call"]
     torch.manual_seed(0)
     proof = prove(port(), original(), np.random.default_rng(0).standard_normal(shape) * 4.0)
     assert proof, str(proof)
-    assert not turning._known
+    assert not weight_copies._known
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -8,10 +8,8 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim.proving.holding import Holding
-from padiff_shim.proving.seeding import kept, seeded
-from padiff_shim.proving.sides import Side
-from padiff_shim.proving.values import Inputs
+from padiff_shim.proof.programs import Holding, ModelSide, kept, seeded
+from padiff_shim.proof.values import Inputs
 
 SQUARE = np.linspace(-1, 1, 9, dtype="float32").reshape(3, 3)
 
@@ -138,8 +136,10 @@ def test_models_run_no_more_often_than_a_proof_needs(monkeypatch, last):
         for module, norm in ((torch.nn, torch.nn.LayerNorm(4)), (paddle.nn, paddle.nn.LayerNorm(4, epsilon=last)))
     )
     seen = []
-    run = Side._run
-    monkeypatch.setattr(Side, "_run", lambda self, *args, wide, **more: seen.append(wide) or run(self, *args, wide=wide, **more))
+    run = ModelSide._run
+    monkeypatch.setattr(
+        ModelSide, "_run", lambda self, *args, wide, **more: seen.append(wide) or run(self, *args, wide=wide, **more)
+    )
     proof = padiff_shim.prove(ours, theirs, np.linspace(-0.1, 0.1, 12, dtype="float32").reshape(3, 4))
     assert bool(proof) is (last == 1e-5), str(proof)
     assert seen.count(False) <= 4

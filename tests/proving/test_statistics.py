@@ -8,11 +8,10 @@ import torch
 
 import padiff_shim
 from padiff_shim import ProofVerdict, prove
-from padiff_shim.proving.capture import Capture
-from padiff_shim.proving.mending import exchanged
-from padiff_shim.proving.outcome import Outcome
-from padiff_shim.proving.pairing import Pair
-from padiff_shim.proving.stages import Differing, stages
+from padiff_shim.proof.locate import Differing, stages_of
+from padiff_shim.proof.match import CallPair, exchanged
+from padiff_shim.proof.programs import RunOutcome
+from padiff_shim.proof.trace import Capture
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -77,7 +76,7 @@ def test_indices_are_taken_over_where_both_read_tensors_of_one_shape(size, taken
         return capture.trace.nodes[0]
 
     theirs, ours = pooled(size), pooled(6)
-    values, indices = (exchanged(Pair(theirs, ours), result.tensor) for result in theirs.results)
+    values, indices = (exchanged(CallPair(theirs, ours), result.tensor) for result in theirs.results)
     assert values is theirs.results[0].tensor
     assert (indices is theirs.results[1].tensor) if taken_over else (indices is None)
 
@@ -152,10 +151,10 @@ def test_statistics_of_paddles_own_kernel_are_not_compared():
     """Its running variance is another by definition: a port that has nothing to compare is neither right nor wrong there."""
     held = {"norm.running_var": np.ones(3, dtype=np.float32)}
     differing = Differing(forward="", loss="", backward="", statistics="", missing="", shapes="", gradients=0)
-    (forward, statistics) = stages(differing, Outcome(statistics=held), Outcome(unlike=True))
+    (forward, statistics) = stages_of(differing, RunOutcome(statistics=held), RunOutcome(unlike=True))
     assert forward.right is True
     assert statistics.right is None
     assert "Paddle's kernel" in statistics.text
-    assert [stage.name for stage in stages(differing, Outcome(statistics=held), Outcome())] == [
+    assert [stage.name for stage in stages_of(differing, RunOutcome(statistics=held), RunOutcome())] == [
         "forward"
     ]  # a buffer of Torch's alone

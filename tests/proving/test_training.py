@@ -9,7 +9,7 @@ import torch.nn.functional as TF
 from training_pair import Port, X, original, ours, proven, right, square, theirs
 
 from padiff_shim import ArgumentError, ProofVerdict, prove, transfer_weights
-from padiff_shim.proving.updates import _NAMES
+from padiff_shim.proof.updates import _NAMES
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
 

@@ -7,10 +7,9 @@ import report_page
 import torch
 
 from padiff_shim import ProofVerdict, prove
-from padiff_shim.proving.findings import CarriedBy, CarrierRow, LayerRow, StepRow
-from padiff_shim.proving.proof import Proof
-from padiff_shim.proving.tokens import marked, marked_calls
-from padiff_shim.proving.webpage import far
+from padiff_shim.proof.findings import CarriedBy, CarrierRow, LayerRow, StepRow
+from padiff_shim.proof.pages import far, marked, marked_calls
+from padiff_shim.proof.proof import Proof
 
 browser = report_page.browser  # a fixture
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}

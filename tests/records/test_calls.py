@@ -7,9 +7,9 @@ import pytest
 from log_data import filled, record, side, wrong
 
 from padiff_shim.errors import ArgumentError, PadiffShimError, UnknownNameError
-from padiff_shim.records.calls import Call, Calls
-from padiff_shim.records.counts import Counts
-from padiff_shim.records.encoding import encode
+from padiff_shim.runlog.calls import Call, Calls
+from padiff_shim.runlog.counts import Counts
+from padiff_shim.runlog.encoding import encode
 from padiff_shim.runs.compare_run import CompareRun, load
 from padiff_shim.verdicts import Side, Verdict
 

@@ -14,8 +14,8 @@ from log_data import filled, record, wrong
 
 import padiff_shim
 from padiff_shim.errors import MissingFrameworkError, PadiffShimError, UnknownNameError
-from padiff_shim.records import log
-from padiff_shim.records.coverage import NO_VERDICT
+from padiff_shim.runlog import log
+from padiff_shim.runlog.counts import NO_VERDICT
 from padiff_shim.runs.compare_run import CompareRun, load
 from padiff_shim.verdicts import Verdict
 

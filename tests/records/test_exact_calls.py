@@ -5,9 +5,8 @@ import pytest
 
 import padiff_shim
 from padiff_shim import testing
-from padiff_shim.records.coverage import is_float
-from padiff_shim.records.tally import rounds
-from padiff_shim.report.substituted import Account
+from padiff_shim.report.reference_text import ReferenceFigures
+from padiff_shim.runlog.counts import is_float, rounds
 from padiff_shim.table import reasons
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
@@ -40,11 +39,11 @@ def test_shares_of_reference_count_them_apart(tmp_path):
         a + a
         a.sum()
         paddle.matmul(x, x)
-    account = Account(run.as_dict())
+    account = ReferenceFigures(run.as_dict())
     assert (account.substituted, account.native, account.exact) == (1, 0, 2)
     assert account.headline().startswith("The one float call ran on torch's kernels. Beside them 2 calls of integers")
     assert run.as_dict()["ops"]["sum"]["integers"] == 1
-    assert Account(padiff_shim.load_reference(tmp_path).as_dict()).headline() == account.headline()
+    assert ReferenceFigures(padiff_shim.load_reference(tmp_path).as_dict()).headline() == account.headline()
 
 
 def test_a_profile_counts_them_apart():
@@ -55,7 +54,7 @@ def test_a_profile_counts_them_apart():
     layers = paddle.nn.Sequential(paddle.nn.Linear(2, 2), Shifted())
     with padiff_shim.reference("torch", profile=True) as run:
         layers(paddle.ones([1, 2]))
-    assert {spent.covered for spent in Account(run.as_dict()).layers() if spent.calls} == {"100 %"}
+    assert {spent.covered for spent in ReferenceFigures(run.as_dict()).layers() if spent.calls} == {"100 %"}
 
 
 def test_coverage_of_compare_counts_them_apart(tmp_path):

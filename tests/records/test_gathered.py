@@ -6,17 +6,16 @@ import threading
 import pytest
 from log_data import filled, record
 
-from padiff_shim.numerics.judging.passes import equal_stats
-from padiff_shim.records import log
-from padiff_shim.records.encoding import Written
-from padiff_shim.records.log import LogError
-from padiff_shim.records.plain import Plain
+from padiff_shim.numerics.judging.difference import equal_stats
+from padiff_shim.runlog import log
+from padiff_shim.runlog.encoding import Plain, WrittenFields
+from padiff_shim.runlog.log import LogError
 
 FIELDS = {"op": "linear", "site": "train.py:41 in forward", "layer": "", "phase": "backward", "tensor": "grad:x", "shape": [2, 3]}
 
 
 def plain(call):
-    return Plain({"call": call, "step": 0}, Written(FIELDS), "EQUAL", "bit for bit equal", equal_stats(6))
+    return Plain({"call": call, "step": 0}, WrittenFields(FIELDS), "EQUAL", "bit for bit equal", equal_stats(6))
 
 
 @pytest.fixture

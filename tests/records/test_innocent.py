@@ -7,8 +7,8 @@ import torch
 
 import padiff_shim
 from padiff_shim import ArgumentError, Verdict, testing
-from padiff_shim.records import words
-from padiff_shim.records.innocent import PLACES, Innocent
+from padiff_shim.runlog import words
+from padiff_shim.runlog.counts import PLACES, Innocent
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 

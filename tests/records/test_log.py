@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from log_data import filled, record
 
-from padiff_shim.records import log
-from padiff_shim.records.encoding import encode, numeric
-from padiff_shim.records.log import LogError, LogWriter
+from padiff_shim.runlog import log
+from padiff_shim.runlog.encoding import encode, numeric
+from padiff_shim.runlog.log import LogError, LogWriter
 from padiff_shim.runs.compare_run import CompareRun, load
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from log_data import HEADER, dumped, lines_of, put, record, wrong
 
 from padiff_shim.errors import PadiffShimError
-from padiff_shim.records.counts import NAMES, OTHER_NAMES
-from padiff_shim.records.log import LogError
 from padiff_shim.report.live import line
+from padiff_shim.runlog.counts import NAMES, OTHER_NAMES
+from padiff_shim.runlog.log import LogError
 from padiff_shim.runs.compare_run import load
 from padiff_shim.text import shown
 
@@ -77,7 +77,7 @@ def test_long_names_are_cut_and_their_length_said(tmp_path):
 
 
 def test_very_many_names_are_counted_together(tmp_path):
-    from padiff_shim.report.embed import pack
+    from padiff_shim.report.compare_page import pack
 
     calls = [record(call, op=f"op{call}", layer=f"layer{call}", quirk=f"quirk{call}") for call in range(NAMES + 50)]
     run = load(put(tmp_path, HEADER, *lines_of(calls)))

@@ -10,8 +10,8 @@ import pytest
 from helpers import PATIENCE
 from log_data import END, HEADER, NAME, dumped, filled, lines_of, put, record, wrong
 
-from padiff_shim.records import schema
-from padiff_shim.records.log import LogError
+from padiff_shim.runlog import encoding
+from padiff_shim.runlog.log import LogError
 from padiff_shim.runs.compare_run import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +47,7 @@ WRONG_LINES = {
     "nested within the recursion limit": dumped(**record(attributes=json.loads("[" * 90 + "]" * 90))),
     "huge number": b'{"type":"call","op":"exp","verdict":"EQUAL","index":1' + b"0" * 5000 + b"}\n",
     "large number": dumped(**record(call=2**70)),
-    "longer than any record": dumped(**record(op="x" * (schema.LINE + 5))),
+    "longer than any record": dumped(**record(op="x" * (encoding.LINE + 5))),
     **{f"{name}={value!r}": dumped(**record(**{name: value})) for name, value in (
         ("op", None), ("op", 3), ("op", ["exp"]), ("verdict", "WRNG"), ("verdict", ["WRONG"]), ("verdict", 9), ("side", {}),
         ("side", "left"), ("step", "one"), ("step", True), ("index", -1), ("shape", 3), ("shape", ["a"]), ("shape", [2**40] * 3),

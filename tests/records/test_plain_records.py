@@ -4,13 +4,12 @@ import json
 
 import pytest
 
-from padiff_shim.numerics.judging.passes import equal_stats
-from padiff_shim.records import encoding
-from padiff_shim.records.counts import Counts
-from padiff_shim.records.encoding import Written, encode
-from padiff_shim.records.plain import Plain
+from padiff_shim.numerics.judging.difference import equal_stats
+from padiff_shim.runlog import encoding
+from padiff_shim.runlog.counts import Counts
+from padiff_shim.runlog.encoding import Plain, WrittenFields, encode
 
-WRITTEN = Written({"op": "linear", "site": 'a "file" ü:3', "layer": "blocks.0", "phase": "forward", "shape": [2, 3]})
+WRITTEN = WrittenFields({"op": "linear", "site": 'a "file" ü:3', "layer": "blocks.0", "phase": "forward", "shape": [2, 3]})
 DIFFERENT = {**equal_stats(6), "different": 2, "max_abs": 1.25e-7, "mean_abs": 1 / 3, "rel_fro": 3e-8, "ulp_max": 1.5}
 PLAIN = {
     "verdict": "ROUNDING",
@@ -67,7 +66,7 @@ COUNTED = ({"call": 3, "step": 1}, {"call": 3, "step": 1, "result": 1})
 
 def plain(verdict, stats, counted, phase="forward"):
     fields = {**WRITTEN.fields, "tensor": "out", "phase": phase}
-    return Plain(counted, Written(fields), verdict, "because", stats)
+    return Plain(counted, WrittenFields(fields), verdict, "because", stats)
 
 
 @pytest.mark.parametrize(("verdict", "stats"), FIGURES.values(), ids=[*FIGURES])
@@ -85,7 +84,7 @@ def test_a_plain_record_has_the_line_of_its_table(verdict, stats, counted):
 
 def screened(counted=COUNTED[0], phase="forward"):
     fields = {**WRITTEN.fields, "tensor": "out", "phase": phase}
-    return Plain(counted, Written(fields), "ROUNDING", "a difference as before", SCREENED, ("screened",))
+    return Plain(counted, WrittenFields(fields), "ROUNDING", "a difference as before", SCREENED, ("screened",))
 
 
 def test_a_screened_record_says_so_and_is_counted_so():
@@ -106,7 +105,7 @@ def test_a_screened_record_says_so_and_is_counted_so():
 
 def test_two_counters_count_records_of_one_place_apart():
     """A forked child begins counters of its own."""
-    written = Written({**WRITTEN.fields, "tensor": "out"})
+    written = WrittenFields({**WRITTEN.fields, "tensor": "out"})
     parent, child = Counts(), Counts()
     for counts in (parent, child, child, parent, child):
         counts.add_plain(Plain(COUNTED[0], written, "EQUAL", "bit for bit equal", equal_stats(6)), "log")
@@ -123,7 +122,7 @@ def test_a_record_that_is_looked_at_has_figures_of_its_own():
 
 
 def test_equal_tensors_of_other_sizes_have_lines_of_their_own():
-    written = Written({**WRITTEN.fields, "tensor": "out"})
+    written = WrittenFields({**WRITTEN.fields, "tensor": "out"})
     for size in (6, 7, 6):
         record = Plain(COUNTED[0], written, "EQUAL", "bit for bit equal", equal_stats(size))
         assert json.loads(record.line())["stats"]["count"] == size

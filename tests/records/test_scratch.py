@@ -11,7 +11,7 @@ from helpers import PATIENCE, thinned
 
 ROOT = Path(__file__).resolve().parents[2]
 
-HELD = "from padiff_shim.scratch import Scratch\nheld = [Scratch(), Scratch()]\n(held[0].path / 'log').write_text('calls')\n"
+HELD = "from padiff_shim.files import Scratch\nheld = [Scratch(), Scratch()]\n(held[0].path / 'log').write_text('calls')\n"
 WAITS = HELD + "print('ready', flush=True)\ninput()\n"
 RUN = """
 import paddle, padiff_shim
