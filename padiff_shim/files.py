@@ -111,7 +111,7 @@ def _refused(path: str | os.PathLike[str], error: OSError, what: str) -> FileErr
     return FileError(f"{what}{os.fspath(path)} cannot be written: {error.strerror or error}")
 
 
-# ---- Temporary folders: removed with what holds them, at the latest when the process ends, or else by the next one that needs some.
+# ---- Temporary folders: removed with their holder, or when the process ends, or by the next process that needs some.
 #
 # All of a process lie in one folder, in which it holds a file locked while it lives. A process that is killed, or leaves by
 # ``os._exit``, removes nothing; but its lock goes with it, whatever has its number now.

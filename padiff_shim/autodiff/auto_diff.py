@@ -472,10 +472,10 @@ class LayerFinder:
             return f"{len(base.outputs)} outputs and {len(raw.outputs)}"
         same = set(base.outputs) == set(raw.outputs)
         others = [raw.outputs[path] for path in base.outputs] if same else list(raw.outputs.values())
-        for (path, one), other in zip(base.outputs.items(), others):
+        for (output_path, one), other in zip(base.outputs.items(), others):
             told = self._tolerance.difference(one, other)
             if told:
-                return f"output {path}: {told}" if path else told
+                return f"output {output_path}: {told}" if output_path else told
         return ""
 
     def _inputs(self, base: ModelRun, raw: ModelRun) -> str:
@@ -728,10 +728,10 @@ def _tree(model: Model, place: LayerPlace | None) -> str:
     if place is not None and place.kind == "weight":
         here = (here or "").rpartition(".")[0]
     lines = [model.name, "=" * 40]
-    for path, layer in model.layers:
-        depth = path.count(".") + 1 if path else 0
-        name = f"{path.rpartition('.')[2]}: " if path else ""
-        lines.append(f"{'    ' * depth}{name}{type(layer).__name__}{_HERE if path == here else ''}")
+    for layer_path, layer in model.layers:
+        depth = layer_path.count(".") + 1 if layer_path else 0
+        name = f"{layer_path.rpartition('.')[2]}: " if layer_path else ""
+        lines.append(f"{'    ' * depth}{name}{type(layer).__name__}{_HERE if layer_path == here else ''}")
     return "\n".join(lines) + "\n"
 
 
@@ -804,8 +804,8 @@ def _check(layer: Any, module: Any, options: Any, layer_map: Any, read: Any, wha
     base, raw = _ordered_models(layer, module)
     finder = LayerFinder((base, raw), pair(base, raw, LayerMap.of(layer_map, (base, raw))), _tolerance(options))
     wrong = finder.differing(read)
-    for one, other, told in wrong:
-        log(f"{what} of {base.name}.{one} and {raw.name}.{other}: {told}")
+    for one, other, difference in wrong:
+        log(f"{what} of {base.name}.{one} and {raw.name}.{other}: {difference}")
     if not wrong:
         log(f"{what} compared.")
     return not wrong

@@ -62,7 +62,7 @@ def found(folder: str) -> list[Note]:
     return sorted(notes, key=lambda one: (one.rank, one.pid))
 
 
-# ---- What a program's ranks are told of the run that they are part of: ``padiff-shim run`` writes it into the environment, and they
+# ---- What a rank inherits of its run: ``padiff-shim run`` writes it into the environment, and
 # read it (``bootstrap/sitecustomize.py``).
 
 _FOLDER = os.path.dirname(os.path.abspath(sitecustomize.__file__))

@@ -436,7 +436,7 @@ _NOWHERE: frozenset[int] = frozenset()
 
 
 class Comparing(Protocol):
-    """What a compared call and its gradients ask of the plan that compares them (:class:`padiff_shim.comparison.plan.Comparison`)."""
+    """What a compared call and its gradients ask of the plan that compares them (:class:`.plan.Comparison`)."""
 
     run: CompareRun
     sampling: Sampling

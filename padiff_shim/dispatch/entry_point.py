@@ -1,4 +1,4 @@
-"""One entry point of one op, how its arguments are spelled, and the plan that answers its calls: the seam between entry points and modes."""
+"""One entry point of one op, how its arguments are spelled, and the plan that answers its calls."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from .sums import Term, Terms, build, sequential
 _MODELLED = frozenset(KINDS)
 
 
-class Model:
+class RoundingModel:
     """The rounding model of an op. ``values``: the op's arguments as ``Op.reference`` takes them, in ``Op.params`` order."""
 
     def forward(self, values: Sequence[Any]) -> Quantity | None:
@@ -92,7 +92,7 @@ def _beside(size: float) -> Callable[[torch.Tensor], list[torch.Tensor]]:
     return lambda reference: [reference.detach().abs() + abs(size)]
 
 
-class Binary(Model):
+class Binary(RoundingModel):
     """An op of two operands, each a tensor or a number. ``term``: of two tensors; ``number``: beside a number."""
 
     term, number = terms.MULTIPLY, terms.MULTIPLY_NUMBER
@@ -192,7 +192,7 @@ class Power(Binary):
         return pointwise(target.shape, target.dtype, terms.BASE if name == "x" else terms.EXPONENT, grad=grad, x=x, y=y)
 
 
-class Scale(Model):
+class Scale(RoundingModel):
     """x * scale + bias, or (x + bias) * scale."""
 
     def forward(self, values: Sequence[Any]) -> Quantity | None:
@@ -217,7 +217,7 @@ def _wide(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> 
     return function(x.detach().double())
 
 
-class Unary(Model):
+class Unary(RoundingModel):
     """A function of one tensor.
 
     ``wrong``: other functions it may be taken for, as torch functions of a float64 tensor. ``special``: see :class:`Quantity`.
@@ -271,7 +271,7 @@ def _gelu_gradient_size(result: torch.Tensor, grad: torch.Tensor, x: torch.Tenso
     return size.mul_(grad).abs_()
 
 
-class Gelu(Model):
+class Gelu(RoundingModel):
     """x Phi(x), or its form with tanh."""
 
     @staticmethod
@@ -354,7 +354,7 @@ class Labelled(NamedTuple):
     beta: float = 1.0
 
 
-class Product(Model):
+class Product(RoundingModel):
     """Base of all products: a subclass says which labels the axes have.
 
     ``stored``: steps that a kernel may round to 16 bits, see :class:`padiff_shim.numerics.sums.Term`.
@@ -612,7 +612,7 @@ def _statistics(x: torch.Tensor) -> dict[str, Array]:
     return {"mean": mean, "variance": np.square(wide, out=wide).mean(1), "size": size}
 
 
-class Sum(Model):
+class Sum(RoundingModel):
     """Sum over axes, with Paddle's optional dtype."""
 
     mean = False
@@ -671,7 +671,7 @@ class Mean(Sum):
         return x, reduced(axis, x.ndim), bool(keep), x.dtype
 
 
-class LogSumExp(Model):
+class LogSumExp(RoundingModel):
     """log sum exp over axes."""
 
     def forward(self, values: Sequence[Any]) -> Quantity | None:
@@ -707,7 +707,7 @@ class LogSumExp(Model):
                          axes=over, formula=rows.logsumexp_gradient, relative=True, special=_infinite_maximum)  # fmt: skip
 
 
-class Softmax(Model):
+class Softmax(RoundingModel):
     """Softmax over one axis."""
 
     def forward(self, values: Sequence[Any]) -> Quantity | None:
@@ -744,7 +744,7 @@ class Softmax(Model):
                          harmless=bounds.softmax_gradient(x, axis, grad))  # fmt: skip
 
 
-class LayerNorm(Model):
+class LayerNorm(RoundingModel):
     """Normalisation over the trailing axes from ``begin_norm_axis`` on, with flat weight and bias."""
 
     def _rows(self, x: torch.Tensor, begin: int) -> tuple[tuple[int, ...], int]:
@@ -836,5 +836,5 @@ class LayerNorm(Model):
 __all__ = [
     "EXP", "RELU", "RSQRT", "SQRT", "SQUARE", "TANH",
     "Add", "Addmm", "Binary", "Divide", "Dot", "Einsum", "Gelu", "LayerNorm", "Linear", "LogSumExp", "Matmul", "MatrixVector",
-    "Mean", "Model", "Multiply", "Power", "Scale", "Softmax", "Subtract", "Sum", "Unary",
+    "Mean", "Multiply", "Power", "RoundingModel", "Scale", "Softmax", "Subtract", "Sum", "Unary",
 ]  # fmt: skip

@@ -170,7 +170,7 @@ class Quantity(ABC):
     ``shape``, ``dtype``: of the judged tensor. ``k``: summands behind one output. ``operands``, ``attrs``: see :class:`Staged`.
     ``axes``: those of the judged tensor that one sample takes whole (rows). ``named``: gives the hypotheses; asked only when an
     error needs explaining. ``special``: ways to treat NaN, infinities and denormals, which concern single outputs
-    (:mod:`padiff_shim.numerics.judging.hypotheses`). ``orders``: orders of summation, which explain a low accuracy and no other class.
+    (:mod:`.judging.hypotheses`). ``orders``: orders of summation, which explain a low accuracy and no other class.
     ``harmless``: gives differences that need no oracle, or None; see :mod:`.apriori`.
     """
 

@@ -1,4 +1,4 @@
-"""Torch's steps (ATen ops): which round, which add terms, which consist of others; fused kernels and special functions taken apart."""
+"""Torch's steps (ATen ops): which round, which add terms, which consist of others; fused kernels and special functions."""
 
 from __future__ import annotations
 

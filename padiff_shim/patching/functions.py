@@ -1,4 +1,4 @@
-"""Redirects built-in C functions and plain Python functions *in place*, so that every reference is intercepted; exchanges attributes of classes."""
+"""Built-in C functions and Python functions redirected *in place*, so that every reference is intercepted; class attributes."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def _error(values: Array) -> float:
     return 1.0 / math.sqrt(2 * values.size)
 
 
-# ---- Random numbers that one program draws and the other does not: from there on both streams are shifted, though nothing is wrong.
+# ---- Random numbers that one program draws and the other does not: from there on both streams are shifted.
 #
 # A draw for a layerdrop of 0 has no effect. So where the draws of both programs are not the same calls, each draw of the port
 # begins

@@ -99,8 +99,8 @@ class Writer:
     def inputs(self, name: str, data: Iterable[tuple[str, Any]], site: CallSite, layer: str) -> None:
         """Data that a call of ``name`` is about to be given; once a step."""
         self._begin()
-        for path, tensor in data:
-            self._write({"kind": "input", "name": name, "layer": layer, **_line(site)}, path, tensor, self._is_new_input)
+        for tensor_path, tensor in data:
+            self._write({"kind": "input", "name": name, "layer": layer, **_line(site)}, tensor_path, tensor, self._is_new_input)
 
     def weights(self, named: Iterable[tuple[str, Any]]) -> None:
         """The parameters and buffers that the run begins with."""
@@ -141,8 +141,8 @@ class Writer:
             self._write({"kind": kind, "name": name}, "", tensor, self._has_changed)
 
     def _tree(self, record: Mapping[str, Any], tree: Any) -> None:
-        for path, tensor in leaves(tree):
-            self._write({**record, "tensor": "out"}, path, tensor)
+        for tensor_path, tensor in leaves(tree):
+            self._write({**record, "tensor": "out"}, tensor_path, tensor)
 
     def _has_changed(self, record: Mapping[str, Any], digest: str) -> bool:
         """Whether it is another than it was when it was written last."""

@@ -248,7 +248,7 @@ def _forwards(parts: Any, shape: Sequence[int]) -> tuple[Any, list[int]]:
     return tuple(found), turned
 
 
-# ---- Paddle's own kernel on the same values in float32, where it has none in 16 bits and nothing is rounded: moves, choices, draws.
+# ---- Paddle's kernel on the same values in float32, where it has none in 16 bits and nothing is rounded.
 #
 # Values go there and back as steps of Torch's graph, where a gradient is wanted (:mod:`padiff_shim.dispatch.dtypes`).
 

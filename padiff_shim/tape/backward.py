@@ -126,7 +126,7 @@ def reached_without(cuts: set[tuple[Any, int]], roots: Sequence[torch.Tensor]) -
     return reached
 
 
-# ---- What walks Paddle's graph without running it: the reducer of a data-parallel layer, which looks for parameters without gradient.
+# ---- The reducer of a data-parallel layer, which walks Paddle's graph for parameters without a gradient.
 #
 # Paddle's graph ends at sentinels, and torch's begins there. So the walk is given a way on: a door of each leaf that torch's
 # graph

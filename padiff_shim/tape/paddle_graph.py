@@ -1,4 +1,4 @@
-"""Paddle's own engine and graph: its functions as they are natively, its nodes, hooks that only observe, and a backward's state for one thread."""
+"""Paddle's own engine and graph: its native functions, its nodes, hooks that only observe, the state of one thread's backward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model of either framework as a tree of layers and weights, in words that both frameworks share; how a weight lies; what a name says."""
+"""A model of either framework as a tree of layers and weights, in shared words; how a weight lies; what a name says."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ _Answer = TypeVar("_Answer")
 
 
 def remembered(question: Callable[[LayerNode], _Answer]) -> Callable[[LayerNode], _Answer]:
-    """A question about a layer and all that is below it, which is answered once when the tree is fixed: see :meth:`LayerNode.fix`."""
+    """A question about a layer and all below it, answered once when the tree is fixed (:meth:`LayerNode.fix`)."""
 
     @functools.wraps(question)
     def asked(node: LayerNode) -> _Answer:

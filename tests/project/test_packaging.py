@@ -29,7 +29,7 @@ def modules():
 def installed_files():
     """All that the wheel holds: the modules, and what the pages are made of."""
     yield from modules()
-    for room in ("report", "proving"):
+    for room in ("report", "proof"):
         for path in (CHECKOUT / "padiff_shim" / room / "page").iterdir():
             yield f"padiff_shim/{room}/page/{path.name}"
 
