@@ -39,10 +39,10 @@ ISA_SSE := ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX
 ISA_APART := MKL_DEBUG_CPU_TYPE=5
 TEST_ISA := $(addprefix test-isa-,AVX2 SSE APART)
 SMOKE_ISA := $(addprefix smoke-isa-,AVX2 SSE APART)
-SMOKE_ROOMS := $(addprefix tests/,comparison dispatch frameworks gradients intercept modes optimizers recording table weights)
+SMOKE_ROOMS := $(addprefix tests/,comparison dispatch frameworks intercept modes optimizers recording table tape weights)
 # Two settings at a time, each in one process: so the tests are collected three times and not six.
 SMOKE_FILES := tests/table/test_op_table.py tests/table/test_table_gradients.py tests/comparison/test_honest_kernels.py \
-  tests/numerics/test_numerics_kernels.py tests/optimizers/test_twins.py tests/project/test_seed_cases.py tests/proving/test_prove.py
+  tests/numerics/test_numerics_kernels.py tests/optimizers/test_twins.py tests/project/test_seed_cases.py tests/proof/test_prove.py
 # Scripts find the package in the checkout; pytest has `pythonpath` in setup.cfg for that.
 FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 

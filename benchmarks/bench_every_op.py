@@ -36,7 +36,7 @@ from rich.console import Console
 from rich.progress import track
 
 import padiff_shim
-from padiff_shim.auditing.cases import Call, cases
+from padiff_shim.auditing.cases import AuditCall, cases
 from padiff_shim.catalogue.registry import ops
 from padiff_shim.testing import planted
 from padiff_shim.verdicts import Verdict
@@ -66,7 +66,7 @@ class Program:
 
     def __init__(self, op: str) -> None:
         case = next(case for case in cases(op) if case.stress == "plain" and case.dtype == "float32")
-        self.calls = [Call(case) for _ in range(SETS)]
+        self.calls = [AuditCall(case) for _ in range(SETS)]
         self.seeds: dict[tuple[int, ...], Any] = {}
         for number, call in enumerate(self.calls):
             call.arrays = call.sample.arrays(np.random.default_rng(number), "float32")

@@ -23,7 +23,7 @@ from rich.console import Console
 from timing import PADDLE, SHIM, TORCH
 
 import padiff_shim
-from padiff_shim.frameworks import weights
+from padiff_shim.frameworks import weight_copies
 
 FIRST, STEPS = 3, 40  # the steps with copies, and how many it takes until all shapes have come often
 COLUMNS = [
@@ -53,7 +53,7 @@ def forget_peak() -> None:
 
 def copied() -> int:
     """Bytes of the copies of Linear weights, and of the values that they were made of."""
-    return sum(2 * copy.transposed.nbytes for _, copy in weights._copies.values())
+    return sum(2 * copy.transposed.nbytes for _, copy in weight_copies._copies.values())
 
 
 def measure(way: str, size: Size) -> dict[str, int]:

@@ -25,8 +25,8 @@ from timing import seconds
 
 import padiff_shim
 from padiff_shim.frameworks.memory import to_paddle, to_torch
-from padiff_shim.gradients.calls import Walk
-from padiff_shim.gradients.twins import born, taped
+from padiff_shim.tape.calls import Walk
+from padiff_shim.tape.twins import born, taped
 
 ROUNDS, BUDGET = 9, 0.03
 

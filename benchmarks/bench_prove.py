@@ -38,8 +38,7 @@ from rich.progress import track
 from zoo.pairs import Pair, build
 
 import padiff_shim
-from padiff_shim.proving import prove as proofs
-from padiff_shim.proving import sides
+from padiff_shim.proof import programs, prove
 
 STEPS = 3
 PHASES = ("forward", "both", "train")
@@ -149,12 +148,12 @@ def _named(side: Any) -> str:
 
 
 PIECES: tuple[tuple[Any, str, Callable[[Any], str]], ...] = (
-    (proofs, "duplicate", lambda _: "copy both"),
-    (proofs, "read_both", lambda _: "match weights"),
-    (proofs, "match", lambda _: "match weights"),
-    (proofs, "preconditions", lambda _: "inputs, transfer"),
-    (sides.Side, "run", _named),
-    (proofs, "_compared", lambda _: "compare"),
+    (prove, "duplicate", lambda _: "copy both"),
+    (prove, "read_both", lambda _: "match weights"),
+    (prove, "match", lambda _: "match weights"),
+    (prove, "preconditions", lambda _: "inputs, transfer"),
+    (programs.ModelSide, "run", _named),
+    (prove, "_compared", lambda _: "compare"),
 )
 PARTS = ("copy both", "match weights", "inputs, transfer", "run Torch", "run on Torch's kernels", "run Paddle", "compare")
 

@@ -44,7 +44,7 @@ def made(count: int) -> Iterator[dict[str, Any]]:
 
 def put(folder: Path, count: int) -> Path:
     """A log of made-up records, written as a run writes it."""
-    from padiff_shim.records.encoding import encode
+    from padiff_shim.runlog.encoding import encode
 
     folder.mkdir()
     with open(folder / "calls-rank0-pid1.jsonl", "wb") as file:

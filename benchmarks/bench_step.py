@@ -35,7 +35,7 @@ from rich.progress import track
 from timing import PADDLE, SHIM, TORCH, Timing, Ways, in_turns
 
 import padiff_shim
-from padiff_shim.frameworks import turning
+from padiff_shim.frameworks import weight_copies
 
 BEGIN, END = "<!-- begin: written by bench_step.py -->", "<!-- end: written by bench_step.py -->"
 LINKS = 20  # ops of a chain
@@ -130,7 +130,7 @@ STEPS = ["width, batch x length, layers", "pass", *TIMES, "gradients equal: nati
 def settle(step: Callable[[], Any]) -> None:
     """Have the mode learn what it learns once, such as which products need no copy of their weights."""
     with padiff_shim.reference("torch"):
-        for _ in range(turning.WORTH + 1):
+        for _ in range(weight_copies.WORTH + 1):
             step()
 
 

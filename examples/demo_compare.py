@@ -19,7 +19,7 @@ from rich.console import Console
 
 import padiff_shim
 from padiff_shim import testing
-from padiff_shim.waiting import Waiting
+from padiff_shim.progress import Waiting
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="No ccache found")  # Paddle's advice for compiling; nothing is compiled here

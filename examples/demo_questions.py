@@ -21,7 +21,7 @@ from questions import Question
 from rich.console import Console
 
 import padiff_shim
-from padiff_shim.waiting import Waiting
+from padiff_shim.progress import Waiting
 
 FOLDER = Path(__file__).with_name("questions")
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "questions.md"

@@ -23,30 +23,30 @@ _EXPORTS = {
     "compare": "modes.compare",
     "CompareMode": "modes.compare",
     "CompareRun": "runs.compare_run",
-    "Call": "records.calls",
+    "Call": "runlog.calls",
     "load": "runs.compare_run",
-    "load_reference": "runs.load_reference",
-    "LogError": "records.log",
-    "do_no_harm": "alignment.harm",
-    "HarmReport": "alignment.harm",
+    "load_reference": "runs.reference_run",
+    "LogError": "runlog.log",
+    "do_no_harm": "questions.noninterference",
+    "HarmReport": "questions.noninterference",
     "transfer_weights": "weights.transfer",
     "auto_diff": "autodiff.auto_diff",
-    "prove": "proving.prove",
-    "Proof": "proving.proof",
-    "ProofVerdict": "proving.findings",
+    "prove": "proof.prove",
+    "Proof": "proof.proof",
+    "ProofVerdict": "proof.findings",
     "audit": "auditing.audit",
     "gate": "runs.gate",
     "Gate": "runs.gate",
     "Audit": "auditing.audit",
-    "bisect": "bisecting.bisect",
-    "drift": "drifting.drift",
-    "Drift": "drifting.told",
-    "Bisection": "bisecting.bisection",
+    "bisect": "questions.bisect",
+    "drift": "questions.drift",
+    "Drift": "questions.drift",
+    "Bisection": "questions.bisect",
     "BisectionError": "errors",
     "record": "recording.record",
     "Recording": "recording.record",
     "diff": "recording.diff",
-    "Difference": "recording.difference",
+    "Difference": "recording.diff",
     "Mapping": "weights.mapping",
     "Verdict": "verdicts",
     "Side": "verdicts",
@@ -120,13 +120,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from .alignment.harm import HarmReport, do_no_harm
     from .auditing.audit import Audit, audit
     from .autodiff.auto_diff import auto_diff
-    from .bisecting.bisect import bisect
-    from .bisecting.bisection import Bisection
-    from .drifting.drift import drift
-    from .drifting.told import Drift
     from .errors import (
         ArgumentError,
         BackendError,
@@ -143,17 +138,19 @@ if TYPE_CHECKING:
     from .modes.compare import CompareMode, compare
     from .modes.mode import Mode
     from .modes.reference import install, reference, uninstall
-    from .proving.findings import ProofVerdict
-    from .proving.proof import Proof
-    from .proving.prove import prove
-    from .recording.diff import diff
-    from .recording.difference import Difference
+    from .proof.findings import ProofVerdict
+    from .proof.proof import Proof
+    from .proof.prove import prove
+    from .questions.bisect import Bisection, bisect
+    from .questions.drift import Drift, drift
+    from .questions.noninterference import HarmReport, do_no_harm
+    from .recording.diff import Difference, diff
     from .recording.record import Recording, record
-    from .records.calls import Call
-    from .records.log import LogError
+    from .runlog.calls import Call
+    from .runlog.log import LogError
     from .runs.compare_run import CompareRun, load
     from .runs.gate import Gate, gate
-    from .runs.load_reference import load_reference
+    from .runs.reference_run import load_reference
     from .runs.run import Run
     from .table.op import Entry, Op, Sample
     from .verdicts import Side, Verdict

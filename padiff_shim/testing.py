@@ -8,12 +8,12 @@ from typing import Any
 
 from .arguments import function, one_of
 from .catalogue.defects import reproducer as reproducer
+from .fault_injection import planted as planted
 from .modes.compare import opened as compare_mode
 from .modes.options import CompareOptions, ReferenceOptions
 from .modes.reference import opened as reference_mode
-from .planting import planted as planted
-from .records.tally import rounds
-from .records.words import call_line
+from .runlog.counts import rounds
+from .runlog.words import call_line
 from .runs.compare_run import CompareRun
 from .runs.run import Run
 from .verdicts import Verdict

@@ -34,7 +34,7 @@ from padiff_shim.table.op import Sample, c_op, function, op
     ),
 )
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, transpose_weight: bool) -> torch.Tensor:
-    """``x @ weight.T + bias`` by ``torch.nn.functional.linear``; ``weight`` arrives as [out, in] (see frameworks/weights.py)."""
+    """``x @ weight.T + bias`` by ``torch.nn.functional.linear``; ``weight`` arrives as [out, in] (frameworks/weight_copies.py)."""
     if transpose_weight:  # Paddle's accuracy-compatible CUDA path passes [out, in] itself: not this op's convention
         raise NotImplementedError("linear_v2 with a transposed weight")
     return F.linear(x, weight, bias)

@@ -1,6 +1,6 @@
 """Ops that move values: nothing is rounded, but the strides that Torch leaves behind decide the bits of what comes next.
 
-Views (``reshape``, ``transpose``, slices) are not here: see ``padiff_shim/gradients/views.py``.
+Views (``reshape``, ``transpose``, slices) are not here: see ``padiff_shim/tape/views.py``.
 """
 
 from __future__ import annotations

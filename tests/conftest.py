@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, settings
 from padiff_shim.catalogue.registry import ops
 from padiff_shim.dispatch import frames
 from padiff_shim.dispatch.dtypes import has_kernel
-from padiff_shim.frameworks import turning
-from padiff_shim.intercept import doors
+from padiff_shim.frameworks import weight_copies
+from padiff_shim.intercept import entry_points
 from padiff_shim.table.op import Op
 
 
@@ -28,11 +28,11 @@ def undone():
     yield
     gc.collect()
     assert frames.top() is None
-    assert not doors.OPS.installed
+    assert not entry_points.OPS.installed
     assert not frames._shared
 
 
-GROUPS = (doors.OPS, doors.LAYERS, doors.SHADOWS)
+GROUPS = (entry_points.OPS, entry_points.LAYERS, entry_points.SHADOWS)
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ paddle.set_device("cpu")
 # Reports as wide as where the output is no terminal: once readline is imported, every child inherits a made-up width of 80.
 os.environ.pop("COLUMNS", None)
 if "PADIFF_TESTS_WARM" in os.environ:  # as in a process that has made many products of each shape: see CONTRIBUTING.md
-    turning.WORTH = 0
+    weight_copies.WORTH = 0
 
 
 def seeded(what):

@@ -16,9 +16,9 @@ from forked import WATCHDOG as WATCHDOG
 
 from padiff_shim.catalogue.defects import defects
 from padiff_shim.catalogue.registry import families, ops
-from padiff_shim.dispatch.spelling import located as located
-from padiff_shim.dispatch.spelling import present, spelled, typed
-from padiff_shim.dispatch.spelling import takes as takes
+from padiff_shim.dispatch.entry_point import located as located
+from padiff_shim.dispatch.entry_point import present_entry, spelled, typed
+from padiff_shim.dispatch.entry_point import takes as takes
 from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.tested import PADDLES
 
@@ -168,7 +168,7 @@ def entries():
     for op in ops().values():
         seen = set()
         for entry in op.entries:
-            here = present(entry)
+            here = present_entry(entry)
             if here is not None and not (first and here.inplace in seen):
                 seen.add(here.inplace)
                 yield op, here

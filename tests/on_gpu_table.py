@@ -25,7 +25,7 @@ from helpers import Call, flat, takes
 from trials import DOORS, FIRST, differentiable, wanted
 
 import padiff_shim
-from padiff_shim.dispatch.door import Door
+from padiff_shim.dispatch.entry_point import EntryPoint
 from padiff_shim.frameworks.memory import to_torch
 from padiff_shim.trees import mapped
 from padiff_shim.verdicts import HARD
@@ -237,7 +237,7 @@ def under_autocast(way):
 
 def answer_on_host():
     """From now on Paddle's own kernels are those for the CPU: honest ones, that round otherwise."""
-    build = Door.__init__
+    build = EntryPoint.__init__
 
     def to_host(value):
         return value.cpu() if isinstance(value, paddle.Tensor) else value
@@ -257,7 +257,7 @@ def answer_on_host():
         build(self, *args, **kwargs)
         self.native = hosted(self.native)
 
-    Door.__init__ = rebuilt
+    EntryPoint.__init__ = rebuilt
 
 
 def under_compare(way):

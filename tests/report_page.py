@@ -7,7 +7,7 @@ import pytest
 from helpers import PATIENCE
 from report_data import COVERAGE, HEADER
 
-from padiff_shim.report.html import render
+from padiff_shim.report.compare_page import render
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = [

@@ -8,8 +8,8 @@ from helpers import same
 from trainings import KINDS, batch, nets
 
 import padiff_shim
-from padiff_shim.substitution import stepping
-from padiff_shim.substitution.updating import Updating
+from padiff_shim.optimizers import step as optimizer_step
+from padiff_shim.optimizers.step import Updating
 
 OPTIMIZER = paddle.optimizer.Optimizer
 STEPS = 6
@@ -33,7 +33,7 @@ def train(net, optimizer, change=None, *, passing=True):
     with pytest.MonkeyPatch.context() as spy, padiff_shim.reference("torch", optimizer="torch") as run:
         spy.setattr(Updating, "whole_step", spied)
         if not passing:
-            spy.setattr(stepping, "handed_on", lambda _: None)
+            spy.setattr(optimizer_step, "handed_on", lambda _: None)
         for step in range(STEPS):
             loss = (net(paddle.to_tensor(batch(step))) ** 2).mean()
             loss.backward()

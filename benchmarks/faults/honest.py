@@ -17,7 +17,7 @@ import torch
 
 from padiff_shim.catalogue import known_differences
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.numerics.oracle.precision import KINDS
+from padiff_shim.numerics.precision import KINDS
 from padiff_shim.verdicts import HARD, Judgement, Verdict
 
 from .kernels import paddle_kernel, torch_kernel

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..arguments import flag, names, path, whole
 from ..errors import ArgumentError, FileError, unreadable
-from ..writing import try_folder, write
+from ..files import try_folder, write
 from .pool import Pool
 from .report import Finding, OpReport, findings
 from .reproducing import Seen, seen

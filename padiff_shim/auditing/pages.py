@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..screen import Screen
-from ..text import SENTENCE, in_markdown, many, shown
+from ..text import SENTENCE, Screen, in_markdown, many, shown
 from .limits import ELEMENTS, LONGEST
 from .report import ACCURACY, CRASH, RANGE, TREATMENT, UNJUDGED, WRONG, Finding
 from .style import STYLE

@@ -1,8 +1,4 @@
-"""The process in which kernels are tried: it may die of one of them.
-
-It reads requests from its standard input, a JSON object a line, and answers with events, one a line, on the file descriptor that it
-was given. Before a case is run its name is told, so that whoever listens knows what a process died of.
-"""
+"""The process in which kernels are tried: it may die of one of them."""
 
 from __future__ import annotations
 
@@ -15,8 +11,92 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import PadiffShimError
-from ..records.encoding import finite
+import numpy as np
+
+from ..dispatch.entry_point import spelled, typed
+from ..errors import FileError, PadiffShimError
+from ..runlog.encoding import finite
+from .cases import NAMES, PRELUDE, AuditCall, laid_out
+
+# ---- A case as a program of its own: Paddle and NumPy alone, with the operands beside it.
+
+
+class _Named:
+    """An operand under its name in the program."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def write(call: AuditCall, path: Path, says: str) -> Path:
+    """Write the program ``path`` and its operands (``.npz``); ``says``: what is to be seen.
+
+    Raises:
+        FileError: a file cannot be written.
+    """
+    held: dict[str, Any] = {}
+    lines, named = [], []
+    for number, array in enumerate(call.arrays):
+        name = NAMES[number] if call.program is not None else f"operand_{number}"
+        if not isinstance(array, np.ndarray):
+            named.append(array)
+            continue
+        named.append(_Named(name))
+        lines += _made(call, name, array, held)
+    lines += ["", f"out = {_expression(call, named)}", *_BACKWARD.splitlines()]
+    text = f'"""{call.case.name}: {says}"""\n\nfrom pathlib import Path\n\nimport numpy as np\n{PRELUDE}\n'
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path.with_suffix(".npz"), **held)
+        path.write_text("\n".join([text, 'saved = np.load(Path(__file__).with_suffix(".npz"))', *lines, ""]), encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"the program {path} cannot be written: {error.strerror or error}") from error
+    return path
+
+
+_BACKWARD = """
+results = [one for one in (out if isinstance(out, (list, tuple)) else [out]) if isinstance(one, paddle.Tensor)]
+for one in results:
+    print(one)
+ends = [one for one in results if not one.stop_gradient]
+if ends:
+    paddle.autograd.backward(ends)
+    print("the backward has ended")
+"""
+
+
+def _made(call: AuditCall, name: str, array: Any, held: dict[str, Any]) -> list[str]:
+    floating = array.dtype.kind == "f"
+    held[name], strides, offset = laid_out(array, call.layout if floating else "contiguous")
+    made = f'paddle.to_tensor(saved["{name}"])'
+    if strides is not None:
+        made = f"paddle.as_strided({made}, {list(array.shape)}, {strides}, {offset}).detach()"
+    if floating and call.case.dtype == "bfloat16":
+        made += '.astype("bfloat16")'
+    return [f"{name} = {made}", *([f"{name}.stop_gradient = False"] if floating else [])]
+
+
+def _expression(call: AuditCall, named: list[Any]) -> str:
+    if call.program is not None:
+        return call.program.source
+    import paddle
+
+    op, entry = call.op, call.entry
+    assert entry is not None
+    given = op.arguments(call.sample, named)
+    given = (*given[: op.leading], *(typed(value, paddle) for value in given[op.leading :]))
+    arguments = spelled(entry, dict(zip(op.names, given)), {*op.names[: op.leading], *call.sample.attrs})
+    return f"{entry.target}({', '.join(map(repr, arguments))})"
+
+
+# ---- The process in which kernels are tried: it may die of one of them.
+#
+# It reads requests from its standard input, a JSON object a line, and answers with events, one a line, on the file descriptor
+# that it
+# was given. Before a case is run its name is told, so that whoever listens knows what a process died of.
 
 Tell = Callable[..., None]
 KEPT = ("tensor", "phase", "shape", "dtype", "verdict", "side", "hypothesis", "modifiers", "quirk", "reason", "stats", "entry")
@@ -89,10 +169,10 @@ def _behind(name: str, after: str) -> list[Any]:
 
 def _case(case: Any, tell: Tell) -> list[str]:
     """One case; the sentences say what was refused."""
-    from .cases import Call
+    from .cases import AuditCall
 
     try:
-        call = Call(case)
+        call = AuditCall(case)
     except ValueError:
         return []
     tell("begin", case=case.name)
@@ -139,8 +219,7 @@ class _Listener:
         self._waiting.clear()
 
     def _script(self, run: Any, record: Mapping[str, Any]) -> str:
-        from . import script
-        from .cases import Call, find
+        from .cases import AuditCall, find
 
         if record["verdict"] == "UNVERIFIED":
             return ""
@@ -148,16 +227,15 @@ class _Listener:
         try:
             run.repro(int(record["index"]), path)
         except PadiffShimError:  # results in lists, calls without an entry of their own: the call alone, without a judge
-            script.write(Call(find(self.case)), path, str(record["reason"]))
+            write(AuditCall(find(self.case)), path, str(record["reason"]))
         return path.name
 
 
 def _script(case: str, path: Path, says: str, tell: Tell) -> None:
     """A program for a case that nobody came back from."""
-    from . import script
-    from .cases import Call, find
+    from .cases import AuditCall, find
 
-    script.write(Call(find(case)), path, says)
+    write(AuditCall(find(case)), path, says)
     tell("written", path=path.name)
 
 

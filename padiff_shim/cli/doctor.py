@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from ..screen import Screen
-from ..waiting import Waiting
+from ..progress import Waiting
+from ..text import Screen
 from . import output
 from .main import FINE, NO
 
@@ -35,7 +35,7 @@ def command(strict: bool, data: str | None) -> int:
 
     with Waiting("importing Paddle and Torch, and trying them"):
         frameworks()
-        from ..health.checks import REMARK, examine
+        from ..questions.doctor import REMARK, examine
 
         health = examine()
     if data != "-":

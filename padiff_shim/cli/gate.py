@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from ..progress import Waiting
 from ..runs.gate import MARGIN, gate
-from ..waiting import Waiting
 from . import output
 from .main import FINE, NO
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from ..modes.options import MODES, Options, kind_of, textual
-from ..modes.settings import Setting, resolved
+from ..modes.options import MODES, ModeOptions, Setting, kind_of, resolved, textual
 
 BOTH = "Options of both modes"
 SECTIONS = {"reference": "Options of --reference", "compare": "Options of --compare"}
@@ -45,7 +44,7 @@ def switch(name: str) -> str:
 
 def mode_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command every option of every mode; what was not given is None, or empty."""
-    shared = {one.name for one in fields(Options)}
+    shared = {one.name for one in fields(ModeOptions)}
     options = {name: (mode, one) for mode, kind in MODES.items() for name, one in textual(kind).items()}
     for name, (mode, one) in reversed(options.items()):
         kind = kind_of(one)
@@ -60,7 +59,7 @@ def mode_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def chosen(mode: str, given: Mapping[str, Any]) -> tuple[Options, dict[str, Setting]]:
+def chosen(mode: str, given: Mapping[str, Any]) -> tuple[ModeOptions, dict[str, Setting]]:
     """The options of a mode: the command line's before the environment's before the settings file's; and what was taken from those.
 
     Raises:

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from .. import errors
-from ..screen import Screen
-from ..waiting import Waiting
+from ..progress import Waiting
+from ..text import Screen
 from . import output
 
 _EPILOG = """\

@@ -12,8 +12,8 @@ from typing import Any, TextIO
 
 import click
 
-from ..writing import try_file
-from ..writing import write as write
+from ..files import try_file
+from ..files import write as write
 
 
 class Target(click.ParamType):
@@ -91,9 +91,9 @@ def told(found: Any) -> str:
 def summary(run: Any, stream: TextIO | None = None) -> str:
     """What ``print(run)`` shows, as wide as ``stream`` (default: standard output), in colours where it is a terminal."""
     if not hasattr(run, "recorder"):  # a run of reference mode
-        from ..report.terminal import run_table
+        from ..report.reference_text import run_table
 
         return run_table(run, **look(stream))
-    from ..report.summary import summary as text
+    from ..report.compare_text import summary as text
 
     return text(run, **look(stream))

@@ -1,26 +1,199 @@
-"""A script or module run as Python itself would run it: ``python train.py ...``, ``python -m package.train ...``.
-
-What the program can see is its own: ``__main__``, ``sys.argv``, ``sys.path[0]``, exit status, signals, ``atexit``, and tracebacks,
-which begin in its own code. So nothing here catches what the program raises; it goes on to the interpreter, with our frames left
-out when it is shown.
-"""
+"""A script or module run as Python itself would run it, with tracebacks as Python alone would show them; ``file.py:name``."""
 
 from __future__ import annotations
 
 import builtins
 import functools
+import importlib.util
 import os
 import pkgutil
+import re
 import runpy
 import sys
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import FunctionType, ModuleType, TracebackType
 from typing import Any
 
-from ..errors import MissingFileError, unreadable
-from .tracebacks import tidy
+from ..errors import ArgumentError, MissingFileError, unknown, unreadable
+
+# ---- ``file.py:name`` and ``package.module:name``: what a command line calls a Python object.
+
+
+def load(word: str, argument: str) -> Any:
+    """The object that ``word`` names.
+
+    Two files in different folders may have modules of one name beside them: each gets its own when it is imported.
+
+    Raises:
+        ArgumentError: ``word`` is of another form, or there is no such name (the nearest are named).
+        FileError: there is no such file.
+
+    What the file itself raises is raised unchanged.
+    """
+    place, _, name = word.rpartition(":")
+    if not place or not name.replace(".", "").isidentifier():
+        raise ArgumentError(f"{argument} is file.py:name or package.module:name, got {word!r}")
+    found: Any = _file(Path(place), argument) if place.endswith(".py") else _module(place)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            names = [one for one in dir(found) if not one.startswith("_")]
+            raise ArgumentError(f"{argument}: {unknown(f'name in {place}', part, names)}")
+        found = getattr(found, part)
+    return found
+
+
+def _module(name: str) -> ModuleType:
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return importlib.import_module(name)
+
+
+def _file(path: Path, argument: str) -> ModuleType:
+    if not path.is_file():
+        raise MissingFileError(f"{argument}: the file {path} does not exist")
+    path = path.resolve()
+    folder, before = str(path.parent), set(sys.modules)
+    name = path.stem if path.stem not in sys.modules else f"{path.parent.name}_{path.stem}".replace("-", "_")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(folder)
+    sys.path.append(folder)  # what is imported later, inside of functions
+    for beside in [one for one in set(sys.modules) - before - {name} if _lies_in(sys.modules[one], path.parent)]:
+        del sys.modules[beside]
+    return module
+
+
+def _lies_in(module: ModuleType, folder: Path) -> bool:
+    """Whether it was found beside the file, not in an environment below it."""
+    file = getattr(module, "__file__", None)
+    return file is not None and Path(file).resolve().is_relative_to(folder) and "site-packages" not in Path(file).parts
+
+
+# ---- A program's traceback as Python alone would show it: without this library's frames.
+#
+# A call that Paddle refuses comes to it through our hooks, on Torch's kernels or beside them. Neither the hooks' frames nor what
+# was
+# tried before is the program's. What is left whole is an error of this library, or one that Torch raised below it: our frames are
+# the
+# news there. Paddle writes frames into messages, too: into those of errors in a hook or a PyLayer, and of what ``to_static``
+# refuses.
+
+_LIBRARY = __name__.partition(".")[0]
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_BEGUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program.py")  # what stands above it are ours, and runpy
+_TORCHS = os.sep + "torch" + os.sep
+# What Paddle's C++ raises names its kind first, or its own source file at the end.
+_PADDLES = re.compile(
+    r"\((InvalidArgument|NotFound|OutOfRange|AlreadyExists|ResourceExhausted|PreconditionNotMet|PermissionDenied|ExecutionTimeout"
+    r"|Unimplemented|Unavailable|Fatal|External|InvalidType)\) |.*\(at /paddle/",
+    re.DOTALL,
+)
+# A frame in a message: of C++ ("  /a/file.py(12): name"), innermost first, and of Python ('  File "/a/file.py", line 12, in name').
+_LISTED = re.compile(r"\s+(?P<file>\S.*)\(\d+\): \S+$")
+_SHOWN = re.compile(r'(?P<indent>\s*)File "(?P<file>.+)", line \d+, in .+$')
+
+
+def tidy(error: BaseException) -> None:
+    """Take our frames out of ``error`` and of what it was raised from, or beside."""
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = _without_ours(one)
+            said = one.args[0] if one.args and type(one.args[0]) is str else ""
+            if said != (theirs := "\n".join(_said(said.split("\n")))):
+                one.args = (theirs, *one.args[1:])
+            waiting += [one.__cause__, one.__context__]
+
+
+def _without_ours(error: BaseException) -> TracebackType | None:
+    frames = []
+    place = error.__traceback__
+    while place is not None:
+        frames.append(place)
+        place = place.tb_next
+    through = isinstance(error, KeyboardInterrupt) or bool(_PADDLES.match(str(error)))  # it only came through us
+    kept: list[TracebackType] = []
+    ours: list[TracebackType] = []  # those since the last one of somebody else
+    for place in frames:
+        torchs = _TORCHS in place.tb_frame.f_code.co_filename
+        if _is_ours(place) or (torchs and ours and through):
+            ours.append(place)
+            continue
+        if torchs:
+            kept += ours
+        kept.append(place)
+        ours = []
+    if not kept or not through:
+        kept += ours
+    for place, after in zip(kept, [*kept[1:], None]):
+        place.tb_next = after
+    return kept[0] if kept else None
+
+
+def _is_ours(place: TracebackType) -> bool:
+    """Whether a frame is a hook's, a formula's, or that of the code which stands in for a function of Paddle's (its constant is the
+    hook)."""
+    code, module = place.tb_frame.f_code, str(place.tb_frame.f_globals.get("__name__"))
+    ours = code.co_filename.startswith(_OURS) or module == _LIBRARY or module.startswith(_LIBRARY + ".")
+    return ours or any(type(constant) is FunctionType for constant in code.co_consts)
+
+
+def _said(lines: list[str]) -> Iterator[str]:
+    """The lines of a message without those of our frames."""
+    at = 0
+    while at < len(lines):
+        if (listed := _LISTED.match(lines[at])) is not None:
+            below = at
+            while listed is not None:
+                at += 1
+                listed = _LISTED.match(lines[at]) if at < len(lines) else None
+            yield from _listed(lines[below:at])
+        elif (shown := _SHOWN.match(lines[at])) is not None and _of_ours(shown["file"]):
+            at += 1
+            while at < len(lines) and lines[at].startswith(shown["indent"] + " "):  # the line itself, and its marks
+                at += 1
+            at += at < len(lines) and not lines[at].strip()
+        else:
+            yield lines[at]
+            at += 1
+
+
+def _listed(frames: list[str]) -> Iterator[str]:
+    """Of frames from the innermost on. Between ours stand those of Torch's engine, and above our first one those that began it."""
+    files = [frame.strip().rpartition("(")[0] for frame in frames]
+    for place, (frame, file) in enumerate(zip(frames, files)):
+        if file == _BEGUN:
+            return
+        above = files[place + 1] if place + 1 < len(files) else ""
+        if not (_of_ours(file) or (_TORCHS in file and _of_ours(above))):
+            yield frame
+
+
+def _of_ours(file: str) -> bool:
+    patches = getattr(sys.modules.get(f"{_LIBRARY}.patches"), "__file__", None)
+    return file.startswith(_OURS if patches is None else (_OURS, os.path.dirname(patches) + os.sep, "<shortcut for "))
+
+
+# ---- A script or module run as Python itself would run it: ``python train.py ...``, ``python -m package.train ...``.
+#
+# What the program can see is its own: ``__main__``, ``sys.argv``, ``sys.path[0]``, exit status, signals, ``atexit``, and
+# tracebacks,
+# which begin in its own code. So nothing here catches what the program raises; it goes on to the interpreter, with our frames
+# left
+# out when it is shown.
 
 _MAIN = "__main__"
 

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from ..errors import ArgumentError, unreadable
-from ..waiting import Waiting
+from ..progress import Waiting
 from . import output
 from .main import FINE, NO
-from .objects import load
+from .program import load
 
 _EPILOG = """\
 \b
@@ -63,7 +63,7 @@ def command(
 
     with Waiting("importing Paddle and Torch"):
         frameworks()
-    from ..proving.prove import prove
+    from ..proof.prove import prove
 
     models = _made(port, "PADDLE"), _made(original, "TORCH")
     options |= {"loss": None if loss is None else load(loss, "--loss"), "layer_map": dict(map(_pair, layer_map)) or None}

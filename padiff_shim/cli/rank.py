@@ -9,11 +9,9 @@ from multiprocessing import util
 from typing import Any
 
 from ..errors import PadiffShimError
-from .inheriting import Inheritance, withdraw
 from .main import UNUSABLE
-from .notes import Note
-from .observing import Observer
 from .program import leave_frames_out
+from .ranks import Inheritance, Note, Observer, withdraw
 
 
 def enter(data: Mapping[str, Any]) -> None:

@@ -1,29 +1,219 @@
-"""The ranks that a program starts, for the process of ``padiff-shim run``: told of the run before, asked what they found after."""
+"""The ranks of a program under ``padiff-shim run``: what they inherit, how each enters its mode, what they leave for the run."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
 import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import wrapt
 
-from ..modes.options import CompareOptions, Options
-from ..modes.settings import Setting
-from ..records import account
-from ..runs.command import command
+from .. import __version__
+from ..errors import ArgumentError, PadiffShimError
+from ..files import Scratch, replace
+from ..modes.options import MODES, RUN, CompareOptions, ModeOptions, Setting, as_data, from_data, textual
+from ..runlog import reading
+from ..runs.compare_run import command
 from ..runs.run import Run
-from ..scratch import Scratch
-from . import notes
 from .bootstrap import sitecustomize
-from .inheriting import Inheritance, withdraw
-from .notes import Note
+from .main import UNUSABLE
 
 if TYPE_CHECKING:
     from ..runs.compare_run import CompareRun
+
+
+# ---- What ranks leave for the process of ``padiff-shim run``: one small file each, in a folder that lives as long as the
+# run.
+
+
+@dataclass
+class Note:
+    """One rank's word.
+
+    Attributes:
+        rank, pid: whose it is.
+        log: the file of its log, or nothing.
+        counted: what its run counted (``run.as_dict()``) when it had ended; None before.
+        native: why the rank is not in the mode; nothing if it is.
+    """
+
+    rank: int
+    pid: int
+    log: str = ""
+    counted: dict[str, Any] | None = None
+    native: str = ""
+
+    def leave(self, folder: str) -> None:
+        """Write it, in place of what this rank has left before: whole, or not at all."""
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        replace(os.path.join(folder, f"{self.pid}.json"), json.dumps(asdict(self)))
+
+
+def found(folder: str) -> list[Note]:
+    """All notes, by rank."""
+    notes = [Note(**json.loads(path.read_text(encoding="utf-8"))) for path in Path(folder).glob("[0-9]*.json")]
+    return sorted(notes, key=lambda one: (one.rank, one.pid))
+
+
+# ---- What a rank inherits of its run: ``padiff-shim run`` writes it into the environment, and
+# read it (``bootstrap/sitecustomize.py``).
+
+_FOLDER = os.path.dirname(os.path.abspath(sitecustomize.__file__))
+_PACKAGE = __name__.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class Inheritance:
+    """A run, for its ranks.
+
+    Attributes:
+        mode, options, owed: the mode with its options, and what of them was taken from settings: in whichever folder a rank stands.
+        command: what the run was started with, for the header of a log.
+        notes: the folder where ranks leave word of themselves (:mod:`.notes`).
+        inside: what makes the process of the run itself a rank; nothing if it is none.
+        version, root, package, module: of this library, and where ranks enter.
+    """
+
+    mode: str
+    options: dict[str, Any]
+    owed: dict[str, list[Any]]
+    command: str
+    notes: str
+    inside: list[str]
+    version: str = __version__
+    root: str = str(Path(__file__).resolve().parents[2])
+    package: str = _PACKAGE
+    module: str = f"{__package__}.rank"
+
+    @classmethod
+    def of(cls, options: ModeOptions, owed: Mapping[str, Setting], command: str, notes: str) -> Inheritance:
+        """The run with these options of a mode."""
+        mode = next(name for name, kind in MODES.items() if type(options) is kind)
+        held = {name: as_data(getattr(options, name)) for name in textual(MODES[mode])}
+        settings = {name: [as_data(one.value), one.origin] for name, one in owed.items()}
+        return cls(mode, held, settings, command, notes, sitecustomize.rank())
+
+    def export(self) -> None:
+        """Put it into this process's environment, for those that it starts."""
+        withdraw()
+        os.environ[RUN] = json.dumps(asdict(self))
+        os.environ["PYTHONPATH"] = os.pathsep.join([_FOLDER, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+    @classmethod
+    def taken(cls, data: Mapping[str, Any]) -> Inheritance:
+        """What another process exported.
+
+        Raises:
+            ArgumentError: another version of this library did.
+        """
+        if data.get("version") != __version__ or set(data) != {one.name for one in fields(cls)}:
+            raise ArgumentError(f"the run is one of padiff_shim {data.get('version')}, and this rank has {__version__}")
+        return cls(**data)
+
+    def opened(self) -> Any:
+        """The mode; imports Torch."""
+        from ..modes.opening import opened
+
+        options = MODES[self.mode](**{name: from_data(value) for name, value in self.options.items()})
+        return opened(options, {name: Setting(from_data(value), origin) for name, (value, origin) in self.owed.items()})
+
+
+def withdraw() -> None:
+    """Take what a run exported out of this process's environment: what it starts from now on is started natively."""
+    os.environ.pop(RUN, None)
+    path = os.environ.get("PYTHONPATH")
+    if path is not None:
+        rest = [place for place in path.split(os.pathsep) if place != _FOLDER]
+        os.environ["PYTHONPATH"] = os.pathsep.join(rest)
+        if not rest:
+            del os.environ["PYTHONPATH"]
+
+
+# ---- A mode around a whole program: open as soon as the program has imported Paddle, closed when it ends, however it ends.
+#
+# Not before Paddle is there: what a program writes into ``os.environ`` first (devices, threads, flags) has to count as without
+# us.
+
+
+class Observer:
+    """Opens what ``make`` makes, and hands its run to ``report`` at the end, or None if it was never opened.
+
+    The end comes after the program's threads and those of its ``atexit`` callbacks that it registered after ``import paddle``,
+    and before Paddle takes itself down. A forked child reports nothing.
+    """
+
+    def __init__(self, make: Callable[[], Any], report: Callable[[Any], None]) -> None:
+        self._make, self._report, self._process = make, report, os.getpid()
+        self._mode: Any = None
+        self._ended = False
+
+    @property
+    def run(self) -> Any:
+        """That of the mode, which is open."""
+        return self._mode.run
+
+    def watch(self) -> None:
+        """Begin to look out for Paddle."""
+        atexit.register(self.end)  # where Paddle never came
+        wrapt.register_post_import_hook(lambda _: self.begin(), "paddle")
+
+    def begin(self) -> None:
+        """Open the mode. Where that cannot be, the process ends, with a line that says why.
+
+        Raises:
+            SystemExit: it cannot be opened.
+        """
+        try:
+            self._mode = self._make()
+            self._mode.start()
+        except PadiffShimError as error:
+            self._mode, self._ended = None, True
+            self._say(error)
+            raise SystemExit(UNUSABLE) from None
+        atexit.register(self.end)
+
+    def end(self) -> None:
+        """The program is over. A second call does nothing."""
+        if self._ended or os.getpid() != self._process:
+            return
+        self._ended = True
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+        for step in (self._close, lambda: self._report(None if self._mode is None else self._mode.run)):
+            try:
+                step()
+            except PadiffShimError as error:
+                self._say(error)
+            except Exception:  # whatever it is: the program's exit status is not ours to change
+                traceback.print_exc()
+        if getattr(sys, "last_type", None) is KeyboardInterrupt:
+            _ended_by_interrupt()
+
+    def _close(self) -> None:
+        if self._mode is not None:
+            self._mode.stop()
+
+    def _say(self, error: PadiffShimError) -> None:
+        print(f"padiff-shim: {error}", file=sys.stderr)
+
+
+def _ended_by_interrupt() -> None:
+    """Have the interpreter end by SIGINT, as it would: it forgets that Ctrl-C ended the program as soon as a text is executed (for
+    a dataclass that a report imports), and is told again by a text that Ctrl-C ends."""
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
+
+
+# ---- The ranks that a program starts, for the process of ``padiff-shim run``: told of the run before, asked what they found
+# after.
 
 _LAUNCHER = "paddle.distributed.launch"
 
@@ -35,7 +225,7 @@ class Ranks:
         options, owed: of the mode. A comparison without ``log=`` gets a folder that lives as long as the run: all logs in one.
     """
 
-    def __init__(self, options: Options, owed: dict[str, Setting]) -> None:
+    def __init__(self, options: ModeOptions, owed: dict[str, Setting]) -> None:
         self._scratch = Scratch()
         self._folder = str(self._scratch.path)
         self._options, self._owed = options, owed
@@ -65,7 +255,7 @@ class Ranks:
 
     def gathered(self, own: Any) -> tuple[Any, list[str]]:
         """The run of all ranks, with ``own`` (None: there is none) if that counted something; and what is to be said of them."""
-        left = notes.found(self._folder)
+        left = found(self._folder)
         there = [note for note in left if not note.native]
         merge = self._logged if isinstance(self._options, CompareOptions) else _counted
         return merge(own, there) if there else own, self._remarks(left, there)
@@ -116,9 +306,9 @@ def _counted(own: Run | None, there: list[Note]) -> Run | None:
     for note in there:
         found = note.counted
         if found is None and note.log:
-            with contextlib.suppress(account.LogError):  # it was killed before it counted anything: its absence is told
-                found = account.read(Path(note.log))
-                remarks.append(account.unfinished(Path(note.log), found))
+            with contextlib.suppress(reading.LogError):  # it was killed before it counted anything: its absence is told
+                found = reading.read_reference(Path(note.log))
+                remarks.append(reading.unfinished(Path(note.log), found))
         counted += [] if found is None else [found]
     if own is not None and own.as_dict()["ops"]:
         counted.insert(0, own.as_dict())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..runs.load_reference import load_any
+from ..runs.reference_run import load_any
 from . import output
 
 _EPILOG = """\

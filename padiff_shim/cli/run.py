@@ -10,14 +10,11 @@ from typing import Any
 import click
 
 from ..errors import PadiffShimError
-from ..modes.options import Options
-from ..modes.settings import Setting
-from ..writing import try_folder
+from ..files import try_folder
+from ..modes.options import ModeOptions, Setting
 from . import output, program
-from .inheriting import withdraw
 from .mode_options import Command, chosen, mode_options
-from .observing import Observer
-from .ranks import Ranks
+from .ranks import Observer, Ranks, withdraw
 
 _WHO = "padiff-shim: "  # who speaks among the lines of the program
 _EPILOG = """\
@@ -98,7 +95,7 @@ def command(
     return run
 
 
-def _mode(options: Options, settings: dict[str, Setting]) -> Any:
+def _mode(options: ModeOptions, settings: dict[str, Setting]) -> Any:
     """The mode of these options; imports Torch."""
     from ..modes.opening import opened
 

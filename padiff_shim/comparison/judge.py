@@ -1,29 +1,247 @@
-"""The verdict on one case."""
+"""The verdict on one tensor and what follows from it: record, known difference, warning, error."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
-from typing import Any
+import math
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from .. import numerics
-from ..numerics.oracle.limits import Bound, Learnt
+from ..catalogue import known_differences
+from ..errors import MismatchError
+from ..frameworks.torch_state import put_aside
+from ..interrupts import let_pass, postpone
+from ..numerics.bounds import Bound, Learnt
+from ..numerics.judging import difference
+from ..numerics.precision import first_place
+from ..runlog.encoding import Plain, tables
 from ..runs.compare_run import CompareRun
-from ..signals import let_pass
-from ..verdicts import Judgement, Verdict
-from .cases import OVERTAKEN, Case, describe_tensor
-from .describe import UNKNOWN, Spot
-from .screening import Screening, Size, as_before
+from ..text import SENTENCE, shown
+from ..verdicts import PARTLY, SCREENED, Judgement, Side, Verdict, apart
+from .compared_call import OVERTAKEN, UNKNOWN, ComparedTensor, Spot, describe_tensor, operand_name
+
+# ---- Cases that are judged later, so that the host need not wait for the device at every call.
+#
+# On CUDA a verdict needs values on the host. A case therefore waits, with its tensors alive, until Paddle's backward has ended, a
+# step has ended, the mode is closed, or the waiting tensors hold more memory than ``LIMIT``. Tensors that were changed in place
+# meanwhile can no longer be judged: their record says so.
+
+LIMIT = 256 * 2**20  # bytes
+
+
+class DeferredTensors:
+    """The cases of one mode that wait, in order; each thread settles its own, so that their errors are raised in it."""
+
+    def __init__(self, settle: Callable[[ComparedTensor], None]) -> None:
+        self._settle, self._bytes = settle, 0
+        self._cases: dict[int, list[ComparedTensor]] = {}  # by thread
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._cases.get(threading.get_ident(), ()))
+
+    def add(self, case: ComparedTensor) -> None:
+        """Keep a case; settles this thread's if all hold too much."""
+        with self._lock:
+            self._cases.setdefault(threading.get_ident(), []).append(case)
+            self._bytes += case.bytes
+            full = self._bytes > LIMIT
+        if full:
+            self.settle()
+
+    def forget(self) -> None:
+        """In a forked child: the cases, and a lock that nobody here may ever release, are the parent's."""
+        self._cases, self._bytes, self._lock = {}, 0, threading.Lock()
+
+    def settle(self) -> None:
+        """Judge all that wait in this thread, in the order in which they happened."""
+        self._settle_of(threading.get_ident())
+
+    def settle_all(self) -> None:
+        """Judge all that wait in any thread: the mode is closed."""
+        for thread in list(self._cases):
+            self._settle_of(thread)
+
+    def _settle_of(self, thread: int) -> None:
+        with self._lock:
+            cases = self._cases.pop(thread, [])
+            self._bytes -= sum(case.bytes for case in cases)
+        with put_aside():
+            for case in cases:  # without the lock: a user's callback may wait for another thread
+                self._settle(case)
+
+
+# ---- Screening: a difference like those that were judged ROUNDING at this very place before is ROUNDING again.
+#
+# A verdict costs many times what the size of a difference costs. What is screened is marked so in its record and counted in the
+# coverage. A fault that makes the difference larger is judged at once; one that does not is judged when the place is judged
+# again,
+# which happens every :data:`AGAIN` differing calls of it.
+
+LEARNT = 3  # full verdicts, all of them ROUNDING, before a place is screened
+RECHECK = 16  # one in so many is judged fully all the same
+ROOM = 1.25  # times the largest difference that was judged fully
+
+
+class DifferenceSize(NamedTuple):
+    """How far two results are apart, beside the size of Torch's: as a whole, and where it is most."""
+
+    whole: float
+    peak: float
+    largest: float
+
+    @classmethod
+    def of(cls, mine: torch.Tensor, theirs: torch.Tensor) -> DifferenceSize:
+        """Of two tensors of one shape and a floating dtype; NaN where either holds one."""
+        with np.errstate(all="ignore"):
+            apart, largest, norm = difference.sizes(mine, theirs)
+        norm = norm or 1.0
+        return cls(apart / norm, largest / norm, largest)
+
+
+@dataclass
+class _Usual:
+    """What was judged ROUNDING at one place."""
+
+    verdicts: int = 0
+    whole: float = 0.0
+    peak: float = 0.0
+    screened: int = 0
+
+
+class Screening:
+    """Whether the differences of one mode are those that are known of their spots, which hold what that is."""
+
+    def __init__(self) -> None:
+        self._turns = itertools.count()
+
+    def passes(self, spot: Spot, size: DifferenceSize) -> bool:
+        """Whether a difference of this size need not be judged."""
+        usual: _Usual | None = spot.usual
+        if usual is None or usual.verdicts < LEARNT or usual.screened >= RECHECK - 1:
+            return False
+        if not (size.whole <= ROOM * usual.whole and size.peak <= ROOM * usual.peak):
+            return False
+        usual.screened += 1
+        return True
+
+    def judged(self, spot: Spot, size: DifferenceSize, judgement: Judgement) -> None:
+        """A difference was judged fully: what is not ROUNDING makes the spot unknown again."""
+        if judgement.verdict is not Verdict.ROUNDING:
+            spot.usual = None
+            return
+        usual: _Usual = spot.usual or _Usual()
+        spot.usual = usual
+        usual.verdicts += 1
+        # The places of a program that repeats itself are judged again by turns, not all in one step.
+        usual.screened = next(self._turns) % RECHECK if usual.verdicts == LEARNT else 0
+        usual.whole, usual.peak = max(usual.whole, size.whole), max(usual.peak, size.peak)
+
+
+def as_before(tensor: torch.Tensor, size: DifferenceSize) -> Judgement:
+    """The verdict on what passed."""
+    stats = {"count": tensor.numel(), "max_abs": size.largest, "rel_fro": size.whole}
+    return Judgement(Verdict.ROUNDING, modifiers=(SCREENED,), reason="a difference as before at this place", stats=stats)
+
+
+# ---- Where NaN and infinities come from: the calls that make them of finite operands, and the first one that is handed a
+# NaN.
+
+NAN, INFINITY = "NaN", "infinity"
+_NARROW = (torch.float16, torch.bfloat16)
+
+
+class Births:
+    """Of one mode: :meth:`of` looks at every judged tensor.
+
+    A NaN that came from nowhere that was compared is told of once: what follows from it is no news.
+    """
+
+    def __init__(self) -> None:
+        self._heard = False  # of a NaN
+
+    def of(self, case: ComparedTensor, sides: tuple[torch.Tensor, torch.Tensor], *, equal: bool) -> dict[str, Any] | None:
+        """What a record says where its tensor is not finite, for the first time (docs/log.md); ``equal``: both sides are."""
+        paddle, torch_ = sides
+        if all_finite(paddle) and (equal or all_finite(torch_)):
+            return None
+        masks = [side.isnan() for side in sides]
+        what = NAN if any(bool(mask.any()) for mask in masks) else INFINITY
+        if what == INFINITY:
+            masks = [side.isinf() for side in sides]
+        operands = list(_operands(case))
+        infinite = any(isinstance(value, float) and not math.isfinite(value) for value in case.subject.attributes)
+        if what == INFINITY and (infinite or not all(all_finite(tensor) for _, tensor in operands)):
+            return None  # it was handed on
+        bearing = [name for name, tensor in operands if bool(tensor.isnan().any())] if what == NAN else []
+        if bearing and self._heard:
+            return None
+        self._heard |= what == NAN
+        guilty = [side for side, mask in zip((Side.PADDLE, Side.TORCH), masks) if bool(mask.any())]
+        place = first_place(masks[0] | masks[1])
+        seen = {str(side): float(tensor[tuple(place)]) for side, tensor in zip((Side.PADDLE, Side.TORCH), sides)}
+        return {
+            "what": what,
+            "side": str(guilty[0] if len(guilty) == 1 else Side.BOTH),
+            "at": place,
+            "values": seen,
+            "came_in": bearing,
+            "operands": [*(_described(name, tensor, place, paddle.shape) for name, tensor in operands), *_numbers(case)],
+        }
+
+
+def all_finite(tensor: torch.Tensor) -> bool:
+    """Whether a tensor holds neither NaN nor infinities."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return True
+    if tensor.dtype not in _NARROW and not tensor.is_complex() and math.isfinite(tensor.sum().item()):
+        return True  # of an infinite sum more has to be asked: finite numbers may have one
+    return bool(torch.isfinite(tensor).all())
+
+
+def _operands(case: ComparedTensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """The float tensors that the case depends on, by name: the call's, and of a gradient the incoming ones."""
+    subject = case.subject
+    for index, operand in enumerate(subject.operands):
+        if isinstance(operand, torch.Tensor) and operand.is_floating_point():
+            yield operand_name(subject.door, index), operand
+    yield from case.incoming()
+
+
+def _numbers(case: ComparedTensor) -> Iterator[dict[str, Any]]:
+    """The numbers that stand where the op may have a tensor."""
+    for index, operand in enumerate(case.subject.operands):
+        if isinstance(operand, (int, float)) and not isinstance(operand, bool):
+            yield {"name": operand_name(case.subject.door, index), "number": operand}
+
+
+def _described(name: str, tensor: torch.Tensor, place: Sequence[int], shape: torch.Size) -> dict[str, Any]:
+    """An operand: its least and largest number, and what stands where the result is not finite, if it has that place."""
+    finite = tensor[torch.isfinite(tensor)]
+    about: dict[str, Any] = {"name": name, "shape": list(tensor.shape), "infinite": int(tensor.isinf().sum())}
+    if finite.numel():
+        about["least"], about["most"] = float(finite.min()), float(finite.max())
+    if tensor.shape == shape:
+        about["there"] = float(tensor[tuple(place)])
+    return about
+
+
+# ---- The verdict on one case.
 
 # An a-priori bound costs some passes over memory: where it has failed so many times in a row, every eighth difference is
 # held against it, and the others against the oracle at once.
 TRIES, AGAIN = 3, 8
 
 
-QUIET = (Verdict.EQUAL, Verdict.ROUNDING, Verdict.TIE, Verdict.UNVERIFIED)
+CLEARED = (Verdict.EQUAL, Verdict.ROUNDING, Verdict.TIE, Verdict.UNVERIFIED)
 ALIKE = "equal bit for bit, NaN at the same places"
 Pair = tuple[torch.Tensor, torch.Tensor]  # Paddle's and Torch's
 
@@ -41,7 +259,7 @@ class Judge:
         self._screening = Screening() if screening else None
         self._turns = itertools.count(1)
 
-    def __call__(self, case: Case) -> Judgement:
+    def __call__(self, case: ComparedTensor) -> Judgement:
         """The verdict on one tensor; an error of the verdict's own code becomes UNVERIFIED with its text."""
         changed = case.changed
         if changed is not None:
@@ -54,7 +272,7 @@ class Judge:
             if mine.shape != theirs.shape:
                 return numerics.fallback(mine, theirs, rng=self._random, **case.kernels())
             judgement = self._judged(case, mine, theirs)
-            if judgement.verdict not in QUIET and case.overtaken():
+            if judgement.verdict not in CLEARED and case.overtaken():
                 return Judgement(Verdict.UNVERIFIED, reason=OVERTAKEN)
             return judgement
         except Exception as error:
@@ -63,31 +281,31 @@ class Judge:
             self.run.warn(f"no verdict on a call of {case.subject.door.op.name!r}: {text}")
             return Judgement(Verdict.UNVERIFIED, reason=f"the verdict failed: {text}")
 
-    def _judged(self, case: Case, mine: torch.Tensor, theirs: torch.Tensor) -> Judgement:
+    def _judged(self, case: ComparedTensor, mine: torch.Tensor, theirs: torch.Tensor) -> Judgement:
         spot, sides = case.spot, (mine, theirs)
         if numerics.same(mine, theirs):
             if self._audited(spot):
                 return self._weighed(case, sides, same=True, audit=True)
             spot.alike = alike = spot.alike or numerics.equal(mine)
             return alike
-        if numerics.alike(mine, theirs):  # NaN is seldom what was meant: the oracle says whether it is right
+        if numerics.equal_but_nan(mine, theirs):  # NaN is seldom what was meant: the oracle says whether it is right
             judgement = self._weighed(case, sides, audit=True)
-            return judgement if judgement.verdict not in QUIET else replace(numerics.equal(mine), reason=ALIKE)
+            return judgement if judgement.verdict not in CLEARED else replace(numerics.equal(mine), reason=ALIKE)
         if self._screening is None or not mine.is_floating_point():
             return self._weighed(case, sides, audit=self._audited(spot))
-        size = Size.of(mine, theirs)
+        size = DifferenceSize.of(mine, theirs)
         if self._screening.passes(spot, size):
             return as_before(mine, size)
         judgement = self._weighed(case, sides, audit=self._audited(spot))
         self._screening.judged(spot, size, judgement)
         return judgement
 
-    def _weighed(self, case: Case, sides: Pair, *, audit: bool, same: bool = False) -> Judgement:
+    def _weighed(self, case: ComparedTensor, sides: Pair, *, audit: bool, same: bool = False) -> Judgement:
         """The verdict on both sides' tensors; where the op's ties may tell them apart, those are judged by themselves."""
         ties = case.subject.door.op.ties
         if ties is None or same or not numerics.far_apart(*sides):
             judgement = self._rounded(case, sides, audit=audit, same=same)
-            if ties is None or judgement.verdict in QUIET:
+            if ties is None or judgement.verdict in CLEARED:
                 return judgement
         kernels = case.kernels()
         settled = numerics.settle(ties, case.tied(kernels), *sides, kernels["variants"])
@@ -95,7 +313,7 @@ class Judge:
             return self._rounded(case, sides, audit=audit, same=same)
         return settled.beside(self._rounded(case, (settled.paddle, settled.torch), audit=False))
 
-    def _rounded(self, case: Case, sides: Pair, *, audit: bool, same: bool = False) -> Judgement:
+    def _rounded(self, case: ComparedTensor, sides: Pair, *, audit: bool, same: bool = False) -> Judgement:
         """The verdict by what rounding may do."""
         spot, learns = case.spot, not (same or audit)
         if case.subject.door.op.exact and not sides[0].is_complex():
@@ -120,7 +338,7 @@ class Judge:
             spot.learnt = _learnt(case, quantity)
         return judgement
 
-    def _harmless(self, case: Case, sides: Pair) -> Judgement | None:
+    def _harmless(self, case: ComparedTensor, sides: Pair) -> Judgement | None:
         """The verdict where the spot's own a-priori bound says it: its quantity, of which that is a part, is not made again."""
         spot = case.spot
         learnt = spot.learnt
@@ -153,7 +371,7 @@ def _asks(failed: int | None) -> bool:
     return failed is not None and (failed < TRIES or not failed % AGAIN)
 
 
-def _learnt(case: Case, quantity: Any) -> Learnt | None:
+def _learnt(case: ComparedTensor, quantity: Any) -> Learnt | None:
     """The a-priori bound of the case's place, for other tensors."""
     bound = quantity.harmless
     if not isinstance(bound, Bound) or not all(map(_constant, case.subject.attributes)):
@@ -168,6 +386,166 @@ def _constant(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str, torch.dtype))
 
 
-def _nothing(case: Case) -> bool:
+def _nothing(case: ComparedTensor) -> bool:
     """An operand has no elements: no model speaks of that, but the formula runs."""
     return 0 in [one.numel() for one in case.subject.operands if isinstance(one, torch.Tensor)]
+
+
+# ---- What follows from a verdict: the record, its name among the known differences, saved inputs, a warning, an error, a
+# callback.
+
+_SPOKEN_OF = Verdict.UNVERIFIED.severity  # from here on a difference may be a known one
+MUTED: dict[str, Any] = {"muted": True}  # stands for a record that nobody looks at any more
+_word_of = str.__str__  # of a class or a side: its value, without a look-up in Python
+KEEP_BYTES = 256 * 2**20  # inputs larger than this are not saved
+
+
+class Consequences:
+    """Turns verdicts into records and acts on the serious ones.
+
+    Args:
+        action: what a record of class ``threshold`` or worse leads to: ``"log"``, ``"warn"`` (once per site and op) or ``"raise"``.
+            What is set apart (:func:`padiff_shim.verdicts.apart`) raises nothing and is warned of once, when the mode closes.
+        callback: called with every such record, also with one that is set apart, but for muted ones.
+        keep: inputs of so many such records are saved for :meth:`CompareRun.repro`; those set apart give way to others.
+        known: known differences; a muted one leads to nothing.
+    """
+
+    def __init__(
+        self,
+        run: CompareRun,
+        *,
+        action: str,
+        threshold: Verdict,
+        callback: Callable[[dict[str, Any]], None] | None,
+        keep: int,
+        known: Sequence[known_differences.Quirk],
+    ) -> None:
+        self.run, self.action, self.threshold, self.callback = run, action, threshold, callback
+        self.keep, self.known = keep, known
+        self._threshold = frozenset(verdict.value for verdict in Verdict if verdict.severity >= threshold.severity)
+        self._spoken_of = min(threshold.severity, _SPOKEN_OF)  # below, nothing follows but the record
+        self._warned: set[tuple[str, str]] = set()
+        self._giving_way: list[dict[str, Any]] = []  # records with saved inputs that are set apart
+        self._silent: Counter[str] = Counter()  # serious records that nothing was said of yet, by why
+
+    def record(self, case: ComparedTensor, judgement: Judgement, born: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The record of one judged tensor, written to the log; of one that nothing follows from no more than that.
+
+        ``born``: what is to be said of NaN and infinities that begin there.
+        """
+        verdict = judgement.verdict
+        if verdict.severity < self._spoken_of and judgement.plain and born is None:
+            said = judgement.reason, judgement.stats, judgement.modifiers
+            self.run.recorder.add_plain(Plain(case.counted, case.spot, _word_of(verdict), *said))
+            return MUTED
+        record = {
+            **case.counted,
+            **case.spot.fields,
+            "verdict": _word_of(verdict),
+            "side": _word_of(judgement.side),
+            "hypothesis": judgement.hypothesis,
+            "alternatives": list(judgement.alternatives),
+            "modifiers": list(judgement.modifiers),
+            "quirk": None,
+            "muted": False,
+            "reason": judgement.reason,
+            **({} if born is None else {"born": born}),
+            "stats": tables(judgement.stats),
+        }
+        if verdict.severity >= _SPOKEN_OF:
+            quirk = self._known(record, judgement)
+            if quirk is not None:
+                record["quirk"], record["muted"] = quirk.name, quirk.mute
+        self.run.recorder.add(record, case.spot)
+        if self.serious(record) and (self.keep > 0 or (self._giving_way and not apart(record))):
+            self._save(record, case.tensors())
+        return record
+
+    def _known(self, record: dict[str, Any], judgement: Judgement) -> known_differences.Quirk | None:
+        """The known difference that a record is. One with a formula has to hold on the whole tensor; else the record is marked."""
+        quirk = known_differences.find(record, self.run.environment, self.known)
+        if quirk is None or not quirk.hypothesis or self._confirmed(judgement):
+            return quirk
+        record["modifiers"].append(PARTLY)
+        return known_differences.find(record, self.run.environment, self.known)
+
+    def _confirmed(self, judgement: Judgement) -> bool:
+        try:
+            return judgement.confirm is None or judgement.confirm()
+        except Exception as error:  # comparing must never break the program; what could not be looked at has no name
+            let_pass(error)
+            self.run.warn(f"a known difference could not be confirmed: {type(error).__name__}: {str(error)[:200]}")
+            return False
+
+    def serious(self, record: Mapping[str, Any]) -> bool:
+        """At or above the class from which on something is done."""
+        return not record["muted"] and record["verdict"] in self._threshold
+
+    def act_later(self, record: dict[str, Any]) -> None:
+        """:meth:`act` from within Paddle's backward: what it raises is raised when the backward has ended.
+
+        An error in a post hook would become an OSError, and leave Paddle 3.3.1 with gradients switched off.
+        """
+        try:
+            self.act(record)
+        except BaseException as error:
+            postpone(error)
+
+    def act(self, record: dict[str, Any]) -> None:
+        """Warn, raise, call back."""
+        if not self.serious(record):
+            return
+        if self.callback is not None:
+            self.callback(record)
+        if why := apart(record):
+            self._silent[why] += 1
+            return
+        if self.action == "raise":
+            raise MismatchError(self.sentence(record), record)
+        place = (record["site"], record["op"])
+        if self.action == "warn" and place not in self._warned:
+            self._warned.add(place)
+            warnings.warn(self.sentence(record), stacklevel=4)
+
+    def conclude(self) -> None:
+        """The mode closes: one warning for all that was set apart."""
+        said = " and ".join(f"{number} {why}" for why, number in self._silent.items())
+        self._silent.clear()
+        if said and self.action == "warn":
+            warnings.warn(f"differences that were counted apart: {said}; print(run) names them", stacklevel=3)
+
+    @staticmethod
+    def sentence(record: Mapping[str, Any]) -> str:
+        """One line for people."""
+        layer = f" in layer {shown(record['layer'])}" if record["layer"] else ""
+        named = f" ({shown(record['hypothesis'])})" if record["hypothesis"] else ""
+        where = f"{shown(record['op'])} {shown(record['tensor'])} at {shown(record['site'])}{layer}, step {record['step']}"
+        return f"{record['verdict']}{named}, side {record['side']}: {where}: {shown(record['reason'], SENTENCE)}"
+
+    def _save(self, record: dict[str, Any], tensors: Mapping[str, Any]) -> None:
+        """Keep the operands of a serious call, for a script that shows it alone."""
+        arrays = dict(_arrays(tensors))
+        if sum(array.nbytes for array in arrays.values()) > KEEP_BYTES:
+            return
+        if self.keep > 0:
+            self.keep -= 1
+        else:
+            self.run.recorder.drop_inputs(self._giving_way.pop())
+        if apart(record):
+            self._giving_way.append(record)
+        self.run.recorder.save_inputs(record, arrays)  # says itself where it cannot
+
+
+def _arrays(tensors: Mapping[str, Any]) -> list[tuple[str, np.ndarray]]:
+    """Tensors as NumPy arrays with their strides; bfloat16 as raw uint16."""
+    found = []
+    for name, value in tensors.items():
+        for label, tensor in (
+            [(f"{name}[{i}]", t) for i, t in enumerate(value)] if isinstance(value, (list, tuple)) else [(name, value)]
+        ):
+            if isinstance(tensor, torch.Tensor):
+                tensor = tensor.detach().cpu()
+                raw = tensor.view(torch.uint16) if tensor.dtype is torch.bfloat16 else tensor
+                found.append((label, raw.numpy()))
+    return found

@@ -1,7 +1,7 @@
 """What the ranks of a distributed run should hold in common: digests of parameters and gradients, as each update finds them.
 
 They are written to the rank's own log, step by step; who reads the logs of all ranks finds where they part
-(:mod:`padiff_shim.records.replicas`). Nothing is sent between the processes.
+(:mod:`padiff_shim.runlog.reading`). Nothing is sent between the processes.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 
-from ..dispatch.plan import Unlisted
+from ..dispatch.entry_point import Unlisted
 from ..frameworks.memory import to_torch
 from ..optimizers.update import updates
-from ..records.recorder import Recorder
-from ..records.replicas import EVENT
+from ..runlog.reading import EVENT
+from ..runlog.recorder import Recorder
 from ..table.reasons import StayNative
 
 
-class Replicas:
+class ReplicaDigests:
     """The digests of one step, until it ends. A parameter is known by its name, which is the same on all ranks."""
 
     def __init__(self, recorder: Recorder) -> None:

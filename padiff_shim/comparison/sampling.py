@@ -101,7 +101,7 @@ class Sampling:
         first: compare the first ones of a kind; later call number n is compared with probability first / n (a reservoir).
         budget: share of the native time that comparing may take (``"10%"``); kinds not compared yet come first.
         seed: of the reservoir's own generator; the program's random state is never touched.
-        clock: gives seconds; see :func:`padiff_shim.comparison.overhead.measure`.
+        clock: gives seconds; see :func:`padiff_shim.comparison.plan.measure`.
 
     The account of ``budget`` holds all that the mode costs: besides the comparisons the way into each hook, keys, counters,
     gradient hooks (*plumbing*), and later openings of the mode. Where plumbing alone exceeds the budget, the hooks stand

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from ..dispatch.containers import flat
 from ..dispatch.dtypes import apart
+from ..dispatch.operands import flat
 from ..frameworks.memory import TENSOR_TYPES, as_operand, hand_over
-from .subject import Subject
+from .compared_call import ComparedCall
 
 
 class Shadow:
@@ -44,7 +44,7 @@ class Shadow:
         key = id(tensor)
         self._known[key] = (weakref.ref(tensor, lambda _: self._known.pop(key, None)), tensor.inplace_version, shadow)
 
-    def forward(self, subject: Subject, position: int, result: Any, theirs: torch.Tensor) -> dict[str, float | None]:
+    def forward(self, subject: ComparedCall, position: int, result: Any, theirs: torch.Tensor) -> dict[str, float | None]:
         """Compute and keep the shadow of a result of a covered call.
 
         Returns:

@@ -1,36 +1,128 @@
-"""In which dtype an op computes, and which calls Paddle refuses: not derived from tables but asked of the native op.
-
-Promotion differs between Paddle versions, between operators and with 0-D operands. So for each combination of operand types the
-program's first call is made natively, too, and the dtype of its result is kept. Its operands are the program's own: a kernel writes
-outside of its memory where a size and an attribute do not fit each other, and asking must do nothing that the program does not do.
-Torch takes many a call that Paddle refuses (a number for a bool, a maximum over groups of one): so the first call of each kind
-(:mod:`.kinds`) is made natively as well.
-
-Where Paddle has no kernel in a dtype of 16 bits (:mod:`.lacking`), it is asked with the same values one precision up: 16 bits in
-float32, float32 beside them in float64. What it refuses there it refuses, and what it promotes there it promotes.
-"""
+"""In which dtype an op computes, and which calls Paddle refuses or has no kernel for: asked of the native op."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import paddle
 import torch
+from paddle.base import core
 
 from ..frameworks import autocast
-from ..frameworks.memory import AMP_OFF, HALVES, TENSOR_TYPES, dtype_of, grad_tracer, torch_dtype
-from ..frameworks.torch_settings import has_avx512
-from ..frameworks.versions import IS_3
-from ..signals import let_pass
+from ..frameworks.memory import AMP_OFF, FLOATS, HALVES, TENSOR_TYPES, dtype_of, grad_tracer, torch_dtype
+from ..frameworks.torch_state import has_avx512
+from ..frameworks.versions import IS_3, has_elements
+from ..interrupts import let_pass
 from ..table.op import Op
 from ..table.reasons import COMPLEX, INTEGER, MIXED, NATIVE_REFUSES, Reason, StayNative
 from ..table.signature import REFUSALS
 from .frames import PAUSE, stand, standing
-from .kinds import kind_of_call, make_room
-from .lacking import dtype_without_kernel, is_listed_without, is_old_form_without_kernel, is_without_kernel
-from .operands import Inputs
+from .operands import CallOperands, each
+
+# ---- Which calls are of one kind: what Paddle takes once, or refuses, it takes or refuses again.
+
+_MOST = 4096  # kinds of calls that are remembered: more come with attributes that change at each call
+_SMALL = 64  # whole numbers up to here are kinds of their own: axes, sizes of windows, groups
+
+
+def make_room(known: dict[Any, Any] | set[Any]) -> None:
+    """Forget what is known of kinds of calls, where it is of more than a program that repeats itself has."""
+    if len(known) >= _MOST:
+        known.clear()
+
+
+def kind_of_call(operands: Sequence[Any], attributes: Sequence[Any]) -> Hashable:
+    """Dtypes and ranks of the operands, types of those that are numbers; types of the attributes, and how large they are."""
+    return tuple([_of_operand(value) for value in operands]), tuple([_of_attribute(value) for value in attributes])
+
+
+def _of_operand(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return (type(value), *[_of_operand(item) for item in value])
+    return (value.dtype, value.ndim) if type(value) in TENSOR_TYPES else type(value)
+
+
+def _of_attribute(value: Any) -> Hashable:
+    kind = type(value)
+    if kind is int:
+        return kind, value if abs(value) <= _SMALL else math.copysign(value.bit_length(), value)
+    if kind is float:
+        return kind, _of_float(value)
+    if kind in (bool, str):
+        return kind, value
+    if isinstance(value, (list, tuple)):
+        return (kind, *[_of_attribute(item) for item in value])
+    if type(value) in TENSOR_TYPES or torch_dtype(value) is None:
+        return _of_operand(value)
+    return str(value)
+
+
+def _of_float(value: float) -> Hashable:
+    """Its sign and exponent, and whether it is whole or a power of two, where limits lie: a program may change it at each step."""
+    if not math.isfinite(value):
+        return str(value)
+    mantissa, exponent = math.frexp(value)
+    return math.copysign(1, value), exponent, abs(mantissa) == 0.5, value.is_integer()
+
+
+# ---- Which dtype a native op has no kernel of: Paddle says so in an error of one form, and keeps a list of its kernels.
+
+# A CPU's kernels are of float32 and float64; those of 16 bits Paddle has for other devices, and documents for all of them.
+HALF_NAMES = frozenset({"float16", "bfloat16"})
+# "(NotFound) The kernel with key (CPU, Undefined(AnyLayout), bfloat16) of kernel `matmul` is not registered."
+_OF_A_DTYPE = re.compile(r"\(NotFound\) The kernel with key \(\w+, [^,]*, (\w+)\) of kernel `\w+` is not registered")
+_OF_ANY = "(NotFound) The kernel `"  # where it has none for the device at all: in Paddle 2.6 flash_attn on a CPU
+_OF_OLD_FORM = "(NotFound) There are no kernels which are registered in the "  # of the legacy form, which names no dtype
+
+
+def dtype_without_kernel(error: Exception) -> str:
+    """The dtype of 16 bits in which a native op would have computed, had Paddle a kernel of it; ``""`` for all other errors."""
+    match = _OF_A_DTYPE.search(str(error))
+    return match.group(1) if match is not None and match.group(1) in HALF_NAMES else ""
+
+
+def is_without_kernel(error: Exception) -> bool:
+    """Whether Paddle has no kernel of an op for the device, whatever the dtype."""
+    return _OF_ANY in str(error)
+
+
+def is_old_form_without_kernel(error: Exception) -> bool:
+    """Whether the legacy form of an op found no kernel, be it for the dtype or at all."""
+    return _OF_OLD_FORM in str(error)
+
+
+@functools.cache
+def _registered() -> Mapping[str, frozenset[str]]:
+    """Kernels of this Paddle by name -> the dtypes that they are of on a CPU."""
+    kernels: dict[str, list[str]] = core._get_registered_phi_kernels("function")  # type: ignore[attr-defined]
+    return {
+        name: frozenset(key.strip("()").split(", ")[-1] for key in keys if key.startswith("(CPU")) for name, keys in kernels.items()
+    }
+
+
+def is_listed_without(kernel: str, dtype: str) -> bool:
+    """Whether Paddle lists a CPU kernel of this name, but none of ``dtype``. For what cannot be tried: a call that draws."""
+    dtypes = _registered().get(kernel, frozenset())
+    return dtype in HALF_NAMES and "float32" in dtypes and dtype not in dtypes
+
+
+# ---- In which dtype an op computes, and which calls Paddle refuses: not derived from tables but asked of the native op.
+#
+# Promotion differs between Paddle versions, between operators and with 0-D operands. So for each combination of operand types the
+# program's first call is made natively, too, and the dtype of its result is kept. Its operands are the program's own: a kernel
+# writes
+# outside of its memory where a size and an attribute do not fit each other, and asking must do nothing that the program does not
+# do.
+# Torch takes many a call that Paddle refuses (a number for a bool, a maximum over groups of one): so the first call of each kind
+# (:mod:`.kinds`) is made natively as well.
+#
+# Where Paddle has no kernel in a dtype of 16 bits (:mod:`.lacking`), it is asked with the same values one precision up: 16 bits
+# in
+# float32, float32 beside them in float64. What it refuses there it refuses, and what it promotes there it promotes.
 
 _ENDING = frozenset({"renorm", "ctc_loss"})  # ops of which Paddle's kernels end the process, see docs/defects.md
 _COMPLEX = frozenset({torch.complex64, torch.complex128})
@@ -71,7 +163,12 @@ class DtypeRules:
         return "" if self._op.cpu else _first_dtype(values)
 
     def ask(
-        self, inputs: Inputs, targets: Sequence[Any] | None, values: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        inputs: CallOperands,
+        targets: Sequence[Any] | None,
+        values: Sequence[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> str:
         """The dtype in which Paddle has no kernel for the call ``values``, mostly ""; StayNative if it refuses the call."""
         lacks = self.taken(values, targets)
@@ -94,7 +191,12 @@ class DtypeRules:
         self._taken[self._kind(values, targets)] = lacks
 
     def find(
-        self, inputs: Inputs, targets: Sequence[Any] | None, values: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        inputs: CallOperands,
+        targets: Sequence[Any] | None,
+        values: Sequence[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> torch.dtype | None:
         """The dtype to compute in (None: as they are), or StayNative. ``targets``: dtypes that autocast gives the operands."""
         key: tuple[Any, ...] = tuple(
@@ -117,7 +219,12 @@ class DtypeRules:
         return rule.cast
 
     def _learn(
-        self, inputs: Inputs, targets: Sequence[Any] | None, values: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        inputs: CallOperands,
+        targets: Sequence[Any] | None,
+        values: Sequence[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Rule:
         dtypes = {side.dtype for side in inputs.torch if isinstance(side, torch.Tensor)}
         if dtypes & _COMPLEX and not self._op.complex:
@@ -141,7 +248,12 @@ class DtypeRules:
         return Rule() if self._op.promote == "none" or dtypes == {result} or real else Rule(cast=result)
 
     def _answer(
-        self, inputs: Inputs, targets: Sequence[Any] | None, values: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        inputs: CallOperands,
+        targets: Sequence[Any] | None,
+        values: Sequence[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> NativeAnswer:
         """What the native op says of the program's call, made with copies of what it writes into, and of what autocast casts."""
         copies = {id(tensor): tensor.clone for tensor in map(inputs.paddle.__getitem__, self._overwritten) if _is_tensor(tensor)}
@@ -176,7 +288,7 @@ class DtypeRules:
             return NativeAnswer(torch.float32, lacks)
         return NativeAnswer(torch_dtype(f"paddle.{lacks}") if dtype is torch.float32 else dtype, lacks)
 
-    def _is_refused_of_one(self, inputs: Inputs, values: Sequence[Any]) -> bool:
+    def _is_refused_of_one(self, inputs: CallOperands, values: Sequence[Any]) -> bool:
         """Whether Torch refuses a call of a tensor of one element, of which this op's kernel in float32 ends the process."""
         tensors = [side for side in inputs.torch if isinstance(side, torch.Tensor)]
         if self._op.name not in _ENDING or all(side.numel() > 1 for side in tensors):
@@ -237,7 +349,7 @@ def _first_dtype(values: Sequence[Any]) -> str:
     return next((dtype_of(torch_dtype(value.dtype)) for value in values if type(value) in TENSOR_TYPES), "")
 
 
-def _given(inputs: Inputs, targets: Sequence[Any] | None) -> list[torch.dtype]:
+def _given(inputs: CallOperands, targets: Sequence[Any] | None) -> list[torch.dtype]:
     """The dtypes in which a native op gets its tensors."""
     sides = [(index, side) for index, side in enumerate(inputs.torch) if isinstance(side, torch.Tensor)]
     return [(targets[index] if targets else None) or side.dtype for index, side in sides]
@@ -278,3 +390,91 @@ def ask(questions: Mapping[str, Callable[..., Any]], original: Callable[..., Any
     """What the installed Paddle's own function answers to an op's questions; also while a static program is built."""
     with paddle.base.dygraph.guard(paddle.CPUPlace()):
         return _unseen(lambda: {name: question(original, paddle.to_tensor) for name, question in questions.items()})
+
+
+# ---- A native call made in float32, on the same values, where Paddle has no kernel in 16 bits.
+#
+# All numbers of 16 bits are numbers of float32. So an op that moves, chooses or counts values gives in float32 what it would give
+# in
+# 16 bits; one that computes gives its result with another rounding, which is no result of a kernel in 16 bits.
+
+DTYPES = {name: getattr(paddle, name) for name in HALF_NAMES}
+Cast = Callable[[Any, str], Any]  # a tensor, and the dtype to have it in
+_SHARING = frozenset({"coalesce_tensor"})  # gives tensors other memory, which copies in float32 would not get
+
+
+def _values(*arguments: Any) -> Iterator[Any]:
+    for value in arguments:
+        if isinstance(value, dict):
+            yield from _values(*value.values())
+        elif isinstance(value, (list, tuple)):
+            yield from _values(*value)
+        else:
+            yield value
+
+
+def dtype_of_call(args: Any, kwargs: dict[str, Any]) -> str:
+    """The first dtype of 16 bits among the operands, else among the attributes; "" if there is none."""
+    values = list(_values(args, kwargs))
+    dtypes = [value.dtype for value in values if type(value) in TENSOR_TYPES] + values
+    return next((name for dtype in dtypes for name, half in DTYPES.items() if type(dtype) is type(half) and dtype == half), "")
+
+
+def lacks(name: str, error: Exception, args: Any, kwargs: dict[str, Any], *, mixed: bool = False) -> str:
+    """The dtype in which Paddle has no kernel ``name``, by its error, if a call in float32 can stand for this one; or "".
+
+    ``mixed``: operands of float32 beside those of 16 bits ask for no promotion.
+    """
+    dtype = dtype_of_call(args, kwargs) if is_old_form_without_kernel(error) else dtype_without_kernel(error)
+    return dtype if dtype and is_sound(name, args, kwargs) and is_of_one_dtype(args, kwargs, dtype, mixed=mixed) else ""
+
+
+def is_sound(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether a call in float32 does what it says, and no more than that.
+
+    Of nothing ``expand_as`` makes what nobody wrote; its backward, and ``spectral_norm``, end the process (docs/defects.md): in 16
+    bits they are refused.
+    """
+    if name not in ("expand_as", "spectral_norm"):
+        return name not in _SHARING
+    return all(has_elements(value) for value in _values(args, kwargs) if type(value) in TENSOR_TYPES)
+
+
+def is_of_one_dtype(args: Any, kwargs: dict[str, Any], dtype: str, *, mixed: bool = False) -> bool:
+    """Whether all floats of a call are of this dtype, so that nothing is promoted.
+
+    A dtype that only an attribute names is that of the result alone: the operands are float32.
+    """
+    floats = {value.dtype for value in _values(args, kwargs) if type(value) in TENSOR_TYPES and value.dtype in FLOATS}
+    alike = ({DTYPES[dtype]}, {paddle.float32}, set()) if not mixed else ({DTYPES[dtype]}, {DTYPES[dtype], paddle.float32})
+    return floats in alike and dtype_of_call(args, kwargs) == dtype
+
+
+def in_float32(make: Callable[..., Any], args: Any, kwargs: dict[str, Any], dtype: str, cast: Cast) -> tuple[Any, dict[int, Any]]:
+    """``make(*args, **kwargs)`` on the same values in float32.
+
+    Args:
+        dtype: of 16 bits, which the operands have, or which an attribute names.
+        cast: makes a float32 tensor of one of 16 bits, and the other way round.
+
+    Returns:
+        The result, in ``dtype`` again; and the tensors of float32 that stood for those of 16 bits, by the identity of these.
+    """
+    half = DTYPES[dtype]
+    tensors = {id(value): value for value in _values(args, kwargs) if type(value) in TENSOR_TYPES and value.dtype == half}
+    wide = {key: cast(tensor, "float32") for key, tensor in tensors.items()}
+    result = make(*_exchanged(args, wide, half), **{key: _exchanged(value, wide, half) for key, value in kwargs.items()})
+
+    def narrow(_: int, value: Any) -> Any:
+        if type(value) not in TENSOR_TYPES or value.dtype != paddle.float32 or any(value is tensor for tensor in wide.values()):
+            return value
+        return cast(value, dtype) if value._is_initialized() else paddle.empty(value.shape, dtype)
+
+    return each(result, narrow), wide
+
+
+def _exchanged(value: Any, wide: dict[int, Any], half: Any) -> Any:
+    """An argument with the tensors of 16 bits, and a dtype that it names, exchanged for those of float32."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_exchanged(item, wide, half) for item in value)
+    return paddle.float32 if type(value) is type(half) and value == half else exchanged(value, wide)

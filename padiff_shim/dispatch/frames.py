@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..patterns import LayerFilter
-from ..records.tally import Account, Tally
+from ..runlog.counts import CallCounter, Tally
 from ..table.reasons import FORKED, Reason
 
 
@@ -43,7 +43,7 @@ class Frame:
 
     def __init__(
         self,
-        run: Account,
+        run: CallCounter,
         enabled: frozenset[str],
         *,
         plan: Any,

@@ -1,28 +1,54 @@
-"""The tensor operands of one call, on both sides."""
+"""The tensor operands of one call on both sides, and several results in tuples and lists."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+import itertools
+from collections.abc import Callable, Container, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
 import torch
 
-from ..frameworks import turning, weights
+from ..frameworks import weight_copies
 from ..frameworks.memory import TENSOR_TYPES, as_it_lies, as_operand, explain, to_torch
 from ..table import reasons
 from ..table.reasons import StayNative
-from .containers import each
 from .frames import Frame
 
-if TYPE_CHECKING:
-    from .door import Door
+# ---- Several results of one call: in a tuple or a list, which may hold lists in turn (the states of a recurrent layer).
+
+
+def flat(results: Any) -> list[Any]:
+    """All results, one or several, in order; what is no container is one."""
+    if not isinstance(results, (list, tuple)):
+        return [results]
+    return [one for item in results for one in (item if isinstance(item, (list, tuple)) else (item,))]
+
+
+def each(results: Any, function: Callable[[int, Any], Any]) -> Any:
+    """The same containers around ``function(position, result)``."""
+    positions = itertools.count()
+
+    def exchanged(one: Any) -> Any:
+        if isinstance(one, (list, tuple)):
+            return type(one)([exchanged(item) for item in one])
+        return function(next(positions), one)
+
+    return exchanged(results)
+
+
+def nested(results: Any) -> bool:
+    """Whether a result is a container inside of the container of results."""
+    return isinstance(results, (list, tuple)) and any(isinstance(item, (list, tuple)) for item in results)
+
+
+# ---- The tensor operands of one call, on both sides.
 
 NUMBERS = (int, float, bool)
 
 
-class Inputs(NamedTuple):
+class CallOperands(NamedTuple):
     """The tensor operands of one call on both sides."""
 
     paddle: list[Any]  # as Paddle made the call (tensors, numbers, None)
@@ -30,9 +56,10 @@ class Inputs(NamedTuple):
     needs: list[int]  # positions whose gradient is wanted
 
 
-def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, door: Door) -> Inputs:
-    """The torch side of the operands, zero-copy."""
-    transposed = door.transposed
+def bridge(
+    frame: Frame, operands: Sequence[Any], grad_mode: bool, transposed: int | None, integer_places: Container[int]
+) -> CallOperands:
+    """The Torch side of the operands, zero-copy. ``transposed``: which is a weight that Torch reads as [out, in]."""
     sides: list[Any] = []
     originals: list[Any] = []
     needs: list[int] = []
@@ -42,14 +69,14 @@ def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, door: Door) -
             found = True
             try:
                 wanted = grad_mode and not value.stop_gradient
-                on_tape = wanted and frame.plan.on_tape  # a weight's copy is a leaf there: see substitution/leaves.py
+                on_tape = wanted and frame.plan.on_tape  # a weight's copy is a leaf there: see substitution/execute.py
                 turned = index == transposed and not on_tape
                 side = weight(frame, value, sides[0], operands[2]) if turned else as_operand(value)
             except StayNative:
                 raise
             except Exception as error:
                 raise explain(value, error) from None
-            if wanted and _has_gradient(side, index, door):
+            if wanted and _has_gradient(side, index in integer_places):
                 needs.append(index)
         elif value is None or type(value) in NUMBERS:
             side = value
@@ -66,21 +93,21 @@ def bridge(frame: Frame, operands: Sequence[Any], grad_mode: bool, door: Door) -
         originals.append(value)
     if not found:
         raise StayNative(reasons.NO_TENSOR)
-    return Inputs(originals, sides, needs)
+    return CallOperands(originals, sides, needs)
 
 
-def _has_gradient(side: torch.Tensor, index: int, door: Door) -> bool:
+def _has_gradient(side: torch.Tensor, integers: bool) -> bool:
     """Whether an operand that wants a gradient gets one from the op."""
     if side.is_floating_point() or side.is_complex():
         return True
-    if index not in door.op.integer_places:
+    if not integers:
         raise StayNative(reasons.INTEGER_WANTS_GRADIENT)
     return False
 
 
-def beside_graph(inputs: Inputs, door: Door) -> None:
+def beside_graph(inputs: CallOperands, without_integers: bool) -> None:
     """StayNative where no float operand wants a gradient, but one of whole numbers, which may put the result on Paddle's graph."""
-    if inputs.needs or door.without_integers:
+    if inputs.needs or without_integers:
         return
     if any(isinstance(value, paddle.Tensor) and not value.stop_gradient for value in inputs.paddle):
         raise StayNative(reasons.INTEGER_WANTS_GRADIENT)
@@ -127,12 +154,12 @@ def weight(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
     if spares(frame, x, source, bias):
         cost.spared += 1
         return source.t()
-    return weights.transposed_copy(value, source, cost)
+    return weight_copies.transposed_copy(value, source, cost)
 
 
 def spares(frame: Frame, x: Any, weight: torch.Tensor, bias: Any) -> bool:
     """Whether a product may read this Linear weight as it lies: asked for, and known to leave its bits."""
-    return frame.linear_layout != "copy" and turning.needless(x, weight, bias)
+    return frame.linear_layout != "copy" and weight_copies.needless(x, weight, bias)
 
 
 def _symbolic(value: Any) -> bool:

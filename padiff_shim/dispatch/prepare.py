@@ -1,15 +1,12 @@
-"""A bound call, made ready for any plan: operands on torch's side, attributes, and the casts that they need.
-
-    bind -> bridge -> autocast -> dtype rule
-
-Whatever does not fit leaves as :class:`StayNative`.
-"""
+"""A call made ready for any plan: operands on Torch's side, attributes, casts; the arguments of calls that create tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import paddle
 import torch
 
 from ..frameworks import autocast
@@ -17,10 +14,66 @@ from ..frameworks.autocast import torch_autocast
 from ..frameworks.memory import TENSOR_TYPES, check_target, dtype_of, grad_tracer, torch_dtype
 from ..table import reasons
 from ..table.reasons import StayNative
-from .creation import readers
-from .door import Door
+from .entry_point import EntryPoint
 from .frames import Frame
-from .operands import NUMBERS, Inputs, beside_graph, bridge
+from .operands import NUMBERS, CallOperands, beside_graph, bridge
+
+# ---- The arguments of a call that creates a tensor from numbers alone, as Torch's.
+
+
+def _number(value: Any) -> Any:
+    """A number, which Paddle also takes as a tensor of one element."""
+    return value.item() if isinstance(value, paddle.Tensor) else value
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    """A shape: a tensor, or a sequence of numbers and tensors of one element."""
+    sizes = shape.tolist() if isinstance(shape, paddle.Tensor) else shape
+    return tuple([int(_number(size)) for size in (sizes if isinstance(sizes, (list, tuple)) else [sizes])])
+
+
+def _dtype(dtype: Any) -> torch.dtype:
+    """A dtype; Paddle's default where the call names none."""
+    found = torch_dtype(paddle.get_default_dtype() if dtype is None else dtype)
+    if found is None:
+        raise StayNative(reasons.NO_TWIN, dtype=dtype)
+    return found
+
+
+def _device(place: Any) -> torch.device:
+    """Torch's device of a place."""
+    place = paddle.base.framework._current_expected_place() if place is None else place
+    found = _PLACE.fullmatch(str(place))
+    if found is None:
+        raise StayNative(reasons.PLACE, place=place)
+    kind, index = found.groups()
+    return torch.device("cpu") if kind == "cpu" else torch.device("cuda", int(index or 0))
+
+
+_PLACE = re.compile(r"Place\((cpu|gpu)(?::(\d+))?\)")
+
+
+def _parameter(var: Any) -> torch.Tensor:
+    """Somewhere to draw a parameter's values, which has no memory yet."""
+    if getattr(var, "is_dist", bool)():
+        raise StayNative(reasons.DISTRIBUTED)
+    return torch.empty(_shape(var.shape), dtype=_dtype(var.dtype), device=_device(None))
+
+
+# By the names of parameters.
+_READERS: dict[str, Callable[[Any], Any]] = {"shape": _shape, "dtype": _dtype, "place": _device, "var": _parameter}
+
+
+def readers(names: Sequence[str]) -> list[Callable[[Any], Any]]:
+    """For each parameter of an op without operands what makes Torch's argument of Paddle's."""
+    return [_READERS.get(name, _number) for name in names]
+
+
+# ---- A bound call, made ready for any plan: operands on torch's side, attributes, and the casts that they need.
+#
+#     bind -> bridge -> autocast -> dtype rule
+#
+# Whatever does not fit leaves as :class:`StayNative`.
 
 
 class Casts(NamedTuple):
@@ -40,7 +93,7 @@ class Casts(NamedTuple):
         """What decides, beside operands and attributes, which tensors a backward reads: of what is cast, the copy."""
         return (*(self.targets or ()), self.region)
 
-    def run(self, door: Door, tensors: Sequence[Any], attributes: tuple[Any, ...]) -> Any:
+    def run(self, door: EntryPoint, tensors: Sequence[Any], attributes: tuple[Any, ...]) -> Any:
         """The op's formula of these operands."""
         if self.region is not None:
             with torch_autocast(self.region):
@@ -64,12 +117,12 @@ NO_CASTS = Casts(None, None)
 class Prepared(NamedTuple):
     """A bound call on torch's side."""
 
-    inputs: Inputs
+    inputs: CallOperands
     attributes: tuple[Any, ...]
     casts: Casts
 
 
-def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Prepared:
+def prepare(door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Prepared:
     """The bound call on torch's side: operands, attributes, and the casts that they need; or StayNative."""
     op = door.op
     if op.operands:
@@ -83,9 +136,9 @@ def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, 
         raise StayNative(reasons.STATIC)
     if door.numbers:
         operands = _numbers(door, operands)
-    inputs = bridge(frame, operands, tracer._has_grad, door)
+    inputs = bridge(frame, operands, tracer._has_grad, door.transposed, door.op.integer_places)
     if tracer._has_grad:
-        beside_graph(inputs, door)
+        beside_graph(inputs, door.without_integers)
     if door.dtype_at is not None and attributes[door.dtype_at - op.tensors] is not None:
         attributes = _convert_dtype(door, attributes)
     if door.entry.inplace:
@@ -103,15 +156,15 @@ def prepare(door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, 
     return Prepared(inputs, attributes, NO_CASTS if targets is None and cast is None else Casts(targets, cast))
 
 
-def _created(door: Door, values: tuple[Any, ...]) -> Prepared:
+def _created(door: EntryPoint, values: tuple[Any, ...]) -> Prepared:
     """A call that creates its result from numbers alone."""
     if grad_tracer() is None:
         raise StayNative(reasons.STATIC)
     attributes = tuple([read(value) for read, value in zip(readers(door.names), values)])
-    return Prepared(Inputs([], [], []), attributes, NO_CASTS)
+    return Prepared(CallOperands([], [], []), attributes, NO_CASTS)
 
 
-def _numbers(door: Door, operands: Sequence[Any]) -> list[Any]:
+def _numbers(door: EntryPoint, operands: Sequence[Any]) -> list[Any]:
     """The operands with numbers where this door takes such, which Paddle reads out of tensors of one element, without gradient."""
     found = list(operands)
     for index in door.numbers:
@@ -122,7 +175,7 @@ def _numbers(door: Door, operands: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _convert_dtype(door: Door, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
+def _convert_dtype(door: EntryPoint, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
     """The dtype attribute as torch's."""
     at = door.dtype_at - door.op.tensors  # type: ignore[operator]
     dtype = torch_dtype(attributes[at])
@@ -131,7 +184,7 @@ def _convert_dtype(door: Door, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*attributes[:at], dtype, *attributes[at + 1 :])
 
 
-def listed(door: Door, operands: Sequence[Any]) -> str:
+def listed(door: EntryPoint, operands: Sequence[Any]) -> str:
     """The name under which autocast lists a call: that of the kernel which Paddle runs on a GPU."""
     op = door.op
     if op.layouts and operands[2] is not None and door.entry.target != "paddle._C_ops.linear" and autocast.fuses_bias():
@@ -142,7 +195,7 @@ def listed(door: Door, operands: Sequence[Any]) -> str:
     return op.amp[any(type(operand) in NUMBERS for operand in operands)] or op.name
 
 
-def _autocast(door: Door, tracer: Any, inputs: Inputs) -> list[torch.dtype | None]:
+def _autocast(door: EntryPoint, tracer: Any, inputs: CallOperands) -> list[torch.dtype | None]:
     """Per operand the dtype that Paddle's autocast would give it."""
     tensors = [t for t in inputs.torch if isinstance(t, torch.Tensor)]
     dtypes = [dtype_of(t.dtype) for t in tensors]
@@ -152,7 +205,7 @@ def _autocast(door: Door, tracer: Any, inputs: Inputs) -> list[torch.dtype | Non
     return [torch_dtype(next(queue)) if isinstance(t, torch.Tensor) else None for t in inputs.torch]
 
 
-def _torchs_autocast(door: Door, tracer: Any, inputs: Inputs) -> Casts:
+def _torchs_autocast(door: EntryPoint, tracer: Any, inputs: CallOperands) -> Casts:
     """Torch's autocast runs the formula. Torch has no lists of the program's own: what these name is cast before."""
     name = listed(door, inputs.torch)
     if name not in autocast.listed_by_program(tracer):

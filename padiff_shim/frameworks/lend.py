@@ -20,7 +20,7 @@ import paddle
 import torch
 from paddle.base import core
 
-from ..patching.cfunction import CFunctionPatch
+from ..patching.functions import CFunctionPatch
 
 _CPU = paddle.CPUPlace()
 _Tensor = core.eager.Tensor

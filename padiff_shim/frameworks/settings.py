@@ -9,7 +9,7 @@ from typing import Any
 import paddle
 import torch
 
-from . import torch_settings
+from . import torch_state
 from .memory import missing_kernels
 
 _FLAGS = (
@@ -27,7 +27,7 @@ _FLAGS = (
 
 def environment() -> dict[str, str]:
     """Versions and the device."""
-    told = torch_settings.environment()
+    told = torch_state.environment()
     return {
         "paddle": paddle.__version__,
         **told,
@@ -53,7 +53,7 @@ def flags() -> dict[str, Any]:
             found[f"paddle.{name}"] = paddle.get_flags(name)[name]
         except ValueError:
             continue  # this version or build does not have it
-    return {**found, **torch_settings.flags(), **torch_settings.variables()}
+    return {**found, **torch_state.flags(), **torch_state.variables()}
 
 
 def concerns(flags: dict[str, Any]) -> list[str]:

@@ -19,10 +19,9 @@ from ..dispatch.frames import Frame, below
 from ..frameworks import autocast
 from ..frameworks.memory import grad_tracer
 from ..frameworks.scaling import unscale_
-from ..frameworks.surroundings import undisturbed
-from ..patching.attribute import AttributePatch
+from ..frameworks.torch_state import undisturbed
+from ..patching.functions import AttributePatch, PyFunctionPatch
 from ..patching.patcher import Point
-from ..patching.pyfunction import PyFunctionPatch
 from .locate import awaiting, point, present, python_function
 
 # ``paddle.amp.auto_cast`` is the function: the module is found by its name alone.

@@ -11,40 +11,39 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ..dispatch.frames import top
-from ..finishing import finish
 from ..frameworks.memory import grad_tracer
-from ..frameworks.surroundings import close_modes, kept_grad_mode, open_modes, undisturbed
-from ..gradients import backward, clean, partial, reducers, twins, watching
-from ..gradients.local import LOCAL
-from ..patching.attribute import AttributePatch
+from ..frameworks.torch_state import close_modes, kept_grad_mode, open_modes, undisturbed
+from ..interrupts import HERE, as_method, engine, finish
+from ..patching.functions import AttributePatch
 from ..patching.patcher import Patcher, Point
-from ..postponed import HERE, as_method, engine
+from ..tape import backward, hooks, paddle_graph, twins
+from ..tape.paddle_graph import LOCAL
 from . import generators
 from .locate import attribute, awaiting, clean_c_op, holder, point, present
 
 
 def _doors() -> list[Point]:
-    clean.use(**{ours: clean_c_op(name) for name, ours in clean.C_OPS.items()})
+    paddle_graph.use(**{ours: clean_c_op(name) for name, ours in paddle_graph.C_OPS.items()})
 
     def engine_door(ours: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
         def made(patch: Any) -> Callable[..., Any]:
-            clean.use(**{ours.__name__: patch.original})
+            paddle_graph.use(**{ours.__name__: patch.original})
             return undisturbed(kept_grad_mode(_settling(ours)))
 
         return made
 
-    ours = (backward.run_backward, partial.run_partial_grad)
+    ours = (backward.run_backward, backward.run_partial_grad)
     targets = {f"paddle.base.core.eager.{one.__name__}": engine_door(one) for one in ours}
     watched = {
-        "_register_grad_hook": watching.registering,
-        "_remove_grad_hook": watching.removing,
-        "retain_grads": watching.retaining,
+        "_register_grad_hook": hooks.registering,
+        "_remove_grad_hook": hooks.removing,
+        "retain_grads": hooks.retaining,
         "_new_shared_tensor": _sharing,
         "_tensor_use_gpudnn": _sharing,
     }
     for name, make in watched.items():
         targets[f"paddle.Tensor.{name}"] = lambda patch, make=make: undisturbed(make(patch.original))  # type: ignore[misc]
-    targets["paddle.base.core.EagerReducer.prepare_for_backward"] = lambda patch: undisturbed(reducers.preparing(patch.original))
+    targets["paddle.base.core.EagerReducer.prepare_for_backward"] = lambda patch: undisturbed(backward.preparing(patch.original))
     return [*present(*(point(target, hook) for target, hook in targets.items())), *_py_layers(), *generators.points()]
 
 
@@ -83,7 +82,7 @@ def _settling(original: Callable[..., Any]) -> Callable[..., Any]:
         tracer, frame = grad_tracer(), top()
         recorded, engines = tracer._has_grad, HERE.engines
         session, turn, around, modes = LOCAL.session, LOCAL.turn, len(LOCAL.around), open_modes()
-        pruned, HERE.prunes = HERE.prunes, original is partial.run_partial_grad
+        pruned, HERE.prunes = HERE.prunes, original is backward.run_partial_grad
         try:
             with engine():
                 try:

@@ -12,8 +12,8 @@ from typing import Any
 from ..dispatch.frames import top
 from ..errors import ModeError
 from ..frameworks import randomness
+from ..interrupts import engine_runs
 from ..patching.patcher import Point
-from ..postponed import engine_runs
 from .locate import point, present
 
 _Method = Callable[..., Any]

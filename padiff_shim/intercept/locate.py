@@ -17,10 +17,8 @@ import paddle
 from paddle.base import core
 
 from ..errors import InterceptionError
-from ..patching.attribute import AttributePatch
-from ..patching.cfunction import CFunctionPatch, redirected
+from ..patching.functions import AttributePatch, CFunctionPatch, PyFunctionPatch, redirected
 from ..patching.patcher import ABSENT, Awaited, Point, Redirection, describe
-from ..patching.pyfunction import PyFunctionPatch
 
 _PADDLE = os.path.dirname(os.path.abspath(paddle.__file__)) + os.sep
 _DESCRIPTORS = (

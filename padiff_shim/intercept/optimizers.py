@@ -9,13 +9,13 @@ from typing import Any
 
 import paddle
 
+from ..dispatch.entry_point import Unlisted
 from ..dispatch.frames import Frame, top
-from ..dispatch.plan import Unlisted
-from ..frameworks.surroundings import kept_grad_mode, undisturbed
+from ..frameworks.torch_state import kept_grad_mode, undisturbed
 from ..frameworks.versions import IS_3
 from ..optimizers.update import updates
+from ..patching.functions import PyFunctionPatch
 from ..patching.patcher import Point
-from ..patching.pyfunction import PyFunctionPatch
 from ..table.reasons import OPTIMIZER
 from .locate import awaiting, python_function
 

@@ -10,14 +10,13 @@ from typing import Any
 from ..catalogue import known_differences as quirks
 from ..comparison.sampling import Sampling
 from ..dispatch.frames import Frame
-from ..postponed import raise_postponed
+from ..interrupts import raise_postponed
 from ..runs.compare_run import CompareRun
 from ..verdicts import Verdict
 from .environment import processes, rank
 from .mode import Mode
-from .options import CompareOptions
+from .options import CompareOptions, filled
 from .selection import selection
-from .settings import filled
 
 
 class CompareMode(Mode):
@@ -36,31 +35,31 @@ class CompareMode(Mode):
 
     def _open(self, frame: Frame) -> None:
         super()._open(frame)
-        from ..comparison import overhead
+        from ..comparison import plan
         from ..frameworks import settings
-        from ..intercept import doors
+        from ..intercept import entry_points
 
         if self._plan.shadow is not None:
-            self._say(doors.SHADOWS.acquire(self))
+            self._say(entry_points.SHADOWS.acquire(self))
         if self.run.recorder.log is None:
             switches = settings.flags()
             self.run.begin(settings.environment(), switches, settings.concerns(switches))
         sampling = self._plan.sampling
         if sampling.accounts and not sampling.entry:
-            overhead.measure(sampling, frame)
+            plan.measure(sampling, frame)
         sampling.begin(self._began)
         if sampling.accounts:
-            self._plan.opened(frame, doors.OPS)
+            self._plan.opened(frame, entry_points.OPS)
 
     def _steps(self, frame: Frame) -> list[Callable[[], Any]]:
         """After the last opening the log is completed."""
-        from ..comparison import posts
-        from ..intercept import doors
+        from ..comparison import hooks
+        from ..intercept import entry_points
 
         plan = self._plan
         last = [
-            lambda: self._say(doors.SHADOWS.release(self)),
-            posts.mode_closed,
+            lambda: self._say(entry_points.SHADOWS.release(self)),
+            hooks.mode_closed,
             plan.waiting.settle_all,
             plan.step_ends,
             self._say_idle,
@@ -173,9 +172,9 @@ def opened(options: CompareOptions) -> CompareMode:
     screening = options.budget is not None if options.screening is None else options.screening
     sampling = Sampling(steps=options.steps, every=options.every, first=options.first, budget=options.budget, seed=options.seed)
     known = quirks.load(options.known_differences) if options.known_differences is not None else ()
-    from ..comparison.flow import Comparison
-    from ..comparison.outcome import Outcome
-    from ..comparison.replicas import Replicas
+    from ..comparison.judge import Consequences
+    from ..comparison.plan import Comparison
+    from ..comparison.replicas import ReplicaDigests
 
     run = CompareRun(
         options.backend,
@@ -188,7 +187,7 @@ def opened(options: CompareOptions) -> CompareMode:
         options=_header(options, screening),
         progress=options.progress,
     )
-    outcome = Outcome(
+    outcome = Consequences(
         run,
         action=options.on_mismatch,
         threshold=Verdict(options.mismatch_from),
@@ -210,7 +209,7 @@ def opened(options: CompareOptions) -> CompareMode:
     )
     run.stepper = comparison.next_step
     if processes() > 1:
-        comparison.replicas = Replicas(run.recorder)
+        comparison.replicas = ReplicaDigests(run.recorder)
     if not _in_ranks(options.ranks):
         comparison.aside = f"not compared: rank {rank()} is not among ranks="
     return CompareMode(run, enabled, chosen, comparison, strict=False, all_threads=options.all_threads)

@@ -1,19 +1,121 @@
-"""A mode that can be opened and closed, in any order, nested, from several threads."""
+"""A mode that can be opened and closed in any order, nested, from several threads; and as a decorator."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
 
+import wrapt
+
 from ..dispatch import frames
-from ..errors import ModeError
-from ..finishing import finish
+from ..errors import ArgumentError, ModeError, described
+from ..interrupts import finish
 from ..runs.run import Run
 from ..text import many
-from .decorate import decorate
 from .environment import prepare
+
+# ---- A mode as a decorator: open while the code of a function, method, generator or coroutine runs, closed while it is
+# suspended.
+
+
+def decorate(mode: Any, function: Callable[..., Any]) -> Any:
+    """``function`` with ``mode`` (a context manager) open while its own code runs.
+
+    Raises:
+        ArgumentError: for a class, or something that is not callable.
+    """
+    if inspect.isclass(function) or not (callable(function) or isinstance(function, (classmethod, staticmethod))):
+        raise ArgumentError(f"decorate a function or a method with a mode, not {described(function)}")
+    return _Decorated(function, functools.partial(_DRIVERS[_kind(function)], mode))
+
+
+class _BoundDecorated(wrapt.BoundFunctionWrapper):
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return getattr, (self._self_instance, self.__name__)
+
+
+class _Decorated(wrapt.FunctionWrapper):
+    """Pickled by its name, as a function is: ``paddle.distributed.spawn`` and other processes are given one."""
+
+    __bound_function_wrapper__ = _BoundDecorated
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__qualname__
+
+
+def _kind(function: Callable[..., Any]) -> str:
+    function = getattr(function, "__func__", function)  # what a classmethod or staticmethod holds
+    if inspect.isgeneratorfunction(function):
+        return "generator"
+    if inspect.isasyncgenfunction(function):
+        return "async generator"
+    return "coroutine" if inspect.iscoroutinefunction(function) else "function"
+
+
+def _drive_function(mode: Any, wrapped: Any, _: Any, args: Any, kwargs: Any) -> Any:
+    with mode:
+        return wrapped(*args, **kwargs)
+
+
+def _drive_generator(mode: Any, wrapped: Any, _: Any, args: Any, kwargs: Any) -> Generator[Any, Any, Any]:
+    """Open while the generator's own code runs, closed while it is suspended."""
+    generator = wrapped(*args, **kwargs)
+    step: Callable[[], Any] = functools.partial(next, generator)
+    while True:
+        try:
+            with mode:
+                item = step()
+        except StopIteration as end:
+            return end.value
+        try:
+            sent = yield item
+            step = functools.partial(generator.send, sent)
+        except GeneratorExit:
+            with mode:
+                generator.close()
+            raise
+        except BaseException as error:
+            step = functools.partial(generator.throw, error)
+
+
+async def _drive_coroutine(mode: Any, wrapped: Any, _: Any, args: Any, kwargs: Any) -> Any:
+    with mode:
+        return await wrapped(*args, **kwargs)
+
+
+async def _drive_async_generator(mode: Any, wrapped: Any, _: Any, args: Any, kwargs: Any) -> AsyncGenerator[Any, Any]:
+    """As for a generator."""
+    generator = wrapped(*args, **kwargs)
+    step: Callable[[], Any] = generator.__anext__
+    while True:
+        try:
+            with mode:
+                item = await step()
+        except StopAsyncIteration:
+            return
+        try:
+            sent = yield item
+            step = functools.partial(generator.asend, sent)
+        except GeneratorExit:
+            with mode:
+                await generator.aclose()
+            raise
+        except BaseException as error:
+            step = functools.partial(generator.athrow, error)
+
+
+_DRIVERS: dict[str, Callable[..., Any]] = {
+    "function": _drive_function,
+    "generator": _drive_generator,
+    "async generator": _drive_async_generator,
+    "coroutine": _drive_coroutine,
+}
+
+
+# ---- A mode that can be opened and closed, in any order, nested, from several threads.
 
 
 class Mode:
@@ -57,7 +159,7 @@ class Mode:
         """Open the mode here; returns the run that counts."""
         self._used = True
         self.run.environment.update(prepare())
-        from ..frameworks.surroundings import put_aside
+        from ..frameworks.torch_state import put_aside
 
         frame = frames.Frame(
             self.run,
@@ -77,12 +179,12 @@ class Mode:
 
     def _open(self, frame: frames.Frame) -> None:
         """Everything that :meth:`_steps` undoes."""
-        from ..intercept import amp, doors
+        from ..intercept import amp, entry_points
 
-        self._say(doors.OPS.acquire(frame.ticket))
+        self._say(entry_points.OPS.acquire(frame.ticket))
         self._say(amp.entered_before(frame))
         if self._tracks_layers:
-            self._say(doors.LAYERS.acquire(frame.ticket))
+            self._say(entry_points.LAYERS.acquire(frame.ticket))
         self._frames.append(frame)
         self.run.opened(frame.ticket)
         self._mark_sole()
@@ -112,14 +214,14 @@ class Mode:
 
     def _steps(self, frame: frames.Frame) -> list[Callable[[], Any]]:
         """What closes an opening, also one that was not opened wholly; each step may be made twice."""
-        from ..intercept import doors
+        from ..intercept import entry_points
 
         return [
             functools.partial(frames.remove, frame),
             functools.partial(self._forget, frame),
-            lambda: self._say(doors.LAYERS.release(frame.ticket)),
+            lambda: self._say(entry_points.LAYERS.release(frame.ticket)),
             self._say_unmatched,
-            lambda: self._say(doors.OPS.release(frame.ticket)),
+            lambda: self._say(entry_points.OPS.release(frame.ticket)),
             functools.partial(self.run.closed, frame.ticket),
         ]
 

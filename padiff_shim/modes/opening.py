@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from . import compare, reference
-from .options import CompareOptions, Options, ReferenceOptions
+from .options import CompareOptions, ModeOptions, ReferenceOptions, Setting, owing, remark
 from .selection import by_torchs_definition, selection
-from .settings import Setting, owing, remark
 
 
-def opened(options: Options, owed: dict[str, Setting]) -> Any:
+def opened(options: ModeOptions, owed: dict[str, Setting]) -> Any:
     """The mode of these options, whose run says what it owes to settings from outside."""
     with owing(owed):
         if isinstance(options, CompareOptions):
@@ -22,7 +21,7 @@ def opened(options: Options, owed: dict[str, Setting]) -> Any:
     return made
 
 
-def looked_up(options: Options, owed: dict[str, Setting]) -> None:
+def looked_up(options: ModeOptions, owed: dict[str, Setting]) -> None:
     """Look up what can only be looked up with both frameworks there, and open nothing.
 
     Raises:

@@ -1,18 +1,154 @@
-"""The options of each mode, once: calls, the command line, the environment, settings files and pytest all come down to these.
-
-The functions that a user calls (``reference``, ``compare``) have the same names and defaults in their signatures; a test holds them
-to it.
-"""
+"""The options of each mode, once: calls, the command line, the environment, settings files and pytest all use them."""
 
 from __future__ import annotations
 
+import configparser
+import contextlib
+import functools
+import os
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
-from pathlib import PurePath
-from typing import Any
+from pathlib import Path, PurePath
+from stat import S_ISREG
+from typing import Any, TypeVar
 
+from .. import arguments
+from ..comparison.sampling import fraction, in_steps, positive
+from ..errors import ArgumentError, PadiffShimError, UnknownNameError, described, toml, unknown, unreadable
+from ..patterns import LayerFilter
 from ..verdicts import Verdict
-from . import kinds
-from .kinds import Kind
+
+# ---- The kinds of values that options have: how each is checked, and how it is read where there is only text.
+#
+# Text comes from the environment, the command line and ``setup.cfg``. What cannot be read stays text, so that the check names it:
+# one
+# message for one mistake, wherever it was made.
+
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+@dataclass(frozen=True)
+class OptionKind:
+    """One kind of value.
+
+    ``check``: (name, value) -> the value as it is used; raises ArgumentError. ``read``: text -> value, or the text itself.
+    ``metavar``: what stands for it in ``--help``. ``unset``: what else than a value it may be: None. ``words``: all there are, if
+    they can be listed. ``several``: a list; on the command line the option may be given again. ``textual``: can be text at all.
+    """
+
+    check: Callable[[str, Any], Any]
+    read: Callable[[str], Any] = str
+    metavar: str = ""
+    unset: bool = False
+    words: tuple[str, ...] = ()
+    several: bool = False
+    textual: bool = True
+
+    def checked(self, name: str, value: Any) -> Any:
+        """``value``, as it is used.
+
+        Raises:
+            ArgumentError: it is not accepted; the message says what is.
+        """
+        return None if self.unset and value is None else self.check(name, value)
+
+    def from_text(self, text: str) -> Any:
+        """What ``text`` means; ``none`` and nothing at all mean that the option is not set, where that is possible."""
+        if self.unset and text.strip().lower() in ("", "none"):
+            return None
+        return self.read(text.strip())
+
+
+def _flag(text: str) -> Any:
+    return text.lower() in _TRUE if text.lower() in (*_TRUE, *_FALSE) else text
+
+
+def _number(text: str) -> Any:
+    return int(text) if re.fullmatch(r"[+-]?\d+", text) else text
+
+
+def _list(text: str) -> Any:
+    return [word.strip() for word in re.split(r"[,\n]", text) if word.strip()]
+
+
+def _numbers(text: str) -> Any:
+    """``"3"``, ``"10:20"``, ``"10:20:2"``, ``"5:"``, ``"0,4,8"``."""
+    if re.fullmatch(r"\d*(:\d*){1,2}", text):
+        return slice(*(int(part) if part else None for part in text.split(":")))
+    if re.fullmatch(r"\d+(\s*,\s*\d+)+", text):
+        return [int(part) for part in text.split(",")]
+    return _number(text)
+
+
+def _members(text: str) -> Any:
+    """As :func:`_numbers`, for what can be asked whether a number is in it."""
+    found = _numbers(text)
+    if not isinstance(found, slice):
+        return found
+    return range(found.start or 0, 2**31 if found.stop is None else found.stop, found.step or 1)
+
+
+def _share(text: str) -> Any:
+    return float(text) if re.fullmatch(r"\d*\.\d+|\d+\.?", text) else text
+
+
+def _steps(name: str, value: Any) -> Any:
+    in_steps(value)
+    return value
+
+
+def _budget(name: str, value: Any) -> Any:
+    fraction(value)
+    return value
+
+
+def _layers(name: str, value: Any) -> Any:
+    return list(LayerFilter(value, name).patterns)
+
+
+def _ranks(name: str, value: Any) -> Any:
+    if isinstance(value, Container) and not isinstance(value, (str, bytes)):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentError(f"{name}= is the number of a process, a range or a set of them, got {described(value)}")
+    return value
+
+
+def word(accepted: Iterable[str]) -> OptionKind:
+    """One of some words."""
+    words = tuple(map(str, accepted))
+    return OptionKind(lambda name, value: arguments.one_of(name, value, words), metavar="WORD", words=words)
+
+
+def whole(least: int = 0) -> OptionKind:
+    """A whole number."""
+    return OptionKind(lambda name, value: arguments.whole(name, value, least), _number, "N")
+
+
+def function(of: str) -> OptionKind:
+    """Something to call, or None."""
+    return OptionKind(lambda name, value: arguments.function(name, value, of), unset=True, textual=False)
+
+
+FLAG = OptionKind(arguments.flag, _flag)
+MAYBE = OptionKind(arguments.flag, _flag, unset=True)  # None: decided by the other options
+NAMES = OptionKind(arguments.names, _list, "NAME", several=True)
+MAYBE_NAMES = OptionKind(arguments.names, _list, "NAME", unset=True, several=True)
+LAYERS = OptionKind(_layers, _list, "PATTERN", unset=True, several=True)
+PATH = OptionKind(arguments.path, metavar="PATH", unset=True)
+COUNT = OptionKind(positive, _number, "N", unset=True)
+STEPS = OptionKind(_steps, _numbers, "STEPS", unset=True)
+RANKS = OptionKind(_ranks, _members, "RANKS", unset=True)
+BUDGET = OptionKind(_budget, _share, "SHARE", unset=True)
+ANYTHING = OptionKind(lambda name, value: value, metavar="WORD")  # checked where it is used
+
+
+# ---- The options of each mode, once: calls, the command line, the environment, settings files and pytest all come down to these.
+#
+# The functions that a user calls (``reference``, ``compare``) have the same names and defaults in their signatures; a test holds
+# them
+# to it.
 
 LAYOUTS = ("contiguous", "copy", "view")  # what linear_layout= may be
 WHOSE = ("paddle", "torch")  # whose random numbers, and whose definition of an optimizer or an op
@@ -21,30 +157,30 @@ ACTIONS = ("log", "warn", "raise")  # what on_mismatch= may be
 LOG_ERRORS = ("warn", "raise")
 
 
-def _of(kind: Kind, help: str) -> dict[str, Any]:
+def _of(kind: OptionKind, help: str) -> dict[str, Any]:
     return {"kind": kind, "help": help}
 
 
 @dataclass(frozen=True)
-class Options:
+class ModeOptions:
     """What all modes can be told. Values are checked and made uniform when an object is made.
 
     Raises:
         ArgumentError: a value is not accepted. Names of ops are looked up when a mode is made of the options, as they need Torch.
     """
 
-    backend: str = field(default="torch", metadata=_of(kinds.ANYTHING, "Whose kernels; torch."))
-    ops: Any = field(default=None, metadata=_of(kinds.MAYBE_NAMES, "Only these ops or families."))
-    exclude: Any = field(default=(), metadata=_of(kinds.NAMES, "Not these ops or families."))
+    backend: str = field(default="torch", metadata=_of(ANYTHING, "Whose kernels; torch."))
+    ops: Any = field(default=None, metadata=_of(MAYBE_NAMES, "Only these ops or families."))
+    exclude: Any = field(default=(), metadata=_of(NAMES, "Not these ops or families."))
     layers: Any = field(
-        default=None, metadata=_of(kinds.LAYERS, "Only calls inside layers whose path matches, such as 'encoder.layers.*.linear1'.")
+        default=None, metadata=_of(LAYERS, "Only calls inside layers whose path matches, such as 'encoder.layers.*.linear1'.")
     )
     linear_layout: str = field(
         default="contiguous",
-        metadata=_of(kinds.word(LAYOUTS), "How Torch gets a Linear's weight: in its own order, always by a copy, or as a view."),
+        metadata=_of(word(LAYOUTS), "How Torch gets a Linear's weight: in its own order, always by a copy, or as a view."),
     )
-    all_threads: bool = field(default=False, metadata=_of(kinds.FLAG, "Also in threads that have no mode of their own."))
-    log: Any = field(default=None, metadata=_of(kinds.PATH, "Folder of the log."))
+    all_threads: bool = field(default=False, metadata=_of(FLAG, "Also in threads that have no mode of their own."))
+    log: Any = field(default=None, metadata=_of(PATH, "Folder of the log."))
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -52,67 +188,67 @@ class Options:
 
 
 @dataclass(frozen=True)
-class ReferenceOptions(Options):
+class ReferenceOptions(ModeOptions):
     """The options of :func:`padiff_shim.reference`."""
 
-    strict: bool = field(default=False, metadata=_of(kinds.FLAG, "Raise at the first float op call that stays native."))
+    strict: bool = field(default=False, metadata=_of(FLAG, "Raise at the first float op call that stays native."))
     optimizer: str = field(
-        default="paddle", metadata=_of(kinds.word(WHOSE), "Whose definition of an optimizer's step, where they differ.")
+        default="paddle", metadata=_of(word(WHOSE), "Whose definition of an optimizer's step, where they differ.")
     )
     random: str = field(
-        default="paddle", metadata=_of(kinds.word(WHOSE), "Whose generator dropout, initializers and samplers draw from.")
+        default="paddle", metadata=_of(word(WHOSE), "Whose generator dropout, initializers and samplers draw from.")
     )
     definitions: Any = field(
         default="paddle",
-        metadata=_of(kinds.NAMES, "Whose definition where one name means two things: paddle, torch, or ops in Torch's."),
+        metadata=_of(NAMES, "Whose definition where one name means two things: paddle, torch, or ops in Torch's."),
     )
     kernels: str = field(
         default="torch",
-        metadata=_of(kinds.word(WHOSE), "What answers where Paddle has no kernel: torch's, or its own error."),
+        metadata=_of(word(WHOSE), "What answers where Paddle has no kernel: torch's, or its own error."),
     )
-    profile: bool = field(default=False, metadata=_of(kinds.FLAG, "Note the layer, line and time of every call, for the page."))
+    profile: bool = field(default=False, metadata=_of(FLAG, "Note the layer, line and time of every call, for the page."))
 
 
 @dataclass(frozen=True)
-class CompareOptions(Options):
+class CompareOptions(ModeOptions):
     """The options of :func:`padiff_shim.compare`."""
 
-    steps: Any = field(default=None, metadata=_of(kinds.STEPS, "In these steps only: 3, 10:20, 0:100:10 or 0,5,9."))
-    ranks: Any = field(default=None, metadata=_of(kinds.RANKS, "In processes of these ranks only: 0, 0:2 or 0,3."))
-    every: int | None = field(default=None, metadata=_of(kinds.COUNT, "Each n-th call of a kind: op, shapes and dtypes."))
-    first: int | None = field(default=None, metadata=_of(kinds.COUNT, "The first ones of a kind, then with probability first / n."))
+    steps: Any = field(default=None, metadata=_of(STEPS, "In these steps only: 3, 10:20, 0:100:10 or 0,5,9."))
+    ranks: Any = field(default=None, metadata=_of(RANKS, "In processes of these ranks only: 0, 0:2 or 0,3."))
+    every: int | None = field(default=None, metadata=_of(COUNT, "Each n-th call of a kind: op, shapes and dtypes."))
+    first: int | None = field(default=None, metadata=_of(COUNT, "The first ones of a kind, then with probability first / n."))
     budget: str | float | None = field(
-        default=None, metadata=_of(kinds.BUDGET, "Time that comparing may take: 10% or 0.1 of the native time.")
+        default=None, metadata=_of(BUDGET, "Time that comparing may take: 10% or 0.1 of the native time.")
     )
-    carry: str = field(default="native", metadata=_of(kinds.word(CARRIES), "Whose results the program goes on with."))
-    on_mismatch: str = field(default="log", metadata=_of(kinds.word(ACTIONS), "What a verdict from mismatch_from up leads to."))
+    carry: str = field(default="native", metadata=_of(word(CARRIES), "Whose results the program goes on with."))
+    on_mismatch: str = field(default="log", metadata=_of(word(ACTIONS), "What a verdict from mismatch_from up leads to."))
     mismatch_from: str = field(
-        default=str(Verdict.LOW_ACCURACY), metadata=_of(kinds.word(Verdict), "From which verdict on_mismatch acts.")
+        default=str(Verdict.LOW_ACCURACY), metadata=_of(word(Verdict), "From which verdict on_mismatch acts.")
     )
-    callback: Any = field(default=None, metadata=_of(kinds.function("one record"), "Called with the record of each such verdict."))
-    on_log_error: str = field(default="warn", metadata=_of(kinds.word(LOG_ERRORS), "When the log cannot be written."))
-    known_differences: Any = field(default=None, metadata=_of(kinds.PATH, "A file of known differences, to name or mute them."))
-    audit: int = field(default=16, metadata=_of(kinds.whole(), "One in so many equal results of a place is checked, too; 0: none."))
+    callback: Any = field(default=None, metadata=_of(function("one record"), "Called with the record of each such verdict."))
+    on_log_error: str = field(default="warn", metadata=_of(word(LOG_ERRORS), "When the log cannot be written."))
+    known_differences: Any = field(default=None, metadata=_of(PATH, "A file of known differences, to name or mute them."))
+    audit: int = field(default=16, metadata=_of(whole(), "One in so many equal results of a place is checked, too; 0: none."))
     screening: bool | None = field(
-        default=None, metadata=_of(kinds.MAYBE, "Do not judge again what was rounding at its place; default with a budget.")
+        default=None, metadata=_of(MAYBE, "Do not judge again what was rounding at its place; default with a budget.")
     )
-    keep_inputs: int = field(default=8, metadata=_of(kinds.whole(), "Save the operands of so many serious calls, for repro."))
-    exact: bool = field(default=True, metadata=_of(kinds.FLAG, "Compare ops that move or choose values, too."))
-    shadow: bool = field(default=False, metadata=_of(kinds.FLAG, "Tell incoming from local error; costs a second forward pass."))
+    keep_inputs: int = field(default=8, metadata=_of(whole(), "Save the operands of so many serious calls, for repro."))
+    exact: bool = field(default=True, metadata=_of(FLAG, "Compare ops that move or choose values, too."))
+    shadow: bool = field(default=False, metadata=_of(FLAG, "Tell incoming from local error; costs a second forward pass."))
     defer: bool | None = field(
-        default=None, metadata=_of(kinds.MAYBE, "Judge when a backward, a step or the mode ends; default on CUDA.")
+        default=None, metadata=_of(MAYBE, "Judge when a backward, a step or the mode ends; default on CUDA.")
     )
-    progress: bool = field(default=True, metadata=_of(kinds.FLAG, "A live line on long runs, on terminals."))
-    seed: int = field(default=0, metadata=_of(kinds.whole(), "Of the sample of outputs that are checked."))
+    progress: bool = field(default=True, metadata=_of(FLAG, "A live line on long runs, on terminals."))
+    seed: int = field(default=0, metadata=_of(whole(), "Of the sample of outputs that are checked."))
 
 
-def kind_of(option: Field[Any]) -> Kind:
+def kind_of(option: Field[Any]) -> OptionKind:
     """The kind of an option's values."""
-    kind: Kind = option.metadata["kind"]
+    kind: OptionKind = option.metadata["kind"]
     return kind
 
 
-def textual(mode: type[Options]) -> dict[str, Field[Any]]:
+def textual(mode: type[ModeOptions]) -> dict[str, Field[Any]]:
     """The options of a mode that can be given as text, by name."""
     return {one.name: one for one in fields(mode) if kind_of(one).textual}
 
@@ -136,4 +272,231 @@ def from_data(data: Any) -> Any:
     return [from_data(one) for one in data] if isinstance(data, list) else data
 
 
-MODES: dict[str, type[Options]] = {"reference": ReferenceOptions, "compare": CompareOptions}
+MODES: dict[str, type[ModeOptions]] = {"reference": ReferenceOptions, "compare": CompareOptions}
+
+
+# ---- Options from outside of a call: the environment and settings files.
+#
+# ``PADIFF_SHIM_OPS=linear,norm`` in the environment; or, in the current folder or the nearest one above it that has such a
+# table::
+#
+#     [tool.padiff_shim]      # pyproject.toml           [padiff_shim]        # setup.cfg
+#     ops = ["linear"]                                   ops = linear, norm
+#     keep_inputs = 20                                   keep_inputs = 20
+#
+# The names are those of the options; each mode takes those that it has. A call's own arguments come first, then the environment,
+# then
+# the file, then the default.
+
+PREFIX = "PADIFF_SHIM_"
+RUN = "PADIFF_SHIM_RUN"  # no setting: how `padiff-shim run` tells the ranks of its program of itself
+_TABLES = {
+    "pyproject.toml": re.compile(rb"^\s*\[\s*tool\s*\.\s*['\"]?padiff_shim\b", re.MULTILINE),
+    "setup.cfg": re.compile(rb"^\[padiff_shim\]", re.MULTILINE),
+}
+# Heads as other tools have them, and the command's spelling: what stands below them would be passed over in silence.
+_MISSPELT = re.compile(rb"^\s*\[\s*(?:tool\s*[.:]\s*)?['\"]?padiff[-_]?shim['\"]?\s*\]", re.MULTILINE | re.IGNORECASE)
+_Opener = TypeVar("_Opener", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value that was found outside of a call, and where."""
+
+    value: Any
+    origin: str  # "PADIFF_SHIM_OPS", "ops in [tool.padiff_shim] of /work/pyproject.toml"
+
+
+def outside(mode: type[ModeOptions]) -> dict[str, Setting]:
+    """What the environment and the settings file say of the options that ``mode`` has, checked.
+
+    Raises:
+        ArgumentError: a name that no mode has (the nearest are named), or a value that the option does not accept.
+        MissingFrameworkError: the file is TOML, and this Python has no reader of it.
+    """
+    known = _known()
+    found: dict[str, Setting] = {}
+    for name, setting in (*_from_file(), *_from_environment()):
+        if name not in known:
+            raise _not_known(name, setting, known)
+        _check(name, setting)
+        found[name] = setting
+    mine = textual(mode)
+    return {name: setting for name, setting in found.items() if name in mine}
+
+
+@functools.cache
+def _known() -> Mapping[str, Any]:
+    """Every option that can stand outside of a call -> its field."""
+    return {name: one for mode in MODES.values() for name, one in textual(mode).items()}
+
+
+def _not_known(name: str, setting: Setting, known: Iterable[str]) -> ArgumentError:
+    only = {one.name for mode in MODES.values() for one in fields(mode)} - set(known)
+    if name in only:
+        return ArgumentError(f"{setting.origin}: {name}= takes a function, which only a call can give")
+    if setting.origin.startswith(PREFIX):
+        return unknown("setting", setting.origin, (f"{PREFIX}{one.upper()}" for one in known), prefix=PREFIX)
+    return ArgumentError(f"{setting.origin}: {unknown('setting', name, known)}")
+
+
+def _check(name: str, setting: Setting) -> None:
+    try:
+        kind_of(_known()[name]).checked(name, setting.value)
+    except PadiffShimError as error:
+        raise ArgumentError(f"{error} ({setting.origin})") from None
+
+
+def _from_environment() -> Iterator[tuple[str, Setting]]:
+    known = _known()
+    for variable in sorted(name for name in os.environ if name.startswith(PREFIX) and name != RUN):
+        name, text = variable[len(PREFIX) :].lower(), os.environ[variable]
+        yield name, Setting(kind_of(known[name]).from_text(text) if name in known else text, variable)
+
+
+def _from_file() -> Iterator[tuple[str, Setting]]:
+    path = settings_file()
+    if path is None:
+        return
+    table, known = _table(path), _known()
+    where = f"in [{'tool.' if path.suffix == '.toml' else ''}padiff_shim] of {path}"
+    for name, value in table.items():
+        kind = kind_of(known[name]) if name in known else None
+        if kind is not None and isinstance(value, str):  # in TOML, too: steps = "10:20"
+            value = kind.from_text(value)
+        yield name, Setting(value, f"{name} {where}")
+
+
+def settings_file() -> Path | None:
+    """The file that holds settings: in the current folder or the nearest above that has one, pyproject.toml before setup.cfg.
+
+    Raises:
+        ArgumentError: one of them has such a table under a name that is not read.
+    """
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # somebody removed the current folder
+        return None
+    for folder in (here, *here.parents):
+        for name in _TABLES:
+            path = folder / name
+            try:
+                stat = path.stat()
+                has_table, misspelt = _heads(path, stat.st_mtime_ns, stat.st_size) if S_ISREG(stat.st_mode) else (False, "")
+            except OSError:
+                continue  # not ours to complain of: whether it has our table is not known
+            if has_table:
+                return path
+            if misspelt:
+                head = "[tool.padiff_shim]" if path.suffix == ".toml" else "[padiff_shim]"
+                raise ArgumentError(f"{path}: {misspelt} is not read. Did you mean {head}?")
+    return None
+
+
+@functools.lru_cache(maxsize=64)
+def _heads(path: Path, *_: int) -> tuple[bool, str]:
+    """Whether a file has our table, and otherwise the head of one that looks like it; ``_`` tells a file that was changed."""
+    text = path.read_bytes()
+    misspelt = _MISSPELT.search(text)
+    return _TABLES[path.name].search(text) is not None, misspelt.group().decode(errors="replace").strip() if misspelt else ""
+
+
+def _table(path: Path) -> Mapping[str, Any]:
+    try:
+        stat = path.stat()
+        return _parsed(path, stat.st_mtime_ns, stat.st_size)
+    except OSError as error:
+        raise unreadable("the settings file", path, error) from None
+    except (ValueError, configparser.Error) as error:
+        raise ArgumentError(f"{path}: {error}") from error
+
+
+@functools.lru_cache(maxsize=8)
+def _parsed(path: Path, *_: int) -> Mapping[str, Any]:
+    """The table of settings; ``_`` tells a file that was changed."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".toml":
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read_string(text)
+        return dict(parser["padiff_shim"])
+    table = toml(f"{path} holds settings").loads(text).get("tool", {}).get("padiff_shim")
+    if not isinstance(table, dict):
+        raise ValueError(f"tool.padiff_shim is not a table: {described(table)}")
+    return table
+
+
+def filled(mode: type[ModeOptions]) -> Callable[[_Opener], _Opener]:
+    """A function that opens a mode, with what its call leaves open taken from outside. The run says so."""
+
+    def decorate(opener: _Opener) -> _Opener:
+        @functools.wraps(opener)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            settings = {} if kwargs.get("compare") else outside(mode)  # reference(compare=True) hands its call on to compare
+            settings = {name: one for name, one in settings.items() if name not in kwargs and not (args and name == "backend")}
+            with owing(settings):
+                made = opener(*args, **{name: one.value for name, one in settings.items()}, **kwargs)
+            remark(made.run, settings)
+            return made
+
+        return wrapper  # type: ignore[return-value]
+
+    return decorate
+
+
+@contextlib.contextmanager
+def owing(settings: Mapping[str, Setting]) -> Iterator[None]:
+    """A name that a mode does not know, and only now can know that, is told with where it stands, as every other setting."""
+    try:
+        yield
+    except UnknownNameError as error:
+        origins = [one.origin for one in settings.values() if _names(one.value) & set(re.findall(r"'([^']*)'", str(error))[:1])]
+        raise UnknownNameError(f"{error} ({', '.join(origins)})") if origins else error from None
+
+
+def _names(value: Any) -> set[str]:
+    """The names that a setting holds, if it is of names."""
+    return (
+        {value} if isinstance(value, str) else {one for one in value if isinstance(one, str)} if isinstance(value, list) else set()
+    )
+
+
+def resolved(mode: str, given: Mapping[str, Any], spelt: Callable[[str], str]) -> tuple[ModeOptions, dict[str, Setting]]:
+    """The options of a mode, from what a command line gave (text, a list of texts, or a bool), then from outside.
+
+    Args:
+        mode: a name of :data:`~padiff_shim.modes.options.MODES`.
+        given: what was given, by name of the option.
+        spelt: how an option is spelt there, for errors.
+
+    Returns:
+        The options, and what was taken from outside, for :func:`remark`.
+
+    Raises:
+        ArgumentError: an option that this mode does not have, or a value that it does not accept.
+    """
+    mine, values = textual(MODES[mode]), {}
+    for name, value in given.items():
+        if name not in mine:
+            others = [other for other in MODES if name in textual(MODES[other])]
+            raise ArgumentError(f"{spelt(name)} belongs to {others[0]}") if others else unknown("option", name, mine)
+        kind = kind_of(mine[name])
+        if not isinstance(value, bool):
+            value = kind.from_text(value if isinstance(value, str) else ",".join(value))
+        _check(name, Setting(value, spelt(name)))
+        values[name] = value
+    settings = {name: one for name, one in outside(MODES[mode]).items() if name not in values}
+    return MODES[mode](**{name: one.value for name, one in settings.items()}, **values), settings
+
+
+def remark(run: Any, settings: Mapping[str, Setting]) -> None:
+    """Tell the run what it owes to settings that no reader of the program sees."""
+    for name, one in sorted(settings.items()):
+        run.warn(f"{name}={_spelt(one.value)}: {one.origin}")
+
+
+def _spelt(value: Any) -> str:
+    """A value as a settings file spells it, where Python's own spelling is another: steps."""
+    if not isinstance(value, slice):
+        return repr(value)
+    parts = [value.start, value.stop, value.step]
+    return ":".join("" if part is None else str(part) for part in (parts if value.step not in (None, 1) else parts[:2]))

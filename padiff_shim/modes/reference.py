@@ -8,13 +8,12 @@ from pathlib import Path
 
 from ..arguments import flag
 from ..errors import PadiffShimError
-from ..runs.command import command
+from ..runs.compare_run import command
 from ..runs.run import Run
 from .environment import prepare, rank
 from .mode import Mode
-from .options import Options, ReferenceOptions
+from .options import ModeOptions, ReferenceOptions, filled
 from .selection import by_torchs_definition, selection
-from .settings import filled
 
 
 @filled(ReferenceOptions)
@@ -97,7 +96,7 @@ def reference(
             )
         if profile:
             raise PadiffShimError("profile= belongs to reference(): in a comparison most of the time is that of comparing")
-        shared = {one.name: one.default for one in fields(Options) if one.name != "backend"}
+        shared = {one.name: one.default for one in fields(ModeOptions) if one.name != "backend"}
         return compare_mode(backend, **{name: getattr(options, name) for name, value in shared.items() if given[name] != value})
     return opened(options)
 
@@ -105,8 +104,7 @@ def reference(
 def opened(options: ReferenceOptions) -> Mode:
     """The mode of these options, whatever the environment and settings files say."""
     enabled, chosen = selection(options, door="reference")
-    from ..substitution.plan import Substituting
-    from ..substitution.profiled import Profiled
+    from ..substitution.plan import Profiled, Substituting
 
     kind = Profiled if options.profile else Substituting
     torchs, lends = by_torchs_definition(options.definitions), options.kernels == "torch"
@@ -124,17 +122,17 @@ def install() -> None:
     global _held
     if not _held:
         prepare()
-        from ..intercept import doors
+        from ..intercept import entry_points
 
         _held = object()
-        doors.OPS.acquire(_held)
+        entry_points.OPS.acquire(_held)
 
 
 def uninstall() -> None:
     """Undo :func:`install`; what modes still need stays until they close."""
     global _held
     if _held:
-        from ..intercept import doors
+        from ..intercept import entry_points
 
         leaving, _held = _held, None
-        doors.OPS.release(leaving)
+        entry_points.OPS.release(leaving)

@@ -11,7 +11,7 @@ from ..catalogue.registry import ops as all_ops
 from ..errors import ArgumentError, UnknownNameError, unknown
 from ..patterns import LayerFilter
 from .environment import frameworks
-from .options import WHOSE, Options
+from .options import WHOSE, ModeOptions
 
 BACKENDS = ("torch",)
 
@@ -31,7 +31,7 @@ def _check_backend(backend: Any, door: str) -> None:
     raise ArgumentError(f"backend= is the name of a framework, {' or '.join(map(repr, BACKENDS))}, got {name}: {use}")
 
 
-def selection(options: Options, *, door: str) -> tuple[frozenset[str], LayerFilter | None]:
+def selection(options: ModeOptions, *, door: str) -> tuple[frozenset[str], LayerFilter | None]:
     """What all modes look up: the enabled ops and the layer filter (or None)."""
     _check_backend(options.backend, door)
     frameworks()

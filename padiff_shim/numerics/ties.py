@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .oracle import noise
-from .oracle.elements import equal_in_value
-from .oracle.precision import KINDS
+from . import noise
+from .precision import KINDS, equal_in_value
 
 Kernel = Callable[..., torch.Tensor]
 CROSSED = 0.75  # of a unit in the last place: beyond a number that was rounded to the dtype, not as far as the next number

@@ -17,10 +17,9 @@ from torch.optim import radam as _radam
 
 from ..table import reasons
 from ..table.reasons import StayNative
-from . import foreach
-from .counts import mu_products, multiply, numbers, powers, single
+from . import lists
 from .lists import Core
-from .update import Batch, Item, update
+from .update import Batch, Item, mu_products, multiply, numbers, powers, single, update
 
 
 def _exponent(beta: float, power: float, dtype: torch.dtype) -> tuple[int, bool]:
@@ -82,7 +81,7 @@ def _adam_of_torch(b: Batch, done: Sequence[int], lr: float, decay: float, decou
     )  # fmt: skip
 
 
-_adam_core = Core(_adam_of_torch, foreach.adam)
+_adam_core = Core(_adam_of_torch, lists.adam)
 
 
 def _with_adam(b: Batch, lr: float, decay: float, *, decoupled: bool) -> None:
@@ -136,7 +135,7 @@ def _adamax_of_torch(b: Batch, done: Sequence[int]) -> None:
     )  # fmt: skip
 
 
-_adamax_core = Core(_adamax_of_torch, foreach.adamax)
+_adamax_core = Core(_adamax_of_torch, lists.adamax)
 
 
 def _behind_adamax(b: Batch) -> None:
@@ -199,7 +198,7 @@ def _nadam_of_torch(b: Batch, done: Sequence[int]) -> None:
     )  # fmt: skip
 
 
-_nadam_core = Core(_nadam_of_torch, foreach.nadam)
+_nadam_core = Core(_nadam_of_torch, lists.nadam)
 
 
 def _nadam_of_paddle(b: Batch) -> None:
@@ -271,7 +270,7 @@ def _following_rho(beta2: float, rho: float, power: float, dtype: torch.dtype) -
     return float(((one * (beta2 - fall) + fall) / (1 - fall)).item())
 
 
-_radam_core = Core(_radam_of_torch, foreach.radam)
+_radam_core = Core(_radam_of_torch, lists.radam)
 
 
 @update(

@@ -14,7 +14,7 @@ from torch.optim import sgd as _sgd
 
 from ..table import reasons
 from ..table.reasons import StayNative
-from . import foreach
+from . import lists
 from .lists import Core
 from .update import Batch, update
 
@@ -43,7 +43,7 @@ def _sgd_of_torch(b: Batch, done: Sequence[int]) -> None:
     _with_sgd(b, [None] * len(b.items), 0, nesterov=False)
 
 
-_sgd_core = Core(_sgd_of_torch, foreach.sgd)
+_sgd_core = Core(_sgd_of_torch, lists.sgd)
 
 
 @update("sgd_", "SGD", "param lr grad master multi_precision", "param master", twin="torch.optim.SGD")
@@ -60,7 +60,7 @@ def _momentum_of_torch(b: Batch, done: Sequence[int]) -> None:
             velocity.copy_(buffer)
 
 
-_momentum_core = Core(_momentum_of_torch, foreach.momentum)
+_momentum_core = Core(_momentum_of_torch, lists.momentum)
 
 
 @update(
@@ -91,7 +91,7 @@ def _adagrad_of_torch(b: Batch, done: Sequence[int]) -> None:
     )
 
 
-_adagrad_core = Core(_adagrad_of_torch, foreach.adagrad)
+_adagrad_core = Core(_adagrad_of_torch, lists.adagrad)
 
 
 @update(
@@ -113,7 +113,7 @@ def _adadelta_of_torch(b: Batch, done: Sequence[int]) -> None:
     )
 
 
-_adadelta_core = Core(_adadelta_of_torch, foreach.adadelta)
+_adadelta_core = Core(_adadelta_of_torch, lists.adadelta)
 
 
 @update(
@@ -148,7 +148,7 @@ def _rmsprop_of_torch(b: Batch, done: Sequence[int]) -> None:
     )  # fmt: skip
 
 
-_rmsprop_core = Core(_rmsprop_of_torch, foreach.rmsprop)
+_rmsprop_core = Core(_rmsprop_of_torch, lists.rmsprop)
 
 
 @update(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .counts import multiply, numbers
-from .update import Batch, update
+from .update import Batch, multiply, numbers, update
 
 
 @update(

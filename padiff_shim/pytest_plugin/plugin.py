@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from ..arguments import one_of
-from ..cli.tracebacks import tidy
+from ..cli.program import tidy
 from ..errors import ArgumentError, PadiffShimError
-from ..modes import settings
-from ..modes.options import MODES, Options
+from ..modes import options
+from ..modes.options import MODES, ModeOptions
 from ..testing import stayed_native
 from ..verdicts import HARD, Verdict
 
@@ -36,9 +36,9 @@ class Plugin:
         self._mode: Any = None  # that of the running test
         self._run: Any = None  # that of the latest one
 
-    def _resolved(self, mode: str, given: list[str]) -> tuple[Options, dict[str, settings.Setting]]:
+    def _resolved(self, mode: str, given: list[str]) -> tuple[ModeOptions, dict[str, options.Setting]]:
         pairs = dict(_pair(word) for word in given)
-        return settings.resolved(mode, pairs, lambda name: f"--padiff-set {name}=")
+        return options.resolved(mode, pairs, lambda name: f"--padiff-set {name}=")
 
     def _verdict(self, word: str | None) -> str | None:
         if word is not None and self._mode_name != "compare":
@@ -174,7 +174,7 @@ def _pair(word: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def _for_test(options: Options, item: pytest.Item) -> Options:
+def _for_test(options: ModeOptions, item: pytest.Item) -> ModeOptions:
     """With a log, each test has a folder of its own in it."""
     if options.log is None:
         return options

@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..catalogue.registry import ops
-from ..dispatch.door import Door, gate
+from ..dispatch.call_site import call_site, layer_path
+from ..dispatch.entry_point import EntryPoint, Unlisted, gate
 from ..dispatch.frames import Frame, below, paused, push, remove
-from ..dispatch.plan import Unlisted
-from ..dispatch.site import call_site, layer_path
-from ..finishing import finish
 from ..frameworks import settings
 from ..frameworks.memory import grad_tracer
-from ..intercept import doors
+from ..intercept import entry_points
+from ..interrupts import finish
 from ..runs.run import Run
 from ..table.reasons import StayNative
-from .writer import Writer
+from .record import Writer
 
 _NOTHING: dict[str, Any] = {}
 
@@ -54,8 +53,8 @@ class Watched:
         """Look on from here."""
         self._frame = Frame(self._run, frozenset(ops()), plan=self._plan, observes=True)
         try:
-            doors.OPS.acquire(self._frame.ticket)
-            doors.LAYERS.acquire(self._frame.ticket)
+            entry_points.OPS.acquire(self._frame.ticket)
+            entry_points.LAYERS.acquire(self._frame.ticket)
             push(self._frame, all_threads=False)
         except BaseException:
             self.end()
@@ -65,7 +64,7 @@ class Watched:
         """Everything is as it was."""
         assert self._frame is not None
         leave, ticket = functools.partial(remove, self._frame), self._frame.ticket
-        finish([leave, functools.partial(doors.LAYERS.release, ticket), functools.partial(doors.OPS.release, ticket)])
+        finish([leave, functools.partial(entry_points.LAYERS.release, ticket), functools.partial(entry_points.OPS.release, ticket)])
 
 
 class _Account(Run):
@@ -83,7 +82,7 @@ class _Account(Run):
 
 
 class Observing:
-    """The plan of a recording (:class:`padiff_shim.dispatch.plan.Plan`): the plan of the mode below does the work."""
+    """The plan of a recording (:class:`padiff_shim.dispatch.entry_point.Plan`): the plan of the mode below does the work."""
 
     tracks_layers = True
 
@@ -103,7 +102,7 @@ class Observing:
         inner = below()
         return inner is not None and bool(inner.plan.draws)
 
-    def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the door itself does for the frame below."""
         self._given(door.op.name, dict(zip(door.names, values)))
         inner = below()
@@ -118,7 +117,7 @@ class Observing:
         result = None if quick is None else quick(inner, values)
         return self._noted(door, inner.plan.call(door, inner, values, args, kwargs) if result is None else result)
 
-    def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's kernel."""
         self._given(door.op.name, (*args, *kwargs.values()))
         inner = below()
@@ -229,7 +228,7 @@ class Observing:
                 with paused():
                     self._writer.inputs(name, data, call_site(), layer_path())
 
-    def _noted(self, door: Door, result: Any) -> Any:
+    def _noted(self, door: EntryPoint, result: Any) -> Any:
         if not door.op.exact:
             self._note(door.op.name, door.entry.target, _written(result, door.op.unwritten_places))
         self._writer.own.add(result)

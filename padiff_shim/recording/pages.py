@@ -1,4 +1,4 @@
-"""A difference as text and as Markdown."""
+"""A difference as text, Markdown and one self-contained page."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import math
 from collections import Counter
 from typing import Any, Protocol
 
-from ..screen import Column, Screen
-from ..text import SENTENCE, in_markdown, many, shown
-from .measure import Apart
-from .reading import WEIGHT, Tensor
+from ..report.still import box, opening, page, table, warnings
+from ..report.still import text as still_text
+from ..text import SENTENCE, Column, Screen, in_markdown, many, shown
+from .alignment import TensorDistance
+from .folder import WEIGHT, Tensor
+
+# ---- A difference as text and as Markdown.
 
 SHOWN = 12  # rows of a table
 HEADS = ("what", "layer", "a", "b", "max", "mean", "relative", "ULP")
@@ -25,7 +28,7 @@ class Told(Protocol):
     rank: int
     a: Tensor | None
     b: Tensor | None
-    apart: Apart | None
+    apart: TensorDistance | None
 
     @property
     def any(self) -> Tensor: ...
@@ -119,7 +122,7 @@ def described(row: Told) -> str:
     return f"{rank}{step}{row.any}: {size(row.apart, row)}"
 
 
-def size(apart: Apart, row: Told) -> str:
+def size(apart: TensorDistance, row: Told) -> str:
     """How far two tensors are apart, in words."""
     if apart.how == "shape":
         return f"shapes {list(row.a.shape) if row.a else ''} and {list(row.b.shape) if row.b else ''}"
@@ -220,3 +223,90 @@ def markdown(page: Page) -> str:
 def _row(row: Told) -> str:
     what, layer, one, other, largest, _, relative, ulps = map(in_markdown, cells(row))
     return f"| {' | '.join((what + (f'<br>{layer}' if layer else ''), one, other, largest, relative, ulps))} |"
+
+
+# ---- A difference as one self-contained page: where two runs part, how the difference goes on along the run, and every row
+# of it.
+
+ROWS = 1000  # of the table; the page says how many there are
+DOTS = 4000
+_WIDE, _HIGH, _MARGIN, _BELOW, _ABOVE = 720, 260, 84, 44, 12
+
+
+def difference_page(difference: Page) -> str:
+    """The page as text."""
+    said = [f"{side}: {folder} ({framework})" for side, folder, framework in zip("ab", _folders(difference), difference.frameworks)]
+    parts = (
+        opening(difference.headline, said, sides(difference)),
+        warnings([*remarks(difference), *difference.notes]),
+        _along(difference),
+        _rows(difference),
+        _surroundings(difference),
+    )
+    return page("padiff_shim: difference of two runs", parts)
+
+
+def _folders(difference: Page) -> tuple[str, str]:
+    return difference.a, difference.b
+
+
+def _rows(difference: Page) -> str:
+    differing = difference.differing
+    if not differing:
+        return ""
+    left = len(differing) - ROWS
+    note = f"{len(differing):,} of {len(difference.rows):,} tensors differ, in the order of the run. {FOOT}"
+    note += f" {left:,} more are not shown." if left > 0 else ""
+    rows = ([f"<b>{still_text(what)}</b>", *map(still_text, rest)] for what, *rest in map(cells, differing[:ROWS]))
+    return box("What differs", note, table(HEADS, rows, 4))
+
+
+def _surroundings(difference: Page) -> str:
+    rows = [tuple(map(still_text, row)) for row in difference.surroundings]
+    return box("What differs around the runs", "", table(("what", "a", "b"), rows, 0)) if rows else ""
+
+
+def _along(difference: Page) -> str:
+    """Relative differences, on a logarithmic axis, by the place in the run."""
+    found = [(place, row) for place, row in enumerate(difference.rows) if _relative(row) > 0]
+    if not found:
+        return ""
+    step = -(-len(found) // DOTS)
+    found = found[::step]
+    sizes = [math.log10(_relative(row)) for _, row in found]
+    low, high = math.floor(min(sizes)), max(math.ceil(max(sizes)), math.floor(min(sizes)) + 1)
+    last = max(len(difference.rows) - 1, 1)
+
+    def across(place: float) -> float:
+        return _MARGIN + (_WIDE - _MARGIN - 10) * place / last
+
+    def up(size: float) -> float:
+        return _ABOVE + (_HIGH - _BELOW - _ABOVE) * (high - size) / (high - low)
+
+    marks = range(low, high + 1, max(1, (high - low) // 3))
+    lines = "".join(
+        f'<line class="grid" x1="{_MARGIN}" x2="{_WIDE - 10}" y1="{up(mark):.1f}" y2="{up(mark):.1f}"/>'
+        f'<text x="{_MARGIN - 6}" y="{up(mark) + 4:.1f}" text-anchor="end">1e{mark}</text>'
+        for mark in marks
+    )
+    dots = "".join(
+        f'<circle class="{"dot" if row.differs else "dot within"}" cx="{across(place):.1f}" cy="{up(size):.1f}" r="3"/>'
+        for (place, row), size in zip(found, sizes)
+    )
+    ends = "".join(
+        f'<text x="{across(place):.1f}" y="{_HIGH - _BELOW + 18}" text-anchor="{anchor}">{place:,}</text>'
+        for place, anchor in ((0, "start"), (last, "end"))
+    )
+    names = (
+        f'<text x="{(_WIDE + _MARGIN) / 2}" y="{_HIGH - 6}" text-anchor="middle">tensor (its place in the run)</text>'
+        f'<text transform="translate(12 {(_HIGH - _BELOW) / 2}) rotate(-90)" text-anchor="middle">relative difference</text>'
+    )
+    shape = f'class="along" viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="Relative differences"'
+    chart = f"<svg {shape}>{lines}{dots}{ends}{names}</svg>"
+    every = f" One in {step} is drawn." if step > 1 else ""
+    return box("Along the run", f"Norm of the difference by the tensor's own. What is equal is not drawn.{every}", chart)
+
+
+def _relative(row: Told) -> float:
+    relative = 0.0 if row.apart is None else row.apart.relative
+    return relative if math.isfinite(relative) else 0.0

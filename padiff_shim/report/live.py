@@ -14,10 +14,10 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from ..records.counts import Counts
+from ..runlog.counts import Counts
 from ..text import shown
 from ..verdicts import Verdict
-from .summary import style
+from .compare_text import style
 
 PERIOD = 0.25  # seconds between two drawings
 PATIENCE = 2.0  # seconds before the first one: short runs show nothing

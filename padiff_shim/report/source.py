@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ..records.counts import Counts, Finding, Group
-from ..records.replicas import Replicas
-from ..records.tally import LayoutCost
+from ..runlog.counts import Counts, GroupCounts, LayoutCost, LineFinding
+from ..runlog.reading import Replicas
 
 
 class Record(Protocol):
@@ -70,14 +69,14 @@ class Compared(Protocol):
     def replicas(self) -> Replicas | None:
         """Where the ranks of a distributed run part; None for one process."""
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[LineFinding]:
         """What there is to look at, the most serious first."""
 
     def first_divergence(self) -> Record | None:
         """The earliest record that stands out."""
 
-    def by_op(self) -> Mapping[str, Group]:
+    def by_op(self) -> Mapping[str, GroupCounts]:
         """Op -> its counts."""
 
-    def by_layer(self) -> Mapping[str, Group]:
+    def by_layer(self) -> Mapping[str, GroupCounts]:
         """Layer -> its counts."""

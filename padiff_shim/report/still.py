@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..text import SENTENCE, markup, shown
-from .html import PAGE, digest
+from .compare_page import PAGE, digest
 
 
 def page(title: str, parts: Iterable[str]) -> str:

@@ -17,12 +17,11 @@ from typing import Any
 
 from ..arguments import flag, path
 from ..errors import ArgumentError, FileError, unreadable
-from ..records.calls import Calls
-from ..report.markdown import cell, folded, table
-from ..screen import Screen
-from ..text import SENTENCE, many, shown
+from ..files import try_file, write
+from ..report.compare_text import cell, folded, table
+from ..runlog.calls import Calls
+from ..text import SENTENCE, Screen, many, shown
 from ..verdicts import MEANING, Verdict, apart
-from ..writing import try_file, write
 from .compare_run import CompareRun, load
 
 KEYS = ("op", "tensor", "dtype", "layer", "site")
@@ -40,7 +39,7 @@ DIGITS = 3  # significant ones of an error in the file
 
 
 @dataclass(frozen=True)
-class Entry:
+class BaselineEntry:
     """The worst of all records of one place: a tensor of an op, at a line, in a layer.
 
     ``verdict``: its class. ``name``: what explains it, a known difference or a hypothesis. ``known``: it is counted apart (known,
@@ -102,10 +101,10 @@ class Gate:
 
     baseline: Path
     margin: float
-    worse: list[tuple[Entry, Entry]] = field(default_factory=list)
-    better: list[tuple[Entry, Entry]] = field(default_factory=list)
-    new: list[Entry] = field(default_factory=list)
-    gone: list[Entry] = field(default_factory=list)
+    worse: list[tuple[BaselineEntry, BaselineEntry]] = field(default_factory=list)
+    better: list[tuple[BaselineEntry, BaselineEntry]] = field(default_factory=list)
+    new: list[BaselineEntry] = field(default_factory=list)
+    gone: list[BaselineEntry] = field(default_factory=list)
     places: int = 0
     updated: bool = False
     missing: list[str] = field(default_factory=list)
@@ -200,9 +199,9 @@ def gate(
     return found
 
 
-def entries(calls: Calls | Iterable[Any]) -> list[Entry]:
+def entries(calls: Calls | Iterable[Any]) -> list[BaselineEntry]:
     """The places of a run, sorted."""
-    worst: dict[tuple[str, ...], Entry] = {}
+    worst: dict[tuple[str, ...], BaselineEntry] = {}
     for call in calls:
         entry = _entry(call.as_dict())
         known = worst.get(entry.key)
@@ -211,17 +210,17 @@ def entries(calls: Calls | Iterable[Any]) -> list[Entry]:
     return sorted(worst.values(), key=_order)
 
 
-def _order(entry: Entry) -> tuple[Any, ...]:
+def _order(entry: BaselineEntry) -> tuple[Any, ...]:
     file, _, rest = entry.site.rpartition(":")
     number = rest.partition(" ")[0]
     return file, int(number) if number.isdigit() else 0, entry.layer, entry.op, entry.tensor, entry.dtype
 
 
-def _entry(record: Mapping[str, Any]) -> Entry:
+def _entry(record: Mapping[str, Any]) -> BaselineEntry:
     stats = record.get("stats") or {}
     sides = [(stats.get(side) or {}).get("rho_max") for side in ("paddle", "torch")]
     units = max((float(one) for one in sides if isinstance(one, (int, float)) and one == one), default=0.0)
-    return Entry(
+    return BaselineEntry(
         **{name: str(record.get(name) or "") for name in KEYS},
         verdict=str(record["verdict"]),
         side=str(record.get("side") or "").replace("none", ""),
@@ -231,11 +230,11 @@ def _entry(record: Mapping[str, Any]) -> Entry:
     )
 
 
-def _compared(now: list[Entry], before: list[Entry], found: Gate) -> Gate:
+def _compared(now: list[BaselineEntry], before: list[BaselineEntry], found: Gate) -> Gate:
     old = {entry.key: entry for entry in before}
     pairs = [(entry, old.pop(entry.key)) for entry in now if entry.key in old]
     matched = {entry.key for entry, _ in pairs}
-    left: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
+    left: dict[tuple[str, ...], list[BaselineEntry]] = defaultdict(list)
     for entry in before:
         if entry.key in old:
             left[entry.loose].append(entry)
@@ -252,13 +251,13 @@ def _compared(now: list[Entry], before: list[Entry], found: Gate) -> Gate:
     return found
 
 
-def _worse(one: Entry, other: Entry, margin: float) -> bool:
+def _worse(one: BaselineEntry, other: BaselineEntry, margin: float) -> bool:
     if one.severity != other.severity:
         return one.severity > other.severity
     return bool(one.severity) and one.units > margin * max(other.units, 1.0)
 
 
-def _read(target: Path) -> list[Entry]:
+def _read(target: Path) -> list[BaselineEntry]:
     try:
         lines = target.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -270,7 +269,7 @@ def _read(target: Path) -> list[Entry]:
     found = []
     for number, line in enumerate(lines, 1):
         try:
-            entry = Entry(**{**dict.fromkeys(KEYS, ""), **json.loads(line)})
+            entry = BaselineEntry(**{**dict.fromkeys(KEYS, ""), **json.loads(line)})
             Verdict(entry.verdict)
             found.append(entry)
         except (ValueError, TypeError) as error:
@@ -278,5 +277,5 @@ def _read(target: Path) -> list[Entry]:
     return found
 
 
-def _write(target: Path, now: Iterable[Entry]) -> None:
+def _write(target: Path, now: Iterable[BaselineEntry]) -> None:
     write(target, "".join(f"{entry.line()}\n" for entry in now), "the baseline ")

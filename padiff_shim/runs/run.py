@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FileError
-from ..records import account, files
-from ..records.clock import Place
-from ..records.tally import LayoutCost, Tallies, Tally, spent
+from ..files import try_folder
+from ..runlog import reading
+from ..runlog.counts import ClockPlace, LayoutCost, Tallies, Tally, spent
 from ..text import SENTENCE, shown
-from ..writing import try_folder
 
 _EVERY = 0.1  # seconds between two writings of what is counted so far
 _SHARE = 0.01  # of a run's time that they may take
@@ -59,7 +58,7 @@ class Run:
 
     def keep_in(self, folder: str | os.PathLike[str]) -> None:
         """Keep the run in ``folder``, where it is now: the program may go elsewhere before the mode closes."""
-        self._log = account.path(files.absolute(folder), self.rank)
+        self._log = reading.path(reading.absolute(folder), self.rank)
 
     def opened(self, ticket: object) -> None:
         """The mode is open (once more)."""
@@ -82,8 +81,8 @@ class Run:
         begun = time.perf_counter()
         try:
             if self._openings:  # else it was closed meanwhile, and all is written
-                account.write(self._log, self.as_dict(), self.rank, ended=False)
-        except account.LogError:
+                reading.write(self._log, self.as_dict(), self.rank, ended=False)
+        except reading.LogError:
             pass  # that there can be no log is said when the mode opens, and when it closes
         finally:
             self._walked |= backward
@@ -100,8 +99,8 @@ class Run:
         if self._unwritten and self._log is not None and os.getpid() == self._process:
             try:
                 with _WRITING:
-                    account.write(self._log, self.as_dict(), self.rank, ended=True)
-            except account.LogError as error:
+                    reading.write(self._log, self.as_dict(), self.rank, ended=True)
+            except reading.LogError as error:
                 self._unwritten = False
                 self._warn_of_log(error, 4)
         self._unwritten = False
@@ -134,7 +133,7 @@ class Run:
 
     def add(self, data: Mapping[str, Any]) -> None:
         """Count what another process counted, as its :meth:`as_dict` says it; its remarks are kept, too."""
-        self._tallies.keep(account.counters(data))
+        self._tallies.keep(reading.counters(data))
         profile = data.get("profile") or {}
         self.layout_cost.add(data.get("layout_cost") or {})
         self.environment = {**(data.get("environment") or {}), **self.environment}
@@ -230,8 +229,8 @@ class Run:
         clocks = self._tallies.clocks()
         if not (self.profiles or clocks):
             return None
-        seconds: Counter[Place] = Counter()
-        calls: Counter[Place] = Counter()
+        seconds: Counter[ClockPlace] = Counter()
+        calls: Counter[ClockPlace] = Counter()
         for clock in clocks:
             seconds.update(dict(clock.seconds))  # copies: other threads count on
             calls.update(dict(clock.calls))
@@ -248,7 +247,7 @@ class Run:
 
     def to_markdown(self) -> str:
         """Coverage, what stayed native and where the time went, as a short text for a pull request."""
-        from ..report.substituted_markdown import markdown
+        from ..report.reference_text import markdown
 
         return markdown(self)
 
@@ -258,12 +257,12 @@ class Run:
         Raises:
             FileError: it cannot be written.
         """
-        from ..report import substituted_page
+        from ..report import reference_page
 
-        return substituted_page.write(self, path)
+        return reference_page.write(self, path)
 
     def __str__(self) -> str:
-        from ..report.terminal import run_table
+        from ..report.reference_text import run_table
 
         return run_table(self)
 

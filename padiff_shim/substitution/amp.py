@@ -12,8 +12,8 @@ from typing import Any
 
 import paddle
 
-from ..dispatch.door import Door
-from ..dispatch.lacking import dtype_without_kernel
+from ..dispatch.dtypes import dtype_without_kernel
+from ..dispatch.entry_point import EntryPoint
 from ..dispatch.prepare import listed
 from ..frameworks import autocast
 from ..frameworks.memory import TENSOR_TYPES, grad_tracer
@@ -24,7 +24,7 @@ _NAMES = {paddle.float16: "float16", paddle.bfloat16: "bfloat16", paddle.float32
 _Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
-def parted(door: Door, values: Sequence[Any]) -> Any:
+def parted(door: EntryPoint, values: Sequence[Any]) -> Any:
     """The result of a call whose parts have casts of their own, or None: it is computed as a whole.
 
     Raises:
@@ -40,7 +40,7 @@ def parted(door: Door, values: Sequence[Any]) -> Any:
     return None
 
 
-def _whole(door: Door, values: Sequence[Any]) -> bool:
+def _whole(door: EntryPoint, values: Sequence[Any]) -> bool:
     """Whether all parts of a function in Python compute in the dtype that autocast gives the whole."""
     tracer = grad_tracer()
     white, black = tracer._get_amp_op_list()

@@ -1,33 +1,545 @@
-"""One call of the table, answered by torch's kernel.
-
-quick (shortcut.py), or: prepare -> torch's kernel -> a new Paddle tensor, or one on the tape
-"""
+"""One call of the table answered by Torch's kernel: the general way, and the shortcut for its commonest cases."""
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import CodeType
+from typing import Any, NamedTuple
 
+import paddle
 import torch
+from paddle.base import core
 
-from ..dispatch.containers import each, flat
-from ..dispatch.door import Door
-from ..dispatch.frames import Frame
-from ..dispatch.operands import Inputs, without_gradient
+from ..dispatch.dtypes import has_kernel, make_room
+from ..dispatch.entry_point import EntryPoint, spelled
+from ..dispatch.frames import Frame, paused, top
+from ..dispatch.operands import CallOperands, each, flat, spares, weight, without_gradient
 from ..dispatch.prepare import Prepared, device_of, prepare
-from ..frameworks import weights
-from ..frameworks.memory import hand_over, own, stream_of
-from ..frameworks.versions import IS_3
-from ..gradients import inplace
-from ..gradients.calls import Call
-from ..gradients.saved import Reads, apart, keeping_apart, reads, watched
-from ..gradients.twins import finish, twin
+from ..frameworks import memory, weight_copies
+from ..frameworks.lend import lend_numpy
+from ..frameworks.memory import (
+    CPU_ALONE,
+    FLOATS,
+    TENSOR_TYPES,
+    as_it_lies,
+    as_operand,
+    grad_tracer,
+    hand_over,
+    own,
+    shares_memory,
+    stream_of,
+    to_torch,
+)
+from ..frameworks.versions import EXPORT_IS_WHOLE, IS_3, attribute
+from ..interrupts import let_pass
 from ..table import reasons
 from ..table.reasons import StayNative
-from .keeping import keeps_itself
-from .leaves import weight_with_gradient
-from .results import beside, fits, gradientless, handed, moved, on_tape, overwritten
-from .shortcut import shortcut
+from ..table.signature import REFUSALS, refused
+from ..tape import islands
+from ..tape.calls import LARGE, Reads, TapeCall, apart, keeping_apart, never_unpacked, reads, watched
+from ..tape.twins import (
+    TAPE,
+    WithoutGradient,
+    ZerosBehind,
+    begin_as_it_lies,
+    born,
+    finish,
+    leaf,
+    lies_in_graph,
+    seated,
+    twin,
+    weight_leaf,
+)
+
+# ---- Torch's results as what Paddle's function returns.
+
+
+def fits(out: torch.Tensor, target: torch.Tensor) -> None:
+    """StayNative where an in-place op's result does not fit into the operand."""
+    if out.shape != target.shape or out.dtype != target.dtype:
+        raise StayNative(reasons.OTHER_RESULT)
+
+
+def overwritten(tensor: Any, values: torch.Tensor) -> Any:
+    """The Paddle tensor, with new values in its own memory."""
+    try:
+        to_torch(tensor).copy_(values.detach())  # not into the operand's side: that may be a copy with a Torch program's strides
+    except REFUSALS as error:  # elements that overlap
+        raise refused(error) from None
+    return tensor
+
+
+def handed(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
+    """A result without gradients as a new Paddle tensor, never over the memory of an operand."""
+    out = out.detach() if out.requires_grad else out
+    pointer = out.data_ptr()
+    for side in operands:
+        if type(side) is torch.Tensor and side.data_ptr() == pointer:
+            out = own(out, operands)
+    return hand_over(out)
+
+
+def beside(wanting: torch.Tensor, out: torch.Tensor, operands: Sequence[Any]) -> Any:
+    """A result without a gradient of its own (indices, a mask) beside ``wanting``, which has one: in Paddle both have one node."""
+    if out.is_floating_point():
+        return born(ZerosBehind.apply(own(out.detach(), operands), wanting))
+    return gradientless(handed(out, operands), wanting)
+
+
+def gradientless(result: Any, wanting: torch.Tensor) -> Any:
+    """A result that no gradient comes from, with the node that ``wanting`` has in Paddle."""
+    return seated(result, wanting, WithoutGradient(wanting).arrive)
+
+
+def kept(side: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:
+    """What an op moved, in memory that it may share with an operand only if Paddle will get a copy: with Torch's strides."""
+    return side.clone() if side.is_contiguous() and shares_memory(side, operands) else side
+
+
+def on_tape(call: TapeCall, out: torch.Tensor, operands: Sequence[Any]) -> Any:
+    """A result of an op that moves values. Torch may make a view where Paddle copies; its strides are kept."""
+    if any(out is operand for operand in operands):  # a cast to the dtype that it has: no step of torch's graph
+        out = out.view_as(out)
+    call.behind(out)
+    return born(kept(out, operands))
+
+
+def moved(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
+    """A result without gradients of an op that moves values."""
+    return hand_over(kept(out.detach() if out.requires_grad else out, operands))
+
+
+# ---- What Paddle keeps for its backward of an operand that lies strided: the operand itself, or a contiguous copy.
+#
+# Some of its kernels read strided tensors, more from version to version; for the others it makes a copy, and keeps that. A
+# program
+# may then write into the operand's memory (fill a buffer column by column from the columns before), and its backward goes on with
+# the
+# old values; where the operand itself is kept, the backward raises.
+
+
+def keeps_itself(door: EntryPoint, values: Sequence[Any], index: int) -> bool | None:
+    """Whether Paddle keeps operand ``index`` of a call itself; the very call is asked, with copies of what it writes into.
+
+    True as well of calls that cannot be made once more, so that a backward that reads what was written raises. None if it cannot be
+    seen now. ``values``: the bound call, as Paddle's own tensors.
+    """
+    if not _can_be_asked(door) or not values[index].data_ptr():
+        return True
+    operand = values[index].detach()
+    saved: list[Any] = []
+    operand.stop_gradient = False
+    own = [operand if place == index else _apart(value, place in door.overwritten) for place, value in enumerate(values)]
+    args = spelled(door.entry, dict(zip(door.names, own)), door.names)
+    with paused(), paddle.enable_grad():
+        try:
+            core.eager.register_saved_tensors_hooks(saved.append, never_unpacked)
+        except ValueError:  # the program's own are set
+            return None
+        try:
+            door.native(*args)
+        except Exception as error:
+            let_pass(error)
+            return True
+        finally:
+            core.eager.reset_saved_tensors_hooks()
+    memory = operand.data_ptr()
+    return any(tensor.data_ptr() == memory for tensor in saved)
+
+
+def _can_be_asked(door: EntryPoint) -> bool:
+    op = door.op
+    return not (op.random or op.operands) and door.entry.arrange is None and has_kernel(op)
+
+
+def _apart(value: Any, written: bool) -> Any:
+    """A value beside the graph; a copy of what the native call would write into: the program's own call is yet to come."""
+    if type(value) not in TENSOR_TYPES:
+        return value
+    return value.detach().clone() if written else value.detach()
+
+
+# ---- The torch side of a Linear weight whose gradient is wanted.
+
+
+def weight_with_gradient(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
+    """A Linear weight as [out, in], by which ``x``, on Torch's side, is multiplied, to add ``bias``, on Paddle's."""
+    if not torch.is_grad_enabled():  # within a backward: a replay asks for gradients of its own
+        with torch.enable_grad():
+            return weight_with_gradient(frame, value, x, bias)
+    cost = frame.run.layout_cost
+    if value.ndim != 2:
+        raise StayNative(reasons.NOT_A_MATRIX)
+    if frame.linear_layout == "view":
+        cost.views += 1
+        return twin(value).t()
+    if value.is_leaf:
+        return _of_leaf(frame, value, x, bias)
+    return _computed(frame, twin(value))  # a computed weight: its copy is computed, too
+
+
+def _of_leaf(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
+    """The weight as it lies, where that leaves Torch's bits, else a copy."""
+    cost = frame.run.layout_cost
+    if lies_in_graph(value):
+        side = leaf(value)
+        if not spares(frame, x, side, bias):
+            return _computed(frame, side)
+        cost.spared += 1
+        return side.t()
+    source = as_it_lies(value)
+    if spares(frame, x, source, bias) and begin_as_it_lies(value):
+        weight_copies.forget(value)
+        cost.spared += 1
+        return leaf(value).t()
+    return weight_leaf(value, weight_copies.transposed_copy(value, source, cost))
+
+
+def _computed(frame: Frame, side: torch.Tensor) -> torch.Tensor:
+    """A copy that is a step of torch's graph."""
+    # Not contiguous(), which leaves an axis of size 1 the stride that it has: BLAS may be asked with it.
+    turned = side.t().clone(memory_format=torch.contiguous_format)
+    frame.run.layout_cost.copies += 1
+    frame.run.layout_cost.bytes += turned.numel() * turned.element_size()
+    return turned
+
+
+# ---- The way of :mod:`.execute` for its commonest cases, with nothing left to decide.
+#
+# No autocast, CPU tensors of dtypes whose rule is known and asks for no cast: then a call is bridge, kernel, bridge; with a
+# gradient
+# wanted, on the tape. Anything else answers None and takes the full way. Tests run every sample with and without this shortcut.
+#
+# It is written out for each number of operands and attributes (:data:`_CALL`): a loop over two operands, lists of them and a
+# function
+# for each step would cost more than Torch's kernel of a small tensor.
+
+Quick = Callable[[Frame, tuple[Any, ...]], Any]
+_PLAIN = frozenset({int, float, type(None)})  # operands that are no tensors
+_TORCH_FLOATS = frozenset(FLOATS.values())
+
+# Of each operand: v as Paddle gave it, t whether it is a tensor, w whether its gradient is wanted, s its torch side, r whether the
+# backward reads it. Attributes: a.
+_CALL = """
+def quick(frame, values):
+    {names}, = values
+    tracer = grad_tracer()
+    if tracer is None or tracer._amp_dtype != "float32"{unfit}:
+        return None
+    {tensors}
+    if {absent}:
+        return None
+    {wants}
+    trainable = {wanted}
+    if not (trainable and tracer._has_grad):
+        try:
+            {plain}
+        except Exception as error:
+            let_pass(error)
+            return None  # the full way finds the reason
+        if {empty}:
+            return None
+        kind, lacks = ({kinds}, {ranks}, {attributes}), ""
+        try:
+            met = kind in taken
+        except TypeError:  # a list among the attributes
+            kind = (*kind[:{plain_many}], repr(values[{count}:]))
+            met = kind in taken
+        if not met and ((lacks := takes(kind, values)) is None or (lacks and not frame.plan.lends)):
+            return None
+        {weight}
+        enabled = trainable and is_grad_enabled()
+        try:
+            if trainable:  # as operands.without_gradient
+                {requiring}
+                set_grad_enabled(False)
+            out = formula({given})
+        except REFUSALS as error:
+            raise refused(error) from None
+        finally:
+            if trainable:
+                set_grad_enabled(enabled)
+        {result}
+        frame.tally.substituted[name] += 1
+        if lacks:
+            frame.tally.lacking[name, lacks] += 1
+        return result
+
+    try:
+        {twins}
+    except Exception as error:
+        let_pass(error)
+        return None
+    kind = ({kinds}, {wanting}, {ranks}, {attributes})
+    try:
+        found = learnt.get(kind)
+    except TypeError:  # a list among the attributes
+        kind = (*kind[:{many}], repr(values[{count}:]))
+        found = learnt.get(kind)
+    if {empty} or (found is None and not ready(kind, values)):
+        return None
+    {weight_leaf}
+    if {empty_weight}:
+        return None
+    if found is None or not is_grad_enabled():
+        return unknown(frame, values, ({sides},), kind)
+    {reads}, reads_result, lacks = found
+    if lacks and not frame.plan.lends:
+        return None
+    if {strided}:
+        return unknown(frame, values, ({sides},), kind)
+    try:
+        out = formula({given})
+    except REFUSALS as error:
+        raise refused(error) from None
+    if not out.requires_grad:
+        raise StayNative(INDEPENDENT)
+    saved = []
+    {saves}
+    call = Call(name, frame.tally, saved, {renew})
+    result = {made}
+    frame.tally.substituted[name] += 1
+    if lacks:
+        frame.tally.lacking[name, lacks] += 1
+    return result
+"""
+
+_CONTIGUOUS = """if type(out) is Tensor and out.is_contiguous() and (pointer := out.data_ptr()) {elsewhere}:
+            result = lend(out)
+        else:
+            result = answer(values, ({sides},), out, handed)"""
+
+# Paddle 3 keeps the record of a tensor on the tape in its ``__dict__``: as twins.twin, and versions.to_torch.
+_TWIN = "(leaf(v) if (tape := v.__dict__.get(TAPE)) is None else tape.twin if tape.current(v) else twin(v))"
+_SIDE = "as_operand(v)"
+if EXPORT_IS_WHOLE:
+    _SIDE = f"(from_dlpack(v.get_tensor()._to_dlpack()) if not layouts and v.is_contiguous() else {_SIDE})"
+
+
+class _ShortcutForm(NamedTuple):
+    """What the text of a shortcut depends on."""
+
+    operands: int  # how many
+    attributes: int
+    transposed: int | None  # which operand is a Linear weight
+    dtype_at: int | None  # which attribute is a dtype
+    single: bool  # one tensor comes out, and nothing is written
+    moves: bool  # what comes out may be a view of Torch's where Paddle copies
+    integers: frozenset[int]  # which operands have no gradient where they are integers
+
+
+@functools.cache
+def _written(form: _ShortcutForm) -> CodeType:
+    """The code of a shortcut."""
+    operands, attributes = range(form.operands), [f"a{i}" for i in range(form.operands, form.operands + form.attributes)]
+
+    def each(text: str, between: str = ", ") -> str:
+        """``text`` for each operand, where v, t, w, s and r stand alone for the operand's own."""
+        return between.join(_own(text, i) for i in operands)
+
+    def side(i: int, plain: str, twinned: str = "") -> str:
+        return _own(f"s = {twinned} if w else {plain} if t else v" if twinned else f"s = {plain} if t else v", i)
+
+    at = form.transposed  # comes last, when it is known that the call is for the shortcut: its copies are counted
+    others = [i for i in operands if i != at]
+    of_weight = "weight(frame, v, s0, v2)", "weight_with_gradient(frame, v, s0, v2)"
+    of_other = (_SIDE, _TWIN if IS_3 else "twin(v)")
+    kinds = ", ".join(_own(f"{'FLOATS.get(v.dtype)' if i == at else 's.dtype'} if t else type(v)", i) for i in operands)
+    empty = " or ".join(_own("t and not s.numel()", i) for i in others)
+    absent = "t and not v._is_initialized()" if CPU_ALONE else "t and not (v._is_initialized() and v.place.is_cpu_place())"
+    # With its graph on, Torch says of every alias that it is a view; only the operand itself is none.
+    indented, sides = "\n        ", each("s")
+    contiguous = _CONTIGUOUS.format(elsewhere=each("and not (t and pointer == s.data_ptr())", " "), sides=sides)
+    made = "on_tape(call, out, ({sides},))" if form.moves else "finish(call, own(out, ({sides},)) if {view} else out, reads_result)"
+    source = _CALL.format(
+        names=", ".join([each("v"), *attributes]),
+        unfit="" if form.dtype_at is None else f" or values[{form.dtype_at}] is not None",
+        tensors=each("t = type(v) in TENSOR_TYPES", "\n    "),
+        absent=each(absent, " or "),
+        wanted=each("w", " or "),
+        plain=(indented + "    ").join(side(i, of_other[0]) for i in others),
+        weight="pass" if at is None else side(at, of_weight[0]),
+        weight_leaf="pass" if at is None else side(at, *of_weight),
+        kinds=kinds,
+        sides=sides,
+        given=", ".join([sides, *attributes]),
+        result=contiguous if form.single and not form.moves else f"result = answer(values, ({sides},), out, handed)",
+        wants="\n    ".join(
+            _own(f"w = t and not v.stop_gradient{' and v.dtype in FLOATS' * (i in form.integers)}", i) for i in operands
+        ),
+        twins=indented.join(side(i, *of_other) for i in others),
+        wanting=each("w"),
+        ranks=", ".join(_own("s.ndim if t else None", i) for i in others),
+        attributes=", ".join([*(f"type({name})" for name in attributes), *attributes]),
+        many=2 * form.operands + len(others),
+        plain_many=form.operands + len(others),
+        count=form.operands,
+        empty=empty,
+        empty_weight="False" if at is None else _own("t and not s.numel()", at),
+        reads=each("r"),
+        strided=" or ".join(_own(f"r and not s.is_contiguous() and strays({i}, v, s)", i) for i in operands),
+        requiring=each("s = s.detach().requires_grad_() if w and s.is_floating_point() else s", "\n                "),
+        saves=each("if r:\n        saved.append((v, v._inplace_version()) if s.nbytes < LARGE else watched(v, s))", "\n    "),
+        renew="None" if at is None else _own("renewer(v, s)", at),
+        made=made.format(sides=sides, view="out._is_view() or " + each("out is s", " or ")),
+    )
+    return compile(source, f"<shortcut for {form.operands} operands>", "exec")
+
+
+def _own(text: str, i: int) -> str:
+    """``text`` with the names of one operand."""
+    return re.sub(r"\b([vtwsr])\b", rf"\g<1>{i}", text)
+
+
+def shortcut(substitution: Substitution) -> Quick | None:
+    """A function from the bound values to the result, or None where it does not apply; None if the op never qualifies."""
+    door, op = substitution.door, substitution.op
+    if op.operands or door.entry.inplace or not op.tensors or not op.gradient or (op.differs is not None and op.asked):
+        return None
+    form = _ShortcutForm(
+        operands=op.tensors,
+        attributes=len(door.names) - op.tensors,
+        transposed=door.transposed,
+        dtype_at=door.dtype_at,
+        single=substitution.single,
+        moves=substitution.moves,
+        integers=op.integer_places if door.without_integers else frozenset(),
+    )
+    rules: set[tuple[Any, ...]] = set()  # kinds of operands that need no cast
+    taken: set[tuple[Any, ...]] = set()  # kinds of calls that Paddle takes and has a kernel for, of which the rule is known
+    lacking: dict[tuple[Any, ...], str] = {}  # the same where it has none: the dtype
+
+    def known(kinds: tuple[Any, ...]) -> bool:
+        if kinds not in door.rules.plain or any(isinstance(kind, type) and kind not in _PLAIN for kind in kinds):
+            return False
+        rules.add(kinds)
+        return True
+
+    def takes(kind: tuple[Any, ...], values: tuple[Any, ...]) -> str | None:
+        """As :meth:`DtypeRules.taken`; None as well where the rule is not known."""
+        if kind in lacking:
+            return lacking[kind]
+        kinds = kind[: op.tensors]
+        lacks = door.rules.taken(values) if kinds in rules or known(kinds) else None
+        if lacks is None:
+            return None
+        make_room(taken)
+        make_room(lacking)
+        if not any(type(value) in TENSOR_TYPES for value in flat(list(values[op.tensors :]))):  # it would be held
+            if lacks:
+                lacking[kind] = lacks
+            else:
+                taken.add(kind)
+        return lacks
+
+    def ready(kind: tuple[Any, ...], values: tuple[Any, ...]) -> bool:
+        kinds, wanting = kind[: op.tensors], kind[op.tensors : 2 * op.tensors]
+        floats = all(dtype in _TORCH_FLOATS for dtype, wanted in zip(kinds, wanting) if wanted)
+        return floats and (kinds in rules or known(kinds)) and door.rules.taken(values) is not None
+
+    # Kinds of calls -> whether a backward reads each operand, and the result; the dtype that Paddle has no kernel of, or "".
+    learnt: dict[Any, tuple[bool | str, ...]] = {}
+    names: dict[str, Any] = {
+        "FLOATS": FLOATS,
+        "LARGE": LARGE,
+        "__name__": __name__,
+        "INDEPENDENT": reasons.INDEPENDENT,
+        "REFUSALS": REFUSALS,
+        "StayNative": StayNative,
+        "TAPE": TAPE,
+        "TENSOR_TYPES": TENSOR_TYPES,
+        "Call": TapeCall,
+        "Tensor": torch.Tensor,
+        "answer": substitution.answer,
+        "as_operand": as_operand,
+        "finish": finish,
+        "formula": _formula(substitution),
+        "from_dlpack": torch._C._from_dlpack,
+        "grad_tracer": grad_tracer,
+        "handed": substitution.handed,
+        "is_grad_enabled": torch.is_grad_enabled,
+        "strays": substitution.strays,
+        "set_grad_enabled": torch._C._set_grad_enabled,
+        "layouts": memory.layouts,
+        "leaf": leaf,
+        "learnt": learnt,
+        "let_pass": let_pass,
+        "lend": lend_numpy,
+        "name": op.name,
+        "on_tape": on_tape,
+        "own": own,
+        "refused": refused,
+        "renewer": weight_copies.renewer,
+        "taken": taken,
+        "takes": takes,
+        "twin": twin,
+        "ready": ready,
+        "unknown": _learning(substitution, learnt),
+        "watched": watched,
+        "weight": weight,
+        "weight_with_gradient": weight_with_gradient,
+    }
+    exec(_written(form), names)
+    quick: Quick = names["quick"]
+    return quick
+
+
+def _formula(substitution: Substitution) -> Callable[..., Any]:
+    """The op's formula; where Torch's definition may be another, the run is told of that first."""
+    op = substitution.op
+    if op.differs is None:
+        return op.reference
+
+    def formula(*arguments: Any) -> Any:
+        frame = top()
+        if frame is not None:
+            substitution.tell(frame, arguments)
+        return op.reference(*arguments)
+
+    return formula
+
+
+def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..., Any]:
+    """The full way on the tape, where what the backward reads is not known yet, or is not all there is to know."""
+    op, reference = substitution.op, _formula(substitution)
+    count = op.tensors
+
+    def unknown(frame: Frame, values: tuple[Any, ...], sides: Sequence[Any], kind: tuple[Any, ...]) -> Any:
+        rest = values[count:]
+        lacks = substitution.door.rules.taken(values) or ""
+        if lacks and not frame.plan.lends:
+            return None
+        try:
+            result = substitution.on_tape(frame, values, sides, rest, lambda *tensors: reference(*tensors, *rest))
+        except REFUSALS as error:
+            raise refused(error) from None
+        places = simple(result, sides, rest)
+        if places is not None:
+            make_room(learnt)
+            learnt[kind] = (*places, lacks)
+        frame.tally.substituted[op.name] += 1
+        if lacks:
+            frame.tally.lacking[op.name, lacks] += 1
+        return result
+
+    def simple(result: Any, sides: Sequence[Any], rest: Sequence[Any]) -> tuple[bool, ...] | None:
+        if not substitution.single or type(result) not in TENSOR_TYPES or attribute(result, TAPE) is None:
+            return None
+        if op.by_layout or any(type(one) in TENSOR_TYPES for one in flat(list(rest))):
+            return None  # a tensor would be held, and is another one at the next call
+        read = substitution.read(sides, rest)
+        if op.copies_result and read.results:
+            return None
+        return (*[index in read.operands - substitution.unread for index in range(count)], bool(read.results))
+
+    return unknown
+
+
+# ---- One call of the table, answered by torch's kernel.
+#
+# quick (shortcut.py), or: prepare -> torch's kernel -> a new Paddle tensor, or one on the tape
 
 BY_DEFINITION = '; definitions="torch" computes that'  # behind a remark on an op of which Torch has another definition
 
@@ -35,7 +547,7 @@ BY_DEFINITION = '; definitions="torch" computes that'  # behind a remark on an o
 class Substitution:
     """What stands behind one door: torch's kernel."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: EntryPoint) -> None:
         self.door, self.op, self.entry, self.transposed = door, door.op, door.entry, door.transposed
         self.writes = {position: door.names.index(name) for position, name in door.op.writes.items()}
         self.unset = {door.op.results.index(result): door.op.unset[result] for result in door.op.unset}
@@ -52,7 +564,7 @@ class Substitution:
         """Bridge and compute one bound call; with gradients wanted, on the tape. Counted where Paddle has no kernel for it."""
         prepared = prepare(self.door, frame, values, args, kwargs)
         inputs, casts = prepared.inputs, prepared.casts
-        if self.entry.inplace and inputs.needs and inplace.refused(inputs.paddle[0]):
+        if self.entry.inplace and inputs.needs and islands.refused(inputs.paddle[0]):
             raise StayNative(reasons.LEAF)
         lacks = "" if casts.region else self.door.rules.ask(inputs, casts.targets, values, args, kwargs)
         if lacks and not frame.plan.lends:
@@ -119,16 +631,16 @@ class Substitution:
     def write_on_tape(self, frame: Frame, bound: Sequence[Any], sides: list[Any], settings: Any, run: Callable[..., Any]) -> Any:
         """The same of an in-place op."""
         target, side = bound[0], sides[0]
-        own = inplace.before(target) if target.stop_gradient else side  # that is its twin already
+        own = islands.before(target) if target.stop_gradient else side  # that is its twin already
         # What torch keeps for the backward must not be overwritten.
         sides = [own.clone() if tensor is target else side for side, tensor in zip(sides, bound)]
         call, read, out = self.recorded(frame, bound, sides, settings, run, target)
         fits(out, side)
-        return inplace.write(call, target, out, reads_result=0 in read.results and not self.op.copies_result)
+        return islands.write(call, target, out, reads_result=0 in read.results and not self.op.copies_result)
 
     def recorded(
         self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], settings: Any, run: Callable[..., Any], target: Any = None
-    ) -> tuple[Call, Reads, Any]:
+    ) -> tuple[TapeCall, Reads, Any]:
         """Torch's kernel with its graph, and the call's part in a backward. ``target``: what the call is about to write."""
         read = self._reads(settings, sides, run)
         places = [index for index in read.operands - self.unread if tensors[index] is not target]
@@ -138,7 +650,11 @@ class Substitution:
             raise StayNative(reasons.INDEPENDENT)
         saved = [watched(tensors[index], sides[index]) for index in places if index not in copied]
         at = self.transposed
-        return Call(self.op.name, frame.tally, saved, None if at is None else weights.renewer(tensors[at], sides[at])), read, out
+        return (
+            TapeCall(self.op.name, frame.tally, saved, None if at is None else weight_copies.renewer(tensors[at], sides[at])),
+            read,
+            out,
+        )
 
     def strays(self, index: int, tensor: Any, side: torch.Tensor) -> bool:
         """Whether an operand that the backward reads may be written before it, and Paddle is not known to mind."""
@@ -212,7 +728,7 @@ class Substitution:
         result._clear_data()
         return result
 
-    def write(self, inputs: Inputs, out: torch.Tensor) -> Any:
+    def write(self, inputs: CallOperands, out: torch.Tensor) -> Any:
         """The result of an in-place op, without gradients, in the memory of the first operand."""
         fits(out, inputs.torch[0])
         tensor = overwritten(inputs.paddle[0], out)

@@ -1,8 +1,4 @@
-"""Views, and what looks like one: where Paddle and torch both make a view, each makes its own; where they copy, torch does.
-
-A reshape copies if the strides ask for it, an index of tensors, lists or masks always; Paddle's copies of strided tensors are many
-times slower than torch's.
-"""
+"""Views and other movements of values, elements that are set, and native kernels run in float32 where nothing is rounded."""
 
 from __future__ import annotations
 
@@ -11,13 +7,31 @@ from typing import Any
 
 import torch
 
-from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, shares_memory, stream_of, to_torch
-from ..gradients import islands, views
-from ..gradients.calls import Call
-from ..gradients.twins import taped, twin
-from ..signals import let_pass
+from ..dispatch.dtypes import dtype_of_call, in_float32, is_of_one_dtype, is_sound, lacks
+from ..dispatch.frames import top
+from ..frameworks.memory import (
+    FLOATS,
+    TENSOR_TYPES,
+    as_operand,
+    check_target,
+    hand_over,
+    shares_memory,
+    stream_of,
+    to_torch,
+    torch_dtype,
+)
+from ..interrupts import let_pass
 from ..table.reasons import StayNative
-from .results import moved, on_tape
+from ..tape import islands, views
+from ..tape.calls import TapeCall
+from ..tape.twins import taped, twin
+from .execute import moved, on_tape, overwritten
+
+# ---- Views, and what looks like one: where Paddle and torch both make a view, each makes its own; where they copy, torch does.
+#
+# A reshape copies if the strides ask for it, an index of tensors, lists or masks always; Paddle's copies of strided tensors are
+# many
+# times slower than torch's.
 
 _COPYING = frozenset({"reshape", "flatten", "contiguous"})
 
@@ -116,4 +130,179 @@ def _made(name: str, tensor: Any, read: Sequence[Any], formula: Callable[[torch.
     if not wanted:
         return moved(out, (side,))
     with torch.enable_grad():
-        return on_tape(Call(name, None, [(one, one.inplace_version) for one in read]), out, (side,))
+        return on_tape(TapeCall(name, None, [(one, one.inplace_version) for one in read]), out, (side,))
+
+
+# ---- Elements set to a value that wants a gradient, where that gradient is a sum: torch's.
+#
+# Setting moves values, and which they are is exact on either kernel; but what is written to several places gets the sum over
+# them.
+# Paddle's has other last bits, is zero for one number behind a mask, and ends in an error where a value of as many axes is
+# broadcast (docs/defects.md).
+
+SETS = frozenset({"_setitem_dygraph", "masked_fill_"})
+_Put = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # the values before, and what is set -> the values after
+
+
+def took(name: str, original: Callable[..., Any], args: Any) -> bool:
+    """Whether torch has set the elements; no where Paddle's kernel does the same, or has to say whether it is an error."""
+    if len(args) != 3 or not islands.recording() or not _fits(*args):
+        return False
+    tensor, index, value = args
+    parts = index if type(index) is tuple else (index,)
+    try:
+        check_target((tensor,), elementwise=True)
+        put = _masked(as_operand(index)) if name == "masked_fill_" else _at(parts, tensor, value)
+        if put is None:
+            return False
+        side = islands.before(tensor)
+        with stream_of(side.device), torch.enable_grad():
+            out = put(side.clone(), twin(value).to(side.dtype))
+        if value.ndim > tensor.ndim:  # of the axes of one, in front, Paddle takes some and refuses some
+            original(hand_over(as_operand(tensor).clone()), index, hand_over(as_operand(value).clone()))
+    except Exception as error:
+        let_pass(error)
+        return False  # memory that Torch cannot write, or Paddle decides whether it is an error
+    if out.shape != side.shape:
+        return False
+    read = [(part, part.inplace_version) for part in parts if type(part) in TENSOR_TYPES]
+    islands.write(TapeCall("setitem", None, read), tensor, out, reads_result=False)
+    return True
+
+
+def leaves_memory(args: Sequence[Any]) -> bool:
+    """Whether Paddle's kernel writes outside of its memory: elements chosen by tensors or lists, of a view with gaps."""
+    tensor: Any = args[0] if len(args) == 3 else None
+    if type(tensor) not in TENSOR_TYPES or not tensor._is_initialized() or tensor.is_contiguous() or islands.refused(tensor):
+        return False
+    parts = args[1] if type(args[1]) is tuple else (args[1],)
+    chosen = any(not views.basic(part) and not _is_mask(part) for part in parts)
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.strides))
+    return chosen and bool(last >= tensor.size > 0)
+
+
+def _is_mask(part: Any) -> bool:
+    return str(getattr(part, "dtype", "")).rpartition(".")[2] == "bool"
+
+
+def beside(set_: Callable[..., Any], tensor: Any, index: Any, value: Any) -> None:
+    """The same in a copy without gaps, which is written back as it is. ``set_``: how elements are set otherwise."""
+    copy = tensor.clone()
+    set_(copy, index, value)
+    set_(tensor, Ellipsis, copy)
+
+
+def _fits(tensor: Any, _: Any, value: Any) -> bool:
+    """Whether a float tensor that may be written is set to one that wants a gradient."""
+    if any(type(one) not in TENSOR_TYPES or one.dtype not in FLOATS or not one._is_initialized() for one in (tensor, value)):
+        return False
+    # A state that goes from step to step: its history would be that of all of them.
+    return not (value.stop_gradient or tensor.persistable or islands.refused(tensor) or 0 in tensor.shape or 0 in value.shape)
+
+
+def _masked(mask: torch.Tensor) -> _Put:
+    def put(side: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        return side.masked_fill(mask, value.reshape(())) if value.numel() == 1 else torch.where(mask, value, side)
+
+    return put
+
+
+def _at(parts: Any, tensor: Any, value: Any) -> _Put | None:
+    """Setting at an index; None where each element of the value is written to one place."""
+    parts, turned = _forwards(parts, tensor.shape)
+    sides = indices(parts)
+    masks = any(isinstance(side, torch.Tensor) and side.dtype is torch.bool for side in sides)
+    if not masks and as_operand(tensor)[sides].numel() == value.size:
+        return None
+
+    def put(side: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
+        side[sides] = given.expand(side[sides].shape).flip(turned) if turned else given
+        return side
+
+    return put
+
+
+def _forwards(parts: Any, shape: Sequence[int]) -> tuple[Any, list[int]]:
+    """The same places by an index without negative steps, which Torch has not, and the axes of the value that this turns."""
+    if not any(type(part) is slice and type(part.step) is int and part.step < 0 for part in parts):
+        return parts, []
+    found, turned = [], []
+    axis = place = 0  # in the tensor, and in what the index shows
+    for part in parts:
+        if part is Ellipsis:
+            left_out = len(shape) - sum(type(one) in (int, slice) for one in parts)
+            axis, place = axis + left_out, place + left_out
+        elif part is None:
+            place += 1
+        elif type(part) is int:
+            axis += 1
+        elif type(part) is slice:
+            shown = range(*part.indices(shape[axis]))
+            if shown.step < 0 and shown:
+                part = slice(shown[-1], shown[0] + 1, -shown.step)
+                turned.append(place)
+            axis, place = axis + 1, place + 1
+        else:
+            raise TypeError("tensors beside negative steps")  # where their axis comes to lie is Paddle's to say
+        found.append(part)
+    return tuple(found), turned
+
+
+# ---- Paddle's kernel on the same values in float32, where it has none in 16 bits and nothing is rounded.
+#
+# Values go there and back as steps of Torch's graph, where a gradient is wanted (:mod:`padiff_shim.dispatch.dtypes`).
+
+NAMES: set[str] = set()  # ops of which a kernel was missing
+_lacking: set[tuple[str, str]] = set()  # the same with the dtype
+
+
+def is_for(name: str, error: Exception, args: Any, kwargs: dict[str, Any], place: int | None = None) -> bool:
+    """Whether a native call failed for want of a kernel in the dtype of all its floats; :func:`made` then knows of it.
+
+    ``place``: of the argument that the op writes into; none that Paddle refuses to write.
+    """
+    let_pass(error)
+    dtype = lacks(name, error, args, kwargs)
+    if not dtype or _is_refused(args, place):
+        return False
+    NAMES.add(name)
+    _lacking.add((name, dtype))
+    return True
+
+
+def made(name: str, make: Callable[..., Any], args: Any, kwargs: dict[str, Any], place: int | None = None) -> Any:
+    """``make(*args, **kwargs)``, which calls the native op ``name``; in float32 where Paddle has no kernel in the operands' dtype.
+
+    Args:
+        place: of the argument that the op writes into.
+
+    Raises:
+        RuntimeError: Paddle's own, where there is no kernel and other floats are among the operands, or a leaf would be written.
+    """
+    dtype = dtype_of_call(args, kwargs)
+    known = (name, dtype) in _lacking and is_sound(name, args, kwargs)
+    if not known or not is_of_one_dtype(args, kwargs, dtype) or _is_refused(args, place):
+        try:
+            return make(*args, **kwargs)
+        except RuntimeError as error:
+            if not is_for(name, error, args, kwargs, place):
+                raise
+    result, wide = in_float32(make, args, kwargs, dtype, recast)
+    frame = top()
+    if frame is not None:
+        frame.tally.lacking[name.strip("_"), dtype] += 1
+    if place is None:
+        return result
+    target = args[place]
+    values, half = wide[id(target)], torch_dtype(target.dtype)
+    assert half is not None
+    if values.stop_gradient or not islands.recording():
+        overwritten(target, as_operand(values).to(half))._bump_inplace_version()
+    else:
+        with torch.enable_grad():
+            islands.write(TapeCall("cast", None, []), target, twin(values).to(half), reads_result=False)
+    return target if result is values else result
+
+
+def _is_refused(args: Any, place: int | None) -> bool:
+    return place is not None and islands.recording() and islands.refused(args[place])

@@ -1,26 +1,32 @@
-"""What reference mode does with calls: torch's kernels where the table has a formula, Paddle's own with the reason where not."""
+"""Reference mode's plan: Torch's kernels where the table has a formula, Paddle's own with the reason where not."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from ..dispatch import site
-from ..dispatch.door import Door, gate
+from ..dispatch import call_site, frames
+from ..dispatch.entry_point import EntryPoint, Unlisted, gate
 from ..dispatch.frames import Frame
-from ..dispatch.plan import Unlisted
 from ..errors import StayedNativeError
 from ..frameworks import autocast
 from ..frameworks.memory import FLOATS, grad_tracer
-from ..gradients import islands, views, writes
+from ..optimizers import clip_gradients, step_cache
+from ..optimizers.step import Updating, coupled
 from ..optimizers.update import CLIPPERS, updates
+from ..runlog.counts import ENGINES, MOVES, NATIVE, OPTIMIZER, REFERENCE, Clock, ClockPlace, rounds
 from ..table.op import AUTOCAST
 from ..table.reasons import DRAWN, EMPTY, FORKED, INDEPENDENT, RANDOM, STATIC, TORCH_RAISED, StayNative
-from . import amp, clipping, moves, passes, raised, setting
-from .draw import Drawing
+from ..tape import islands, views
+from . import amp, moves
 from .execute import Substitution
-from .updating import Updating, coupled
+from .random_numbers import Drawing
+
+# ---- What reference mode does with calls: torch's kernels where the table has a formula, Paddle's own with the reason where
+# not.
 
 PACKED = (
     "saved_tensors_hooks (or recompute with use_reentrant=False): what native calls keep for their backward passes through them; "
@@ -32,7 +38,7 @@ RAISED = (EMPTY, RANDOM, DRAWN)  # why calls stay native that may be made in flo
 
 
 class Substituting:
-    """The plan of reference mode (:class:`padiff_shim.dispatch.plan.Plan`)."""
+    """The plan of reference mode (:class:`padiff_shim.dispatch.entry_point.Plan`)."""
 
     on_tape, tracks_layers = True, False
     hurries = True  # calls may take the short way past the plan
@@ -49,7 +55,7 @@ class Substituting:
         self.definition = definition  # of optimizers and clippers, where Paddle's and Torch's differ
         self.updating = Updating(definition, self._kept_native, repeats=self.hurries)
 
-    def call(self, door: Door, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Torch's kernel, counted."""
         tracer = grad_tracer()
         if tracer is not None and self.autocasts == "paddle" and door.op.leading and autocast.active(tracer):
@@ -71,7 +77,7 @@ class Substituting:
         frame.tally.substituted[door.op.name] += 1
         return _noted(door, frame, result)
 
-    def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's kernel, on the tape as an island, counted with the reason."""
         if autocast.HERE.on and self.autocasts and not door.entry.inplace:
             if door.python:
@@ -80,7 +86,7 @@ class Substituting:
             return amp.recast(name, functools.partial(self._on_paddle, door, frame, why), args, kwargs)
         return self._on_paddle(door, frame, why, args, kwargs)
 
-    def _on_paddle(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _on_paddle(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if why.why is STATIC or grad_tracer() is None:
             return door.original(*args, **kwargs)  # a graph is being traced: nothing is computed here
         if door.op.exact and (why.exact or why.why is FORKED):  # what moves values loses nothing on Paddle's kernel
@@ -98,13 +104,13 @@ class Substituting:
         else:
             make = functools.partial(_native, door.op.name, paddle)
         if why.why in RAISED and self.lends:
-            result = raised.made(door.op.name, make, args, kwargs, 0 if door.entry.inplace else None)
+            result = moves.made(door.op.name, make, args, kwargs, 0 if door.entry.inplace else None)
         else:
             result = make(*args, **kwargs)
         self._count(frame, door.op.name, door.entry.target, why.reason, exact=why.exact or door.op.exact)
         return result
 
-    def _without_gradient(self, door: Door, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _without_gradient(self, door: EntryPoint, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call that has no gradient, though an operand wants one, and that Paddle has no kernel for."""
         tracer = grad_tracer()
         recorded = tracer._has_grad
@@ -152,16 +158,16 @@ class Substituting:
         if part == "Optimizer._create_optimization_pass":
             return self.updating.step(original, frame, args, kwargs)
         if part == "Optimizer.append_regularization_ops":
-            return passes.put_off(coupled(args[0]), original, args, kwargs)
+            return step_cache.put_off(coupled(args[0]), original, args, kwargs)
         kind, _, function = part.partition(".")
         clipper, definition = kind, self.definition
         if kind == "utils":  # both define it alike
-            args, kwargs = clipping.listed(args, kwargs)
+            args, kwargs = clip_gradients.listed(args, kwargs)
             clipper, definition = function, "torch"
         name = CLIPPERS[clipper]
         try:
             gate(frame, name)
-            clipped = clipping.WAYS[clipper](definition, *args, **kwargs)
+            clipped = clip_gradients.WAYS[clipper](definition, *args, **kwargs)
         except StayNative as why:
             self._count(frame, name, f"paddle.nn.{part}", why.reason, exact=True)
             return original(*args, **kwargs)
@@ -175,7 +181,7 @@ class Substituting:
         tally = frame.tally
         tally.native[name, reason] += 1
         if tally.native[name, reason] <= self.looks:
-            tally.lines[name, reason, site.layer_path(), site.call_site()] += 1
+            tally.lines[name, reason, call_site.layer_path(), call_site.call_site()] += 1
         frame.run.on_the_way()
         if frame.strict and not exact:
             raise StayedNativeError(f"strict mode: op {name!r} ({target}) stays native: {reason}")
@@ -188,29 +194,29 @@ class Substituting:
 
         So is what moves a leaf: behind Paddle's own node its share of the leaf's gradient would be added last, and apart.
         """
-        if autocast.HERE.on and self.autocasts and not (name in writes.WRITES or name.endswith("_")):
+        if autocast.HERE.on and self.autocasts and not (name in islands.WRITES or name.endswith("_")):
             return amp.recast(name, functools.partial(self._exact, name, original), args, kwargs)
         return self._exact(name, original, args, kwargs)
 
     def _exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self.lends:
             return self._moved(name, original, *args, **kwargs)
-        if name in raised.NAMES:  # of which a kernel in 16 bits was missing before
-            return raised.made(name, functools.partial(self._moved, name, original), args, kwargs, writes.WRITES.get(name))
+        if name in moves.NAMES:  # of which a kernel in 16 bits was missing before
+            return moves.made(name, functools.partial(self._moved, name, original), args, kwargs, islands.WRITES.get(name))
         try:
             return self._moved(name, original, *args, **kwargs)
         except RuntimeError as error:
-            if not raised.is_for(name, error, args, kwargs, writes.WRITES.get(name)):
+            if not moves.is_for(name, error, args, kwargs, islands.WRITES.get(name)):
                 raise
-        return raised.made(name, functools.partial(self._moved, name, original), args, kwargs, writes.WRITES.get(name))
+        return moves.made(name, functools.partial(self._moved, name, original), args, kwargs, islands.WRITES.get(name))
 
     def _moved(self, name: str, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        if name in writes.WRITES:
-            if name == "_setitem_dygraph" and not kwargs and setting.leaves_memory(args):
-                return setting.beside(functools.partial(self._moved, name, original), *args)
-            if name in setting.SETS and not kwargs and setting.took(name, original, args):
+        if name in islands.WRITES:
+            if name == "_setitem_dygraph" and not kwargs and moves.leaves_memory(args):
+                return moves.beside(functools.partial(self._moved, name, original), *args)
+            if name in moves.SETS and not kwargs and moves.took(name, original, args):
                 return None if name == "_setitem_dygraph" else args[0]
-            return writes.written(name, writes.WRITES[name], original, args, kwargs)
+            return islands.written(name, islands.WRITES[name], original, args, kwargs)
         if name in views.VIEWS and not kwargs:
             result = moves.moving(name, original, args)
             if result is not None:
@@ -248,15 +254,90 @@ class Substituting:
 
 
 def _written(name: str, place: int, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    return writes.written(name, place, original, args, kwargs)
+    return islands.written(name, place, original, args, kwargs)
 
 
 def _native(name: str, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     return islands.native(name, original, args, kwargs)
 
 
-def _noted(door: Door, frame: Frame, result: Any) -> Any:
+def _noted(door: EntryPoint, frame: Frame, result: Any) -> Any:
     """The result of a substituted call; one of integers is counted as no float call."""
     if door.op.integer and result.dtype not in FLOATS:
         frame.tally.integers[door.op.name] += 1
     return result
+
+
+# ---- Reference mode that notes of each call its layer, its line and its time (``reference(profile=True)``).
+
+
+@contextmanager
+def _measured(frame: Frame, part: str, op: str) -> Iterator[None]:
+    """What runs inside is a call; one that raises (a call that has to stay native) took time and is none."""
+    clock = _clock(frame)
+    clock.begin(ClockPlace(part, op, call_site.layer_path(), call_site.call_site()))
+    done = False
+    try:
+        yield
+        done = True
+    finally:
+        clock.end(counts=done)
+
+
+def _clock(frame: Frame) -> Clock:
+    if frame.tally.clock is None:
+        frame.tally.clock = Clock()
+    return frame.tally.clock
+
+
+class Profiled(Substituting):
+    """The plan of reference mode with a clock in it. No call takes the short way past the plan."""
+
+    tracks_layers, hurries, looks = True, False, math.inf
+
+    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Torch's kernel."""
+        with _measured(frame, REFERENCE, door.op.name):
+            return super().call(door, frame, values, args, kwargs)
+
+    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Paddle's kernel; where nothing is rounded it is no float call."""
+        with _measured(frame, NATIVE if rounds(why.reason) else MOVES, door.op.name):
+            return super().native(door, frame, why, args, kwargs)
+
+    def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same for an op without reference."""
+        with _measured(frame, NATIVE if rounds(other.reason.text) else MOVES, other.name):
+            return super().unlisted(other, frame, args, kwargs)
+
+    def update(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An optimizer's update."""
+        with _measured(frame, OPTIMIZER, other.name.rstrip("_")):
+            return super().update(other, frame, args, kwargs)
+
+    def optimizing(
+        self, part: str, original: Callable[..., Any], frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """A step's parts: what its updates leave of the time."""
+        if part == "Optimizer.step":  # none is made as the last one
+            return original(*args, **kwargs)
+        kind, _, function = part.partition(".")
+        with _measured(frame, OPTIMIZER, function if kind == "utils" else kind):
+            return super().optimizing(part, original, frame, args, kwargs)
+
+    def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What moves values. It is asked without a frame, and measured inside of the calls of a mode alone."""
+        frame = frames.below()
+        if frame is None:
+            return super().exact(name, original, args, kwargs)
+        with _measured(frame, MOVES, name):
+            return super().exact(name, original, args, kwargs)
+
+    def backward_begins(self, frame: Frame) -> None:
+        """Both engines; the nodes of calls take the time over (:meth:`Clock.passing`)."""
+        _clock(frame).begin(ENGINES)
+
+    def backward_ends(self, frame: Frame) -> None:
+        """Whatever call had it last."""
+        _clock(frame).end()
+        super().backward_ends(frame)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from ..signals import let_pass
+from ..interrupts import let_pass
 from . import reasons
 from .reasons import StayNative
 

@@ -28,11 +28,10 @@ import numpy as np
 import torch
 
 from ..errors import ArgumentError, PadiffShimError, described
-from . import names
-from .layouts import AS_IS, ViewStep, narrow, permute, select, unflatten
+from . import tree
 from .pairing import AS_DESCRIBED, SlotPair, name_of
 from .rules import Cast
-from .tree import Shape, Side, Slot, take
+from .tree import AS_IS, Shape, Slot, ViewStep, WeightSide, narrow, permute, select, take, unflatten
 
 _AOA, _NAMES = "_gen_aoa_config", "_get_name_mappings"
 _ATTRIBUTES = ("fused_qkv", "fused_qkv_old", "fused_ffn")
@@ -104,7 +103,9 @@ class Answer(NamedTuple):
     notes: list[str]
 
 
-def by_description(description: Description, torch_side: Side, paddle_side: Side, wanted: set[str] | None = None) -> Answer:
+def by_description(
+    description: Description, torch_side: WeightSide, paddle_side: WeightSide, wanted: set[str] | None = None
+) -> Answer:
     """What a description says; the weights are taken out of the trees.
 
     Args:
@@ -139,7 +140,7 @@ def _is_among(spoken: set[str], slot: Slot) -> bool:
 class _Vocabulary:
     """The weights of one model by the names that a description may use: as they lie, and those of single experts of a stack."""
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: WeightSide) -> None:
         self.side = side
         self.slots: dict[str, Slot] = {}
         bare = []
@@ -190,19 +191,19 @@ def _experts(name: str, slot: Slot, known: dict[str, Slot]) -> Iterator[tuple[st
     """The names that single experts of a stack have in a checkpoint, with their parts: gate and up of ``gate_up_proj``."""
     if len(slot.shape) != 3:
         return
-    path, leaf = names.parent(name), names.leaf(name)
-    words = [word for word in ("gate", "up") if word in names.words(leaf)]
-    down = known.get(names.joined(path, leaf.replace("gate_up", "down").replace("up_gate", "down")))
+    path, leaf = tree.parent(name), tree.last_name(name)
+    words = [word for word in ("gate", "up") if word in tree.words_of(leaf)]
+    down = known.get(tree.joined(path, leaf.replace("gate_up", "down").replace("up_gate", "down")))
     rows = slot.shape[1]
     for number in range(slot.shape[0]):
         one = slot.at(select(0, number))
         if len(words) < 2:
-            yield names.joined(path, str(number), leaf, "weight"), one
+            yield tree.joined(path, str(number), leaf, "weight"), one
         elif down is None or (rows, slot.shape[2]) == (2 * down.shape[2], down.shape[1]):  # [2 * n, in], of which down is [in, n]
             halves = sorted(words, key=leaf.index)
             for place, word in enumerate(halves):
                 part = one.at(narrow(0, place * (rows // 2), (place + 1) * (rows // 2)))
-                yield names.joined(path, str(number), f"{word}_proj", "weight"), part
+                yield tree.joined(path, str(number), f"{word}_proj", "weight"), part
 
 
 # -- AOA statements

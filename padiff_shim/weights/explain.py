@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from ..errors import nearest
-from . import names
+from . import tree
 from .mapping import Mapping, Pair
-from .tree import Shape, Side, Weight
+from .tree import Shape, Weight, WeightSide
 
 _Thing = TypeVar("_Thing")
 REMEDY = 'layer_map={"torch layer": "paddle layer"} says which layers belong together; rules=[("name", None)] leaves weights out.'
@@ -18,14 +18,14 @@ _LISTED = 12  # weights of one side that a message names
 _SPELT = 2000  # names that are looked through letter by letter for one that is spelt alike
 
 
-def incomplete(mapping: Mapping, src: Side, dst: Side) -> str:
+def incomplete(mapping: Mapping, src: WeightSide, dst: WeightSide) -> str:
     """The message for weights without partner."""
     total = sum(map(len, mapping.left))
     head = f"{total} weight{'s have' if total > 1 else ' has'} no partner; nothing was written."
     return "\n".join([head, *without_partner(mapping, src, dst), REMEDY])
 
 
-def without_partner(mapping: Mapping, src: Side, dst: Side, names: Collection[str] | None = None) -> list[str]:
+def without_partner(mapping: Mapping, src: WeightSide, dst: WeightSide, names: Collection[str] | None = None) -> list[str]:
     """Lines on weights without partner: those of one place and other shapes together, then the others with what is near.
 
     ``names``: of these alone, and what clashes with them.
@@ -74,16 +74,16 @@ def _clashes(mapping: Mapping) -> Iterator[tuple[Weight, Weight]]:
 
 def _place(name: str) -> tuple[str, str]:
     """(layer, role) of a weight."""
-    return names.parent(name), names.role(names.leaf(name))
+    return tree.parent(name), tree.role(tree.last_name(name))
 
 
-def _shown(weight: Weight, side: Side) -> str:
+def _shown(weight: Weight, side: WeightSide) -> str:
     """Name and shape, and the shape in Torch's layout where that is another one."""
     shape = side.canonical.get(weight.name, weight.shape)
     return f"{weight.name} {_text(weight.shape)}" + (f" (in Torch's layout {_text(shape)})" if shape != weight.shape else "")
 
 
-def _alone(weight: Weight, free: list[Weight], side: Side, other: Side, mapping: Mapping) -> str:
+def _alone(weight: Weight, free: list[Weight], side: WeightSide, other: WeightSide, mapping: Mapping) -> str:
     return _shown(weight, side) + _near(weight, free, side, other, mapping)
 
 
@@ -91,7 +91,7 @@ def _text(shape: Shape) -> str:
     return str(list(shape))
 
 
-def _near(weight: Weight, free: list[Weight], side: Side, other: Side, mapping: Mapping) -> str:
+def _near(weight: Weight, free: list[Weight], side: WeightSide, other: WeightSide, mapping: Mapping) -> str:
     """What is known of the partner that a weight should have: a free one of its shape, its layer's, or one of a similar name."""
     size = sorted(weight.shape)
     fitting = [one for one in free if sorted(one.shape) == size or math.prod(one.shape) == math.prod(weight.shape)]
@@ -99,7 +99,7 @@ def _near(weight: Weight, free: list[Weight], side: Side, other: Side, mapping: 
         near = _nearest(weight.name, [one.name for one in fitting]) or [one.name for one in fitting[:3]]
         return f": of this shape and free: {', '.join(near)}"
     layers = mapping.layers if side.framework == "torch" else {yours: mine for mine, yours in mapping.layers.items()}
-    layer = names.parent(weight.name)
+    layer = tree.parent(weight.name)
     if layer in layers and layer:
         return f": its layer's partner, {layers[layer]}, has no weight for it"
     near = _nearest(weight.name, list(other.weights))
@@ -111,7 +111,7 @@ def _near(weight: Weight, free: list[Weight], side: Side, other: Side, mapping: 
 def _nearest(name: str, among: list[str]) -> list[str]:
     """Names that are spelt much like this one; where there are very many, of weights of the same name in their layers."""
     if len(among) > _SPELT:
-        among = [other for other in among if names.leaf(other) == names.leaf(name)]
+        among = [other for other in among if tree.last_name(other) == tree.last_name(name)]
     return nearest(name, among[:_SPELT])
 
 

@@ -10,16 +10,15 @@ from operator import is_
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, described, unknown
-from . import names
-from .layouts import Blocks, permute, reordered, select
-from .matching import Matcher
+from . import tree
+from .layer_matching import Matcher
 from .pairing import BY_MAP, BY_RULE, SlotPair, fit, name_of, turned
+from .reading import view
 from .rules import Parts, Reordered, Rules, Stack, captured, filled
-from .tensors import view
-from .tree import Side, Slot, take
+from .tree import Blocks, Slot, WeightSide, permute, reordered, select, take
 
 
-def by_parts(rules: Rules, torch_side: Side, paddle_side: Side) -> list[SlotPair]:
+def by_parts(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> list[SlotPair]:
     """The pairs that ``split``, ``concat``, ``unstack`` and ``stack`` ask for."""
     pairs: list[SlotPair] = []
     for rule in rules.making_pairs():
@@ -34,7 +33,7 @@ def by_parts(rules: Rules, torch_side: Side, paddle_side: Side) -> list[SlotPair
 
 def _spoken(pattern: str, name: str) -> Iterator[tuple[tuple[str, ...], str]]:
     """(what its wildcards stand for, what is added to the parts' names) if a pattern is the name of a weight, or of its layer."""
-    for spoken, ending in ((name, ""), (names.parent(name), names.leaf(name))):
+    for spoken, ending in ((name, ""), (tree.parent(name), tree.last_name(name))):
         values = captured(pattern, spoken) if spoken else None
         if values is not None:
             yield values, ending
@@ -53,8 +52,8 @@ class _Held:
     """
 
     name: str
-    whole: Side
-    other: Side
+    whole: WeightSide
+    other: WeightSide
     values: tuple[str, ...]
     ending: str
 
@@ -89,7 +88,7 @@ class _Held:
         if name in self.other.weights:
             return _slot(self.other, name)
         ending = self.ending or ("bias" if self.name.endswith("bias") else "weight")
-        return _slot(self.other, name, names.joined(name, ending))
+        return _slot(self.other, name, tree.joined(name, ending))
 
     def _oriented(self, slot: Slot, others: list[Slot], stack: Stack) -> Slot:
         """One matrix of a stack in Torch's layout, [out, in]."""
@@ -157,7 +156,7 @@ def reordered_pairs(
     return [SlotPair(torch.at(*one), paddle.at(*other), note) for one, other in ways]
 
 
-def _slot(side: Side, *spoken: str, stacked: bool = False) -> Slot:
+def _slot(side: WeightSide, *spoken: str, stacked: bool = False) -> Slot:
     """Take the slot of a weight out of a tree, by the first of some names that it has.
 
     Matrices of unknown layers lie as their framework's Linear does; stacked ones as they are.
@@ -187,7 +186,7 @@ class Used(NamedTuple):
 BY_USE = "paired by its use"
 
 
-def by_use(used: Sequence[Used], torch_side: Side, paddle_side: Side) -> list[SlotPair]:
+def by_use(used: Sequence[Used], torch_side: WeightSide, paddle_side: WeightSide) -> list[SlotPair]:
     """The pairs of these weights; what does not fit is left to the others."""
     found = []
     for one in used:
@@ -204,7 +203,7 @@ def by_use(used: Sequence[Used], torch_side: Side, paddle_side: Side) -> list[Sl
     return found
 
 
-def _holder(side: Side, name: str) -> tuple[Slot, str] | None:
+def _holder(side: WeightSide, name: str) -> tuple[Slot, str] | None:
     """The slot of a whole weight, and the kind of its layer."""
     for node in side.root.walk():
         for slot in node.slots:
@@ -213,7 +212,7 @@ def _holder(side: Side, name: str) -> tuple[Slot, str] | None:
     return None
 
 
-def pinned(matcher: Matcher, layer_map: Any, rules: Rules, torch_side: Side, paddle_side: Side) -> None:
+def pinned(matcher: Matcher, layer_map: Any, rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> None:
     """Match what the caller says belongs together, the deepest layers first, and take it out of the trees."""
     pins = sorted(_pins(layer_map, torch_side, paddle_side), key=lambda pin: -pin[0].count("."))
     tnodes, pnodes = torch_side.nodes, paddle_side.nodes
@@ -234,7 +233,7 @@ def pinned(matcher: Matcher, layer_map: Any, rules: Rules, torch_side: Side, pad
         matcher.slots.append(pair)
 
 
-def _pins(layer_map: Any, torch_side: Side, paddle_side: Side) -> Iterator[tuple[str, str]]:
+def _pins(layer_map: Any, torch_side: WeightSide, paddle_side: WeightSide) -> Iterator[tuple[str, str]]:
     """(Torch name, Paddle name) of everything in ``layer_map``, patterns resolved."""
     if layer_map is None:
         return
@@ -254,7 +253,7 @@ def _pins(layer_map: Any, torch_side: Side, paddle_side: Side) -> Iterator[tuple
             yield name, other
 
 
-def _layer_name(layer: Any, side: Side) -> str:
+def _layer_name(layer: Any, side: WeightSide) -> str:
     """The name of a layer that is given as a name or an object."""
     if isinstance(layer, str):
         return layer
@@ -266,7 +265,7 @@ def _layer_name(layer: Any, side: Side) -> str:
     )
 
 
-def by_equal_names(rules: Rules, torch_side: Side, paddle_side: Side) -> list[SlotPair]:
+def by_equal_names(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> list[SlotPair]:
     """Pairs of one name whose values a rule changes, if their shapes differ: no matcher could know that they belong together."""
     pairs = []
     shapes = {name: weight.shape for name, weight in paddle_side.weights.items()}
@@ -288,7 +287,7 @@ class Changes:
         src, dst: the source's side and the target's.
     """
 
-    def __init__(self, rules: Rules, src: Side, dst: Side) -> None:
+    def __init__(self, rules: Rules, src: WeightSide, dst: WeightSide) -> None:
         self._rules, self._src, self._dst = rules, src, dst
         self._torch_first = src.framework == "torch"
 
@@ -321,7 +320,7 @@ class Changes:
 
     def _is_near(self, source: Slot, target: Slot, layers: Dict[str, str]) -> bool:
         one, other = map(name_of, self._in_order(source, target))
-        in_layers = layers.get(names.parent(one)) == names.parent(other) and names.role(names.leaf(one)) == names.role(
-            names.leaf(other)
+        in_layers = layers.get(tree.parent(one)) == tree.parent(other) and tree.role(tree.last_name(one)) == tree.role(
+            tree.last_name(other)
         )
-        return in_layers or names.words(one) == names.words(other)
+        return in_layers or tree.words_of(one) == tree.words_of(other)

@@ -1,17 +1,504 @@
-"""State dicts from files, without running anything that a file brings along, in time and memory bounded by its size."""
+"""State dicts from files, without running anything that a file brings along, in bounded time and memory."""
 
 from __future__ import annotations
 
+import functools
+import math
+import pickle
 import re
+import struct
 import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from pickle import UnpicklingError
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from ..errors import ArgumentError, FileError, MissingFileError, MissingFrameworkError, optional, unreadable
-from . import pickles
+
+# ---- Arrays by name, read out of a pickle without building anything that the file names.
+#
+# Python's unpickler calls what a file asks for, and a list of what may be called is no wall: ``numpy.dtype`` believes the state
+# that
+# the file gives it, and with a state that lies the file's bytes become the address of an object. So nothing is called here. The
+# few
+# names that arrays are pickled with have a meaning of this module's own, a dtype is one of a list, and everything else is
+# numbers,
+# texts, bytes, tuples, lists and dicts. What a file costs is bounded by its size: arrays lie over the bytes that were read.
+
+STEPS = 10_000_000  # instructions; an array takes some 40
+AXES = 64  # as NumPy has them, at most
+_BYTE, _PAIR, _WORD, _SIZE = (struct.Struct(f"<{form}") for form in "BHIQ")
+_SIGNED, _DOUBLE = struct.Struct("<i"), struct.Struct(">d")
+_KINDS = ("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16")
+_DTYPES = {name: np.dtype(name) for name in _KINDS}
+
+
+def load(data: bytes) -> Any:
+    """What a pickle holds, of any protocol: plain Python data, in which each array is an :class:`Array`.
+
+    Raises:
+        UnpicklingError: it holds anything but arrays of numbers and plain data; the message says what.
+        IndexError, ValueError, TypeError, struct.error: its instructions do not fit each other.
+    """
+    return _Machine(data).run()
+
+
+class Array:
+    """An array. ``value``: None where the file does not say what it holds; read-only, over the bytes of the file."""
+
+    def __init__(self, value: np.ndarray | None = None) -> None:
+        self.value = value
+
+
+class _Dtype:
+    """A dtype by its name. The state that the file has for it may say the byte order, and nothing else."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+
+
+class _Name(str):
+    """Something outside of the file, by its full name."""
+
+
+class _Machine:
+    """The stack of values that the instructions of a pickle work on, with what is kept of them."""
+
+    steps: ClassVar[Mapping[bytes, tuple[Any, ...]]]  # instruction -> the method that carries it out, and its arguments
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._view, self._at = data, memoryview(data), 0
+        self._stack: list[Any] = []
+        self._marks: list[int] = []
+        self._memo: dict[int, Any] = {}
+        self._spent = {"arrays": 0, "texts": 0}  # bytes that were made of parts of the file, which it may name again and again
+
+    def run(self) -> Any:
+        """What lies on top when the pickle says that it ends."""
+        stop = pickle.STOP[0]
+        steps = {code[0]: functools.partial(getattr(self, name), *arguments) for code, (name, *arguments) in self.steps.items()}
+        for _ in range(STEPS):
+            code = self._number(_BYTE)
+            if code == stop:
+                return self._stack.pop()
+            if code not in steps:
+                raise UnpicklingError(f"it has an instruction, {bytes([code])!r}, that no state dict needs")
+            steps[code]()
+        raise UnpicklingError(f"it has more than {STEPS:,} instructions")
+
+    # -- reading
+
+    def _take(self, size: int) -> memoryview:
+        begin, self._at = self._at, self._at + size
+        if size < 0 or self._at > len(self._data):
+            raise UnpicklingError("it ends before what it announces")
+        return self._view[begin : self._at]
+
+    def _line(self) -> str:
+        end = self._data.find(b"\n", self._at)
+        if end < 0:
+            raise UnpicklingError("it ends before what it announces")
+        return str(self._take(end + 1 - self._at)[:-1], "raw-unicode-escape")
+
+    def _number(self, form: struct.Struct) -> Any:
+        begin = self._at
+        self._at += form.size
+        return form.unpack_from(self._data, begin)[0]  # struct.error: there are no more bytes
+
+    # -- instructions
+
+    def plain(self, made: Callable[[], Any]) -> None:
+        """A value that is written by the instruction alone."""
+        self._stack.append(made())
+
+    def sized(self, form: struct.Struct, made: Callable[[memoryview], Any]) -> None:
+        """A value of so many bytes."""
+        self._stack.append(made(self._take(self._number(form))))
+
+    def counted(self, form: struct.Struct) -> None:
+        """A number."""
+        self._stack.append(self._number(form))
+
+    def written(self, made: Callable[[str], Any]) -> None:
+        """A value in a line of text."""
+        self._stack.append(made(self._line()))
+
+    def frame(self) -> None:
+        """How many bytes may be read at once: all are there."""
+        self._number(_SIZE)
+
+    def protocol(self) -> None:
+        self._number(_BYTE)
+
+    def mark(self) -> None:
+        self._marks.append(len(self._stack))
+
+    def marked(self, made: Callable[[list[Any]], Any]) -> None:
+        """A container of what was pushed since the last mark."""
+        self._stack.append(made(self._since_mark()))
+
+    def packed(self, count: int) -> None:
+        """A tuple of so many values."""
+        self._stack.append(tuple(self._last(count)))
+
+    def append(self) -> None:
+        self.extend(self._last(1))
+
+    def appends(self) -> None:
+        self.extend(self._since_mark())
+
+    def extend(self, values: list[Any]) -> None:
+        """Values for the list on top."""
+        self._top(list).extend(values)
+
+    def set_item(self) -> None:
+        self.update(self._last(2))
+
+    def set_items(self) -> None:
+        self.update(self._since_mark())
+
+    def update(self, pairs: list[Any]) -> None:
+        """Names and values for the dict on top."""
+        self._top(dict).update(_dict(pairs))
+
+    def keep(self, form: struct.Struct) -> None:
+        """Keep the last value under a number."""
+        self._memo[self._number(form)] = self._stack[-1]
+
+    def keep_written(self) -> None:
+        self._memo[int(self._line())] = self._stack[-1]
+
+    def memoize(self) -> None:
+        self._memo[len(self._memo)] = self._stack[-1]
+
+    def again(self, form: struct.Struct) -> None:
+        """A value that was kept."""
+        self._stack.append(self._kept(self._number(form)))
+
+    def again_written(self) -> None:
+        self._stack.append(self._kept(int(self._line())))
+
+    def name(self) -> None:
+        self._named(self._line(), self._line())
+
+    def stacked_name(self) -> None:
+        name, module = self._stack.pop(), self._stack.pop()
+        self._named(module, name)
+
+    def call(self) -> None:
+        """What one of the known names makes of its arguments."""
+        arguments, name = self._stack.pop(), self._stack.pop()
+        if type(name) is not _Name or name not in _MEANINGS or type(arguments) is not tuple:
+            raise UnpicklingError("it calls what no state dict is made with")
+        self._stack.append(_MEANINGS[name](self, *arguments))
+
+    def build(self) -> None:
+        """The state of an array, or of a dtype."""
+        state, value = self._stack.pop(), self._stack[-1]
+        if type(value) is _Dtype:
+            _check_order(state)
+        elif type(value) is Array and type(state) is tuple and len(state) == 5 and value.value is None:
+            _, shape, dtype, by_columns, data = state  # as numpy.ndarray.__reduce__ gives them
+            value.value = self.array(data, dtype, shape, "F" if by_columns else "C")
+        else:
+            raise UnpicklingError(f"it gives a state to {type(value).__name__} that it cannot have")
+
+    # -- what they share
+
+    def _last(self, count: int) -> list[Any]:
+        values = self._stack[-count:]
+        if len(values) < count:
+            raise UnpicklingError("it takes more than it holds")
+        del self._stack[-count:]
+        return values
+
+    def _since_mark(self) -> list[Any]:
+        place = self._marks.pop()
+        values = self._stack[place:]
+        del self._stack[place:]
+        return values
+
+    def _top(self, kind: type) -> Any:
+        """The last value, which has to be of this kind."""
+        if type(self._stack[-1]) is not kind:
+            raise UnpicklingError(f"it has a {type(self._stack[-1]).__name__} in the place of a {kind.__name__}")
+        return self._stack[-1]
+
+    def _kept(self, number: int) -> Any:
+        if number not in self._memo:
+            raise UnpicklingError("it repeats what it does not hold")
+        return self._memo[number]
+
+    def _named(self, module: Any, name: Any) -> None:
+        if type(module) is not str or type(name) is not str:  # of a list of lists the text may be of any length
+            raise UnpicklingError("it names something by what is no text")
+        known = f"{module}.{name}"
+        if known not in _MEANINGS and known != _NDARRAY:
+            raise UnpicklingError(f"it asks for {known[:100]}")
+        self._stack.append(_Name(known))
+
+    def array(self, data: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
+        """An array over bytes of the file."""
+        whole = type(shape) is tuple and len(shape) <= AXES and all(type(size) is int and 0 <= size < 2**63 for size in shape)
+        if not whole or type(dtype) is not _Dtype or type(data) not in (bytes, memoryview) or order not in ("C", "F"):
+            raise UnpicklingError("it holds an array that is none of numbers")
+        if math.prod(shape) * dtype.dtype.itemsize != len(data):
+            raise UnpicklingError(f"it holds an array whose shape, {list(shape)}, is not that of its {len(data):,} bytes"[:200])
+        self._spend("arrays", len(data))
+        return np.frombuffer(data, dtype.dtype).reshape(shape, order=order)
+
+    def encoded(self, text: str) -> bytes:
+        """Bytes that are written as text."""
+        self._spend("texts", len(text))
+        return text.encode("latin1")
+
+    def _spend(self, what: str, size: int) -> None:
+        self._spent[what] += size
+        if self._spent[what] > len(self._data):
+            raise UnpicklingError(f"its {what} are larger than the file")
+
+
+def _dict(pairs: Sequence[Any]) -> dict[Any, Any]:
+    """The dict of names and values by turns."""
+    names = pairs[::2]
+    if any(type(name) not in (str, int) for name in names):  # to hash a tuple of tuples of tuples may take for ever
+        raise UnpicklingError("it holds a dict whose names are no texts")
+    return dict(zip(names, pairs[1::2], strict=True))
+
+
+def _check_order(state: Any) -> None:
+    """The state of a dtype is that of a plain number, which its name has said."""
+    if type(state) is not tuple or state[1:2] not in (("<",), ("|",)) or any(part not in (None, -1, 0) for part in state[2:]):
+        raise UnpicklingError("it holds an array of a dtype that is no plain number in little-endian order")
+
+
+# -- what the names mean that arrays and state dicts are pickled with
+
+_NDARRAY = "numpy.ndarray"
+
+
+def _reconstruct(machine: _Machine, kind: Any, shape: Any, code: Any) -> Array:
+    """An array whose state comes next."""
+    if type(kind) is not _Name or kind != _NDARRAY:
+        raise UnpicklingError("it holds an array of a class of its own")
+    return Array()
+
+
+def _from_buffer(machine: _Machine, data: Any, dtype: Any, shape: Any, order: Any) -> Array:
+    """An array in one piece (protocol 5)."""
+    return Array(machine.array(data, dtype, shape, order))
+
+
+def _scalar(machine: _Machine, dtype: Any, data: Any = None) -> None:
+    """A single number of NumPy's: no weight."""
+
+
+def _dtype(machine: _Machine, name: Any, align: Any = False, copy: Any = True) -> _Dtype:
+    if type(name) is not str or name not in _DTYPES:
+        shown = repr(name[:20]) if type(name) is str else "that has no name"
+        raise UnpicklingError(f"it holds an array of the dtype {shown}; accepted: {', '.join(_DTYPES)}")
+    return _Dtype(_DTYPES[name])
+
+
+def _ordered(machine: _Machine) -> dict[Any, Any]:
+    return {}
+
+
+def _tuple(machine: _Machine, values: Any) -> tuple[Any, ...]:
+    """A tensor outside of a layer: its own name, and its values."""
+    if type(values) is not tuple:
+        raise UnpicklingError("it holds a tuple of what is none")
+    return values
+
+
+def _no_bytes(machine: _Machine) -> bytes:
+    """Those of an array without elements (protocols 0 to 2)."""
+    return b""
+
+
+def _encode(machine: _Machine, text: Any, encoding: Any) -> bytes:
+    """Bytes (protocols 0 to 2)."""
+    if type(text) is not str or encoding != "latin1":
+        raise UnpicklingError("it holds bytes in another encoding than they are written in")
+    return machine.encoded(text)
+
+
+_MEANINGS: dict[str, Callable[..., Any]] = {
+    "numpy.dtype": _dtype,
+    "collections.OrderedDict": _ordered,
+    **{f"{module}.tuple": _tuple for module in ("builtins", "__builtin__")},
+    **{f"{module}.bytes": _no_bytes for module in ("builtins", "__builtin__")},
+    "_codecs.encode": _encode,
+    **{f"numpy.{core}.multiarray._reconstruct": _reconstruct for core in ("core", "_core")},
+    **{f"numpy.{core}.multiarray.scalar": _scalar for core in ("core", "_core")},
+    **{f"numpy.{core}.numeric._frombuffer": _from_buffer for core in ("core", "_core")},
+}
+
+
+def _text(data: memoryview) -> str:
+    return str(data, "utf-8", "surrogatepass")
+
+
+def _same(data: memoryview) -> memoryview:
+    return data
+
+
+def _whole(line: str) -> int | bool:
+    """A number in a line, or True and False, as protocols 0 and 1 write them."""
+    return line == "01" if line in ("00", "01") else int(line.rstrip("L"))
+
+
+_Machine.steps = {
+    pickle.PROTO: ("protocol",),
+    pickle.FRAME: ("frame",),
+    pickle.MARK: ("mark",),
+    pickle.NONE: ("plain", lambda: None),
+    pickle.NEWTRUE: ("plain", lambda: True),
+    pickle.NEWFALSE: ("plain", lambda: False),
+    pickle.EMPTY_DICT: ("plain", dict),
+    pickle.EMPTY_LIST: ("plain", list),
+    pickle.EMPTY_TUPLE: ("plain", tuple),
+    pickle.BININT: ("counted", _SIGNED),
+    pickle.BININT1: ("counted", _BYTE),
+    pickle.BININT2: ("counted", _PAIR),
+    pickle.BINFLOAT: ("counted", _DOUBLE),
+    pickle.LONG1: ("sized", _BYTE, pickle.decode_long),
+    pickle.LONG4: ("sized", _SIGNED, pickle.decode_long),
+    pickle.SHORT_BINUNICODE: ("sized", _BYTE, _text),
+    pickle.BINUNICODE: ("sized", _WORD, _text),
+    pickle.BINUNICODE8: ("sized", _SIZE, _text),
+    pickle.SHORT_BINBYTES: ("sized", _BYTE, _same),
+    pickle.BINBYTES: ("sized", _WORD, _same),
+    pickle.BINBYTES8: ("sized", _SIZE, _same),
+    pickle.BYTEARRAY8: ("sized", _SIZE, _same),
+    pickle.INT: ("written", _whole),
+    pickle.LONG: ("written", _whole),
+    pickle.FLOAT: ("written", float),
+    pickle.UNICODE: ("written", str),
+    pickle.DICT: ("marked", _dict),
+    pickle.LIST: ("marked", list),
+    pickle.TUPLE: ("marked", tuple),
+    pickle.TUPLE1: ("packed", 1),
+    pickle.TUPLE2: ("packed", 2),
+    pickle.TUPLE3: ("packed", 3),
+    pickle.APPEND: ("append",),
+    pickle.APPENDS: ("appends",),
+    pickle.SETITEM: ("set_item",),
+    pickle.SETITEMS: ("set_items",),
+    pickle.PUT: ("keep_written",),
+    pickle.BINPUT: ("keep", _BYTE),
+    pickle.LONG_BINPUT: ("keep", _WORD),
+    pickle.MEMOIZE: ("memoize",),
+    pickle.GET: ("again_written",),
+    pickle.BINGET: ("again", _BYTE),
+    pickle.LONG_BINGET: ("again", _WORD),
+    pickle.GLOBAL: ("name",),
+    pickle.STACK_GLOBAL: ("stacked_name",),
+    pickle.REDUCE: ("call",),
+    pickle.BUILD: ("build",),
+}
+
+
+class _Opaque:
+    """What Torch's own unpickler makes of a part of the file."""
+
+
+class _Rehearsal(_Machine):
+    """What Torch's unpickler is about to do, without doing it: how much work it will be.
+
+    Torch calls functions from a list of its own, which takes any time: a tuple of two tuples of two tuples and so on takes few
+    bytes, for a file may repeat what it holds, and is hashed leaf by leaf. So values are as large as all that they repeat.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._sizes: dict[int, tuple[Any, int]] = {}  # by identity: the value, which has to live, and how many parts it has
+        self._left = STEPS + len(data)
+
+    def _size(self, value: Any) -> int:
+        if isinstance(value, (str, bytes, memoryview)):
+            return 1 + len(value)
+        return self._sizes.get(id(value), (value, 1))[1]
+
+    def _grow(self, values: Sequence[Any]) -> None:
+        """The value on top has these parts as well."""
+        value = self._stack[-1]
+        size = self._size(value) + sum(map(self._size, values))
+        self._sizes[id(value)] = value, min(size, 2**62)  # a list may hold itself
+
+    def _do(self, values: Sequence[Any]) -> None:
+        """Something is done with each part of these values."""
+        self._left -= sum(map(self._size, values))
+        if self._left < 0:
+            raise UnpicklingError("what it holds repeats itself too often")
+
+    def packed(self, count: int) -> None:
+        values = self._last(count)
+        self._stack.append(tuple(values))
+        self._grow(values)
+
+    def marked(self, made: Callable[[list[Any]], Any]) -> None:
+        values = self._since_mark()
+        self._stack.append(tuple(values))
+        self._grow(values)
+
+    def extend(self, values: list[Any]) -> None:
+        self._grow(values)
+
+    def update(self, pairs: list[Any]) -> None:
+        self._do(pairs[::2])
+        self._grow(pairs)
+
+    def persistent(self) -> None:
+        """A part of the file outside of the pickle."""
+        self._do(self._last(1))
+        self._stack.append(_Opaque())
+
+    def _named(self, module: Any, name: Any) -> None:
+        self._stack.append(_Opaque())
+
+    def call(self) -> None:
+        called = self._last(2)
+        self._do(called)
+        self._stack.append(_Opaque())
+        self._grow(called)
+
+    def build(self) -> None:
+        state = self._last(1)
+        self._do(state)
+        self._grow(state)
+
+
+def _plain_text(data: memoryview) -> str:
+    return str(data, "latin1")
+
+
+_Rehearsal.steps = {
+    **_Machine.steps,
+    pickle.BINPERSID: ("persistent",),
+    pickle.NEWOBJ: ("call",),
+    pickle.EMPTY_SET: ("plain", _Opaque),
+    pickle.ADDITEMS: ("appends",),
+    pickle.SHORT_BINSTRING: ("sized", _BYTE, _plain_text),
+}
+
+
+def try_for_torch(data: bytes, count: int = 1) -> None:
+    """Let Torch's unpickler have so many pickles, one behind the other, only if the work will be in proportion to their size.
+
+    Raises:
+        UnpicklingError: it will not, or an instruction is none of Torch's.
+        IndexError, ValueError, TypeError, struct.error: as :func:`load`.
+    """
+    rehearsal = _Rehearsal(data)
+    for _ in range(count):
+        rehearsal.run()
+
+
+# ---- State dicts from files, without running anything that a file brings along, in time and memory bounded by its size.
 
 SUFFIXES = (".pdparams", ".pt", ".pth", ".bin", ".safetensors")
 _BEFORE_ZIP = 5  # pickles in a file of older Torchs: a magic number, two of the format, the data, the keys of its storages
@@ -85,15 +572,15 @@ def _of_torch(path: Path) -> Any:
                 raise FileError(f"{path} is no file of torch.save: it unpacks to {unpacked:,} bytes, more than it has")
             for name in file.namelist():
                 if name.endswith("data.pkl"):
-                    pickles.try_for_torch(file.read(name))
+                    try_for_torch(file.read(name))
     else:
-        pickles.try_for_torch(path.read_bytes(), _BEFORE_ZIP)
+        try_for_torch(path.read_bytes(), _BEFORE_ZIP)
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _of_paddle(path: Path) -> Any:
     """What ``paddle.save`` wrote: arrays by name, a tensor outside of a layer as (its own name, array)."""
-    saved = pickles.load(path.read_bytes())
+    saved = load(path.read_bytes())
     if not isinstance(saved, dict):
         return saved
     saved.pop("StructuredToParameterName@@", None)
@@ -112,7 +599,7 @@ def _of_paddle(path: Path) -> Any:
 
 def _values(value: Any) -> Any:
     """An array as NumPy's; anything else as it is."""
-    if not isinstance(value, pickles.Array):
+    if not isinstance(value, Array):
         return value
     if value.value is None:
         raise ValueError("it holds an array without values")

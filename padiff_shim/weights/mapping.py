@@ -1,26 +1,217 @@
-"""What belongs together: the answer of a match, as data and as a table."""
+"""The answer of a match: what belongs together, as data and as a table, and whether values are equal."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import ArgumentError
-from ..screen import Column, Screen
-from ..text import shown
-from .checking import WeightCheck, check
-from .choices import Choice
-from .functions import Array, Moves, adjoint, is_affine
-from .layouts import canonical, in_words
+from ..text import Column, Screen, shown
+from .pairing import Choice
+from .reading import sides_of, synchronise, view
 from .rules import Cast
-from .sides import sides_of
-from .tensors import view
-from .tree import OTHER, Shape, Side, Slot, Weight
+from .tree import OTHER, Shape, Slot, Weight, WeightSide, canonical, in_words, own_layout
+
+# ---- What a function of the caller's does to the elements of a weight: what it does to values tells what it does to
+# gradients.
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """A function that gives each element of its result one of its argument's, and none twice.
+
+    Args:
+        index: for each element of the result the place of the argument's, both flattened.
+        shape: that of the result.
+    """
+
+    index: torch.Tensor
+    shape: tuple[int, ...]
+    size: int
+
+    @property
+    def inverse(self) -> torch.Tensor | None:
+        """For each element of the argument the place of the result's; None if some are dropped."""
+        return torch.argsort(self.index) if self.index.numel() == self.size else None
+
+    def of(self, values: Array) -> Array:
+        """What it makes of an array."""
+        moved: Array = values.reshape(-1)[self.index.numpy()].reshape(self.shape)
+        return moved
+
+
+def moves(function: Callable[[Any], Any], shape: tuple[int, ...]) -> Moves | None:
+    """How a function of a tensor moves its elements, found by trying; None if it does anything else to them."""
+    size = math.prod(shape)
+    try:
+        places = torch.as_tensor(function(torch.arange(size, dtype=torch.float64).reshape(shape)))
+        index = places.reshape(-1).to(torch.int64)
+        values = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        made = torch.as_tensor(function(values.clone())).reshape(-1)
+    except Exception:  # whatever it says to such values, it says to the weight's, too
+        return None
+    known = bool((index == places.reshape(-1)).all()) and bool(((index >= 0) & (index < size)).all())
+    if not known or index.unique().numel() != index.numel() or not torch.equal(made, values.reshape(-1)[index]):
+        return None
+    return Moves(index, tuple(places.shape), size)
+
+
+def is_affine(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
+    """Whether it is a linear map and a shift, so that gradients are taken across by the adjoint of the map."""
+    generator = torch.Generator().manual_seed(0)
+    one, other = (torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(2))
+    try:
+        together, first, second, zero = (
+            torch.as_tensor(function(value)) for value in (one + other, one.clone(), other.clone(), torch.zeros_like(one))
+        )
+        if not torch.allclose(
+            together + zero, first + second, rtol=1e-9, atol=1e-9 * float(first.abs().max() + second.abs().max())
+        ):
+            return False
+        adjoint(function, shape, np.ones(tuple(together.shape)))
+    except Exception:  # a function that gives no tensor, or none that autograd follows
+        return False
+    return True
+
+
+def adjoint(function: Callable[[Any], Any], shape: tuple[int, ...], gradient: Array) -> Array:
+    """The gradient with respect to a function's argument of that shape, from the one with respect to its result."""
+    with torch.enable_grad():
+        start = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
+        result = function(start * 1)
+        back = torch.autograd.grad(result, start, torch.from_numpy(np.ascontiguousarray(gradient, dtype=np.float64)))[0]
+    return back.numpy().astype(gradient.dtype)
+
+
+# ---- Whether two models hold equal values now, pair by pair, and what happened where they do not.
+
+TURNED, SWAPPED, SIGNS, DTYPES, DIFFERENT = "transposed", "swapped", "signs of zeros", "rounded", "different"
+
+
+@dataclass(frozen=True)
+class UnequalPair:
+    """A pair that holds unequal values.
+
+    Args:
+        pair: which.
+        largest: the largest absolute difference; nan if one side is not finite where the other is, or the values have no one shape.
+        finding: ``"transposed"`` (equal once the Paddle side is transposed), ``"swapped"`` (equal to the partner of another
+            pair), ``"rounded"`` (equal once rounded to the narrower dtype), ``"signs of zeros"``, or ``"different"``.
+        other: the Paddle weights that hold the Torch side's values, if they are swapped.
+    """
+
+    pair: Pair
+    largest: float
+    finding: str
+    other: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        names = self.pair.torch if self.pair.torch == self.pair.paddle else f"{self.pair.torch} and {self.pair.paddle}"
+        what = {
+            TURNED: "equal if one is transposed",
+            SWAPPED: f"Torch's values are in {' and '.join(self.other)}",
+            SIGNS: "equal but for the signs of zeros",
+            DTYPES: "equal once rounded to the narrower dtype",
+            DIFFERENT: "",
+        }[self.finding]
+        return f"{names}: largest difference {self.largest:.3g}" + (f", {what}" if what else "")
+
+
+@dataclass
+class WeightCheck:
+    """What :meth:`Mapping.check` found; true if all pairs are equal bit for bit."""
+
+    compared: int = 0
+    differences: list[UnequalPair] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return not self.differences
+
+    def __str__(self) -> str:
+        if self:
+            return f"{self.compared} pairs of weights, all equal bit for bit"
+        return "\n".join([f"{len(self.differences)} of {self.compared} pairs of weights differ:", *map(str, self.differences)])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        rows = [
+            {
+                "torch": one.pair.torch,
+                "paddle": one.pair.paddle,
+                "largest": one.largest,
+                "finding": one.finding,
+                "other": [*one.other],
+            }
+            for one in self.differences
+        ]
+        return {"compared": self.compared, "differences": rows}
+
+
+def check(mapping: Mapping, torch_side: WeightSide, paddle_side: WeightSide) -> WeightCheck:
+    """Compare the values of every pair.
+
+    Raises:
+        ArgumentError: the models are not those of the mapping.
+    """
+    synchronise()
+    found = WeightCheck()
+    unequal = []
+    for pair in mapping.pairs:
+        if pair.torch_slot.weight is None or pair.paddle_slot.weight is None:
+            continue
+        mine, yours = pair.values(torch_side), pair.values(paddle_side)
+        found.compared += 1
+        if not _same_bits(mine, yours):
+            unequal.append((pair, mine, yours))
+    held = [(pair.paddle, yours) for pair, _, yours in unequal]
+    found.differences = [_difference(pair, mine, yours, held) for pair, mine, yours in unequal]
+    return found
+
+
+def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(one.element_size())
+    if bits is None:  # complex128
+        return torch.equal(torch.view_as_real(one.resolve_conj()), torch.view_as_real(other.resolve_conj()))
+    return torch.equal(one.contiguous().view(bits), other.contiguous().view(bits))
+
+
+def _difference(pair: Pair, mine: torch.Tensor, yours: torch.Tensor, held: list[tuple[str, torch.Tensor]]) -> UnequalPair:
+    if mine.shape != yours.shape:
+        return UnequalPair(pair, math.nan, DIFFERENT)
+    wide = torch.promote_types(torch.promote_types(mine.dtype, yours.dtype), torch.float64)
+    largest = float((mine.to(wide) - yours.to(wide)).abs().max()) if mine.numel() else 0.0
+    if torch.equal(mine, yours):
+        return UnequalPair(pair, 0.0, SIGNS)
+    if mine.dtype != yours.dtype and any(torch.equal(mine.to(dtype), yours.to(dtype)) for dtype in (mine.dtype, yours.dtype)):
+        return UnequalPair(pair, largest, DTYPES)
+    if mine.ndim == 2 and mine.shape[0] > 1 < mine.shape[1] and pair.rule is None and _turned(pair, mine, yours):
+        return UnequalPair(pair, largest, TURNED)
+    others = tuple(name for name, values in held if values is not yours and _same_bits(mine, values))
+    return UnequalPair(pair, largest, SWAPPED if others else DIFFERENT, others)
+
+
+def _turned(pair: Pair, mine: torch.Tensor, yours: torch.Tensor) -> bool:
+    """Whether somebody copied or reshaped a matrix where it had to be transposed, or the other way round."""
+    if mine.shape[0] == mine.shape[1]:
+        return torch.equal(mine, yours.t())
+    if pair.paddle_slot.steps:
+        return False
+    stored = own_layout(pair.paddle_slot, yours)  # [in, out] filled with the elements of [out, in] in memory order
+    return torch.equal(mine.reshape(-1), stored.reshape(-1))
+
+
+# ---- What belongs together: the answer of a match, as data and as a table.
 
 
 @dataclass(frozen=True)
@@ -120,7 +311,7 @@ class Pair:
             return None
         return values if mine else adjoint(self.rule, self.shape(self.rule_from) or (), values)
 
-    def values(self, side: Side) -> Tensor:
+    def values(self, side: WeightSide) -> Tensor:
         """The values of one side now, in the layout in which both are compared.
 
         Raises:

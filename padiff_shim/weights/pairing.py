@@ -1,16 +1,22 @@
-"""Which weights of two paired layers belong together, and how each of them lies."""
+"""Which weights of two paired layers belong together, and how each of them lies: stacks of experts and fused projections too."""
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from operator import is_
+from typing import Any, NamedTuple
 
-from . import names
-from .layouts import AS_IS, FLAT, TRANSPOSED
+from . import tree
 from .rules import Cast
-from .tree import Node, Slot
+from .tree import AS_IS, FLAT, OTHER, TRANSPOSED, Blocks, LayerNode, Slot, WeightSide, permute, reordered, select, take
+
+# ---- Which weights of two paired layers belong together, and how each of them lies.
 
 ORDER = "paired by order"
 BY_RULE, BY_MAP, AS_DESCRIBED = "by rule", "by layer_map", "as its description says"
@@ -52,7 +58,7 @@ def name_of(slot: Slot) -> str:
     return slot.weight.name if slot.weight else ""
 
 
-def pair_slots(torch: Node, paddle: Node, ordered: bool = True, note: str = "") -> list[SlotPair]:
+def pair_slots(torch: LayerNode, paddle: LayerNode, ordered: bool = True, note: str = "") -> list[SlotPair]:
     """The weights of two units: by role, the rest by shape and what their names tell, then in order of construction.
 
     Of the last nothing is said unless the order is known, or there is no choice.
@@ -61,7 +67,7 @@ def pair_slots(torch: Node, paddle: Node, ordered: bool = True, note: str = "") 
         return [SlotPair(mine, yours, note) for mine, yours in zip(torch.slots, paddle.slots)]
     left = _Left(list(torch.slots), list(paddle.slots), torch.kind or paddle.kind, note)
     found = left.by_role()
-    for words in (names.plain, names.telling):
+    for words in (tree.plain, tree.telling_words):
         found += left.by_words(words, ordered)
     found += left.by_order(ordered)
     # What only stands for an absent weight needs no partner.
@@ -132,7 +138,7 @@ def _by_order(pair: SlotPair) -> SlotPair:
 
 
 def _numbers(slot: Slot) -> list[str]:
-    return sorted(word for word in names.words(slot.role) if word.isdigit())
+    return sorted(word for word in tree.words_of(slot.role) if word.isdigit())
 
 
 def _straight(ts: list[Slot], ps: list[Slot]) -> bool:
@@ -212,3 +218,456 @@ def _said(torch: Slot, paddle: Slot, mine: Slot, yours: Slot) -> str:
     if not _is_square(mine):
         return "layout found by the shapes" if TRANSPOSED in (mine.layout, yours.layout) else ""
     return f"square, of unknown type: taken as {'it is' if mine.layout == yours.layout else 'a Linear holds it'}"
+
+
+# ---- Weights whose layout neither names nor shapes tell: the ways in which they may lie, one of which a use of them
+# decides.
+
+_MOST = 96  # ways of one weight that are tried
+
+
+class Way(NamedTuple):
+    """One layout of a weight that holds several.
+
+    Args:
+        label: what it is called; equal in all layers of a model that lie so.
+        rule: the transform that says it, as it is written in ``rules=``.
+        pairs: makes its pairs.
+        groups: in how many groups.
+    """
+
+    label: str
+    rule: str
+    pairs: Callable[[], list[SlotPair]]
+    groups: int = 1
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A weight that holds several of the other side, or the same several in another order.
+
+    Args:
+        whole: the name of its layer, or of the weight itself, if a stack holds those of all experts.
+        parts: the names of the other side's.
+        side: the framework of the whole.
+        ways: how it may lie, the first of which is the usual one.
+        taken: the one that its use has decided; None as long as none has.
+        reason: why it is not decided.
+    """
+
+    whole: str
+    parts: tuple[str, ...]
+    side: str
+    ways: tuple[Way, ...]
+    taken: Way | None = None
+    reason: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are several ways, and none is taken."""
+        return self.taken is None and len(self.ways) > 1
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal for the same weights of other layers."""
+        return tuple(tree.starred(name) for name in (self.whole, *self.parts))
+
+    def pairs(self) -> list[SlotPair]:
+        """The pairs of the way that was taken, or of the usual one."""
+        way = self.taken or self.ways[0]
+        note = f"{way.label}, by its use" if self.taken else way.label if len(self.ways) == 1 else f"{way.label}, undecided"
+        return [replace(pair, note=note) for pair in way.pairs()]
+
+    def told(self) -> str:
+        """What its use has decided, and how a caller says it."""
+        assert self.taken is not None
+        rule = f"rules=[({tree.starred(self.whole)!r}, {self.taken.rule})]"
+        label = self.taken.label.removeprefix("fused: ")
+        return f"{self.whole} holds {', '.join(self.parts)}: {label}, told by its use ({rule} says it)"
+
+    def decided(self, label: str) -> Choice:
+        """The same with that way taken."""
+        return replace(self, taken=next(way for way in self.ways if way.label == label))
+
+
+def fused(whole: str, parts: Sequence[str], letters: Sequence[str], slots: list[tuple[Slot, list[Slot]]], side: str) -> Choice:
+    """The choice of a projection that holds the rows of several.
+
+    Args:
+        whole, parts: names of the layers.
+        letters: what each part is called.
+        slots: (of the whole, of each part) of the weight, the bias...
+        side: the framework of the whole.
+    """
+    sizes = [part.shape[0] for part in slots[0][1]]
+
+    def made(blocks: Blocks) -> list[SlotPair]:
+        pairs = []
+        for slot, others in slots:
+            inside = [slot.at(*steps) for steps in blocks.steps(0, tuple(sizes))]
+            own = [part.at(*blocks.own(0, size)) for part, size in zip(others, sizes)]
+            pairs += [SlotPair(*((one, other) if side == "torch" else (other, one)), "fused") for one, other in zip(inside, own)]
+        return pairs
+
+    spoken = [tree.starred(name) for name in parts]
+    ways = []
+    for blocks in itertools.islice(orders(len(sizes), math.gcd(*sizes)), _MOST):
+        listed = ", ".join(repr(spoken[part]) for part in blocks.order)
+        groups = f", groups={blocks.groups}" if blocks.groups > 1 else ""
+        ways.append(Way(label_of(blocks, letters), f"split({listed}{groups})", functools.partial(made, blocks), blocks.groups))
+    return Choice(whole, tuple(parts), side, tuple(ways))
+
+
+def exchanged(slots: Sequence[SlotPair]) -> Choice | None:
+    """The choice of a layer (or weight) of one shape on both sides that holds gate and up, called so in another order on each.
+
+    Returns:
+        None if the names do not say that.
+    """
+    places = [tuple(_place_of(name_of(slot)) for slot in (pair.torch, pair.paddle)) for pair in slots]
+    orders_ = [tuple(word for word in tree.words_of(tree.last_name(place)) if word in ("gate", "up")) for place in places[0]]
+    if sorted(orders_[0]) != ["gate", "up"] or orders_[0] != orders_[1][::-1]:
+        return None
+    own, other = ", ".join(orders_[0]), ", ".join(orders_[1])
+    ways = [Way("gate and up in one order", f"gate_up({own!r}, {own!r})", lambda: list(slots))]
+    for axis in (0,) if len(slots[0].torch.shape) < 3 else (1, 2):  # of a stack of experts
+        if all(_halves(pair, axis) for pair in slots):
+            words, ends = (f" along {axis}", f", axis={axis})") if axis else ("", ")")
+            made = functools.partial(_exchanged, slots, axis)
+            ways.append(Way(f"gate and up exchanged{words}", f"gate_up({own!r}, {other!r}{ends}", made))
+    return Choice(places[0][1], (places[0][0],), "paddle", tuple(ways))
+
+
+def _place_of(name: str) -> str:
+    """The name of a layer's weight or bias as that of the layer; of a bare weight as it is."""
+    return tree.parent(name) if tree.last_name(name) in ("weight", "bias") else name.removesuffix("_bias")
+
+
+def _halves(pair: SlotPair, axis: int) -> bool:
+    return pair.torch.shape == pair.paddle.shape and axis < len(pair.torch.shape) and pair.torch.shape[axis] % 2 == 0
+
+
+def _exchanged(slots: Sequence[SlotPair], axis: int) -> list[SlotPair]:
+    return [
+        replace(pair, torch=pair.torch.at(*mine), paddle=pair.paddle.at(*yours), turnable=False)
+        for pair in slots
+        for mine, yours in reordered(Blocks(), Blocks(order=(1, 0)), axis, pair.torch.shape[axis])
+    ]
+
+
+def by_place(slots: Sequence[SlotPair]) -> dict[tuple[str, str], list[SlotPair]]:
+    """Pairs of whole weights by the layers (or bare weights) that they are of."""
+    groups: dict[tuple[str, str], list[SlotPair]] = {}
+    for pair in slots:
+        if pair.torch.weight and pair.paddle.weight and not (pair.torch.steps or pair.paddle.steps):
+            groups.setdefault((_place_of(name_of(pair.torch)), _place_of(name_of(pair.paddle))), []).append(pair)
+    return groups
+
+
+def orders(parts: int, common: int) -> Iterator[Blocks]:
+    """The orders and groups in which so many parts may lie, usual ones first; ``common``: what divides the rows of each."""
+    orders = list(itertools.permutations(range(parts)))
+    groups = [number for number in range(1, common + 1) if common % number == 0]
+    for order in orders:
+        for number in groups if order == orders[0] else [1]:
+            yield Blocks(order=order, groups=number)
+    for order in orders[1:]:
+        for number in groups[1:]:
+            yield Blocks(order=order, groups=number)
+
+
+def label_of(blocks: Blocks, letters: Sequence[str]) -> str:
+    order = ", ".join(letters[part] for part in blocks.order)
+    return f"fused: rows of {order}" + (f" in each of {blocks.groups} groups" if blocks.groups > 1 else "")
+
+
+def undecided(choices: Sequence[Choice]) -> str:
+    """The message for layouts that nothing decides: what they may be, and what to write."""
+    lines = []
+    for choice in {choice.key: choice for choice in reversed(choices)}.values():
+        ways = choice.ways[:1] + _other(choice)
+        labels = " or ".join(way.label.removeprefix("fused: ") for way in ways)
+        more = f" (or {len(choice.ways) - len(ways)} other ways)" if len(choice.ways) > len(ways) else ""
+        rules = " or ".join(f"rules=[({tree.starred(choice.whole)!r}, {way.rule})]" for way in ways)
+        lines.append(
+            f"nothing tells how {choice.whole} holds {', '.join(choice.parts)}: {labels}{more}; {choice.reason}. Say {rules}"
+        )
+    return "\n".join(reversed(lines))
+
+
+def _other(choice: Choice) -> tuple[Way, ...]:
+    """The commonest way beside the usual one, as a message names it: by groups for q, k and v, else in another order."""
+    by_groups = tuple(way for way in choice.ways if way.groups > 1)
+    if len(choice.parts) == 3 and by_groups:
+        ends = [re.sub(r"\d+( groups|\))$", r"N\1", text) for text in by_groups[0][:2]]
+        return (by_groups[0]._replace(label=f"{ends[0]} (N: the number of key-value heads)", rule=ends[1]),)
+    return (tuple(way for way in choice.ways[1:] if way not in by_groups) or choice.ways[1:])[:1]
+
+
+# ---- One projection on one side that holds what several hold on the other: q, k and v, or gate and up.
+
+# The parts of a fused projection, in order, by the words that its name may have. Longer names first.
+_FUSED = (
+    (("q", "k", "v"), ("qkv", "attn", "in", "pack", "q")),
+    (("k", "v"), ("kv", "k")),
+    (("gate", "up"), ("gate",)),
+)
+
+
+class Fused(NamedTuple):
+    """A projection, its parts on the other side, what they are called, and the framework of the whole."""
+
+    whole: LayerNode
+    parts: list[LayerNode]
+    letters: tuple[str, ...]
+    side: str
+
+    def choice(self) -> Choice:
+        """The ways in which it may hold them."""
+        whole = _linear(self.whole, self.side)
+        parts = [_linear(part, OTHER[self.side]) for part in self.parts]
+        slots = [(whole[role], [part[role] for part in parts]) for role in parts[0]]
+        return fused(self.whole.path, [part.path for part in self.parts], self.letters, slots, self.side)
+
+
+def candidates(ts: list[LayerNode], ps: list[LayerNode]) -> Iterator[Fused]:
+    """What shapes and names allow in one way only, or in order."""
+    for side, mine, other in (("torch", ts, ps), ("paddle", ps, ts)):
+        for letters, wanted in _FUSED:
+            wholes = [node for node in mine if _is_fused(node, side, letters, wanted)]
+            sets = list(_siblings([node for node in other if node.is_unit], OTHER[side], letters)) if wholes else []
+            fitting = [whole for whole in wholes if any(_adds_up(whole, parts, side) for parts in sets)]
+            sets = [parts for parts in sets if any(_adds_up(whole, parts, side) for whole in wholes)]
+            if len(fitting) == len(sets) and all(_adds_up(whole, parts, side) for whole, parts in zip(fitting, sets)):
+                yield from (Fused(whole, parts, letters, side) for whole, parts in zip(fitting, sets))
+
+
+def _siblings(nodes: list[LayerNode], side: str, letters: tuple[str, ...]) -> Iterator[list[LayerNode]]:
+    """One layer for each letter, of one parent."""
+    for parent in dict.fromkeys(tree.parent(node.path) for node in nodes):
+        inside = [node for node in nodes if tree.parent(node.path) == parent and _linear(node, side)]
+        called = [[node for node in inside if letter in _own(node)] for letter in letters]
+        if all(len(alone) == 1 for alone in called) and len({id(alone[0]) for alone in called}) == len(letters):
+            yield [alone[0] for alone in called]
+
+
+def _own(node: LayerNode) -> tuple[str, ...]:
+    return tree.words_of(tree.last_name(node.path))
+
+
+def _linear(node: LayerNode, side: str) -> dict[str, Slot]:
+    """The weights of a layer by role, [out, in]; nothing if its type is the user's own. A state dict's lie as those of a Linear."""
+    slots: dict[str, Slot] = {}
+    for slot in node.slots:
+        if slot.settled:
+            slots[slot.role] = slot
+        elif not slot.typed and len(slot.shape) == 2:
+            slots[slot.role] = slot.readings()[side == "paddle"]._replace(settled=True)
+        else:
+            return {}
+    return slots
+
+
+def _is_fused(node: LayerNode, side: str, letters: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+    """Whether a layer's own name may be that of a fused projection."""
+    if not node.is_unit or not node.slots or not _linear(node, side) or any(slot.steps for slot in node.slots):
+        return False
+    words = _own(node)
+    return any(word in wanted for word in words) and {word for word in words if word in letters} in (set(), set(letters))
+
+
+def _adds_up(whole: LayerNode, parts: list[LayerNode], side: str) -> bool:
+    """Whether the rows of the parts are those of the whole."""
+    slots, others = _linear(whole, side), [_linear(part, OTHER[side]) for part in parts]
+    if any(set(other) != set(slots) for other in others):
+        return False
+    for role, slot in slots.items():
+        shapes = [other[role].shape for other in others]
+        if len({shape[1:] for shape in shapes} | {slot.shape[1:]}) != 1 or sum(shape[0] for shape in shapes) != slot.shape[0]:
+            return False
+    return True
+
+
+# ---- Experts: one weight [experts, ...] on one side, a list of layers on the other.
+
+_KINDS = (("weight", 3), ("bias", 2))  # roles of what is stacked, with its number of axes
+
+
+@dataclass(frozen=True)
+class _Experts:
+    """The layers of one place in all experts, ``up_gate_proj`` of each."""
+
+    path: str  # in an expert
+    slots: dict[str, list[Slot]]  # by role, one of each expert
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return _expert_words(tree.last_name(self.path))
+
+
+@dataclass(frozen=True)
+class _StackOfExperts:
+    """Stacked weights that stand for one place, and the layers of the experts that they hold."""
+
+    name: str
+    slots: dict[str, Slot]  # by role
+    experts: tuple[_Experts, ...]
+    list_path: str
+    side: str
+
+    def choice(self) -> Choice:
+        """The ways in which they may hold them."""
+        turns, ways = self._turns(), []
+        for turned, blocks in itertools.product(turns, self._blocks()):
+            words = ["stacked", *(["[in, out]"] if turned and len(turns) > 1 else []), *self._words_of(blocks)]
+            ends = "" if len(turns) == 1 else f", transposed={turned}"
+            ways.append(Way("; ".join(words), self._rule(blocks, ends), functools.partial(self._pairs, turned, blocks)))
+        parts = [tree.joined(self.list_path, str(number), experts.path) for experts in self.experts for number in (0, 1)]
+        return Choice(self.name, tuple(parts), self.side, tuple(ways))
+
+    def _rule(self, blocks: Blocks | None, ends: str) -> str:
+        """What is to be written for a way."""
+        spoken = [repr(tree.joined(tree.starred(self.list_path), "{}", experts.path)) for experts in self.experts]
+        if blocks is None:
+            return f"unstack({spoken[0]}{ends})"
+        if len(spoken) > 1:
+            inside = ", ".join(spoken[part] for part in blocks.order)
+            return f"unstack(split({inside}{f', groups={blocks.groups}' if blocks.groups > 1 else ''}){ends})"
+        own = ", ".join(self.words)
+        other = ", ".join(reversed(self.words)) if blocks.order else own
+        torch, paddle = (own, other) if self.side == "torch" else (other, own)
+        return f"unstack({spoken[0]}{ends}, inner=gate_up({torch!r}, {paddle!r}))"
+
+    def _words_of(self, blocks: Blocks | None) -> list[str]:
+        if blocks is None:
+            return []
+        if len(self.experts) > 1:
+            return [label_of(blocks, self.words)]
+        return [f"gate and up {'exchanged' if blocks.order else 'in one order'}"]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return _expert_words(tree.last_name(self.name))
+
+    def _turns(self) -> tuple[bool, ...]:
+        """Whether the matrices may be [in, out]."""
+        slot = self.slots["weight"]
+        shapes = [experts.slots["weight"][0].shape for experts in self.experts]
+        wanted = (sum(shape[0] for shape in shapes), shapes[0][1])
+        return tuple(turned for turned, shape in ((False, slot.shape[1:]), (True, slot.shape[:0:-1])) if shape == wanted)
+
+    def _blocks(self) -> list[Blocks | None]:
+        """In which order the matrices may hold theirs; None: there is one of it."""
+        if len(self.experts) > 1:
+            sizes = [experts.slots["weight"][0].shape[0] for experts in self.experts]
+            return list(orders(len(sizes), math.gcd(*sizes)))
+        if set(self.words) == {"gate", "up"} and self.words != self.experts[0].words:
+            return [Blocks(), Blocks(order=(1, 0))]
+        return [None]
+
+    def _pairs(self, turned: bool, blocks: Blocks | None) -> list[SlotPair]:
+        pairs = []
+        for role, slot in self.slots.items():
+            for number in range(slot.shape[0]):
+                one = slot._replace(settled=True).at(select(0, number), *((permute(1, 0),) if turned and role == "weight" else ()))
+                for inside, other in self._inside(one, [experts.slots[role][number] for experts in self.experts], blocks):
+                    pairs.append(SlotPair(*((inside, other) if self.side == "torch" else (other, inside)), "stacked"))
+        return pairs
+
+    def _inside(self, slot: Slot, others: list[Slot], blocks: Blocks | None) -> Iterator[tuple[Slot, Slot]]:
+        if len(others) > 1 and blocks is not None:
+            sizes = tuple(other.shape[0] for other in others)
+            for steps, other, size in zip(blocks.steps(0, sizes), others, sizes):
+                yield slot.at(*steps), other.at(*blocks.own(0, size))
+        elif blocks is not None and blocks.order:
+            for mine, yours in reordered(Blocks(), blocks, 0, slot.shape[0]):
+                yield slot.at(*mine), others[0].at(*yours)
+        else:
+            yield slot, others[0]
+
+
+def stacked(torch_side: WeightSide, paddle_side: WeightSide) -> list[Choice]:
+    """The choices of all stacks, which are taken out of the trees."""
+    choices = []
+    for whole, other in ((torch_side, paddle_side), (paddle_side, torch_side)):
+        holders = [(node, held) for node in whole.root.walk() if (held := _stacks_of(node))]
+        lists = [node for node in other.root.walk() if node.kind == "list" and holders and _numbered(node)]
+        for (node, stacks), experts in _paired(holders, lists):
+            for stack in _fitting(node, stacks, experts, whole.framework):
+                choices.append(stack.choice())
+                for side, slots in (
+                    (whole, list(stack.slots.values())),
+                    (other, [slot for layers in stack.experts for same in layers.slots.values() for slot in same]),
+                ):
+                    for slot in slots:
+                        take(side, partial(is_, slot))
+    return choices
+
+
+def _paired(
+    holders: list[tuple[LayerNode, dict[str, dict[str, Slot]]]], lists: list[LayerNode]
+) -> Iterator[tuple[tuple[LayerNode, dict[str, dict[str, Slot]]], LayerNode]]:
+    """Layers that hold stacks and lists of as many: by name, else in order."""
+    called = {tree.words_of(node.path): node for node in lists}
+    for place, holder in enumerate(holders):
+        count = next(iter(next(iter(holder[1].values())).values())).shape[0]
+        node = called.get(tree.words_of(holder[0].path)) or (lists[place] if len(lists) == len(holders) else None)
+        if node is not None and len(node.children) == count:
+            yield holder, node
+
+
+def _fitting(node: LayerNode, stacks: dict[str, dict[str, Slot]], experts: LayerNode, side: str) -> Iterator[_StackOfExperts]:
+    """The stacks of a layer with the layers of experts that they hold, by names and shapes."""
+    layers = list(_layers_of(experts))
+    for leaf, slots in stacks.items():
+        words = _expert_words(leaf)
+        alone = [layer for layer in layers if sorted(layer.words) == sorted(words)]
+        several = [next((layer for layer in layers if layer.words == (word,)), None) for word in words]
+        for group in (alone[:1], several):
+            if group and all(layer is not None and set(layer.slots) == set(slots) for layer in group):
+                stack = _StackOfExperts(tree.joined(node.path, leaf), slots, tuple(filter(None, group)), experts.path, side)
+                if stack._turns():
+                    yield stack
+                    break
+
+
+def _stacks_of(node: LayerNode) -> dict[str, dict[str, Slot]]:
+    """The stacks that a layer of the user's own holds itself: name -> role -> slot."""
+    if node.kind not in ("", "list"):
+        return {}
+    whole = [slot for slot in node.slots if slot.weight is not None and not slot.steps and not slot.weight.buffer]
+    stacks: dict[str, dict[str, Slot]] = {}
+    for role, axes in _KINDS:
+        for slot in whole:
+            assert slot.weight is not None
+            leaf = tree.last_name(slot.weight.name)
+            place = leaf.removesuffix("_bias").removesuffix(".bias") if role == "bias" else leaf
+            if len(slot.weight.shape) == axes and not slot.settled and (place in stacks) is (role == "bias"):
+                stacks.setdefault(place, {})[role] = slot
+    return stacks
+
+
+def _layers_of(experts: LayerNode) -> Iterator[_Experts]:
+    """The layers that all experts have alike."""
+    children = [dict(_within(child)) for child in experts.children]
+    for path, first in children[0].items():
+        others = [child.get(path) for child in children]
+        shapes = {role: slot.shape for role, slot in first.items()}
+        if all(other is not None and {role: slot.shape for role, slot in other.items()} == shapes for other in others):
+            yield _Experts(path, {role: [other[role] for other in others if other] for role in first})
+
+
+def _within(expert: LayerNode) -> Iterator[tuple[str, dict[str, Slot]]]:
+    for node in expert.walk():
+        if node.slots and all(slot.settled and slot.weight is not None and not slot.steps for slot in node.slots):
+            yield tree.relative(node.path, expert.path), {slot.role: slot for slot in node.slots}
+
+
+def _numbered(node: LayerNode) -> bool:
+    return bool(node.children) and all(tree.last_name(child.path) == str(number) for number, child in enumerate(node.children))
+
+
+def _expert_words(leaf: str) -> tuple[str, ...]:
+    """The words that tell a place in an expert from others, in order."""
+    telling = tuple(word for word in tree.words_of(leaf) if word in tree.telling_words(leaf) or word.isdigit())
+    return telling or tree.words_of(leaf)

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import ArgumentError, described, nearest
-from .layouts import Blocks
+from .tree import Blocks
 
 Transform = Callable[[Any], Any]
 

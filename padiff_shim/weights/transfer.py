@@ -7,21 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import ArgumentError, TransferError
-from . import choices, explain
-from .choices import Choice
+from . import explain, pairing
 from .descriptions import Description, by_description, described_by, speaks
 from .explicit import Changes, Used, by_equal_names, by_parts, by_use, pinned, reordered_pairs
-from .functions import moves
-from .layers import Correspondence
-from .mapping import Mapping, Pair
-from .matching import Matcher
-from .pairing import SlotPair, name_of
+from .layer_matching import Correspondence, Matcher
+from .mapping import Mapping, Pair, moves
+from .pairing import Choice, SlotPair, name_of, stacked
+from .reading import read_both
 from .rules import Reordered, Rules
-from .sides import read_both
-from .stacks import stacked
-from .tree import OTHER, Side, Slot, Weight, take
-from .trying import Run, Trials
-from .values import prepared, write_all, write_for_good
+from .tree import OTHER, Slot, Weight, WeightSide, take
+from .values import Run, Trials, prepared, write_all, write_for_good
 
 
 def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = None) -> Mapping:
@@ -59,7 +54,7 @@ def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = 
     if not mapping:
         raise TransferError(explain.incomplete(mapping, *sides), mapping)
     if mapping.undecided:
-        raise TransferError(f"{choices.undecided(mapping.undecided)}\nNothing was written.", mapping)
+        raise TransferError(f"{pairing.undecided(mapping.undecided)}\nNothing was written.", mapping)
     undecided = [pair for pair in mapping.pairs if pair.undecided]
     if undecided:
         raise TransferError(explain.undecided(undecided), mapping)
@@ -108,8 +103,8 @@ def match(
 class _Match:
     """What is asked for: see :func:`match`."""
 
-    source: Side
-    target: Side
+    source: WeightSide
+    target: WeightSide
     layer_map: Any
     written: Any
     used: Sequence[Used]
@@ -196,9 +191,9 @@ class _Draft:
 
     def _exchanged(self) -> None:
         """Make choices of what the trees have paired, though its name says that it lies otherwise."""
-        for slots in choices.by_place([pair for pair in self._matcher.slots if not pair.is_said]).values():
+        for slots in pairing.by_place([pair for pair in self._matcher.slots if not pair.is_said]).values():
             names = name_of(slots[0].torch), name_of(slots[0].paddle)
-            choice = choices.exchanged(slots) if self.rules.changing(*names) is None else None
+            choice = pairing.exchanged(slots) if self.rules.changing(*names) is None else None
             if choice is not None:
                 self._matcher.choices.append(choice)
                 self._matcher.slots = [pair for pair in self._matcher.slots if pair not in slots]
@@ -219,7 +214,7 @@ class _Draft:
         changes = Changes(self.rules, self.source, self.target)
         matcher.slots += changes.pairs(free[self.source.framework], free[self.target.framework], layers)
 
-    def _left(self, pairs: Iterable[Pair | SlotPair], side: Side) -> list[Weight]:
+    def _left(self, pairs: Iterable[Pair | SlotPair], side: WeightSide) -> list[Weight]:
         return _left(self.weights[side.framework], pairs, side.framework, self.out)
 
     @property
@@ -367,7 +362,7 @@ def _say_ties(mapping: Mapping, weights: dict[str, dict[str, Weight]]) -> None:
                 )
 
 
-def _padding(layers: dict[str, str], paddle_side: Side) -> list[str]:
+def _padding(layers: dict[str, str], paddle_side: WeightSide) -> list[str]:
     """Paddle's embeddings whose padding row counts as zeros whatever it holds; Torch reads what is there."""
     found = []
     for name in layers.values():

@@ -1,19 +1,178 @@
-"""A model of either framework as a tree of layers and weights, in words that both frameworks share.
-
-Each weight is described in *canonical* layout, which is Torch's for its kind of layer: ``torch.nn.Linear`` holds [out, in], so the
-[in, out] weight of ``paddle.nn.Linear`` has the layout ``"transposed"``. Two weights that belong together then have one canonical
-shape, and the way from one to the other leads through it. No tensor is held here, only names and shapes.
-"""
+"""A model of either framework as a tree of layers and weights, in shared words; how a weight lies; what a name says."""
 
 from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
-from .layouts import AS_IS, FLAT, TRANSPOSED, ViewStep, is_whole
+import torch
+
+# ---- How a weight lies, seen from the layout in which it is compared with its partner.
+#
+# The way there is a row of steps, each of which only looks at the elements in another way: a view of an array or tensor, never a
+# copy. So one description serves values, gradients and updates, of either framework, in both directions.
+
+# How a whole weight lies: as it is, with its last two axes exchanged, or as one axis.
+AS_IS, TRANSPOSED, FLAT = "as it is", "transposed", "flat"
+
+
+class ViewStep(NamedTuple):
+    """One step: see :func:`narrow`, :func:`select`, :func:`unflatten`, :func:`permute`."""
+
+    kind: str
+    axis: int
+    numbers: tuple[int, ...]
+
+    def of(self, values: Any) -> Any:
+        """The view of an array or tensor."""
+        before = (slice(None),) * self.axis
+        if self.kind == "narrow":
+            return values[(*before, slice(*self.numbers))]
+        if self.kind == "select":
+            return values[(*before, self.numbers[0])]
+        if self.kind == "unflatten":
+            return values.reshape(self.shape(tuple(values.shape)))
+        return values.permute(self.numbers) if isinstance(values, torch.Tensor) else values.transpose(self.numbers)
+
+    def shape(self, shape: Shape) -> Shape:
+        """The shape of the view of something of that shape."""
+        before, after = shape[: self.axis], shape[self.axis + 1 :]
+        if self.kind == "narrow":
+            return (*before, self.numbers[1] - self.numbers[0], *after)
+        if self.kind == "select":
+            return (*before, *after)
+        if self.kind == "unflatten":
+            return (*before, *self.numbers, *after)
+        return tuple(shape[axis] for axis in self.numbers)
+
+
+def narrow(axis: int, start: int, stop: int) -> ViewStep:
+    """The elements from ``start`` to ``stop`` of an axis."""
+    return ViewStep("narrow", axis, (start, stop))
+
+
+def select(axis: int, index: int) -> ViewStep:
+    """One element of an axis, which is gone then."""
+    return ViewStep("select", axis, (index,))
+
+
+def unflatten(axis: int, *sizes: int) -> ViewStep:
+    """An axis as several, the last of which runs fastest."""
+    return ViewStep("unflatten", axis, sizes)
+
+
+def permute(*axes: int) -> ViewStep:
+    """The axes in another order."""
+    return ViewStep("permute", 0, axes)
+
+
+class Blocks(NamedTuple):
+    """How one weight holds several along an axis.
+
+    Args:
+        shares: how large the parts are beside one another.
+        order: in which order they lie, by their numbers; () as they are numbered.
+        groups: how many groups there are, each with its share of every part; 0: so many that the shares are rows.
+    """
+
+    shares: tuple[int, ...] = (1, 1)
+    order: tuple[int, ...] = ()
+    groups: int = 1
+
+    def counted(self, rows: int) -> Blocks:
+        """The same of so many rows, with the number of groups."""
+        return self if self.groups else self._replace(groups=max(1, rows // sum(self.shares)))
+
+    def sizes(self, rows: int) -> tuple[int, ...]:
+        """The rows of each part, of so many together; () if they cannot be divided so."""
+        unit, rest = divmod(rows, sum(self.shares))
+        parts = tuple(share * unit for share in self.shares)
+        return () if rest or not unit or any(size % self.groups for size in parts) else parts
+
+    def steps(self, axis: int, sizes: tuple[int, ...]) -> list[tuple[ViewStep, ...]]:
+        """For each part those from the whole to it: its rows, or [groups, rows of each] where there are several."""
+        share = [size // self.groups for size in sizes]
+        starts, stop = {}, 0
+        for part in self.order or range(len(sizes)):
+            starts[part], stop = stop, stop + share[part]
+        apart = () if self.groups == 1 else (unflatten(axis, self.groups, stop),)
+        inside = axis + len(apart)
+        return [(*apart, narrow(inside, start, start + share[part])) for part, start in sorted(starts.items())]
+
+    def own(self, axis: int, size: int) -> tuple[ViewStep, ...]:
+        """The steps from a part that is a weight of its own to the same shape."""
+        return () if self.groups == 1 else (unflatten(axis, self.groups, size // self.groups),)
+
+
+def reordered(one: Blocks, other: Blocks, axis: int, rows: int) -> list[tuple[tuple[ViewStep, ...], tuple[ViewStep, ...]]]:
+    """For each part the steps to it in both orders, which end in one shape; nothing if so many rows cannot be divided so."""
+    one, other = one.counted(rows), other.counted(rows)
+    sizes = one.sizes(rows)
+    few, many = sorted((one.groups, other.groups))
+    if not sizes or sizes != other.sizes(rows) or many % few:
+        return []
+    pairs = []
+    for number, ways in enumerate(zip(one.steps(axis, sizes), other.steps(axis, sizes))):
+        ends = []
+        for way, blocks in zip(ways, (one, other)):
+            if few < many and blocks.groups == few:
+                way = (*way, unflatten(axis + (few > 1), many // few, sizes[number] // many))
+            elif 1 < few < many:
+                way = (*way, unflatten(axis, few, many // few))
+            ends.append(way)
+        pairs.append((ends[0], ends[1]))
+    return pairs
+
+
+def canonical(slot: Slot, values: Any) -> Any:
+    """The values of a slot in canonical layout: a view of an array or tensor."""
+    if slot.layout == TRANSPOSED:
+        values = values.swapaxes(-1, -2)
+    elif slot.layout == FLAT:
+        values = values.reshape(-1)
+    for step in slot.steps:
+        values = step.of(values)
+    return values
+
+
+def own_layout(slot: Slot, value: torch.Tensor) -> torch.Tensor:
+    """Values of a whole weight in canonical layout as the weight holds them."""
+    assert slot.weight is not None
+    assert not slot.steps
+    return value.mT if slot.layout == TRANSPOSED else value.reshape(slot.weight.shape) if slot.layout == FLAT else value
+
+
+def is_whole(slot: Slot) -> bool:
+    """Whether a slot holds all of its weight."""
+    return slot.weight is None or math.prod(slot.shape) == math.prod(slot.weight.shape)
+
+
+def in_words(slot: Slot) -> str:
+    """Which part of a weight a slot is, in words; "" for all of it."""
+    parts, groups = [], 0
+    for step in slot.steps:
+        axis = step.axis
+        if step.kind == "unflatten":
+            groups = step.numbers[-1]
+        elif step.kind == "select":
+            parts.append(f"number {step.numbers[0]}")
+        elif step.kind == "narrow":
+            lines = "rows" if axis - bool(groups) == 0 else f"axis {axis - bool(groups)}"
+            parts.append(f"{lines} {step.numbers[0]}:{step.numbers[1]}" + (f" of every {groups}" if groups else ""))
+    return ", ".join(parts)
+
+
+# ---- A model of either framework as a tree of layers and weights, in words that both frameworks share.
+#
+# Each weight is described in *canonical* layout, which is Torch's for its kind of layer: ``torch.nn.Linear`` holds [out, in], so
+# the
+# [in, out] weight of ``paddle.nn.Linear`` has the layout ``"transposed"``. Two weights that belong together then have one
+# canonical
+# shape, and the way from one to the other leads through it. No tensor is held here, only names and shapes.
 
 Shape = tuple[int, ...]
 OTHER = {"torch": "paddle", "paddle": "torch"}
@@ -98,11 +257,11 @@ class Slot(NamedTuple):
 _Answer = TypeVar("_Answer")
 
 
-def remembered(question: Callable[[Node], _Answer]) -> Callable[[Node], _Answer]:
-    """A question about a layer and all that is below it, which is answered once when the tree is fixed: see :meth:`Node.fix`."""
+def remembered(question: Callable[[LayerNode], _Answer]) -> Callable[[LayerNode], _Answer]:
+    """A question about a layer and all below it, answered once when the tree is fixed (:meth:`LayerNode.fix`)."""
 
     @functools.wraps(question)
-    def asked(node: Node) -> _Answer:
+    def asked(node: LayerNode) -> _Answer:
         if node.facts is None:
             return question(node)
         try:
@@ -115,7 +274,7 @@ def remembered(question: Callable[[Node], _Answer]) -> Callable[[Node], _Answer]
 
 
 @dataclass(eq=False)
-class Node:
+class LayerNode:
     """A layer.
 
     Args:
@@ -135,7 +294,7 @@ class Node:
     type: str = ""
     kind: str = ""
     slots: list[Slot] = field(default_factory=list)
-    children: list[Node] = field(default_factory=list)
+    children: list[LayerNode] = field(default_factory=list)
     virtual: bool = False
     again: bool = False
     extras: list[Slot] = field(default_factory=list)
@@ -143,7 +302,7 @@ class Node:
     place: int = 0
     facts: dict[Any, Any] | None = None
 
-    def copied(self) -> Node:
+    def copied(self) -> LayerNode:
         """A tree of its own, of the same weights."""
         children = [child.copied() for child in self.children]
         return replace(self, slots=list(self.slots), extras=list(self.extras), children=children, facts=None)
@@ -158,11 +317,11 @@ class Node:
         for place, node in enumerate(self.walk()):
             node.place = place
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[LayerNode]:
         """Itself and all layers below, in order of construction."""
-        found: list[Node] = []
+        found: list[LayerNode] = []
 
-        def fill(node: Node) -> None:
+        def fill(node: LayerNode) -> None:
             found.append(node)
             for child in node.children:
                 fill(child)
@@ -186,37 +345,37 @@ class Node:
     def has_weights(self) -> bool:
         return _has_weights(self)
 
-    def parts(self) -> list[Node]:
+    def parts(self) -> list[LayerNode]:
         """What it is made of: its own weights as one unit, and the layers below that hold weights."""
         if self.is_unit:
             return [self]
-        own = [Node(self.path, self.type, "", self.slots, virtual=True, place=self.place)] if self.slots else []
+        own = [LayerNode(self.path, self.type, "", self.slots, virtual=True, place=self.place)] if self.slots else []
         return own + [child for child in self.children if child.has_weights]
 
 
 @remembered
-def _has_weights(node: Node) -> bool:
+def _has_weights(node: LayerNode) -> bool:
     return not node.taken and (bool(node.slots) or any(map(_has_weights, node.children)))
 
 
 @remembered
-def _is_unit(node: Node) -> bool:
+def _is_unit(node: LayerNode) -> bool:
     return not any(map(_has_weights, node.children))
 
 
 @dataclass(eq=False)
-class Side:
+class WeightSide:
     """One of the two models: its tree, and its tensors by the names of the weights."""
 
     framework: str
-    root: Node
+    root: LayerNode
     tensors: dict[str, Any]
     objects: dict[str, Any] = field(default_factory=dict)  # layers by name
     ordered: bool = True  # whether the order is that of construction
 
-    def copied(self) -> Side:
+    def copied(self) -> WeightSide:
         """The same with a tree of its own, from which weights may be taken."""
-        return Side(self.framework, self.root.copied(), self.tensors, self.objects, self.ordered)
+        return WeightSide(self.framework, self.root.copied(), self.tensors, self.objects, self.ordered)
 
     @functools.cached_property
     def weights(self) -> dict[str, Weight]:
@@ -235,12 +394,12 @@ class Side:
         return {slot.weight.name: slot.shape for slot in slots if slot.weight and not slot.steps}
 
     @functools.cached_property
-    def nodes(self) -> dict[str, Node]:
+    def nodes(self) -> dict[str, LayerNode]:
         """All layers by name; virtual ones, which no program knows, are left out."""
         return {node.path: node for node in reversed(list(self.root.walk())) if not node.virtual}
 
 
-def take(side: Side, wanted: Callable[[Slot], bool]) -> list[tuple[Node, Slot]]:
+def take(side: WeightSide, wanted: Callable[[Slot], bool]) -> list[tuple[LayerNode, Slot]]:
     """Take slots out of a tree."""
     taken = []
     for node in side.root.walk():
@@ -248,3 +407,119 @@ def take(side: Side, wanted: Callable[[Slot], bool]) -> list[tuple[Node, Slot]]:
         node.slots = [slot for slot in node.slots if not wanted(slot)]
         node.extras = [slot for slot in node.extras if not wanted(slot)]
     return taken
+
+
+# ---- What a name says: the same layer is ``query`` in one model and ``q_proj`` in another.
+
+# Words for one thing; the first stands for all.
+_SYNONYMS = (
+    "q query queries qproj wq",
+    "k key keys kproj wk",
+    "v value values vproj wv",
+    "out output o wo",
+    "attn attention attend",
+    "embedding embeddings embed emb embeds",
+    "word words token tokens wte tok",
+    "position positions positional pos wpe",
+    "norm layernorm ln bn batchnorm rmsnorm groupnorm gn instancenorm normalization",
+    "linear dense fc lin",
+    "mlp ffn feedforward ff",
+    "cross crossattn multihead",
+    "downsample shortcut",
+    "head classifier cls",
+    "encoder enc",
+    "decoder dec",
+)
+_SAME = {word: line.split()[0] for line in _SYNONYMS for word in line.split()}
+# Words that any layer may have.
+_GENERIC = frozenset(
+    [
+        "linear",
+        "proj",
+        "projection",
+        "layer",
+        "layers",
+        "norm",
+        "conv",
+        "conv1d",
+        "weight",
+        "module",
+        "block",
+        "blocks",
+        "list",
+        "to",
+        "the",
+        "sub",
+        "my",
+        "w",
+    ]
+)
+
+# The roles of weights in a layer, in Torch's words.
+_ROLES = {
+    "gamma": "weight",
+    "scale": "weight",
+    "_weight": "weight",
+    "beta": "bias",
+    "_bias": "bias",
+    "_mean": "running_mean",
+    "moving_mean": "running_mean",
+    "_variance": "running_var",
+    "moving_variance": "running_var",
+}
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
+def role(name: str) -> str:
+    """The canonical role of a weight of that name in its layer."""
+    return _ROLES.get(name, name)
+
+
+@functools.lru_cache(maxsize=10_000)
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of a dotted name, each in the one form that stands for it; numbers are words."""
+    return tuple(_SAME.get(word.lower(), word.lower()) for word in _WORD.findall(name))
+
+
+def telling_words(name: str) -> frozenset[str]:
+    """The words of a name that tell its layer from others; numbers, which tell of order only, do not."""
+    return frozenset(word for word in words_of(name) if word not in _GENERIC and not word.isdigit())
+
+
+def plain(name: str) -> tuple[str, ...]:
+    """The telling words of a weight's full name, with its numbers and its role: ``h.0.up.bias`` and ``w0_up_b`` say the same.
+
+    Nothing if it tells numbers and a role alone.
+    """
+    path, last = parent(name), last_name(name)
+    found = [word for word in words_of(path) if word not in _GENERIC]
+    found += [_LETTERS.get(word, word) for word in words_of(_ROLES.get(last, last))]
+    found = [word for word in found if word not in _GENERIC]
+    return tuple(found) if any(word != "bias" and not word.isdigit() for word in found) else ()
+
+
+# Roles of weights at the end of a name; that of a matrix goes without saying.
+_LETTERS = {"b": "bias", "beta": "bias", "g": "weight", "gamma": "weight", "scale": "weight", "kernel": "weight"}
+
+
+def starred(name: str) -> str:
+    """A name as a pattern for the same of all layers: with a ``*`` for each number."""
+    return ".".join("*" if word.isdigit() else word for word in name.split("."))
+
+
+def relative(path: str, scope: str) -> str:
+    """The part of a path below ``scope``."""
+    return path[len(scope) + 1 :] if scope and path.startswith(f"{scope}.") else path
+
+
+def parent(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def last_name(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def joined(*parts: str) -> str:
+    return ".".join(filter(None, parts))

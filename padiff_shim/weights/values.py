@@ -1,18 +1,31 @@
-"""What every weight of the target will hold, made and checked before anything is written; and writing it, all of it or nothing."""
+"""What every weight of the target will hold, written all or nothing; and which of several layouts is right, tried by use."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import contextlib
+import copy
+import functools
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import paddle
 import torch
 
 from ..errors import TransferError
-from .layouts import canonical, own_layout
+from ..frameworks.copies import duplicate
+from ..trees import as_array, leaves, mapped
+from . import tree
 from .mapping import Mapping, Pair
-from .tensors import dtype_name, synchronise, view
-from .tree import Side
+from .pairing import Choice, SlotPair, Way, name_of
+from .reading import dtype_name, synchronise, view
+from .tree import OTHER, LayerNode, WeightSide, canonical, own_layout
+
+# ---- What every weight of the target will hold, made and checked before anything is written; and writing it, all of it or
+# nothing.
 
 
 @dataclass
@@ -28,7 +41,7 @@ class Write:
     partial: torch.Tensor | None = None
 
 
-def prepared(mapping: Mapping, src: Side, dst: Side) -> list[Write]:
+def prepared(mapping: Mapping, src: WeightSide, dst: WeightSide) -> list[Write]:
     """Every write that a transfer makes, once for tied weights.
 
     Raises:
@@ -55,7 +68,7 @@ def prepared(mapping: Mapping, src: Side, dst: Side) -> list[Write]:
     return list(found.values())
 
 
-def _target(name: str, dst: Side) -> torch.Tensor:
+def _target(name: str, dst: WeightSide) -> torch.Tensor:
     tensor = dst.tensors[name]
     if not getattr(getattr(tensor, "flags", None), "writeable", True):
         raise TransferError(f"{name} cannot be written: the array is read-only")
@@ -67,7 +80,7 @@ def _target(name: str, dst: Side) -> torch.Tensor:
     return target
 
 
-def _made(name: str, pairs: list[Pair], src: Side, dst: Side) -> Write:
+def _made(name: str, pairs: list[Pair], src: WeightSide, dst: WeightSide) -> Write:
     """What one weight of the target will hold."""
     target = _target(name, dst)
     pair, slot = pairs[0], pairs[0].slot(dst.framework)
@@ -80,7 +93,7 @@ def _made(name: str, pairs: list[Pair], src: Side, dst: Side) -> Write:
     return _assembled(name, target, pairs, src, dst.framework)
 
 
-def _assembled(name: str, target: torch.Tensor, pairs: list[Pair], src: Side, framework: str) -> Write:
+def _assembled(name: str, target: torch.Tensor, pairs: list[Pair], src: WeightSide, framework: str) -> Write:
     """What a weight will hold that is made of several parts."""
     whole, known = (torch.zeros(target.shape, dtype=dtype, device=target.device) for dtype in (target.dtype, torch.bool))
     for pair in pairs:
@@ -100,7 +113,7 @@ def _assembled(name: str, target: torch.Tensor, pairs: list[Pair], src: Side, fr
     return Write(name, target, whole, None if bool(known.all()) else known)
 
 
-def _value(pair: Pair, src: Side, framework: str) -> torch.Tensor | float:
+def _value(pair: Pair, src: WeightSide, framework: str) -> torch.Tensor | float:
     """What one pair gives to the target: in canonical layout, or by a rule in the target's own."""
     slot = pair.slot(src.framework)
     if slot.weight is None:
@@ -152,7 +165,7 @@ def _equal(one: Write, other: Write) -> bool:
     return torch.equal(one.value, other.value)
 
 
-def _check_placeless(pair: Pair, src: Side) -> None:
+def _check_placeless(pair: Pair, src: WeightSide) -> None:
     """Raise where the source holds something for which the target has no place, unless that is what stands there anyway."""
     slot, missing = pair.slot(src.framework), pair.torch_slot if src.framework == "paddle" else pair.paddle_slot
     if slot.weight is None or missing.fill is None:
@@ -199,3 +212,415 @@ def write_for_good(writes: list[Write]) -> None:
         for write in writes:
             put(write)
         synchronise()
+
+
+# ---- Which of the ways in which a weight may lie is the right one, told by its use.
+#
+# The two layers that hold it run, copies of them in float64 with random weights, on one input: the way in which they give the
+# same
+# is how it lies. The input is what the models themselves give to the layers, if it is known what the models are called with, else
+# random numbers, or what random tokens make of them. What differs elsewhere in the port has no part in it.
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Run = Callable[[str], object]  # runs a whole model, of "torch" or "paddle"
+
+_SAME = 1e-6  # of the largest element: how far both may be apart where they do the same, in float64 with some slack
+_NEAR, _NEARER = 0.2, 10.0  # with a mistake in the layer: how far at most, and how many times nearer than the next way
+_LARGEST = 1 << 26  # elements of a layer that is copied
+_LARGE = 1e3
+_EFFORT, _FEWEST = 1 << 28, 8  # elements of layers that are run for one choice, and how many ways are tried of the largest
+
+
+class _Reached(BaseException):
+    """A layer was called: no more of its model has to run."""
+
+
+@dataclass
+class Trials:
+    """Tries the ways of choices.
+
+    Args:
+        torch_side, paddle_side: both models.
+        layers: which layers belong together, by name.
+        pairs: all other pairs of the match.
+        made: what makes a pair of two slots.
+        run: runs a model with the caller's inputs; None if they are not known.
+    """
+
+    torch_side: WeightSide
+    paddle_side: WeightSide
+    layers: dict[str, str]
+    pairs: list[Pair]
+    made: Callable[[SlotPair], Pair]
+    run: Run | None = None
+
+    def decided(self, choices: Sequence[Choice]) -> list[Choice]:
+        """The choices with what could be decided; the same weights of other layers lie alike."""
+        settled = list(choices)
+        with _as_they_were(self.torch_side.objects.get(""), self.paddle_side.objects.get("")):
+            for assume, near in ((False, False), (True, False), (False, True)):
+                open_ = None
+                while open_ != (open_ := sum(choice.is_open for choice in settled)):  # what was decided may decide others
+                    for key in dict.fromkeys(choice.key for choice in settled if choice.is_open):
+                        settled = self._with(key, settled, assume=assume, near=near)
+        return settled
+
+    def _with(self, key: tuple[str, ...], settled: Sequence[Choice], *, assume: bool, near: bool) -> list[Choice]:
+        """The choices with those of one key decided, if that can be.
+
+        Args:
+            assume: in each of the ways in which others may be decided.
+            near: by the nearest way, if none is right.
+        """
+        first = next(choice for choice in settled if choice.key == key)
+        others = [choice for choice in settled if choice.key != key]
+        label, reason = "", first.reason
+        for assumed in _assumptions(others) if assume else [others]:
+            label, reason = self._label(first, assumed, near=near)
+            if label:
+                break
+        return [_decided(choice, label, reason) if choice.key == key else choice for choice in settled]
+
+    def by_values(self, choices: Sequence[Choice]) -> list[Choice]:
+        """The choices, decided where both models hold equal values in one of the ways."""
+        return [
+            next((choice.decided(way.label) for way in choice.ways if choice.is_open and self._holds(way)), choice)
+            for choice in choices
+        ]
+
+    def _holds(self, way: Way) -> bool:
+        pairs = map(self.made, way.pairs())
+        return all(torch.equal(pair.values(self.torch_side), pair.values(self.paddle_side)) for pair in pairs)
+
+    def _label(self, choice: Choice, others: Sequence[Choice], *, near: bool) -> tuple[str, str]:
+        """What the right way is called; "" and the reason if that cannot be told. ``near``: if none is right, the nearest one's."""
+        if not (self.torch_side.objects and self.paddle_side.objects):
+            return "", "a state dict has no program that tells"
+        reason, ran = "the layers that use it do not run by themselves", False
+        choice = replace(choice, ways=self._likely_first(choice))
+        for scope in self._scopes(choice):
+            for arguments in self._inputs(scope, choice):
+                try:
+                    label = _Trial(self, scope, choice, others).label(arguments, near=near)
+                except Exception as error:  # a layer that does not run alone tells nothing
+                    if not ran:
+                        reason = f"{scope[0] or 'the model'} does not run by itself ({type(error).__name__}: {str(error)[:80]})"
+                    continue
+                if label:
+                    return label, ""
+                ran = True
+                reason = f"the outputs of {scope[0] or 'the models'} and {scope[1] or 'the port'} agree in none of these ways"
+        return "", reason
+
+    def _likely_first(self, choice: Choice) -> tuple[Way, ...]:
+        """The ways in an order in which the right one comes early: groups of which there are as many as the layers have heads."""
+        heads: set[int] = set()
+        for scope in self._scopes(choice):
+            for side, path in self._both(scope):
+                heads |= _head_counts(side.objects[path])
+        return tuple(sorted(choice.ways, key=lambda way: way.groups > 1 and way.groups not in heads))
+
+    def _scopes(self, choice: Choice) -> Iterator[tuple[str, str]]:
+        """Layers of both sides that hold all of a choice's weights, the innermost first."""
+        inside = {"torch": _above([choice.whole]), "paddle": _above(choice.parts)}
+        if choice.side == "paddle":
+            inside = {"torch": _above(choice.parts), "paddle": _above([choice.whole])}
+        theirs, ours = _chain(inside["torch"]), _chain(inside["paddle"])
+        pairs = [(theirs[0], ours[0])]
+        pairs += [(path, self.layers[path]) for path in theirs if self.layers.get(path) in ours]
+        for scope in dict.fromkeys(pairs):
+            if all(path in side.objects for path, side in zip(scope, (self.torch_side, self.paddle_side))):
+                yield scope
+
+    def _inputs(self, scope: tuple[str, str], choice: Choice) -> Iterator[tuple[Arguments, Arguments]]:
+        """What both layers of a scope may be called with."""
+        if self.run is not None:
+            reached = [self._reached(side, path, self.run) for side, path in self._both(scope)]
+            if reached[0] and reached[1]:
+                yield reached[0], reached[1]
+        width = choice.ways[0].pairs()[0].torch.shape[-1]
+        numbers = np.random.default_rng(0).standard_normal((2, 5, width)).astype("float32")
+        for count in (1, 3):  # x, or query, key and value
+            yield (_tensors("torch", numbers, count), {}), (_tensors("paddle", numbers, count), {})
+        rows = [weights.shape[0] for side in (self.torch_side, self.paddle_side) for weights in _embeddings(side)]
+        words = np.random.default_rng(0).integers(0, min(rows, default=1), (2, 5))
+        for values in (numbers, words) if rows else (numbers,):
+            for around in self._around(scope):
+                runs = [functools.partial(self._called, outer, values) for outer in around]
+                reached = [self._reached(side, path, run) for (side, path), run in zip(self._both(scope), runs)]
+                if reached[0] and reached[1]:
+                    yield reached[0], reached[1]
+
+    def _called(self, path: str, values: np.ndarray[Any, Any], framework: str) -> object:
+        """A layer called with an array."""
+        side = self.torch_side if framework == "torch" else self.paddle_side
+        return side.objects[path](*_tensors(framework, values, 1))
+
+    def _both(self, scope: tuple[str, str]) -> tuple[tuple[WeightSide, str], tuple[WeightSide, str]]:
+        return (self.torch_side, scope[0]), (self.paddle_side, scope[1])
+
+    def _around(self, scope: tuple[str, str]) -> Iterator[tuple[str, str]]:
+        """The layers around a scope that belong together."""
+        ours = _chain(scope[1])[1:]
+        for path in _chain(scope[0])[1:]:
+            if self.layers.get(path) in ours:
+                yield path, self.layers[path]
+
+    def _reached(self, side: WeightSide, path: str, run: Run) -> Arguments | None:
+        """What a layer is called with when a model runs; None if it is not called."""
+        layer, seen = side.objects[path], []
+
+        def forward(*positional: Any, **keywords: Any) -> None:
+            seen.append((positional, keywords))
+            raise _Reached
+
+        own = layer.__dict__.get("forward")
+        layer.__dict__["forward"] = forward
+        try:
+            run(side.framework)
+        except _Reached:
+            return seen[0]
+        except Exception:  # a model that cannot be called so
+            return None
+        finally:
+            if own is None:
+                del layer.__dict__["forward"]
+            else:
+                layer.__dict__["forward"] = own
+        return None
+
+
+class _Trial:
+    """One choice, tried in one scope."""
+
+    def __init__(self, trials: Trials, scope: tuple[str, str], choice: Choice, others: Sequence[Choice]) -> None:
+        self._trials, self._choice = trials, choice
+        self._source = OTHER[choice.side]  # the parts', whose values go into the whole
+        layers = {side.framework: side.objects[path] for side, path in trials._both(scope)}
+        elements = sum(_elements(layer) for layer in layers.values())
+        if elements > _LARGEST:
+            raise ValueError("it is too large to be copied")
+        self._layers = {framework: _converted(duplicate(layer)) for framework, layer in layers.items()}
+        tensors = {framework: _tensors_of(self._layers[framework], path) for framework, path in zip(("torch", "paddle"), scope)}
+        self._sides = {framework: WeightSide(framework, LayerNode(""), held) for framework, held in tensors.items()}
+        rest = [*trials.pairs, *(trials.made(pair) for other in others for pair in other.pairs())]
+        self._width = choice.ways[0].pairs()[0].torch.shape[-1]
+        most = max(_FEWEST, _EFFORT // max(1, elements))
+        self._ways = choice.ways[:most]
+        self._rest = [pair for pair in rest if pair.torch in tensors["torch"] and pair.paddle in tensors["paddle"]]
+
+    def label(self, arguments: tuple[Arguments, Arguments], *, near: bool) -> str:
+        """The way in which both layers do the same, or (``near``) much more nearly than in any other; "" if there is none."""
+        plain = self._distances(arguments, stop=True)
+        if min(plain.values()) < _SAME:
+            return min(plain, key=plain.__getitem__)
+        # Equal tokens: whatever a softmax is made of, its weights add up to one, and what is left are the values that it weighs.
+        alike = self._distances((_alike(arguments[0], self._width), _alike(arguments[1], self._width)))
+        same = [label for label, apart in alike.items() if apart < _SAME]
+        if same:
+            return min(same, key=plain.__getitem__)
+        if not near:
+            return ""
+        # Large numbers: all that gates behave as one, whichever it should be.
+        large = self._distances(arguments, factor=_LARGE)
+        return _nearest(plain) or _nearest(alike) or _nearest(large)
+
+    def _distances(self, arguments: tuple[Arguments, Arguments], *, factor: float = 1.0, stop: bool = False) -> dict[str, float]:
+        """For each way how far the outputs are apart, relative to the largest element; ``stop``: at the first that is the same."""
+        inputs = dict(zip(("torch", "paddle"), _equal_arguments(arguments)))
+        target = OTHER[self._source]
+        self._fill(factor)
+        self._carry(self._rest)
+        wanted, distances = self._outputs(self._source, inputs[self._source]), {}
+        for way in self._ways:
+            self._carry([self._trials.made(pair) for pair in way.pairs()])
+            distances[way.label] = _apart(wanted, self._outputs(target, inputs[target]))
+            if stop and distances[way.label] < _SAME:
+                break
+        return distances
+
+    def _fill(self, factor: float) -> None:
+        """Random numbers for all weights, those of the choice times a factor."""
+        generator = torch.Generator().manual_seed(0)
+        chosen = {name_of(pair.slot(self._source)) for pair in self._choice.ways[0].pairs()}
+        with torch.no_grad():
+            for name, tensor in self._sides[self._source].tensors.items():
+                values = view(tensor)
+                if not values.is_floating_point() or not values.numel():
+                    continue
+                noise = torch.randn(values.shape, generator=generator, dtype=torch.float64).to(values.device, values.dtype)
+                if values.ndim > 1:
+                    values.copy_(noise / math.sqrt(min(values.shape[-2:])))
+                else:
+                    values.add_(0.3 * noise)
+                if name in chosen:
+                    values.mul_(factor)
+
+    def _carry(self, pairs: list[Pair]) -> None:
+        mapping = Mapping(self._source, pairs, {}, ([], []))
+        sides = self._sides[self._source], self._sides[OTHER[self._source]]
+        write_all(prepared(mapping, *sides))
+
+    def _outputs(self, framework: str, arguments: Arguments) -> list[np.ndarray[Any, Any]]:
+        layer = self._layers[framework]
+        dtype = next((dtype_name(view(tensor)) for tensor in self._sides[framework].tensors.values()), "float64")
+        positional, keywords = _fresh(arguments, dtype)
+        with torch.no_grad(), paddle.no_grad():
+            result = layer(*positional, **keywords)
+        arrays = [as_array(leaf) for _, leaf in leaves(result)]
+        return [array for array in arrays if array.dtype.kind == "f" and array.size]
+
+
+def _apart(wanted: list[np.ndarray[Any, Any]], made: list[np.ndarray[Any, Any]]) -> float:
+    """How far the first outputs of one shape are apart."""
+    for one in wanted:
+        for other in made:
+            if one.shape == other.shape:
+                apart = float(np.abs(one - other).max() / max(float(np.abs(one).max()), 1e-300))
+                return apart if math.isfinite(apart) else math.inf
+    raise ValueError("no outputs of one shape")
+
+
+def _nearest(distances: dict[str, float]) -> str:
+    """The way in which both do the same much more nearly than in any other; "" if there is none."""
+    ordered = sorted(distances, key=distances.__getitem__)
+    best = ordered[0]
+    alone = len(ordered) > 1 and distances[best] * _NEARER <= distances[ordered[1]]
+    return best if alone and distances[best] <= _NEAR else ""
+
+
+def _assumptions(choices: Sequence[Choice]) -> Iterator[Sequence[Choice]]:
+    """The choices with one that is open decided in each of its ways."""
+    for key in dict.fromkeys(choice.key for choice in choices if choice.is_open):
+        first = next(choice for choice in choices if choice.key == key)
+        for way in first.ways[:_FEWEST]:
+            yield [choice.decided(way.label) if choice.key == key else choice for choice in choices]
+
+
+def _head_counts(layer: Any) -> set[int]:
+    """The numbers that a layer and its configuration call heads or groups."""
+    held = [vars(layer), *(vars(value) for name, value in vars(layer).items() if name == "config" and hasattr(value, "__dict__"))]
+    return {
+        value
+        for attributes in held
+        for name, value in attributes.items()
+        if isinstance(value, int) and not isinstance(value, bool) and re.search("head|group|kv", name)
+    }
+
+
+def _decided(choice: Choice, label: str, reason: str) -> Choice:
+    return choice.decided(label) if any(way.label == label for way in choice.ways) else replace(choice, reason=reason)
+
+
+def _above(paths: Sequence[str]) -> str:
+    """The innermost layer around some names."""
+    chains = [_chain(tree.parent(path)) for path in paths]
+    return next(path for path in chains[0] if all(path in chain for chain in chains))
+
+
+def _chain(path: str) -> list[str]:
+    """A layer and those around it, the innermost first."""
+    chain = [path]
+    while path:
+        path = tree.parent(path)
+        chain.append(path)
+    return chain
+
+
+def _embeddings(side: WeightSide) -> Iterator[Any]:
+    """The weights of a model's embeddings."""
+    for node in side.root.walk():
+        if node.kind == "embedding":
+            layer = side.objects.get(node.path)
+            if layer is not None:
+                yield layer.weight
+
+
+def _tensors(framework: str, values: np.ndarray[Any, Any], count: int) -> tuple[Any, ...]:
+    make = torch.from_numpy if framework == "torch" else paddle.to_tensor
+    return tuple(make(values.copy()) for _ in range(count))
+
+
+def _tensors_of(layer: Any, path: str) -> dict[str, Any]:
+    """The weights of a layer by their names in the whole model."""
+    held = [*layer.named_parameters(), *layer.named_buffers()]
+    if isinstance(layer, torch.nn.Module):
+        held = [*layer.named_parameters(remove_duplicate=False), *layer.named_buffers(remove_duplicate=False)]
+    return {tree.joined(path, name): tensor for name, tensor in held}
+
+
+def _elements(layer: Any) -> int:
+    return sum(math.prod(parameter.shape) for parameter in layer.parameters())
+
+
+def _converted(layer: Any) -> Any:
+    """A copy of a layer in float64, to be evaluated."""
+    layer.eval()
+    return layer.double() if isinstance(layer, torch.nn.Module) else layer._to_impl(dtype="float64", floating_only=True)
+
+
+def _fresh(arguments: Arguments, dtype: str) -> Arguments:
+    """Arguments for one call: floats of that dtype, and objects (caches) that no call before has changed."""
+
+    def change(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return leaf.detach().to(getattr(torch, dtype)) if leaf.is_floating_point() else leaf.detach().clone()
+        if isinstance(leaf, paddle.Tensor):
+            return leaf.detach().astype(dtype) if paddle.is_floating_point(leaf) else leaf.detach().clone()
+        return leaf
+
+    positional, keywords = mapped(arguments[0], change), mapped(arguments[1], change)
+    with contextlib.suppress(Exception):  # what cannot be copied is used as it is
+        return copy.deepcopy((positional, keywords))
+    return positional, keywords
+
+
+def _equal_arguments(arguments: tuple[Arguments, Arguments]) -> tuple[Arguments, Arguments]:
+    """The same with Torch's numbers in all of Paddle's tensors of floats that have a counterpart of one shape."""
+    theirs = [leaf for _, leaf in leaves(arguments[0]) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+
+    def change(leaf: Any) -> Any:
+        if not isinstance(leaf, paddle.Tensor) or not paddle.is_floating_point(leaf):
+            return leaf
+        for place, tensor in enumerate(theirs):
+            if list(tensor.shape) == list(leaf.shape):
+                return paddle.to_tensor(as_array(theirs.pop(place)).copy())
+        return leaf
+
+    return arguments[0], (mapped(arguments[1][0], change), mapped(arguments[1][1], change))
+
+
+def _alike(arguments: Arguments, width: int) -> Arguments:
+    """The same with one row of numbers for all tokens, of that width."""
+
+    def change(leaf: Any) -> Any:
+        if not isinstance(leaf, (torch.Tensor, paddle.Tensor)) or leaf.ndim < 2 or leaf.shape[-1] != width:
+            return leaf
+        values = as_array(leaf)
+        if values.dtype.kind != "f":
+            return leaf
+        row = np.broadcast_to(values.reshape(-1, width)[0], values.shape).copy()
+        return torch.from_numpy(row).to(leaf.device) if isinstance(leaf, torch.Tensor) else paddle.to_tensor(row)
+
+    return mapped(arguments[0], change), mapped(arguments[1], change)
+
+
+@contextlib.contextmanager
+def _as_they_were(*models: Any) -> Iterator[None]:
+    """Both models are evaluated; then they, and the random generators, are as they were."""
+    layers = [layer for model in models if model is not None for layer in _all_layers(model)]
+    held = [(layer, layer.training) for layer in layers]
+    state = paddle.get_rng_state()
+    try:
+        with torch.random.fork_rng():
+            for layer in layers:
+                layer.training = False
+            yield
+    finally:
+        for layer, training in held:
+            layer.training = training
+        paddle.set_rng_state(state)
+
+
+def _all_layers(model: Any) -> list[Any]:
+    return list(model.modules()) if isinstance(model, torch.nn.Module) else model.sublayers(include_self=True)

@@ -5,30 +5,30 @@ import paddle
 import pytest
 from helpers import LAYOUTS
 
-from padiff_shim.auditing import stress
-from padiff_shim.auditing.cases import Call, Case, cases, find
-from padiff_shim.auditing.programs import PROGRAMS
-from padiff_shim.auditing.stress import wide
+from padiff_shim.auditing.cases import PROGRAMS, AuditCall, AuditCase, cases, changed, find, one_sign, resized, wide
+from padiff_shim.auditing.cases import STRESSES as ALL_STRESSES
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.dispatch.spelling import present
+from padiff_shim.dispatch.entry_point import present_entry
 from padiff_shim.table.samples import Floats, Ints, Sample
 from padiff_shim.tested import PADDLES
 
 pytestmark = pytest.mark.compat
 
 RNG = np.random.default_rng(0)
-STRESSES = {one.name: one for one in stress.STRESSES}
+STRESSES = {one.name: one for one in ALL_STRESSES}
 
 
 def stressed(name, sample, dtype="float32"):
-    return stress.changed(STRESSES[name], sample, sample.arrays(np.random.default_rng(1), dtype), np.random.default_rng(2))
+    return changed(STRESSES[name], sample, sample.arrays(np.random.default_rng(1), dtype), np.random.default_rng(2))
 
 
 def test_every_op_is_tried_but_for_those_that_only_draw_or_count():
     seen = {name for name, op in ops().items() if op.tensors and not all(entry.seen_below for entry in op.entries)}
     idle = {name for name in seen if not list(cases(name))}
     drawing = {name for name in idle if ops()[name].random is not None}
-    absent = {name for name in idle - drawing if not any(present(entry) for entry in ops()[name].entries if entry.pairs is None)}
+    absent = {
+        name for name in idle - drawing if not any(present_entry(entry) for entry in ops()[name].entries if entry.pairs is None)
+    }
     assert idle - drawing - absent <= {"fused_softmax_mask"}, "its kernel is for GPUs alone"
     assert len(drawing) < 40
     assert not absent or paddle.__version__ != PADDLES[-1], "the newest Paddle has what the table has"
@@ -47,7 +47,7 @@ def test_programs_are_of_ops_that_no_sample_reaches():
 
 def test_the_same_case_has_the_same_operands_everywhere():
     case = next(case for case in cases("softmax") if case.stress == "mask")
-    one, other = Call(case), Call(case)
+    one, other = AuditCall(case), AuditCall(case)
     assert all(np.array_equal(a, b) for a, b in zip(one.arrays, other.arrays))
 
 
@@ -84,13 +84,13 @@ def test_denormals_are_denormal_in_each_dtype():
 def test_scalars_stay_arrays():
     """NumPy makes numbers of arithmetic with 0-D arrays, and Paddle refuses those."""
     for name, one in STRESSES.items():
-        found = stress.changed(one, Sample(()), [np.asarray(1.5, "float32")], RNG)
+        found = changed(one, Sample(()), [np.asarray(1.5, "float32")], RNG)
         assert found is None or isinstance(found[0], np.ndarray), name
-    assert isinstance(stress.one_sign(Sample(()), [np.asarray(1.5, "float32")])[0], np.ndarray)
+    assert isinstance(one_sign(Sample(()), [np.asarray(1.5, "float32")])[0], np.ndarray)
 
 
 def test_sizes_change_together():
-    found = dict(stress.resized(Sample((3, 4), (4, 5))))
+    found = dict(resized(Sample((3, 4), (4, 5))))
     assert set(found) == {"long 3", "empty 3", "long 4", "empty 4"}
     (a, long), (again, b) = found["long 4"].shapes
     assert (a, b) == (3, 5)
@@ -99,14 +99,14 @@ def test_sizes_change_together():
 
 
 def test_there_are_no_indices_into_what_is_not_there():
-    assert "empty 5" not in dict(stress.resized(Sample((5, 3), Ints((4,), 0, 5))))
-    assert "empty 3" in dict(stress.resized(Sample((5, 3), Ints((4,), 0, 5))))
-    assert "empty 5" in dict(stress.resized(Sample((5, 3), Ints((5,), 0, 5))))
+    assert "empty 5" not in dict(resized(Sample((5, 3), Ints((4,), 0, 5))))
+    assert "empty 3" in dict(resized(Sample((5, 3), Ints((4,), 0, 5))))
+    assert "empty 5" in dict(resized(Sample((5, 3), Ints((5,), 0, 5))))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts_hold_the_values(layout):
-    call = Call(Case("softmax", 1, "plain" if layout == "contiguous" else layout, "float32"))
+    call = AuditCall(AuditCase("softmax", 1, "plain" if layout == "contiguous" else layout, "float32"))
     assert call.layout == layout
     (tensor,) = call.tensors(grad=True)
     wanted = call.arrays[0] if layout != "expanded" else np.broadcast_to(call.arrays[0][:1], call.arrays[0].shape)
@@ -116,7 +116,7 @@ def test_layouts_hold_the_values(layout):
 
 
 def test_a_program_is_called_like_an_op():
-    call = Call(Case("fft_r2c", 0, "plain", "float32"))
+    call = AuditCall(AuditCase("fft_r2c", 0, "plain", "float32"))
     (found,) = call.run(call.tensors(grad=False))
     assert np.allclose(found.numpy(), np.fft.rfft(call.arrays[0]), atol=1e-4)
     assert found.dtype == paddle.complex64

@@ -213,7 +213,7 @@ class Theirs(torch.nn.Module):
 
 def test_weights_that_the_caller_copies(monkeypatch):
     """Mapped layers whose weights nothing else could tell."""
-    monkeypatch.setattr("padiff_shim.autodiff.layer_map._written", {})
+    monkeypatch.setattr("padiff_shim.autodiff.models._written", {})
 
     class Port(paddle.nn.Layer):
         def __init__(self):

@@ -11,7 +11,7 @@ import torch
 from quirky import NORM, OCCURS, frozen_layer_norm, problem, quirky
 
 from padiff_shim.catalogue import known_differences
-from padiff_shim.comparison.outcome import Outcome
+from padiff_shim.comparison.judge import Consequences
 from padiff_shim.verdicts import Verdict
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
@@ -123,7 +123,9 @@ def record_of(call, judged):
 def named(call, paddle_result, torch_result, versions=SEEN):
     """The name of the known difference that these two results are, or None; and the verdict."""
     judged = verdict_of(call, paddle_result, torch_result, 0)
-    outcome = Outcome(SimpleNamespace(environment=versions), action="log", threshold=Verdict.WRONG, callback=None, keep=0, known=())
+    outcome = Consequences(
+        SimpleNamespace(environment=versions), action="log", threshold=Verdict.WRONG, callback=None, keep=0, known=()
+    )
     found = outcome._known(record_of(call, judged), judged)
     return found and found.name, judged
 

@@ -9,10 +9,10 @@ import sys
 import pytest
 from helpers import PATIENCE, ROOT
 
-from padiff_shim.cli import inheriting, notes
+from padiff_shim.cli import ranks
 from padiff_shim.cli.bootstrap import sitecustomize
 from padiff_shim.errors import ArgumentError
-from padiff_shim.modes import settings
+from padiff_shim.modes import options as mode_options
 from padiff_shim.modes.options import CompareOptions, ReferenceOptions, as_data, from_data
 
 pytestmark = pytest.mark.compat
@@ -110,25 +110,25 @@ def exported(monkeypatch, tmp_path):
     for name in ("PADDLE_TRAINER_ID", "RANK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONPATH", "a" + os.pathsep + "b")
-    monkeypatch.setenv(settings.RUN, "")
+    monkeypatch.setenv(mode_options.RUN, "")
     options = CompareOptions(
         ops="linear", steps=slice(10, 20), ranks=range(0, 8, 2), log=tmp_path, budget="10%", layers="encoder.*"
     )
-    owed = {"steps": settings.Setting(slice(10, 20), "PADIFF_SHIM_STEPS")}
-    run = inheriting.Inheritance.of(options, owed, "padiff-shim run", str(tmp_path))
+    owed = {"steps": mode_options.Setting(slice(10, 20), "PADIFF_SHIM_STEPS")}
+    run = ranks.Inheritance.of(options, owed, "padiff-shim run", str(tmp_path))
     run.export()
     return run, options
 
 
 def test_what_is_exported_is_what_is_taken(exported):
     run, options = exported
-    data = json.loads(os.environ[settings.RUN])
-    taken = inheriting.Inheritance.taken(data)
+    data = json.loads(os.environ[mode_options.RUN])
+    taken = ranks.Inheritance.taken(data)
     assert taken == run
     assert CompareOptions(**{name: from_data(value) for name, value in taken.options.items()}) == options
     assert from_data(taken.owed["steps"][0]) == slice(10, 20)
-    inheriting.withdraw()
-    assert settings.RUN not in os.environ
+    ranks.withdraw()
+    assert mode_options.RUN not in os.environ
     assert os.environ["PYTHONPATH"] == "a" + os.pathsep + "b"
 
 
@@ -138,25 +138,25 @@ def test_exported_twice_is_exported_once(exported, monkeypatch):
     assert os.environ["PYTHONPATH"] == before
     monkeypatch.delenv("PYTHONPATH")
     exported[0].export()
-    inheriting.withdraw()
+    ranks.withdraw()
     assert "PYTHONPATH" not in os.environ
 
 
 def test_another_version_is_refused(exported):
-    data = json.loads(os.environ[settings.RUN])
+    data = json.loads(os.environ[mode_options.RUN])
     with pytest.raises(ArgumentError, match="this rank has"):
-        inheriting.Inheritance.taken({**data, "version": "9.9"})
+        ranks.Inheritance.taken({**data, "version": "9.9"})
 
 
 def test_the_variable_is_no_setting(exported):
-    assert sitecustomize.VARIABLE == settings.RUN
-    assert settings.outside(ReferenceOptions) == {}
+    assert sitecustomize.VARIABLE == mode_options.RUN
+    assert mode_options.outside(ReferenceOptions) == {}
 
 
 def test_a_name_like_it_is_refused(monkeypatch):
     monkeypatch.setenv("PADIFF_SHIM_RUNS", "1")
     with pytest.raises(ArgumentError, match="unknown setting 'PADIFF_SHIM_RUNS'"):
-        settings.outside(ReferenceOptions)
+        mode_options.outside(ReferenceOptions)
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_values_of_options_as_data(value):
 
 def test_notes_are_read_by_rank(tmp_path):
     place = str(tmp_path / "notes")
-    assert notes.found(place) == []
+    assert ranks.found(place) == []
     for rank, pid in ((1, 7), (0, 9)):
-        notes.Note(rank, pid, log="x").leave(place)
-    notes.Note(1, 7, log="x", counted={"ops": {}}).leave(place)
-    assert [(one.rank, one.counted) for one in notes.found(place)] == [(0, None), (1, {"ops": {}})]
+        ranks.Note(rank, pid, log="x").leave(place)
+    ranks.Note(1, 7, log="x", counted={"ops": {}}).leave(place)
+    assert [(one.rank, one.counted) for one in ranks.found(place)] == [(0, None), (1, {"ops": {}})]

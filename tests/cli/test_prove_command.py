@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from padiff_shim.cli.main import main
-from padiff_shim.cli.objects import load
+from padiff_shim.cli.program import load
 from padiff_shim.errors import ArgumentError, FileError
 
 pytestmark = pytest.mark.compat

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim.cli.tracebacks import tidy
+from padiff_shim.cli.program import tidy
 
 pytestmark = pytest.mark.compat
 

@@ -10,7 +10,7 @@ import torch
 from helpers import Call, entries, flat, takes, thinned
 
 import padiff_shim
-from padiff_shim.comparison.births import all_finite
+from padiff_shim.comparison.judge import all_finite
 from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.verdicts import Verdict
 

@@ -7,9 +7,9 @@ import pytest
 from encoder import model, randn
 
 import padiff_shim
-from padiff_shim.comparison import flow
+from padiff_shim.comparison import plan
 from padiff_shim.comparison.sampling import Sampling
-from padiff_shim.intercept import doors
+from padiff_shim.intercept import entry_points
 
 pytestmark = [pytest.mark.usefixtures("undone"), pytest.mark.compat]
 
@@ -102,9 +102,9 @@ def test_idle_hooks_let_calls_pass_and_the_run_says_so(monkeypatch):
     net, x = model(1), randn(5, 16)
     optimizer = paddle.optimizer.SGD(1e-2, parameters=net.parameters())
     touched = []
-    original = flow.Comparison.bound
+    original = plan.Comparison.bound
     monkeypatch.setattr(
-        flow.Comparison, "bound", lambda self, sub, *rest: touched.append(sub.op.name) or original(self, sub, *rest)
+        plan.Comparison, "bound", lambda self, sub, *rest: touched.append(sub.op.name) or original(self, sub, *rest)
     )
 
     def pulse(self, was, **more):
@@ -140,7 +140,7 @@ def test_hooks_are_never_idle_where_several_openings_share_a_mode_or_a_shadow_is
 
 def taken_away():
     """Whether Paddle's own functions stand where the hooks of calls were; an optimizer's door counts steps and stays."""
-    points = {point.path: point for point in doors.OPS._points}
+    points = {point.path: point for point in entry_points.OPS._points}
     assert points["paddle._C_ops.adamw_"].ours()
     return not points["paddle._C_ops.exp"].ours() and not points["paddle.nn.functional.linear"].ours()
 
@@ -162,7 +162,7 @@ def test_the_hooks_are_taken_away_while_they_stand_idle_and_come_back(monkeypatc
         assert taken_away()
         awaited.sum().backward()
         assert [call.tensor for call in run.calls] == ["out", "grad:x"], "the hooks on nodes stay"
-    assert not doors.OPS.resting
+    assert not entry_points.OPS.resting
 
 
 @pytest.mark.parametrize("kind", ["reference", "compare"])

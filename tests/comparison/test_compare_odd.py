@@ -8,7 +8,7 @@ import pytest
 from helpers import Call, entries, flat, has_defect, same, thinned
 
 import padiff_shim
-from padiff_shim.comparison import native
+from padiff_shim.comparison import plan
 from padiff_shim.dispatch.dtypes import has_kernel
 from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.verdicts import HARD
@@ -156,8 +156,8 @@ def test_calls_with_odd_results_run_as_natively(mode):
 
 def test_elements_counts_what_holds_numbers():
     uninit = paddle.Tensor()
-    assert native.elements([None, "text", 3, uninit, [paddle.ones([2, 3]), None], (paddle.ones([]), paddle.zeros([0, 4]))]) == 7
-    assert native.elements(paddle.eye(3).to_sparse_coo(2)) == 9
+    assert plan.elements([None, "text", 3, uninit, [paddle.ones([2, 3]), None], (paddle.ones([]), paddle.zeros([0, 4]))]) == 7
+    assert plan.elements(paddle.eye(3).to_sparse_coo(2)) == 9
 
 
 SAMPLINGS = {

@@ -10,10 +10,10 @@ import torch
 from helpers import thinned
 
 import padiff_shim
-from padiff_shim.auditing.cases import Call, cases
+from padiff_shim.auditing.cases import AuditCall, cases
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.numerics.judging import fallback
-from padiff_shim.numerics.oracle import noise, together, tracing
+from padiff_shim.numerics import measured, noise, tracing
+from padiff_shim.numerics.judging import formulas
 from padiff_shim.testing import planted
 from padiff_shim.verdicts import Verdict
 
@@ -68,7 +68,7 @@ def two_lines(seed, shape):
 
 def test_steps_are_traced_once_for_all_calls_of_a_kind(monkeypatch):
     """Those of the formula and those of its gradient: for all lines and layers, and anew for another shape alone."""
-    traces = counted(monkeypatch, together, "trace")
+    traces = counted(monkeypatch, measured, "trace")
     with compared("silu") as run:
         for step in range(4):
             two_lines(step, (3, 5))
@@ -82,7 +82,7 @@ def test_no_step_is_watched_once_a_kind_is_known(monkeypatch):
     """Torch's dispatcher shows steps at a multiple of their own time: the formula runs without that, and traced steps do."""
     with compared("silu", audit=0):
         two_lines(0, (3, 5))
-        watched = [counted(monkeypatch, mode, "__torch_dispatch__") for mode in (noise.Widened, tracing.Tracer)]
+        watched = [counted(monkeypatch, mode, "__torch_dispatch__") for mode in (noise.WideSteps, tracing.Tracer)]
         for step in range(1, 4):
             two_lines(step, (3, 5))
     assert not any(watched)
@@ -91,7 +91,7 @@ def test_no_step_is_watched_once_a_kind_is_known(monkeypatch):
 def test_the_formula_is_asked_for_its_value_and_beside_its_operands(monkeypatch):
     with compared("silu", audit=0) as run:
         two_lines(0, (3, 5))
-        formulas = counted(monkeypatch, together.Together, "_whole")
+        formulas = counted(monkeypatch, measured.JointFormula, "_whole")
         two_lines(2, (3, 5))
     judged = 4
     assert len(list(run.calls)) == 2 * judged
@@ -108,7 +108,7 @@ def test_gradients_of_one_call_share_their_runs(monkeypatch):
         layer(leaf(1, 2, 3, 5))[0].sum().backward()
     assert first == 9
     sizes = [(trace, mode.size, mode._drawn) for trace, _, _, mode in moved]
-    assert len(sizes) <= 2 * (fallback.RUNS[-1] + fallback.RUNS[-1] // 2), "not as many for each"
+    assert len(sizes) <= 2 * (formulas.RUNS[-1] + formulas.RUNS[-1] // 2), "not as many for each"
 
 
 def full(record):
@@ -165,7 +165,7 @@ def accused(name, fault, *, gradients, seed=0):
     mode = padiff_shim.compare("torch", progress=False, ops=[name], audit=0, seed=seed)
     with mode as run, planted(name, change, gradients=gradients):
         for number in range(CALLS):
-            call = Call(case)
+            call = AuditCall(case)
             call.arrays = call.sample.arrays(np.random.default_rng(number), case.dtype)
             results = call.run(call.tensors(grad=gradients))
             call.backward(results) if gradients else None
@@ -186,14 +186,14 @@ def test_no_fault_hides_behind_what_is_seen_at_once(name, gradients, monkeypatch
         quick = [accused(name, fault, gradients=gradients) for fault in FAULTS]
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:
         pytest.skip(f"Paddle refuses it: {str(error)[:60]}")
-    original = fallback.at_once
+    original = formulas.at_once
     for fault, calls in zip(FAULTS, quick, strict=True):
-        monkeypatch.setattr(fallback, "at_once", lambda *_: None)
+        monkeypatch.setattr(formulas, "at_once", lambda *_: None)
         certain = accused(name, fault, gradients=gradients)
         for seed in (1, 2, 3, 4) if certain - calls else ():
             certain &= accused(name, fault, gradients=gradients, seed=seed)
             with monkeypatch.context() as quickly:
-                quickly.setattr(fallback, "at_once", original)
+                quickly.setattr(formulas, "at_once", original)
                 calls |= accused(name, fault, gradients=gradients, seed=seed)
         assert certain <= calls, fault
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.comparison.describe import Spot
+from padiff_shim.comparison.compared_call import Spot
 from padiff_shim.comparison.judge import Judge
 from padiff_shim.runs.compare_run import CompareRun
 from padiff_shim.verdicts import Verdict

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim.comparison import cases, judge
+from padiff_shim.comparison import compared_call, judge
 from padiff_shim.testing import planted
 from padiff_shim.verdicts import Verdict
 
@@ -101,8 +101,8 @@ def test_records_are_those_of_quantities_made_anew(program, options, monkeypatch
 def test_a_place_that_was_learnt_makes_no_quantity(monkeypatch):
     """The last step asks for those of differences that no a-priori bound explains, and for no other."""
     made = []
-    quantities = cases.Result.quantity, cases.Gradient.quantity
-    for case, quantity in zip((cases.Result, cases.Gradient), quantities, strict=True):
+    quantities = compared_call.Result.quantity, compared_call.Gradient.quantity
+    for case, quantity in zip((compared_call.Result, compared_call.Gradient), quantities, strict=True):
         monkeypatch.setattr(case, "quantity", lambda self, quantity=quantity: made.append(self) or quantity(self))
 
     def counted(random, step):

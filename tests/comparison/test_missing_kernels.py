@@ -10,7 +10,7 @@ import torch
 from helpers import same
 
 import padiff_shim
-from padiff_shim.comparison.subject import Subject
+from padiff_shim.comparison.compared_call import ComparedCall
 from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.verdicts import NO_KERNEL
 
@@ -99,13 +99,13 @@ def test_in_place_calls_write_torchs_values():
 
 def test_torchs_side_is_judged_against_the_oracle(monkeypatch):
     """A wrong kernel of Torch's is accused, though Paddle has none."""
-    kernel = Subject.run
+    kernel = ComparedCall.run
 
     def wrong(self, *sides):
         result = kernel(self, *sides)
         return result * 1.25 if self.door.op.name == "gelu" else result
 
-    monkeypatch.setattr(Subject, "run", wrong)
+    monkeypatch.setattr(ComparedCall, "run", wrong)
     x = leaf("bfloat16", 16, 16)
     with padiff_shim.compare("torch", carry="torch") as run, warnings.catch_warnings():
         warnings.simplefilter("ignore")

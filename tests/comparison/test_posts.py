@@ -11,7 +11,7 @@ import paddle
 import pytest
 
 import padiff_shim
-from padiff_shim.comparison import posts
+from padiff_shim.comparison import hooks
 from padiff_shim.frameworks.versions import NODE_HOOKS
 
 pytestmark = pytest.mark.skipif(not NODE_HOOKS, reason="this Paddle shows no grad nodes")
@@ -59,19 +59,19 @@ def test_a_node_may_die_without_the_gil():
 
 def test_hooks_go_with_their_nodes():
     gc.collect()
-    before = posts._count()
+    before = hooks._count()
     x = paddle.ones([4])
     x.stop_gradient = False
     with padiff_shim.compare("torch", progress=False):
         kept = paddle.exp(x)
         for _ in range(100):
             paddle.exp(x)
-        assert posts._count() < before + 10
+        assert hooks._count() < before + 10
     gc.collect()
-    assert posts._count() == before + 1
+    assert hooks._count() == before + 1
     del kept
     gc.collect()
-    assert posts._count() == before
+    assert hooks._count() == before
 
 
 def test_graphs_go_as_a_whole_however_deep_they_are():
@@ -82,24 +82,24 @@ def test_graphs_go_as_a_whole_however_deep_they_are():
         return y
 
     gc.collect()
-    before = posts._count()
+    before = hooks._count()
     x = paddle.ones([4])
     x.stop_gradient = False
     with padiff_shim.compare("torch", progress=False):
         for _ in range(20):
             out = deep()  # the last one lives while the next one is made
-            assert posts._count() < before + 250
+            assert hooks._count() < before + 250
         del out
-        posts.let_go()
-        assert posts._count() == before
+        hooks.let_go()
+        assert hooks._count() == before
 
 
 def test_pythons_own_collections_look_at_a_few_hooks_and_one_that_is_asked_for_at_all(monkeypatch):
     looks = []
-    monkeypatch.setattr(posts, "_looked_at", looks.append)
-    monkeypatch.setattr(posts, "_turn", deque())  # without hooks that other tests have left
-    monkeypatch.setattr(posts, "_next", deque([len] * 100))
-    posts.mode_closed()
+    monkeypatch.setattr(hooks, "_looked_at", looks.append)
+    monkeypatch.setattr(hooks, "_turn", deque())  # without hooks that other tests have left
+    monkeypatch.setattr(hooks, "_next", deque([len] * 100))
+    hooks.mode_closed()
     made = []
     while not looks:
         made.append([])
@@ -107,7 +107,7 @@ def test_pythons_own_collections_look_at_a_few_hooks_and_one_that_is_asked_for_a
     del looks[:]
     gc.collect()
     assert 100 in looks
-    gc.callbacks.remove(posts._CALLBACK)
+    gc.callbacks.remove(hooks._CALLBACK)
 
 
 class TooSlowError(RuntimeError):
@@ -134,11 +134,11 @@ SIGNALS = {  # name: (number, handler, the error it raises)
 def raises(request, monkeypatch):
     """The number of a signal and the error that its handler raises, where a hook of compare mode has outlived its mode."""
     number, handler, error = SIGNALS[request.param]
-    monkeypatch.setattr(posts, "_next", deque([len]))  # not dead: others hold it as well
+    monkeypatch.setattr(hooks, "_next", deque([len]))  # not dead: others hold it as well
     before, callbacks = signal.signal(number, handler), gc.callbacks[:]
     gc.disable()  # there is no collection but the test's
     gc.callbacks.clear()  # those of other libraries are functions, which lose signals
-    posts.mode_closed()
+    hooks.mode_closed()
     assert len(gc.callbacks) == 1
     yield number, error
     gc.callbacks[:] = callbacks
@@ -164,7 +164,7 @@ def test_a_signal_that_comes_while_hooks_are_looked_at_is_not_lost(raises, monke
         if len(looks) == 1:
             signal.raise_signal(number)
 
-    monkeypatch.setattr(posts, "_looked_at", looked_at)
+    monkeypatch.setattr(hooks, "_looked_at", looked_at)
     with pytest.raises(error):
         gc.collect(0)
     gc.collect(0)

@@ -14,7 +14,7 @@ import padiff_shim
 from padiff_shim import testing
 from padiff_shim.errors import MismatchError
 from padiff_shim.frameworks.versions import IS_3
-from padiff_shim.report import embed
+from padiff_shim.report import compare_page
 from padiff_shim.report.live import line
 from padiff_shim.verdicts import Verdict
 
@@ -190,7 +190,7 @@ class TestLists:
         assert run.first_divergence().call == 0
 
     def test_page(self):
-        packed = embed.pack((call.as_dict() for call in self.run().calls), {}, 100)
+        packed = compare_page.pack((call.as_dict() for call in self.run().calls), {}, 100)
         assert packed["apart"] == {"known": 2, "negligible": 1, "muted": 1}
         assert [item["first"] for item in packed["findings"]] == [3, 1, 0]
         assert packed["layers"]["a"] == {"known": 1, "negligible": 1, "ROUNDING": 1}

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim.comparison import screening
+from padiff_shim.comparison import judge
 from padiff_shim.testing import planted
 from padiff_shim.verdicts import SCREENED, Verdict
 
@@ -57,10 +57,10 @@ def serious(calls):
 def test_what_is_screened_says_so_and_one_in_sixteen_is_judged():
     calls, run = records(screening=True)
     screened = [SCREENED in call.modifiers for call in calls]
-    assert not any(screened[: screening.LEARNT])
+    assert not any(screened[: judge.LEARNT])
     assert sum(screened) >= CALLS // 2, "rounding of one kind passes"
     assert all(call.verdict is Verdict.ROUNDING for call in calls)
-    assert max(len(run) for run in "".join("x" if one else " " for one in screened).split()) < screening.AGAIN
+    assert max(len(run) for run in "".join("x" if one else " " for one in screened).split()) < judge.RECHECK
     assert run.coverage()["screened"] == sum(screened)
     assert "screened" in str(run)
     assert run.coverage()["checked_calls"] == CALLS
@@ -88,14 +88,14 @@ def test_a_fault_that_begins_in_the_middle_is_found_at_once(side):
 
 def test_a_fault_that_leaves_the_difference_as_it_was_is_found_when_the_place_is_judged_again():
     calls, _ = records((Fault(1.0001, 20), "paddle"), (Fault(1.0001, 20), "torch"), screening=True)
-    assert 20 <= serious(calls)[0] <= 20 + screening.AGAIN
+    assert 20 <= serious(calls)[0] <= 20 + judge.RECHECK
 
 
 def test_behind_a_finding_a_place_is_learnt_anew():
     calls, _ = records((Fault(1.0001, 20, 21), "paddle"), screening=True)
     assert serious(calls) == [20]
     screened = [SCREENED in call.modifiers for call in calls[21:]]
-    assert not any(screened[: screening.LEARNT])
+    assert not any(screened[: judge.LEARNT])
     assert any(screened)
 
 
@@ -115,10 +115,10 @@ def test_a_fault_smaller_than_the_usual_difference_is_found_when_the_place_is_ju
     fault = LocalFault(1 + 2e-5, 20)  # of 0.03 or so; neighbours of the largest, 64 and more, are 7.6e-6 apart
     calls, _ = records((fault, "paddle"), screening=True)
     usual = max(call.stats["max_abs"] for call in calls[:20])
-    assert max(call.stats["max_abs"] for call in calls[20:]) <= screening.ROOM * usual, "no larger than before"
+    assert max(call.stats["max_abs"] for call in calls[20:]) <= judge.ROOM * usual, "no larger than before"
     assert SCREENED in calls[20].modifiers, "so it passes at first"
     first = serious(calls)[0]
-    assert 20 <= first <= 20 + screening.AGAIN
+    assert 20 <= first <= 20 + judge.RECHECK
     assert serious(calls) == list(range(first, CALLS)), "what was usual before says nothing of a kernel that was found wrong"
 
 

@@ -10,7 +10,7 @@ import torch
 from helpers import same
 
 import padiff_shim
-from padiff_shim.dispatch.door import Door
+from padiff_shim.dispatch.entry_point import EntryPoint
 from padiff_shim.dispatch.frames import paused, top
 from padiff_shim.frameworks.versions import NODE_HOOKS
 from padiff_shim.table.op import Entry, Op
@@ -29,7 +29,7 @@ def door(original, reference, params, *, tensors=1, python=False, **more):
 
     target = "paddle.an_op"
     op = Op("an_op", reference, params, (Entry(target, params),), tensors=tensors, promote="none", **more)
-    made = Door(op, op.entries[0], hidden, python=python)
+    made = EntryPoint(op, op.entries[0], hidden, python=python)
 
     def call(*args):
         frame = top()

@@ -13,8 +13,8 @@ from helpers import Call, entries, flat, takes, thinned
 
 import padiff_shim
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.dispatch.containers import flat as listed
-from padiff_shim.dispatch.spelling import typed
+from padiff_shim.dispatch.entry_point import typed
+from padiff_shim.dispatch.operands import flat as listed
 from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.verdicts import HARD, Side, Verdict
 
@@ -293,9 +293,9 @@ class Indices:
         self.side, self.index = side, index
 
     def __enter__(self):
-        from padiff_shim.comparison import flow
+        from padiff_shim.comparison import plan
 
-        self.flow, self.original = flow, flow.Result
+        self.flow, self.original = plan, plan.Result
 
         def made(subject, position, mine, theirs, call):
             if position == 1:
@@ -303,7 +303,7 @@ class Indices:
                 mine, theirs = (replaced, theirs) if self.side == "paddle" else (mine, replaced)
             return self.original(subject, position, mine, theirs, call)
 
-        flow.Result = made
+        plan.Result = made
 
     def __exit__(self, *error):
         self.flow.Result = self.original

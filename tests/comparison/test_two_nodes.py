@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim.comparison import subject
+from padiff_shim.comparison import compared_call
 from padiff_shim.frameworks.versions import NODE_HOOKS
 from padiff_shim.verdicts import Verdict
 
@@ -59,7 +59,7 @@ def records(program, wants=(True, True, True), **options):
 @pytest.mark.parametrize("program", [once, twice])
 def test_records_are_those_of_an_engine_that_is_asked_for_each_node(program, wants, options, monkeypatch):
     found = records(program, wants, **options)
-    monkeypatch.setattr(subject.Subject, "_found_ahead", lambda self, grads, chosen: None)
+    monkeypatch.setattr(compared_call.ComparedCall, "_found_ahead", lambda self, grads, chosen: None)
     assert found == records(program, wants, **options)
 
 
@@ -68,13 +68,13 @@ def test_nodes_that_run_alone_are_judged_by_their_own_gradient(program, monkeypa
     found = records(program)
     seen = [record for record in found if NODE_HOOKS or "a node that cannot be hooked" not in record["reason"]]
     assert {record["verdict"] for record in seen} == {"EQUAL", "ROUNDING"}
-    monkeypatch.setattr(subject.Subject, "_found_ahead", lambda self, grads, chosen: None)
+    monkeypatch.setattr(compared_call.ComparedCall, "_found_ahead", lambda self, grads, chosen: None)
     assert found == records(program)
 
 
 def test_the_engine_is_asked_once(monkeypatch):
-    asked, engine = [], subject.gradients
-    monkeypatch.setattr(subject, "gradients", lambda results, leaves: asked.append(len(leaves)) or engine(results, leaves))
+    asked, engine = [], compared_call.gradients
+    monkeypatch.setattr(compared_call, "gradients", lambda results, leaves: asked.append(len(leaves)) or engine(results, leaves))
     with padiff_shim.compare("torch", ops="linear", progress=False) as run:
         once(*leaves())
     assert [call.tensor for call in run.calls if call.phase == "backward"] in (
@@ -103,7 +103,7 @@ def test_a_weight_that_is_written_between_the_nodes_is_not_paddles_fault(layout)
 
 def test_another_gradient_for_the_second_node_is_another_question():
     """What was kept is compared bit by bit: neither a sign of a zero nor a NaN is taken for another value."""
-    kept = subject.Subject._found_ahead
+    kept = compared_call.ComparedCall._found_ahead
 
     class Kept:
         def __init__(self, before):

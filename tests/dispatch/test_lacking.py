@@ -8,8 +8,7 @@ import torch.nn.functional as TF
 from helpers import array, leaves_in, same
 
 import padiff_shim
-from padiff_shim.dispatch.dtypes import DtypeRules
-from padiff_shim.dispatch.lacking import dtype_without_kernel, is_listed_without
+from padiff_shim.dispatch.dtypes import DtypeRules, dtype_without_kernel, is_listed_without
 from padiff_shim.frameworks.versions import IS_3
 
 pytestmark = pytest.mark.compat

@@ -7,8 +7,8 @@ from log_data import filled, record
 import padiff_shim
 from padiff_shim.catalogue.known_differences import Quirk
 from padiff_shim.errors import PadiffShimError
+from padiff_shim.fault_injection import faults, planted
 from padiff_shim.patterns import LayerFilter
-from padiff_shim.planting import faults, planted
 from padiff_shim.verdicts import Side
 
 pytestmark = pytest.mark.compat

@@ -7,7 +7,7 @@ import paddle
 import pytest
 
 import padiff_shim
-from padiff_shim.dispatch import site
+from padiff_shim.dispatch import call_site
 
 pytestmark = pytest.mark.compat
 
@@ -58,4 +58,4 @@ def test_a_model_of_paddles_own_has_its_own_lines():
 
 
 def test_a_caller_is_the_fields_of_its_site():
-    assert tuple(site.call_site()) == site.caller()
+    assert tuple(call_site.call_site()) == call_site.caller()

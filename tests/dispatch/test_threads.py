@@ -13,7 +13,7 @@ from helpers import PATIENCE
 
 import padiff_shim
 from padiff_shim.dispatch import frames
-from padiff_shim.intercept import doors
+from padiff_shim.intercept import entry_points
 
 ROOT = Path(__file__).resolve().parents[2]
 MODERN = not paddle.__version__.startswith("2.")
@@ -152,7 +152,7 @@ def test_closing_from_another_thread():
     run = mode.start()
     multiply()
     in_thread(mode.stop)
-    assert not doors.OPS.installed
+    assert not entry_points.OPS.installed
     with padiff_shim.reference("torch") as other:
         multiply()
     assert frames.top() is None

@@ -10,7 +10,7 @@ import ranks
 from helpers import PATIENCE, ROOT
 
 import padiff_shim
-from padiff_shim.runs.load_reference import load_reference
+from padiff_shim.runs.reference_run import load_reference
 
 pytestmark = pytest.mark.compat
 RANK = str(ROOT / "tests" / "rank_plain.py")

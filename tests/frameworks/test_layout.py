@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim.frameworks import weights
+from padiff_shim.frameworks import weight_copies
 from padiff_shim.frameworks.memory import to_torch
 
 pytestmark = pytest.mark.bitexact
@@ -84,13 +84,13 @@ def test_one_copy_serves_all_calls():
 def test_views_make_no_copies():
     layer, x = linear(8, 4, "float64"), paddle.rand([2, 8], dtype="float64")
     x.stop_gradient = False
-    before = set(weights._copies)
+    before = set(weight_copies._copies)
     with padiff_shim.reference("torch", linear_layout="view") as run:
         out = layer(x)
         out.sum().backward()
     cost = run.layout_cost
     assert (cost.copies, cost.reused, cost.views, cost.bytes) == (0, 0, 1, 0)
-    assert before.issuperset(weights._copies)
+    assert before.issuperset(weight_copies._copies)
     assert run.linear_layout == "view"
     twin = twin_of(layer)
     torch.testing.assert_close(to_torch(out), twin(to_torch(x)).detach())
@@ -214,28 +214,28 @@ def test_many_steps_stay_torchs(installed):
 @pytest.mark.compat
 def test_copies_die_with_their_weights():
     gc.collect()
-    before = len(weights._copies)
+    before = len(weight_copies._copies)
     x = paddle.rand([3, 8])
     with padiff_shim.reference("torch"):
         layers = [linear(8, 4) for _ in range(10)]
         for layer in layers:
             layer(x)
-        assert len(weights._copies) == before + 10
+        assert len(weight_copies._copies) == before + 10
         del layer
         layers.clear()
         gc.collect()
-        assert len(weights._copies) == before
+        assert len(weight_copies._copies) == before
 
 
 @pytest.mark.compat
 def test_copies_of_computed_weights_are_not_kept():
-    before = len(weights._copies)
+    before = len(weight_copies._copies)
     w, x = paddle.rand([8, 4]), paddle.rand([3, 8])
     w.stop_gradient = False
     with padiff_shim.reference("torch") as run:
         for _ in range(3):
             F.linear(x, w * 2.0).sum().backward()
-    assert (run.layout_cost.copies, len(weights._copies)) == (3, before)
+    assert (run.layout_cost.copies, len(weight_copies._copies)) == (3, before)
     assert w.grad.shape == w.shape
 
 

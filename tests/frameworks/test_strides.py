@@ -13,7 +13,7 @@ from helpers import LAYOUTS, Call, by_first_doors, entries, flat
 from trials import differentiable
 
 import padiff_shim
-from padiff_shim.frameworks import strides
+from padiff_shim.frameworks import memory
 from padiff_shim.frameworks.memory import as_operand, hand_over, is_reversed
 from padiff_shim.frameworks.versions import IS_3
 
@@ -177,7 +177,7 @@ def test_what_is_remembered_dies_with_the_memory():
         assert as_operand(view).stride() == (1, 4)
     del view
     gc.collect()
-    assert len(strides.layouts) < 300
+    assert len(memory.layouts) < 300
     assert as_operand(kept).stride() == (1, 4)
     assert operand_of_nothing() == (0, 3)
     del kept

@@ -3,17 +3,17 @@
 import pytest
 import torch
 
-from padiff_shim.frameworks import torch_settings
+from padiff_shim.frameworks import torch_state
 
 
 @pytest.mark.skipif(not hasattr(torch.backends.mkldnn, "matmul"), reason="this Torch has one switch for all backends")
 def test_a_precision_that_was_set_for_one_backend_is_no_error():
-    plain, before = torch_settings.flags(), torch.backends.mkldnn.matmul.fp32_precision
+    plain, before = torch_state.flags(), torch.backends.mkldnn.matmul.fp32_precision
     torch.backends.mkldnn.matmul.fp32_precision = "bf16"
     try:
-        told = torch_settings.flags()
+        told = torch_state.flags()
     finally:
         torch.backends.mkldnn.matmul.fp32_precision = before
     assert told.keys() == plain.keys()
     assert told["torch.float32_matmul_precision"] == "set by backend"
-    assert torch_settings.flags() == plain
+    assert torch_state.flags() == plain

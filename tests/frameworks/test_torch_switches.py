@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 import padiff_shim
-from padiff_shim.frameworks.surroundings import LooksOn, disturbed, undisturbed
+from padiff_shim.frameworks.torch_state import LooksOn, disturbed, undisturbed
 
 pytestmark = pytest.mark.compat
 

@@ -8,8 +8,8 @@ from helpers import same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from padiff_shim.frameworks import transposing
-from padiff_shim.frameworks.transposing import Scratch, norms_of_turned
+from padiff_shim.frameworks import weight_copies
+from padiff_shim.frameworks.weight_copies import TransposeBuffer, norms_of_turned
 
 sides = st.integers(1, 130)
 
@@ -20,7 +20,7 @@ def test_elements_come_in_the_order_of_the_turned_matrix(shapes, seed, wide):
     rng = torch.Generator().manual_seed(seed)
     bits, kind = (torch.int64, torch.float64) if wide else (torch.int32, torch.float32)
     given_ = [torch.randint(-(2**31), 2**31, shape, generator=rng, dtype=bits) for shape in shapes]
-    scratch = Scratch([one.view(kind) for one in given_])
+    scratch = TransposeBuffer([one.view(kind) for one in given_])
     for one in given_:
         assert torch.equal(scratch.turned(one.view(kind)).view(bits), one.t().reshape(-1))
 
@@ -28,22 +28,22 @@ def test_elements_come_in_the_order_of_the_turned_matrix(shapes, seed, wide):
 def test_strided_matrices():
     whole = torch.randn(20, 30)
     for matrix in (whole[:, 3:17], whole[::2], whole.t()):
-        assert same(Scratch([whole]).turned(matrix), matrix.t().reshape(-1))
+        assert same(TransposeBuffer([whole]).turned(matrix), matrix.t().reshape(-1))
 
 
 @pytest.mark.parametrize("found", ["none", "wrong"])
 def test_a_kernel_that_is_not_there_or_does_something_else_is_not_used(found, monkeypatch):
     def wrong(rows, columns, *_):
-        assert rows == columns == 1 or (rows, columns) in transposing._SHAPES  # asked in the trial alone
+        assert rows == columns == 1 or (rows, columns) in weight_copies._SHAPES  # asked in the trial alone
 
-    transposing._turn.cache_clear()
-    monkeypatch.setattr(transposing, "_found", lambda: wrong if found == "wrong" else None)
+    weight_copies._turn.cache_clear()
+    monkeypatch.setattr(weight_copies, "_found", lambda: wrong if found == "wrong" else None)
     try:
         matrix = torch.randn(33, 21)
-        assert transposing._turn() is None
-        assert same(Scratch([matrix]).turned(matrix), matrix.t().reshape(-1))
+        assert weight_copies._turn() is None
+        assert same(TransposeBuffer([matrix]).turned(matrix), matrix.t().reshape(-1))
     finally:
-        transposing._turn.cache_clear()
+        weight_copies._turn.cache_clear()
 
 
 def random(shape, seed=0, dtype=torch.float32):
@@ -90,24 +90,24 @@ def test_norms_of_any_values_dtypes_and_strides(dtype):
 
 def test_rows_that_fill_whole_vectors_are_spaced():
     """Which is what the speed comes from."""
-    turn, spaced = transposing._turn(), [(256, 256), (16, 5), (1024, 256)]
+    turn, spaced = weight_copies._turn(), [(256, 256), (16, 5), (1024, 256)]
     if turn is None:
         pytest.skip("no kernel that turns")
     matrices = [random(shape) for shape in [*spaced, (24, 8), (3, 7)]]
-    assert sorted(transposing._norms_of_spaced(turn, matrices)) == [0, 1, 2]
+    assert sorted(weight_copies._norms_of_spaced(turn, matrices)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("line", [1, 5])
 def test_what_does_not_keep_the_bits_is_not_used(line, monkeypatch):
     """Lines that are no whole vectors put elements into other lanes; the trial of each shape finds it."""
-    monkeypatch.setattr(transposing, "_LINE", line)
-    transposing._keeps_bits.cache_clear()
+    monkeypatch.setattr(weight_copies, "_LINE", line)
+    weight_copies._keeps_bits.cache_clear()
     try:
         matrices = [random(shape, i) for i, shape in enumerate([(256, 256), (48, 33), (1000, 64)])]
-        assert transposing._turn() is None or transposing._norms_of_spaced(transposing._turn(), matrices) == {}
+        assert weight_copies._turn() is None or weight_copies._norms_of_spaced(weight_copies._turn(), matrices) == {}
         assert all(same(*pair) for pair in zip(norms_of_turned(matrices), wanted(matrices), strict=True))
     finally:
-        transposing._keeps_bits.cache_clear()
+        weight_copies._keeps_bits.cache_clear()
 
 
 def test_a_kernel_that_writes_between_rows_is_not_used():
@@ -116,8 +116,8 @@ def test_a_kernel_that_writes_between_rows_is_not_used():
         if line > rows:
             ctypes.memset(target + 4 * rows, 0, 4)
 
-    turn = transposing._found()
+    turn = weight_copies._found()
     if turn is None:
         pytest.skip("no kernel that turns")
-    assert all(transposing._is_right(turn, *shape) for shape in transposing._SHAPES)
-    assert not any(transposing._is_right(wrong, *shape) for shape in transposing._SHAPES)
+    assert all(weight_copies._is_right(turn, *shape) for shape in weight_copies._SHAPES)
+    assert not any(weight_copies._is_right(wrong, *shape) for shape in weight_copies._SHAPES)

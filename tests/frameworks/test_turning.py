@@ -13,9 +13,9 @@ from test_amp import autocast
 from test_layout import WRITES, check_refreshed, equal, linear, twin_of
 
 import padiff_shim
-from padiff_shim.frameworks import turning, weights
+from padiff_shim.frameworks import weight_copies
 from padiff_shim.frameworks.memory import to_torch
-from padiff_shim.gradients import leaves
+from padiff_shim.tape import twins
 from padiff_shim.verdicts import Verdict
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
@@ -26,8 +26,8 @@ SHAPES = [(16, 32, 32), (64, 48, 17), (5, 768, 8), (128, 64, 256), (33, 130, 17)
 @pytest.fixture(autouse=True)
 def anew(monkeypatch):
     """Nothing is known, and each shape is tried the first time that it comes."""
-    monkeypatch.setattr(turning, "_known", {})
-    monkeypatch.setattr(turning, "WORTH", 0)
+    monkeypatch.setattr(weight_copies, "_known", {})
+    monkeypatch.setattr(weight_copies, "WORTH", 0)
 
 
 def backward(layer, x, seed):
@@ -54,7 +54,7 @@ def all_equal(ones, others):
 
 def tried():
     """Whether all products that came are spared copies."""
-    return bool(turning._known) and all(found is True for found in turning._known.values())
+    return bool(weight_copies._known) and all(found is True for found in weight_copies._known.values())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -73,7 +73,7 @@ def test_every_bit_is_torchs(dtype, batch):
         assert all_equal([*found, again], [*torchs(layer, x, seed), found[0]])
         cost = run.layout_cost
         assert (cost.spared, cost.copies) == ((2, 0) if tried() else (0, 1))
-        turning._known.clear()
+        weight_copies._known.clear()
 
 
 def plain_product(x, weight, bias=None):
@@ -92,19 +92,19 @@ def product_by_layout(x, weight, bias=None):
 
 @pytest.mark.parametrize(("product", "same"), [(plain_product, True), (product_by_layout, False)])
 def test_a_difference_in_one_column_is_noticed(product, same, monkeypatch):
-    monkeypatch.setattr(turning.F, "linear", product)
-    assert turning.needless(torch.zeros(3, 7), torch.zeros(7, 5), None) == same
+    monkeypatch.setattr(weight_copies.F, "linear", product)
+    assert weight_copies.needless(torch.zeros(3, 7), torch.zeros(7, 5), None) == same
 
 
 def test_a_trial_leaves_the_generator_alone():
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    turning.needless(torch.zeros(16, 32), torch.zeros(32, 32), None)
+    weight_copies.needless(torch.zeros(16, 32), torch.zeros(32, 32), None)
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_a_shape_is_tried_once_it_came_often(monkeypatch):
-    monkeypatch.setattr(turning, "WORTH", 3)
+    monkeypatch.setattr(weight_copies, "WORTH", 3)
     layer, x = linear(32, 32), paddle.rand([16, 32])
     with padiff_shim.reference("torch") as run:
         for _ in range(3):
@@ -115,29 +115,31 @@ def test_a_shape_is_tried_once_it_came_often(monkeypatch):
 
 
 def test_lengths_that_never_come_again_are_not_kept_account_of(monkeypatch):
-    monkeypatch.setattr(turning, "WORTH", 3)
-    monkeypatch.setattr(turning, "_SHAPES", 4)
+    monkeypatch.setattr(weight_copies, "WORTH", 3)
+    monkeypatch.setattr(weight_copies, "_SHAPES", 4)
     for rows in range(1, 10):
-        turning.needless(torch.zeros(rows, 8), torch.zeros(8, 8), None)
-    assert len(turning._known) == 4
+        weight_copies.needless(torch.zeros(rows, 8), torch.zeros(8, 8), None)
+    assert len(weight_copies._known) == 4
 
 
 def test_a_spared_weight_is_copied_for_lengths_that_never_come_again(monkeypatch):
     """A trial for each would cost more than the copies."""
-    monkeypatch.setattr(turning, "WORTH", 2)
+    monkeypatch.setattr(weight_copies, "WORTH", 2)
     layer = linear(32, 32)
     with padiff_shim.reference("torch") as run:
         for rows in (16, 16, 16, 17, 18, 19):
             layer(paddle.rand([rows, 32])).sum().backward()
-    assert sum(found is True or found is False for found in turning._known.values()) == 1
-    spared = turning._known[(torch.Size([16, 32]), (32, 1), torch.Size([32, 32]), torch.float32, False, torch.get_num_threads())]
+    assert sum(found is True or found is False for found in weight_copies._known.values()) == 1
+    spared = weight_copies._known[
+        (torch.Size([16, 32]), (32, 1), torch.Size([32, 32]), torch.float32, False, torch.get_num_threads())
+    ]
     assert (run.layout_cost.spared, run.layout_cost.copies) == ((1, 4) if spared else (0, 1))
 
 
 def test_inside_inference_mode():
     with torch.inference_mode():
-        turning.needless(torch.zeros(16, 32), torch.zeros(32, 32), None)
-    assert len(turning._known) == 1
+        weight_copies.needless(torch.zeros(16, 32), torch.zeros(32, 32), None)
+    assert len(weight_copies._known) == 1
 
 
 def test_runs_that_are_added_up_keep_all_that_copies_cost():
@@ -158,21 +160,21 @@ def test_what_is_not_tried():
         (torch.zeros(0, 32), weight),
         (torch.zeros(1, 32).expand(16, 32), weight),
     ]:
-        assert not turning.needless(x, w, None)
-    assert not turning.needless(torch.zeros(16, 32), weight, paddle.zeros([32], "float64"))
+        assert not weight_copies.needless(x, w, None)
+    assert not weight_copies.needless(torch.zeros(16, 32), weight, paddle.zeros([32], "float64"))
 
 
 def test_under_autocast_weights_are_copied():
     x, weight = torch.zeros(16, 32), torch.zeros(32, 32)
     with autocast():
-        assert not turning.needless(x, weight, None)
-    assert not turning._known
+        assert not weight_copies.needless(x, weight, None)
+    assert not weight_copies._known
 
 
 @pytest.mark.parametrize("spared_after", range(6))
 def test_a_weight_that_is_used_often_adds_up_in_torchs_order(spared_after, monkeypatch):
     """Whenever its copy is given up: between two uses in one graph, its gradient is the sum of six in Torch's order."""
-    monkeypatch.setattr(turning, "WORTH", spared_after)
+    monkeypatch.setattr(weight_copies, "WORTH", spared_after)
     paddle.seed(spared_after)
     layer, x = linear(32, 32), paddle.rand([16, 32])
     twin = twin_of(layer)
@@ -190,9 +192,9 @@ def test_a_weight_that_is_used_often_adds_up_in_torchs_order(spared_after, monke
         assert torch.equal(to_torch(layer.weight.grad).t(), twin.weight.grad), step
         layer.clear_gradients()
         twin.zero_grad()
-    assert leaves.lies_in_graph(layer.weight) == tried()
+    assert twins.lies_in_graph(layer.weight) == tried()
     assert (run.layout_cost.spared, run.layout_cost.copies) == ((6, 0) if tried() else (0, 0))
-    assert (id(layer.weight) in weights._copies) != tried()
+    assert (id(layer.weight) in weight_copies._copies) != tried()
 
 
 def test_other_shapes_meet_a_spared_weight():
@@ -240,7 +242,7 @@ def test_clipping_sees_gradients_as_they_lie_in_a_torch_program():
     grads = [twin.weight.grad, twin.bias.grad]
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in grads]))
     norms = torch.stack([torch.linalg.vector_norm(to_torch(g).t().contiguous()) for g in clipped.values()])
-    assert leaves.is_linear_weight(layer.weight)
+    assert twins.is_linear_weight(layer.weight)
     np.testing.assert_allclose(torch.linalg.vector_norm(norms), torch.clamp(norm, max=0.01), rtol=1e-5)
 
 
@@ -295,4 +297,4 @@ def test_what_is_no_product_stays_paddles_to_refuse_however_often_it_comes(mode,
 
     natively = refused()
     with getattr(padiff_shim, mode)("torch"):
-        assert [refused() for _ in range(turning.WORTH + 2)] == [natively] * (turning.WORTH + 2)
+        assert [refused() for _ in range(weight_copies.WORTH + 2)] == [natively] * (weight_copies.WORTH + 2)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from padiff_shim.frameworks import turning
+from padiff_shim.frameworks import weight_copies
 
 from .difference import of_numbers, way
 from .execute import NATIVE, Outcome, Plan, accusations, beyond, differences, run, whole
@@ -34,13 +34,13 @@ class Failure:
 @contextlib.contextmanager
 def layouts(*, at_once: bool) -> Iterator[None]:
     """Nothing is known of the products whose weights need no copy; on request each is tried when it comes first."""
-    held = turning.WORTH
-    turning._known.clear()
-    turning.WORTH = 0 if at_once else held
+    held = weight_copies.WORTH
+    weight_copies._known.clear()
+    weight_copies.WORTH = 0 if at_once else held
     try:
         yield
     finally:
-        turning.WORTH = held
+        weight_copies.WORTH = held
 
 
 class Trial:

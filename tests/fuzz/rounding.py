@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_map
 
-from padiff_shim.frameworks.surroundings import LooksOn
-from padiff_shim.proving.operators import is_passive
-from padiff_shim.proving.tolerances import SLACK
+from padiff_shim.frameworks.torch_state import LooksOn
+from padiff_shim.proof.tolerances import SLACK
+from padiff_shim.proof.trace import is_passive
 
 from .execute import Outcome, Plan, run, same
 

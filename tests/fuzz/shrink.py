@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from padiff_shim.bisecting.ddmin import ddmin
+from padiff_shim.questions.bisect import ddmin
 
 from .check import Check, Failure, unlike_torch
 from .difference import way

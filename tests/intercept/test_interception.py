@@ -10,7 +10,7 @@ from paddle.base import core
 from programs import PROGRAMS, Data
 
 import padiff_shim
-from padiff_shim.intercept import doors
+from padiff_shim.intercept import entry_points
 
 pytestmark = pytest.mark.compat
 
@@ -78,7 +78,7 @@ def test_no_kernel_of_a_covered_op_runs_outside_an_intercepted_call(kernels, gra
         with padiff_shim.reference("torch") as run:
             step(program, with_grad)
         ran = {kernel: calls for kernel, calls in outside.items() if kernel in watched}
-        explained = sum(sum(why.values()) for op, why in run.native.items() if op in doors.ops())
+        explained = sum(sum(why.values()) for op, why in run.native.items() if op in entry_points.ops())
         if sum(ran.values()) != explained and not (grad and name in EXACT_PROGRAMS):
             offenders[name] = (ran, run.native)
     assert not offenders
@@ -88,7 +88,7 @@ def test_programs_stay_native_only_where_the_result_is_exact():
     for name, program in PROGRAMS.items():
         with padiff_shim.reference("torch") as run:
             program(Data())
-        reasons = {why for op, whys in run.native.items() if op in doors.ops() for why in whys}
+        reasons = {why for op, whys in run.native.items() if op in entry_points.ops() for why in whys}
         assert reasons <= {EXACT_REASON}, name
 
 

@@ -15,14 +15,14 @@ import torch
 from counted_calls import CountedCalls
 
 import padiff_shim
-from padiff_shim import postponed
-from padiff_shim.dispatch import frames, site
-from padiff_shim.finishing import finish
-from padiff_shim.frameworks.surroundings import disturbed
-from padiff_shim.gradients import twins
-from padiff_shim.gradients.local import LOCAL
-from padiff_shim.intercept import doors, engine
+from padiff_shim import interrupts
+from padiff_shim.dispatch import call_site, frames
+from padiff_shim.frameworks.torch_state import disturbed
+from padiff_shim.intercept import engine, entry_points
+from padiff_shim.interrupts import finish
 from padiff_shim.modes.mode import Mode
+from padiff_shim.tape import twins
+from padiff_shim.tape.paddle_graph import LOCAL
 
 OURS = os.path.dirname(padiff_shim.__file__) + os.sep
 OTHERS = (
@@ -86,15 +86,15 @@ def assert_undone(where):
     assert frames.top() is None, where
     assert not frames._shared, where
     assert on_the_tape() <= LIVED[0], where
-    for group in (doors.OPS, doors.LAYERS, doors.SHADOWS, *([] if twins.alive() else [engine.ENGINE])):
+    for group in (entry_points.OPS, entry_points.LAYERS, entry_points.SHADOWS, *([] if twins.alive() else [engine.ENGINE])):
         assert not group.installed, where
         assert not [point.path for point in group._points or () if point.ours()], where
 
 
 def assert_at_rest(where):
-    assert not site._stack.layers, where
-    assert not site._stack.paths, where
-    assert not postponed.HERE.engines, where
+    assert not call_site._stack.layers, where
+    assert not call_site._stack.paths, where
+    assert not interrupts.HERE.engines, where
     assert LOCAL.session is None, where
     assert LOCAL.turn is None, where
     assert not LOCAL.around, where

@@ -8,8 +8,8 @@ import paddle.nn.functional as F
 import pytest
 
 import padiff_shim
-from padiff_shim.intercept import doors
-from padiff_shim.patching.cfunction import CFunctionPatch
+from padiff_shim.intercept import entry_points
+from padiff_shim.patching.functions import CFunctionPatch
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -100,7 +100,7 @@ class CFunction:
         offset = 2 * ctypes.sizeof(ctypes.c_void_p)
         self.pair = (ctypes.c_char * offset).from_address(id(function) + offset)
         self.saved = bytes(self.pair.raw)
-        points = doors.OPS._points or ()
+        points = entry_points.OPS._points or ()
         native = next((point.native for point in points if point.path == self.path), self.saved)
         self.pair.raw = native
         theirs = CFunctionPatch(function)

@@ -12,9 +12,9 @@ from helpers import in_child
 from paddle.distributed.fleet.utils import recompute
 
 import padiff_shim
-from padiff_shim import signals
+from padiff_shim import interrupts
 from padiff_shim.frameworks.versions import IS_3
-from padiff_shim.gradients import clean
+from padiff_shim.tape import paddle_graph
 
 NATIVE = paddle.logcumsumexp  # in a reference mode of these tests
 MODES = {
@@ -149,7 +149,7 @@ class Number(int):
 def waiting():
     """A leaf whose hook, which is no Python code, has a signal come: its handler runs where the next Python function begins."""
     leaf = matrix()
-    clean._register_grad_hook(leaf, functools.partial(getattr, Number(NUMBER), "now"))  # Paddle's own door
+    paddle_graph._register_grad_hook(leaf, functools.partial(getattr, Number(NUMBER), "now"))  # Paddle's own door
     return leaf
 
 
@@ -232,7 +232,7 @@ def test_an_error_that_is_raised_again_is_the_same():
     error = TooSlowError()
 
     def leaves():
-        held = signals.raised_again(error)
+        held = interrupts.raised_again(error)
         held = None  # noqa: F841 - dropped
         return 1
 

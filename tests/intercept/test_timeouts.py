@@ -12,7 +12,7 @@ import pytest
 from counted_calls import CountedCalls
 
 import padiff_shim
-from padiff_shim.signals import let_pass, of_a_signal
+from padiff_shim.interrupts import let_pass, of_a_signal
 
 OURS = (os.path.dirname(padiff_shim.__file__) + os.sep, os.path.dirname(padiff_shim.patches.__file__) + os.sep, "<shortcut")
 VALUES = np.linspace(-1, 1, 16, dtype="float32").reshape(4, 4)

@@ -14,8 +14,7 @@ import padiff_shim
 from padiff_shim.dispatch.frames import top
 from padiff_shim.frameworks.memory import to_torch
 from padiff_shim.frameworks.versions import attribute
-from padiff_shim.gradients.leaves import LEAF
-from padiff_shim.gradients.twins import TAPE
+from padiff_shim.tape.twins import LEAF, TAPE
 
 PADDLE_2 = paddle.__version__.startswith("2.")
 

@@ -12,11 +12,10 @@ from paddle.base import core
 
 import padiff_shim
 from padiff_shim.errors import InterceptionError
-from padiff_shim.intercept import doors
+from padiff_shim.intercept import entry_points
 from padiff_shim.intercept.locate import python_function
-from padiff_shim.patching.cfunction import CFunctionPatch, Together
+from padiff_shim.patching.functions import CFunctionPatch, FunctionGroup, PyFunctionPatch
 from padiff_shim.patching.patcher import ABSENT
-from padiff_shim.patching.pyfunction import PyFunctionPatch
 
 pytestmark = pytest.mark.compat
 
@@ -47,12 +46,12 @@ def assert_same(before, after):
 
 
 def points():
-    return [*doors.OPS._points, *(doors.LAYERS._points or ())]
+    return [*entry_points.OPS._points, *(entry_points.LAYERS._points or ())]
 
 
 def assert_undone():
-    assert not doors.OPS.installed
-    assert not doors.LAYERS.installed
+    assert not entry_points.OPS.installed
+    assert not entry_points.LAYERS.installed
     for point in points():
         if isinstance(point, (CFunctionPatch, PyFunctionPatch)):
             assert not point.installed
@@ -112,7 +111,7 @@ def leave_installed():
     work()
     with padiff_shim.reference("torch"):
         work()
-    assert doors.OPS.installed
+    assert entry_points.OPS.installed
     padiff_shim.uninstall()
     padiff_shim.uninstall()
 
@@ -290,9 +289,9 @@ def test_an_error_while_installing_undoes_what_was_done(together, monkeypatch):
     leave_normally()
     before = snapshot()
     if together:
-        monkeypatch.setattr(Together, "install", _half)
+        monkeypatch.setattr(FunctionGroup, "install", _half)
     else:
-        broken = next(point for point in points() if type(point).together is not Together)
+        broken = next(point for point in points() if type(point).together is not FunctionGroup)
         install = type(broken).install
         monkeypatch.setattr(type(broken), "install", lambda self: install(self) if self is not broken else 1 / 0)
     with pytest.raises(ZeroDivisionError):

@@ -13,8 +13,8 @@ import padiff_shim
 from padiff_shim import testing
 from padiff_shim.catalogue import known_differences
 from padiff_shim.errors import FileError, PadiffShimError, UnknownNameError, nearest, unknown
-from padiff_shim.records.calls import Calls
-from padiff_shim.report import html
+from padiff_shim.report import compare_page
+from padiff_shim.runlog.calls import Calls
 from padiff_shim.runs.compare_run import CompareRun, load
 
 
@@ -84,7 +84,7 @@ ON_A_RUN = [
     (lambda run, call: run.repro(call, "show.py"), "call", ("linear", 1.5, None, -1, 99, [0]), "from 0 on|place in run.calls"),
     (lambda run, path: run.repro(0, path), "path", PATHS, "a path"),
     (CompareRun.to_html, "path", PATHS, "a path"),
-    (lambda run, limit: html.write(run, "r.html", limit=limit), "limit", (0, -1, "3", None), "from 1 on"),
+    (lambda run, limit: compare_page.write(run, "r.html", limit=limit), "limit", (0, -1, "3", None), "from 1 on"),
     (CompareRun.save, "folder", PATHS, "a path"),
     (lambda run, value: run.calls.filter(op=value), "op", (3, [3], b"exp"), "name"),
     (lambda run, value: run.calls.filter(layer=value), "layer", (3, [3], b"exp"), "name"),

@@ -15,7 +15,7 @@ from helpers import PATIENCE
 
 import padiff_shim
 from padiff_shim.catalogue import registry
-from padiff_shim.intercept import doors
+from padiff_shim.intercept import entry_points
 from padiff_shim.table.reasons import DETECTION
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +53,7 @@ def test_unknown_names_are_refused_with_the_nearest_ones(call, message):
     with pytest.raises(padiff_shim.UnknownNameError, match=message) as caught:
         call()
     assert isinstance(caught.value, (ValueError, padiff_shim.PadiffShimError))
-    assert not doors.OPS.installed
+    assert not entry_points.OPS.installed
 
 
 @pytest.mark.compat
@@ -143,7 +143,7 @@ def test_devices_that_cannot_be_shared(monkeypatch, place, available, devices, n
     monkeypatch.setattr(paddle.device.cuda, "get_device_name", lambda index: names[1])
     with pytest.raises(padiff_shim.BackendError, match=message):
         padiff_shim.reference("torch").start()
-    assert not doors.OPS.installed
+    assert not entry_points.OPS.installed
 
 
 # ------------------------------------------------------------------------------------------------ strict

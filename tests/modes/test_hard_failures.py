@@ -205,10 +205,10 @@ def test_threads_that_open_and_close_modes_at_once(undone):
 
 
 OWN_TEXT = {  # what they execute
-    "substitution/shortcut.py",  # a template of ours
+    "substitution/execute.py",  # a template of ours
     "auditing/cases.py",  # programs that the package declares
     "cli/program.py",  # the script that the user names
-    "cli/observing.py",  # a raise
+    "cli/ranks.py",  # a raise
 }
 UNPICKLERS = {"marshal", "pickle", "shelve", "dill", "joblib", "cloudpickle"}
 

@@ -8,8 +8,8 @@ import pytest
 
 import padiff_shim
 from padiff_shim.errors import ArgumentError, MissingFrameworkError, PadiffShimError
-from padiff_shim.modes import settings
-from padiff_shim.modes.options import MODES, CompareOptions, Options, ReferenceOptions, kind_of, textual
+from padiff_shim.modes import options
+from padiff_shim.modes.options import MODES, CompareOptions, ModeOptions, ReferenceOptions, kind_of, textual
 
 pytestmark = pytest.mark.compat
 
@@ -76,7 +76,7 @@ def test_every_default_is_accepted_and_reads_back(mode):
 )
 def test_the_environment_is_read(name, text, value, monkeypatch):
     monkeypatch.setenv(f"PADIFF_SHIM_{name.upper()}", text)
-    assert settings.outside(CompareOptions)[name].value == value
+    assert options.outside(CompareOptions)[name].value == value
 
 
 @pytest.mark.parametrize(
@@ -108,24 +108,24 @@ def test_a_file_above_is_read(name, nowhere, monkeypatch):
     (nowhere / "deep" / "er").mkdir(parents=True)
     (nowhere / "deep" / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
     monkeypatch.chdir(nowhere / "deep" / "er")
-    found = settings.outside(CompareOptions)
+    found = options.outside(CompareOptions)
     assert {key: one.value for key, one in found.items()} == {"ops": ["linear"], "audit": 3}
     assert str(nowhere / name) in found["audit"].origin
-    assert set(settings.outside(ReferenceOptions)) == {"ops"}, "a mode takes the settings that it has"
+    assert set(options.outside(ReferenceOptions)) == {"ops"}, "a mode takes the settings that it has"
 
 
 def test_of_two_files_in_one_folder_one_counts(nowhere):
     pytest.importorskip("tomllib")
     table(nowhere, "audit = 3\n")
     table(nowhere, "audit = 4\n", "setup.cfg")
-    assert settings.outside(CompareOptions)["audit"].value == 3
+    assert options.outside(CompareOptions)["audit"].value == 3
 
 
 def test_a_changed_file_is_read_again(nowhere):
     table(nowhere, "audit = 3\n", "setup.cfg")
-    assert settings.outside(CompareOptions)["audit"].value == 3
+    assert options.outside(CompareOptions)["audit"].value == 3
     table(nowhere, "audit = 40\n", "setup.cfg")
-    assert settings.outside(CompareOptions)["audit"].value == 40
+    assert options.outside(CompareOptions)["audit"].value == 40
 
 
 @pytest.mark.parametrize(
@@ -149,13 +149,13 @@ def test_without_a_toml_reader_it_says_what_to_do(nowhere, monkeypatch):
     table(nowhere, "audit = 7\n")
     monkeypatch.setitem(sys.modules, "tomllib" if sys.version_info >= (3, 11) else "tomli", None)
     with pytest.raises(MissingFrameworkError, match=r"pip install 'padiff_shim\[toml\]'"):
-        settings.outside(CompareOptions)
+        options.outside(CompareOptions)
 
 
 def test_a_file_without_our_table_is_not_read(nowhere):
     (nowhere / "pyproject.toml").write_text("this is no TOML, and [tool.padiff_shims] is not ours")
     (nowhere / "setup.cfg").write_text("[padiff]\nx = 1\n")
-    assert settings.outside(Options) == {}
+    assert options.outside(ModeOptions) == {}
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_table_under_a_name_that_is_not_read_is_refused(name, head, nowhere):
 )
 def test_what_others_say_of_us_is_no_table_of_ours(text, nowhere):
     (nowhere / "pyproject.toml").write_text(text)
-    assert settings.settings_file() is None
+    assert options.settings_file() is None
 
 
 def test_call_before_environment_before_file_before_default(nowhere, monkeypatch):

@@ -6,8 +6,8 @@ import torch
 
 from padiff_shim import numerics
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.numerics.judging import equality, passes, trial
-from padiff_shim.numerics.oracle import apriori
+from padiff_shim.numerics import bounds
+from padiff_shim.numerics.judging import difference, trial
 from padiff_shim.verdicts import Verdict
 
 
@@ -70,7 +70,7 @@ def test_it_is_a_part_of_the_bound(kind, dtype):
         found = quantity.solve(quantity.stage(where))
         _, probable, _ = trial.factors(quantity)
         unit, likely = (quantity_order(quantity, found.bound(factor)) for factor in (1.0, probable))
-        room = np.maximum(apriori.CLOSE * unit, apriori.FAR_INSIDE * likely if quantity.k > 1 and not quantity.axes else 0.0)
+        room = np.maximum(bounds.CLOSE * unit, bounds.FAR_INSIDE * likely if quantity.k > 1 and not quantity.axes else 0.0)
         assert (limit <= room * (1 + 1e-5)).all(), (name, float((limit / room).max()))
 
 
@@ -143,14 +143,14 @@ def test_of_products_it_follows_each_element_s_bound(kind, dtype):
     for name, quantity, result in products(kind, dtype):
         limit = quantity.harmless(result.to(dtype))
         if limit is None:
-            assert quantity.k < apriori.TERMS, name
+            assert quantity.k < bounds.TERMS, name
             continue
         known += 1
         found, unit = limit.whole().reshape(result.shape).double().numpy(), unit_of(quantity)
-        assert (found <= apriori.APART * unit * (1 + 1e-5)).all(), name
+        assert (found <= bounds.APART * unit * (1 + 1e-5)).all(), name
         if kind == "plain" and "addmm" not in name and "linear" not in name:  # without a bias and a rounded factor it is all of it
-            assert (found >= apriori.APART * unit * (1 - 1e-5)).all(), name
-        assert limit.usual == apriori.USUAL / apriori.APART
+            assert (found >= bounds.APART * unit * (1 - 1e-5)).all(), name
+        assert limit.usual == bounds.USUAL / bounds.APART
     assert known > 12
 
 
@@ -158,7 +158,7 @@ def test_of_products_it_follows_each_element_s_bound(kind, dtype):
 def test_products_that_are_off_by_units_are_held_against_the_oracle(dtype):
     """One element by more than two of them, or all of them by a little more than half of one; what is nearer passes."""
     for name, quantity, result in products("plain", dtype):
-        if quantity.k < apriori.TERMS:
+        if quantity.k < bounds.TERMS:
             continue
         right, unit = result.to(dtype), torch.from_numpy(unit_of(quantity))
         signs = torch.from_numpy(np.random.default_rng(6).choice([-1.0, 1.0], tuple(result.shape)))
@@ -184,7 +184,7 @@ def test_sixteen_bits_and_what_cancels_are_held_against_the_oracle():
 def test_pieces_are_parts_of_the_whole(dtype, monkeypatch):
     """Also of rows longer than a piece, and where a piece begins or ends within a row; sums are those of all rows."""
     wholes = [quantity.harmless(result).whole() for _, quantity, result in quantities("plain", dtype)]
-    monkeypatch.setattr(apriori, "PIECE", 7)
+    monkeypatch.setattr(bounds, "PIECE", 7)
     for whole, (name, quantity, result) in zip(wholes, quantities("plain", dtype), strict=True):
         limit = quantity.harmless(result)
         for step in (7, 40, 170, result.numel()):
@@ -194,20 +194,20 @@ def test_pieces_are_parts_of_the_whole(dtype, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_large_results_are_told_from_equal_ones_in_any_piece(dtype):
-    one = normal(3 * equality._PIECE + 5).to(dtype)
-    for place in (0, equality._PIECE, 3 * equality._PIECE + 4):
+    one = normal(3 * difference._PIECE + 5).to(dtype)
+    for place in (0, difference._PIECE, 3 * difference._PIECE + 4):
         other, zeros = one.clone(), one.clone()
-        assert equality.same(one, other)
+        assert difference.same(one, other)
         other[place] = torch.nextafter(other[place], torch.zeros((), dtype=dtype))
-        assert not equality.same(one, other)
+        assert not difference.same(one, other)
         zeros[place] = 0.0
         negative = zeros.clone()
         negative[place] = -0.0
-        assert equality.same(zeros, negative)
+        assert difference.same(zeros, negative)
         zeros[place] = float("nan")
-        assert not equality.same(zeros, zeros.clone())
+        assert not difference.same(zeros, zeros.clone())
         zeros[place] = float("inf")
-        assert equality.same(zeros, zeros.clone())
+        assert difference.same(zeros, zeros.clone())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32], ids=str)
@@ -215,16 +215,16 @@ def test_a_turned_matrix_is_told_from_what_it_equals_not(dtype):
     """The gradient of a Linear's weight lies as [in, out] in Paddle and as [out, in] in Torch."""
     lying = (normal(7, 300) * 100).to(dtype)
     for turned, other in ((lying.t(), lying.t().contiguous()), (lying.t().contiguous().t().t(), lying.t().contiguous())):
-        assert equality.same(turned, other)
-        assert equality.same(other, turned)
+        assert difference.same(turned, other)
+        assert difference.same(other, turned)
         for place in ((0, 0), (0, 6), (299, 0), (299, 6)):
             changed = other.clone()
             changed[place] += 64
-            assert not equality.same(turned, changed)
-            assert passes.sizes(turned.float(), changed.float())[1] >= 32
-            stats = passes.differ(turned.float(), changed.float()).stats
+            assert not difference.same(turned, changed)
+            assert difference.sizes(turned.float(), changed.float())[1] >= 32
+            stats = difference.differ(turned.float(), changed.float()).stats
             assert (stats["different"], stats["count"]) == (1, 2100)
         if dtype.is_floating_point:
             odd = other.clone()
             odd[299, 6] = float("nan")
-            assert not equality.same(odd.t().contiguous().t(), odd.clone())
+            assert not difference.same(odd.t().contiguous().t(), odd.clone())

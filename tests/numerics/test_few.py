@@ -7,8 +7,8 @@ from test_glance import DTYPES, calls, near, normal, of_call, quantity_of
 
 from padiff_shim import numerics
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.numerics.judging import glance
-from padiff_shim.numerics.oracle import few, limits
+from padiff_shim.numerics import bounds, bounds_numpy
+from padiff_shim.numerics.judging import difference
 from padiff_shim.verdicts import Verdict
 
 
@@ -16,12 +16,12 @@ def learnt_of(call):
     """What one call of a place teaches, if its bound says something."""
     _, _, given, grad, result = call
     bound = quantity_of(*call).harmless
-    learnt = bound.among(of_call(given, grad), result) if isinstance(bound, limits.Bound) else None
+    learnt = bound.among(of_call(given, grad), result) if isinstance(bound, bounds.Bound) else None
     return None if learnt is None or bound(result) is None else learnt
 
 
 def arrays_of(given):
-    return lambda place: few.array(given[place])
+    return lambda place: bounds_numpy.array(given[place])
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -45,7 +45,7 @@ def test_they_are_those_of_any_tensor(dtype, scale):
                 assert relative == limit.relative > 0, (name, operand)
                 continue
             said.add((name, operand))
-            assert found.dtype == few.array(result).dtype, (name, operand)
+            assert found.dtype == bounds_numpy.array(result).dtype, (name, operand)
             np.testing.assert_allclose(found, limit.whole().numpy(), rtol=1e-5, err_msg=f"{name} {operand}")
     forward = {(name, "") for name in ("matmul", "linear", "addmm", "softmax", "layer_norm", "gelu", "sum", "mean")}
     backward = {("linear", "x"), ("linear", "weight"), ("linear", "bias"), ("layer_norm", "scale"), ("layer_norm", "bias")}
@@ -62,8 +62,8 @@ def test_a_glance_by_them_gives_the_figures_of_any_glance(dtype):
         tensors = of_call(given, grad)
         with np.errstate(all="ignore"):
             for paddle in (near(result), near(result).mT.contiguous().mT if result.ndim > 1 else near(result, 2)):
-                wanted = glance.glance(paddle, result, learnt.of(result, tensors))
-                found = glance.glance_at_few(paddle, result, learnt.few, arrays_of(tensors))
+                wanted = difference.quick_compare(paddle, result, learnt.of(result, tensors))
+                found = difference.glance_at_few(paddle, result, learnt.few, arrays_of(tensors))
                 assert (found is None) == (wanted is None), call[:2]
                 if found is not None:
                     seen += 1
@@ -75,15 +75,15 @@ def test_a_glance_by_them_gives_the_figures_of_any_glance(dtype):
 def test_what_is_not_small_or_of_another_dtype_is_left_to_torch():
     def learnt(x, y):
         result = torch.matmul(x.to(torch.float32), y.to(torch.float32))
-        bound = limits.Bound(lambda result, x, y: None, x, y, few=lambda result, x, y: None)
+        bound = bounds.Bound(lambda result, x, y: None, x, y, few=lambda result, x, y: None)
         return bound.among((x, y), result)
 
     x, y = normal(6, 40, dtype=torch.float32), normal(40, 6, seed=1, dtype=torch.float32)
     assert learnt(x, y).few is not None
     assert learnt(x.double(), y).few is None
     assert learnt(x.bfloat16(), y).few is None
-    assert learnt(torch.ones(6, few.READ // 6 + 1), torch.ones(few.READ // 6 + 1, 6)).few is None
-    assert learnt(torch.ones(few.ELEMENTS // 2 + 1, 1), torch.ones(1, 2)).few is None
+    assert learnt(torch.ones(6, bounds_numpy.READ // 6 + 1), torch.ones(bounds_numpy.READ // 6 + 1, 6)).few is None
+    assert learnt(torch.ones(bounds_numpy.ELEMENTS // 2 + 1, 1), torch.ones(1, 2)).few is None
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -97,13 +97,13 @@ def test_tensors_without_axes_are_left_to_torch(dtype):
             result = (ops()[name].reference(*given) if not operand else x + 1).detach()
             quantity = quantity_of(name, operand, given, incoming, result)
             bound = quantity.harmless
-            learnt = bound.among(of_call(given, incoming), result) if isinstance(bound, limits.Bound) else None
+            learnt = bound.among(of_call(given, incoming), result) if isinstance(bound, bounds.Bound) else None
             if learnt is None or learnt.of(result, of_call(given, incoming)) is None:
                 continue
             said += 1
             moved = torch.nextafter(result, result + 1)
             if learnt.few is not None:
-                found = learnt.few.of(few.array(result), arrays_of(of_call(given, incoming)))
+                found = learnt.few.of(bounds_numpy.array(result), arrays_of(of_call(given, incoming)))
                 assert found[0] > 0 or found[1].shape == (1,)
                 numerics.harmless_few(moved, result, learnt.few, arrays_of(of_call(given, incoming)))
             judged = numerics.harmless(moved, result, learnt, of_call(given, incoming))

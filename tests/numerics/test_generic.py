@@ -10,7 +10,7 @@ from formulas import FORMULAS, INNOCENT, drawn, gradient, judged, sides
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from padiff_shim.numerics.oracle import noise, steps
+from padiff_shim.numerics import noise, steps
 from padiff_shim.verdicts import HARD, Side, Verdict
 
 F32, F64 = torch.float32, torch.float64

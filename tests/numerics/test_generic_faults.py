@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from formulas import FORMULAS, INNOCENT, drawn, gradient, judged, sides
 
-from padiff_shim.numerics.judging import slices
-from padiff_shim.numerics.oracle import noise, precision
+from padiff_shim.numerics import noise, precision
+from padiff_shim.numerics.judging import sampling
 from padiff_shim.verdicts import HARD, Side, Verdict
 
 F32, F64 = torch.float32, torch.float64
@@ -133,7 +133,7 @@ def test_large_calls_are_cut_along_the_axes_that_the_formula_treats_apart(name):
     operands = drawn(shapes, 31)
     right = kernel(*operands)
     honest = (kernel(*(t.double() for t in operands))).float()
-    part = slices.cut(honest, right, kernel, operands, np.random.default_rng(0))
+    part = sampling.cut(honest, right, kernel, operands, np.random.default_rng(0))
     assert part is not None
     assert sum(a < b for a, b in zip(part.torch.shape, right.shape)) == axes
     assert torch.allclose(noise.exact(kernel, [t.double() for t in part.operands]).float(), part.paddle, 1e-6, 1e-7)
@@ -160,5 +160,5 @@ def test_an_axis_that_cannot_be_cut_stays_whole():
     operands = drawn([(300, 200)], 33)
     right = torch.softmax(operands[0], 0).cumsum(1)
     kernel = lambda x: torch.softmax(x, 0).cumsum(1)  # noqa: E731
-    assert slices.cut(right, right, kernel, operands, np.random.default_rng(0)) is None
+    assert sampling.cut(right, right, kernel, operands, np.random.default_rng(0)) is None
     assert judged(kernel, operands, right * 1.001).verdict is Verdict.WRONG

@@ -6,12 +6,12 @@ import torch
 import torch.nn.functional as F
 from formulas import INNOCENT, gradient, judged
 
-from padiff_shim.numerics.oracle import noise, steps
-from padiff_shim.numerics.oracle.measured import holds
+from padiff_shim.numerics import noise, steps
+from padiff_shim.numerics.measured import holds
 from padiff_shim.verdicts import Verdict
 
 RNG = np.random.default_rng(0)
-SIZE = noise.Size(2.0**-24, 2.0**-24)
+SIZE = noise.MoveSize(2.0**-24, 2.0**-24)
 
 
 def tensor(*shape, dtype=torch.float32, scale=1.0):

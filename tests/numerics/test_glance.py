@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.numerics.judging import glance, passes
-from padiff_shim.numerics.oracle import apriori
-from padiff_shim.numerics.oracle.few import Few
-from padiff_shim.numerics.oracle.limits import Bound, Learnt, Limit
+from padiff_shim.numerics import bounds
+from padiff_shim.numerics.bounds import Bound, Learnt, Limit
+from padiff_shim.numerics.bounds_numpy import Few
+from padiff_shim.numerics.judging import difference
 
 DTYPES = (torch.float32, torch.float64)
 
@@ -23,8 +23,8 @@ def normal(*shape, seed=0, dtype=torch.float64):
 def seen(paddle, torch_, limit):
     """By both ways."""
     with np.errstate(all="ignore"):
-        whole = passes.differ(paddle, torch_, relative=False, harmless=limit())
-        return glance.glance(paddle, torch_, limit()), whole
+        whole = difference.differ(paddle, torch_, relative=False, harmless=limit())
+        return difference.quick_compare(paddle, torch_, limit()), whole
 
 
 def near(result, seed=1):
@@ -37,7 +37,7 @@ def near(result, seed=1):
 def limits(result, room):
     """One that follows the result, one for each element, and one that asks for the usual difference, too."""
     size = room * torch.finfo(result.dtype).eps
-    relative = apriori.relative(room * 4)
+    relative = bounds.relative(room * 4)
     each = torch.full((result.numel(),), size * float(result.abs().max()) or 1.0, dtype=result.dtype)
 
     def usual():
@@ -71,7 +71,7 @@ def test_it_says_nothing_of_what_has_to_be_looked_at(dtype):
     """NaN and infinities on either side, results without a square, differences beyond the limit, sums that cancel."""
     result = normal(6, 40, dtype=dtype) + 3.0
     generous = Limit.of(torch.full((240,), 1e-4, dtype=dtype))
-    assert glance.glance(near(result), result, generous) is not None
+    assert difference.quick_compare(near(result), result, generous) is not None
     for bad in (float("nan"), float("inf"), -float("inf")):
         spoiled = near(result)
         spoiled[3, 7] = bad
@@ -91,7 +91,7 @@ def test_it_says_nothing_of_what_has_to_be_looked_at(dtype):
     nothing = Limit.of(torch.zeros(240, dtype=dtype))  # 0 / 0
     assert seen(near(result), result, lambda: nothing)[0] is None
     half = result.half()
-    assert glance.glance(half, half, generous) is None
+    assert difference.quick_compare(half, half, generous) is None
 
 
 def calls(dtype, seed):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from padiff_shim import numerics
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.numerics.judging import passes
-from padiff_shim.numerics.oracle import precision
+from padiff_shim.numerics import precision
+from padiff_shim.numerics.judging import difference
 from padiff_shim.verdicts import Side, Verdict
 
 F32, F64 = torch.float32, torch.float64
@@ -97,7 +97,7 @@ def test_confidence_grows_slowly():
 def test_statistics_of_the_whole_tensor(shape):
     t = normal(*shape)
     p = t + 1e-3 * normal(*shape, seed=1) * (normal(*shape, seed=2) > 0)
-    stats = passes.differ(p, t).stats
+    stats = difference.differ(p, t).stats
     d = (p - t).abs().double()
     assert stats["count"] == t.numel()
     assert stats["different"] == int((p != t).sum())
@@ -114,7 +114,7 @@ def test_statistics_on_a_device_are_the_same():
     t[3, 4] = p[3, 4] = 0.0
     for spoil in (0.0, math.nan):
         p[0, 0] += spoil
-        host, device = passes.differ(p, t), passes._on_device(p, t, 24)
+        host, device = difference.differ(p, t), difference._on_device(p, t, 24)
         assert device.finite == host.finite == (spoil == 0.0)
         assert device.stats.pop("tolerance") == pytest.approx(host.stats.pop("tolerance"), rel=1e-6)
         assert device.stats == pytest.approx(host.stats, rel=1e-5)

@@ -7,10 +7,9 @@ import torch
 
 import padiff_shim
 from padiff_shim import testing
-from padiff_shim.numerics.judging.fallback import fallback
-from padiff_shim.numerics.oracle import together
-from padiff_shim.numerics.oracle.measured import Formula
-from padiff_shim.numerics.oracle.together import Part, Together, Traces
+from padiff_shim.numerics import measured as measured_bounds
+from padiff_shim.numerics.judging.formulas import fallback
+from padiff_shim.numerics.measured import Formula, JointFormula, JointResult, Traces
 
 ROWS, COLUMNS = 60, 5
 
@@ -36,8 +35,8 @@ class Counted:
 
 def parts(traces=None):
     formula, given = Counted(), operands()
-    shared = Together(formula, given, [0, 1], sum(one.numel() for one in given), traces=traces)
-    return formula, given, [Part(shared, index) for index in range(2)]
+    shared = JointFormula(formula, given, [0, 1], sum(one.numel() for one in given), traces=traces)
+    return formula, given, [JointResult(shared, index) for index in range(2)]
 
 
 def measured(part, given):
@@ -68,7 +67,7 @@ def test_in_later_calls_of_its_kind_once():
 def test_the_bound_is_that_of_one_result(index, monkeypatch):
     _, given, kernels = parts()
     ours = measured(kernels[index], given)
-    monkeypatch.setattr(together, "LARGEST", 0)
+    monkeypatch.setattr(measured_bounds, "LARGEST", 0)
     formula, given, kernels = parts()
     single = measured(kernels[index], given)
     assert [0, 1] not in formula.runs

@@ -5,12 +5,12 @@ import pytest
 import torch
 from formulas import FORMULAS, drawn, gradient
 
-from padiff_shim.numerics.oracle import noise, together, tracing
-from padiff_shim.numerics.oracle.measured import Formula
-from padiff_shim.numerics.oracle.together import Part, Together, TraceCache, Traces
+from padiff_shim.numerics import measured as measured_bounds
+from padiff_shim.numerics import noise, tracing
+from padiff_shim.numerics.measured import Formula, JointFormula, JointResult, TraceCache, Traces
 
 U = 2.0**-24
-STEP, SUMS = noise.Size(U, unit=U), noise.Size(0.0, U, unit=U)
+STEP, SUMS = noise.MoveSize(U, unit=U), noise.MoveSize(0.0, U, unit=U)
 
 
 def whole(kernel):
@@ -54,7 +54,7 @@ def test_errors_of_traced_steps_are_those_of_the_formula_itself(name):
     """As many terms in a sum, and moves of the same size."""
     kernel, shapes = KERNELS[name]
     operands = wide(shapes, 4)
-    part = Part.alone(kernel, operands)
+    part = JointResult.alone(kernel, operands)
     value = part.exact()
     for size in (STEP, SUMS):
         ours, theirs, terms = [], [], []
@@ -97,7 +97,7 @@ def test_what_is_large_has_no_trace(limit, name, monkeypatch):
 def test_numbers_out_of_range_become_what_they_are_in_the_narrower_format():
     """exp overflows float32 at 89, and is a denormal number below -88."""
     operands = [torch.tensor([100.0, -100.0, 1.0], dtype=torch.float64)]
-    part = Part.alone(lambda x: torch.exp(x) * 1e-3, operands)
+    part = JointResult.alone(lambda x: torch.exp(x) * 1e-3, operands)
     moved, _ = part.moved(STEP, 1, apart=True)
     assert moved.tolist()[:2] == [torch.inf, 0.0]
     assert moved[2].item() == pytest.approx(np.e * 1e-3, rel=1e-5)
@@ -105,7 +105,7 @@ def test_numbers_out_of_range_become_what_they_are_in_the_narrower_format():
 
 def measured(kernel, operands, traces):
     """The bound of a formula of one result that shares what is known of its steps."""
-    part = Part(Together(lambda *tensors, chosen: [kernel(*tensors)], operands, [0], 1, traces=traces), 0)
+    part = JointResult(JointFormula(lambda *tensors, chosen: [kernel(*tensors)], operands, [0], 1, traces=traces), 0)
     formula = Formula.of(part, operands, torch.float32, 1)
     formula.probe(3)
     return formula
@@ -140,8 +140,8 @@ def test_where_an_index_says_which_steps_there_are_each_call_is_compared_with_it
     operands, traces = drawn([(5, 3, 4), (4, 4), (4, 4)], 5), Traces()
 
     def bound(kernel):
-        together_ = Together(lambda *tensors, chosen: [kernel(*tensors)], operands, [0], 1, [kernel.lengths], traces)
-        formula = Formula.of(Part(together_, 0), operands, torch.float32, 1)
+        together_ = JointFormula(lambda *tensors, chosen: [kernel(*tensors)], operands, [0], 1, [kernel.lengths], traces)
+        formula = Formula.of(JointResult(together_, 0), operands, torch.float32, 1)
         formula.probe(3)
         return formula
 
@@ -155,7 +155,7 @@ def test_where_an_index_says_which_steps_there_are_each_call_is_compared_with_it
 
 
 def test_memory_of_traces_is_bounded(monkeypatch):
-    monkeypatch.setattr(together, "STEPS", 40)
+    monkeypatch.setattr(measured_bounds, "STEPS", 40)
     cache = TraceCache()
     chain = lambda x: x.sin().cos().sin().cos().exp()  # noqa: E731
     for number in range(30):
@@ -163,7 +163,7 @@ def test_memory_of_traces_is_bounded(monkeypatch):
         traced = [traces[True] for traces in cache._known.values() if traces[True] is not None]
         assert traced
         assert sum(len(steps.steps) for steps in traced) <= 40
-    monkeypatch.setattr(together, "STEPS", 8)
+    monkeypatch.setattr(measured_bounds, "STEPS", 8)
     traces = cache.of("long")
     measured(chain, drawn([(3,)], 1), traces)
     assert traces[True] is None, "more than half of all"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from padiff_shim.optimizers.counts import Powers, mu_products, multiply, powers
+from padiff_shim.optimizers.update import Powers, mu_products, multiply, powers
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

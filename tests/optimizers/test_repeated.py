@@ -10,7 +10,7 @@ from trainings import KINDS, RATE, batch, nets
 
 import padiff_shim
 from padiff_shim.frameworks.memory import to_torch
-from padiff_shim.substitution import repeated
+from padiff_shim.optimizers import step_cache
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
 
@@ -64,7 +64,7 @@ def test_only_the_first_steps_calls_are_built(kind, monkeypatch):
 def alike(change, kind="adamw", build=built, **mode):
     """Assert that a training with changes is the same whether steps are repeated or not; how many were repeated."""
     repeated_steps = 0
-    again = repeated.again
+    again = step_cache.again
 
     def counted(*args):
         nonlocal repeated_steps
@@ -73,10 +73,10 @@ def alike(change, kind="adamw", build=built, **mode):
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(repeated, "again", counted)
+        patch.setattr(step_cache, "again", counted)
         losses, tensors, run = train(*build(kind), change=change, **mode)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(repeated, "again", lambda *_: None)
+        patch.setattr(step_cache, "again", lambda *_: None)
         others, wanted, other = train(*build(kind), change=change, **mode)
     assert losses == others
     assert len(tensors) == len(wanted)

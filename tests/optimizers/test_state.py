@@ -12,7 +12,7 @@ from helpers import same
 from trainings import KINDS, accumulator, backward, batch, copy, nets, unequal
 
 import padiff_shim
-from padiff_shim.substitution import held
+from padiff_shim.optimizers import step_cache
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
 BEFORE, AFTER = 3, 3
@@ -168,14 +168,14 @@ def test_parameters_of_other_memory_are_crossed_anew():
 
 def test_what_is_kept_dies_with_the_optimizer():
     gc.collect()
-    before = len(held._of)
+    before = len(step_cache._updates)
     ours, _ = nets()
     optimizer = KINDS["adam"].build(ours)
     with shim():
         train(ours, optimizer, range(2))
-    assert len(held._of) == before + 1
+    assert len(step_cache._updates) == before + 1
     gone = [weakref.ref(optimizer), *map(weakref.ref, ours.parameters())]
     del optimizer, ours, _
     gc.collect()
     assert [one() for one in gone] == [None] * len(gone)
-    assert len(held._of) == before
+    assert len(step_cache._updates) == before

@@ -15,7 +15,8 @@ from trainings import RATE, nets
 
 import padiff_shim
 from padiff_shim.intercept import optimizers as doors
-from padiff_shim.substitution import passes, stepping
+from padiff_shim.optimizers import step as optimizer_step
+from padiff_shim.optimizers import step_cache
 from padiff_shim.tested import PADDLES
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
@@ -144,9 +145,9 @@ def test_what_was_found_is_said_once_and_of_one_optimizer():
     (_, one), (_, other) = built(), built()
     for asked, answer in ((one, True), (one, False), (other, False)):
         if answer or asked is other:
-            passes.tried(one)
-        assert passes.take_tried(asked) == answer
-    assert not passes.take_tried(one)
+            step_cache.tried(one)
+        assert step_cache.take_tried(asked) == answer
+    assert not step_cache.take_tried(one)
 
 
 def test_what_is_handed_on_is_what_paddle_hands_on():
@@ -159,7 +160,7 @@ def test_what_is_handed_on_is_what_paddle_hands_on():
         net[2].weight.clear_gradient(False)
         if step == 4:
             original = optimizer._apply_optimize
-            handed.append(stepping.handed_on(optimizer))
+            handed.append(optimizer_step.handed_on(optimizer))
             patch.setattr(
                 OPTIMIZER, "_apply_optimize", lambda _, **given: handed.append(given["params_grads"]) or original(**given)
             )

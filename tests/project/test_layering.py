@@ -51,7 +51,7 @@ class Rule(NamedTuple):
 
 
 def own_name(dotted):
-    """`padiff_shim.report.html` -> `report/html`; an attribute of a module counts as that module."""
+    """`padiff_shim.report.compare_page` -> `report/html`; an attribute of a module counts as that module."""
     parts = dotted.split(".")[1:]
     while parts:
         name = "/".join(parts)

@@ -31,7 +31,7 @@ def installed_files():
     """All that the wheel holds: the modules, the programs of the defects, and what the pages are made of."""
     yield from modules()
     yield from (f"padiff_shim/patches/defects/{path.name}" for path in DEFECTS.glob("*.py"))
-    for room in ("report", "proving"):
+    for room in ("report", "proof"):
         for path in (CHECKOUT / "padiff_shim" / room / "page").iterdir():
             yield f"padiff_shim/{room}/page/{path.name}"
 

@@ -9,7 +9,7 @@ import pytest
 from helpers import ROOT
 
 from padiff_shim.errors import FileError
-from padiff_shim.writing import replace, try_file, try_folder, write
+from padiff_shim.files import replace, try_file, try_folder, write
 
 pytestmark = pytest.mark.compat
 
@@ -62,7 +62,7 @@ def test_what_cannot_be_written_is_told(path, tmp_path, monkeypatch):
 FULL = """
     import resource, signal, sys
     from padiff_shim.errors import FileError
-    from padiff_shim.writing import write
+    from padiff_shim.files import write
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
     for name in ("new.html", "old.html"):

@@ -101,7 +101,7 @@ def tried(name, *, gradients):
     case = next(cases.cases(name), None)
     if case is None:
         return "no sample"
-    call = cases.Call(case)
+    call = cases.AuditCall(case)
     try:
         with warnings.catch_warnings(record=True) as caught, padiff_shim.compare("torch", exact=True, ops=[name]):
             warnings.simplefilter("always")

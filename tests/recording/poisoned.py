@@ -74,7 +74,7 @@ def empty():
 
 
 def audited(case):
-    call = cases.Call(case)
+    call = cases.AuditCall(case)
     return digests(call.run(call.tensors(grad=False)))
 
 
@@ -83,12 +83,12 @@ def alone():
     for name in ops():
         for case in cases.cases(name):
             if case.stress == cases.PLAIN.name and case.dtype == "float32":
-                for place in range(len(cases.Call(case).arrays)):
+                for place in range(len(cases.AuditCall(case).arrays)):
                     yield name, f"{case.name}, {place}", lambda case=case, place=place: gradient(case, place)
 
 
 def gradient(case, place):
-    call, gradients = cases.Call(case), {}
+    call, gradients = cases.AuditCall(case), {}
     operands = call.tensors(grad=False)
     if not isinstance(operands[place], paddle.Tensor) or not operands[place].is_floating_point():
         return gradients

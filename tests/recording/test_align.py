@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from pairs import D
 
 import padiff_shim
-from padiff_shim.recording import align as aligning
-from padiff_shim.recording import figures
-from padiff_shim.recording.align import align
-from padiff_shim.recording.measure import apart
-from padiff_shim.recording.reading import read
+from padiff_shim.recording import alignment, folder
+from padiff_shim.recording.alignment import align, apart
+from padiff_shim.recording.folder import read
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -24,8 +22,8 @@ pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 def made(like, index, names=("op",), layer="", values=(0.0,)):
     array = np.asarray(values, "float64")
     return dataclasses.replace(
-        like, index=index, names=names, layer=layer, shape=array.shape, dtype="float64", digest=figures.digest(array),
-        figures=figures.figures(array), sample=tuple(array), _at=None,
+        like, index=index, names=names, layer=layer, shape=array.shape, dtype="float64", digest=folder.digest(array),
+        figures=folder.figures(array), sample=tuple(array), _at=None,
     )  # fmt: skip
 
 
@@ -56,11 +54,11 @@ def test_a_divided_table_aligns_as_well_as_a_whole_one(like, first, second):
 
     def worth(pairs):
         words = {}
-        table = aligning.Likeness(aligning.Columns(mine, words), aligning.Columns(yours, words))
-        return sum(aligning._GAP if a is None or b is None else table.row(a.index, b.index, b.index + 1)[0] for a, b in pairs)
+        table = alignment.Likeness(alignment.Columns(mine, words), alignment.Columns(yours, words))
+        return sum(alignment._GAP if a is None or b is None else table.row(a.index, b.index, b.index + 1)[0] for a, b in pairs)
 
     whole = align(mine, yours)
-    with mock.patch.object(aligning, "_STEPS", 4):
+    with mock.patch.object(alignment, "_STEPS", 4):
         divided = align(mine, yours)
     for pairs in (whole, divided):
         assert [a for a, _ in pairs if a] == mine

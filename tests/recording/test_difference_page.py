@@ -6,7 +6,7 @@ from pairs import paddle_run, seeded
 from report_page import DESKTOP, scrolls_sideways
 
 from padiff_shim import FileError, diff
-from padiff_shim.recording.webpage import html
+from padiff_shim.recording.pages import difference_page
 
 PHONE = {"width": 360, "height": 740}
 EVIL = "</style><script>window.broken=1</script>"
@@ -30,7 +30,7 @@ def found(tmp_path_factory):
 def opened(browser, tmp_path):
     """A function: a difference and options of the browser -> its open page."""
     with report_page.pages(browser, tmp_path) as show:
-        yield lambda found, **options: show(html(found), **options)
+        yield lambda found, **options: show(difference_page(found), **options)
 
 
 def test_the_answer_comes_first_then_the_run_then_rows(opened, found):

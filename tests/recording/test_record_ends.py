@@ -13,7 +13,7 @@ import torch
 from helpers import PATIENCE, ROOT, in_child
 
 import padiff_shim
-from padiff_shim.recording.reading import read
+from padiff_shim.recording.folder import read
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 

@@ -7,9 +7,9 @@ import report_page
 from report_data import account_data, record, run_of
 from report_page import DESKTOP
 
-from padiff_shim.report.html import PAGE
-from padiff_shim.report.substituted import Account
-from padiff_shim.report.substituted_page import render as reference_page
+from padiff_shim.report.compare_page import PAGE
+from padiff_shim.report.reference_page import render as reference_page
+from padiff_shim.report.reference_text import ReferenceFigures
 from padiff_shim.text import markup, pieces
 
 browser, show = report_page.browser, report_page.show  # fixtures
@@ -89,4 +89,4 @@ def test_no_short_word_and_no_lines_number_is_broken(browser, show, tmp_path, vi
     for one in (*data["lines"], *data["profile"]["places"]):
         one["site"] = one["site"] and site
     with report_page.pages(browser, tmp_path) as pages:
-        assert pages(reference_page(Account(data)), viewport=viewport).evaluate(BROKEN) == []
+        assert pages(reference_page(ReferenceFigures(data)), viewport=viewport).evaluate(BROKEN) == []

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_data import COVERAGE, HEADER, record, run_of
 
-from padiff_shim.records.counts import Counts
-from padiff_shim.report.embed import Interned, Reservoir, dotted, pack, plain, taken
-from padiff_shim.report.html import PAGE, SCRIPTS, render, write
+from padiff_shim.report.compare_page import PAGE, SCRIPTS, Interned, Reservoir, dotted, pack, plain, render, taken, write
+from padiff_shim.runlog.counts import Counts
 from padiff_shim.text import SENTENCE, shown
 
 EVIL = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>{{SCRIPT}}\u2028\u2029&lt;"

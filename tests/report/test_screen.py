@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
-from padiff_shim.screen import Column, Screen, folded, folded_text
+from padiff_shim.text import Column, Screen, folded, folded_text
 
 WIDTHS = (80, 100, 160)
 WORDS = st.lists(st.text(st.characters(codec="utf-8", categories=("L", "N", "P")), min_size=1, max_size=24), max_size=60)

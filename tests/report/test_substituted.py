@@ -7,9 +7,8 @@ import pytest
 from report_data import account_data
 
 from padiff_shim.errors import FileError
-from padiff_shim.report.substituted import HOW, Account, seconds_of
-from padiff_shim.report.substituted_page import render
-from padiff_shim.report.terminal import run_table
+from padiff_shim.report.reference_page import render
+from padiff_shim.report.reference_text import HOW, ReferenceFigures, run_table, seconds_of
 
 EVIL = "</script><b onload=x>&`|*\x1b[31m"
 
@@ -25,33 +24,33 @@ class Run:
 
 
 def test_the_headline_names_what_stayed_native_most_and_where():
-    said = Account(account_data()).headline()
+    said = ReferenceFigures(account_data()).headline()
     assert said.startswith(
         "460 of 552 float calls (83.3 %) ran on torch's kernels; 92 stayed on Paddle's, most often dropout at net.py:7"
     )
     everything = account_data(native={})
-    assert Account(everything).headline() == "All 460 float calls ran on torch's kernels."
-    assert Account(account_data(native={}, substituted={})).headline() == "No float call was seen."
+    assert ReferenceFigures(everything).headline() == "All 460 float calls ran on torch's kernels."
+    assert ReferenceFigures(account_data(native={}, substituted={})).headline() == "No float call was seen."
     wanted = account_data(native={("softmax", "filtered out by ops= or exclude="): 5})
-    assert "5 were left out by ops=, exclude= or layers=." in Account(wanted).headline()
-    assert "460 float calls" in Account(wanted).headline()
-    one = Account(account_data(native={("softmax", "filtered out by ops= or exclude="): 1}, substituted={"gelu": 1}))
+    assert "5 were left out by ops=, exclude= or layers=." in ReferenceFigures(wanted).headline()
+    assert "460 float calls" in ReferenceFigures(wanted).headline()
+    one = ReferenceFigures(account_data(native={("softmax", "filtered out by ops= or exclude="): 1}, substituted={"gelu": 1}))
     assert one.headline() == "The one float call ran on torch's kernels. 1 was left out by ops=, exclude= or layers=."
 
 
 def test_updates_of_optimizers_are_no_calls():
-    assert Account(account_data()).ops["adamw"]["substituted"] == 560
-    assert Account(account_data()).substituted == 460
+    assert ReferenceFigures(account_data()).ops["adamw"]["substituted"] == 560
+    assert ReferenceFigures(account_data()).substituted == 460
 
 
 def test_parts_of_the_time_add_up_to_all_of_it():
-    account = Account(account_data())
+    account = ReferenceFigures(account_data())
     assert sum(account.parts().values()) == pytest.approx(account.profile["seconds"])
     assert "The mode was open for 2 s" in account.spending()
 
 
 def test_layers_hold_those_inside_of_them():
-    found = {one.name: one for one in Account(account_data()).layers()}
+    found = {one.name: one for one in ReferenceFigures(account_data()).layers()}
     assert list(found) == ["", "blocks", "blocks.2", "blocks.2.drop", "blocks.10", "blocks.10.up"], "in the order of numbers"
     assert found["blocks"].native == found["blocks.2.drop"].native == 80
     assert found["blocks"].total == pytest.approx(found["blocks.2"].total + found["blocks.10"].total)
@@ -59,7 +58,7 @@ def test_layers_hold_those_inside_of_them():
 
 def test_without_a_profile_everything_says_how_to_get_one():
     data = account_data(profile=False)
-    page = render(Account(data))
+    page = render(ReferenceFigures(data))
     assert HOW.partition("`")[0] in page.replace("&#x27;", "'")
     assert "Coverage by layer" not in page
     assert "layers" not in run_table(Run(data), 100).replace("(layers", "")
@@ -69,11 +68,11 @@ def test_times_on_a_device_are_explained():
     data = account_data()
     data["environment"]["device"] = "gpu:0"
     assert "those of starting its kernels" in " ".join(run_table(Run(data), 100).split())
-    assert "those of starting its kernels" in render(Account(data))
+    assert "those of starting its kernels" in render(ReferenceFigures(data))
 
 
 def test_the_page_is_one_file_that_runs_nothing():
-    page = render(Account(account_data()))
+    page = render(ReferenceFigures(account_data()))
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "")
     assert re.search(r"default-src 'none'; style-src 'sha256-[^']+'; base-uri 'none'", page)
@@ -81,10 +80,10 @@ def test_the_page_is_one_file_that_runs_nothing():
 
 
 def test_nothing_in_a_run_is_markup():
-    from padiff_shim.report.substituted_markdown import markdown
+    from padiff_shim.report.reference_text import markdown
 
     data = account_data(name=EVIL)
-    page = render(Account(data))
+    page = render(ReferenceFigures(data))
     assert EVIL not in page
     assert "<b onload" not in page
     assert "\x1b" not in page
@@ -96,7 +95,7 @@ def test_nothing_in_a_run_is_markup():
 
 @pytest.mark.parametrize("profile", [True, False])
 def test_markdown_tables_have_at_most_six_columns(profile):
-    from padiff_shim.report.substituted_markdown import markdown
+    from padiff_shim.report.reference_text import markdown
 
     lines = markdown(Run(account_data(profile=profile))).splitlines()
     tables = [line for line in lines if line.startswith("|")]
@@ -124,7 +123,7 @@ def test_times_in_words(seconds, said):
 
 
 def test_a_page_that_cannot_be_written(tmp_path):
-    from padiff_shim.report.substituted_page import write
+    from padiff_shim.report.reference_page import write
 
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match=r"the page .* cannot be written"):

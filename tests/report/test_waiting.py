@@ -7,7 +7,7 @@ from helpers import PATIENCE
 from rich.console import Console
 from rich.progress import Progress
 
-from padiff_shim.waiting import Waiting
+from padiff_shim.progress import Waiting
 
 
 class Noted(io.StringIO):

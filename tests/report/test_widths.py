@@ -8,23 +8,21 @@ import pytest
 from report_data import account_data, record, run_of
 from rich.cells import cell_len
 
-from padiff_shim.bisecting.bisection import Bisection
-from padiff_shim.bisecting.choosing import Unit
-from padiff_shim.dispatch.site import Site
-from padiff_shim.drifting.rows import Distance, DriftRow
-from padiff_shim.drifting.told import Drift
-from padiff_shim.proving.findings import CarriedBy, CarrierRow, GradientRow, LayerRow, Place, Stage, StepRow
-from padiff_shim.proving.pages import markdown as proof_markdown
-from padiff_shim.proving.pages import text as proof_text
-from padiff_shim.recording.difference import Difference, Row
-from padiff_shim.recording.measure import Apart
+from padiff_shim.dispatch.call_site import CallSite
+from padiff_shim.proof.findings import CarriedBy, CarrierRow, GradientRow, LayerRow, ProgramPlace, Stage, StepRow
+from padiff_shim.proof.pages import markdown as proof_markdown
+from padiff_shim.proof.pages import text as proof_text
+from padiff_shim.questions.bisect import Bisection, Unit
+from padiff_shim.questions.drift import Distance, Drift, DriftRow
+from padiff_shim.recording.alignment import TensorDistance
+from padiff_shim.recording.diff import Difference, TensorRow
+from padiff_shim.recording.folder import Tensor
 from padiff_shim.recording.pages import markdown as diff_markdown
 from padiff_shim.recording.pages import text as diff_text
-from padiff_shim.recording.reading import Tensor
-from padiff_shim.records.counts import Counts
-from padiff_shim.report.markdown import markdown as compare_markdown
-from padiff_shim.report.summary import summary
-from padiff_shim.report.terminal import run_table
+from padiff_shim.report.compare_text import markdown as compare_markdown
+from padiff_shim.report.compare_text import summary
+from padiff_shim.report.reference_text import run_table
+from padiff_shim.runlog.counts import Counts
 from padiff_shim.runs.gate import Entry, Gate
 from padiff_shim.text import in_markdown
 
@@ -87,7 +85,7 @@ class Compared:
 
 class Proof:
     def __init__(self, layer, site):
-        place = Place(layer, *placed(site), "return self.dense(hidden) " + "+ x " * 40, "linear(x)")
+        place = ProgramPlace(layer, *placed(site), "return self.dense(hidden) " + "+ x " * 40, "linear(x)")
         self.headline = f"CODE_DIFFERS: another attribute: eps=1e-05 against 1e-06 at {site} (layer {layer})"
         self.stages = [Stage("forward", False, "output 0: largest difference 0.000133 " * 4), Stage("inputs", True, "equal")]
         self.mistakes = [Mistaken(place), Mistaken(place)]
@@ -123,7 +121,7 @@ def bisection(layer, site):
     path, _, rest = site.rpartition(":")
     number, _, function = rest.partition(" in ")
     unit = Unit("linear", layer, None)
-    unit.places["linear", layer, Site(path, int(number), function)] = 3
+    unit.places["linear", layer, CallSite(path, int(number), function)] = 3
     return Bisection("ops", "paddle", [unit], 7, True, 12)
 
 
@@ -139,7 +137,10 @@ def drift(layer, site):
 
 def difference(layer, site):
     one = Tensor(3, "op", ("linear",), "out", layer, site, *placed(site), "f", 2, (4,), "float32", "", {}, "", (), Path(), None)
-    rows = [Row(0, one, one, Apart(False, 1e-5, 1e-6, 1e-4, 12.0, 4, 3, "values"), True), Row(0, one, None, None, True)] * 10
+    rows = [
+        TensorRow(0, one, one, TensorDistance(False, 1e-5, 1e-6, 1e-4, 12.0, 4, 3, "values"), True),
+        TensorRow(0, one, None, None, True),
+    ] * 10
     return Difference("here", "there", rows, [("paddle", "3.3.1", "2.6.2")], ["a note of many words " * 12])
 
 

@@ -14,10 +14,10 @@ from padiff_shim import testing
 from padiff_shim.catalogue.registry import ops
 from padiff_shim.errors import PadiffShimError
 from padiff_shim.frameworks.versions import IS_3
-from padiff_shim.records import inputs
 from padiff_shim.repro import oracles
-from padiff_shim.repro import script as repro
-from padiff_shim.repro.excerpt import Excerpt, expression
+from padiff_shim.repro import script as repro_script
+from padiff_shim.repro.script import Excerpt, expression
+from padiff_shim.runlog import inputs
 
 
 def randn(*shape, dtype="float32", grad=False, seed=0):
@@ -111,7 +111,7 @@ def test_which_gradients_were_wanted_matters(tmp_path):
     assert str(call.side) == "paddle", call
     record, arrays = inputs.load_inputs(script.parent, {"index": call.index}, moved(script, call))
     for needs, same in ((["x"], True), (["x", "scale", "bias"], False)):
-        status, output = ran(repro.write({**record, "needs": needs}, arrays, tmp_path / f"needs{len(needs)}.py"))
+        status, output = ran(repro_script.write({**record, "needs": needs}, arrays, tmp_path / f"needs{len(needs)}.py"))
         assert status == same, output
         assert ("bit for bit as recorded" in line_of(output, "max |paddle - oracle|")) == same
 
@@ -163,7 +163,7 @@ def test_strings_of_the_program_cannot_break_the_script(tmp_path):
         "dtype": "float32",
         "stats": {"bound": float("nan"), "error": float("inf")},
     }
-    script = repro.write(record, {"x": np.ones(2, np.float32)}, tmp_path / "odd.py")
+    script = repro_script.write(record, {"x": np.ones(2, np.float32)}, tmp_path / "odd.py")
     compile(script.read_text(), str(script), "exec")
 
 
@@ -173,7 +173,7 @@ def test_what_was_not_saved_is_said(tmp_path):
     with pytest.raises(PadiffShimError, match="keep_inputs"):
         run.repro(0, tmp_path / "show.py")
     with pytest.raises(PadiffShimError, match="not in the table"):
-        repro.write({"op": "conv9d", "entry": "paddle.conv9d"}, {}, tmp_path / "show.py")
+        repro_script.write({"op": "conv9d", "entry": "paddle.conv9d"}, {}, tmp_path / "show.py")
 
 
 def test_saved_operands_go_with_a_saved_run(tmp_path):

@@ -12,9 +12,9 @@ import pytest
 from test_repro_hostile import ARRAY, CALLS, LOG, laid_out, save
 
 from padiff_shim.errors import ArgumentError, FileError, PadiffShimError
-from padiff_shim.records import inputs
-from padiff_shim.records.strided import strided_view
-from padiff_shim.repro import script as repro
+from padiff_shim.repro import script as repro_script
+from padiff_shim.runlog import inputs
+from padiff_shim.runlog.strided import strided_view
 
 MADE, ARRAYS = CALLS["linear"]
 INDEX = {"index": 0}
@@ -58,7 +58,7 @@ def test_layouts_that_fit_are_those_that_numpy_makes():
 
 def test_a_script_checks_the_layout_again(tmp_path):
     """Its data is a file of its own, which somebody may exchange."""
-    script = repro.write(*CALLS["sum"], tmp_path / "show.py")
+    script = repro_script.write(*CALLS["sum"], tmp_path / "show.py")
     with np.load(script.with_suffix(".npz")) as file:
         content = dict(file)
     layout = json.loads(str(content["layout"]))
@@ -167,13 +167,13 @@ def test_the_script_is_a_file_of_its_own(tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     with pytest.raises(ArgumentError, match="path= is "):
-        repro.write(MADE, ARRAYS, path)
+        repro_script.write(MADE, ARRAYS, path)
 
 
 def test_a_script_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(FileError, match="cannot be written"):
-        repro.write(MADE, ARRAYS, tmp_path / "file" / "show.py")
+        repro_script.write(MADE, ARRAYS, tmp_path / "file" / "show.py")
 
 
 def test_arrays_of_other_things_than_numbers_are_not_saved(tmp_path):

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from log_data import record
 
 from padiff_shim.errors import PadiffShimError
-from padiff_shim.records import inputs
-from padiff_shim.repro import script as repro
+from padiff_shim.repro import script as repro_script
+from padiff_shim.runlog import inputs
 
 LOG = "calls-rank0-pid1"
 ARRAY = np.arange(6, dtype=np.float32)
@@ -95,7 +95,7 @@ def is_literal(node, names):
     if isinstance(node, ast.Call):
         return ast.unparse(node) in ("float('nan')", "float('inf')", "float('-inf')")
     if isinstance(node, ast.Attribute):
-        return ast.unparse(node).partition(".")[0] in ("torch", "paddle") and node.attr in repro._DTYPES
+        return ast.unparse(node).partition(".")[0] in ("torch", "paddle") and node.attr in repro_script._DTYPES
     return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in (*names, "dtype"))
 
 
@@ -128,7 +128,7 @@ def known(op):
     with tempfile.TemporaryDirectory() as folder:
         for made, arrays in CALLS.values():
             for dtype in ("float32", "float64") if made["op"] == op else ():
-                path = repro.write({**made, "dtype": dtype}, arrays, Path(folder) / "plain.py")
+                path = repro_script.write({**made, "dtype": dtype}, arrays, Path(folder) / "plain.py")
                 found.update(statements(path.read_bytes()))
     return found
 
@@ -142,7 +142,7 @@ def outcome(folder, made, layout, arrays):
     script.unlink(missing_ok=True)
     try:
         found, tensors = inputs.load_inputs(folder, {"index": 0}, LOG)
-        repro.write(
+        repro_script.write(
             found, tensors, script, environment=found["environment"] if isinstance(found.get("environment"), dict) else None
         )
     except PadiffShimError:

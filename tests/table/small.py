@@ -17,8 +17,8 @@ from trials import held
 
 import padiff_shim
 from padiff_shim.dispatch.dtypes import has_kernel
+from padiff_shim.dispatch.entry_point import spelled, typed
 from padiff_shim.dispatch.frames import paused
-from padiff_shim.dispatch.spelling import spelled, typed
 from padiff_shim.table.samples import Bools, Ints
 
 MODES = {"reference": partial(padiff_shim.reference, "torch"), "compare": partial(padiff_shim.compare, "torch", progress=False)}

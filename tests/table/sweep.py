@@ -19,7 +19,7 @@ from helpers import Call, entries, flat, takes
 
 import padiff_shim
 from padiff_shim.auditing import cases
-from padiff_shim.auditing.programs import PROGRAMS
+from padiff_shim.auditing.cases import PROGRAMS
 from padiff_shim.dispatch.dtypes import has_kernel
 from padiff_shim.dispatch.frames import paused
 

@@ -10,7 +10,7 @@ import padiff_shim
 from padiff_shim.catalogue.registry import families, ops
 from padiff_shim.frameworks.memory import as_operand
 from padiff_shim.frameworks.versions import IS_3
-from padiff_shim.gradients.twins import taped
+from padiff_shim.tape.twins import taped
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
 MOVING = {*families()["movement"], *families()["indexing"]}

@@ -17,8 +17,8 @@ from trials import held
 
 import padiff_shim
 from padiff_shim.dispatch.dtypes import has_kernel
+from padiff_shim.dispatch.entry_point import located, spelled, typed
 from padiff_shim.dispatch.frames import paused
-from padiff_shim.dispatch.spelling import located, spelled, typed
 from padiff_shim.table.signature import parse
 
 MODES = {

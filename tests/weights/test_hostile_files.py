@@ -14,7 +14,7 @@ import torch
 from helpers import in_child
 
 import padiff_shim
-from padiff_shim.weights import files, pickles
+from padiff_shim.weights import files
 
 pytestmark = pytest.mark.compat
 _MULTIARRAY = "numpy._core.multiarray" if hasattr(np, "_core") else "numpy.core.multiarray"
@@ -75,7 +75,7 @@ HOSTILE = {
     "a place far away": b"\x80\x04}r\xff\xff\xff\x7fh\x05.",
     "bytes that it does not have": b"\x80\x04}" + NAMED + b"\x8e" + struct.pack("<Q", 2**62) + b"abc",
     "a number of a million digits": b"}" + NAMED + b"I" + b"9" * 10**6 + b"\ns.",
-    "instructions without an end": b"\x80\x04}" + b"N" * (pickles.STEPS + 1) + b".",
+    "instructions without an end": b"\x80\x04}" + b"N" * (files.STEPS + 1) + b".",
     "nothing on the stack": b"\x80\x04s.",
     "another file's parts": b"\x80\x04}" + NAMED + b"Pabc\ns.",
     "an object": b"\x80\x04}" + NAMED + b"cnumpy\nndarray\n(K\x05\x85t\x81s.",
@@ -217,7 +217,7 @@ def test_every_protocol(protocol):
         "bytes": b"x",
         "dict": {"a": {}},
     }
-    loaded = pickles.load(pickle.dumps(collections.OrderedDict({**arrays, **plain}), protocol=protocol))
+    loaded = files.load(pickle.dumps(collections.OrderedDict({**arrays, **plain}), protocol=protocol))
     for name, value in arrays.items():
         assert loaded[name].value.dtype == value.dtype
         assert np.array_equal(loaded[name].value, value)

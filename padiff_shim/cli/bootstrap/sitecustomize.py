@@ -12,7 +12,7 @@ program that chooses which one it starts.
 import os
 import sys
 
-VARIABLE = "PADIFF_SHIM_RUN"  # holds what padiff_shim/cli/inheriting.py wrote; modes/settings.py takes it for no setting
+VARIABLE = "PADIFF_SHIM_RUN"  # holds what padiff_shim/cli/ranks.py wrote; modes/options.py takes it for no setting
 SPAWN = "paddle.distributed.spawn"  # the module; the function of that name hides it
 _RANK = ("PADDLE_TRAINER_ID", "RANK")
 _OF_A_RANK = (*_RANK, "PADDLE_CURRENT_ENDPOINT", "PADDLE_MASTER", "LOCAL_RANK", "MASTER_PORT")

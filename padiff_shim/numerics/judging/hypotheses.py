@@ -1,27 +1,76 @@
-"""Named ways in which kernels differ, and the search for the one that explains an error.
-
-The search is a matched filter: the kernel's error w, in units of the bound, is compared with the displacement d that the
-hypothesis predicts. A name is given only if what is left after subtracting it fits the rounding bound, at the oracle's value and
-at the hypothesis' own, and if so many outputs agree that it is no accident: correlation or the size of an error alone would name
-causes that are not there. What rounding explains has no name: functions of single elements inside their bound, single sums inside
-that of any order.
-"""
+"""Named ways in which kernels differ, and the search for the one that explains an error."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from ..oracle.precision import Array, norm, rms, rounded
-from ..oracle.staging import Evaluation, Hypothesis, Staged, in_turn
-from .narrow import INSIDE, NARROWER, narrow_format
-from .pieces import top_of
-from .trial import Errors, Trial
+from ...interrupts import let_pass
+from ...verdicts import Judgement, Side, Verdict
+from ..measured import Formula
+from ..precision import FORMATS, KINDS, Array, norm, represented, rms, rounded
+from ..quantity import Evaluation, Hypothesis, Quantity, Staged, in_turn
+from . import trial
+from .difference import top_of
+from .special_cases import classes
+from .trial import Errors, Trial, classify, errors, explained_whole, sound
+
+# ---- Whole ops that ran in a narrower format than that of their operands and result.
+
+NARROWER = {
+    torch.float64: ("float32", "tf32", "fp16", "bf16"),  # each one's numbers are among those before it, but for the range
+    torch.float32: ("tf32", "fp16", "bf16"),
+    torch.float16: ("bf16",),
+    torch.bfloat16: (),
+}
+INSIDE = 0.999  # this part of the outputs has to fit
+MANY = 8  # different outputs that are all numbers of a narrower format
+
+
+def narrow_format(trial: Trial, errors: Errors) -> str | None:
+    """``"bf16-output"`` or ``"bf16-arithmetic"``, say.
+
+    Every sampled result is a number of a narrower format, and right for arithmetic in it: the whole op ran in that format.
+
+    That says something only of outputs whose own rounding is much finer than the format: what cancels has few digits as it is.
+    """
+    if errors.rho_max < 4:
+        return None
+    finite = np.isfinite(errors.y) & (errors.y != 0)
+    y, unit = errors.y[finite], trial.unit[finite]
+    if np.unique(y).size < MANY:
+        return None
+    own = KINDS[trial.quantity.dtype].format
+    ideal = rounded(trial.value, "float32" if own.bits == 24 else "float64")
+    for form in reversed(NARROWER[trial.quantity.dtype]):
+        if not represented(y, form) or represented(ideal[np.isfinite(ideal)], form):
+            continue
+        coarse = FORMATS[form].unit
+        if np.unique(y[np.abs(y) * coarse > 4 * unit]).size < MANY:
+            continue
+        error = np.nan_to_num(np.abs(errors.y - trial.value))
+        if float(np.mean(error <= trial.found.bound(trial.factors[0], coarse, coarse).reshape(-1))) < INSIDE:
+            continue
+        only = bool((error <= trial.found.bound(trial.factors[0], None, coarse).reshape(-1)).all())
+        return f"{form}-output" if only else f"{form}-arithmetic"
+    return None
+
+
+# ---- Named ways in which kernels differ, and the search for the one that explains an error.
+#
+# The search is a matched filter: the kernel's error w, in units of the bound, is compared with the displacement d that the
+# hypothesis predicts. A name is given only if what is left after subtracting it fits the rounding bound, at the oracle's value
+# and
+# at the hypothesis' own, and if so many outputs agree that it is no accident: correlation or the size of an error alone would
+# name
+# causes that are not there. What rounding explains has no name: functions of single elements inside their bound, single sums
+# inside
+# that of any order.
 
 EPSILONS = (0.0, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-3)
 AMPLITUDE, STRENGTH = 0.15, 8.0
@@ -288,3 +337,240 @@ def evidence(moved: Array, left: float) -> float:
 def different(moved: Array) -> int:
     """How many outputs are displaced by a unit or more; copies count once."""
     return int(np.unique(moved[np.abs(moved) >= 1.0]).size)
+
+
+# ---- Kernels that treat NaN, infinities or denormal numbers in a way of their own, and orders of summation.
+#
+# A vector loop and the scalar loop over what is left at its end may treat them differently, and how many elements a vector holds
+# depends on the processor. So each output may be right or be what the hypothesis makes of it, and every one has to be either.
+
+LAST = 1.0  # units: of a sum whose order is known no error is left, of a mean the rounding of the division
+FEW = 8.0  # unit roundoffs
+READ_LIMIT = 1 << 21  # operand values that are read for one answer
+
+
+class Treatment(NamedTuple):
+    """The names of what was found, and whether all of it is a loss of precision."""
+
+    name: str
+    precision: bool
+
+
+def treatment(found: Trial, own: Errors, other: Errors) -> Treatment | None:
+    """What explains the outputs of one side that are not right; None if anything else is wrong, on either side.
+
+    Every sampled output has to be right or of a value that a hypothesis of ``quantity.special`` gives, and what is left has to be
+    rounding.
+    """
+    if not (named := found.quantity.special()):
+        return None
+    top = found.quantity.kind.format.largest
+    value, bounds = found.value, [found.unit, found.probable, found.certain]
+    right = fits_value(own.y, value, found.probable, top)
+    if right.all() or not fits_value(other.y, value, found.probable, top).all() or not sound(found, other):
+        return None
+    used = []
+    for hypothesis in named:
+        given = _given(found, hypothesis)
+        if given is None:
+            continue
+        theirs, theirs_bounds = given
+        here = ~right & fits_value(own.y, theirs, theirs_bounds[1], top)
+        if here.any():
+            used.append(hypothesis)
+            right |= here
+            value, *bounds = (np.where(here, new, old) for new, old in zip((theirs, *theirs_bounds), (value, *bounds)))
+    if not used or not right.all():
+        return None
+    left = errors(own.y, value, (bounds[0], bounds[1], bounds[2]), found)
+    if classify(found, left, other) is not Verdict.ROUNDING:
+        return None
+    return Treatment("+".join(dict.fromkeys(h.name for h in used)), all(h.precision for h in used))
+
+
+def _given(found: Trial, hypothesis: Hypothesis) -> tuple[Array, list[Array]] | None:
+    """What a hypothesis gives for the samples, and its bounds; None if it says nothing of them."""
+    if hypothesis.full is not None:
+        values = gathered(found, hypothesis.full)
+        if values is None:
+            return None
+        least = np.where(np.isfinite(found.value), 0.0, FEW * found.quantity.kind.unit * np.abs(values))  # where there is no bound
+        return values, [np.fmax(bound, least) for bound in (found.unit, found.probable, found.certain)]
+    changed = hypothesis.change(found.staged) if hypothesis.change else None
+    if changed is None:
+        return None
+    there = found.quantity.solve(changed)
+    return there.value.reshape(-1), [there.bound(f).reshape(-1) for f in (1.0, *found.factors)]
+
+
+def fits_value(y: Array, value: Array, bound: Array, top: float) -> Array:
+    """Where a result is this value up to rounding: NaN and infinities alike, finite ones within the bound."""
+    alike = classes(y, top) == classes(value, top)
+    near = np.abs(np.abs(value) / top - 1) < 0.01  # there rounding decides between the largest number and infinity
+    finite = np.isfinite(y) & np.isfinite(value)
+    inside = np.abs(np.where(finite, y, 0.0) - np.where(finite, value, 0.0)) <= np.where(np.isnan(bound), 0.0, bound)
+    return np.where(near, np.isfinite(y) | alike, alike & (inside | ~finite))
+
+
+def readable(positions: Array, per_sample: int) -> bool:
+    """Whether so many samples may be read whole: what was not looked at has no name."""
+    return math.prod((positions.size, per_sample)) <= READ_LIMIT
+
+
+def order(found: Trial, own: Errors) -> Explained | None:
+    """The order of summation that gives one side's very errors: less than the last roundings of the result is left."""
+    for hypothesis in found.quantity.orders():
+        changed = hypothesis.change(found.staged) if hypothesis.change else None
+        if changed is None:
+            continue
+        value = found.quantity.solve(changed).value.reshape(-1)
+        moved, left = _displaced(found, own, value)
+        share = math.sqrt(float(np.dot(left, left)) / (float(np.dot(moved, moved)) or 1.0))
+        if ordered(found, own, value) and evidence(moved, share) >= CHANCE:
+            return Explained(hypothesis.name, True, (), change=hypothesis.change, exact=True)
+    return None
+
+
+def ordered(found: Trial, own: Errors, value: Array) -> bool:
+    """Whether nothing but the last roundings of the result distinguish one side from these sums."""
+    return float(_displaced(found, own, value)[1].max()) <= LAST
+
+
+def _displaced(found: Trial, own: Errors, value: Array) -> tuple[Array, Array]:
+    """How far these sums are from the oracle's, and what they leave of one side's errors, in units of the bound."""
+    moved = np.nan_to_num(np.asarray((value - found.value) / found.unit, np.float64))
+    return moved, np.abs(own.signed - moved)
+
+
+# ---- The second look at an explained error: everywhere, and not only where the two kernels differ most.
+#
+# The guided sample holds the largest differences. Where a named cause moves every output, they are all its own, and a smaller
+# fault
+# beside it is not among them. Before a difference is taken for a known one, its formula is therefore held against the whole
+# tensor.
+
+LIMIT, PIECE = 1 << 22, 1 << 17  # operand values read in all, of larger tensors as many at random; at a time
+
+
+@dataclass
+class Confirmation:
+    """Whether the named causes leave nothing but rounding on the whole of both results. ``causes``: side -> what explains it."""
+
+    quantity: Quantity
+    paddle: torch.Tensor
+    torch: torch.Tensor
+    causes: Mapping[str, Explained]
+    rng: np.random.Generator
+
+    def __call__(self) -> bool:
+        """Reads up to :data:`LIMIT` operand values (a quarter for float64, whose oracle is slow)."""
+        with np.errstate(all="ignore"):
+            return all(self._holds(found) for found in self._pieces())
+
+    def _pieces(self) -> Iterator[Trial]:
+        quantity = self.quantity
+        limit = LIMIT // 4 if quantity.kind.oracle is np.longdouble else LIMIT
+        size, each = math.prod(quantity.grid), quantity.per_sample
+        most = max(limit // each, 1)
+        flat = np.arange(size) if size <= most else self.rng.integers(0, size, most)
+        step = max(PIECE // each, 16)
+        for low in range(0, len(flat), step):
+            where: tuple[Array, ...] = np.unravel_index(flat[low : low + step], quantity.grid) if quantity.grid else ()
+            yield trial.run(quantity, where, 0, self.paddle, self.torch)
+
+    def _holds(self, found: Trial) -> bool:
+        for name, other in (("paddle", "torch"), ("torch", "paddle")):
+            own, beside, cause = found.side(name), found.side(other), self.causes.get(name)
+            if cause is None:
+                if not sound(found, own):
+                    return False
+                continue
+            if cause.full is not None:
+                whole = gathered(found, cause.full)
+                if whole is None or not explained_whole(found, own, beside, whole, None):
+                    return False
+                continue
+            changed = cause.change(found.staged) if cause.change else None
+            if changed is None:
+                continue  # it concerns what stands out in any sample
+            there = self.quantity.solve(changed)
+            value = there.value.reshape(-1)
+            if not (ordered(found, own, value) if cause.exact else explained_whole(found, own, beside, value, there)):
+                return False
+        return True
+
+
+# ---- Formulas that a kernel may compute instead: whether one of them gives the whole of a side's result, up to its own rounding.
+#
+# The search of :mod:`.hypotheses` asks for the displacement that a cause makes, in units of the op's own bound. That finds
+# another
+# constant. A formula that means the same and rounds worse (1 + erf for erfc, a square that leaves the range) displaces nothing:
+# its own bound has to be measured, and every element has to lie in it.
+
+
+class Alternative(NamedTuple):
+    """``measure``: the formula of the same operands with its bound; it raises where it is about other arguments than these."""
+
+    name: str
+    precision: bool
+    measure: Callable[[], Formula]
+
+
+def explained(
+    judged: Judgement, formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, alternatives: Iterable[Alternative]
+) -> Judgement | None:
+    """The judgement with the name of an alternative that gives all of a side's result, where that is not rounding; None without.
+
+    Where neither side's is, each needs one; if they differ, that of the side which was judged the worse is given.
+    """
+    results = {Side.PADDLE: paddle, Side.TORCH: torch_}
+    odd = {side: result for side, result in results.items() if not fits(formula, result)}
+    if not odd and judged.side in results:  # inside of the bound, and much worse than the other one
+        odd = {judged.side: results[judged.side]}
+    causes = _causes(odd, formula.shape, alternatives)
+    if not odd or len(causes) < len(odd):
+        return None
+    side = judged.side if judged.side in causes else next(iter(odd))
+    cause = causes[side]
+    others = [f"; beside it {also}: {other.name}" for also, other in causes.items() if other is not cause]
+    if len(odd) == 2 and not others:
+        side = Side.BOTH
+    verdict = judged.verdict
+    if verdict is not Verdict.NONFINITE:
+        verdict = Verdict.PRECISION_MODE if cause.precision else Verdict.SEMANTICS
+    reason = f"{side}: all of it is what {cause.name} gives{''.join(others)}; {judged.reason}"
+    return replace(judged, verdict=verdict, side=side, hypothesis=cause.name, alternatives=(), modifiers=(), reason=reason)
+
+
+def _causes(
+    odd: Mapping[Side, torch.Tensor], shape: tuple[int, ...], alternatives: Iterable[Alternative]
+) -> dict[Side, Alternative]:
+    """The first alternative for each side's result."""
+    causes: dict[Side, Alternative] = {}
+    for other in alternatives:
+        if len(causes) == len(odd):
+            break
+        try:
+            measured = other.measure()
+        except Exception as error:  # it is about other arguments
+            let_pass(error)
+            continue
+        if measured.shape == shape:
+            causes.update({side: other for side, result in odd.items() if side not in causes and fits(measured, result)})
+    return causes
+
+
+def fits(formula: Formula, result: torch.Tensor) -> bool:
+    """Whether every element of a result is the formula's up to its probabilistic bound; NaN and infinities alike.
+
+    Where the formula has no digits left, as behind a number that has left the range, a result may be NaN or infinite.
+    """
+    evaluation = formula.everywhere()
+    bound = evaluation.bound(trial.factors(formula)[1])
+    y: Array = result.detach().double().cpu().numpy().reshape(-1)
+    value, largest = evaluation.value, formula.kind.format.largest
+    value = np.where(np.abs(value) == np.finfo(np.float64).max, np.copysign(largest, value), value)  # the largest that there is
+    near = fits_value(y, value, bound, largest)
+    lost = (bound > 0) & (bound >= np.abs(value))
+    unknown = np.isfinite(value) & ~np.isfinite(bound)
+    return bool((near | unknown | (lost & ~np.isfinite(y))).all())

@@ -11,18 +11,15 @@ import numpy as np
 import torch
 
 from ...verdicts import NEGLIGIBLE, PARTLY, Judgement, Side, Verdict
-from ..oracle.few import Few
-from ..oracle.limits import Learnt
-from ..oracle.precision import WIDE, Array
-from ..oracle.staging import Quantity
-from . import equality, nonfinite, passes, sample, telling, trial
-from .classes import classify, explained_whole, small, sound
-from .confirm import Confirmation
-from .glance import glance, glance_at_few
-from .hypotheses import Explained, explain
-from .passes import Difference
-from .special import order, readable, treatment
-from .trial import Errors, Trial
+from ..bounds import Learnt
+from ..bounds_numpy import Few
+from ..precision import WIDE, Array
+from ..quantity import Quantity
+from . import difference as difference_module
+from . import sampling, special_cases, trial
+from .difference import TensorDifference, glance_at_few, quick_compare
+from .hypotheses import Confirmation, Explained, explain, order, readable, treatment
+from .trial import Errors, Trial, classify, explained_whole, small, sound
 
 # Up to this many unit bounds on a guided sample no explanation is looked for. What a fault moves by one unit or more shows in the
 # difference of the two kernels, hence in the guided sample, unless the rounding happens to cancel it there.
@@ -51,7 +48,7 @@ def judge(
     if paddle.shape != torch_.shape or paddle.dtype != torch_.dtype or torch_.shape != quantity.shape:
         return _shapes(quantity, paddle, torch_)
     if same is None:
-        same = equality.same(paddle, torch_)
+        same = difference_module.same(paddle, torch_)
     if paddle.numel() == 0 or (same and not audit):
         return equal(paddle)
     with np.errstate(all="ignore"):
@@ -65,7 +62,7 @@ def harmless(paddle: torch.Tensor, torch_: torch.Tensor, learnt: Learnt, given: 
     """
     with np.errstate(all="ignore"):
         limit = learnt.of(torch_, given)
-        seen = None if limit is None else glance(paddle, torch_, limit)
+        seen = None if limit is None else quick_compare(paddle, torch_, limit)
     return None if seen is None else _harmless(*seen)
 
 
@@ -78,7 +75,7 @@ def harmless_few(paddle: torch.Tensor, torch_: torch.Tensor, few: Few, arrays: C
 
 def equal(tensor: torch.Tensor) -> Judgement:
     """The verdict on results that are equal bit for bit."""
-    return Judgement(Verdict.EQUAL, reason="bit for bit equal", stats=passes.equal_stats(max(tensor.numel(), 1)))
+    return Judgement(Verdict.EQUAL, reason="bit for bit equal", stats=difference_module.equal_stats(max(tensor.numel(), 1)))
 
 
 def _compare(
@@ -92,13 +89,13 @@ def _compare(
     apriori: bool,
 ) -> Judgement:
     if same:
-        difference = passes.alike(torch_)
+        difference = difference_module.no_difference(torch_)
     else:
         limit = quantity.harmless(torch_) if apriori and not audit else None
-        if limit is not None and (seen := glance(paddle, torch_, limit)) is not None:
+        if limit is not None and (seen := quick_compare(paddle, torch_, limit)) is not None:
             return _harmless(*seen)
         relative = quantity.relatively and not _whole_grid(quantity, FIRST)
-        difference = passes.differ(paddle, torch_, relative=relative, harmless=limit)
+        difference = difference_module.differ(paddle, torch_, relative=relative, harmless=limit)
         if difference.finite and difference.beyond <= 1.0:
             return _harmless(difference.stats, difference.beyond)
     # Blind: there is no place to look at first, or every one is looked at.
@@ -107,7 +104,7 @@ def _compare(
         reason = "long double is no wider than double on this platform: nothing to judge float64 by"
         return Judgement(Verdict.UNVERIFIED, reason=reason, stats=difference.stats)
     if not difference.finite:
-        found = nonfinite.judge(quantity, paddle, torch_, difference.stats, rng)
+        found = special_cases.judge_nonfinite(quantity, paddle, torch_, difference.stats, rng)
         if found is not None:
             return _treated(found, quantity, paddle, torch_, difference, scales, rng) if hypotheses else found
     look = (quantity, paddle, torch_, difference, scales, rng)
@@ -132,13 +129,13 @@ def _treated(judged: Judgement, quantity: Quantity, paddle: torch.Tensor, torch_
     if judged.side not in (Side.PADDLE, Side.TORCH) or not quantity.special():
         return judged
     bad = ~(torch.isfinite(paddle) & torch.isfinite(torch_))
-    rows = sample.holding(bad, quantity)
+    rows = sampling.holding(bad, quantity)
     if not readable(rows, quantity.per_sample):
         return judged
     difference, scales, rng = look
     count = max(SECOND[0] // (2 * quantity.per_sample), SECOND[1])
-    places = np.concatenate([rows, sample.guided(difference, quantity, scales, count)])
-    where, lead = sample.positions(np.unique(places), quantity, count, rng)
+    places = np.concatenate([rows, sampling.guided(difference, quantity, scales, count)])
+    where, lead = sampling.positions(np.unique(places), quantity, count, rng)
     found = trial.run(quantity, where, lead, paddle, torch_)
     own, other = (found.paddle, found.torch) if judged.side is Side.PADDLE else (found.torch, found.paddle)
     special = treatment(found, own, other)
@@ -160,14 +157,14 @@ def _sampled(
     quantity: Quantity,
     paddle: torch.Tensor,
     torch_: torch.Tensor,
-    difference: Difference,
+    difference: TensorDifference,
     scales: list[Any] | None,
     rng: np.random.Generator,
     size: tuple[int, int, int],
 ) -> Trial:
     count, blind = _count(quantity, size), _whole_grid(quantity, size) or not difference.stats["different"]
-    first = np.empty(0, np.int64) if blind else sample.guided(difference, quantity, scales, count)
-    where, lead = sample.positions(first, quantity, count, rng)
+    first = np.empty(0, np.int64) if blind else sampling.guided(difference, quantity, scales, count)
+    where, lead = sampling.positions(first, quantity, count, rng)
     return trial.run(quantity, where, lead, paddle, torch_)
 
 
@@ -209,20 +206,20 @@ def _far_inside(found: Trial) -> bool:
 
 
 def _small(found: Trial) -> bool:
-    """See :func:`padiff_shim.numerics.judging.classes.small`."""
+    """See :func:`padiff_shim.numerics.judging.trial.small`."""
     return small(found.paddle) and small(found.torch)
 
 
-def _rounding(found: Trial, difference: Difference, same: bool) -> Judgement:
+def _rounding(found: Trial, difference: TensorDifference, same: bool) -> Judgement:
     p, t = found.paddle, found.torch
     reason = f"largest errors {p.rho_max:.2g} (paddle) and {t.rho_max:.2g} (torch) rounding units"
     verdict = Verdict.EQUAL if same else Verdict.ROUNDING
-    modifiers = telling.modifiers(found, difference, verdict)
-    return Judgement(verdict, modifiers=modifiers, reason=reason, stats=telling.stats(found, difference))
+    modifiers = trial.modifiers_of(found, difference, verdict)
+    return Judgement(verdict, modifiers=modifiers, reason=reason, stats=trial.statistics_of(found, difference))
 
 
 def _weigh(
-    found: Trial, difference: Difference, results: tuple[torch.Tensor, torch.Tensor], same: bool, hypotheses: bool
+    found: Trial, difference: TensorDifference, results: tuple[torch.Tensor, torch.Tensor], same: bool, hypotheses: bool
 ) -> Judgement:
     """Each side's own verdict; the worse one is reported, with the side or sides that have it."""
     sides = {}
@@ -238,10 +235,10 @@ def _weigh(
     causes = {name: cause for name, (_, cause) in sides.items() if cause is not None}
     explained = causes[guilty[0]] if all(name in causes for name in guilty) else None
     worst = max((found.side(name) for name in guilty), key=lambda e: e.prob)
-    stats = telling.stats(found, difference)
+    stats = trial.statistics_of(found, difference)
     excess = np.abs(worst.signed) * found.unit > found.probable
     stats["first_bad"] = found.index(int(np.argmax(excess if excess.any() else np.abs(worst.signed))))
-    modifiers = telling.modifiers(found, difference, verdict)
+    modifiers = trial.modifiers_of(found, difference, verdict)
     confirm: Callable[[], bool] | None = None
     if explained is not None:
         if not _whole(found, sides, verdict):
@@ -254,7 +251,7 @@ def _weigh(
         explained.name if explained else None,
         explained.alternatives if explained else (),
         modifiers,
-        telling.reason(verdict, guilty, worst, explained.name if explained else "") + telling.beside(sides, verdict),
+        trial.reason(verdict, guilty, worst, explained.name if explained else "") + trial.beside(sides, verdict),
         stats,
         confirm,
     )

@@ -1,1 +1,0 @@
-"""Which kernels of a program make a difference, found by exchanging some of them at a time."""

@@ -1,0 +1,688 @@
+"""Compare mode's plan: the flow of one compared call, and of calls that are not compared."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import paddle
+import torch
+
+from .. import fault_injection
+from ..dispatch import call_site, dtypes
+from ..dispatch.dtypes import exchanged_in
+from ..dispatch.entry_point import EntryPoint, Unlisted
+from ..dispatch.frames import PAUSE, Frame, paused, stand, standing
+from ..dispatch.operands import flat, nested
+from ..dispatch.prepare import device_of, prepare
+from ..frameworks.memory import CPU_ALONE, FLOATS, autocast_off, grad_tracer, stream_of, to_torch
+from ..frameworks.torch_state import close_modes, open_modes
+from ..frameworks.versions import IS_3, exchange_tracer
+from ..interrupts import after_engine, let_pass, raise_postponed
+from ..runlog.log import tell_of_forks
+from ..runs.compare_run import CompareRun
+from ..table.op import Op
+from ..table.reasons import BELOW, DRAWN, EMPTY, FORKED, INTEGER, NO_REFERENCE, RANDOM, RESULTS, STATIC, StayNative
+from ..tape import paddle_graph
+from ..tape.islands import WRITES
+from ..verdicts import NO_KERNEL, STEP, Judgement, Side, Verdict
+from . import compared_call, gradients, hooks
+from .compared_call import (
+    MISSING,
+    ComparedCall,
+    ComparedTensor,
+    Gradient,
+    RecordPlaces,
+    Result,
+    WrittenOperand,
+    first_judged,
+    of_paddle,
+    result_name,
+)
+from .gradients import let_through
+from .hooks import watched
+from .judge import MUTED, Births, Consequences, DeferredTensors, Judge
+from .replicas import ReplicaDigests
+from .sampling import Sampling, kind_of
+from .shadow import Shadow
+
+# ---- Calls that Paddle has no kernel for in 16 bits: its kernel in float32 stands for it, and Torch's side is judged all
+# the same.
+
+REASON = "native kernel missing in {dtype}"
+STANDS_IN = "Paddle has no kernel in {dtype} here: its side is that of its kernel in float32, rounded; "
+CAST_GRADIENT = "Paddle 2.6 rounds the cast of a gradient to 16 bits towards zero"
+ADVICE = (
+    '\n  [padiff_shim: this Paddle has no kernel in {dtype} on this device. compare("torch", carry="torch") goes on with Torch\'s '
+    'results; reference("torch") runs the program on Torch\'s kernels.]'
+)
+
+
+def dtype_of(op: Op, error: Exception, args: Any, kwargs: dict[str, Any]) -> str:
+    """The dtype in which Paddle has no kernel for a call that it answered with ``error``, if float32 can stand for it; or ""."""
+    let_pass(error)
+    return dtypes.lacks(op.name, error, args, kwargs, mixed=op.promote == "none")
+
+
+def with_copies(written: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The arguments with copies of the tensors that the call writes into."""
+    with paused(), paddle.no_grad():
+        copies = {id(tensor): tensor.clone() for tensor in written if isinstance(tensor, paddle.Tensor)}
+    return exchanged_in(args, kwargs, copies)
+
+
+def in_float32(make: Callable[..., Any], args: Any, kwargs: dict[str, Any], dtype: str, written: int | None = None) -> Any:
+    """Paddle's own call on the same values in float32, with its result in ``dtype`` again, on Paddle's graph.
+
+    ``written``: position of the argument that the call writes into.
+    """
+    with paused(), autocast_off():
+        result, wide = dtypes.in_float32(make, args, kwargs, dtype, _cast)
+        if written is None:
+            return result
+        target = args[written]
+        paddle.assign(_cast(wide[id(target)], dtype), target)
+    return target if result is wide[id(target)] else result
+
+
+def _cast(tensor: Any, dtype: str) -> Any:
+    """A cast on Paddle's graph, rounded to the nearest: Paddle 2.6 rounds towards zero."""
+    result = tensor.astype(dtype)
+    if tensor.size and dtype != "float32":
+        to_torch(result.detach()).copy_(to_torch(tensor.detach()))
+    return result
+
+
+def advised(error: RuntimeError, dtype: str) -> RuntimeError:
+    """Paddle's own error, which says as well what to write."""
+    error.args = (f"{error}{ADVICE.format(dtype=dtype)}",)
+    return error
+
+
+# ---- Calls that are not compared: Paddle's own kernels, counted with the reason, and passed on to a shadow stream if one is
+# kept.
+
+_NOTHING: dict[str, Any] = {}
+
+
+class NativeCalls:
+    """The part of the plan of compare mode that runs Paddle's kernels alone."""
+
+    carries_torch = False  # the program goes on with Torch's results
+
+    def __init__(self, run: CompareRun, sampling: Sampling, shadow: Shadow | None) -> None:
+        self.run, self.sampling, self.shadow = run, sampling, shadow
+        self.aside = ""  # non-empty: nothing is compared in this process, for this reason
+        self.replicas: ReplicaDigests | None = None  # of several ranks: what is logged of values that all of them hold
+        self.step = 0
+        self.updated = False  # an optimizer ran: the next covered call begins a new step
+
+    def step_ends(self) -> None:
+        """What the ranks of a distributed run hold in common goes into the log."""
+        if self.replicas is not None:
+            self.replicas.end(self.step)
+
+    def timed(self, door: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Paddle's own call, timed where there is a budget."""
+        if not self.sampling.accounts:
+            return self.own(door, args, kwargs)
+        start = self.sampling.clock()
+        try:
+            return self.own(door, args, kwargs)
+        finally:
+            self.sampling.native(self.sampling.clock() - start)
+
+    def own(self, door: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Paddle's own call, uncompared; in float32 where it has no kernel in 16 bits, and the program is to go on.
+
+        Raises:
+            RuntimeError: there is no kernel, and the program goes on with Paddle's results alone; the text says what to write.
+        """
+        try:
+            return door.native(*args, **kwargs)
+        except RuntimeError as error:
+            dtype = dtype_of(door.op, error, args, kwargs)
+            if not dtype:
+                raise
+            if not self.carries_torch:
+                raise advised(error, dtype) from None
+        self.run.recorder.add_native(door.op.name, REASON.format(dtype=dtype), 0)
+        return in_float32(door.native, args, kwargs, dtype, 0 if door.entry.inplace else None)
+
+    def uncompared(self, door: EntryPoint, reason: str, result: Any, args: Any = (), kwargs: Any = _NOTHING) -> Any:
+        """Count a covered call that was not compared; returns its result."""
+        self.run.recorder.add_native(door.op.name, reason, elements(result))
+        if not door.entry.inplace:
+            self.moved(door.original, args, kwargs, result)
+        return result
+
+    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that the mode's filters leave out, or that does not fit the op's parameters."""
+        if why.why is RANDOM:  # a draw is to a comparison what an op without reference is
+            fault_injection.uncompared(door.op.name, "it draws random numbers")
+            drawn = Unlisted(door.op.name, door.entry.target, RANDOM, door.native, updates=False)
+            return self.unlisted(drawn, frame, args, kwargs)
+        result = self.own(door, args, kwargs)
+        if door.op.exact:
+            self.moved(door.original, args, kwargs, result)
+        if why.why not in (STATIC, DRAWN) and grad_tracer() is not None:
+            frame.tally.native[door.op.name, why.reason] += 1
+        return result
+
+    def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A float op without reference: Paddle's kernel, counted."""
+        result = other.original(*args, **kwargs)
+        if grad_tracer() is None or other.reason is DRAWN:
+            return result  # a graph is being built, or nothing is rounded
+        entered = self.sampling.enter() if self.sampling.accounts else 0.0
+        self.run.recorder.add_native(other.name, other.reason.text, elements(result))
+        if other.updates:
+            self.updated = True
+        elif other.reason is NO_REFERENCE and not other.name.endswith("_"):
+            self.moved(other.original, args, kwargs, result)
+        if self.sampling.accounts:
+            self.sampling.leave(entered)
+        return result
+
+    def update(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Paddle's kernel, counted."""
+        if self.replicas is not None and not self.aside and grad_tracer() is not None:
+            entered = self.sampling.enter() if self.sampling.accounts else 0.0
+            self.replicas.note(other, args, self.step)
+            if self.sampling.accounts:
+                self.sampling.leave(entered)
+        return self.unlisted(other, frame, args, kwargs)
+
+    def optimizing(
+        self, part: str, original: Callable[..., Any], frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Natively: what it calls is compared op by op."""
+        return original(*args, **kwargs)
+
+    def passed(self, other: Unlisted) -> None:
+        """Steps are counted while the frame stands idle, too."""
+        if other.updates:
+            self.updated = True
+
+    def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Nothing to compare; a shadow stream passes through."""
+        dtype = ""
+        try:
+            result = original(*args, **kwargs)
+        except RuntimeError as error:
+            let_pass(error)
+            dtype = dtypes.lacks(name, error, args, kwargs) if name not in WRITES else ""
+            if not dtype:
+                raise
+            if not self.carries_torch:
+                raise advised(error, dtype) from None
+        if dtype:
+            result = in_float32(original, args, kwargs, dtype)
+        self.moved(original, args, kwargs, result)
+        return result
+
+    def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Natively."""
+        return original(*args, **kwargs)
+
+    def packing(self, frame: Frame, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> tuple[Any, Any]:
+        """Watched: what comes back with other bits is not Paddle's kernel's to answer for."""
+        return watched(pack, unpack)
+
+    def layer_ends(self, frame: Frame, layer: Any, result: Any) -> None:
+        """Nothing to do."""
+
+    def moved(self, original: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
+        """Pass a shadow stream, if one is kept, on through a call that is not compared."""
+        if self.shadow is None or self.aside or grad_tracer() is None:
+            return
+        try:
+            self.shadow.carry(original, args, kwargs, result)
+        except Exception as error:  # the stream ends here; the program does not
+            let_pass(error)
+            self.run.warn(f"a shadow was not passed on: {type(error).__name__}: {str(error)[:200]}")
+
+
+def elements(result: Any) -> int | None:
+    """How many floats a call's results hold; None where these are integers alone.
+
+    What is no tensor (None, a text) or holds no memory (an output not asked for) has none.
+    """
+    tensors = [tensor for tensor in flat(result) if isinstance(tensor, paddle.Tensor) and tensor._is_initialized()]
+    floats = [math.prod(tensor.shape) for tensor in tensors if tensor.dtype in FLOATS]
+    return None if tensors and not floats else sum(floats)
+
+
+# ---- Where a program takes breath: with a budget, the hooks stand idle from one such pulse to another.
+
+
+class Pulses(NativeCalls):
+    """The part of the plan of compare mode that keeps to its budget."""
+
+    layers = 0  # calls of layers when the account was looked at last
+
+    def next_step(self) -> None:
+        """A new step of the program begins."""
+        raise NotImplementedError
+
+    def layer_begins(self, frame: Frame) -> None:
+        """Where the program takes breath: with a budget, the hooks of ``frame`` may stand idle until the next pulse.
+
+        Not where several threads share the mode, nor where a shadow stream has to be kept. Gradients that are awaited are compared
+        all the same: the hooks on their nodes stay.
+        """
+        if not self.sampling.accounts or self.aside or self.shadow is not None or not frame.sole:
+            return
+        sampling = self.sampling
+        if self.updated:
+            self.next_step()
+        if frame.idle and sampling.sleeps():
+            return
+        began = sampling.clock()
+        layers, self.layers = call_site.layer_calls() - self.layers, call_site.layer_calls()
+        idle = sampling.pulse(frame.idle, away=frame.doors is not None and frame.doors.resting, layers=layers)
+        if frame.doors is not None and idle:
+            frame.doors.rest()
+        elif frame.doors is not None and frame.idle:
+            frame.doors.wake()
+        frame.idle = idle
+        sampling.charge(sampling.clock() - began)
+
+    def opened(self, frame: Frame, doors: Any) -> None:
+        """A mode with a budget is open again: its hooks, which ``doors`` takes away and brings back, may stand idle at once."""
+        frame.doors = doors
+        frame.idle = frame.sole and self.sampling.stretches > 0
+        if frame.idle:
+            self.layer_begins(frame)
+
+
+# ---- What a budget has to know before its account is opened: costs that no call shows by itself.
+
+
+def measure(sampling: Sampling, frame: Frame) -> None:
+    """What the account of ``sampling`` is going to need.
+
+    Its clock becomes that of this thread on the processor, so that what others do on a busy machine is nobody's. Where there are
+    devices it stays the wall's: kernels run there while the thread waits.
+    """
+    if CPU_ALONE and sampling.clock is time.perf_counter:
+        sampling.clock = time.thread_time
+    sampling.entry, sampling.layer = seconds_of_entry(frame, sampling.clock), seconds_of_layer(sampling.clock)
+
+
+def seconds_of_layer(clock: Callable[[], float], calls: int = 100) -> float:
+    """What it costs that a call of a layer is noted."""
+
+    def inside(layer: Any) -> None:
+        pass
+
+    def measured(function: Callable[[Any], Any]) -> float:
+        began = clock()
+        for _ in range(calls):
+            function(None)
+        return clock() - began
+
+    noted = call_site.tracking(inside, lambda: None, lambda _, __: None)
+    return max(0.0, min(measured(noted) - measured(inside) for _ in range(3)) / calls)
+
+
+def seconds_of_entry(frame: Frame, clock: Callable[[], float], calls: int = 100) -> float:
+    """What it costs to be led into a hook of ``frame`` that stands idle, and out of it."""
+    one = paddle.zeros([1])
+
+    def measured(function: Callable[..., Any]) -> float:
+        began = clock()
+        for _ in range(calls):
+            function(one, one)
+        return clock() - began
+
+    frame.idle = True
+    try:
+        return max(0.0, min(measured(paddle._C_ops.add) - measured(paddle_graph.add) for _ in range(3)) / calls)
+    finally:
+        frame.idle = False
+
+
+# ---- THE FLOW of one compared call.
+#
+#     door -> sampling -> prepare -> Paddle's kernel -> torch's kernel -> verdicts -> records -> watch the grad node
+#
+# Paddle's call is made with the very arguments that came in and its result goes on, untouched (``carry="native"``). Whatever goes
+# wrong on the comparing side is recorded and never reaches the program.
+
+NO_MOVES = "not compared: exact=False"
+
+
+class Comparison(Pulses):
+    """The plan of compare mode (:class:`padiff_shim.dispatch.entry_point.Plan`); shared by all threads of one mode."""
+
+    on_tape, tracks_layers, draws, lends = False, True, False, False
+    autocasts = ""
+
+    def __init__(
+        self,
+        run: CompareRun,
+        sampling: Sampling,
+        outcome: Consequences,
+        *,
+        carry: str,
+        audit: int,
+        screening: bool,
+        shadow: bool,
+        defer: bool | None,
+        moves: bool = True,
+        seed: int,
+    ) -> None:
+        super().__init__(run, sampling, Shadow() if shadow else None)
+        self.moves = moves  # ops that move or choose values are compared, too
+        self.outcome = outcome
+        self.carries_torch = carry == "torch"
+        self.places = RecordPlaces()
+        self.judge = Judge(run, audit=audit, screening=screening, seed=seed)
+        self.births = Births()
+        self.numbers = itertools.count()
+        self.defer = defer  # None: on CUDA
+        self.waiting = DeferredTensors(lambda case: self.outcome.act_later(self.settle(case)))
+        tell_of_forks(self)
+
+    def forked(self) -> None:
+        """In the child of a fork: torch's kernels can hang, so nothing is compared, and what waits is the parent's to judge."""
+        self.aside = FORKED.text
+        self.waiting.forget()
+
+    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one covered call natively and compare it."""
+        if grad_tracer() is None:
+            return door.native(*args, **kwargs)  # a graph is being built: nothing is computed here
+        if door.entry.seen_below:
+            raise StayNative(BELOW)
+        if door.op.exact and not self.moves:
+            if fault_injection.any_planted():
+                fault_injection.uncompared(door.op.name, "it moves or chooses values, which compare(exact=False) leaves out")
+            return self.uncompared(door, NO_MOVES, self.timed(door, args, kwargs), args, kwargs)
+        if not self.sampling.accounts:
+            return self.bound(door, frame, values, args, kwargs)
+        entered = self.sampling.enter()
+        try:
+            return self.bound(door, frame, values, args, kwargs)
+        finally:
+            self.sampling.leave(entered)
+
+    def bound(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """:meth:`call`, within the account of the budget."""
+        if self.aside:
+            return self.uncompared(door, self.aside, self.timed(door, args, kwargs))
+        if self.updated:
+            self.next_step()
+        key, began = None, 0.0
+        if not self.sampling.everything:
+            key = kind_of(door.op.name, values if door.op.operands else values[: door.op.tensors])
+            refusal = self.sampling.refusal(key, self.step)
+            if refusal is not None:
+                return self.uncompared(door, refusal, self.timed(door, args, kwargs), args, kwargs)
+            began = self.sampling.clock()
+        try:
+            prepared = prepare(door, frame, values, args, kwargs)
+        except StayNative as stays:
+            if door.in_parts(stays):
+                raise
+            why = stays.with_traceback(None)
+        else:
+            if door.op.differs is not None:
+                door.tell(frame, (*prepared.inputs.torch, *prepared.attributes))
+            return self.compared(ComparedCall(self, door, key, next(self.numbers), prepared), began, args, kwargs)
+        result = self.timed(door, args, kwargs)  # not in there: what it raises has nothing of ours before it
+        if why.why in (INTEGER, EMPTY):
+            self.run.recorder.add_native(door.op.name, why.reason, None)
+        return result if why.exact or why.why is STATIC else self.uncompared(door, why.reason, result, args, kwargs)
+
+    def compared(self, subject: ComparedCall, began: float, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Paddle's result of a call that is compared. ``began``: when the comparing began."""
+        if self.carries_torch:
+            args, kwargs = gradients.before(subject, args, kwargs)
+        clock, outer, elapsed = self.sampling.clock, hooks.gather(), 0.0
+        reads = subject.door.python and not subject.door.entry.inplace and not subject.door.op.writes
+        versions = compared_call.inplace_versions(subject.inputs.paddle) if reads else ()
+        missing: RuntimeError | None = None
+        try:
+            if subject.key is None:
+                result = subject.door.native(*args, **kwargs)
+            else:
+                start = clock()
+                result = subject.door.native(*args, **kwargs)
+                elapsed = clock() - start
+                self.sampling.native(elapsed)
+        except RuntimeError as error:
+            subject.lacks = dtype_of(subject.door.op, error, args, kwargs)
+            if not subject.lacks:
+                raise
+            missing = error.with_traceback(None)
+        finally:
+            subject.passages = hooks.gathered(outer)
+        if missing is not None:
+            args, kwargs, result = self.stood_in(subject, args, kwargs)
+        if subject.aliased:
+            result = gradients.between(subject, result)
+        for record in self.records(subject, result, args, kwargs, began + elapsed):
+            self.outcome.act(record)
+        for operand in compared_call.written(subject.inputs.paddle, versions):
+            case = WrittenOperand(subject, operand)
+            self.outcome.act(self.outcome.record(case, case.verdict))
+        raise_postponed()  # cases that waited may have been judged
+        if missing is not None and not self.carries_torch:
+            raise advised(missing, subject.lacks)
+        return result
+
+    def stood_in(self, subject: ComparedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Of a call that Paddle has no kernel for: its arguments as they were given, and the result of its kernel in float32."""
+        args, kwargs = gradients.before(subject, args, kwargs)
+        if not self.carries_torch:  # the program's own call is going to fail, and has written nothing
+            written = [subject.inputs.paddle[place] for place in subject.door.overwritten]
+            args, kwargs = with_copies(written, args, kwargs)
+        place = 0 if subject.door.entry.inplace else None
+        return args, kwargs, in_float32(subject.door.native, args, kwargs, subject.lacks, place)
+
+    def records(
+        self, subject: ComparedCall, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any], began: float
+    ) -> Sequence[dict[str, Any]]:
+        """The records of :meth:`forward`, which runs outside the program's modes; its errors never reach the program.
+
+        The budget pays for the time since ``began``.
+        """
+        records: Sequence[dict[str, Any]] = ()
+        before, recorded, modes = standing(), torch.is_grad_enabled(), open_modes()
+        tracer = exchange_tracer(None)  # torch imports, when it first needs it, what is no part of the program
+        try:
+            stand((*before, PAUSE))
+            if CPU_ALONE:
+                records = self.forward(subject, result, args, kwargs)
+            else:
+                with stream_of(device_of(subject.operands, subject.attributes)):
+                    records = self.forward(subject, result, args, kwargs)
+        except StayNative as why:
+            self.uncompared(subject.door, why.reason, result)
+        except Exception as error:  # comparing must never break the program
+            let_through(error)
+            self.uncompared(subject.door, f"the comparison failed: {type(error).__name__}: {str(error)[:120]}", result)
+        finally:
+            try:
+                stand(before)
+            finally:
+                try:
+                    exchange_tracer(tracer)
+                finally:
+                    torch._C._set_grad_enabled(recorded)  # a Ctrl-C may have come at the end of a no_grad()
+                    close_modes(modes)
+            if subject.key is not None:
+                self.sampling.spent(subject.key, self.sampling.clock() - began)
+        return records
+
+    def forward(self, subject: ComparedCall, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, Any]]:
+        """Torch's kernel on the same operands, verdicts on what both gave, and the watch over the gradients."""
+        natives = of_paddle(subject.door, result)
+        references = subject.run_reference(natives)
+        if len(natives) != len(references):
+            raise StayNative(RESULTS, paddle=len(natives), torch=len(references))
+        gathers = len(natives) > 1 and self.run.recorder.gather()
+        try:
+            records = self.results(subject, natives, references, (args, kwargs))
+        finally:
+            if gathers:
+                self.run.recorder.put()
+        if subject.inputs.needs and (self.carries_torch or not subject.lacks):
+            gradients.after(subject, natives, args, kwargs, nested=nested(result))
+        return records
+
+    def results(
+        self, subject: ComparedCall, mine: Sequence[Any], theirs: Sequence[Any], call: tuple[Any, ...]
+    ) -> list[dict[str, Any]]:
+        """The records of a call's results, but of those that wait or that nobody has to see. ``call``: Paddle's arguments."""
+        records, left_out = [], subject.door.op.unjudged
+        for position, (one, other) in enumerate(zip(mine, theirs)):
+            if left_out and result_name(subject.door.op, position) in left_out:
+                continue
+            if isinstance(one, paddle.Tensor) and one._is_initialized() and isinstance(other, torch.Tensor):
+                record = self.result(subject, position, one, other, call)
+                if record is not None and record is not MUTED:
+                    records.append(record)
+        subject.results = None
+        return records
+
+    def result(
+        self, subject: ComparedCall, position: int, shown: Any, theirs: torch.Tensor, call: tuple[Any, ...]
+    ) -> dict[str, Any] | None:
+        """The case of one result of a call, which Paddle made with the arguments ``call``."""
+        mine = to_torch(shown)
+        if fault_injection.any_planted() and position == first_judged(subject.door.op):
+            mine, theirs = self.spoiled(subject, mine, theirs)
+        case = Result(subject, position, mine, theirs, call)
+        if self.shadow is not None:
+            case.extra = self.shadow.forward(subject, position, shown, theirs)
+        record = None
+        if self.waits(mine):
+            self.keep(case, [*subject.inputs.paddle, shown])
+        else:
+            record = self.settle(case)
+        if self.carries_torch and mine.shape == theirs.shape and mine.dtype == theirs.dtype:
+            mine.copy_(theirs)
+        return record
+
+    def spoiled(self, subject: ComparedCall, mine: torch.Tensor, theirs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both first results with the faults applied that :mod:`padiff_shim.testing` planted."""
+        layer, values = subject.layer, subject.values()
+        changed = fault_injection.spoil(mine, subject.door, Side.PADDLE, layer, values)
+        if changed is not mine:
+            mine.copy_(changed)  # the program goes on with it
+        return mine, fault_injection.spoil(theirs, subject.door, Side.TORCH, layer, values)
+
+    def spoiled_gradient(
+        self, subject: ComparedCall, operand: int, native: torch.Tensor, reference: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both gradients of an operand with the faults applied that :mod:`padiff_shim.testing` planted."""
+        if fault_injection.any_planted():
+            layer, name = subject.layer, subject.name_of(operand)
+            native = fault_injection.spoil(native, subject.door, Side.PADDLE, layer, subject.values(), name=name)
+            reference = fault_injection.spoil(reference, subject.door, Side.TORCH, layer, subject.values(), name=name)
+        return native, reference
+
+    def gradient(
+        self,
+        subject: ComparedCall,
+        operand: int,
+        grads: Mapping[int, torch.Tensor],
+        pairs: Mapping[int, tuple[torch.Tensor, torch.Tensor]],
+        *,
+        missing: bool = False,
+    ) -> None:
+        """The case of one gradient of a call, for these incoming gradients of its results.
+
+        ``pairs``: Paddle's and Torch's gradients of all operands; ``missing``: Paddle gave none, and its is zeros.
+        """
+        case = Gradient(subject, operand, grads, *pairs[operand])
+        if len(pairs) == 2 and subject.door.op.ties is not None:
+            case.partners = pairs
+        case.extra = MISSING if missing else None
+        if self.waits(case.mine):
+            self.keep(case, subject.inputs.paddle)
+        elif (record := self.settle(case)) is not MUTED:
+            self.outcome.act_later(record)
+
+    def unseen(self, subject: ComparedCall, reason: str, operands: Iterable[int] | None = None) -> None:
+        """Gradients (of all operands that want one, or of ``operands``) that cannot be observed are recorded as such."""
+        for operand in subject.inputs.needs if operands is None else operands:
+            case = Gradient(subject, operand, {}, subject.operands[operand], subject.operands[operand])
+            self.outcome.record(case, Judgement(Verdict.UNVERIFIED, reason=reason))
+
+    def keep(self, case: ComparedTensor, involved: Sequence[Any]) -> None:
+        """Let a case wait."""
+        case.wait(involved)
+        self.waiting.add(case)
+
+    def waits(self, tensor: torch.Tensor) -> bool:
+        """Whether verdicts on such tensors wait."""
+        return not self.carries_torch and (tensor.is_cuda if self.defer is None else self.defer)
+
+    def settle(self, case: ComparedTensor) -> dict[str, Any]:
+        """Judge a case and write its record."""
+        judgement = self.judge(case)
+        if lacks := case.subject.lacks:
+            if isinstance(case, Gradient) and not IS_3:
+                judgement = Judgement(Verdict.UNVERIFIED, reason=CAST_GRADIENT)
+            reason = STANDS_IN.format(dtype=lacks) + judgement.reason
+            judgement = replace(judgement, modifiers=(*judgement.modifiers, NO_KERNEL), reason=reason)
+        if case.extra:
+            judgement = replace(judgement, stats={**judgement.stats, **case.extra})
+            if case.subject.door.op.steps and (case.extra.get("amplification") or 0.0) > 1.0:
+                judgement = replace(judgement, modifiers=(*judgement.modifiers, STEP))
+        if case.extra is MISSING:
+            judgement = replace(judgement, reason=f"Paddle gives no gradient, which counts as zeros; {judgement.reason}")
+        return self.outcome.record(case, judgement, self.born(case, judgement))
+
+    def born(self, case: ComparedTensor, judgement: Judgement) -> dict[str, Any] | None:
+        """What the record says of NaN and infinities that begin here."""
+        sides = case.mine, case.theirs
+        if case.changed is not None or sides[0].shape != sides[1].shape:
+            return None
+        try:
+            return self.births.of(case, sides, equal=judgement.verdict is Verdict.EQUAL)
+        except Exception as error:  # comparing must never break the program
+            let_pass(error)
+            self.run.warn(f"where a NaN or an infinity began was not seen: {type(error).__name__}: {str(error)[:200]}")
+            return None
+
+    def replay(self, subject: ComparedCall, incoming: Mapping[int, Any]) -> None:
+        """Paddle's engine has returned: the gradients of a node that cannot be hooked, before an optimizer changes its operands."""
+        try:
+            gradients.replay(subject, incoming)
+        except Exception as error:  # comparing must never break the program
+            let_through(error)
+            self.unseen(subject, f"Paddle's gradients could not be computed again: {type(error).__name__}: {str(error)[:120]}")
+
+    def backward_begins(self, frame: Frame) -> None:
+        """Nothing to do."""
+
+    def backward_ends(self, frame: Frame) -> None:
+        """What was kept for the backward is judged when Paddle's engine has returned."""
+        after_engine(functools.partial(self.backward_ended, frame))
+
+    def backward_ended(self, frame: Frame) -> None:
+        """Paddle's engine has returned."""
+        began = self.sampling.clock() if self.sampling.accounts else 0.0
+        hooks.let_go()
+        self.waiting.settle()
+        if self.sampling.accounts:
+            self.sampling.charge(self.sampling.clock() - began)
+        self.layer_begins(frame)
+
+    def next_step(self) -> None:
+        """A new step of the program begins."""
+        self.waiting.settle()
+        raise_postponed()
+        self.step_ends()
+        self.updated = False
+        self.step += 1

@@ -1,1 +1,0 @@
-"""How far a port's values drift from its original's, layer by layer and call by call."""

@@ -1,0 +1,146 @@
+"""Planted faults: a kernel made wrong on purpose, to see that a comparison finds it (and to try one's own alarms)::
+
+with padiff_shim.testing.planted("linear", lambda out, *values: out * 1.001, layer="encoder.layers.1.*"):
+    with padiff_shim.compare("torch") as run:
+        model(x)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .arguments import flag, function, one_of
+from .catalogue.registry import ops
+from .errors import ArgumentError, described
+from .patterns import LayerFilter
+from .verdicts import Side
+
+
+@dataclass(eq=False)
+class PlantedFault:
+    """A change of one side's result of one op, in layers of some paths only; ``calls``: how many tensors its change was given."""
+
+    op: str
+    side: Side
+    change: Callable[..., Any]
+    layers: LayerFilter | None
+    gradients: bool
+    calls: int = 0
+
+
+_planted: list[PlantedFault] = []
+_raised: list[BaseException] = []  # by the changes that are planted now
+
+
+def faults(op: str, side: Side, layer: str, *, backward: bool) -> list[PlantedFault]:
+    """The faults planted for this call, in the order of planting."""
+    return [
+        fault
+        for fault in _planted
+        if fault.op == op
+        and fault.side is side
+        and fault.gradients == backward
+        and (fault.layers is None or fault.layers.accepts(layer))
+    ]
+
+
+@contextlib.contextmanager
+def planted(
+    op: str, change: Callable[..., Any], *, side: str = "paddle", layer: str | None = None, gradients: bool = False
+) -> Iterator[PlantedFault]:
+    """Make one side's kernel of ``op`` wrong in compare mode while the context is open.
+
+    Args:
+        op: an op of the table that is compared. Of several results the first one that is compared is changed.
+        change: ``(result, *arguments) -> result``, torch tensors of the same shape and dtype; with ``gradients`` it is called as
+            ``(gradient, name, *arguments)`` for each gradient of the op, where ``name`` is the operand's. What it raises (a
+            ``TypeError``, if it takes another number of arguments) is raised in the program: by the call, or by its backward.
+        side: ``"paddle"`` or ``"torch"``. What Paddle's kernel is made to return is what the program goes on with.
+        layer: a glob over layer paths, as ``layers=`` takes it.
+        gradients: change the gradients instead of the result. (Paddle's are changed for the verdict only, not for the program.)
+
+    Raises:
+        PadiffShimError: for an unknown op or side, a ``change`` that is not callable, and an op that does nothing but draw or has
+            no gradient. In the program, at the first call: for an op that the comparison does not look at, and for a ``change``
+            that gives something else than a torch tensor of the result's size.
+
+    A fault that no call was changed by is warned of when the context ends.
+
+    Example:
+        >>> with planted("gelu", lambda out, x, approximate: out * 1.001), padiff_shim.compare("torch") as run:
+        ...     model(x)
+    """
+    one_of("op", op, ops())
+    one_of("side", side, ("paddle", "torch"))
+    function("change", change, "the result and the arguments")
+    flag("gradients", gradients)
+    _plantable(op, gradients=gradients)
+    fault = PlantedFault(op, Side(side), change, LayerFilter(layer, "layer") if layer is not None else None, gradients)
+    _planted.append(fault)
+    try:
+        yield fault
+    finally:
+        _planted.remove(fault)
+        if not _planted:
+            _raised.clear()
+    if not fault.calls:
+        what = f"a {'gradient' if gradients else 'result'} of {op!r}" + (f" in layer {layer!r}" if layer is not None else "")
+        warnings.warn(f"planted: no comparison came by {what}, and nothing was changed", RuntimeWarning, stacklevel=3)
+
+
+def _plantable(op: str, *, gradients: bool) -> None:
+    """Raises ArgumentError for an op that no comparison judges, whatever its options."""
+    declared = ops()[op]
+    if declared.random is not None and not declared.tensors:
+        raise ArgumentError(
+            f"op={op!r} does nothing but draw random numbers, which are not compared: no fault can be planted there"
+        )
+    if gradients and not (declared.gradient and declared.leading):
+        raise ArgumentError(f"op={op!r} has no gradient that a fault could be planted in")
+
+
+def any_planted() -> bool:
+    """Whether there is any fault at all."""
+    return bool(_planted)
+
+
+def uncompared(op: str, why: str) -> None:
+    """A call of ``op`` is not compared, for a reason of the op's own.
+
+    Raises:
+        ArgumentError: a fault is planted there, which would change nothing.
+    """
+    if any(fault.op == op for fault in _planted):
+        raise ArgumentError(f"a fault is planted in {op!r}, whose call is not compared: {why}")
+
+
+def of_a_change(error: BaseException) -> bool:
+    """Whether a planted change raised it: then it is the program's, and no failure of the comparison."""
+    return any(error is raised for raised in _raised)
+
+
+def spoil(found: Any, door: Any, side: Side, layer: str, values: Any, *, name: str | None = None) -> Any:
+    """``found`` (a torch tensor) with the faults planted for it applied; itself where there are none."""
+    for fault in faults(door.op.name, side, layer, backward=name is not None):
+        named = () if name is None else (name,)
+        fault.calls += 1
+        try:
+            found = _fitting(fault.change(found, *named, *values), found, fault.op)
+        except Exception as error:
+            _raised.append(error)
+            raise
+    return found
+
+
+def _fitting(changed: Any, tensor: Any, op: str) -> Any:
+    """What a change gave, in the dtype and shape of the tensor that it was given."""
+    if not isinstance(changed, type(tensor)) or changed.numel() != tensor.numel():
+        what = f"a tensor {list(changed.shape)}" if isinstance(changed, type(tensor)) else described(changed)
+        raise ArgumentError(
+            f"change= planted in {op!r} gives a torch tensor {list(tensor.shape)}, as it is given one; it gave {what}"
+        )
+    return changed.to(tensor.dtype).reshape(tensor.shape)

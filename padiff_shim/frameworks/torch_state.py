@@ -1,0 +1,209 @@
+"""Torch's own switches: its settings, and the autocast, inference mode, default device and modes that a program has set."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch.utils import _python_dispatch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode_stack
+
+# ---- What of Torch and of the environment is known to change a kernel's bits; for processes that have no Paddle, too.
+
+_VARIABLES = (
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "ATEN_CPU_CAPABILITY",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_DEBUG_CPU_TYPE",
+    "MKL_CBWR",
+    "ONEDNN_MAX_CPU_ISA",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+)
+
+
+def environment() -> dict[str, str]:
+    """Versions and the device."""
+    return {
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "device": f"cuda, {torch.cuda.get_device_name()}" if torch.cuda.is_available() else "cpu",
+        "cuda": f"torch {torch.version.cuda}",
+    }
+
+
+def flags() -> dict[str, Any]:
+    """Torch's switches as they stand now."""
+    matmul = torch.backends.cuda.matmul
+    return {
+        "torch.float32_matmul_precision": _asked(torch.get_float32_matmul_precision),
+        "torch.backends.cuda.matmul.allow_tf32": _asked(lambda: matmul.allow_tf32),
+        "torch.backends.cudnn.allow_tf32": _asked(lambda: torch.backends.cudnn.allow_tf32),
+        "torch.allow_fp16_reduced_precision_reduction": matmul.allow_fp16_reduced_precision_reduction,
+        "torch.allow_bf16_reduced_precision_reduction": matmul.allow_bf16_reduced_precision_reduction,
+        "torch.deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "torch.num_threads": torch.get_num_threads(),
+        "torch.cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "torch.mkldnn": torch.backends.mkldnn.is_available(),
+    }
+
+
+def _asked(switch: Callable[[], Any]) -> Any:
+    """A switch that Torch refuses to read where ``fp32_precision`` of one backend was set: there is no one word for all."""
+    try:
+        return switch()
+    except RuntimeError:
+        return "set by backend"
+
+
+def variables() -> dict[str, str]:
+    """The environment's, as far as they are set."""
+    return {f"environment.{name}": os.environ[name] for name in _VARIABLES if name in os.environ}
+
+
+def has_avx512() -> bool:
+    """Whether the processor has AVX-512, whatever Torch's kernels were told to use."""
+    return bool(torch.cpu._is_avx512_supported())
+
+
+# ---- Torch's own switches as the program has set them around Paddle code: autocast, inference mode, a default device, modes.
+#
+# They are meant for the program's Torch code. What a Paddle call computes is for Paddle's switches to decide, so a call is made
+# with
+# Torch's put aside; left standing they would round to bfloat16 unasked, or have tensors without numbers. Whether gradients are
+# recorded is not among them: it is said to Torch at each call. Nor is what a Torch program's bits depend on as much as the shim's
+# (threads, precisions, determinism).
+
+# What tells that a switch is set, each some 50 ns: they are asked at every call.
+function_modes: Callable[[], int] = torch._C._len_torch_function_stack  # a default device is one
+_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+inference: Callable[[], bool] = torch.is_inference_mode_enabled
+autocasting: Callable[[], bool] = torch._C._is_any_autocast_enabled
+
+_DEVICES = ("cpu", "cuda")
+_FLAGS = [name for name in vars(_python_dispatch) if name.startswith("_is_in_")]  # what Torch keeps beside its stack of modes
+_Hook = TypeVar("_Hook", bound=Callable[..., Any])
+
+
+class Dispatching(TorchDispatchMode):
+    """A dispatch mode whose calls do not pass through Torch's compiler, which Torch would import for it: 0.8 s, once."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: nothing is compiled here, and Torch would load its compiler to say so, with the first call's frames held."""
+        return False
+
+
+class LooksOn(Dispatching):
+    """What a dispatch mode of ours is that writes down or changes on purpose what a Paddle call computes; it is never put aside."""
+
+
+def _looking_on() -> list[Any]:
+    return [mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, LooksOn)]
+
+
+def dispatch_modes() -> int:
+    """How many dispatch modes of the program are open."""
+    found = _dispatch_modes()
+    return found and found - len(_looking_on())
+
+
+def disturbed() -> bool:
+    """Whether a switch is set that would change what Torch computes here."""
+    return bool(function_modes() or dispatch_modes() or inference() or autocasting())
+
+
+@contextlib.contextmanager
+def put_aside() -> Iterator[None]:
+    """Torch as it is when nothing is set; afterwards as it was."""
+    if not disturbed():
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        ours = _looking_on()
+        stack.enter_context(_disable_current_modes())
+        for mode in ours:
+            stack.enter_context(mode)
+        for device in _DEVICES:
+            if torch.is_autocast_enabled(device):
+                torch.set_autocast_enabled(device, False)
+                stack.callback(torch.set_autocast_enabled, device, True)
+        for _ in range(function_modes()):
+            stack.callback(torch._C._push_on_torch_function_stack, torch._C._pop_torch_function_stack())
+        yield
+
+
+def open_modes() -> tuple[int, int, list[Any]]:
+    """Torch's modes that are open: what :func:`close_modes` leaves."""
+    return function_modes(), _dispatch_modes(), [getattr(_python_dispatch, name) for name in _FLAGS]
+
+
+def close_modes(before: tuple[int, int, list[Any]]) -> None:
+    """Close the modes that were opened since and stayed open: a Ctrl-C or a timeout fell into Torch's code that opens one."""
+    functions, dispatches, flags = before
+    if function_modes() == functions and _dispatch_modes() == dispatches:
+        return
+    while function_modes() > functions:
+        torch._C._pop_torch_function_stack()
+    while _dispatch_modes() > dispatches:
+        torch._C._pop_torch_dispatch_stack(None)
+    for name, value in zip(_FLAGS, flags):
+        setattr(_python_dispatch, name, value)
+
+
+def kept_grad_mode(hook: _Hook) -> _Hook:
+    """``hook``, behind which Torch records gradients as before, also where a Ctrl-C fell into the end of a ``torch.no_grad()``."""
+
+    @functools.wraps(hook)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        recorded = torch.is_grad_enabled()
+        try:
+            return hook(*args, **kwargs)
+        finally:
+            torch._C._set_grad_enabled(recorded)
+
+    return called  # type: ignore[return-value]
+
+
+def undisturbed(hook: _Hook) -> _Hook:
+    """``hook``, called with Torch's switches put aside."""
+
+    @functools.wraps(hook)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if function_modes() or dispatch_modes() or inference() or autocasting():  # disturbed(), without its call
+            with put_aside():
+                return hook(*args, **kwargs)
+        return hook(*args, **kwargs)
+
+    return called  # type: ignore[return-value]
+
+
+# ---- Torch's autograd engine itself.
+#
+# ``torch.autograd.grad`` and ``backward`` check what they are given first, which takes as long as the engine for a small call,
+# and
+# for that import symbolic shapes when they are first given a gradient: half a second and 28 MB.
+
+# (roots, gradients, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad=): all sequences are tuples.
+run_engine: Callable[..., Any] = torch.autograd.Variable._execution_engine.run_backward
+
+
+def gradients_of(
+    roots: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], *, create_graph: bool
+) -> tuple[torch.Tensor | None, ...]:
+    """As ``torch.autograd.grad`` with ``retain_graph`` and ``allow_unused``; each gradient has shape and dtype of its root."""
+    found: tuple[torch.Tensor | None, ...] = run_engine(
+        tuple(roots), tuple(grads), True, create_graph, tuple(wanted), True, accumulate_grad=False
+    )
+    return found

@@ -1,0 +1,305 @@
+"""Every watched entry point of Paddle, and what answers it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import paddle
+from paddle.autograd import PyLayer
+
+from ..catalogue.registry import ops
+from ..dispatch import call_site
+from ..dispatch.entry_point import EntryPoint, Unlisted
+from ..dispatch.frames import top
+from ..frameworks.memory import TENSOR_TYPES
+from ..frameworks.torch_state import undisturbed
+from ..frameworks.versions import hide_from_tracer, leads_here
+from ..interrupts import as_hook
+from ..optimizers.update import updates
+from ..patches import _unsubstituted
+from ..patching.functions import InheritedPatch, PyFunctionPatch
+from ..patching.patcher import Patcher, Point
+from ..table.op import Entry, Op
+from ..table.reasons import DRAWN, EXECUTED, NO_REFERENCE, OPTIMIZER, PREDICTED, RANDOM, RANDOM_ALONE, Reason
+from ..table.signature import parse
+from ..tape.islands import WRITES
+from . import amp, initial_weights, optimizers
+from .engine import WithEngine
+from .locate import awaiting, c_function, holder, point, present, python_function
+
+_FLOATS = frozenset({paddle.float16, paddle.bfloat16, paddle.float32, paddle.float64})
+_GRADS = ("_grad", "_grad_")  # called by the engine in C++, not from Python
+
+
+def _entries() -> dict[str, Point]:
+    """One point per target of the op table that this Paddle has."""
+    targets: dict[str, list[tuple[Op, Entry]]] = {}
+    for op in ops().values():
+        for entry in filter(leads_here, op.entries):
+            targets.setdefault(entry.target, []).append((op, entry))
+    found = {target: point(target, lambda patch, leading=leading: _leading(patch, leading)) for target, leading in targets.items()}  # type: ignore[misc]
+    return {target: one for target, one in found.items() if one is not None}
+
+
+def _leading(patch: Any, leading: list[tuple[Op, Entry]]) -> Callable[..., Any]:
+    """What a target is redirected to: the one op to which it leads, or that which a parameter of the call chooses."""
+    original = patch.original
+    hooks = [EntryPoint(op, entry, original, python=isinstance(patch, PyFunctionPatch)).hook() for op, entry in leading]
+    when = leading[0][1].when
+    if when is None:
+        return hooks[0]
+    place = [aliases[0] for aliases, _ in parse(leading[0][1].params)].index(when[0])
+    chosen = {value: hook for hook, (_, entry) in zip(hooks, leading) for value in (entry.when or when)[1]}
+
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        value = args[place] if len(args) > place else kwargs.get(when[0])
+        return chosen.get(value, original)(*args, **kwargs)
+
+    return functools.wraps(original)(hook)
+
+
+def _is_float(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a tensor among the arguments (one level into lists) is a float tensor."""
+    for value in (*args, *kwargs.values()):
+        if type(value) in TENSOR_TYPES:
+            if value.dtype in _FLOATS:
+                return True
+        elif type(value) in (list, tuple) and value and type(value[0]) in TENSOR_TYPES and value[0].dtype in _FLOATS:
+            return True
+    return False
+
+
+def _reason(name: str, path: str) -> Reason:
+    """Why a C function without reference has none."""
+    reason = _unsubstituted.reason(name.rstrip("_")) if name not in _unsubstituted.NATIVE else _unsubstituted.NATIVE[name]
+    return _unsubstituted.LEGACY.get(name, reason) if path.startswith("paddle._legacy_C_ops.") else reason
+
+
+def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of a C function without reference."""
+    reason = _reason(name, path)
+    if path.startswith("paddle._C_ops.") and name in updates():
+        return optimizers.updating(name, path, original)
+    if path.startswith("paddle._legacy_C_ops.") and optimizers.has_old_form(name):
+        return optimizers.updating_in_old_form(name, path, original)
+    unwritten = _unsubstituted.UNWRITTEN.get(name, frozenset())
+    other = Unlisted(name, path, reason, original, updates=reason is OPTIMIZER, unwritten=unwritten)
+    drawn = Unlisted(name, path, DRAWN, original, updates=False) if reason in (RANDOM, RANDOM_ALONE) else None
+
+    @undisturbed
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        frame = top()
+        if frame is None:
+            return original(*args, **kwargs)
+        if frame.idle or not (name == "run_program" or _is_float(args, kwargs)):
+            if frame.idle:
+                frame.plan.passed(other)
+            elif drawn is not None:
+                return frame.plan.unlisted(drawn, frame, args, kwargs)
+            return original(*args, **kwargs)
+        result = frame.plan.unlisted(other, frame, args, kwargs)
+        if name == "run_program":
+            frame.run.warn("a compiled program (to_static) ran: the ops inside it are not seen")
+        return result
+
+    return hook
+
+
+def _others(taken: dict[str, Point]) -> list[Point]:
+    """The remaining C functions: those that compute with floats are counted."""
+    points: list[Point] = []
+    # Not by __name__: that of paddle._C_ops says something else once paddle is imported.
+    exact = _unsubstituted.EXACT, _unsubstituted.EXACT | _unsubstituted.LEGACY_EXACT
+    for place, module, silent in zip(("paddle._C_ops", "paddle._legacy_C_ops"), (paddle._C_ops, paddle._legacy_C_ops), exact):
+        for name in dir(module):
+            path = f"{place}.{name}"
+            if path in taken or name.endswith(_GRADS) or name in silent or c_function(module, name) is None:
+                continue
+            found = point(path, lambda patch, name=name, path=path: _counting(name, path, patch.original))  # type: ignore[misc]
+            if found is not None:
+                found.rests = _reason(name, path) is not OPTIMIZER and name not in updates()  # which count the steps
+                points.append(found)
+    return points
+
+
+def inventory() -> tuple[int, int, list[str]]:
+    """How many targets of the op table this Paddle has and lacks; and its C functions of which nothing is known (a newer one)."""
+    targets = {entry.target for op in ops().values() for entry in op.entries if leads_here(entry)}
+    here = {target for target in targets if holder(target)[0] is not None}
+    known = _unsubstituted.EXACT | set(_unsubstituted.NATIVE) | set(updates())
+    strange = [
+        name
+        for name in dir(paddle._C_ops)
+        if c_function(paddle._C_ops, name) is not None
+        and not name.endswith(_GRADS)
+        and not ({name, name.rstrip("_")} & known or f"paddle._C_ops.{name}" in targets)
+        and _reason(name, f"paddle._C_ops.{name}") is NO_REFERENCE
+    ]
+    return len(here), len(targets - here), strange
+
+
+def _moving(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of an op that moves values."""
+
+    @undisturbed
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        frame = top()
+        return original(*args, **kwargs) if frame is None else frame.plan.exact(name, original, args, kwargs)
+
+    return hook
+
+
+def _writing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of an op that moves values in place: only the tape has to know of it."""
+
+    @undisturbed
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        frame = top()
+        if frame is None or not frame.plan.on_tape:
+            return original(*args, **kwargs)
+        return frame.plan.exact(name, original, args, kwargs)
+
+    return hook
+
+
+def _py_layers() -> Point:
+    """``PyLayer.apply``."""
+
+    def apply(kind: Any, *args: Any, **kwargs: Any) -> Any:
+        original = super(PyLayer, kind).apply
+        frame = top()
+        return original(*args, **kwargs) if frame is None else frame.plan.py_layer(kind.__name__, original, args, kwargs)
+
+    native = PyLayer.apply
+    for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+        setattr(apply, name, getattr(native, name))
+    patch = InheritedPatch(PyLayer, "apply", "paddle.autograd.PyLayer.apply")
+    patch.hooked = classmethod(apply)
+    return patch
+
+
+def _executors() -> list[Point]:
+    """``Executor.run``, ``Predictor.run``: what a static program computes is in C++, and no door leads there."""
+    return present(
+        point("paddle.static.Executor.run", lambda patch: _executing("Executor.run", EXECUTED, patch.original)),
+        point("paddle.inference.Predictor.run", lambda patch: _executing("Predictor.run", PREDICTED, patch.original)),
+    )
+
+
+def _executing(name: str, why: Reason, original: Callable[..., Any]) -> Callable[..., Any]:
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        frame = top()
+        if frame is not None and not frame.idle:
+            frame.tally.native[name, why.text] += 1
+            frame.run.warn(f"a static program ran ({name}): the ops inside it are not seen")
+        return original(*args, **kwargs)
+
+    return hook
+
+
+def _hooks() -> list[Point]:
+    """What ``paddle.autograd.saved_tensors_hooks`` calls, and with it recompute without reentry."""
+    found = present(point("paddle.base.core.eager.register_saved_tensors_hooks", lambda patch: _packing(patch.original)))
+    for one in found:
+        one.rests = False  # calls may be compared before they are taken away again
+    return found
+
+
+def _packing(original: Callable[..., Any]) -> Callable[..., Any]:
+    def hook(*args: Any) -> Any:
+        frame = top()
+        if frame is None or len(args) != 2 or not all(map(callable, args)):
+            return original(*args)
+        pack, unpack = frame.plan.packing(frame, *args)
+        return original(pack, as_hook(unpack))
+
+    return functools.wraps(original)(hook)
+
+
+def _all() -> list[Point]:
+    packages = (sys.modules[name] for name in ("torch", "numpy", "padiff_shim", "padiff_shim.patches"))
+    hide_from_tracer(*(os.path.dirname(str(package.__file__)) + os.sep for package in packages))
+    entries = _entries()
+    return [
+        *entries.values(),
+        *_others(entries),
+        *_movement(),
+        _py_layers(),
+        *_executors(),
+        *_hooks(),
+        *optimizers.points(),
+        *initial_weights.points(),
+        *amp.points(),
+    ]
+
+
+def _pulse() -> None:
+    """The outermost layer of a thread begins."""
+    frame = top()
+    if frame is not None:
+        frame.plan.layer_begins(frame)
+
+
+def _ended(layer: Any, result: Any) -> None:
+    """A layer has run."""
+    frame = top()
+    if frame is not None:
+        frame.plan.layer_ends(frame, layer, result)
+
+
+def _layers() -> list[Point]:
+    path, owner, name = "paddle.nn.Layer.__call__", paddle.nn.Layer, "__call__"
+
+    def look() -> PyFunctionPatch | None:
+        function = python_function(owner, name)
+        if function is None:
+            return None
+        patch = PyFunctionPatch(function, path)
+        patch.set_hook(call_site.tracking(patch.original, _pulse, _ended))
+        return patch
+
+    return [awaiting(path, look, owner, name)]
+
+
+def _passing_on(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of a method in Python that moves values, in a run with a shadow stream."""
+
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        frame = top()
+        if frame is not None:
+            frame.plan.moved(original, args, kwargs, result)
+        return result
+
+    return hook
+
+
+def _movement() -> list[Point]:
+    """Views, copies and selections: nothing is compared there, but the tape and a shadow stream have to pass through them."""
+    asking = ("get_", "enable_", "disable_")  # no op: asks the framework something
+    names = sorted(_unsubstituted.EXACT & set(dir(paddle._C_ops)))
+    names = [name for name in names if not name.endswith("_") and not name.startswith(asking)]
+    targets = {f"paddle._C_ops.{name}": name for name in names if c_function(paddle._C_ops, name) is not None}
+    targets["paddle.Tensor._getitem_dygraph"] = "_getitem_dygraph"
+    targets["paddle.Tensor.contiguous"] = "contiguous"
+    writes = {f"paddle._C_ops.{name}": name for name in WRITES if c_function(paddle._C_ops, name) is not None}
+    writes["paddle.Tensor._setitem_dygraph"] = "_setitem_dygraph"
+    return present(
+        *(point(target, lambda patch, name=name: _moving(name, patch.original)) for target, name in targets.items()),  # type: ignore[misc]
+        *(point(target, lambda patch, name=name: _writing(name, patch.original)) for target, name in writes.items()),  # type: ignore[misc]
+    )
+
+
+def _indexing() -> list[Point]:
+    """Methods in Python through which a shadow stream has to pass, too."""
+    names = ("__getitem__", "detach")
+    return present(*(point(f"paddle.Tensor.{name}", lambda patch: _passing_on(patch.original)) for name in names))
+
+
+OPS = WithEngine(_all)
+LAYERS = Patcher(_layers)
+SHADOWS = Patcher(_indexing)

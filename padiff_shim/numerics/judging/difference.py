@@ -1,0 +1,582 @@
+"""How two tensors differ: equality, statistics in one pass over memory, block maxima."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import operator
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..bounds import PIECE, Limit
+from ..bounds_numpy import Few
+from ..precision import KINDS, Array, equal_in_value, norm
+
+# ---- Where a tensor is largest: one candidate of each of its blocks.
+
+
+class Peaks(NamedTuple):
+    """Candidates for the largest elements: one of each block of the tensor, its flat position and its size."""
+
+    places: Array
+    sizes: Array
+
+    @classmethod
+    def of(cls, flat: Array, length: int, low: int = 0) -> Peaks:
+        """Of blocks of this length. ``low``: the position of the first element."""
+        if length == 1:
+            places, sizes = _every(flat.size), flat.copy()
+        else:
+            places = block_peaks(flat, length)
+            sizes = flat[places]
+        return cls(places + low if low else places, sizes)
+
+    @classmethod
+    def together(cls, parts: Sequence[Peaks]) -> Peaks:
+        """Those of all parts of a tensor."""
+        return parts[0] if len(parts) == 1 else cls(*(np.concatenate(column) for column in zip(*parts)))
+
+    def largest_first(self) -> Array:
+        """The positions, by size."""
+        return self.places[self.sizes.argsort()[::-1]]
+
+
+@functools.lru_cache(maxsize=256)
+def _every(count: int) -> Array:
+    """All positions; not to be written into."""
+    found = np.arange(count)
+    found.flags.writeable = False
+    return found
+
+
+def block_length(count: int) -> int:
+    """Length of the blocks of which each gives one candidate: about 256 blocks; small tensors are looked at one by one."""
+    return 1 if count <= 1024 else min(max(count // 256, 64), 2048)
+
+
+def block_peaks(flat: Array, length: int) -> Array:
+    """Position of the largest element of each block."""
+    count = flat.size // length
+    places = flat[: count * length].reshape(count, length).argmax(axis=1)
+    places += np.arange(0, count * length, length)
+    if count * length < flat.size:
+        places = np.append(places, count * length + flat[count * length :].argmax())
+    return places
+
+
+# ---- Whole tensors in pieces that stay in a core's own cache, with buffers that are kept from one look to the next.
+
+CHUNK = PIECE  # elements of a piece
+THIN = 16  # where |d| / |t| is only reported, every 16th element of a large tensor is asked
+FEW = 4096  # elements that are counted as they are
+KEPT = 1 << 24  # largest buffer that is kept, in elements
+
+
+class _Scratch(threading.local):
+    """Buffers of this thread, kept between calls: fresh pages cost more than the arithmetic. Large ones are not kept."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[tuple[str, Any], Array] = {}
+
+    def take(self, name: str, count: int, dtype: Any) -> Array:
+        """``count`` elements, of undefined value."""
+        found = self.buffers.get((name, dtype))
+        if found is None or found.size < count:
+            found = np.empty(count, dtype)
+            if count <= KEPT:
+                self.buffers[name, dtype] = found
+        return found[:count]
+
+
+SCRATCH = _Scratch()
+
+
+def top_of(values: Array) -> float:
+    """The largest element; NaN if there is one. (NumPy finds where it is in a fraction of the time that ``values.max()`` takes.)"""
+    return values.item(values.argmax())
+
+
+def smallest(values: Array) -> float:
+    """The smallest element; NaN if there is one."""
+    return values.item(values.argmin())
+
+
+def scaled(values: Array, size: Array) -> Array:
+    """``values`` in units of ``size``, which broadcasts against them; overwritten by the thread's next call."""
+    found = SCRATCH.take("scaled", values.size, values.dtype).reshape(values.shape)
+    return np.divide(values, size, out=found, casting="unsafe")
+
+
+def magnitudes(flat: Array) -> tuple[float, float]:
+    """The smallest and the largest magnitude; NaN if there is one."""
+    low, high = math.inf, 0.0
+    for start in range(0, flat.size, CHUNK):
+        piece = flat[start : start + CHUNK]
+        size = np.abs(piece, out=SCRATCH.take("ratio", piece.size, piece.dtype))
+        low, high = np.minimum(low, smallest(size)), np.maximum(high, top_of(size))
+    return float(low), float(high)
+
+
+def scaled_peaks(values: Array, scale: Array, least: float) -> Peaks:
+    """Where ``values`` are largest in units of a scale's magnitudes, none of which counts as less than ``least``; flat arrays."""
+    length = block_length(values.size)
+    step, found = max(CHUNK // length, 1) * length, list[Peaks]()
+    for low in range(0, values.size, step):
+        piece = scale[low : low + step]
+        size = np.abs(piece, out=SCRATCH.take("ratio", piece.size, piece.dtype))
+        np.divide(values[low : low + step], np.maximum(size, least, out=size), out=size)
+        found.append(Peaks.of(size, length, low))
+    return Peaks.together(found)
+
+
+class ChunkStatistics(NamedTuple):
+    """Of a piece, or of the whole. ``apart``, ``size``: norms of the difference and of Torch's; ``mean``: its part of the mean.
+
+    ``far``, ``share``, ``usual``: the largest difference beside what is harmless, the norm of that, and the sum of the squares.
+    """
+
+    apart: float
+    size: float
+    mean: float
+    largest: float
+    different: int
+    top: float
+    finite: bool
+    far: float
+    share: float
+    usual: float
+
+
+class Pieces:
+    """Two flat results on the host, to be looked at in pieces that stay in a core's own cache."""
+
+    __slots__ = ("_ratio", "_room", "_thin", "count", "distance", "floor", "least", "p", "relative", "t")
+
+    def __init__(self, p: Array, t: Array, relative: bool) -> None:
+        self.p, self.t, self.relative, self.count = p, t, relative, p.size
+        self._room = min(p.size, CHUNK)
+        self.distance = SCRATCH.take("distance", self._room if relative else p.size, p.dtype)
+        self._ratio = SCRATCH.take("ratio", self._room, p.dtype)
+        self._thin = 1 if relative or p.size <= CHUNK else THIN
+        self.floor, self.least = _floors(p.dtype)
+
+    def _at(self, low: int, high: int) -> tuple[Array, Array, Array, Array]:
+        """Paddle's, Torch's, room for the distance, for the ratio."""
+        if high - low == self.count:
+            return self.p, self.t, self.distance, self._ratio
+        distance = self.distance[: high - low] if self.relative else self.distance[low:high]
+        return self.p[low:high], self.t[low:high], distance, self._ratio[: high - low]
+
+    def look(self, low: int, high: int, harmless: Limit | None) -> ChunkStatistics:
+        """At one piece."""
+        a, b, d, r = self._at(low, high)
+        np.subtract(a, b, out=d)
+        squares, size, finite, beside = float(d.dot(d)), float(b.dot(b)), True, (math.inf, 0.0, 0.0)
+        if not math.isfinite(squares + size):
+            finite = bool(np.isfinite(a).all() and np.isfinite(b).all())
+            np.nan_to_num(d, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+        apart = math.sqrt(squares) if self.least < squares < math.inf else _root(squares, d)
+        size = math.sqrt(size) if self.least < size < math.inf else _root(size, b)
+        np.abs(d, out=d)
+        thin = self._thin
+        if thin == 1:
+            top, normal = _ratio(d, b, r, self.floor)
+        else:
+            top, normal = _ratio(d[::thin], b[::thin], r[: len(range(0, high - low, thin))], self.floor)
+        if harmless is not None:
+            if harmless.relative and normal and thin == 1:
+                beside = top / harmless.relative, harmless.relative * size, 0.0
+            else:
+                limit = harmless.between(low, high).numpy()
+                far = top_of(np.divide(d, limit, out=r))
+                beside = far, math.sqrt(float(limit.dot(limit))), float(r.dot(r)) if harmless.usual < math.inf else 0.0
+        total = float(d.dot(_ones(d.dtype)[: high - low]))
+        mean = total / self.count if math.isfinite(total) else float((d / d.dtype.type(self.count)).sum(dtype=np.float64))
+        return ChunkStatistics(apart, size, mean, top_of(d), unequal(d), top, finite, *beside)
+
+    def all(self, harmless: Limit | None) -> ChunkStatistics:
+        """At every piece: what is seen of the whole."""
+        if self.count <= CHUNK:
+            return self.look(0, self.count, harmless)
+        seen = [self.look(low, min(low + CHUNK, self.count), harmless) for low in range(0, self.count, CHUNK)]
+        apart, size, mean, largest, different, top, finite, far, share, usual = zip(*seen)
+        beyond = math.inf if any(map(math.isnan, far)) else max(far)
+        sizes = _together(apart), _together(size), _sum(mean), max(largest), sum(different), max(top)
+        return ChunkStatistics(*sizes, all(finite), beyond, _together(share), _sum(usual))
+
+    def peaks(self) -> tuple[Peaks, Peaks | None]:
+        """Where distance and ratio are largest: once more over memory for what is not kept."""
+        tops, ratios, length = list[Peaks](), list[Peaks](), block_length(self.count)
+        with np.errstate(all="ignore"):
+            for low in range(0, self.count, CHUNK):
+                a, b, d, r = self._at(low, min(low + CHUNK, self.count))
+                if self.relative:
+                    np.nan_to_num(np.subtract(a, b, out=d), copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+                    _ratio(np.abs(d, out=d), b, r, self.floor)
+                    ratios.append(Peaks.of(r, length, low))
+                tops.append(Peaks.of(d, length, low))
+        return Peaks.together(tops), Peaks.together(ratios) if self.relative else None
+
+
+def _together(norms: Iterable[float]) -> float:
+    """The norm of what has these norms in its pieces."""
+    return functools.reduce(math.hypot, norms, 0.0)
+
+
+def _sum(parts: Iterable[float]) -> float:
+    """One after the other, in whatever Python."""
+    return functools.reduce(operator.add, parts, 0.0)
+
+
+def _root(squares: float, values: Array) -> float:
+    """The Euclidean norm of the finite ``values``, given the sum of their squares: again where that left the range."""
+    if _floors(values.dtype)[1] < squares < math.inf or (squares == 0 and not values.any()):
+        return math.sqrt(squares)
+    return float(norm(np.where(np.isfinite(values), values, 0.0)))
+
+
+@functools.cache
+def _floors(dtype: Any) -> tuple[Any, float]:
+    """Smallest normal number over the unit roundoff; and the least sum of squares that has lost nothing."""
+    tiny, eps = float(np.finfo(dtype).tiny), float(np.finfo(dtype).eps)
+    return np.dtype(dtype).type(2.0 * tiny / eps), tiny / eps
+
+
+def _ratio(d: Array, b: Array, out: Array, floor: Any) -> tuple[float, bool]:
+    """d / max(|b|, floor) into ``out``; its maximum, and whether the floor was needed nowhere."""
+    np.abs(b, out=out)
+    normal = bool(smallest(out) >= floor)
+    if not normal:
+        np.maximum(out, floor, out=out)
+    np.divide(d, out, out=out)
+    top = top_of(out)
+    if math.isnan(top):
+        np.nan_to_num(out, copy=False, nan=0.0, posinf=0.0)
+        top = top_of(out)
+    return top, normal
+
+
+def unequal(d: Array) -> int:
+    """How many elements of |d| are not 0; bools are counted many times faster than numbers, and integers compared than floats."""
+    if d.size <= FEW:
+        return int(np.count_nonzero(d))
+    whole = d.view(np.int32 if d.dtype.itemsize == 4 else np.int64)
+    return int(np.count_nonzero(np.not_equal(whole, 0, out=SCRATCH.take("unequal", d.size, np.bool_))))
+
+
+@functools.cache
+def _ones(dtype: Any) -> Array:
+    return np.ones(CHUNK, dtype)
+
+
+# ---- Whether two results are equal: most are, so this is asked of all of them.
+
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes, _memcmp.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t], ctypes.c_int
+_SIZES = {torch.float32: 4, torch.float64: 8}
+_FEW = 4096  # elements that one call of Torch's compares faster than two that know more
+_SOME = 32  # machine epsilons
+_PIECE = 65536  # elements: what was compared is looked at again while it is in a core's own cache
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """:func:`torch.equal` of two tensors of one shape and dtype, up to ten times faster where their bytes are equal."""
+    count = one.numel()
+    if count <= _FEW:
+        return torch.equal(one, other)
+    size = _SIZES.get(one.dtype)
+    if one.ndim == 2 and one.is_cpu and other.is_contiguous() and not one.is_contiguous() and one.mT.is_contiguous():
+        if not torch.equal(one[:1], other[:1]):
+            return False
+        one = one.detach().contiguous()  # a gradient of a Linear's weight: turned once it is read several times faster
+    if size is None or not (one.is_cpu and other.is_cpu and one.is_contiguous() and other.is_contiguous()):
+        return torch.equal(one, other)
+    flat = one.detach().view(-1)
+    mine, theirs = one.data_ptr(), other.data_ptr()
+    for low in range(0, count, _PIECE):
+        high = min(low + _PIECE, count)
+        if _memcmp(mine + low * size, theirs + low * size, (high - low) * size):
+            return torch.equal(one, other)  # which ends soon, or finds zeros of both signs
+        piece = flat if high - low == count else flat[low:high]
+        squares = torch.dot(piece, piece).item()
+        if squares != squares:  # a NaN equals nothing
+            return False
+    return True
+
+
+def equal_but_nan(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of which :func:`same` says that they are not are equal but for NaN, at the same places."""
+    if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.sum().isfinite():
+        return False
+    return bool(equal_in_value(tensor, other).all())
+
+
+def far_apart(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether an element differs by more than some roundoffs of it: not every difference is worth a look for ties."""
+    if not tensor.is_floating_point():
+        return True
+    apart, size = (tensor - other).abs(), torch.maximum(tensor.abs(), other.abs())
+    return not bool((apart <= _SOME * torch.finfo(tensor.dtype).eps * size).all())
+
+
+# ---- The whole tensor at a glance: statistics of the difference of two results, in one pass over memory.
+
+SHARE = 1 / 512
+
+
+@dataclass
+class TensorDifference:
+    """|paddle - torch| over the whole tensor.
+
+    ``distance``: of the judged shape; None on the host where relative errors are looked at. ``ratio``: |d| / max(|t|, floor), on a
+    device only; the floor is the smallest normal number over the unit roundoff, below which no bound is relative any more
+    (numbers that one side flushes to 0 would hide all others). ``stats``: see docs/log.md; ``ulp_max`` and the relative tolerance
+    are lower estimates on large tensors whose ratios are not looked at. ``finite``: neither result has NaN or Inf. ``rms``: root
+    mean square of torch's finite values. ``beyond``: the largest |d| over what is harmless, where that was said; infinite where
+    that is more than :data:`SHARE` of the result (sums that cancel: their condition is to be said). ``peaks``: see :attr:`tops`
+    and :attr:`ratios`, which seldom anybody asks for where something is harmless.
+    """
+
+    distance: Any
+    ratio: Any = None
+    stats: dict[str, Any] = field(default_factory=dict)
+    finite: bool = True
+    rms: float = 0.0
+    beyond: float = math.inf
+    peaks: Callable[[], tuple[Peaks | None, Peaks | None]] = lambda: (None, None)
+
+    @functools.cached_property
+    def _found(self) -> tuple[Peaks | None, Peaks | None]:
+        return self.peaks()
+
+    @property
+    def tops(self) -> Peaks | None:
+        """Where the difference is largest; None on a device."""
+        return self._found[0]
+
+    @property
+    def ratios(self) -> Peaks | None:
+        """Where it is largest beside the result; None on a device, and where that is not looked at."""
+        return self._found[1]
+
+
+def readable(tensor: Any) -> Any:
+    """A view for whole-tensor passes: NumPy on the CPU (float32 for the 16-bit dtypes), torch on a device; an array as it is."""
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    tensor = tensor.detach()
+    if tensor.dtype in (torch.float16, torch.bfloat16):
+        tensor = tensor.float()
+    return tensor if tensor.is_cuda else tensor.numpy()
+
+
+def _flat(tensor: torch.Tensor) -> Any:
+    """:func:`readable` in one piece: Torch turns a matrix several times faster than NumPy."""
+    return readable(tensor if tensor.is_contiguous() else tensor.detach().contiguous())
+
+
+def differ(paddle: torch.Tensor, torch_: torch.Tensor, *, relative: bool = True, harmless: Limit | None = None) -> TensorDifference:
+    """Statistics of the difference of two tensors of one shape and dtype.
+
+    ``relative``: also look where |d| / |t| is largest. ``harmless``: what to hold |d| against.
+    The arrays of the answer are overwritten by the thread's next call.
+    """
+    p, t = _flat(paddle), _flat(torch_)
+    bits = KINDS[paddle.dtype].format.bits
+    if isinstance(p, np.ndarray):
+        return _on_host(p, t, bits, relative, harmless)
+    return _on_device(p, t, bits, harmless)
+
+
+def no_difference(tensor: torch.Tensor) -> TensorDifference:
+    """What :func:`differ` says of a result that both kernels gave."""
+    wide, finite = tensor.detach(), True
+    if wide.is_cpu and wide.dtype in (torch.float32, torch.float64) and wide.numel() <= CHUNK:
+        flat = wide.numpy().reshape(-1).astype(np.float64)
+        size = math.sqrt(flat.dot(flat))
+    else:
+        size = float(torch.linalg.vector_norm(wide, dtype=torch.float64))
+    if not math.isfinite(size):
+        finite = bool(torch.isfinite(wide).all())
+        size = float(norm(wide.double().nan_to_num(0.0, 0.0, 0.0).cpu().numpy()))
+    return TensorDifference(None, stats=equal_stats(tensor.numel()), finite=finite, rms=size / math.sqrt(tensor.numel()))
+
+
+def _on_host(p: Array, t: Array, bits: int, relative: bool, harmless: Limit | None) -> TensorDifference:
+    pieces, count = Pieces(p.reshape(-1), t.reshape(-1), relative), p.size
+    seen = pieces.all(harmless)
+    stats = statistics(count, seen.different, seen.largest, seen.mean, seen.apart, seen.size, seen.top, bits)
+    found = TensorDifference(
+        None if relative else pieces.distance.reshape(p.shape), stats=stats, finite=seen.finite, peaks=pieces.peaks
+    )
+    found.rms = seen.size / math.sqrt(count)
+    if harmless is not None and seen.share <= SHARE * seen.size and not math.isnan(seen.far):  # NaN: 0 / 0, or a limit that is none
+        found.beyond = max(seen.far, math.sqrt(seen.usual / count) / harmless.usual if seen.usual else 0.0)
+    return found
+
+
+def sizes(paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[float, float, float]:
+    """Norm and largest element of the difference of two tensors of one shape and dtype, and the norm of the second one.
+
+    Nothing else of :func:`differ`, in a fraction of its time; not finite where an element is not, or a square is none.
+    """
+    p, t = _flat(paddle), _flat(torch_)
+    if not isinstance(p, np.ndarray):
+        apart = p - t
+        found = torch.stack([torch.linalg.vector_norm(apart), apart.abs().max(), torch.linalg.vector_norm(t)]).tolist()
+        return found[0], found[1], found[2]
+    p, t = p.reshape(-1), t.reshape(-1)
+    scratch = SCRATCH.take("sizes", min(p.size, CHUNK), p.dtype)
+    apart, largest, size = 0.0, 0.0, 0.0
+    for low in range(0, p.size, CHUNK):
+        b = t[low : low + CHUNK]
+        d = np.subtract(p[low : low + CHUNK], b, out=scratch[: b.size])
+        apart, size = apart + float(np.dot(d, d)), size + float(np.dot(b, b))
+        largest = max(largest, top_of(d), -smallest(d))
+    return math.sqrt(apart), largest, math.sqrt(size)
+
+
+def _on_device(p: torch.Tensor, t: torch.Tensor, bits: int, harmless: Limit | None = None) -> TensorDifference:
+    """The same on an accelerator, with one transfer of eight numbers."""
+    distance = torch.sub(p, t).contiguous()
+    finite = torch.isfinite(distance).all()
+    distance = distance.nan_to_num_(0.0, 0.0, 0.0).abs_()
+    finfo = torch.finfo(t.dtype)
+    ratio = (distance / t.abs().clamp_min(2.0 * finfo.tiny / finfo.eps)).nan_to_num_(0.0, posinf=0.0)
+    wide, clean = distance.double(), t.double().nan_to_num_(0.0, 0.0, 0.0)
+    sums = [(wide / p.numel()).sum(), _norm(wide), _norm(clean)]
+    beyond = _beyond(distance, clean, harmless)
+    found = (distance.count_nonzero(), distance.max(), *sums, ratio.max(), finite, beyond)
+    different, largest, mean, apart, size, top, good, far = torch.stack([n.double() for n in found]).tolist()
+    stats = statistics(p.numel(), int(different), largest, mean, apart, size, top, bits)
+    return TensorDifference(distance, ratio, stats=stats, finite=bool(good), rms=size / math.sqrt(p.numel()), beyond=far)
+
+
+def _beyond(distance: torch.Tensor, clean: torch.Tensor, harmless: Limit | None) -> torch.Tensor:
+    if harmless is None:
+        return distance.new_tensor(math.inf)
+    limit = harmless.whole().reshape(distance.shape)
+    whole = torch.linalg.vector_norm(limit) <= SHARE * torch.linalg.vector_norm(clean)
+    far = distance / limit
+    most = torch.maximum(far.max(), torch.linalg.vector_norm(far) / (math.sqrt(far.numel()) * harmless.usual))
+    return torch.where(whole, most, math.inf)
+
+
+def _norm(wide: torch.Tensor) -> torch.Tensor:
+    """The Euclidean norm of a float64 tensor, of any size."""
+    top = wide.abs().amax()
+    return top * torch.linalg.vector_norm(wide / torch.where(top > 0, top, 1.0))
+
+
+def statistics(
+    count: int, different: int, largest: float, mean: float, apart: float, size: float, ratio: float, bits: int
+) -> dict[str, Any]:
+    frobenius = apart / size if size > 0 else (0.0 if apart == 0 else math.inf)
+    return {
+        "count": count,
+        "different": different,
+        "max_abs": largest,
+        "mean_abs": mean,
+        "rel_fro": frobenius,
+        # One ulp is between 2^-bits and 2^(1-bits) of the value: right within a factor 2, at no extra pass.
+        "ulp_max": ratio * 2.0**bits,
+        "tolerance": {"atol": largest, "rtol": ratio},
+    }
+
+
+def stats_of(paddle: torch.Tensor, torch_: torch.Tensor) -> dict[str, Any]:
+    """The statistics of two results; of dtypes that are not rounded how many differ."""
+    if paddle.dtype in KINDS:
+        return differ(paddle, torch_).stats
+    return {"count": paddle.numel(), "different": int((~equal_in_value(paddle, torch_)).sum())}
+
+
+def equal_stats(count: int) -> dict[str, Any]:
+    """The statistics of two equal results."""
+    return statistics(count, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
+
+
+# ---- What :mod:`.passes` says of two results on the host that are no further apart than needs no oracle: most are so.
+#
+# The same figures, bit for bit, in fewer steps: of large tensors the arithmetic is what costs, of small ones the number of steps.
+
+_FORMATS = {torch.float32: np.float32, torch.float64: np.float64}
+
+
+class _Format:
+    """What is to be known of a dtype."""
+
+    __slots__ = ("bits", "floor", "least", "ones")
+
+    def __init__(self, kind: Any) -> None:
+        about = np.finfo(kind)
+        self.bits = about.nmant + 1
+        self.floor, self.least = kind(2.0 * float(about.tiny) / float(about.eps)), float(about.tiny) / float(about.eps)
+        self.ones = np.ones(CHUNK, kind)
+
+
+_ABOUT = {dtype: _Format(kind) for dtype, kind in _FORMATS.items()}
+
+
+def _flat_contiguous(tensor: torch.Tensor) -> Array:
+    tensor = tensor.detach() if tensor.requires_grad else tensor
+    return tensor.contiguous().numpy().reshape(-1)
+
+
+def quick_compare(paddle: torch.Tensor, torch_: torch.Tensor, harmless: Limit) -> tuple[dict[str, Any], float] | None:
+    """The statistics, and the largest difference beside what is ``harmless``; None where that is more than 1, or not said here.
+
+    NumPy's warnings are the caller's to keep quiet.
+    """
+    about = _ABOUT.get(paddle.dtype)
+    if about is None or not 0 < paddle.numel() <= CHUNK or paddle.is_cuda:
+        return None
+    return _look(about, _flat_contiguous(paddle), _flat_contiguous(torch_), harmless.relative, harmless, harmless.usual)
+
+
+def glance_at_few(
+    paddle: torch.Tensor, torch_: torch.Tensor, few: Few, arrays: Callable[[int], Array]
+) -> tuple[dict[str, Any], float] | None:
+    """:func:`glance` at two small results on the host, by a bound that is made in NumPy. ``arrays``: see :meth:`Few.of`."""
+    own = (torch_.detach() if torch_.requires_grad else torch_).contiguous().numpy()
+    found = few.of(own, arrays)
+    return None if found is None else _look(_ABOUT[torch_.dtype], _flat_contiguous(paddle), own.reshape(-1), *found)
+
+
+def _look(
+    about: _Format, p: Array, t: Array, relative: float, harmless: Limit | Array | None, usual: float
+) -> tuple[dict[str, Any], float] | None:
+    """``relative``, ``usual``: as :class:`Limit` has them; ``harmless``: the limit, or its values."""
+    count = t.size
+    d = np.subtract(p, t)
+    squares, total = d.dot(d).item(), t.dot(t).item()
+    if not (about.least < squares < math.inf and about.least < total < math.inf):
+        return None  # a NaN, or a number that has no square
+    size = math.sqrt(total)
+    np.absolute(d, d)
+    r = np.absolute(t)
+    normal = r.item(r.argmin()) >= about.floor
+    if not normal:
+        np.maximum(r, about.floor, out=r)
+    np.divide(d, r, r)
+    top = r.item(r.argmax())
+    if relative and normal:
+        beyond, share = top / relative, relative * size
+    else:
+        limit = harmless.between(0, count).numpy() if isinstance(harmless, Limit) else harmless
+        if limit is None:
+            return None
+        np.divide(d, limit, r)
+        beyond, share = r.item(r.argmax()), math.sqrt(limit.dot(limit).item())
+        if usual < math.inf and (far := r.dot(r).item()):
+            beyond = max(beyond, math.sqrt(far / count) / usual)
+    if not (beyond <= 1.0 and share <= SHARE * size):  # NaN: 0 / 0, or a limit that is none
+        return None
+    mean = d.dot(about.ones[:count]).item() / count
+    return statistics(count, unequal(d), d.item(d.argmax()), mean, math.sqrt(squares), size, top, about.bits), beyond

@@ -1,0 +1,261 @@
+"""Results where nothing rounds, or that are NaN or infinite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...interrupts import let_pass
+from ...verdicts import Judgement, Side, Verdict
+from .. import noise
+from ..measured import Formula
+from ..precision import KINDS, Array, first_place
+from ..quantity import Quantity, to_host
+from .trial import wrong_class
+
+# ---- Integer and bool results: nothing rounds, but a comparison or an argument of a maximum may stand on the edge.
+
+RUNS = 12  # runs with operands moved by one unit roundoff; as many again beside operands of 0
+
+
+def judge_exact(
+    paddle: torch.Tensor, torch_: torch.Tensor, kernel: Callable[..., torch.Tensor], operands: Sequence[torch.Tensor], seed: int
+) -> Judgement:
+    """Judge two results that are integers or bools, of one shape and dtype.
+
+    TIE where they differ only in outputs that change when the float operands move by one unit roundoff, to what such a move gives;
+    UNVERIFIED if to something else. Else the side that is not what float64 gives is WRONG, or LOCAL_WRONG in single outputs;
+    without float operands nobody can say which it is.
+    """
+    unlike = paddle != torch_
+    count = int(unlike.sum())
+    stats: dict[str, Any] = {"count": paddle.numel(), "different": count}
+    if not count:
+        return Judgement(Verdict.EQUAL, reason="equal in value", stats=stats)
+    floats = [t for t in operands if t.is_floating_point()]
+    if not floats:
+        reason = f"{count} of {paddle.numel()} results of integers differ; nothing is rounded"
+        return Judgement(Verdict.SEMANTICS, Side.NONE, reason=reason, stats=stats)
+    given = [noise.wide(t) for t in operands]
+    value = noise.exact(kernel, given)
+    values = [value, *_moved(kernel, given, floats[0].dtype, seed)]
+    stable = unlike & ~torch.stack([other != value for other in values]).any(0)
+    stats["oracle"] = "float64"
+    if not stable.any():
+        reached = [torch.stack([side == other for other in values]).any(0) for side in (paddle, torch_)]
+        if not bool((reached[0] & reached[1] | ~unlike).all()):
+            reason = f"{count} results stand on the edge; what is allowed there was not to be settled"
+            return Judgement(Verdict.UNVERIFIED, reason=reason, stats=stats)
+        stats["tied"], stats["first_tied"] = count, first_place(unlike)
+        reason = f"{count} results stand on the edge, within one unit roundoff, where both choices are allowed"
+        return Judgement(Verdict.TIE, reason=reason, stats=stats)
+    wrong = {side: int((stable & (t != value)).sum()) for side, t in ((Side.PADDLE, paddle), (Side.TORCH, torch_))}
+    guilty = [side for side, n in wrong.items() if n]
+    stats["first_bad"] = first_place(stable)
+    bad = max(wrong.values())
+    reason = f"{' and '.join(guilty)}: {bad} of {paddle.numel()} results are not what float64 gives, and no tie explains it"
+    verdict, side = wrong_class(bad, paddle.numel()), guilty[0] if len(guilty) == 1 else Side.BOTH
+    return Judgement(verdict, side, reason=reason, stats=stats)
+
+
+def _moved(
+    kernel: Callable[..., torch.Tensor], given: Sequence[torch.Tensor], dtype: torch.dtype, seed: int
+) -> Iterator[torch.Tensor]:
+    """What comes out when operands move by a unit roundoff, or zeros by a number near the smallest."""
+    info = torch.finfo(dtype)
+    sizes = [noise.MoveSize(info.eps, unit=info.eps), noise.MoveSize(0.0, zeros=2 * info.tiny, unit=info.eps)]
+    for place, size in enumerate(sizes):
+        for run in range(RUNS):
+            yield noise.moved(kernel, given, size, seed + 2 * run + place)[0]
+
+
+# ---- NaN and Inf: each side's pattern against the oracle's.
+
+SAMPLES = 16
+INFINITE = "; an operand is infinite, and whether NaN or an infinity comes of it depends on the order of the steps"
+BEYOND_RANGE = "; that is beyond the range, and what is met on the way depends on the order of the steps"
+
+
+def classes(values: Array, largest: float = np.inf) -> Array:
+    """0 finite, 1 NaN, 2 +Inf, 3 -Inf; beyond ``largest`` counts as infinite."""
+    found = np.zeros(values.shape, np.int8)
+    found[values > largest] = 2
+    found[values < -largest] = 3
+    found[np.isposinf(values)] = 2
+    found[np.isneginf(values)] = 3
+    found[np.isnan(values)] = 1
+    return found
+
+
+def _places(mask: torch.Tensor, count: int, rng: np.random.Generator) -> Array:
+    """Flat positions of ``mask``: the first and some random ones."""
+    flat = mask.reshape(-1).nonzero().reshape(-1).cpu().numpy()
+    if flat.size <= count:
+        return flat
+    return np.unique(np.concatenate([flat[: count // 2], rng.choice(flat, count // 2, replace=False)]))
+
+
+def judge_nonfinite(
+    quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor, stats: dict[str, Any], rng: np.random.Generator
+) -> Judgement | None:
+    """NONFINITE with the side whose NaN or Inf the oracle does not share, or None where every pattern is right.
+
+    Where finite operands lead out of the range, or may do so on the way to a number that lies in it, what is met there depends on
+    the order of the steps (inf - inf is NaN): no side is wrong, and nothing can be verified.
+    """
+    bad_p, bad_t = ~torch.isfinite(paddle), ~torch.isfinite(torch_)
+    unlike = (bad_p != bad_t) | (bad_p & ((paddle != torch_) & ~(paddle.isnan() & torch_.isnan())))
+    both = (bad_p | bad_t) & ~unlike
+    flat = np.concatenate([_places(unlike, SAMPLES, rng), _places(both, SAMPLES, rng)])
+    counts = torch.stack([paddle.isnan().sum(), paddle.isinf().sum(), torch_.isnan().sum(), torch_.isinf().sum()]).tolist()
+    stats["paddle"] = {"nan": counts[0], "inf": counts[1]}
+    stats["torch"] = {"nan": counts[2], "inf": counts[3]}
+    index = np.unravel_index(flat, quantity.shape) if quantity.shape else ()
+    axes = quantity.axes
+    where = tuple(i for axis, i in enumerate(index) if axis not in axes)
+    evaluation = quantity.solve(quantity.stage(where))
+    value, bound = evaluation.value, evaluation.bound(1.0)
+    if axes:
+        inner = np.ravel_multi_index([index[a] for a in axes], [quantity.shape[a] for a in axes])
+        value, bound = (numbers[np.arange(len(value)), inner] for numbers in (value, np.broadcast_to(bound, value.shape)))
+    value, bound = value.reshape(-1), bound.reshape(-1)
+    sides = [
+        to_host([tensor.detach().reshape(-1)[torch.from_numpy(flat).to(tensor.device)]])[0].astype(quantity.kind.oracle)
+        for tensor in (paddle, torch_)
+    ]
+    largest = KINDS[quantity.dtype].format.largest
+    expected = classes(value, largest)
+    near = np.abs(np.abs(value) / largest - 1) < 0.01  # there rounding decides between the largest number and infinity
+    seen_as = [classes(numbers) for numbers in sides]
+    wrong = [(found != expected) & ~(near & (found != 1)) for found in seen_as]
+    guilty, remark = _excused(quantity, wrong, expected, seen_as, value, bound, where)
+    verdict = Verdict.UNVERIFIED if remark else Verdict.NONFINITE
+    if not (wrong[0] | wrong[1]).any():
+        return None
+    place = int(np.argmax(wrong[0] | wrong[1] if remark else guilty[0] | guilty[1]))
+    stats["first_bad"] = [int(i[place]) for i in index]
+    seen = [float(v[place]) for v in (*sides, value)]
+    reason = f"at {stats['first_bad']}: paddle {seen[0]:g}, torch {seen[1]:g}, oracle {seen[2]:g}{remark}"
+    named = [side for side, places in zip((Side.PADDLE, Side.TORCH), guilty) if places.any()]
+    side = Side.BOTH if len(named) == 2 else named[0] if named else Side.NONE
+    return Judgement(verdict, side, reason=reason, stats=stats)
+
+
+def _excused(
+    quantity: Quantity,
+    wrong: Sequence[Array],
+    expected: Array,
+    seen_as: Sequence[Array],
+    value: Array,
+    bound: Array,
+    where: tuple[Array, ...],
+) -> tuple[Sequence[Array], str]:
+    """Where each side is to blame for what it has, and why nobody is: what is met on the way depends on the order of the steps."""
+    if not (wrong[0] | wrong[1]).any():
+        return wrong, ""
+    finite = quantity.finite()
+    if finite:
+        left = quantity.beyond(value, where) | (np.isfinite(value) & np.isinf(bound))
+        guilty = [places & ~(left & (kinds > 0)) for places, kinds in zip(wrong, seen_as)]
+    else:  # of an infinity and another one the formula makes NaN; other steps may meet one of them alone
+        guilty = [places & ~((expected == 1) & (kinds > 1)) for places, kinds in zip(wrong, seen_as)]
+    return guilty, "" if (guilty[0] | guilty[1]).any() else BEYOND_RANGE if finite else INFINITE
+
+
+# ---- NaN of operands that are NaN or infinite: where a formula is no proof against a side that has NaN, or has none.
+#
+# Torch's formula answers for both sides, and compares and skips as Torch's kernel does: what passes over NaN in one does so in
+# the
+# other. So of such operands the formula is asked again, with numbers in their places:
+#
+# - A side is NaN and the formula a number. Where the number depends on an operand that is NaN, NaN is an answer as well. Of an
+#   infinite operand the formula has to come near its number for large ones, or that number proves nothing.
+#   NaN stands for any number, one beyond all others among them: the largest of NaN and an infinity is not the infinity.
+# - A side is a number and the formula NaN. Where nothing depends on the operand that is none, NaN came of it times 0, which other
+#   kernels leave out (the zeros that pad a convolution's input).
+# - A matrix with NaN or infinities has no factors, and no determinant; transforms, and products of reflections, add up infinities
+# and
+#   their products with 0 in orders of their own. What depends on them proves nothing, whatever it is.
+
+NUMBERS = 0.375, -0.8125, 812.5, -812.5  # in place of NaN
+LARGE = 1.1e9, 3.3e12, 7.7e15  # in place of infinities: so many times the largest number beside them
+BEYOND = 1e9  # in place of NaN beside infinities: so many times what takes the place of those
+NEAR = 1e-2  # relative, and absolute
+
+
+def unproven_places(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where the formula proves nothing against Paddle's result, and against Torch's."""
+    own = formula.value
+    values = [_with_numbers(formula, number, large) for number in NUMBERS for large in LARGE]
+    depends = torch.stack([~_near(value, values[0]) for value in values]).any(0)
+    first = len(LARGE)
+    moved = torch.stack([~_near(value, values[0]) for value in values[::first]]).any(0)  # by what takes the place of NaN
+    if _has_both(formula):
+        beyond = [_with_numbers(formula, sign * BEYOND * LARGE[0], LARGE[0], related=True) for sign in (1.0, -1.0)]
+        moved |= torch.stack([~_near(value, values[0]) for value in beyond]).any(0)
+        depends |= moved
+    limit = torch.stack([_near(value, own) for value in values[:first]]).all(0)
+    steps = torch.stack(values[:first]).diff(dim=0)
+    grows = own.isinf() & (steps * own.sign() > 0).all(0)
+    spread = ~own.isnan() & (moved | ~(limit | grows))
+    hidden = own.isnan() & ~depends & values[0].isfinite()
+    if formula.mixed:
+        lost = _spread(formula, depends | _with_nan(formula))
+        return lost, lost
+    mine, yours = ((spread & side.isnan()) | (hidden & _near(side.double(), values[0])) for side in (paddle, torch_))
+    return mine, yours
+
+
+def _has_both(formula: Formula) -> bool:
+    """Whether there are NaN and infinities among the operands."""
+    floats = [tensor for tensor in map(_in_parts, formula.given) if tensor.is_floating_point()]
+    return any(bool(tensor.isnan().any()) for tensor in floats) and any(bool(tensor.isinf().any()) for tensor in floats)
+
+
+def _with_nan(formula: Formula) -> torch.Tensor:
+    """What is another value, or none, with NaN in place of infinities."""
+    try:
+        value = _with_numbers(formula, math.nan, math.nan)
+    except Exception as error:  # some factorisations refuse NaN
+        let_pass(error)
+        return torch.ones_like(formula.value, dtype=torch.bool)
+    return ~_near(value, formula.value)
+
+
+def _spread(formula: Formula, lost: torch.Tensor) -> torch.Tensor:
+    """Both parts of a complex number of which one is lost; of matrices that come of matrices, all."""
+    rank = max((tensor.ndim for tensor in formula.given), default=0)
+    if lost.ndim == rank + 1 and lost.shape[-1] == 2:
+        return lost.any(-1, keepdim=True).expand_as(lost)
+    if lost.ndim > 1 and any(tensor.shape[-2:] == lost.shape[-2:] for tensor in formula.given if tensor.is_floating_point()):
+        return lost.any(-1, keepdim=True).any(-2, keepdim=True).expand_as(lost)
+    return lost
+
+
+def _with_numbers(formula: Formula, number: float, large: float, *, related: bool = False) -> torch.Tensor:
+    """The formula's value with numbers in place of what is none in the operands; ``related``: both beside the largest number."""
+    floats = [tensor for tensor in map(_in_parts, formula.given) if tensor.is_floating_point() and tensor.numel()]
+    largest = max([1.0, *(float(tensor.nan_to_num(0.0, 0.0, 0.0).abs().max()) for tensor in floats)])
+    large *= largest
+    number *= largest if related else 1.0
+    operands = [_replaced(tensor, number, large) for tensor in formula.given]
+    return formula.kernel.of(operands).exact().double()
+
+
+def _in_parts(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _replaced(tensor: torch.Tensor, number: float, large: float) -> torch.Tensor:
+    if tensor.is_complex():
+        return torch.view_as_complex(_in_parts(tensor).nan_to_num(number, large, -large))
+    return tensor.nan_to_num(number, large, -large) if tensor.is_floating_point() else tensor
+
+
+def _near(values: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    room = NEAR * torch.maximum(others.abs(), torch.ones_like(others)).nan_to_num(math.inf, math.inf)
+    return (values == others) | ((values - others).abs() <= room) & values.isfinite() & others.isfinite()

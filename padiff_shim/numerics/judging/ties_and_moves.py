@@ -1,0 +1,229 @@
+"""Ops that move or choose values, bit for bit, and answers at ties."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ...verdicts import Judgement, Side, Verdict
+from .. import noise
+from ..measured import Formula, JointResult
+from ..precision import KINDS, equal_in_value, first_place
+from ..ties import ROUNDINGS, Allowed, TiedCall, Ties
+from . import difference, formulas
+from .trial import wrong_class
+from .verdict import judge
+
+# ---- Ops that move or choose values: what comes out is bit for bit what went in, and gradients are sums of what arrives.
+#
+# Nothing is rounded forward, so an element that differs is wrong on one side. A gradient is linear in the incoming one with the
+# factors 0, 1, -1 and shares of 1: the formula of its magnitude is the magnitude of its sums, that of ones counts their terms.
+
+Kernel = Callable[..., torch.Tensor]
+
+
+def results(
+    paddle: torch.Tensor,
+    torch_: torch.Tensor,
+    kernel: Kernel,
+    operands: Sequence[torch.Tensor],
+    variants: Mapping[str, formulas.Variant],
+) -> Judgement:
+    """Judge two results of one shape and dtype. ``variants``: what a kernel may do instead, by name."""
+    stats = difference.stats_of(paddle, torch_)
+    value, wide = kernel(*operands).to(paddle.dtype), noise.exact(kernel, [noise.wide(tensor) for tensor in operands])
+    # Once in the result's own dtype and once in float64, which is rounded: of casts and limits each may be the exact one.
+    rights = value, wide.to(paddle.dtype)
+    strays = [~(equal_in_value(side, rights[0]) | equal_in_value(side, rights[1])) for side in (paddle, torch_)]
+    bad = strays[0] | strays[1]
+    if not bool(bad.any()):
+        unlike = int((~equal_in_value(paddle, torch_)).sum())
+        reason = "both sides round to a nearest number" if unlike else "equal in value"
+        return Judgement(Verdict.ROUNDING if unlike else Verdict.EQUAL, reason=reason, stats=stats)
+    guilty = [side for side, places in zip((Side.PADDLE, Side.TORCH), strays) if bool(places.any())]
+    whose = guilty[0] if len(guilty) == 1 else Side.BOTH
+    accused = paddle if whose is not Side.TORCH else torch_
+    place, number = first_place(bad), int(bad.sum())
+    seen = [f"{tensor[tuple(place)].item():g}" for tensor in (paddle, torch_, value)]
+    stats["first_bad"], stats["oracle"] = place, "float64"
+    text = f"{number} of {bad.numel()} values are not those that are moved here: at {place} paddle {seen[0]}, torch {seen[1]}, "
+    text += f"right {seen[2]}"
+    strange = accused.dtype in KINDS and bool((accused.isfinite() != value.isfinite())[bad].all())
+    if whose is not Side.BOTH and (name := _matching_variant(accused, bad, operands, variants)) is not None:
+        verdict = Verdict.NONFINITE if strange else Verdict.PRECISION_MODE if variants[name].precision else Verdict.SEMANTICS
+        return Judgement(verdict, whose, name, reason=f"{whose}: explained by {name}; {text}", stats=stats)
+    verdict = Verdict.NONFINITE if strange else wrong_class(number, bad.numel())
+    return Judgement(verdict, whose, reason=f"{' and '.join(guilty)}: {text}", stats=stats)
+
+
+def _matching_variant(
+    accused: torch.Tensor, bad: torch.Tensor, operands: Sequence[torch.Tensor], variants: Mapping[str, formulas.Variant]
+) -> str | None:
+    """The first variant whose very values one side has."""
+    wide = [noise.wide(tensor) for tensor in operands]
+    for name, variant in variants.items():
+        value = formulas.value_of(variant, wide, accused.dtype)
+        if value is None or value.shape != accused.shape:
+            continue
+        if bool((equal_in_value(accused, value.to(accused.dtype)) | ~bad).all()):
+            return name
+    return None
+
+
+@dataclass
+class Sums(Formula):
+    """The gradient of such an op: what is measured of other formulas is known of it."""
+
+    def probe(self, runs: int) -> None:
+        """Nothing is left to measure."""
+
+    def jumps(self, runs: int) -> None:
+        """Ties were settled before."""
+
+    @classmethod
+    def over(cls, kernel: Kernel, operands: Sequence[torch.Tensor], movable: int, dtype: torch.dtype) -> Sums:
+        """The sums that a gradient is. ``movable``: how many of the operands are the call's own, and no incoming gradients."""
+        part = JointResult.alone(kernel, operands)
+        value, own, grads = part.exact().double(), part.together.wide[:movable], part.together.wide[movable:]
+        size = noise.exact(kernel, [*own, *(grad.abs() for grad in grads)]).abs().double()
+        terms = noise.exact(kernel, [*own, *map(torch.ones_like, grads)]).abs().nan_to_num(1.0, 1.0, 1.0)
+        sums = cls(tuple(value.shape), dtype, 1, {}, kernel=part, given=part.together.wide, value=value)
+        sums.k = max(1, math.ceil(float(terms.max()))) if terms.numel() else 1
+        unit = max(KINDS[dtype].unit, KINDS[dtype].output)
+        size = torch.maximum(size, value.abs()).nan_to_num(0.0, 0.0, 0.0)
+        sums._moves = {"step": size * unit, "sums": size * unit * math.sqrt(sums.k)}
+        return sums
+
+
+@np.errstate(all="ignore")
+def gradients(
+    paddle: torch.Tensor,
+    torch_: torch.Tensor,
+    kernel: Kernel,
+    operands: Sequence[torch.Tensor],
+    movable: int,
+    variants: Mapping[str, formulas.Variant],
+    *,
+    rng: np.random.Generator,
+    audit: bool = False,
+) -> Judgement:
+    """Judge two gradients of one shape and dtype."""
+    formula = Sums.over(kernel, operands, movable, paddle.dtype)
+    formula.named = lambda: formulas.hypotheses(formula, variants)
+    return judge(formula, paddle, torch_, rng=rng, audit=audit)
+
+
+# ---- The verdict on answers at ties (:mod:`padiff_shim.numerics.ties`), apart from that on all other elements.
+
+SIDES = (Side.PADDLE, Side.TORCH)
+
+
+class Settled(NamedTuple):
+    """What is said of the elements at ties, and both tensors for the verdict on the others: with the formula's answer there."""
+
+    judgement: Judgement
+    paddle: torch.Tensor
+    torch: torch.Tensor
+
+    def beside(self, rest: Judgement) -> Judgement:
+        """The verdict on the whole tensor: the worse one, with what is to be said of the ties."""
+        ties = self.judgement
+        if ties.verdict is Verdict.EQUAL:
+            return rest
+        if ties.verdict.severity > rest.verdict.severity:
+            return ties
+        return replace(rest, reason=f"{rest.reason}; beside it {ties.reason}")
+
+
+def settle(
+    ties: Ties,
+    call: TiedCall,
+    paddle: torch.Tensor,
+    torch_: torch.Tensor,
+    variants: Mapping[str, formulas.Variant],
+) -> Settled | None:
+    """Hold both sides' answers at ties against what is allowed; None where no operand stands at a tie.
+
+    ``variants``: what a kernel may compute instead, by name.
+    """
+    allowed = ties.allowed(call, paddle, torch_)
+    if allowed is None:
+        return None
+    refused = allowed.refused[0] | allowed.refused[1]
+    settled = allowed.tied | refused
+    if not bool(settled.any()):
+        return None
+    own = allowed.own.to(paddle.dtype)
+    rest = [torch.where(settled, own, side) for side in (paddle, torch_)]
+    unlike = settled & ~equal_in_value(paddle, torch_)
+    stats = difference.stats_of(paddle, torch_)
+    if bool(refused.any()):
+        judgement = _refused(call, allowed, (paddle, torch_), stats, variants)
+    elif allowed.doubtful is not None and bool((unlike & allowed.doubtful).any()):
+        text = (
+            f"{_count(unlike & allowed.doubtful)} where an operand is NaN, or at a tie; what is allowed there was not to be settled"
+        )
+        judgement = Judgement(Verdict.UNVERIFIED, reason=text, stats=stats)
+    elif bool(unlike.any()):
+        judgement = _allowed(allowed, unlike, (paddle, torch_), stats)
+    else:
+        judgement = Judgement(Verdict.EQUAL, reason="equal at ties", stats=stats)
+    return Settled(judgement, rest[0], rest[1])
+
+
+def _count(mask: torch.Tensor) -> str:
+    number, whole = int(mask.sum()), mask.numel()
+    return f"{number} of {whole} element{'s' if whole > 1 else ''} differ{'' if number > 1 else 's'}"
+
+
+def _allowed(allowed: Allowed, unlike: torch.Tensor, sides: Sequence[torch.Tensor], stats: dict[str, Any]) -> Judgement:
+    place = first_place(unlike)
+    seen = [f"{side[tuple(place)].item():g}" for side in sides]
+    reason = f"{_count(unlike)} at a tie, where both choices are allowed: at {place} paddle {seen[0]}, torch {seen[1]}"
+    return Judgement(Verdict.TIE, reason=reason, stats={**stats, "tied": int(unlike.sum()), "first_tied": place})
+
+
+def _refused(
+    call: TiedCall,
+    allowed: Allowed,
+    sides: Sequence[torch.Tensor],
+    stats: dict[str, Any],
+    variants: Mapping[str, formulas.Variant],
+) -> Judgement:
+    """WRONG, or what explains it: an answer that is none of those allowed at a tie."""
+    guilty = [side for side, bad in zip(SIDES, allowed.refused) if bool(bad.any())]
+    bad = allowed.refused[0] | allowed.refused[1]
+    place, number = first_place(bad), int(bad.sum())
+    values = [f"{tensor[tuple(place)].item():g}" for tensor in (*sides, allowed.own)]
+    text = (
+        f"at a tie {number} of {bad.numel()} answers are none of those allowed: at {place} paddle {values[0]}, torch {values[1]}, "
+    )
+    text += f"for instance {values[2]} would be"
+    stats["first_bad"], stats["oracle"] = place, "float64"
+    whose = guilty[0] if len(guilty) == 1 else Side.BOTH
+    accused = sides[SIDES.index(guilty[0])]
+    name = _named(call, allowed, accused, variants) if len(guilty) == 1 else None
+    if name is not None:
+        return Judgement(Verdict.SEMANTICS, whose, name, reason=f"{whose}: explained by {name}; {text}", stats=stats)
+    if accused.is_floating_point() and not bool(accused[bad].isfinite().any()):
+        return Judgement(Verdict.NONFINITE, whose, reason=f"{whose}: {text}", stats=stats)
+    return Judgement(wrong_class(number, bad.numel()), whose, reason=f"{' and '.join(guilty)}: {text}", stats=stats)
+
+
+def _named(call: TiedCall, allowed: Allowed, accused: torch.Tensor, variants: Mapping[str, formulas.Variant]) -> str | None:
+    """The first of the other formulas that gives all of a side's answers at ties."""
+    if not accused.is_floating_point():
+        return None
+    for name, variant in variants.items():
+        value = formulas.value_of(variant, call.wide, accused.dtype)
+        if value is None or value.shape != accused.shape:
+            continue
+        room = call.roundoff * ROUNDINGS * torch.maximum(value.abs(), accused.double().abs())
+        if bool((((value - accused.double()).abs() <= room) | ~allowed.tied).all()):
+            return name
+    return None

@@ -1,1 +1,0 @@
-"""Higher precision: formulas, sums, and what they are computed with."""

@@ -1,0 +1,817 @@
+"""Torch's steps (ATen ops): which round, which add terms, which consist of others; fused kernels and special functions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch._decomp import get_decompositions
+
+from .precision import Array
+
+# ---- Fused kernels in steps, where Torch's own decomposition of them first loads its symbolic shapes: half a second and more.
+#
+# That is what its checks of arguments and its promotion of dtypes begin with. Here the kernel itself has checked the arguments
+# before, and all tensors are float64 or complex128.
+
+aten = torch.ops.aten
+
+_REDUCED: list[Callable[[Tensor], Tensor]] = [lambda terms: terms, torch.mean, torch.sum]  # by the number of the reduction
+
+
+def _exponentials(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """x less its largest, and the exponentials of that."""
+    shifted = x - x.amax(dim, keepdim=True) if x.numel() else x
+    return shifted, shifted.exp()
+
+
+def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """Exponentials over their sum."""
+    powers = _exponentials(x, dim)[1]
+    return powers / powers.sum(dim, keepdim=True)
+
+
+def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """Its logarithm."""
+    shifted, powers = _exponentials(x, dim)
+    return shifted - powers.sum(dim, keepdim=True).log()
+
+
+def elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    """Linear above 0, a power of e below."""
+    above = x if scale == 1 else x * scale
+    return torch.where(x > 0, above, torch.expm1(x * input_scale if input_scale != 1 else x) * (alpha * scale))
+
+
+def selu(x: Tensor) -> Tensor:
+    """elu with the constants of Klambauer and others."""
+    return elu(x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
+
+
+def glu(x: Tensor, dim: int = -1) -> Tensor:
+    """One half gated by the other."""
+    first, second = x.tensor_split(2, dim)
+    return first * second.sigmoid()
+
+
+def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
+    """Nearer to 0 by lambda."""
+    return torch.where(x.abs() > lambd, x - x.sign() * lambd, x * 0)
+
+
+def addcdiv(x: Tensor, first: Tensor, second: Tensor, *, value: float = 1) -> Tensor:
+    """x + value first / second"""
+    return x + (first if value == 1 else value * first) / second
+
+
+def addcmul(x: Tensor, first: Tensor, second: Tensor, *, value: float = 1) -> Tensor:
+    """x + value first second"""
+    return x + (first if value == 1 else value * first) * second
+
+
+def lerp(start: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """From the nearer end."""
+    near = start + weight * (end - start)
+    far = end - (end - start) * (1 - weight)
+    return torch.where(weight.abs() < 0.5, near, far) if isinstance(weight, Tensor) else near if abs(weight) < 0.5 else far
+
+
+def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # Torch's name
+    """The p-norm."""
+    over = [dim] if isinstance(dim, int) else list(range(x.ndim)) if dim is None or not len(dim) else dim
+    if ord == 0:
+        return (x != 0).to(x.abs().dtype).sum(over, keepdim)
+    if math.isinf(ord):
+        return x.abs().amax(over, keepdim) if ord > 0 else x.abs().amin(over, keepdim)
+    size = x if ord % 2 == 0 and not x.is_complex() else x.abs()
+    return size.pow(ord).sum(over, keepdim).pow(1.0 / ord)
+
+
+def norm(x: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The same in Torch's older spelling."""
+    return vector_norm(x, 2 if p is None else p, dim, keepdim)
+
+
+def huber_loss(x: Tensor, target: Tensor, reduction: int = 1, delta: float = 1.0) -> Tensor:
+    """Squares near 0, linear beyond delta."""
+    far = (x - target).abs()
+    return _REDUCED[reduction](torch.where(far < delta, 0.5 * far * far, delta * (far - 0.5 * delta)))
+
+
+def nll_loss(x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int) -> tuple[Tensor, Tensor]:
+    """The negative of what stands at each target, and the sum of the weights."""
+    axis = min(x.ndim - 1, 1)
+    counts = target != ignore_index
+    place = torch.where(counts, target, 0).unsqueeze(axis)
+    if weight is not None:
+        weight = weight.view([-1 if at == axis else 1 for at in range(x.ndim)])
+        x = x * weight
+        shares = torch.where(counts, weight.expand(x.shape).gather(axis, place).squeeze(axis), 0)
+    else:
+        shares = counts.to(x.dtype)
+    terms = torch.where(counts, -x.gather(axis, place).squeeze(axis), 0)
+    if not reduction and x.ndim > 1:
+        return terms, x.new_zeros(())
+    total = shares.sum()
+    return (terms.sum() / total if reduction == 1 else terms.sum() if reduction else terms), total
+
+
+def _normalized(x: Tensor, over: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Less its mean, over its deviation; the mean, and the inverse of the deviation."""
+    mean = x.mean(over, keepdim=True)
+    count = x.numel() / max(mean.numel(), 1)
+    squares = ((x - mean) * (x - mean)).sum(over, keepdim=True)
+    inverse = (squares / count + eps).rsqrt()
+    return (x - mean) * inverse, mean, inverse
+
+
+def layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, ...]:
+    """Over the last axes."""
+    normal, mean, inverse = _normalized(x, list(range(x.ndim - len(shape), x.ndim)), eps)
+    return _affine(normal, weight, bias), mean, inverse
+
+
+def group_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, batch: int, channels: int, size: int, groups: int, eps: float
+) -> tuple[Tensor, ...]:
+    """Over the channels of a group and all places."""
+    normal, mean, inverse = _normalized(x.reshape(batch, groups, channels // groups * size), [2], eps)
+    along = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
+    weight, bias = (vector if vector is None else vector.view(along) for vector in (weight, bias))
+    return _affine(normal.reshape(x.shape), weight, bias), mean.squeeze(-1), inverse.squeeze(-1)
+
+
+def _affine(normal: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    scaled = normal if weight is None else normal * weight
+    return scaled if bias is None else scaled + bias
+
+
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]  # of x, weight and bias, None where the mask has no use for one
+
+
+def layer_norm_backward(
+    grad: Tensor,
+    x: Tensor,
+    shape: Sequence[int],
+    mean: Tensor,
+    inverse: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mask: Sequence[bool],
+) -> Gradients:
+    """The gradient of each row less its mean and its part along the row."""
+    first = x.ndim - len(shape)
+    inner, outer = list(range(first, x.ndim)), list(range(first))
+    count = math.prod(shape)
+    mean, inverse = (row.view([*row.shape, *[1] * (x.ndim - row.ndim)]) for row in (mean, inverse))
+    normal = (x - mean) * inverse
+    scaled = grad if weight is None else grad * weight
+    along = normal * (scaled * normal).sum(inner, keepdim=True)
+    rest = scaled * count - scaled.sum(inner, keepdim=True) - along
+    return (
+        inverse / count * rest if mask[0] else None,
+        _over(grad * normal, outer) if mask[1] and weight is not None else None,
+        _over(grad.clone(), outer) if mask[2] and bias is not None else None,
+    )
+
+
+def _over(terms: Tensor, axes: Sequence[int]) -> Tensor:
+    return terms.sum(axes) if axes else terms
+
+
+def group_norm_backward(
+    grad: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    inverse: Tensor,
+    weight: Tensor | None,
+    batch: int,
+    channels: int,
+    size: int,
+    groups: int,
+    mask: Sequence[bool],
+) -> Gradients:
+    """By the sums of each channel's gradients, and of their products with x."""
+    each = [batch, groups, channels // groups]
+    products, sums = ((terms.reshape(batch, channels, size)).sum(2) for terms in (grad * x, grad))
+    gradients: list[Tensor | None] = [None, None, sums.sum(0) if mask[2] else None]
+    if mask[0]:
+        share = 1.0 / (size * (channels // groups))
+        ours, theirs = ((terms if weight is None else terms * weight).reshape(each).sum(2) for terms in (products, sums))
+        factor = inverse.unsqueeze(-1) if weight is None else inverse.unsqueeze(-1) * weight.reshape(1, *each[1:])
+        second = (theirs * mean - ours) * inverse * inverse * inverse * share
+        third = -second * mean - theirs * inverse * share
+        parts = grad.reshape(*each, size) * factor.unsqueeze(-1) + x.reshape(*each, size) * second.view(batch, groups, 1, 1)
+        gradients[0] = (parts + third.view(batch, groups, 1, 1)).reshape(x.shape)
+    if mask[1]:
+        centred = products.view(each) - sums.view(each) * mean.unsqueeze(-1)
+        gradients[1] = (centred * inverse.unsqueeze(-1)).sum(0).reshape(channels)
+    return gradients[0], gradients[1], gradients[2]
+
+
+STEPS: dict[Any, Callable[..., Any]] = {
+    aten._softmax.default: softmax,
+    aten._log_softmax.default: log_softmax,
+    aten.elu.default: elu,
+    aten.selu.default: selu,
+    aten.glu.default: glu,
+    aten.softshrink.default: softshrink,
+    aten.addcdiv.default: addcdiv,
+    aten.addcmul.default: addcmul,
+    aten.lerp.Scalar: lerp,
+    aten.lerp.Tensor: lerp,
+    aten.linalg_vector_norm.default: vector_norm,
+    aten.norm.Scalar: norm,
+    aten.norm.ScalarOpt_dim: norm,
+    aten.norm.ScalarOpt_dtype: norm,
+    aten.norm.ScalarOpt_dim_dtype: norm,
+    aten.huber_loss.default: huber_loss,
+    aten.nll_loss_forward.default: nll_loss,
+    aten.native_layer_norm.default: layer_norm,
+    aten.native_layer_norm_backward.default: layer_norm_backward,
+    aten.native_group_norm.default: group_norm,
+    aten.native_group_norm_backward.default: group_norm_backward,
+}
+
+
+# ---- Special functions where Torch's own in float64 are no oracle, and the steps of which kernels make them.
+#
+# Torch 2.13's float64 trigamma is good to nine digits, and its incomplete gamma functions are where both operands are large and
+# near
+# one another (docs/defects.md); all others of its special functions that the table has are good to their last digits.
+# ``tests/numerics/test_special.py`` holds both against mpmath.
+
+LARGE = 20.0  # from here on Stirling's series has the digits of a long double
+MOST = 100_000  # terms of a series, or of a continued fraction
+# Stirling's series of log gamma, in odd powers of 1 / x: the Bernoulli number B(2k) over 2k (2k - 1).
+STIRLING = (
+    (1, 12), (-1, 360), (1, 1260), (-1, 1680), (1, 1188), (-691, 360360), (1, 156), (-3617, 122400), (43867, 244188),
+    (-174611, 125400), (77683, 5796), (-236364091, 1506960),
+)  # fmt: skip
+
+
+def _zeta(order: int, first: int = 16) -> float:
+    """Riemann's zeta function at a whole number from 2 on, by Euler and Maclaurin's formula from ``first`` on.
+
+    Not Torch's: this module may be imported where a mode of Torch's puts new tensors on another device.
+    """
+    rest = [first ** (1.0 - order) / (order - 1), first**-order / 2]
+    for k, divisor in enumerate((12, -720, 30240, -1209600, 47900160)):
+        rest.append(math.prod(range(order, order + 2 * k + 1)) * float(first) ** (-order - 2 * k - 1) / divisor)
+    return math.fsum([*(number**-order for number in range(1, first)), *rest])
+
+
+ZETA = [0.0, 0.0, *map(_zeta, range(2, 25))]
+
+
+def polygamma(order: int, x: torch.Tensor) -> torch.Tensor:
+    """``torch.polygamma``, whose second function is the Hurwitz zeta function, reflected below 0."""
+    if order != 1:
+        return torch.ops.aten.polygamma(order, x)
+    beyond = torch.where(x > 0, x, 1 - x)
+    above = torch.special.zeta(2.0, beyond).masked_fill(beyond == math.inf, 0.0)
+    sine = torch.sin(math.pi * (x - x.round()))  # of the distance to the pole, which is exact
+    return torch.where(x > 0, above, (math.pi / sine) ** 2 - above)
+
+
+def lower(a: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """The lower incomplete gamma function P(a, x), regularised."""
+    return _incomplete(a, x, False, torch.ops.aten.igamma)
+
+
+def upper(a: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """The upper one, Q(a, x) = 1 - P(a, x)."""
+    return _incomplete(a, x, True, torch.ops.aten.igammac)
+
+
+def _incomplete(a: torch.Tensor, x: torch.Tensor, complement: bool, kernel: Any) -> torch.Tensor:
+    """By series and continued fraction in long double where both operands are positive and finite; the edges are Torch's."""
+    result = kernel(a, x)
+    shape = result.shape
+    wide_a, wide_x = (operand.expand(shape).cpu().numpy().astype(np.longdouble).reshape(-1) for operand in (a, x))
+    common = np.flatnonzero((wide_a > 0) & (wide_x > 0) & np.isfinite(wide_a) & np.isfinite(wide_x))
+    if not common.size:
+        return result
+    with np.errstate(all="ignore"):
+        value = _regularised(wide_a[common], wide_x[common], complement)
+    flat = result.reshape(-1).clone()
+    flat[torch.from_numpy(common).to(flat.device)] = torch.from_numpy(value.astype(np.float64)).to(flat.device)
+    return flat.reshape(shape)
+
+
+def _regularised(a: Array, x: Array, complement: bool) -> Array:
+    """P, or with ``complement`` Q: the series below a + 1, the continued fraction above (Numerical Recipes, 6.2)."""
+    value, series = np.empty_like(a), x < a + 1
+    low, high = (a[series], x[series]), (a[~series], x[~series])
+    power, rest = _power(*low), _rest(*low)
+    # Of small a both P and x^a / gamma(a + 1) are 1 but for a small part, which is added up by itself.
+    value[series] = -(np.expm1(power) + np.exp(power) * rest) if complement else np.exp(power) * (1 + rest)
+    above = np.exp(_power(*high)) * _fraction(*high)
+    value[~series] = above if complement else 1 - above
+    return value
+
+
+def _power(a: Array, x: Array) -> Array:
+    """log(x^a exp(-x) / gamma(a + 1)).
+
+    Of large a the three logarithms are far larger than their sum: C. Loader, Fast and Accurate Computation of Binomial
+    Probabilities (2000).
+    """
+    large = a >= LARGE
+    apart = np.where(large, (x - a) / a, 0)
+    pi = 4 * np.arctan(np.ones((), a.dtype))
+    return np.where(
+        large, a * (np.log1p(apart) - apart) - _stirling(a) - np.log(2 * pi * a) / 2, a * np.log(x) - x - _log_gamma_of_next(a)
+    )
+
+
+def _stirling(a: Array) -> Array:
+    """log gamma(a + 1) - (a log(a) - a + log(2 pi a) / 2), of large a."""
+    return sum((np.asarray(up, a.dtype) / down * a ** (-2 * k - 1) for k, (up, down) in enumerate(STIRLING)), np.zeros_like(a))
+
+
+def _log_gamma_of_next(a: Array) -> Array:
+    """log gamma(a + 1): of small a by its Taylor series, of others by that of a number above LARGE."""
+    pi = 4 * np.arctan(np.ones((), a.dtype))
+    high = a + LARGE
+    shifted = high * np.log(high) - high + np.log(2 * pi * high) / 2 + _stirling(high)
+    for step in range(1, int(LARGE) + 1):
+        shifted = shifted - np.log(a + step)
+    taylor = np.zeros_like(a)
+    for k in range(24, 2, -1):
+        taylor = (taylor + (-1) ** k * ZETA[k] / k) * a
+    taylor = ((taylor + pi * pi / 12) * a - np.longdouble("0.577215664901532860606512090082402431")) * a
+    return np.where(a < 0.1, taylor, shifted)
+
+
+def _rest(a: Array, x: Array) -> Array:
+    """x / (a + 1) + x^2 / (a + 1) (a + 2) + ..."""
+    term, total, unit = x / (a + 1), x / (a + 1), np.finfo(a.dtype).eps / 4
+    left = np.arange(len(a))
+    for k in range(2, MOST):
+        left = left[term[left] > total[left] * unit]
+        if not left.size:
+            break
+        term[left] = term[left] * x[left] / (a[left] + k)
+        total[left] += term[left]
+    return total
+
+
+def _fraction(a: Array, x: Array) -> Array:
+    """gamma(a + 1, x) exp(x) / x^a by a continued fraction: Lentz's method, whose zeros are the smallest number."""
+    tiny = np.asarray(np.finfo(a.dtype).tiny, a.dtype) * 1e10
+    b = x + 1 - a
+    c, d = np.full_like(a, 1 / tiny), 1 / np.where(b == 0, tiny, b)
+    total, left = d.copy(), np.arange(len(a))
+    for k in range(1, MOST):
+        step = -k * (k - a[left])
+        b[left] += 2
+        below, above = step * d[left] + b[left], b[left] + step / c[left]
+        d[left], c[left] = 1 / np.where(below == 0, tiny, below), np.where(above == 0, tiny, above)
+        change = d[left] * c[left]
+        total[left] *= change
+        left = left[np.abs(change - 1) > 2 * np.finfo(a.dtype).eps]
+        if not left.size:
+            break
+    return total * a
+
+
+# --- as kernels compute them: where terms cancel, a bound relative to the result would accuse every one of them -------------
+
+
+def digamma(x: torch.Tensor) -> torch.Tensor:
+    """By recurrence and the asymptotic series: near its root 1.46 the terms are a thousand times the result."""
+    below = x <= 0
+    at = torch.where(below, 1 - x, x)
+    total = torch.where(below, -math.pi / torch.tan(math.pi * (x - x.round())), torch.zeros_like(x))
+    for _ in range(10):
+        low = at < 10
+        total = total - torch.where(low, 1 / at, torch.zeros_like(at))
+        at = torch.where(low, at + 1, at)
+    square = 1 / (at * at)
+    series = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square * (1 / 240 - square * (1 / 132 - square / 47)))))
+    return total + (torch.log(at) - 0.5 / at - series)
+
+
+def sinc(x: torch.Tensor) -> torch.Tensor:
+    """By the sine of pi x, which is rounded before."""
+    at = math.pi * x
+    return torch.where(x == 0, torch.ones_like(x), torch.sin(at) / at)
+
+
+def lgamma(x: torch.Tensor) -> torch.Tensor:
+    """Below 0 by reflection, whose terms cancel near its roots."""
+    reflected = math.log(math.pi) - torch.log(torch.sin(math.pi * (x - x.round())).abs()) - torch.lgamma(1 - x)
+    return torch.where(x < 0, reflected, torch.lgamma(x))
+
+
+# ---- What is known of Torch's steps (ATen ops): which round, which add up terms, and which are made of others.
+#
+# A step that is in none of the tables is taken for a function whose operands and result are each a few roundings off.
+
+EXACT, PLAIN, FUNCTION, SPECIAL, UNKNOWN = "exact", "plain", "function", "special", "unknown"
+SUM, COUNTED, GROWING, NORMWISE = "sum", "counted", "growing", "normwise"
+WITH_TERMS = (SUM, COUNTED, GROWING, NORMWISE, UNKNOWN)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Values are moved, chosen or compared, and not rounded.
+_EXACT = _names(
+    """_adaptive_max_pool2d _copy_from _reshape_copy _to_copy _unique2 _unsafe_index _unsafe_view _upsample_nearest_exact1d
+    _upsample_nearest_exact2d _upsample_nearest_exact3d abs adaptive_max_pool2d adaptive_max_pool3d amax amin argmax argmin
+    argsort atleast_1d bucketize cat ceil channel_shuffle clamp clamp_max clamp_min clone constant_pad_nd contiguous copy
+    copysign cummax cummin diag diag_embed diagonal_copy embedding empty_like eq expand_copy fill flip floor fmax fmin frac
+    full_like gather ge gt hardtanh hardtanh_backward im2col index index_copy index_fill index_select isfinite isinf isnan kthvalue
+    le leaky_relu_inplace lift_fresh lift_fresh_copy logical_and logical_not lt masked_fill masked_scatter masked_select max
+    max_pool1d max_pool2d max_pool2d_with_indices max_pool3d_with_indices maximum median min minimum mode nan_to_num
+    nanmedian native_channel_shuffle ne neg new_empty new_full new_ones new_zeros nonzero ones_like permute_copy
+    pixel_shuffle pixel_unshuffle put reflection_pad1d reflection_pad2d reflection_pad3d relu relu6 renorm repeat
+    repeat_interleave replication_pad1d replication_pad2d replication_pad3d resize roll rot90 round scatter select_backward
+    select_scatter set sgn sign slice_backward slice_scatter sort split_copy stack take threshold threshold_backward tile
+    topk tril triu trunc unfold_copy unique_dim unsafe_chunk unsafe_split unsafe_split_with_sizes upsample_nearest1d
+    upsample_nearest2d upsample_nearest3d view_copy where zero zeros_like
+    as_strided detach squeeze swapaxes swapdims t transpose unsqueeze"""  # the last line: views, made in place
+)
+# One IEEE operation.
+_PLAIN = _names("""add conj_physical div floor_divide fmod mul reciprocal remainder rsub sqrt square sub true_divide""")
+# Elementwise functions, a few units in the last place off in good kernels.
+_FUNCTION = _names(
+    """_prelu_kernel acos acosh angle asin asinh atan atan2 atanh complex cos cosh exp exp2 expm1 float_power hypot leaky_relu
+    leaky_relu_backward log log10 log1p log2 logaddexp2 logit native_dropout polar pow rsqrt sigmoid sin sinc sinh
+    special_entr special_xlog1py tan tanh xlogy"""
+)
+# Special functions, by polynomials: torch's erf in float32 is up to 6 units off.
+_SPECIAL = _names(
+    """digamma erf erfc erfinv i0 igamma igammac lgamma mvlgamma ndtri polygamma special_erfcx special_i0e special_i1
+    special_i1e special_log_ndtr special_ndtri special_zeta"""
+)
+# Linear in each of their float operands: the same step of the magnitudes gives the sum of the terms' magnitudes.
+_SUM = _names(
+    """_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d _adaptive_avg_pool3d_backward _embedding_bag
+    _trilinear _upsample_bicubic2d_aa _upsample_bicubic2d_aa_backward _upsample_bilinear2d_aa
+    _upsample_bilinear2d_aa_backward avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward bmm
+    convolution convolution_backward dot mean mm mv nansum sum trace upsample_bicubic2d upsample_bicubic2d_backward
+    upsample_bilinear2d upsample_bilinear2d_backward upsample_linear1d upsample_linear1d_backward upsample_trilinear3d
+    upsample_trilinear3d_backward vdot"""
+)
+# The same with coefficients 0 and 1: the step of ones counts the terms.
+_COUNTED = _names(
+    """_unsafe_index_put _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward adaptive_max_pool2d_backward
+    adaptive_max_pool3d_backward col2im cumsum embedding_dense_backward index_add index_put max_pool2d_with_indices_backward
+    max_pool3d_with_indices_backward reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
+    replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward scatter_add unfold_backward
+    upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward"""
+)
+# Factorisations of matrices and what is solved by them: good kernels give the result of a matrix near to theirs, as their norms go
+# (Higham, Accuracy and Stability of Numerical Algorithms, chapters 9 to 20): an element of 0 may be off as much as any other.
+_NORMWISE = _names(
+    """_linalg_det _linalg_eigh _linalg_eigvals _linalg_slogdet _linalg_solve_ex _linalg_svd cholesky linalg_cholesky_ex
+    linalg_eig linalg_eigvals linalg_inv_ex linalg_ldl_factor_ex linalg_lstsq linalg_lu linalg_lu_factor_ex linalg_matrix_exp
+    linalg_pinv linalg_qr"""
+)
+_SPECTRA = _names("""_fft_c2c _fft_c2r _fft_r2c""")
+_MIXED = _SPECTRA | _names("""linalg_householder_product ormqr""")
+# Each term adds a rounding relative to the result.
+_GROWING = _names("""cumprod prod""")
+
+_DECOMPOSED = _names(
+    """_batch_norm_no_update _batch_norm_with_update _euclidean_dist _fused_rms_norm _log_softmax _log_softmax_backward_data
+    _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _prelu_kernel_backward
+    _softmax _softmax_backward_data _weight_norm_interface addcdiv addcmul addmm addmv baddbmm
+    batch_norm_backward binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits celu elu
+    elu_backward gelu gelu_backward glu glu_backward grid_sampler_2d hardsigmoid hardsigmoid_backward hardswish
+    hardswish_backward huber_loss huber_loss_backward lerp linalg_vector_norm log_sigmoid_backward
+    log_sigmoid_forward logaddexp logsumexp mish mish_backward mse_loss mse_loss_backward native_batch_norm
+    native_batch_norm_backward native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward
+    nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward norm selu sigmoid_backward silu silu_backward
+    smooth_l1_loss smooth_l1_loss_backward soft_margin_loss softplus softplus_backward softshrink std std_mean tanh_backward"""
+)
+
+
+def _variance(
+    x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Variance and mean in two passes."""
+    over = list(range(x.ndim)) if dim is None or (isinstance(dim, Sequence) and not dim) else dim
+    mean = x.mean(over, keepdim=True)
+    count = x.numel() / max(mean.numel(), 1)
+    squares = ((x - mean) * (x - mean)).sum(over, keepdim=keepdim)
+    free = max(count - (1 if correction is None else float(correction)), 0.0)
+    return squares / free, mean if keepdim else mean.reshape(squares.shape)
+
+
+def _flagged(x: torch.Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same in Torch's older spelling."""
+    return _variance(x, dim, correction=int(unbiased), keepdim=keepdim)
+
+
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    aten = torch.ops.aten
+    packets = [getattr(aten, name) for name in sorted(_DECOMPOSED) if hasattr(aten, name)]
+    found: dict[Any, Callable[..., Any]] = {**get_decompositions(packets), **STEPS}
+    found[aten.var_mean.correction] = _variance
+    found[aten.var.correction] = lambda *args, **kwargs: _variance(*args, **kwargs)[0]
+    found[aten.var_mean.dim] = _flagged
+    found[aten.var.dim] = lambda *args, **kwargs: _flagged(*args, **kwargs)[0]
+    return found
+
+
+DECOMPOSED = _decompositions()
+_unwrapped = functools.cache(inspect.unwrap)
+
+
+def parts(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
+    """What a step is made of; None where it is not taken apart.
+
+    Without Torch's promotion of dtypes, where all tensors have one: it would load Torch's symbolic shapes.
+    """
+    found = DECOMPOSED.get(func)
+    if found is None or any(isinstance(a, torch.Tensor) and not _floating(a) for a in (*args, *kwargs.values())):
+        return found
+    return _unwrapped(found)
+
+
+# Steps that are not to their last digits in Torch's float64.
+MENDED: dict[Any, Callable[..., torch.Tensor]] = {
+    torch.ops.aten.igamma.default: lower,
+    torch.ops.aten.igammac.default: upper,
+    torch.ops.aten.polygamma.default: polygamma,
+}
+# Steps of which the errors are not relative to the result: in good kernels, too, they are those of larger terms.
+CANCELLING: dict[Any, Callable[..., torch.Tensor]] = {
+    torch.ops.aten.sinc.default: sinc,
+    torch.ops.aten.digamma.default: digamma,
+    torch.ops.aten.lgamma.default: lgamma,
+}
+
+
+def _sampled(
+    x: torch.Tensor, grid: torch.Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> torch.Tensor | None:
+    """``grid_sample`` in steps: linear interpolation, the sum of the 4 or 8 neighbours of a place, 0 outside or of the border."""
+    if mode != "bilinear" or padding_mode == "reflection":
+        return None
+    sizes = x.shape[:1:-1]  # of the grid's coordinates: width, height, depth
+    places = [
+        (grid[..., axis] + 1) / 2 * (size - 1) if align_corners else ((grid[..., axis] + 1) * size - 1) / 2
+        for axis, size in enumerate(sizes)
+    ]
+    if padding_mode == "border":
+        places = [place.clamp(0, size - 1) for place, size in zip(places, sizes)]
+    low = [place.detach().floor() for place in places]
+    shares = [(1 - (place - start), place - start) for place, start in zip(places, low)]
+    batch = torch.arange(x.shape[0], device=x.device).view(-1, *[1] * len(sizes))
+    terms = []
+    for corner in itertools.product((0, 1), repeat=len(sizes)):
+        at = [start.long() + step for start, step in zip(low, corner)]
+        inside = torch.stack([(one >= 0) & (one < size) for one, size in zip(at, sizes)]).all(0)
+        index = (one.clamp(0, size - 1) for one, size in zip(at[::-1], sizes[::-1]))
+        share = functools.reduce(torch.mul, (pair[step] for pair, step in zip(shares, corner)))
+        terms.append(x[(batch, slice(None), *index)].movedim(-1, 1) * share.where(inside, 0.0).unsqueeze(1))
+    return functools.reduce(torch.add, terms)
+
+
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor | None:
+    """Scaled dot product attention in steps: of as many heads, without dropout."""
+    if dropout_p or query.shape[:-2] != key.shape[:-2]:
+        return None
+    logits = (query @ key.mT) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if is_causal:
+        attn_mask = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
+    if attn_mask is not None:
+        logits = logits.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else logits + attn_mask
+    weights = torch.softmax(logits, -1)
+    return weights.masked_fill((logits == -math.inf).all(-1, keepdim=True), 0.0) @ value
+
+
+# Functions above autograd: what is given back has a backward of single steps. None: not these arguments.
+FUNCTIONS: dict[Any, Callable[..., torch.Tensor | None]] = {
+    torch.nn.functional.grid_sample: _sampled,
+    torch.nn.functional.scaled_dot_product_attention: _attention,
+}
+
+
+@functools.cache
+def _named(func: Any) -> str:
+    """How a step rounds, by its name."""
+    schema = func._schema
+    name = func.overloadpacket.__name__.rstrip("_")
+    if schema.returns and all(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns):
+        return EXACT  # views
+    for kind, names in (
+        (EXACT, _EXACT),
+        (PLAIN, _PLAIN),
+        (FUNCTION, _FUNCTION),
+        (SPECIAL, _SPECIAL),
+        (SUM, _SUM),
+        (COUNTED, _COUNTED),
+        (NORMWISE, _NORMWISE),
+    ):
+        if name in names:
+            return kind
+    return GROWING if name in _GROWING else UNKNOWN
+
+
+def kind(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """How a step rounds."""
+    if func.namespace != "aten" and func.namespace != "prims":
+        return UNKNOWN
+    found = _named(func)
+    if found is COUNTED and func.overloadpacket.__name__.rstrip("_") in ("index_put", "_unsafe_index_put"):
+        return COUNTED if (len(args) > 3 and args[3]) or kwargs.get("accumulate") else EXACT
+    if func.overloadpacket.__name__.rstrip("_") == "scatter_reduce" and not {"amax", "amin"}.isdisjoint(map(str, args)):
+        return EXACT
+    if found is EXACT or any(_floating(a) for a in (*args, *kwargs.values())):
+        return found
+    return EXACT
+
+
+def _floating(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_floating(one) for one in value)
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+# Results, and operands, of steps that are marks (0 and 1) and no numbers to round.
+_MARKS = {"multilabel_margin_loss_forward": (1,)}
+_MARKED = {"multilabel_margin_loss_backward": (4,)}
+
+
+@functools.cache
+def marks(func: Any) -> tuple[int, ...]:
+    """Which of a step's results are marks."""
+    return _MARKS.get(func.overloadpacket.__name__, ())
+
+
+@functools.cache
+def marked(func: Any) -> tuple[int, ...]:
+    """Which of a step's operands are marks."""
+    return _MARKED.get(func.overloadpacket.__name__, ())
+
+
+_ROUNDINGS = {PLAIN: 1.0, SUM: 1.0, COUNTED: 1.0, GROWING: 1.0, FUNCTION: 2.0, SPECIAL: 6.0, NORMWISE: 4.0, UNKNOWN: 4.0}
+
+
+def roundings(kind: str) -> float:
+    """Unit roundoffs of a step's own, of its result or of the sum of its terms' magnitudes."""
+    return _ROUNDINGS[kind]
+
+
+# Exact steps that make zeros, and those that may put a number of their arguments in the place of others.
+_ZEROS = _names("empty empty_like new_empty new_zeros zero zeros zeros_like")
+_FILLING = _names(
+    """clamp clamp_max clamp_min constant_pad_nd fill hardtanh index_fill masked_fill nan_to_num scatter threshold where"""
+)
+
+
+def brings_numbers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the result of an exact step may hold other numbers than those of its float operands and 0."""
+    name = func.overloadpacket.__name__.rstrip("_")
+    if name in _ZEROS:
+        return False
+    values = (*args, *kwargs.values())
+    if name in _FILLING:
+        return any(isinstance(one, (int, float)) and one for one in values)
+    return name == "relu6" or not any(map(_floating, values))
+
+
+def each(args: Sequence[Any], function: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
+    """The arguments with ``function`` applied to float tensors, which gives new ones: a step may write into its first."""
+    return [function(a) if isinstance(a, torch.Tensor) and _floating(a) else a for a in args]
+
+
+def partial(func: Any, sums: Sequence[torch.Tensor], terms: Sequence[Any]) -> list[torch.Tensor]:
+    """How large the sums are on the way; the magnitudes of averages are averages, too, and the sums so many times as large."""
+    name = func.overloadpacket.__name__
+    return [size * count for size, count in zip(sums, terms)] if "avg_pool" in name or name == "mean" else list(sums)
+
+
+def has_negative_weights(func: Any) -> bool:
+    """A :data:`SUM` whose own coefficients cancel, so that the step of the magnitudes says nothing."""
+    return "bicubic" in func.overloadpacket.__name__
+
+
+# Products, quotients and powers of numbers that are not 0 are neither 0 nor infinite, if the range holds them; exponentials and
+# sums of finite numbers are not infinite.
+_MULTIPLIED = _names("div mul pow reciprocal square true_divide")
+_GROWN = _names("add cosh exp expm1 sinh sub") | _SUM
+
+
+def beyond(func: Any, args: Sequence[Any], result: Any) -> torch.Tensor | None:
+    """Where a step of finite numbers has left the range of float64; None where that cannot be."""
+    name = func.overloadpacket.__name__.rstrip("_")
+    if (name not in _MULTIPLIED and name not in _GROWN) or not isinstance(result, torch.Tensor) or result.is_complex():
+        return None
+    operands = [operand for operand in args if isinstance(operand, torch.Tensor) and _floating(operand)]
+    gone = result.isinf()
+    if name in _SUM:
+        return gone if all(bool(operand.isfinite().all()) for operand in operands) else None
+    if name in _MULTIPLIED:
+        if not func._overloadname.endswith("mode"):  # a quotient that is rounded to a whole number may be 0
+            gone = gone | (result == 0)
+        operands += [torch.tensor(operand, dtype=torch.float64) for operand in args if isinstance(operand, (int, float))]
+    for operand in operands:
+        gone = gone & operand.isfinite() & ((operand != 0) if name in _MULTIPLIED else True)
+    return gone
+
+
+def ratio(args: Sequence[Any]) -> float:
+    """Terms in one reduced output, at most: the elements of the first operand."""
+    return float(max(args[0].numel(), 1))
+
+
+def terms(func: Any, args: Sequence[Any]) -> float | tuple[float, ...]:
+    """Terms in one output of a :data:`SUM`; for the three gradients of a convolution one number each."""
+    name = func.overloadpacket.__name__
+    if name in ("mm", "bmm", "dot", "vdot", "mv"):
+        return float(max(args[0].shape[-1], 1))
+    if name == "convolution":
+        weight, transposed = args[1], args[6]
+        return _taps(weight) * (weight.shape[0] / max(args[8], 1) if transposed else weight.shape[1])
+    if name == "convolution_backward":
+        grad, _, weight = args[:3]
+        transposed, groups = args[7], max(args[9], 1)
+        places = float(max(grad.numel() // max(grad.shape[1], 1), 1))
+        return _taps(weight) * (weight.shape[1] if transposed else weight.shape[0] / groups), places, places
+    if name.startswith(("upsample", "_upsample")):
+        # A weight is the fraction of a place that was computed in the tensor's dtype: an error of the longest axis, not of k terms.
+        spatial = [size for value in args if isinstance(value, torch.Tensor) for size in value.shape[2:]]
+        return max(64.0, max(spatial, default=1) ** 2 / 4)
+    if name.startswith("avg_pool"):
+        return float(math.prod(args[2 if name.endswith("backward") else 1]))
+    if name.startswith("_adaptive_avg_pool"):
+        return _window(args)
+    if name in ("sum", "mean", "nansum") and len(args) > 1 and args[1] not in (None, []):
+        axes = args[1] if isinstance(args[1], Sequence) else (args[1],)
+        return float(math.prod(args[0].shape[axis] for axis in axes) if args[0].ndim else 1)
+    return ratio(args)
+
+
+def _taps(weight: torch.Tensor) -> float:
+    return float(math.prod(weight.shape[2:]))
+
+
+def _window(args: Sequence[Any]) -> float:
+    """The elements of an adaptive pool's window, at most; of its backward, the windows that meet in one element."""
+    sizes = args[1].shape[2:] if isinstance(args[1], torch.Tensor) else args[1]
+    given = args[0].shape[-len(sizes) :]
+    return float(math.prod(-(-a // max(b, 1)) + 1 for a, b in zip(given, sizes)))
+
+
+def unknown_terms(func: Any, args: Sequence[Any]) -> float:
+    """For a step of which nothing is known: one where it is elementwise, else the longest axis of its operands."""
+    shapes = [a.shape for a in args if isinstance(a, torch.Tensor)]
+    if torch.Tag.pointwise in func.tags or not shapes:
+        return 1.0
+    return float(max((size for shape in shapes for size in shape), default=1))
+
+
+def mixed(kind: str, func: Any) -> bool:
+    """Whether a step adds up its operands on ways of its own, on which infinities meet each other and numbers that are 0."""
+    return kind is NORMWISE or func.overloadpacket.__name__ in _MIXED
+
+
+def spectral(func: Any, args: Sequence[Any], result: torch.Tensor) -> torch.Tensor | None:
+    """The sizes by which the results of a Fourier transform round: at least what is usual in it; None of other steps.
+
+    Each is a sum of all operands with coefficients of one size. What cancels in all of it, as imaginary parts of a real tensor's
+    do, cancels but for the rounding of its parts.
+    """
+    if func.overloadpacket.__name__ not in _SPECTRA or not result.numel():
+        return None
+    sizes = result.abs()
+    return torch.maximum(sizes, sizes.square().mean(tuple(args[1]), keepdim=True).sqrt())
+
+
+def widened(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], narrow: tuple[torch.dtype, ...], complexes: tuple[torch.dtype, ...]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The arguments of a step that would answer in a narrower dtype, so that it does not; of another step the very same ones."""
+
+    def change(value: Any) -> Any:
+        if isinstance(value, torch.dtype):
+            return torch.float64 if value in narrow else torch.complex128 if value in complexes else value
+        return value
+
+    if any(isinstance(a, torch.dtype) and (a in narrow or a in complexes) for a in (*args, *kwargs.values())):
+        return [change(a) for a in args], {name: change(value) for name, value in kwargs.items()}
+    return args, kwargs

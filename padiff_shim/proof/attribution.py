@@ -1,0 +1,439 @@
+"""Why a right port differs natively: which calls carry the difference of its outputs and gradients."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import paddle
+import torch
+
+from ..catalogue.registry import ops
+from ..dispatch.entry_point import EntryPoint
+from ..dispatch.frames import Frame
+from ..dispatch.prepare import prepare
+from ..errors import ArgumentError
+from ..frameworks import autocast
+from ..modes.mode import Mode
+from ..substitution.plan import Substituting
+from ..table.reasons import StayNative
+from .findings import CarriedBy, CarrierRow, GradientRow, JumpRow
+from .plans import TORCHS, Array, Keeping, KeptCall, Key, opened
+from .programs import NotWider
+from .sides import PaddleSide, told
+from .values import as_array, leaves
+
+# ---- Why a right port differs natively: which calls carry the difference of its outputs, and how far each one's error travels.
+#
+# To first order the difference of two runs of one program on two frameworks' kernels is the sum over its calls of J e. Here e is
+# what
+# the call's two results are apart beyond what their operands are: the difference of their two rounding errors, each against the
+# same
+# formula in float64 on that run's own operands. J is how the call's result moves the outputs. One backward that begins with the
+# difference itself gives the inner products of all J e with it (the adjoint of error analysis): shares, which add up to 1 where
+# the
+# first order tells all. A part of e is the kernels' own: what they are apart on equal operands. The rest is an echo: operands
+# that
+# differ already round otherwise, whoever's kernel it is.
+
+NOWHERE = "the port fails on Paddle's own kernels"
+STEP = 2.0**-7  # of an element: what a step function moves by less has not jumped
+
+
+@dataclass
+class ResultRounding:
+    """How far one result lies from the float64 formula's, and its largest element."""
+
+    error: Array
+    size: float
+    unit: float
+
+    @property
+    def units(self) -> float:
+        """The largest error, in unit roundoffs of the largest element."""
+        return float(np.abs(self.error).max(initial=0)) / (self.size * self.unit) if self.size and self.unit else 0.0
+
+    @classmethod
+    def between(cls, made: Array, exact: Array) -> ResultRounding:
+        """Of a result of floats and its exact counterpart, which has its shape."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.nan_to_num(np.subtract(made, exact, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+        size = float(np.abs(np.nan_to_num(exact, posinf=0.0, neginf=0.0)).max(initial=0))
+        return cls(error, size, float(np.finfo(made.dtype).eps) / 2)
+
+
+Seen = Callable[[Key, list[Any], list[ResultRounding | None], list[Array]], None]
+
+
+class Watching(Substituting):
+    """Reference mode's plan, or Paddle's kernels, with the rounding error of each call.
+
+    Args:
+        native: calls run on Paddle's kernels; what draws random numbers draws Torch's all the same.
+        layer: tells the path of the layer that is running.
+        seen: called with each call's key, its results, their rounding errors, and Paddle's results of the same operands (none where
+            the call itself is Paddle's, or writes in place).
+    """
+
+    def __init__(self, *, native: bool, layer: Callable[[], str], seen: Seen) -> None:
+        super().__init__("torch", draws=True, torchs=TORCHS)
+        if native:
+            self.autocasts = ""
+        self._native, self._layer, self._seen = native, layer, seen
+        self._calls: collections.Counter[tuple[str, str]] = collections.Counter()
+
+    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call, and what it rounds."""
+        draws = door.op.random is not None and door.op.random(*values)
+        if door.op.exact or draws or not door.op.leading:
+            result = super().call(door, frame, values, args, kwargs)
+            if door.op.steps:
+                frame.quick.clear()  # a shorter way would pass by here
+                self._tell(door, [tensor for _, tensor in leaves(result)], [], [])
+            return result
+        wanted = _in_float64(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
+        others: list[Array] = []
+        if self._native:
+            result = door.native(*args, **kwargs)
+        else:
+            result = super().call(door, frame, values, args, kwargs)
+            frame.quick.clear()  # a shorter way would pass by here
+            if not (door.entry.inplace or autocast.HERE.on):  # on a CPU Paddle itself makes no casts
+                with paddle.no_grad():
+                    others = [as_array(tensor) for _, tensor in leaves(door.native(*args, **kwargs))]
+        made = [tensor for _, tensor in leaves(result)]
+        self._tell(door, made, list(_errors(made, wanted)), others)
+        return result
+
+    def _tell(self, door: EntryPoint, made: list[Any], errors: list[ResultRounding | None], others: list[Array]) -> None:
+        place = self._layer(), door.op.name
+        self._seen((*place, self._calls[place]), made, errors, others)
+        self._calls[place] += 1
+
+
+def _in_float64(door: EntryPoint, frame: Frame, values: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The results of the op's formula on these operands in float64."""
+    with paddle.no_grad():  # all operands as the kernel gets them
+        inputs, attributes, casts = prepare(door, frame, values, args, kwargs)
+    wide = [
+        one.detach().to(torch.float64, copy=True) if isinstance(one, torch.Tensor) and one.is_floating_point() else one
+        for one in casts.apply(inputs.torch)
+    ]
+    try:
+        with torch.no_grad():
+            return [one for _, one in leaves(door.torch(wide, attributes))]
+    except StayNative:
+        raise
+    except RuntimeError:  # a dtype that the formula asks for and that float64 does not go with
+        return []
+
+
+def _errors(made: Sequence[Any], wanted: Sequence[torch.Tensor]) -> Iterator[ResultRounding | None]:
+    for place, tensor in enumerate(made):
+        exact = wanted[place] if place < len(wanted) else None
+        if exact is None or exact.dtype is not torch.float64 or not paddle.is_floating_point(tensor):
+            yield None
+            continue
+        array, exact = as_array(tensor), as_array(exact)
+        if array.shape != exact.shape or (array.dtype == np.float64 == exact.dtype and not array.size):
+            yield None
+            continue
+        yield ResultRounding.between(array, exact)
+
+
+@dataclass
+class CarrierSum:
+    """What is known of one op in one layer."""
+
+    calls: int = 0
+    paddle: float = 0.0  # largest rounding errors, in units
+    torch: float = 0.0
+    kernels: float = 0.0  # how far both kernels are apart on equal operands, in units
+    local: float = 0.0  # sum of squares of e
+    along: float = 0.0  # sum of the inner products of J e with the difference, which is scaled to length 1
+    own: float = 0.0  # the same of the kernels' own part of e
+
+    def add(self, gradient: Array, native: ResultRounding, substituted: ResultRounding, own: Array | None) -> None:
+        """Add one result: both runs' rounding of it, and ``gradient``, how it moves what differs.
+
+        ``own``: what the kernels are apart on equal operands; None where it is not known.
+        """
+        self.paddle, self.torch = max(self.paddle, native.units), max(self.torch, substituted.units)
+        error = native.error - substituted.error
+        self.local += float((error**2).sum())
+        self.along += float((gradient * error).sum())
+        if own is not None and own.shape == gradient.shape:
+            self.kernels = max(self.kernels, ResultRounding(own, substituted.size, substituted.unit).units)
+            self.own += float((gradient * own).sum())
+
+    def row(self, place: tuple[str, str], length: float, part: str = "forward") -> CarrierRow:
+        """The same for people; ``length``: of the difference."""
+        amplified = abs(self.along) / self.local**0.5 if self.local else 0.0
+        own, share = self.own / length, self.along / length
+        return CarrierRow(*place, self.calls, self.kernels, self.paddle, self.torch, amplified, own, share, part)
+
+
+class Jumps:
+    """The results of step functions in both runs, and where they jump between them."""
+
+    def __init__(self) -> None:
+        self._native: dict[Key, list[Array]] = {}
+        self._counts: dict[tuple[str, str], list[int]] = collections.defaultdict(lambda: [0, 0, 0])  # calls, jumped, elements
+
+    def natively(self, key: Key, made: Sequence[Any]) -> None:
+        """A call of the native run."""
+        if ops()[key[1]].steps:
+            self._native[key] = [as_array(tensor).copy() for tensor in made]
+
+    def substituted(self, key: Key, made: Sequence[Any]) -> None:
+        """The same call on Torch's kernels."""
+        for tensor, other in zip(made, self._native.get(key, ())):
+            array = as_array(tensor)
+            if array.shape != other.shape:
+                continue
+            with np.errstate(invalid="ignore"):
+                jumped = np.abs(array.astype(np.float64) - other) > STEP * np.maximum(np.abs(array), np.abs(other))
+            counts = self._counts[key[:2]]
+            for place, number in enumerate((1, int(jumped.sum()), array.size)):
+                counts[place] += number
+
+    def rows(self) -> list[JumpRow]:
+        """Those that jump, most elements first."""
+        rows = [JumpRow(*place, *counts) for place, counts in self._counts.items() if counts[1]]
+        return sorted(rows, key=lambda row: -row.jumped)
+
+
+def carriers(ours: PaddleSide) -> CarriedBy:
+    """Run the port natively and on Torch's kernels, and tell which calls carry the difference of its outputs."""
+    native: dict[Key, list[ResultRounding | None]] = {}
+    sums: dict[tuple[str, str], CarrierSum] = collections.defaultdict(CarrierSum)
+    outputs: list[Array] = []
+    apart: list[float] = [0.0, 0.0]
+
+    steps = Jumps()
+
+    def keep(key: Key, made: Sequence[Any], errors: list[ResultRounding | None], _: Any) -> None:
+        native[key] = errors
+        steps.natively(key, made)
+
+    try:
+        with paddle.no_grad():
+            ours.observed(_mode(ours, native=True, seen=keep), lambda named: outputs.extend(_floats(named)[1]))
+    except Exception as error:
+        return CarriedBy([], 0.0, 0.0, failed=f"{NOWHERE} ({told(error)})")
+
+    def follow(key: Key, made: Sequence[Any], errors: list[ResultRounding | None], others: list[Array]) -> None:
+        known = sums[key[:2]]
+        known.calls += 1
+        steps.substituted(key, made)
+        for place, (tensor, mine, yours) in enumerate(zip(made, errors, native.get(key, ()))):
+            if mine is None or yours is None or mine.error.shape != yours.error.shape or tensor.stop_gradient:
+                continue
+            own = np.subtract(others[place], as_array(tensor), dtype=np.float64) if place < len(others) else None
+            tensor.register_hook(_adding(known, yours, mine, own))
+
+    def go_back(named: list[tuple[str, Any]]) -> None:
+        tensors, arrays = _floats(named)
+        between = [other.astype(np.float64) - one for one, other in zip(arrays, outputs)]
+        apart[0] = max((float(np.abs(one).max(initial=0)) for one in between), default=0.0)
+        apart[1] = float(np.sqrt(sum((one**2).sum() for one in between)))
+        if apart[1]:
+            starts = [paddle.to_tensor(one / apart[1]).astype(tensor.dtype) for tensor, one in zip(tensors, between)]
+            wanting = [(tensor, start) for tensor, start in zip(tensors, starts) if not tensor.stop_gradient]
+            ours.back_from(*map(list, zip(*wanting)))
+
+    ours.observed(_mode(ours, native=False, seen=follow), go_back)
+    rows = [one.row(place, apart[1] or 1.0) for place, one in sums.items() if one.along or one.own]
+    rows.sort(key=lambda row: (-abs(row.own), -abs(row.share)))
+    return CarriedBy(rows, float(sum(row.share for row in rows)), apart[0], jumps=steps.rows())
+
+
+def _mode(ours: PaddleSide, *, native: bool, seen: Any) -> Mode:
+    return opened(Watching(native=native, layer=ours.layer, seen=seen))
+
+
+def _floats(named: list[tuple[str, Any]]) -> tuple[list[Any], list[Array]]:
+    """The tensors of floats among outputs, and their values."""
+    tensors = [tensor for _, tensor in named if paddle.is_floating_point(tensor)]
+    return tensors, [as_array(tensor).copy() for tensor in tensors]
+
+
+def _adding(known: CarrierSum, native: ResultRounding, substituted: ResultRounding, own: Array | None) -> Callable[[Any], None]:
+    """What is done with the gradient of one result; one without a gradient moves no output, whatever it holds.
+
+    ``own``: what the kernels are apart on equal operands; None where it is not known.
+    """
+
+    def add(gradient: Any) -> None:
+        array = as_array(gradient)
+        if not array.any():
+            return
+        known.add(array, native, substituted, own)
+
+    return add
+
+
+# ---- Why a right port's gradients differ natively: which calls, in the forward and in the backward, carry the difference.
+#
+# A step computes g(theta), the gradients, from the results y of its calls and from the gradients that each call's backward hands
+# on.
+# To first order the difference of two runs is the sum over all calls of two parts: what the call's result is apart beyond its
+# operands, times how y moves the gradients, and what its backward's gradients are apart beyond what it was handed, times how
+# those
+# move the gradients. With v the difference scaled to length 1, both inner products come from one directional derivative, for
+# second
+# derivatives are symmetric (Pearlmutter, Fast exact multiplication by the Hessian, 1994): moved along v, a result's gradient
+# changes
+# as <g, v> does with the result, and an operand's value as <g, v> does with the gradient that is handed to it. So two more runs
+# in
+# float64, with weights and inputs moved along v to either side, give all of it, and no op needs a second derivative of its own.
+
+MOVE = 1e-9  # how far, in lengths of all weights: hardly a relu changes sides there, and float64 has digits left
+Grads = dict[str, Array]
+
+
+def gradient_carriers(ours: PaddleSide, of: str, *, training: bool) -> CarriedBy:
+    """Run the port's step natively and on Torch's kernels, and tell which calls carry the difference of its gradients.
+
+    Args:
+        ours: the port.
+        of: ``"gradients"``, or the name of one: of a parameter, or ``"input 0"``, ``"input tokens"`` of an input.
+        training: as in a step of a training, the model's own output ``"loss"`` is the loss.
+
+    Raises:
+        ArgumentError: there is no gradient of that name.
+        NotWider: the port does not run in float64.
+    """
+    substituted, mine = _run(ours, native=False, training=training)
+    _check(mine, of)
+    try:
+        native, yours = _run(ours, native=True, training=training)
+    except Exception as error:
+        return CarriedBy([], 0.0, 0.0, of, failed=f"{NOWHERE} ({told(error)})")
+    between = _between(mine, yours, of)
+    length = float(np.sqrt(sum((one**2).sum() for one in between.values())))
+    largest = max((float(np.abs(one).max(initial=0)) for one in between.values()), default=0.0)
+    if not length:
+        return CarriedBy([], 0.0, largest, of)
+    sides = _to_either_side(ours, {name: one / length for name, one in between.items()}, training=training)
+    sums: dict[tuple[str, str, str], CarrierSum] = collections.defaultdict(CarrierSum)
+    for key, kept in substituted.items():
+        other = native.get(key)
+        if other is not None and all(key in moved for moved, _ in sides):
+            _add(sums, key, kept, other, _Slope(*((moved[key], step) for moved, step in sides)))
+    rows = [one.row(place[:2], length, place[2]) for place, one in sums.items() if one.along or one.own]
+    rows.sort(key=lambda row: (-abs(row.own), -abs(row.share)))
+    return CarriedBy(rows, float(sum(row.share for row in rows)), largest, of, list(_told(between, mine, length)))
+
+
+def _run(ours: PaddleSide, *, native: bool, training: bool, **how: Any) -> tuple[dict[Key, KeptCall], Grads]:
+    plan = Keeping(native=native, layer=ours.layer)
+    found = ours.observed_back(opened(plan), training=training, **how)
+    return plan.calls, found
+
+
+def _check(mine: Grads, of: str) -> None:
+    """Raise if there is no gradient of that name."""
+    if of != "gradients" and of not in mine:
+        raise ArgumentError(
+            f'of= is "outputs", "gradients" or the name of one of them ({", ".join(list(mine)[:8])}...), got {of!r}'
+        )
+
+
+def _between(mine: Grads, yours: Grads, of: str) -> Grads:
+    """How far the native gradients are apart from Torch's."""
+    names = [name for name in mine if name in yours and mine[name].shape == yours[name].shape and of in ("gradients", name)]
+    return {name: np.nan_to_num(np.subtract(yours[name], mine[name], dtype=np.float64)) for name in names}
+
+
+def _to_either_side(ours: PaddleSide, along: Grads, *, training: bool) -> list[tuple[dict[Key, KeptCall], float]]:
+    """The port's step in float64 with weights and inputs moved, and how far; first onwards, then back."""
+    whole = float(np.sqrt(sum(float((one.numpy().astype(np.float64) ** 2).sum()) for one in ours.model.parameters())))
+    step = MOVE * (whole or 1.0)
+    found = []
+    for signed in (step, -step):
+        moved = {name: signed * one for name, one in along.items()}
+        try:
+            found.append((_run(ours, native=False, training=training, wide=True, moved=moved)[0], step))
+        except Exception as error:
+            raise NotWider.of("paddle", error) from error
+    return found
+
+
+class _Slope:
+    """How a call's operands, and the gradients of its results, change along the difference."""
+
+    def __init__(self, onwards: tuple[KeptCall, float], back: tuple[KeptCall, float]) -> None:
+        (self._plus, step), (self._minus, _) = onwards, back
+        self._width = 2 * step
+
+    def of_operand(self, place: int) -> Array:
+        """Of the values of one operand."""
+        return (self._plus.operand(place) - self._minus.operand(place)) / self._width
+
+    def of_gradient(self, place: int) -> Array | None:
+        """Of the gradient that one result is handed."""
+        one, other = (kept.handed[place] if place < len(kept.handed) else None for kept in (self._plus, self._minus))
+        return None if one is None or other is None else (one - other) / self._width
+
+
+def _add(sums: Mapping[tuple[str, str, str], CarrierSum], key: Key, kept: KeptCall, other: KeptCall, slope: _Slope) -> None:
+    """What one call carries, in the forward and in the backward."""
+    if not (kept.answered and other.answered) or kept.wanted != other.wanted:
+        return
+    try:
+        exact, wide = other.torchs(double=True), kept.torchs(double=True)
+        narrow = kept.torchs(double=False)
+    except (StayNative, RuntimeError):  # a dtype that the formula asks for and that float64 does not go with
+        return
+    theirs = other.paddles()
+    try:
+        apart = kept.paddles() if not kept.door.entry.inplace else ([], [])
+    except StayNative:
+        apart = ([], [])
+    count = dict.fromkeys(("forward", "backward"), 0)
+    results = zip(other.made, exact[0], kept.made, wide[0], _padded(apart[0], len(kept.made)))
+    for place, (yours, rightly, mine, right, native) in enumerate(results):
+        tangent = slope.of_gradient(place)
+        count["forward"] += _entered(sums[(*key[:2], "forward")], (yours, rightly), (mine, right), native, mine, tangent)
+    gradients = zip(kept.wanted, theirs[1], exact[1], narrow[1], wide[1], _padded(apart[1], len(kept.wanted)))
+    for at, yours_, rightly_, mine_, right_, native_ in gradients:
+        if yours_ is not None and rightly_ is not None and mine_ is not None and right_ is not None:
+            along = slope.of_operand(at)
+            count["backward"] += _entered(sums[(*key[:2], "backward")], (yours_, rightly_), (mine_, right_), native_, mine_, along)
+    for part, seen in count.items():
+        sums[(*key[:2], part)].calls += bool(seen)
+
+
+def _padded(found: Sequence[Array | None], length: int) -> Sequence[Array | None]:
+    return found if len(found) == length else [None] * length
+
+
+def _entered(
+    known: CarrierSum,
+    ours: tuple[Array, Array],
+    theirs: tuple[Array, Array],
+    native: Array | None,
+    mine: Array,
+    along: Array | None,
+) -> bool:
+    """Whether two results, each with its exact one, and what carries them on have one shape: then they are added."""
+    if along is None or not along.any() or not all(one.shape == along.shape for one in (*ours, *theirs)):
+        return False
+    if not np.issubdtype(mine.dtype, np.floating):
+        return False
+    own = np.subtract(native, mine, dtype=np.float64) if native is not None and native.shape == mine.shape else None
+    known.add(along, ResultRounding.between(*ours), ResultRounding.between(*theirs), own)
+    return True
+
+
+def _told(between: Grads, mine: Grads, length: float) -> Iterator[GradientRow]:
+    """Each gradient's part of the difference, the largest first."""
+    shares = {name: float((one**2).sum()) / length**2 for name, one in between.items()}
+    for name in sorted(between, key=lambda name: -shares[name]):
+        apart, largest = (float(np.abs(one).max(initial=0)) for one in (between[name], mine[name]))
+        if apart:
+            yield GradientRow(name, apart, apart / largest if largest else float("inf"), shares[name])

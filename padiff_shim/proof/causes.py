@@ -1,0 +1,794 @@
+"""What a port does differently: two regions of calls laid side by side, and the first difference named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import zip_longest
+from typing import Any
+
+import torch
+
+from ..dispatch.call_site import CallSite
+from .match import (
+    BIASED,
+    CallPair,
+    Matching,
+    Mend,
+    align,
+    alike,
+    behind,
+    ended,
+    in_its_place,
+    kind,
+    leads_to,
+    mended,
+    roots,
+    taken_for,
+    with_bias,
+)
+from .trace import Key, TraceCall, TraceOperand, Value
+
+# ---- Why two programs part, in words.
+
+
+class Cause(str, Enum):
+    """Why two programs part."""
+
+    ATTRIBUTE = "another attribute"
+    SWAPPED = "operands swapped"
+    CONSTANT = "another constant"
+    WEIGHT = "another weight"
+    OPERAND = "another operand"
+    ORDER = "another arrangement"
+    OTHER_OP = "another op"
+    MISSING = "an op is missing"
+    EXTRA = "an op too many"
+    PLACE = "an op in another place"
+    UNKNOWN = "other calls"
+    TIED = "weights tied otherwise"
+    DTYPE = "another dtype"
+    OVERFLOW = "an overflow"
+    OPTIMIZER = "another optimizer"
+    SETTING = "another setting of the optimizer"
+    RATE = "another learning rate"
+    CLIPPING = "another clipping"
+    SKIPPED = "a step that the other skips"
+    CLEARED = "gradients are not cleared"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # of calls that are not the same
+
+
+# ---- How operands are told: what they are called, where they come from, what they hold.
+
+_ROLES = {"self": "the first operand", "other": "the second operand", "mat2": "the second operand", "mat1": "the first operand"}
+
+
+def role(operand: TraceOperand) -> str:
+    return _ROLES.get(operand.name, operand.name)
+
+
+def given(value: Value) -> bool:
+    """Whether it is an input or a weight, which has a name of its own."""
+    return value.node is None and bool(value.label) and "(" not in value.label
+
+
+def swapped(mine: Sequence[TraceOperand], another: TraceOperand, yours: Sequence[TraceOperand], other: TraceOperand) -> str:
+    """Which of the port's operands is which of the original's; those of a list have one name, and are counted."""
+    ours, theirs = role(other), role(another)
+    if ours != theirs:
+        return f"{ours} is what the original has as {theirs}"
+    number, place = _place(yours, other), _place(mine, another)
+    return f"number {number} of {ours} is what the original has as number {place}"
+
+
+def _place(operands: Sequence[TraceOperand], wanted: TraceOperand) -> int:
+    return [one for one in operands if one.name == wanted.name].index(wanted) + 1
+
+
+def from_elsewhere(one: TraceOperand, other: TraceOperand) -> str:
+    """Where an operand comes from on both sides, in so many words that they differ."""
+    for told in (whence, _whence_exactly):
+        ours, theirs = told(other.value), told(one.value)
+        if ours != theirs:
+            break
+    return f"{role(other)} comes from {ours}, in the original from {theirs}"
+
+
+def extent(value: Value) -> str:
+    elements = value.sorted
+    return f"{list(value.tensor.shape)}" + (
+        f" from {elements[0].item():.4g} to {elements[-1].item():.4g}" if elements.numel() else ""
+    )
+
+
+def whence(value: Value) -> str:
+    return value.label if value.node is None else f"{value.node.name} (line {value.node.site.line})"
+
+
+def _whence_exactly(value: Value) -> str:
+    """The same with the layer, and which of several results it is."""
+    if value.node is None:
+        return value.label
+    several = len(value.node.results) > 1 and value in value.node.results
+    which = f"result {value.node.results.index(value) + 1} of " if several else ""
+    return which + whence(value).replace(")", f", layer {value.node.layer})" if value.node.layer else ")")
+
+
+# ---- Attributes of calls that stand for each other: which differ, and in which further calls the same ones do.
+
+
+def unlike_attributes(original: TraceCall, port: TraceCall) -> dict[str, Any]:
+    """The original's attributes that the port's call has not; None for one that the original's has not."""
+    names = sorted({*original.attributes, *port.attributes} - _idle(original, port))
+    pairs = ((name, original.attributes.get(name), port.attributes.get(name)) for name in names)
+    apart = {name: (wanted, own) for name, wanted, own in pairs if not equal(wanted, own)}
+    return {name: wanted for name, (wanted, own) in apart.items() if name != "dim" or not _of_one_axis(original, port)}
+
+
+def _of_one_axis(original: TraceCall, port: TraceCall) -> bool:
+    """Whether two calls name the same axes, from the first or from the last."""
+    counts = {max((tensor.dim() for tensor in _first_tensors(call)), default=0) for call in (original, port)}
+    dims = [call.attributes.get("dim") for call in (original, port)]
+    if len(counts) > 1 or 0 in counts or not all(isinstance(dim, (int, list)) for dim in dims):
+        return False
+    (count,) = counts
+    named = [[axis % count for axis in (dim if isinstance(dim, list) else [dim])] for dim in dims]  # type: ignore[operator]
+    return named[0] == named[1]
+
+
+def _first_tensors(call: TraceCall) -> list[torch.Tensor]:
+    """A call's first operand and result, of which the one with more axes has those that it names."""
+    return [*(operand.tensor for operand in call.operands[:1]), *(value.tensor for value in call.results[:1])]
+
+
+def calls_alike(
+    original: TraceCall, port: TraceCall, original_calls: Sequence[TraceCall], port_calls: Sequence[TraceCall]
+) -> list[tuple[TraceCall, TraceCall]]:
+    """All pairs of calls whose attributes differ as those of this pair do, this pair first: a setting of the whole model.
+
+    This pair alone where the programs have other numbers of such calls, or in another order: the others may not stand for each
+    other. Empty where the port's call cannot be given the original's: none of its own are unlike, or they are of another kind, or
+    it only moves elements, of which Paddle itself says where they lie.
+    """
+    unlike = unlike_attributes(original, port)
+    if (
+        not unlike
+        or port.backward
+        or port.moves
+        or any(type(wanted) is not type(port.attributes.get(name)) for name, wanted in unlike.items())
+    ):
+        return []
+    calls = [[node for node in nodes if (node.name, node.backward) == (port.name, False)] for nodes in (original_calls, port_calls)]
+    pairs = list(zip(*calls)) if len(calls[0]) == len(calls[1]) else []
+    if not any(call is original and counterpart is port for call, counterpart in pairs):
+        return [(original, port)]
+    alike = [pair for pair in pairs if _differ_as(unlike, port, *pair)]
+    return sorted(alike, key=lambda pair: pair[1] is not port)
+
+
+def _differ_as(unlike: Mapping[str, Any], port: TraceCall, call: TraceCall, counterpart: TraceCall) -> bool:
+    other = unlike_attributes(call, counterpart)
+    return other.keys() == unlike.keys() and all(
+        equal(other[name], wanted) and equal(counterpart.attributes.get(name), port.attributes.get(name))
+        for name, wanted in unlike.items()
+    )
+
+
+def _idle(original: TraceCall, port: TraceCall) -> set[str]:
+    """Attributes that say nothing: how fast running statistics follow a batch, where neither is given any batch's."""
+    trains = any(call.attributes.get("training", True) for call in (original, port))
+    return set() if trains else {"momentum"}
+
+
+def equal(value: Any, other: Any) -> bool:
+    if (value is None) is not (other is None):
+        return _bounds_nothing(other if value is None else value)
+    if isinstance(value, (int, float)) and isinstance(other, (int, float)):
+        return abs(value - other) <= 1e-7 * max(abs(value), abs(other)) or value == other
+    return bool(value == other)
+
+
+def _bounds_nothing(value: Any) -> bool:
+    """Whether a number is where a float ends: Paddle's limit of a clip that has none."""
+    return isinstance(value, float) and abs(value) >= float(torch.finfo(torch.float32).max)
+
+
+# ---- What to write in a Paddle program: for an attribute of one of Torch's operators, or of one of Paddle's layers.
+
+_UPSCALES = 'mode="downscale_in_infer" scales in evaluation, Torch\'s dropout in training: write mode="upscale_in_train"'
+_REDUCTIONS = ("none", "mean", "sum")
+_BATCH_NORMS = frozenset({"native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "_batch_norm_with_update"})
+_ALSO_PADDLES = frozenset({
+    "kernel_size", "stride", "padding", "dilation", "groups", "ceil_mode", "align_corners", "negative_slope", "keepdim",
+    "ignore_index", "output_padding", "alpha", "beta", "threshold", "output_size", "padding_idx", "label_smoothing", "num_layers",
+})  # fmt: skip
+
+
+def _momentum(value: Any) -> str:
+    return (
+        f"Paddle's momentum is the share of the old statistics that stays, Torch's momentum={value:g} that of the new: "
+        f"write momentum={1 - value:g}"
+    )
+
+
+def _reduction(value: Any) -> str:
+    return f'write reduction="{_REDUCTIONS[value]}"' if value in range(len(_REDUCTIONS)) else ""
+
+
+def in_paddles_words(op: str, name: str, value: Any) -> Any:
+    """The value of an attribute of Torch's operator as a Paddle program says it: shares that stay, and those that go.
+
+    >>> in_paddles_words("native_batch_norm", "momentum", 0.1)
+    0.9
+    """
+    if name == "reduction" and value in range(len(_REDUCTIONS)):
+        return _REDUCTIONS[value]
+    turned = (name == "momentum" and op in _BATCH_NORMS) or (name == "p" and op == "bernoulli")
+    return 1 - value if turned and isinstance(value, float) else value
+
+
+def _fft_norm(op: str, value: Any) -> str:
+    """Torch's number of a scale: 0 for none, 1 for the root of the length, 2 for the length."""
+    if value == 1 or op == "_fft_c2c":  # whose direction is told by another attribute
+        return 'write norm="ortho"' if value == 1 else ""
+    return f'write norm="{"backward" if (value == 0) is (op == "_fft_r2c") else "forward"}"'
+
+
+def _axis(value: Any) -> str:
+    shown = value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value
+    return f"write axis={shown}"
+
+
+_WORDS: dict[str, Callable[[Any], str]] = {
+    "eps": lambda value: f"write epsilon={value:g}",
+    "dim": _axis,
+    "count_include_pad": lambda value: f"write exclusive={not value}",
+    "group": lambda value: f"write num_groups={value}",
+    "approximate": lambda value: f"write approximate={value == 'tanh'}",
+    "reduction": _reduction,
+    **{name: lambda value, name=name: f"write {name}={value!r}" for name in _ALSO_PADDLES},  # type: ignore[misc]
+}
+
+
+def advice(op: str, name: str, value: Any) -> str:
+    """What a Paddle program says for the attribute ``name=value`` of Torch's operator ``op``; "" if nothing is known.
+
+    >>> advice("native_layer_norm", "eps", 1e-5)
+    'write epsilon=1e-05'
+    """
+    if value is None:
+        return ""
+    if name == "momentum" and op in _BATCH_NORMS:
+        return _momentum(value)
+    if name == "p" and op == "bernoulli":  # what is kept
+        return f"write p={1 - value:g}"
+    if name == "dim" and op.startswith("_fft") and len(value) > 1:
+        return f"write axes={value}"
+    if name == "normalization":
+        return _fft_norm(op, value)
+    return _WORDS[name](value) if name in _WORDS else ""
+
+
+_OTHER_OPS = {
+    ("huber_loss", "smooth_l1_loss"): "Paddle's smooth_l1_loss is Torch's huber_loss, delta times as large: divide it by delta",
+    ("smooth_l1_loss", "huber_loss"): "Paddle's smooth_l1_loss is Torch's huber_loss",
+}
+
+
+def advice_on_other_op(written: str, wanted: str) -> str:
+    """What to write where a port calls one of Torch's operators in place of another, in brackets; "" if nothing is known.
+
+    >>> advice_on_other_op("smooth_l1_loss", "huber_loss")
+    " (Paddle's smooth_l1_loss is Torch's huber_loss)"
+    """
+    return f" ({_OTHER_OPS[written, wanted]})" if (written, wanted) in _OTHER_OPS else ""
+
+
+_PADDINGS = {
+    f"{kind}_pad{axes}d": word for kind, word in (("reflection", "reflect"), ("replication", "replicate")) for axes in (1, 2, 3)
+}
+
+
+def advice_on_missing(op: str, layer: Any) -> str:
+    """What to write where one of Torch's operators is missing in a layer of Paddle's, in brackets; "" if nothing is known.
+
+    >>> advice_on_missing("reflection_pad2d", paddle.nn.Conv2D(3, 3, 3, padding=1))
+    " (write padding_mode='reflect')"
+    """
+    mode = _PADDINGS.get(op)
+    return f" (write padding_mode={mode!r})" if mode and hasattr(layer, "_padding_mode") else ""
+
+
+_DEFINITIONS = {
+    "embedding": "leave padding_idx= out, or keep zeros in that row on both sides",
+}
+
+
+def advice_on_definition(op: str) -> str:
+    """What a Paddle program says for Torch's definition of an op, in brackets; "" if nothing is known.
+
+    >>> advice_on_definition("embedding")
+    ' (leave padding_idx= out, or keep zeros in that row on both sides)'
+    """
+    return f" ({_DEFINITIONS[op]})" if op in _DEFINITIONS else ""
+
+
+def advice_on_layer(cause: Cause, layer: Any) -> str:
+    """The attribute of one of Paddle's layers that makes a call missing or too much; "" if there is none.
+
+    A dropout that downscales multiplies in evaluation, and does not divide in training.
+
+    >>> advice_on_layer(Cause.EXTRA, paddle.nn.Dropout(0.5, mode="downscale_in_infer"))
+    'mode="downscale_in_infer" scales in evaluation, Torch\'s dropout in training: write mode="upscale_in_train"'
+    """
+    downscales = cause in (Cause.EXTRA, Cause.MISSING) and getattr(layer, "mode", None) == "downscale_in_infer"
+    return _UPSCALES if downscales else ""
+
+
+# ---- What differs between two calls that stand for each other: attributes, operands, how these are arranged.
+
+_WEIGHTS = frozenset({"weight", "pos_weight"})  # of a loss
+_COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum"})
+_TO_THE_END = 2**63 - 1  # where a slice ends that has no end
+
+
+def between(matching: Matching, theirs: TraceCall, ours: TraceCall) -> tuple[Cause, str]:
+    """What differs between two calls that stand for each other: the first rule that finds something."""
+    for rule in (_of_kind, _of_indices, _of_names, _of_operands):
+        if (difference := rule(matching, theirs, ours)) is not None:
+            return difference
+    return Cause.UNKNOWN, f"{ours} gives other values than {theirs}"
+
+
+def _of_kind(matching: Matching, theirs: TraceCall, ours: TraceCall) -> tuple[Cause, str] | None:
+    """Two ops of different kinds."""
+    if kind(theirs) == kind(ours):
+        return None
+    return Cause.OTHER_OP, f"{ours} in place of {theirs}{advice_on_other_op(ours.name, theirs.name)}"
+
+
+def _of_indices(matching: Matching, theirs: TraceCall, ours: TraceCall) -> tuple[Cause, str] | None:
+    """Different indices or masks."""
+    if theirs.name == ours.name == "scatter" and (broadcast := _broadcast(theirs, ours)):
+        return Cause.CONSTANT, broadcast
+    if theirs.name == ours.name == "scatter" and len(theirs.operands) != len(ours.operands):
+        return Cause.UNKNOWN, f"{ours} in place of {theirs}"  # of a number, and of rows: they need not stand for each other
+    turned = _turned(theirs, ours)
+    for original, other in zip(filter(_is_index, theirs.operands), filter(_is_index, ours.operands)):
+        meant = original
+        if kind(theirs) == "masked" and (turned or theirs.name != ours.name):
+            meant = _as_meant(original, other, turned)
+        if turned is not None and original.tensor.dtype is torch.bool is other.tensor.dtype:
+            if not _equal_masks(meant, other):
+                return constant(meant, other)
+        elif not matching.same(original.value, other.value) and not _complementary(original, other):
+            return constant(meant, other)
+    return None
+
+
+def _of_names(matching: Matching, theirs: TraceCall, ours: TraceCall) -> tuple[Cause, str] | None:
+    """Two ops that mask, or one op with different attributes."""
+    if theirs.name != ours.name:
+        return (Cause.OTHER_OP, f"{ours} in place of {theirs}") if kind(theirs) == "masked" else None
+    if number := _number(theirs, ours):
+        return Cause.OPERAND, number
+    attributes = [
+        _attribute(theirs.name, name, value, ours.attributes.get(name)) for name, value in unlike_attributes(theirs, ours).items()
+    ]
+    return (Cause.ATTRIBUTE, ", ".join(attributes)) if attributes else None
+
+
+def _of_operands(matching: Matching, theirs: TraceCall, ours: TraceCall) -> tuple[Cause, str] | None:
+    """Different operands, more or fewer of them, or the same in another arrangement."""
+    mine, yours, biased = _factors(theirs, ours)
+    if ours.name in _COMMUTATIVE and len(mine) == len(yours) == 2 and ours.attributes.get("alpha", 1) == 1:
+        straight, turned = (sum(matching.same(a.value, b.value) for a, b in zip(mine, other)) for other in (yours, yours[::-1]))
+        yours = yours[::-1] if turned > straight else yours
+    for original, other in zip(mine, yours):
+        if (difference := _of_operand(matching, original, other, mine, yours)) is not None:
+            return difference
+    if biased:
+        return Cause.OPERAND, biased
+    if len(mine) != len(yours):
+        left, more = (
+            {operand.name for operand in side} - {operand.name for operand in other}
+            for side, other in ((mine, yours), (yours, mine))
+        )
+        if left <= _WEIGHTS >= more:
+            wrong, how = (left, "left out") if left else (more, "too much")
+            return Cause.OPERAND, f"{' and '.join(f'{name}=' for name in sorted(wrong))} is {how}"
+        missing = left | more
+        return Cause.OPERAND, f"{len(yours)} operands against {len(mine)}" + (f" ({', '.join(sorted(missing))})" if missing else "")
+    for original, other in zip(mine, yours):
+        if original.tensor.shape != other.tensor.shape or not matching.in_order(original.value, original.tensor, other.tensor):
+            return arranged(original, other)
+    return None
+
+
+def _of_operand(
+    matching: Matching, original: TraceOperand, other: TraceOperand, mine: list[TraceOperand], yours: list[TraceOperand]
+) -> tuple[Cause, str] | None:
+    """Two operands with different values; None also where that is explained by what made them."""
+    if matching.same(original.value, other.value):
+        return None
+    exchanged = next((operand for operand in mine if operand is not original and matching.same(operand.value, other.value)), None)
+    if exchanged is not None:
+        return Cause.SWAPPED, swapped(mine, exchanged, yours, other)
+    here, there = original.value.node, other.value.node
+    named = all(value.node is not None or given(value) for value in (original.value, other.value))
+    if named and matching.good(other.value):
+        if here is not None and there is not None and (_is_same_of_constants(here, there) or takes_others(matching, here, there)):
+            return between(matching, here, there)
+        return Cause.WEIGHT if here is None is there else Cause.OPERAND, from_elsewhere(original, other)
+    return constant(original, other) if there is None or here is None else None
+
+
+def _factors(theirs: TraceCall, ours: TraceCall) -> tuple[list[TraceOperand], list[TraceOperand], str]:
+    """What two calls are given, without the bias of which a product alone has one, and what is to be said of that."""
+    if kind(theirs) != "product" or (theirs.name in BIASED) is (ours.name in BIASED):
+        return theirs.operands, ours.operands, ""
+    product, other = (ours, theirs) if theirs.name in BIASED else (theirs, ours)
+    bias, *factors = other.operands
+    mine, yours = (factors, product.operands) if other is theirs else (product.operands, factors)
+    if with_bias(product, other) is not product or len(mine) != len(yours):
+        return mine, yours, ""
+    told = f"the bias ({whence(bias.value)})"
+    return mine, yours, f"{told} is left out" if other is theirs else f"{told} is too much"
+
+
+def _number(theirs: TraceCall, ours: TraceCall) -> str:
+    """Where one of both is given a number, and the other a tensor; "" if neither is."""
+    for one, other in ((theirs, ours), (ours, theirs)):
+        for operand in other.operands:
+            if operand.name in one.attributes:
+                said = f"is {_shown(one.attributes[operand.name])}", f"comes from {whence(operand.value)}"
+                here, there = said if one is ours else said[::-1]
+                return f"{role(operand)} {here}, in the original it {there}"
+    return ""
+
+
+def _is_same_of_constants(one: TraceCall, other: TraceCall) -> bool:
+    """Whether two calls are the same of other constants: a mask the other way round, whose complement stands in both programs."""
+    operands = [two.value for node in (one, other) for two in node.operands]
+    same = kind(one) == kind(other) and one.attributes == other.attributes
+    return same and all(value.node is None and not given(value) for value in operands)
+
+
+def _broadcast(original: TraceCall, port: TraceCall) -> str:
+    """Where the port's index is of another shape, as put_along_axis makes it; "" if it is of the same."""
+    wanted, written = (
+        next((list(index.tensor.shape) for index in node.operands if index.name == "index"), None) for node in (original, port)
+    )
+    if wanted is None or written is None or wanted == written:
+        return ""
+    advice = "; put_along_axis broadcasts its index, scatter takes it as it is: write broadcast=False"
+    return f"index has shape {written} against {wanted}{advice if len(wanted) == len(written) else ''}"
+
+
+def takes_others(matching: Matching, call: TraceCall, other: TraceCall) -> bool:
+    """Whether two calls take other elements out of the same operands: another layer's state, another part."""
+    alike = call.name == other.name and call.moves and len(call.operands) == len(other.operands)
+    if not alike or not unlike_attributes(call, other):
+        return False
+    return all(matching.same(operand.value, partner.value) for operand, partner in zip(call.operands, other.operands))
+
+
+def _is_index(operand: TraceOperand) -> bool:
+    """Indices, lengths, masks: what is wrong in them explains more than an attribute."""
+    return operand.value.node is None and not operand.tensor.is_floating_point()
+
+
+def _complementary(one: TraceOperand, other: TraceOperand) -> bool:
+    """Whether two masks say the same, the other way round."""
+    masks = one.tensor.dtype is torch.bool is other.tensor.dtype
+    return masks and one.tensor.numel() == other.tensor.numel() and bool((one.tensor.flatten() != other.tensor.flatten()).all())
+
+
+def _turned(theirs: TraceCall, ours: TraceCall) -> bool | None:
+    """Whether what is masked in one call is what is kept in the other; None if that does not show."""
+    kept = [_keeps(node) for node in (theirs, ours)]
+    if None not in kept:
+        return kept[0] is not kept[1]
+    if not theirs.name == ours.name == "where":
+        return None
+    mine, yours = ([_number_in(node, name) for name in ("self", "other")] for node in (theirs, ours))
+    if None in mine or mine[0] == mine[1]:
+        return None
+    return False if mine == yours else True if mine == yours[::-1] else None
+
+
+def _number_in(node: TraceCall, name: str) -> float | None:
+    """The one number that a call is given under a name."""
+    given = node.attributes.get(name, next((one.tensor for one in node.operands if one.name == name), None))
+    if isinstance(given, torch.Tensor):
+        return given.flatten()[0].item() if given.numel() and bool((given == given.flatten()[0]).all()) else None
+    return given
+
+
+def _keeps(node: TraceCall) -> bool | None:
+    """Whether a call keeps what its mask holds, with a constant elsewhere, or the other way round; None: no constant, or two."""
+    if node.name != "where":
+        return False if node.name == "masked_fill" else None
+    computed = {one.name for one in node.operands if one.value.node is not None or given(one.value)}
+    return None if ("self" in computed) is ("other" in computed) else "self" in computed
+
+
+def _equal_masks(one: TraceOperand, other: TraceOperand) -> bool:
+    try:
+        return bool((one.tensor == other.tensor).all())
+    except RuntimeError:
+        return False
+
+
+def _as_meant(one: TraceOperand, other: TraceOperand, turned: bool | None) -> TraceOperand:
+    """A mask, or its complement if another op's is meant, or nearer to that: what is masked, or what is not."""
+    if turned is False or not (one.tensor.dtype is torch.bool is other.tensor.dtype):
+        return one
+    if turned:
+        return TraceOperand(one.name, Value(one.value.tensor.logical_not()), one.tensor.logical_not(), one.way)
+    try:
+        here, there = torch.broadcast_tensors(one.tensor, other.tensor)
+    except RuntimeError:
+        return one
+    if 2 * int((here != there).sum()) <= here.numel():
+        return one
+    return TraceOperand(one.name, Value(one.value.tensor.logical_not()), one.tensor.logical_not(), one.way)
+
+
+def arranged(one: TraceOperand, other: TraceOperand) -> tuple[Cause, str]:
+    """The same elements in another order."""
+    if one.value.node is None and other.value.node is None and one.tensor.shape == other.tensor.shape:
+        return constant(one, other)
+    ours, theirs = (", ".join(map(str, operand.way)) or str(list(operand.tensor.shape)) for operand in (other, one))
+    return Cause.ORDER, f"{role(other)} is arranged by {ours}, in the original by {theirs}"
+
+
+def constant(one: TraceOperand, other: TraceOperand) -> tuple[Cause, str]:
+    label = other.value.label or one.value.label
+    cause = Cause.WEIGHT if other.value.label and one.value.label and "(" not in label else Cause.CONSTANT
+    where = f" ({label})" if label else ""
+    try:
+        here, there = torch.broadcast_tensors(one.tensor, other.tensor)
+    except RuntimeError:
+        return cause, f"{role(other)}{where} is {extent(other.value)} against {extent(one.value)}"
+    apart = (here != there).nonzero()
+    if not len(apart):
+        return cause, f"{role(other)}{where} has shape {list(other.tensor.shape)} against {list(one.tensor.shape)}"
+    first = tuple(apart[0].tolist())
+    mine, yours = (f"{tensor[first].item():g}" for tensor in (here, there))
+    place = f"[{', '.join(map(str, first))}]"
+    shuffled = comparable(one, other) and torch.equal(one.value.sorted, other.value.sorted)
+    order = "; they are the same in another order" if shuffled else ""
+    differing = f"{len(apart)} of {here.numel()} elements differ{order}"
+    return cause, f"{role(other)}{where} holds {yours} at {place} against {mine} ({differing})"
+
+
+def _attribute(op: str, name: str, wanted: Any, written: Any) -> str:
+    """An attribute that differs, and what to write; ``wanted``: the original's value, ``written``: the port's."""
+    write = advice(op, name, wanted)
+    own, other = (_shown(in_paddles_words(op, name, value)) for value in (written, wanted))
+    return f"{name}={own} against {other}" + (f" ({write})" if write else "")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, int) and value >= _TO_THE_END:
+        return "the end"
+    return f"{value:g}" if isinstance(value, float) else repr(value)
+
+
+def comparable(one: TraceOperand, other: TraceOperand) -> bool:
+    """Whether two operands may be one: so many numbers of one kind."""
+    return one.tensor.numel() == other.tensor.numel() and one.tensor.is_floating_point() == other.tensor.is_floating_point()
+
+
+# ---- Calls of one program that have no counterpart where it is looked for: what is given otherwise, moved otherwise, or
+# elsewhere.
+
+
+def moved_otherwise(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair] | None:
+    """Where both take elements out of one value by other calls, and it was arranged otherwise before."""
+    for pair in pairs:
+        other = pair.ours if pair.theirs is None else pair.theirs if pair.ours is None else None
+        if other is None or not other.moves or (other is pair.theirs) is (alone is pairs[0].theirs):
+            continue
+        theirs, ours = (alone, other) if alone is pairs[0].theirs else (other, alone)
+        for one, two in zip(theirs.operands[:1], ours.operands[:1]):
+            same = one.value.node is not None and matching.same(one.value, two.value)
+            if same and (one.tensor.shape != two.tensor.shape or not matching.in_order(one.value, one.tensor, two.tensor)):
+                return (*arranged(one, two), CallPair(theirs, ours))
+    return None
+
+
+def given_otherwise(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair] | None:
+    """Where nothing is missing but what reads the result of a call of the original is given another one.
+
+    Either it is given what stands in no trace, for Paddle's kernels computed it (whole numbers, tables of no operand), or what
+    another call of that kind made, which is no operand of the missing one.
+    """
+    following = next((other for other in pairs if other.theirs and other.ours), None)
+    if following is None or following.theirs is None or following.ours is None:
+        return None
+    for one, other in zip(following.theirs.operands, following.ours.operands):
+        if one.value.node is None or not comparable(one, other) or matching.same(one.value, other.value):
+            continue
+        if not behind(one.value, alone):
+            continue
+        if other.value.node is None and not other.value.label:
+            return (*constant(one, other), following)
+        if other.value.node is None or not matching.good(other.value) or one.value.node is not alone:
+            continue
+        fed = any(matching.same(two.value, other.value) for two in alone.operands)
+        if kind(other.value.node) == kind(alone) and not fed:
+            if takes_others(matching, alone, other.value.node):
+                return (*between(matching, alone, other.value.node), following)
+            return Cause.OPERAND, from_elsewhere(one, other), following
+    return None
+
+
+def is_counterpart(pair: CallPair, other: CallPair) -> bool:
+    """Whether ``other`` is the same call that stands alone on the other side: op, attributes, shape and weights."""
+    alone, candidate = (pair.theirs, other.ours) if pair.ours is None else (pair.ours, other.theirs)
+    if alone is None or candidate is None or (other.theirs and other.ours):
+        return False
+    same = kind(alone) == kind(candidate) and alone.attributes == candidate.attributes and alike(alone, candidate)
+    return same and _weights(alone) == _weights(candidate)
+
+
+def _weights(node: TraceCall) -> list[tuple[int, ...]]:
+    return [tuple(one.tensor.shape) for one in node.operands if one.value.node is None]
+
+
+def missing(alone: TraceCall, pairs: Sequence[CallPair]) -> str:
+    """Which calls are missing: one, with those of its line that go on with its result."""
+    calls = [alone]
+    for pair in pairs[1:]:
+        node = pair.theirs
+        if node is None or pair.ours is not None or node.moves or (node.site, node.layer) != (alone.site, alone.layer):
+            continue
+        if any(one.value.node in calls for one in node.operands):
+            calls.append(node)
+    where = ": no gradient goes back there" if alone.backward else ""
+    return f"{', '.join(map(str, calls))} {'is' if len(calls) == 1 else 'are'} missing{where}"
+
+
+def read_by_none(matching: Matching, pair: CallPair, end: tuple[Value | None, Value | None]) -> TraceCall | None:
+    """The port's call at which a missing one is told that its calls do not read: the last; of a backward the one to go through."""
+    theirs = pair.theirs
+    if theirs is None or not theirs.backward:
+        return end[1].node if end[1] is not None else None
+    same = [
+        ours.node
+        for one, ours in matching.of_first.items()
+        if one.node and ours.node and not one.node.backward and (one.node.site, one.node.layer) == (theirs.site, theirs.layer)
+    ]
+    return next((node for node in reversed(same) if not node.backward), pair.ours)
+
+
+# ---- What a port does otherwise: two regions of calls behind wrong values are laid side by side, and the first difference
+# named.
+
+WINDOW = 40  # calls of each side that are laid side by side
+
+
+_OTHERWISE_GIVEN = (Cause.OPERAND, Cause.WEIGHT, Cause.SWAPPED, Cause.CONSTANT)
+
+
+@dataclass(frozen=True)
+class CallDifference:
+    """The first place where the second program (the port) does otherwise than the first.
+
+    ``ours`` is the port's call, ``theirs`` the original's; one of them is None where it has no counterpart. ``mend``: the port's
+    call whose results have to be exchanged, and by what, for both to go on alike; None where there is no such call.
+    """
+
+    cause: Cause
+    text: str
+    theirs: TraceCall | None
+    ours: TraceCall | None
+    mend: Mend | None
+    sites: tuple[CallSite, CallSite] | None = None  # where the elements are arranged, if that is what differs
+    taken: tuple[Value, Value] | None = None  # the original's value that a call should be given, and which of its it is given
+    effect: float | None = None  # how far outputs (or gradients) move by mending it; None: not measured
+    setting: Key | None = None  # of attributes that many calls have alike: the port's call where that was seen first
+
+    @property
+    def backward(self) -> bool:
+        """Whether it is in the backward."""
+        return all(node.backward for node in (self.theirs, self.ours) if node is not None)
+
+
+End = tuple[Value | None, Value | None]  # what the original makes in the end, and what the port makes for it
+
+
+def explain(
+    matching: Matching, theirs: Sequence[TraceCall], ours: Sequence[TraceCall], end: End = (None, None)
+) -> CallDifference | None:
+    """The first difference of two regions (see :func:`.matching.guilty`) that lead to an end; None if both are empty."""
+    if not theirs and not ours:
+        return None
+    pairs = _from_the_first(matching, align(matching, theirs[:WINDOW], ours[:WINDOW]), theirs, ours)
+    cause, text, pair = _cause(matching, pairs)
+    mend = mended(matching, pairs)
+    if cause is Cause.MISSING and (pair.ours is None or pair.ours.backward):
+        pair, mend = CallPair(pair.theirs, read_by_none(matching, pair, end)), mend or ended(end)
+    elif cause is Cause.EXTRA and mend is None and not (pair.ours and pair.ours.backward):
+        mend = ended(end)
+    taken = taken_for(matching, pair) if cause in _OTHERWISE_GIVEN else None
+    return CallDifference(cause, text, pair.theirs, pair.ours, mend, _sites(matching, cause, pair), taken)
+
+
+def _sites(matching: Matching, cause: Cause, pair: CallPair) -> tuple[CallSite, CallSite] | None:
+    """The first steps on which both arrange an operand otherwise."""
+    if cause is not Cause.ORDER or pair.theirs is None or pair.ours is None:
+        return None
+    for one, other in zip(pair.theirs.operands, pair.ours.operands):
+        if one.tensor.shape != other.tensor.shape or not matching.in_order(one.value, one.tensor, other.tensor):
+            steps = zip_longest(one.way, other.way)
+            step, our = next(((a, b) for a, b in steps if not (a and b and a[:2] == b[:2])), (None, None))
+            return (step.site if step else pair.theirs.site), (our.site if our else pair.ours.site)
+    return None
+
+
+def _from_the_first(
+    matching: Matching, pairs: list[CallPair], theirs: Sequence[TraceCall], ours: Sequence[TraceCall]
+) -> list[CallPair]:
+    """The pairs from the first of the regions' roots on; but from another one that is covered when that is mended."""
+    origins = {*roots(theirs, lambda value: value in matching.of_first), *roots(ours, matching.good)}
+    places = [place for place, pair in enumerate(pairs) if pair.theirs in origins or pair.ours in origins] or [0]
+    first = pairs[places[0]]
+    others = [pair for pair in map(pairs.__getitem__, places[1:]) if pair.theirs and pair.ours and not pair.ours.view]
+    others = [pair for pair in others if not leads_to(matching, first, pair)]
+    mend = mended(matching, pairs[places[0] :]) if others else None
+    wrong = [one.value for one in mend[0].operands if not matching.good(one.value)] if mend else []
+    for pair in others:
+        if any(behind(value, pair.ours, lambda one: not matching.good(one)) for value in wrong):  # type: ignore[arg-type]
+            return pairs[next(place for place in places[1:] if leads_to(matching, pairs[place], pair)) :]
+    return pairs[places[0] :]
+
+
+def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair]:
+    pair = pairs[0]
+    if pair.theirs and pair.ours:
+        return (*between(matching, pair.theirs, pair.ours), pair)
+    alone = pair.theirs or pair.ours
+    assert alone is not None
+    arranged = moved_otherwise(matching, alone, pairs) if alone.moves else None
+    if arranged is not None:
+        return arranged
+    otherwise = given_otherwise(matching, alone, pairs) if pair.ours is None else None
+    if otherwise is not None:
+        return otherwise
+    elsewhere = next((other for other in pairs[1:] if is_counterpart(pair, other)), None)
+    beside = [other for other in pairs if other.theirs and other.ours]
+    following = next((other for other in beside if leads_to(matching, pair, other)), beside[0] if beside else pair)
+    both = CallPair(pair.theirs or following.theirs, pair.ours or following.ours)
+    if elsewhere is not None:
+        return (
+            Cause.PLACE,
+            f"{alone.name} stands in another place",
+            CallPair(pair.theirs or elsewhere.theirs, pair.ours or elsewhere.ours),
+        )
+    if pair.ours is None:
+        instead = in_its_place(matching, alone, following, pairs)
+        if instead is not None:
+            return Cause.OTHER_OP, f"{instead} in place of {alone}", CallPair(alone, instead)
+        return Cause.MISSING, missing(alone, pairs), both
+    if (lookup := _same_lookup(matching, alone)) is not None:
+        return (*between(matching, lookup, alone), CallPair(lookup, alone))
+    return Cause.EXTRA, f"{alone} is too much", both
+
+
+def _same_lookup(matching: Matching, alone: TraceCall) -> TraceCall | None:
+    """The original's call that looks up the table of a port's, too; of all rows in order it gives the table, and none misses it."""
+    if alone.name != "embedding":
+        return None
+    tables = [operand.value for operand in alone.operands if operand.tensor.is_floating_point()]
+    partners = [matching.of_second[table] for table in tables if table in matching.of_second]
+    readers = [reader for partner in partners for reader in partner.readers]
+    return next((reader for reader in readers if reader.name == alone.name and not reader.backward), None)

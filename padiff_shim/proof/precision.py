@@ -1,0 +1,147 @@
+"""In which dtype both programs compute, and where infinities are born: asked where float64 says that the mathematics is the same.
+
+A port without its original's autocast, or without an upcast, rounds otherwise by many orders of magnitude; one that takes the
+logarithm of a softmax overflows where a ``log_softmax`` does not. In float64 nothing of this shows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from types import CodeType
+from typing import Any
+
+import torch
+
+from ..dispatch.call_site import CallSite, call_site
+from ..frameworks.memory import HALVES, dtype_of
+from .causes import Cause
+from .findings import Mistake, ProgramPlace
+from .match import kind_of
+from .programs import ModelSide
+from .trace import Onlooker, is_passive, shape_of, tensors_in
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A call, and the dtype of its result; ``finite``: its result is, or something that it is given is not."""
+
+    name: str
+    dtype: torch.dtype
+    finite: bool
+    site: CallSite
+    layer: str
+
+    def place(self) -> ProgramPlace:
+        """As it is shown in a proof."""
+        return ProgramPlace.at(self.site, self.layer, f"{self.name} in {dtype_of(self.dtype)}")
+
+
+class Precisions(Onlooker):
+    """Within it the dtype of every float result of Torch's kernels is noted; no values are held."""
+
+    def __init__(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> None:
+        super().__init__()
+        self.calls: list[Computed] = []
+        self._layer, self._until = layer, until
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        first = next((tensor for tensor in tensors_in(result) if tensor.is_floating_point()), None)
+        if first is not None and not is_passive(function):
+            arguments = [*args, *(kwargs or {}).values()]
+            finite = _finite(first) or not all(map(_finite, tensors_in(arguments))) or any(map(_is_infinite, arguments))
+            self.calls.append(Computed(shape_of(function).base, first.dtype, finite, call_site(self._until), self._layer()))
+        return result
+
+
+def _finite(tensor: torch.Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
+
+
+def _is_infinite(argument: Any) -> bool:
+    """Whether it is a number that is none, as a mask is filled with."""
+    return isinstance(argument, float) and not math.isfinite(argument)
+
+
+def otherwise(original: ModelSide, port: ModelSide, layers: Mapping[str, str], *, overflows: bool) -> Mistake | None:
+    """The first call that one program computes in 16 bits and the other does not, or in which only one makes an infinity or NaN.
+
+    Args:
+        original, port: both programs.
+        layers: paths of the original's layers -> the port's.
+        overflows: whether results are so far apart that an infinity may be why; else it has no effect.
+    """
+    there, here = map(_calls, (original, port))
+    return _in_halves(there, here, layers, port.dtype()) or (_not_finite(there, here) if overflows else None)
+
+
+def _calls(side: ModelSide) -> list[Computed]:
+    capture = side.run_forward(Precisions).capture
+    assert isinstance(capture, Precisions)
+    return capture.calls
+
+
+def _in_halves(original: list[Computed], port: list[Computed], layers: Mapping[str, str], port_dtype: str) -> Mistake | None:
+    """Of the ops that both call equally often, or that stand in one order in a layer of both and are narrower in the port."""
+    pairs = _of_equal_number(original, port)
+    apart = [pair for pair in pairs if pair[0].dtype is not pair[1].dtype and {pair[0].dtype, pair[1].dtype} & HALVES]
+    if not apart:
+        pairs = _in_order(original, port, layers)
+        apart = [(expected, actual) for expected, actual in pairs if expected.dtype not in HALVES and actual.dtype in HALVES]
+    if not apart:
+        return None
+    expected, actual = min(apart, key=lambda pair: port.index(pair[1]))
+    text = (
+        f"{actual.name} is computed in {dtype_of(actual.dtype)}, in the original in {dtype_of(expected.dtype)} "
+        f"({len(apart)} of {len(pairs)} calls); {_advice(expected.dtype, port_dtype)}"
+    )
+    return Mistake(Cause.DTYPE, text, expected.place(), actual.place(), (actual.layer,))
+
+
+def _in_order(original: list[Computed], port: list[Computed], layers: Mapping[str, str]) -> list[tuple[Computed, Computed]]:
+    """Calls of one kind that stand in one order in layers that belong together."""
+    by_layer = [_grouped(calls, lambda call: call.layer) for calls in (original, port)]
+    pairs: list[tuple[Computed, Computed]] = []
+    for layer, calls in by_layer[0].items():
+        others = by_layer[1].get(layers.get(layer, layer), [])
+        kinds, opposite = ([kind_of(call.name) for call in side] for side in (calls, others))
+        for at, to, size in SequenceMatcher(None, kinds, opposite, autojunk=False).get_matching_blocks():
+            pairs += zip(calls[at : at + size], others[to : to + size])
+    return pairs
+
+
+def _of_equal_number(original: list[Computed], port: list[Computed]) -> list[tuple[Computed, Computed]]:
+    """Calls of the kinds that both call equally often."""
+    by_kind = [_grouped(calls, lambda call: kind_of(call.name)) for calls in (original, port)]
+    return [
+        pair for kind, calls in by_kind[0].items() if len(calls) == len(by_kind[1][kind]) for pair in zip(calls, by_kind[1][kind])
+    ]
+
+
+def _grouped(calls: list[Computed], key: Callable[[Computed], str]) -> dict[str, list[Computed]]:
+    groups: dict[str, list[Computed]] = defaultdict(list)
+    for call in calls:
+        groups[key(call)].append(call)
+    return groups
+
+
+def _advice(wanted: torch.dtype, port_dtype: str) -> str:
+    """``port_dtype``: of its parameters."""
+    if wanted in HALVES and getattr(torch, port_dtype) not in HALVES:
+        return f'call the model under paddle.amp.auto_cast(dtype="{dtype_of(wanted)}"), or cast there'
+    return f'cast the operand before: .astype("{dtype_of(wanted)}")'
+
+
+def _not_finite(original: list[Computed], port: list[Computed]) -> Mistake | None:
+    there, here = (next((call for call in calls if not call.finite), None) for calls in (original, port))
+    if (there is None) is (here is None):
+        return None
+    born, side = (there, "the original") if there else (here, "the port")
+    assert born is not None
+    text = f"{born.name} makes an infinity or NaN of finite numbers in {side} alone: {dtype_of(born.dtype)} overflows there"
+    places = [None if call is None else call.place() for call in (there, here)]
+    return Mistake(Cause.OVERFLOW, text, places[0], places[1], (here.layer,) if here else ())

@@ -1,0 +1,729 @@
+"""What must hold before outputs say anything: equal modes, inputs, weights, random numbers and settings."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
+from types import CodeType
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+import torch
+
+from ..dispatch.call_site import CallSite, call_site
+from ..text import listed
+from ..weights import explain, pairing
+from ..weights.mapping import Mapping as WeightMapping
+from ..weights.mapping import Pair
+from ..weights.transfer import carry
+from ..weights.tree import Weight
+from ..weights.tree import WeightSide as Tree
+from . import agreement
+from .causes import WRITTEN_OTHERWISE, Cause, advice_on_definition
+from .findings import Mistake, ProgramPlace, ProofVerdict, Stage
+from .plans import Defined
+from .programs import ModelSide, RunOutcome, out_of_memory
+from .proof import Proof
+from .sides import PaddleSide, TorchSide
+from .trace import Onlooker, shape_of, tensors_in
+from .values import Array, Inputs, apart, as_array, in_place, leaves, same_bits
+
+# ---- Weights that have no partner: which of them a proof can do without.
+
+
+def unmatched(theirs: ModelSide, ours: ModelSide, mapping: WeightMapping, *, trains: bool) -> tuple[list[str], list[Weight]]:
+    """What is to be said of the weights without partner that a proof can do without, and those that it cannot.
+
+    It can do without what nobody trains (buffers, masks, tables: each side keeps its own, and if they have an effect the outputs
+    tell), and without what no output depends on that is compared: layers that are not called, a pooler that the other side lacks.
+    Where nothing is trained (``trains``), also without what the port has too much, and what has no effect as it is: a norm's
+    scale of ones, a layer's bias of zeros.
+    """
+    notes, needed = [], []
+    sides = {side.framework: side for side in (theirs, ours)}
+    for framework, weights in zip((mapping.src, mapping.dst), mapping.left):
+        constants = [weight for weight in weights if weight.buffer or not weight.trainable]
+        trained = [weight for weight in weights if weight not in constants]
+        used = _used(sides[framework], sides["paddle" if framework == "torch" else "torch"], trained)
+        unused = [weight for weight in trained if weight not in used]
+        surplus = used if framework == "paddle" and not trains else []  # what the port lacks, or trains, is a mistake
+        neutral = [weight for weight in surplus if _has_no_effect(weight, sides[framework])]
+        needed += [weight for weight in used if weight not in neutral]
+        if constants:
+            notes.append(f"{_listed(framework, constants)}: without partner, and not trained; each side keeps its own")
+        if neutral:
+            notes.append(f"{_listed(framework, neutral)}: without partner, and {WITHOUT_EFFECT}")
+        if unused:
+            notes.append(f"{_listed(framework, unused)}: without partner, and nothing that is compared depends on it")
+    return notes, needed
+
+
+WITHOUT_EFFECT = "without effect as ones and zeros; a training changes them: write weight_attr=False, bias_attr=False"
+
+
+def _has_no_effect(weight: Weight, side: ModelSide) -> bool:
+    return is_neutral(weight.name, side.layers.get(weight.name.rpartition(".")[0]), as_array(side.parameters()[weight.name]))
+
+
+def is_neutral(name: str, layer: Any, values: Array) -> bool:
+    """Whether a weight of a layer of Paddle's own is a bias of zeros, or a norm's scale of ones: what it computes without it.
+
+    Args:
+        name: the weight's, with or without the path of its layer.
+        layer: that holds it.
+        values: its own.
+    """
+    if not type(layer).__module__.startswith("paddle.nn."):
+        return False
+    role, kind = name.rpartition(".")[2], type(layer).__name__.lower().rstrip("123d")
+    if role == "bias":
+        return not values.any()
+    return role in ("weight", "scale") and kind.endswith("norm") and bool((values == 1).all())
+
+
+def _listed(framework: str, weights: Sequence[Weight]) -> str:
+    return f"{framework} {listed([f'{weight.name} {list(weight.shape)}' for weight in weights])}"
+
+
+def _used(side: ModelSide, other: ModelSide, weights: Sequence[Weight]) -> list[Weight]:
+    """Those on which an output depends that both sides have."""
+    if not weights:
+        return []
+    before, beside = side.run_forward(), other.run_forward()
+    pair = (before, beside) if side.framework == "torch" else (beside, before)
+    common = {id(array) for row in agreement.outputs(*pair) for array in row[1:]}
+    compared = [path for path, array in before.outputs.items() if id(array) in common]
+    if not _changes(side, weights, before, compared):
+        return []
+    return [weight for weight in weights if _changes(side, [weight], before, compared)]
+
+
+def _changes(side: ModelSide, weights: Sequence[Weight], before: RunOutcome, compared: Sequence[str]) -> bool:
+    """Whether outputs are other ones when these weights are."""
+    parameters = side.parameters()
+    generator = np.random.default_rng(0)
+    held: list[tuple[object, Array]] = []
+    try:
+        for weight in weights:
+            parameter = parameters.get(weight.name)
+            if parameter is None:
+                return True  # nothing is known of it
+            values = as_array(parameter).copy()
+            if values.dtype.kind != "f":
+                return True
+            held.append((parameter, values))
+            noise = generator.standard_normal(values.shape).astype(values.dtype)
+            side.fill(parameter, values + noise)
+        after = side.run_forward()
+    except Exception:  # a model that does not run with other weights needs these
+        return True
+    finally:
+        for parameter, values in held:
+            side.fill(parameter, values)
+    return any(path not in after.outputs or not same_bits(before.outputs[path], after.outputs[path]) for path in compared)
+
+
+# ---- Whether both models begin with weights of one distribution: a training from scratch depends on it, and a proof copies
+# them.
+
+_FEWEST, _MOST = 32, 1 << 14  # numbers whose spread says something, and how many are looked at
+_SURE = 6.0  # standard errors
+_LAYERS = frozenset({"Linear", "Conv1d", "Conv2d", "Conv3d"})
+_WRITE = "paddle.nn.initializer.KaimingUniform(negative_slope=math.sqrt(5), nonlinearity='leaky_relu')"
+
+
+def drawn_otherwise(original: ModelSide, port: ModelSide, mapping: WeightMapping) -> list[str]:
+    """A note on weights that Torch has drawn as it does by default, and the port from another distribution; none if there are none.
+
+    Torch draws those of linear layers and convolutions evenly between ``-1 / sqrt(n)`` and ``1 / sqrt(n)``, of n inputs.
+    """
+    weights, others, layers = original.parameters(), port.parameters(), original.layers
+    rows = []
+    for pair in mapping:
+        name, partner = pair.name("torch"), pair.name("paddle")
+        weight = weights.get(name)
+        kind = type(layers.get(name.removesuffix(".weight"))).__name__
+        if pair.rule is not None or weight is None or partner not in others or kind not in _LAYERS or weight.numel() < _FEWEST:
+            continue
+        expected, actual = _some(weight), _some(others[partner])
+        if _is_torchs(expected, weight[0].numel()) and _unlike(expected, actual):
+            rows.append(f"{partner} spreads by {actual.std():.2g}, in the original by {expected.std():.2g}")
+    if not rows:
+        return []
+    return [f"initial weights are drawn otherwise, which matters to a training from scratch: {listed(rows)} (Torch's are {_WRITE})"]
+
+
+def _some(weight: Any) -> Array:
+    """The first numbers of a weight."""
+    return in_place(weight).reshape(-1)[:_MOST].astype(np.float64)
+
+
+def _is_torchs(values: Array, inputs: int) -> bool:
+    """Whether these are numbers as Torch draws them for a layer with so many inputs."""
+    bound = 1.0 / math.sqrt(inputs)
+    even = abs(float(values.std()) * math.sqrt(3) / bound - 1) <= _SURE * _error(values)
+    return even and bool(np.abs(values).max() <= bound * (1 + 1e-6))
+
+
+def _unlike(expected: Array, actual: Array) -> bool:
+    ratio = float(actual.std()) / float(expected.std())
+    return abs(ratio - 1) > _SURE * math.hypot(_error(expected), _error(actual)) + 0.1
+
+
+def _error(values: Array) -> float:
+    """The relative standard error of a standard deviation, at most that of normal numbers."""
+    return 1.0 / math.sqrt(2 * values.size)
+
+
+# ---- Random numbers that one program draws and the other does not: from there on both streams are shifted.
+#
+# A draw for a layerdrop of 0 has no effect. So where the draws of both programs are not the same calls, each draw of the port
+# begins
+# where its partner in the original began.
+
+
+class Draw(NamedTuple):
+    """A call that draws random numbers: Torch's op, the shape of what it draws, and its line."""
+
+    name: str
+    shape: tuple[int, ...]
+    site: CallSite
+
+    @property
+    def call(self) -> tuple[str, tuple[int, ...]]:
+        """What has to be equal for two draws to be partners."""
+        return self.name, self.shape
+
+
+class Draws(Onlooker):
+    """Within it the draws from Torch's generator are noted; ``begin`` is called before each with its number.
+
+    A draw that begins where the one before it began is that one again: what a backward reads is learnt by a run without effect.
+    """
+
+    def __init__(self, begin: Callable[[int], None], until: CodeType | None = None) -> None:
+        super().__init__()
+        self.draws: list[Draw] = []
+        self._begin, self._until = begin, until
+        self._state: torch.Tensor | None = None  # of the generator before the last draw
+
+    @classmethod
+    def noting(cls, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> Draws:
+        """As a run's capture."""
+        return cls(lambda number: None, until)
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        drawing = torch.Tag.nondeterministic_seeded in function.tags and (kwargs or {}).get("generator") is None
+        if drawing:
+            state = torch.get_rng_state()
+            if self._state is not None and torch.equal(self._state, state):
+                self.draws.pop()
+            self._state = state
+            self._begin(len(self.draws))
+        result = function(*args, **(kwargs or {}))
+        if drawing:
+            shape = tuple(next((tensor.shape for tensor in tensors_in(result)), ()))
+            self.draws.append(Draw(shape_of(function).base, shape, call_site(self._until)))
+        return result
+
+
+class Streams:
+    """Both random streams of two programs that do not draw alike.
+
+    Args:
+        original, port: the draws of one run of each.
+    """
+
+    def __init__(self, original: Sequence[Draw], port: Sequence[Draw]) -> None:
+        self._sizes = len(original), len(port)
+        matcher = SequenceMatcher(None, [draw.call for draw in original], [draw.call for draw in port], autojunk=False)
+        blocks = matcher.get_matching_blocks()
+        self._partners = {block.b + at: block.a + at for block in blocks for at in range(block.size)}
+        self._states: list[torch.Tensor] = []  # of the generator before each draw of the original's last run
+        left = [draw for at, draw in enumerate(original) if at not in self._partners.values()]
+        more = [draw for at, draw in enumerate(port) if at not in self._partners]
+        self.notes = [
+            f"{side} draws random numbers that {other} does not ({len(draws)}, first {draws[0].name} of {list(draws[0].shape)} at "
+            f"{draws[0].site.file}:{draws[0].site.line}): both streams were aligned by the other draws"
+            for side, other, draws in (("the original", "the port", left), ("the port", "the original", more))
+            if draws
+        ]
+
+    def of_original(self) -> contextlib.AbstractContextManager[Any]:
+        """Around a run of the original."""
+        self._states = []
+        return Draws(self._noted)
+
+    def of_port(self) -> contextlib.AbstractContextManager[Any]:
+        """Around a run of the port behind one of the original's."""
+        return Draws(self._aligned)
+
+    def _noted(self, number: int) -> None:
+        self._states[number:] = [torch.get_rng_state()]
+
+    def _aligned(self, number: int) -> None:
+        """A draw of the port begins where its partner began, if it has one; step by step in a training."""
+        step, place = divmod(number, self._sizes[1])
+        partner = self._partners.get(place)
+        at = None if partner is None else step * self._sizes[0] + partner
+        if at is not None and at < len(self._states):
+            torch.set_rng_state(self._states[at])
+
+
+def _draws(outcome: RunOutcome) -> list[Draw]:
+    assert isinstance(outcome.capture, Draws)
+    return outcome.capture.draws
+
+
+def align(original: ModelSide, port: ModelSide) -> list[str]:
+    """Align the streams of both from now on, if they draw otherwise; what is to be said of that."""
+    for side in (original, port):  # what a forward draws none of, its backward cannot draw again
+        if not _draws(side.run_forward(Draws.noting)):
+            return []
+    draws = [_draws(side.run(Draws.noting)) for side in (original, port)]
+    if [draw.call for draw in draws[0]] == [draw.call for draw in draws[1]]:
+        return []
+    streams = Streams(*draws)
+    original.drawing, port.drawing = streams.of_original, streams.of_port
+    return streams.notes
+
+
+# ---- What makes a port differ though no call shows it: a setting that rearranges a layer's calls, an op that Paddle defines
+# otherwise.
+#
+# Each is tried: the port runs with what the original says, and it is a mistake if that brings the outputs nearer.
+
+Undo = Callable[[], None]
+_MUCH, _NEAR = 0.1, 1e-3  # shares: of a distance that is much nearer, of the largest element for rounding
+_FEW = 4  # layers that are tried one by one
+
+
+class _Adjustment(NamedTuple):
+    """What gives the port the original's, by the name of the setting or op, and what to say of it.
+
+    ``layers``: paths of the layers that shall answer as their partners do then, the original's and the port's.
+    ``places``: finds the calls of both programs that show it.
+    """
+
+    name: str
+    text: str
+    layers: list[tuple[str, str]]
+    apply: Callable[[], Undo]
+    places: Callable[[], tuple[ProgramPlace | None, ProgramPlace | None]]
+
+
+class _Setting(NamedTuple):
+    """A setting of a layer of Paddle's that the calls of the layer do not show.
+
+    ``kinds``: of layers, Torch's -> Paddle's. ``unlike``: what to say where two have it otherwise; "" where they have not.
+    """
+
+    kinds: dict[type, type]
+    unlike: Callable[[Any, Any], str]
+    apply: Callable[[Any, Any], Undo]
+
+
+@contextlib.contextmanager
+def adjusted(
+    original: TorchSide, port: PaddleSide, mapping: WeightMapping, runs: tuple[RunOutcome, RunOutcome]
+) -> Iterator[list[Mistake]]:
+    """Within it the port has the original's settings and definitions, as far as they bring its outputs nearer: these mistakes.
+
+    Args:
+        original, port: the models.
+        mapping: how their weights belong together.
+        runs: what both gave.
+    """
+    mistakes: list[Mistake] = []
+    settled: set[tuple[str, tuple[str, str]]] = set()
+    expected, actual = runs
+    with contextlib.ExitStack() as stack:
+        stack.callback(port.forget_wide)
+        for adjustment in [*_of_layers(original, port, mapping), *_of_definitions(original, port, mapping)]:
+            parts = {(adjustment.name, pair) for pair in adjustment.layers}
+            if parts and parts <= settled:
+                continue
+            undo = adjustment.apply()
+            after = _run(port)
+            if after is None or not _mends(adjustment, expected, actual, after):
+                undo()
+                continue
+            stack.callback(undo)
+            settled |= parts
+            actual = after
+            layers = tuple(path for _, path in adjustment.layers)
+            mistakes.append(Mistake(Cause.ATTRIBUTE, adjustment.text, *adjustment.places(), layers))
+        port.forget_wide()
+        yield mistakes
+
+
+def _mends(adjustment: _Adjustment, expected: RunOutcome, before: RunOutcome, after: RunOutcome) -> bool:
+    """Whether layers answer as the original's with it, which they have not before; or outputs come much nearer.
+
+    That they come nearer at all may be chance, where something else is wrong, too.
+    """
+    apart, nearer = (_distance(expected, run) for run in (before, after))
+    if nearer < apart and (nearer[0] < apart[0] or nearer[1] <= _MUCH * apart[1]) and not nearer[0]:
+        return True
+    rows = [[_answers(expected, run, *pair) for pair in adjustment.layers] for run in (before, after)]
+    return bool(rows[1]) and all(rows[1]) and not all(rows[0])
+
+
+def _answers(expected: RunOutcome, run: RunOutcome, original: str, port: str) -> bool:
+    """Whether a layer of the port returns what its partner does, up to rounding."""
+    pairs = list(zip(expected.layers.get(original, ()), run.layers.get(port, ())))
+    if not pairs or any(wanted.shape != value.shape for wanted, value in pairs):
+        return False
+    return not agreement.far_apart([(port, wanted, value) for wanted, value in pairs], _NEAR)
+
+
+def of_recurrences(original: TorchSide, port: PaddleSide) -> list[str]:
+    """What recurrences of one name have otherwise, so that they have not the same weights."""
+    modules = {path: module for path, module in original.layers.items() if type(module) in _RECURRENT}
+    layers: dict[str, Any] = {path: layer for path, layer in port.layers.items() if path in modules}
+    lines = []
+    for path, module in modules.items():
+        layer = layers.get(path)
+        if layer is None or type(layer) is not _RECURRENT[type(module)]:
+            continue
+        if module.bidirectional is not (layer.num_directions == 2):
+            words = ("forward", "bidirect") if module.bidirectional else ("bidirect", "forward")
+            against = f"direction={words[0]!r} against bidirectional={module.bidirectional}"
+            lines.append(f"{path or 'the model'}: {against} (write direction={words[1]!r})")
+        if module.num_layers != layer.num_layers:
+            against = f"num_layers={layer.num_layers} against {module.num_layers}"
+            lines.append(f"{path or 'the model'}: {against} (write num_layers={module.num_layers})")
+    return lines
+
+
+def _run(port: PaddleSide) -> RunOutcome | None:
+    """A forward of the port; None if it does not run so."""
+    try:
+        return port.run_forward()
+    except Exception as error:  # whatever a layer makes of a setting that is not its own
+        if out_of_memory(error):
+            raise
+        return None
+
+
+def _distance(original: RunOutcome, port: RunOutcome) -> tuple[bool, float]:
+    """How far outputs are apart; what has another shape is farther than all others."""
+    return bool(agreement.shapes_differ(original, port)), agreement.widest(agreement.outputs(original, port))
+
+
+def _of_layers(original: TorchSide, port: PaddleSide, mapping: WeightMapping) -> Iterator[_Adjustment]:
+    """The settings that layers have otherwise than their partners: of all such layers at once, and of each where they are few."""
+    layers = port.layers
+    for setting in _SETTINGS:
+        unlike: list[tuple[str, str, str]] = []  # paths, and what to say
+        for path, module in original.layers.items():
+            within = any(f"{path}.".startswith(f"{above}." if above else "") for above, _, _ in unlike)
+            partner = _partner(path, setting.kinds[type(module)], layers, mapping) if type(module) in setting.kinds else None
+            if within or partner is None:  # of a layer within such a one it is not its own
+                continue
+            if text := setting.unlike(module, layers[partner]):
+                unlike.append((path, partner, text))
+        groups = [unlike, *([row] for row in unlike if 1 < len(unlike) <= _FEW)] if unlike else []
+        yield from (_of_group(setting, group, original, port) for group in groups)
+
+
+def _of_group(setting: _Setting, group: Sequence[tuple[str, str, str]], original: TorchSide, port: PaddleSide) -> _Adjustment:
+    """One setting of these layers."""
+    path, partner, text = group[0]
+
+    def apply() -> Undo:
+        modules, layers = original.layers, port.layers
+        undo = [setting.apply(modules[module], layers[layer]) for module, layer, _ in group]
+
+        def back() -> None:
+            for take_back in undo:
+                take_back()
+
+        return back
+
+    def places() -> tuple[ProgramPlace | None, ProgramPlace | None]:
+        return _place(original, original.layers[path], path), _place(port, port.layers[partner], partner)
+
+    return _Adjustment(setting.unlike.__name__, text, [row[:2] for row in group], apply, places)
+
+
+def _partner(path: str, kind: type, layers: Mapping[str, Any], mapping: WeightMapping) -> str | None:
+    """The path of the port's layer of a kind for one of the original's: that of its weights, else the one of its name."""
+    for pair in mapping:
+        name, partner = pair.name("torch"), pair.name("paddle")
+        if not path or name.startswith(f"{path}."):
+            while partner and type(layers.get(partner)) is not kind:
+                partner = partner.rpartition(".")[0]
+            return partner if type(layers.get(partner)) is kind else None
+    return path if type(layers.get(path)) is kind else None
+
+
+def _place(side: ModelSide, layer: Any, path: str) -> ProgramPlace | None:
+    """The line where a layer is called first, or of a model itself that of its forward; None if it never is."""
+    sites: list[CallSite] = []
+    hook = layer.register_forward_pre_hook(lambda *_: sites.append(call_site(ModelSide._pass.__code__)))
+    try:
+        side.run_forward()
+    finally:
+        hook.remove()
+    if not sites:
+        return None
+    code = type(layer).forward.__code__
+    site = sites[0] if path else CallSite(code.co_filename, code.co_firstlineno, code.co_name)
+    return ProgramPlace.at(site, path, type(layer).__name__)
+
+
+def _of_definitions(original: TorchSide, port: PaddleSide, mapping: WeightMapping) -> Iterator[_Adjustment]:
+    """The ops of the port of which its run has said that Paddle defines them otherwise for what they are given."""
+    for op, defined in port.defined.items():
+
+        def apply(op: str = op) -> Undo:
+            before = port.torchs
+            port.torchs = before | {op}
+            return functools.partial(setattr, port, "torchs", before)
+
+        path = next((pair.name("torch").rpartition(".")[0] for pair in mapping if _holds(defined.layer, pair.name("paddle"))), None)
+
+        def places(
+            path: str | None = path, op: str = op, defined: Defined = defined
+        ) -> tuple[ProgramPlace | None, ProgramPlace | None]:
+            module = original.layers.get(path) if path is not None else None  # of several names of one layer the last is unknown
+            place = None if module is None or path is None else _place(original, module, path)
+            return place, ProgramPlace.at(defined.site, defined.layer, op)
+
+        text = f"{op}: {defined.how}{advice_on_definition(op)}"
+        yield _Adjustment(op, text, [] if path is None else [(path, defined.layer)], apply, places)
+
+
+def _holds(layer: str, name: str) -> bool:
+    """Whether a weight is a layer's own."""
+    return bool(layer) and name.rpartition(".")[0] == layer
+
+
+def defined_otherwise(mistakes: list[Mistake], defined: Mapping[str, Defined]) -> list[Mistake]:
+    """The mistakes, in which calls that differ within an op that Paddle defines otherwise are one: that definition."""
+    for op, definition in defined.items():
+        within = [wrong for wrong in mistakes if wrong.paddle and (wrong.paddle.file, wrong.paddle.line) == definition.site[:2]]
+        lines = {(wrong.torch.file, wrong.torch.line) for wrong in within if wrong.torch and wrong.cause in WRITTEN_OTHERWISE}
+        others = [wrong for wrong in mistakes if wrong.torch and wrong.cause in WRITTEN_OTHERWISE]
+        parts = [wrong for wrong in others if wrong.torch and (wrong.torch.file, wrong.torch.line) in lines]
+        if parts:
+            whole = replace(within[0], cause=Cause.ATTRIBUTE, text=f"{op}: {definition.how}{advice_on_definition(op)}")
+            mistakes = [whole if wrong is parts[0] else wrong for wrong in mistakes if wrong is parts[0] or wrong not in parts]
+    return mistakes
+
+
+def _time_major(module: Any, layer: Any) -> str:
+    wanted = not module.batch_first
+    if layer.time_major is wanted:
+        return ""
+    return (
+        f"time_major={layer.time_major} against batch_first={module.batch_first} (Paddle's {type(layer).__name__} reads "
+        f"[{'time, batch' if layer.time_major else 'batch, time'}, size], Torch's "
+        f"[{'time, batch' if wanted else 'batch, time'}, size]: write time_major={wanted})"
+    )
+
+
+def _set_everywhere(name: str, wanted: Callable[[Any], Any]) -> Callable[[Any, Any], Undo]:
+    """Give a layer, and those in it, an attribute."""
+
+    def apply(module: Any, layer: Any) -> Undo:
+        held = [(part, getattr(part, name)) for part in layer.sublayers(include_self=True) if hasattr(part, name)]
+        for part, _ in held:
+            setattr(part, name, wanted(module))
+
+        def undo() -> None:
+            for part, value in held:
+                setattr(part, name, value)
+
+        return undo
+
+    return apply
+
+
+def _normalize_before(module: Any, layer: Any) -> str:
+    if layer.normalize_before is module.norm_first:
+        return ""
+    return (
+        f"normalize_before={layer.normalize_before} against norm_first={module.norm_first} "
+        f"(write normalize_before={module.norm_first})"
+    )
+
+
+def _batch_first(module: Any, layer: Any) -> str:
+    attention = module if isinstance(module, torch.nn.MultiheadAttention) else module.self_attn
+    if attention.batch_first:
+        return ""
+    return (
+        f"batch_first=False in Torch's {type(module).__name__}, which reads [time, batch, size], where Paddle's "
+        f"{type(layer).__name__} always reads [batch, time, size]: transpose what it is given and what it returns, "
+        "x.transpose([1, 0, 2])"
+    )
+
+
+def _transposing(_: Any, layer: Any) -> Undo:
+    """A layer is given each sequence with its first axes exchanged, and what it returns is exchanged back."""
+
+    def turned(value: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            return type(value)(map(turned, value))
+        return value.transpose([1, 0, 2]) if isinstance(value, paddle.Tensor) and value.ndim == 3 else value
+
+    before = layer.register_forward_pre_hook(lambda _, arguments: turned(arguments))
+    behind = layer.register_forward_post_hook(lambda _, __, result: turned(result))
+
+    def undo() -> None:
+        before.remove()
+        behind.remove()
+
+    return undo
+
+
+_nn, _pnn = torch.nn, paddle.nn
+_RECURRENT = {_nn.LSTM: _pnn.LSTM, _nn.GRU: _pnn.GRU, _nn.RNN: _pnn.SimpleRNN}
+_TRANSFORMERS = {
+    _nn.TransformerEncoderLayer: _pnn.TransformerEncoderLayer,
+    _nn.TransformerDecoderLayer: _pnn.TransformerDecoderLayer,
+}
+_ATTENTION = {_nn.MultiheadAttention: _pnn.MultiHeadAttention}
+_SETTINGS = (
+    _Setting(_RECURRENT, _time_major, _set_everywhere("time_major", lambda module: not module.batch_first)),
+    _Setting(_TRANSFORMERS, _normalize_before, _set_everywhere("normalize_before", lambda module: module.norm_first)),
+    _Setting({**_ATTENTION, **_TRANSFORMERS}, _batch_first, _transposing),
+)
+
+
+# ---- What must hold before the outputs of two models say anything: equal modes, inputs and weights.
+
+Trees = tuple[Tree, Tree]
+
+
+def preconditions(
+    original: TorchSide,
+    port: PaddleSide,
+    inputs: Inputs,
+    mapping: WeightMapping,
+    trees: Trees,
+    weights: str,
+    stages: list[Stage],
+    *,
+    trains: bool = False,
+) -> tuple[Proof | None, list[str]]:
+    """What must hold before outputs say anything: a proof if it does not, and notes.
+
+    ``trees``: Torch's and Paddle's. ``trains``: whether both are going to be trained.
+    """
+    if original.model.training != port.model.training:
+        words = {True: "training", False: "evaluation"}
+        reason = (
+            f"the Torch module is in {words[original.model.training]} mode, the Paddle layer in {words[port.model.training]} mode"
+        )
+        stages.append(Stage("mode", False, reason))
+        return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages), []
+    different = _inputs_differ(original, port, inputs)
+    if different and original.dtype() != port.dtype():
+        advice = f'prove(..., dtype="{port.dtype()}") proves both in one'
+        different += f"; the port's weights are {port.dtype()}, the original's {original.dtype()}: {advice}"
+    stages.append(Stage("inputs", not different, different or "equal on both sides"))
+    if different:
+        return Proof(ProofVerdict.INPUTS_DIFFER, different, stages=stages), []
+    return _weights(original, port, mapping, trees, weights, stages, trains=trains)
+
+
+def constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: WeightMapping) -> list[str]:
+    """A note on buffers that begin otherwise in the port: what it computes wrongly is covered by values that it is given.
+
+    Masks, indices, frequencies; not the running statistics of norms, which nobody computes before a training.
+    """
+    written = {
+        f"{path}.{name}" if path else name
+        for path, layer in original.named_modules()
+        if isinstance(layer, torch.nn.modules.batchnorm._NormBase)
+        for name, _ in layer.named_buffers(recurse=False)
+    }
+    mine = {name: as_array(one) for name, one in original.named_buffers() if name not in written}
+    yours = {name: as_array(one) for name, one in port.named_buffers() if one._is_initialized()} if mine else {}
+    apart = agreement.constants_apart(mapping, mine, yours)
+    if not apart:
+        return []
+    return [
+        f"buffers began apart, and were given the same values for the proof: {listed(apart)}. If the port computes them, look there"
+    ]
+
+
+def _inputs_differ(original: TorchSide, port: PaddleSide, inputs: Inputs) -> str:
+    """What is not equal between both sides' inputs; "" if all is."""
+    if inputs.equal_in(original.dtype(), port.dtype()):
+        return ""
+    tensors = [leaves(inputs.of(side.framework, side.dtype(), wide="", device=side._device())) for side in (original, port)]
+    if len(tensors[0]) != len(tensors[1]):
+        return f"{len(tensors[0])} tensors for Torch, {len(tensors[1])} for Paddle"
+    for (path, mine), (_, yours) in zip(*tensors):
+        one, other = as_array(mine), as_array(yours)
+        if one.shape != other.shape or not np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"):
+            return f"input {path or '0'}: {apart(one, other)}"
+    return ""
+
+
+def _weights(
+    original: TorchSide, port: PaddleSide, mapping: WeightMapping, trees: Trees, weights: str, stages: list[Stage], *, trains: bool
+) -> tuple[Proof | None, list[str]]:
+    """Equal weights on both sides: a proof if there are none, and what is to be said of them."""
+    sides = trees if mapping.src == "torch" else trees[::-1]
+    if weights == "as-is":
+        notes, refused = _as_they_are(mapping, sides), ""
+    else:
+        notes, refused = _incomplete(original, port, mapping, sides, trains=trains)
+    for side in (original, port):
+        side.rewind()
+    verdict = ProofVerdict.NOT_COMPARABLE
+    if not refused and weights == "as-is":
+        unequal = mapping.check(original.model, port.model).differences
+        constants = [difference for difference in unequal if _is_constant(difference.pair)]
+        notes += [f"constants that are not the same on both sides, and stay so: {listed(constants, 3, '; ')}"] if constants else []
+        refused = listed([difference for difference in unequal if difference not in constants], 3, "; ")
+        verdict = ProofVerdict.WEIGHTS_DIFFER
+    if refused:
+        stages.append(Stage("weights", False, refused))
+        return Proof(verdict, refused, stages=stages), notes
+    if weights != "as-is":
+        carry(mapping, *sides)
+        _carry_wide(original, port, mapping)
+    stages.append(Stage("weights", True, f"{len(mapping)} pairs hold equal values ({weights})"))
+    return None, notes
+
+
+def _carry_wide(original: TorchSide, port: PaddleSide, mapping: WeightMapping) -> None:
+    """In float64 a rule that computes is to be followed in float64, too: its rounding is neither model's."""
+    ruled = replace(mapping, pairs=[pair for pair in mapping if pair.rule is not None and not pair.is_exact])
+    if ruled.pairs:
+        source, target = (original, port) if mapping.src == "torch" else (port, original)
+        target.when_widened = lambda copy: carry(ruled, source.wide_model(), copy)
+
+
+def _incomplete(
+    original: TorchSide, port: PaddleSide, mapping: WeightMapping, sides: Trees, *, trains: bool
+) -> tuple[list[str], str]:
+    """What is to be said of weights without partner, and why nothing can be compared; "" if it can."""
+    notes, needed = unmatched(original, port, mapping, trains=trains) if not mapping else ([], [])
+    if needed:
+        lines = explain.without_partner(mapping, *sides, [weight.name for weight in needed])
+        return [*notes, *of_recurrences(original, port), explain.REMEDY], f"weights without partner: {explain.in_one_line(lines)}"
+    return notes, pairing.undecided(mapping.undecided)
+
+
+def _as_they_are(mapping: WeightMapping, sides: Trees) -> list[str]:
+    """What is to be said of weights that are not held against each other."""
+    lines = [explain.in_one_line(explain.without_partner(mapping, *sides))] if not mapping else []
+    return [f"not compared, for they have no partner: {line}" for line in lines]
+
+
+def _is_constant(pair: Pair) -> bool:
+    """Whether a pair holds what the code makes, not a training: masks, tables, frequencies."""
+    slots = [slot for slot in (pair.torch_slot, pair.paddle_slot) if slot.weight is not None]
+    return all(slot.weight.buffer and not slot.role.startswith("running_") for slot in slots if slot.weight)

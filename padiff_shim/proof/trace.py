@@ -1,0 +1,575 @@
+"""What a program computes in Torch: its calls, the values between them, and where each came from."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any, NamedTuple
+
+import torch
+
+from ..dispatch.call_site import CallSite, call_site
+from ..frameworks.torch_state import LooksOn
+
+# ---- What is known of Torch's operators by their names: which compute, which only move, create or ask.
+
+# The same elements in another shape, memory or object: no call of its own, whatever a framework needs of these.
+SAME = frozenset({
+    "view", "_unsafe_view", "_reshape_alias", "reshape", "permute", "t", "transpose", "unsqueeze", "squeeze", "expand", "detach",
+    "alias", "clone", "contiguous", "lift_fresh", "lift_fresh_copy", "view_as_real", "view_as_complex", "_conj", "resolve_conj",
+    "resolve_neg", "flatten", "unflatten", "swapaxes", "movedim", "numpy_T",
+})  # fmt: skip
+ARRANGING = frozenset({
+    "view", "_unsafe_view", "reshape", "permute", "t", "transpose",
+})  # fmt: skip
+COPIES = frozenset({"clone", "contiguous"})
+# Elements of the operands, none computed.
+MOVES = frozenset({
+    "slice", "select", "split", "split_with_sizes", "chunk", "unbind", "cat", "stack", "index", "index_select", "gather",
+    "embedding", "constant_pad_nd", "flip", "roll", "repeat", "narrow", "diagonal", "unfold", "as_strided", "masked_select",
+    "take", "triu", "tril", "where", "scatter", "index_put", "select_scatter", "slice_scatter", "copy", "_to_copy", "to",
+    "repeat_interleave", "masked_fill", "tile", "pad", "reflection_pad1d", "reflection_pad2d", "replication_pad2d",
+})  # fmt: skip
+BLANK = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})  # memory without values
+# Questions about values, too.
+NOTHING = BLANK | {
+    "equal", "is_nonzero", "_local_scalar_dense", "item", "set_", "is_pinned", "is_same_size", "size", "stride",
+    "storage_offset", "sym_size", "prim_device", "device", "record_stream",
+}  # fmt: skip
+# Numbers of nothing, in the shape of an operand at most.
+CREATES = frozenset({
+    "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full",
+})  # fmt: skip
+NO_ATTRIBUTES = frozenset({
+    "dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit", "requires_grad",
+})  # fmt: skip
+
+
+_RUNNING = ("running_mean", "running_var")  # written in training, though no schema says so
+
+
+class Shape:
+    """The words of one overload of an operator."""
+
+    def __init__(self, function: Any) -> None:
+        schema = function._schema
+        self.name = schema.name.partition("::")[2]
+        self.base = self.name[:-1] if self.name.endswith("_") and not self.name.startswith("__") else self.name
+        self.parameters = [(argument.name, argument.default_value) for argument in schema.arguments]
+        self.written = [
+            argument.name in _RUNNING or (argument.alias_info is not None and argument.alias_info.is_write)
+            for argument in schema.arguments
+        ]
+
+
+shape_of = functools.cache(Shape)
+
+
+def is_passive(function: Any) -> bool:
+    """Whether an overload of an operator computes nothing: it moves, creates, or asks."""
+    name = shape_of(function).base
+    return any(name in kind for kind in (SAME, MOVES, NOTHING, CREATES))
+
+
+# ---- What a program computed in Torch: its calls, the values between them, and where each came from.
+#
+# A Paddle program under ``reference("torch")`` and a Torch program leave traces of one kind, for both call the same kernels.
+
+
+class Value:
+    """A tensor that a program made or was given.
+
+    ``node`` is the call that made it (None for what was there before: a parameter, an input, a constant), ``label`` says what it is
+    then. ``tensor`` keeps the values it had; its shape may differ between two programs that lay out the same values otherwise.
+    """
+
+    __slots__ = ("_ends", "_sorted", "label", "node", "readers", "tensor")
+
+    def __init__(self, tensor: torch.Tensor, node: TraceCall | None = None, label: str = "") -> None:
+        self.tensor, self.node, self.label = tensor, node, label
+        self.readers: list[TraceCall] = []  # the calls that are given it
+        self._ends: tuple[float, float, float] | None = None
+        self._sorted: torch.Tensor | None = None
+
+    @property
+    def count(self) -> int:
+        """How many numbers it holds: two for a complex one."""
+        return self.tensor.numel() * (2 if self.tensor.is_complex() else 1)
+
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        """The least and the greatest number, and the mean of their sizes: all NaN, if one is; zeros, if there is none."""
+        if self._ends is None:
+            every = numbers(self.tensor)
+            least, greatest = map(float, every.aminmax()) if len(every) else (0.0, 0.0)
+            self._ends = least, greatest, float(every.abs().mean()) if len(every) else 0.0
+        return self._ends
+
+    @property
+    def sorted(self) -> torch.Tensor:
+        """All elements in ascending order, float64: the same for any layout of the same values."""
+        if self._sorted is None:
+            self._sorted = numbers(self.tensor).sort().values
+        return self._sorted
+
+    def forget(self) -> None:
+        """Hold no numbers any longer."""
+        self.tensor, self._sorted = _without_numbers(self.tensor), None
+
+
+def numbers(tensor: torch.Tensor) -> torch.Tensor:
+    """All elements in order as float64, complex ones as pairs."""
+    tensor = tensor.detach().resolve_conj()
+    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).to(torch.float64).reshape(-1)
+
+
+def _without_numbers(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(tensor, device="meta")
+
+
+class Step(NamedTuple):
+    """A call that arranges a value's elements otherwise: a view, a transpose, a copy."""
+
+    name: str
+    shape: tuple[int, ...]
+    site: CallSite
+
+    def __str__(self) -> str:
+        return f"{self.name} to {list(self.shape)}"
+
+
+class TraceOperand(NamedTuple):
+    """What a call is given under one of its parameters' names: a value, the tensor in which its elements are arranged, and how."""
+
+    name: str
+    value: Value
+    tensor: torch.Tensor
+    way: tuple[Step, ...]
+
+
+def described(name: str, attributes: dict[str, Any]) -> str:
+    """A call with its attributes in one line."""
+    shown = ", ".join(f"{key}={value!r}" for key, value in attributes.items())
+    return f"{name}({shown})" if shown else name
+
+
+class Key(NamedTuple):
+    """Tells a call from all others of its run, and finds it in the next: the how-maniest of its name in its line and layer."""
+
+    name: str
+    site: CallSite
+    layer: str
+    occurrence: int
+
+
+@dataclass(eq=False)
+class TraceCall:
+    """A call of one of Torch's kernels."""
+
+    index: int
+    key: Key
+    name: str  # of Torch's operator without its overload: "addmm", "native_layer_norm"
+    attributes: dict[str, Any]  # arguments that are no tensors, defaults filled in
+    operands: list[TraceOperand]
+    site: CallSite
+    layer: str
+    moves: bool  # takes elements of its operands and computes none
+    view: bool  # its results lie in its operands' memory
+    backward: bool  # site and layer are then those of the call whose gradient it computes
+    results: list[Value] = field(default_factory=list)
+    updated: list[Value] = field(default_factory=list)  # written beside them: running statistics
+
+    @property
+    def values(self) -> list[Value]:
+        """All that it made."""
+        return [*self.results, *self.updated]
+
+    @property
+    def result(self) -> Value:
+        """The first result."""
+        return self.results[0]
+
+    def __str__(self) -> str:
+        return described(self.name, self.attributes)
+
+
+@dataclass
+class Trace:
+    """The calls of one run in order, and what the run began with."""
+
+    nodes: list[TraceCall] = field(default_factory=list)
+    constants: list[Value] = field(default_factory=list)
+
+    def forget(self, but: Collection[Value] = ()) -> None:
+        """Hold the numbers of no value any longer, ``but`` of some; which calls there were, and on what, stays."""
+        for value in self.values():
+            if value not in but:
+                value.forget()
+        for node in self.nodes:
+            node.operands = [operand._replace(tensor=_without_numbers(operand.tensor)) for operand in node.operands]
+
+    def values(self) -> list[Value]:
+        """Everything that was there or was made, in order."""
+        return [*self.constants, *(value for node in self.nodes for value in node.values)]
+
+
+# ---- Writing down which of Torch's kernels a program calls, on what, and where: one level below both frameworks' functions.
+
+Forced = Mapping[Key, Sequence[torch.Tensor | None]]  # what the results of a call shall hold; None: they stay
+Attributes = Mapping[Key, Mapping[str, Any]]  # of calls, what is to take the place of their own
+
+
+class Onlooker(LooksOn):
+    """Looks on at Torch's kernels in a run, and is told of what Paddle's do: which is nothing to most.
+
+    ``still``: addresses of memory that nobody writes in the run.
+    """
+
+    still: Set[int] = frozenset()
+
+    def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
+        """A tensor in other memory holds the elements of ``like``, as long as nothing is written into either."""
+
+    def write_down(self, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
+        """A call that Torch's kernels did not answer."""
+
+
+class Called(Onlooker):
+    """Within it the names of all calls are noted, and nothing else is held; arguments as for :class:`Capture`."""
+
+    def __init__(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> None:
+        super().__init__()
+        self.called: list[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.called.append(shape_of(function).base)
+        return function(*args, **(kwargs or {}))
+
+
+class Capture(Onlooker):
+    """Within it every call of Torch's kernels is written into :attr:`trace`.
+
+    Args:
+        names: labels of tensors that are there before, by the address of their memory.
+        layer: tells the path of the layer that is running.
+        until: code of the function that calls the model; lines are looked for within that call.
+        forced: results to exchange, so that what follows goes on with another program's values.
+        attributes: attributes to exchange, so that a call computes what another program's computes.
+        touch: called with each call and its first result; may change it (to measure how far rounding errors travel).
+        constants: values for what is there before, by its number in the trace; each gets its own again when all is over.
+    """
+
+    def __init__(
+        self,
+        names: Mapping[int, str],
+        layer: Callable[[], str],
+        until: CodeType | None = None,
+        forced: Forced | None = None,
+        touch: Callable[[TraceCall, torch.Tensor], None] | None = None,
+        constants: Mapping[int, torch.Tensor] | None = None,
+        attributes: Attributes | None = None,
+    ) -> None:
+        super().__init__()
+        self.called: list[str] = []  # the names of all calls, in order
+        self._attributes = attributes or {}
+        self._exchanged, self._before = constants or {}, list[tuple[torch.Tensor, torch.Tensor]]()
+        self.trace = Trace()
+        self._names, self._layer, self._until, self._forced, self._touch = names, layer, until, forced or {}, touch
+        self._count: collections.Counter[Any] = collections.Counter()
+        self._places: dict[int, tuple[CallSite, str]] = {}  # by the number that Torch gives the node of a call in its graph
+        self._known: dict[int, Value] = {}  # by the tensor's identity
+        self._ways: dict[int, tuple[Step, ...]] = {}  # by the tensor's identity: how it came from its value's own tensor
+        self._memory: dict[int, list[Value]] = {}  # by the address of the storage: what lies there
+        self._moved: dict[tuple[Any, ...], torch.Tensor] = {}  # by the place of what was copied: a view of what it was copied from
+        self._copies: dict[tuple[Any, ...], Value] = {}  # by the place of a copy: of what, which has memory of its own
+        self._before_calls: dict[tuple[Any, ...], torch.Tensor] = {}  # by its place, what was there before, as it was last
+        self._objects: dict[int, list[torch.Tensor]] = {}  # by address; held, so that no identity or address is given out twice
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        shape, kwargs = shape_of(function), kwargs or {}
+        self.called.append(shape.base)
+        if self._attributes:
+            args, kwargs = self._with_attributes(shape, args, kwargs)
+        arguments = _named(shape, args, kwargs)
+        if shape.base in NOTHING:
+            result = function(*args, **kwargs)
+            if shape.base in BLANK:
+                self._blank(result)
+            return result
+        operands = [self._operand(name, tensor) for name, value, _ in arguments for tensor in tensors_in(value)]
+        written = [tensor for _, value, writes in arguments if writes for tensor in tensors_in(value)]
+        if shape.base in SAME and len(written) == 1:
+            return self._turned(shape.base, operands[0], written[0], lambda: function(*args, **kwargs))
+        wholes = [whole for whole in map(self._whole, written) if whole is not None]
+        operands += [TraceOperand("into", self._value(whole), whole, ()) for whole in wholes]
+        for tensor in written:
+            self._keep(tensor)
+        result = function(*args, **kwargs)
+        results = tensors_in(result)
+        if shape.base in SAME and not written and len(results) == 1:
+            self._is(results[0], operands[0].value)
+            if shape.base in COPIES:
+                self.moved(results[0], operands[0].tensor)
+            if shape.base in ARRANGING:
+                step = Step(shape.base, tuple(results[0].shape), self._where()[0])
+                self._ways[id(results[0])] = (*operands[0].way, step)
+            else:
+                self._ways[id(results[0])] = operands[0].way
+        elif results or written:
+            updated = [tensor for tensor in written if results and all(tensor is not one for one in results)]
+            self._note(shape.base, arguments, operands, [*(results or written), *wholes], updated)
+        return result
+
+    def _with_attributes(self, shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], Any]:
+        """The arguments of a call, with those attributes that are to be exchanged."""
+        site, layer, backward = self._where()
+        wanted = {} if backward else self._attributes.get(self._key(shape.base, site, layer), {})
+        if not wanted:
+            return args, kwargs
+        names = [name for name, _ in shape.parameters][: len(args)]
+        changed = [_like(value, wanted.get(name, value)) for name, value in zip(names, args)]
+        rest = {name: _like(kwargs.get(name), value) for name, value in wanted.items() if name not in names}
+        return tuple(changed), {**kwargs, **rest}
+
+    def _key(self, name: str, site: CallSite, layer: str) -> Key:
+        """What names the next call of an operator there."""
+        return Key(name, site, layer, self._count[name, site, layer])
+
+    def _turned(self, name: str, operand: TraceOperand, tensor: torch.Tensor, turn: Callable[[], Any]) -> Any:
+        """A tensor is turned in place (``transpose_``): its elements stay, and its value keeps the shape that it was made in."""
+        if operand.value.tensor is tensor:
+            operand.value.tensor = tensor.detach()
+        result = turn()
+        self._is(tensor, operand.value)
+        if name in ARRANGING:
+            self._ways[id(tensor)] = (*operand.way, Step(name, tuple(tensor.shape), self._where()[0]))
+        return result
+
+    def _operand(self, name: str, tensor: torch.Tensor) -> TraceOperand:
+        value = self._value(tensor)
+        held = self._held(value, tensor) if value.node is None else tensor
+        return TraceOperand(name, value, held, self._ways.get(id(tensor), ()))
+
+    def _held(self, value: Value, tensor: torch.Tensor) -> torch.Tensor:
+        """What was there before, as it is now: it may be written behind our back, as Paddle's running statistics are."""
+        if _address(tensor) in self.still:
+            return tensor.detach()
+        place = _place(tensor)
+        for held in (value.tensor, self._before_calls.get(place)):
+            if held is not None and held.dtype == tensor.dtype and _equal(held, tensor):
+                return held
+        self._before_calls[place] = held = tensor.detach().clone()
+        return held
+
+    def _whole(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The tensor of which one that will be written is a part."""
+        held = self._objects.get(_address(tensor), ())
+        whole = max(held, key=torch.Tensor.numel, default=tensor)
+        return whole if whole.numel() > tensor.numel() else None
+
+    def _note(
+        self,
+        name: str,
+        given: list[Any],
+        operands: list[TraceOperand],
+        results: list[torch.Tensor],
+        updated: list[torch.Tensor],
+    ) -> None:
+        partly = any(operand.name == "into" for operand in operands)
+        if name in ("_to_copy", "copy") and not partly and _widens(operands[-1].tensor, results[0]):
+            self._is(results[0], operands[-1].value, fresh=name == "copy")
+            return
+        attributes = {
+            word: value for word, value, _ in given if not tensors_in(value) and value is not None and word not in NO_ATTRIBUTES
+        }
+        numbers = [one for one in operands if one.value.node is None and one.tensor.numel() == 1 and not one.value.label]
+        if len(numbers) < len(operands):  # a number, however it was handed over
+            attributes.update({one.name: one.tensor.item() for one in numbers})
+            operands = [one for one in operands if one not in numbers]
+        moves = name in MOVES
+        if name in CREATES or _is_constant(operands, results):
+            for tensor in results:
+                self._constant(tensor, described(name, attributes))
+            return
+        site, layer, backward = self._where()
+        shared = {_address(tensor) for _, value, _ in given for tensor in tensors_in(value)}
+        view = any(_address(tensor) in shared for tensor in results)
+        key = self._key(name, site, layer)
+        self._count[key[:3]] += 1
+        node = TraceCall(len(self.trace.nodes), key, name, attributes, operands, site, layer, moves, view, backward)
+        forced = self._forced.get(key)
+        if forced is not None:
+            for tensor, wanted in zip([*results, *updated], forced):
+                if wanted is not None:
+                    self._overwrite(tensor, wanted, again=view)
+        elif self._touch is not None and not moves and results[0].is_floating_point():
+            self._touch(node, results[0])
+        self.trace.nodes.append(node)
+        for operand in operands:
+            if node not in operand.value.readers:
+                operand.value.readers.append(node)
+        for tensor in results:
+            node.results.append(self._new(tensor, Value(tensor, node)))
+        for tensor in updated:
+            node.updated.append(self._new(tensor, Value(tensor, node)))
+
+    def _where(self) -> tuple[CallSite, str, bool]:
+        """The line and layer of a call; one of a backward has those of the call that it goes back through."""
+        behind = torch._C._current_autograd_node()
+        if behind is None:
+            place = call_site(self._until), self._layer()
+            self._places[torch._C._autograd._get_sequence_nr() - 1] = place
+            return (*place, False)
+        return (*(self._places.get(behind._sequence_nr()) or (call_site(self._until), "")), True)
+
+    def _value(self, tensor: torch.Tensor) -> Value:
+        """What a tensor holds: by its identity, else by its place in memory."""
+        known = self._known.get(id(tensor))
+        if known is not None:
+            return known
+        for value in reversed(self._memory.get(_address(tensor), ())):
+            if _place(value.tensor) == _place(tensor) or _in_another_shape(value.tensor, tensor):
+                return self._is(tensor, value)
+        copied = self._copies.get(_place(tensor))
+        if copied is not None and _equal(copied.tensor, tensor):  # no kernel of Paddle's has written there since
+            return self._is(tensor, copied)
+        moved = self._moved.get(_place(tensor))
+        if moved is not None and _equal(moved, tensor):
+            self._ways[id(tensor)] = self._ways.get(id(moved), ())
+            return self._is(tensor, self._value(moved))
+        return self._constant(tensor, self._names.get(tensor.data_ptr(), ""))
+
+    def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
+        """See :class:`Onlooker`."""
+        self._moved[_place(tensor)] = like
+
+    def write_down(self, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
+        """A call that Torch's kernels did not answer, as if they had; but for results that lie where one of theirs does."""
+        places = {_address(tensor) for tensor in operands}
+        fresh = [tensor for tensor in results if _address(tensor) not in places and not self._is_made(tensor)]
+        if fresh:
+            sides = [self._operand(f"operand {place + 1}", tensor) for place, tensor in enumerate(operands)]
+            for tensor in fresh:
+                self._come_of_nothing(tensor)
+            self._note(name, [], sides, fresh, [])
+
+    def _is_made(self, tensor: torch.Tensor) -> bool:
+        """Whether a call that is written down made what lies there."""
+        return any(value.node is not None for value in self._memory.get(_address(tensor), ()))
+
+    def _come_of_nothing(self, tensor: torch.Tensor) -> None:
+        """Forget that a tensor was met before what made it was told."""
+        values = self._memory.pop(_address(tensor), [])
+        for place, constant in enumerate(self.trace.constants):
+            if any(constant is value for value in values):  # its number stays taken
+                self.trace.constants[place] = Value(torch.empty(0), None, "")
+        for held in self._objects.get(_address(tensor), ()):
+            self._known.pop(id(held), None)
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        with torch.no_grad():
+            for tensor, before in reversed(self._before):
+                tensor.copy_(before)
+        self._before.clear()
+        for known in (self._known, self._ways, self._memory, self._moved, self._copies, self._before_calls, self._objects):
+            known.clear()  # what the trace does not hold is the program's again
+
+    def _overwrite(self, tensor: torch.Tensor, wanted: torch.Tensor, *, again: bool) -> None:
+        """``again``: the program holds this memory, and gets its own values back."""
+        if again:
+            self._before.append((tensor, tensor.detach().clone()))
+        tensor.copy_(wanted)
+
+    def _constant(self, tensor: torch.Tensor, label: str) -> Value:
+        wanted = self._exchanged.get(len(self.trace.constants))
+        if wanted is not None:
+            self._overwrite(tensor, wanted, again=True)
+        held = tensor.detach()
+        value = self._new(tensor, Value(held if _address(tensor) in self.still else held.clone(), None, label))
+        self.trace.constants.append(value)
+        return value
+
+    def _blank(self, tensor: torch.Tensor) -> None:
+        """Memory that nothing was written into is none of the trace's values: what lies there may be those of a run before."""
+        tensor.zero_()
+        self._new(tensor, Value(tensor.detach().clone(), None, ""))
+
+    def _new(self, tensor: torch.Tensor, value: Value) -> Value:
+        self._memory.setdefault(_address(tensor), []).append(value)
+        return self._is(tensor, value)
+
+    def _is(self, tensor: torch.Tensor, value: Value, *, fresh: bool = False) -> Value:
+        if fresh:  # other memory, which may be written
+            self._memory.setdefault(_address(tensor), []).append(value)
+            self._copies[_place(tensor)] = value
+        self._known[id(tensor)] = value
+        self._objects.setdefault(_address(tensor), []).append(tensor)
+        return value
+
+    def _keep(self, tensor: torch.Tensor) -> None:
+        """``tensor`` will be written: values that lie in its memory are kept as they are now."""
+        address = _address(tensor)
+        values = self._memory.pop(address, [])
+        values += [self._known.pop(id(other)) for other in self._objects.get(address, ()) if id(other) in self._known]
+        for value in values:
+            if _address(value.tensor) == address:
+                value.tensor = value.tensor.clone()
+
+
+def _like(value: Any, wanted: Any) -> Any:
+    """An attribute in the form in which the call has its own: a number may be a tensor there."""
+    held = isinstance(value, torch.Tensor) and not isinstance(wanted, torch.Tensor)
+    return torch.full_like(value, wanted) if held else wanted
+
+
+def _is_constant(operands: list[TraceOperand], results: list[torch.Tensor]) -> bool:
+    """Whether a call makes numbers of nothing (``full``, ``arange``), or indices and masks of such: what may run natively."""
+    if operands and any(tensor.is_floating_point() or tensor.is_complex() for tensor in results):
+        return False
+    return all(one.value.node is None for one in operands)
+
+
+def _named(shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, Any, bool]]:
+    """(name, value, whether it is written) of all arguments."""
+    found = []
+    for place, (name, default) in enumerate(shape.parameters):
+        value = args[place] if place < len(args) else kwargs.get(name, default)
+        found.append((name, value, shape.written[place]))
+    return found
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors of an argument or a result."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for item in value for tensor in tensors_in(item)] if isinstance(value, (list, tuple)) else []
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _in_another_shape(held: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether both are one piece of memory, row by row, of complex numbers or their parts: Paddle's ``reshape_`` tells nobody."""
+    parts = [torch.view_as_real(side) if side.is_complex() and not side.is_conj() else side for side in (held, tensor)]
+    memories = {(part.data_ptr(), part.dtype, part.numel()) for part in parts}
+    return len(memories) == 1 and all(part.is_contiguous() for part in parts)
+
+
+def _equal(held: torch.Tensor, tensor: torch.Tensor) -> bool:
+    return held.device == tensor.device and torch.equal(held, tensor)
+
+
+def _widens(source: torch.Tensor, target: torch.Tensor) -> bool:
+    """Whether a cast keeps every value, or a copy every element."""
+    if source.shape != target.shape:
+        return False
+    return source.dtype == target.dtype or torch.promote_types(source.dtype, target.dtype) == target.dtype

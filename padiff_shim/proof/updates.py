@@ -1,0 +1,377 @@
+"""How both models are trained: their optimizers' settings in Torch's words, and what was seen of each step."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+import torch
+
+from ..errors import ArgumentError, described
+from .values import as_array
+
+# ---- An optimizer's settings for each parameter, in Torch's words, whichever framework's it is.
+
+Settings = dict[str, Any]  # "optimizer", "lr", "weight_decay" and what the kind has; empty where the kind is not known
+
+
+class _OptimizerKind(NamedTuple):
+    """An optimizer of Paddle's: the name of Torch's, and Torch's word for each setting -> Paddle's."""
+
+    name: str
+    settings: dict[str, str]
+
+
+_BETAS = {"beta1": "beta1", "beta2": "beta2", "eps": "epsilon"}
+_PADDLE = {
+    "SGD": _OptimizerKind("SGD", {}),
+    "Momentum": _OptimizerKind("SGD", {"momentum": "momentum", "nesterov": "use_nesterov"}),
+    "Adam": _OptimizerKind("Adam", {**_BETAS, "amsgrad": "amsgrad"}),
+    "AdamW": _OptimizerKind("AdamW", {**_BETAS, "amsgrad": "amsgrad"}),
+    "Adamax": _OptimizerKind("Adamax", _BETAS),
+    "NAdam": _OptimizerKind("NAdam", {**_BETAS, "momentum_decay": "momentum_decay"}),
+    "RAdam": _OptimizerKind("RAdam", _BETAS),
+    "Adagrad": _OptimizerKind("Adagrad", {"eps": "epsilon", "initial_accumulator_value": "initial_accumulator_value"}),
+    "Adadelta": _OptimizerKind("Adadelta", {"eps": "epsilon", "rho": "rho"}),
+    "RMSProp": _OptimizerKind("RMSprop", {"alpha": "rho", "eps": "epsilon", "momentum": "momentum", "centered": "centered"}),
+}
+# What has no effect: such a setting counts as absent.
+USUAL = {
+    "dampening": 0, "maximize": False, "lr_decay": 0, "momentum": 0, "nesterov": False, "decoupled_weight_decay": False,
+    "amsgrad": False, "centered": False, "initial_accumulator_value": 0,
+}  # fmt: skip
+_WORDS = {"lr", "weight_decay", *USUAL, *(word for kind in _PADDLE.values() for word in kind.settings)}
+
+
+def of_torch(optimizer: Any, names: Mapping[int, str]) -> dict[str, Settings]:
+    """Settings by the parameters' names; ``names`` by their identities."""
+    found = {}
+    name = type(optimizer).__name__
+    for group in optimizer.param_groups:
+        given = {word: _number(value) for word, value in group.items() if word in _WORDS}
+        if "betas" in group:
+            given["beta1"], given["beta2"] = group["betas"]
+        for parameter in group["params"]:
+            if id(parameter) in names:
+                found[names[id(parameter)]] = _plain({"optimizer": name, **given}) if name in _TORCHS else {}
+    return found
+
+
+def _number(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+_TORCHS = {kind.name for kind in _PADDLE.values()}
+
+
+def of_paddle(optimizer: Any, names: Mapping[int, str]) -> dict[str, Settings]:
+    """The same of a Paddle optimizer."""
+    kind = _PADDLE.get(type(optimizer).__name__)
+    found: dict[str, Settings] = {}
+    for group, parameter in _grouped(optimizer):
+        if id(parameter) in names:
+            found[names[id(parameter)]] = {} if kind is None else _plain(_settings_of(optimizer, kind, group, parameter))
+    return found
+
+
+def _grouped(optimizer: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
+    """(options of its group, parameter)."""
+    for one in optimizer._param_groups:
+        if isinstance(one, dict):
+            yield from ((one, parameter) for parameter in one["params"])
+        else:
+            yield {}, one
+
+
+def _settings_of(optimizer: Any, kind: _OptimizerKind, group: Mapping[str, Any], parameter: Any) -> Settings:
+    factor = (getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0)
+    rate = optimizer.get_lr()
+    found: Settings = {"optimizer": kind.name, "lr": rate if factor == 1.0 else rate * factor}
+    for word, name in kind.settings.items():
+        value = group.get(name, getattr(optimizer, f"_{name}", getattr(optimizer, name, None)))
+        if value is not None:
+            found[word] = value
+    found["weight_decay"] = _decay(optimizer, group, parameter)
+    return found
+
+
+def _decay(optimizer: Any, group: Mapping[str, Any], parameter: Any) -> Any:
+    """The coefficient of L2 decay; another kind in words."""
+    if isinstance(optimizer, paddle.optimizer.AdamW):
+        chooses = optimizer._apply_decay_param_fun
+        return 0 if chooses is not None and not chooses(parameter.name) else group.get("weight_decay", optimizer._weight_decay)
+    own = getattr(parameter, "regularizer", None)
+    given = optimizer.regularization if own is None else own
+    method = group.get("regularization_method", getattr(optimizer, "_regularization_method", ""))
+    if given is None and method == "l2_decay":
+        return group.get("regularization_coeff", optimizer._regularization_coeff)
+    if given is None or isinstance(given, float):
+        return given or 0
+    return given._coeff if isinstance(given, paddle.regularizer.L2Decay) else f"{type(given).__name__}({given._coeff:g})"
+
+
+def _plain(given: Settings) -> Settings:
+    """What has no effect left out, so that equal updates have equal settings."""
+    found = {word: value for word, value in given.items() if value is not None and USUAL.get(word, ...) != value}
+    if not found.get("weight_decay"):
+        found["weight_decay"] = 0
+    if not found.get("momentum"):
+        found.pop("nesterov", None)
+        found.pop("dampening", None)
+    decoupled = bool(found.pop("decoupled_weight_decay", False)) or found["optimizer"] == "AdamW"
+    if found["optimizer"] == "AdamW":
+        found["optimizer"] = "Adam"
+    if found["weight_decay"] and decoupled:
+        found["decoupled"] = True
+    return found
+
+
+def paddles_masters(optimizer: Any, parameters: Iterable[Any]) -> bool | None:
+    """Whether a Paddle optimizer updates copies in float32 of parameters of 16 bits; None if there are none of these."""
+    halves = any(parameter.dtype in (paddle.float16, paddle.bfloat16) for parameter in parameters)
+    return bool(getattr(optimizer, "_multi_precision", False)) if halves else None
+
+
+def torchs_masters(optimizer: Any, parameters: Iterable[Any]) -> bool | None:
+    """The same of a Torch program, which makes such copies by itself."""
+    if not any(parameter.dtype in (torch.float16, torch.bfloat16) for parameter in parameters):
+        return None
+    return all(weight.dtype is torch.float32 for group in optimizer.param_groups for weight in group["params"])
+
+
+# ---- How both models are trained: what makes their optimizers, and what was seen of each step.
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+_ACCEPTED = (
+    "optimizer= is a function of 'paddle' or 'torch' and the model, a pair of functions of the model (Paddle's, Torch's), or the "
+    "name of an optimizer. A function returns an optimizer, (optimizer, schedule), or what the loop does after each backward"
+)
+
+
+BY_GLOBAL_NORM, BY_NORM, BY_VALUE = "their global norm", "the norm of each", "their values"
+_CLIPPERS = {BY_GLOBAL_NORM: "ClipGradByGlobalNorm", BY_NORM: "ClipGradByNorm", BY_VALUE: "ClipGradByValue"}
+
+
+class Clip(NamedTuple):
+    """How gradients were clipped: by what, to which limit, and how exactly that is known, as a share of it."""
+
+    by: str
+    limit: float
+    within: float = 1e-3
+
+    @property
+    def shown(self) -> str:
+        """The limit, with the digits that are known."""
+        return f"{self.limit:.4g}" if self.within <= 1e-3 else f"{self.limit:.2g}"
+
+    @property
+    def write(self) -> str:
+        """What a Paddle program says for it."""
+        return f"write grad_clip=paddle.nn.{_CLIPPERS[self.by]}({self.shown})"
+
+
+@dataclass
+class StepUpdate:
+    """What was seen of one step: each parameter's settings, clipping, and which gradients were left behind it.
+
+    ``stepped``: whether an optimizer made a step; None where none is known. ``infinite``: the parameters whose gradients held inf
+    or NaN before it. ``masters``: whether weights of 16 bits are updated by copies in float32; None where there are none.
+    """
+
+    settings: dict[str, Settings] = field(default_factory=dict)
+    clip: Clip | None = None
+    left: list[str] = field(default_factory=list)
+    stepped: bool | None = None
+    infinite: list[str] = field(default_factory=list)
+    masters: bool | None = None
+
+
+class Trainer:
+    """Makes the steps of one model: ``made`` is what the recipe's function returned."""
+
+    def __init__(self, framework: str, made: Any) -> None:
+        self._made, self._ours = made, framework == "paddle"
+        kind = paddle.optimizer.Optimizer if self._ours else torch.optim.Optimizer
+        self._optimizers = list({id(one): one for one in _found(made, kind)}.values())
+        if not callable(made) and not self._optimizers:
+            raise ArgumentError(f"{_ACCEPTED}; for {framework.title()} it returned {described(made)}")
+
+    def step(self, parameters: Mapping[str, Any], gradients: Arrays) -> StepUpdate:
+        """One step; ``gradients`` are those of the backward."""
+        update = StepUpdate(stepped=False if self._optimizers else None)
+        names = {id(parameter): name for name, parameter in parameters.items()}
+
+        def look(optimizer: Any) -> None:
+            update.stepped = True
+            update.masters = (paddles_masters if self._ours else torchs_masters)(optimizer, parameters.values())
+            update.settings.update((of_paddle if self._ours else of_torch)(optimizer, names))
+            now = {name: as_array(parameters[name].grad) for name in gradients if parameters[name].grad is not None}
+            update.infinite += [name for name, gradient in now.items() if not np.isfinite(gradient).all()]
+            unit = max((_unit(parameters[name].grad) for name in now), default=0.0)
+            update.clip = _by_hand(gradients, now, unit) or (_declared(optimizer._grad_clip, gradients) if self._ours else None)
+
+        undo = [self._watched(optimizer, look) for optimizer in self._optimizers]
+        try:
+            self._do()
+        finally:
+            for take_back in undo:
+                take_back()
+        return update
+
+    def _do(self) -> None:
+        if not self._is_plain():
+            owner: Any = getattr(self._made, "__self__", None)
+            if self._made_step_of(owner):  # which is watched by its name
+                owner.step()
+            else:
+                self._made()
+            return
+        parts = self._made if isinstance(self._made, tuple) else (self._made,)
+        for part in parts:
+            part.step()
+        for optimizer in self._optimizers:
+            optimizer.clear_grad() if self._ours else optimizer.zero_grad()
+
+    def _made_step_of(self, owner: Any) -> bool:
+        """Whether what the recipe returned is the very step of one of the optimizers."""
+        return any(owner is optimizer for optimizer in self._optimizers) and self._made.__name__ == "step"
+
+    def _is_plain(self) -> bool:
+        """Whether it is an optimizer, or one with its schedule, not a function."""
+        return isinstance(self._made, tuple) or (not inspect.isroutine(self._made) and hasattr(self._made, "step"))
+
+    def _watched(self, optimizer: Any, look: Callable[[Any], None]) -> Callable[[], None]:
+        """``look`` is called before each step of the optimizer, until what is returned is called."""
+        if not self._ours:
+            remove: Callable[[], None] = optimizer.register_step_pre_hook(lambda *_: look(optimizer)).remove
+            return remove
+        step = optimizer.step
+
+        def looked(*args: Any, **kwargs: Any) -> Any:
+            look(optimizer)
+            return step(*args, **kwargs)
+
+        optimizer.step = looked
+        return lambda: optimizer.__dict__.pop("step", None)
+
+
+def _found(made: Any, kind: type, depth: int = 4) -> list[Any]:
+    """Optimizers that a recipe's function returned, or that what it returned refers to."""
+    if isinstance(made, kind):
+        return [made]
+    inner: list[Any] = []
+    if isinstance(made, (tuple, list)):
+        inner = list(made)
+    elif depth:
+        function = getattr(made, "__func__", made)
+        cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _is_filled(cell)]
+        owner = getattr(made, "__self__", None)
+        inner = [*cells, *([] if owner is None else [owner]), *getattr(made, "__dict__", {}).values(), *getattr(made, "args", ())]
+        inner = [one for one in inner if isinstance(one, (kind, tuple, list)) or callable(one)]
+    return [one for part in inner for one in _found(part, kind, depth - 1)] if depth else []
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _norm(gradient: np.ndarray[Any, Any]) -> float:
+    values = gradient.ravel(order="K")
+    norm = float(np.sqrt(np.dot(values, values)))
+    return norm if 0.0 < norm < np.inf else float(np.linalg.norm(values.astype(np.float64)))  # squares leave float32's range
+
+
+def _unit(gradient: Any) -> float:
+    """The distance of 1 from the next number of its dtype."""
+    return float(torch.finfo(getattr(torch, str(gradient.dtype).rpartition(".")[2])).eps)
+
+
+def _by_hand(before: Arrays, now: Arrays, unit: float) -> Clip | None:
+    """What was done to gradients between the backward and the step: they are smaller now; ``unit``: of their dtype."""
+    norms = {name: _norm(gradient) for name, gradient in now.items()}
+    whole = {name: _norm(before[name]) for name in norms}
+    shares = {name: norm / whole[name] for name, norm in norms.items() if whole[name] > 0.0}
+    clipped = [name for name, share in shares.items() if 0 < share < 1 - max(1e-5, unit)]  # what is set to zero is not clipped
+    if not clipped:
+        return None
+    near = max(1e-3, 2 * unit)
+    if any(not np.allclose(now[name], before[name] * shares[name], near, 1e-2 * near * norms[name]) for name in clipped):
+        return Clip(BY_VALUE, max(float(np.abs(now[name]).max()) for name in clipped), near)
+    if max(shares.values()) - min(shares.values()) < 0.1 * near:
+        return Clip(BY_GLOBAL_NORM, float(np.sqrt(sum(norm**2 for norm in norms.values()))), near)
+    return Clip(BY_NORM, max(norms[name] for name in clipped), near)
+
+
+def _declared(clip: Any, before: Arrays) -> Clip | None:
+    """What Paddle's optimizer will do to gradients, if it will do anything."""
+    if isinstance(clip, paddle.nn.ClipGradByGlobalNorm):
+        total = float(np.sqrt(sum(_norm(gradient) ** 2 for gradient in before.values())))
+        return Clip(BY_GLOBAL_NORM, clip.clip_norm) if total > clip.clip_norm else None
+    if isinstance(clip, paddle.nn.ClipGradByNorm):
+        return Clip(BY_NORM, clip.clip_norm) if any(_norm(gradient) > clip.clip_norm for gradient in before.values()) else None
+    if isinstance(clip, paddle.nn.ClipGradByValue):
+        beyond = any(np.abs(gradient).max(initial=0) > clip.max for gradient in before.values())
+        return Clip(BY_VALUE, clip.max) if beyond else None
+    return None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Makes the optimizers of both models; ``places``: the functions of the caller's that do, Torch's and Paddle's."""
+
+    torch: Callable[[Any], Any]
+    paddle: Callable[[Any], Any]
+    places: tuple[Any, Any] = (None, None)
+
+    @classmethod
+    def of(cls, optimizer: Any) -> Recipe:
+        """What ``optimizer=`` means.
+
+        Raises:
+            ArgumentError: something that is not accepted.
+        """
+        if isinstance(optimizer, str):
+            return cls(*_named(optimizer))
+        if isinstance(optimizer, tuple) and len(optimizer) == 2 and all(map(callable, optimizer)):
+            return cls(optimizer[1], optimizer[0], (optimizer[1], optimizer[0]))
+        if optimizer is None or not callable(optimizer):
+            raise ArgumentError(f"{_ACCEPTED}, got {described(optimizer)}")
+        return cls(lambda model: optimizer("torch", model), lambda model: optimizer("paddle", model), (optimizer, optimizer))
+
+    def trainer(self, framework: str, model: Any) -> Trainer:
+        """The optimizer of one model, made anew."""
+        return Trainer(framework, (self.torch if framework == "torch" else self.paddle)(model))
+
+
+_ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
+# Torch's class, its options, Paddle's class, and Torch's numbers under Paddle's names
+_NAMES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
+    "SGD": ("SGD", {}, "SGD", {}),
+    "Momentum": ("SGD", {"momentum": 0.9}, "Momentum", {"momentum": 0.9}),
+    "Adam": ("Adam", {}, "Adam", _ADAM),
+    "AdamW": ("AdamW", {}, "AdamW", {**_ADAM, "weight_decay": 0.01}),
+    "Adamax": ("Adamax", {}, "Adamax", _ADAM),
+    "RMSProp": ("RMSprop", {}, "RMSProp", {"rho": 0.99, "epsilon": 1e-8}),
+    "Adagrad": ("Adagrad", {}, "Adagrad", {"epsilon": 1e-10}),
+    "Adadelta": ("Adadelta", {}, "Adadelta", {"rho": 0.9, "epsilon": 1e-6}),
+}
+_RATE = 1e-3
+
+
+def _named(name: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Functions for an optimizer by its name: Torch's numbers on both sides, the learning rate 1e-3."""
+    known = _NAMES.get(name)
+    if known is None:
+        raise ArgumentError(f"optimizer={name!r} is none of the names {', '.join(_NAMES)}. {_ACCEPTED}")
+    theirs, options, ours, numbers = known
+    return (
+        lambda model: getattr(torch.optim, theirs)(model.parameters(), lr=_RATE, **options),
+        lambda model: getattr(paddle.optimizer, ours)(learning_rate=_RATE, parameters=model.parameters(), **numbers),
+    )

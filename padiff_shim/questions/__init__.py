@@ -1,0 +1,1 @@
+"""Questions about whole programs and models: thin fronts over the rooms below."""

@@ -1,0 +1,484 @@
+"""``padiff_shim.bisect``: the smallest set of ops, layers or calls whose kernels make a difference."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ..arguments import flag, function, one_of, whole
+from ..catalogue.registry import ops, optimizers
+from ..dispatch.call_site import CallSite, call_site, layer_path
+from ..dispatch.entry_point import EntryPoint
+from ..dispatch.frames import Frame
+from ..errors import ArgumentError, BisectionError, described
+from ..modes.environment import frameworks
+from ..modes.mode import Mode
+from ..modes.options import ReferenceOptions
+from ..modes.selection import by_torchs_definition
+from ..proof.programs import seeded
+from ..runs.run import Run
+from ..substitution.plan import Substituting
+from ..table.reasons import FILTERED, StayNative
+from ..text import Column, Screen, in_markdown, shown
+from ..trees import as_array, leaves
+
+# ---- Delta debugging: a smallest part of a set that still does what the whole does.
+
+One = TypeVar("One")
+
+
+def ddmin(items: Sequence[One], does: Callable[[Sequence[One]], bool]) -> list[One]:
+    """A part of ``items`` that does it, and of which no single item can be left out (Zeller and Hildebrandt, 2002).
+
+    Args:
+        items: all of them together do it, none of them does not.
+        does: asked of parts, in the order of ``items``; the same answer for the same part.
+    """
+    kept, parts = list(items), 2
+    while len(kept) > 1:
+        chunks = _divided(kept, parts)
+        smaller = next((chunk for chunk in chunks if does(chunk)), None)
+        if smaller is not None:
+            kept, parts = smaller, 2
+            continue
+        rests = [[item for item in kept if item not in chunk] for chunk in chunks] if parts > 2 else []
+        larger = next((rest for rest in rests if does(rest)), None)
+        if larger is not None:
+            kept, parts = larger, parts - 1
+        elif parts < len(kept):
+            parts = min(len(kept), 2 * parts)
+        else:
+            break
+    return kept
+
+
+def _divided(items: Sequence[One], parts: int) -> list[list[One]]:
+    """Parts of nearly equal length."""
+    ends = [round(len(items) * place / parts) for place in range(parts + 1)]
+    return [list(items[begin:end]) for begin, end in zip(ends, ends[1:]) if end > begin]
+
+
+# ---- What is asked of a program's result: the caller's own question, or whether it differs from a value.
+
+
+def question(target: Any, atol: float, rtol: float) -> Callable[[Any], bool]:
+    """``target`` as a function of the result that says whether it is bad.
+
+    Raises:
+        ArgumentError: it is neither a function nor a value, or the tolerances are none.
+    """
+    for name, value in (("atol", atol), ("rtol", rtol)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+            raise ArgumentError(f"{name}= is a number from 0 on, got {described(value)}")
+    wanted = [] if target is None else _arrays(target)
+    if wanted:
+        return lambda result: _differs(_arrays(result), wanted, atol, rtol)
+    if not callable(target):
+        raise ArgumentError(
+            "target= is a function of fn's result that is true while it is bad, or the value that it should have (numbers, arrays, "
+            f"tensors of either framework, in tuples, lists or dicts), got {described(target)}"
+        )
+    if atol or rtol:
+        raise ArgumentError("atol= and rtol= belong to a target that is a value; a function decides by itself")
+    return lambda result: _yes(target(result))
+
+
+def _yes(answer: Any) -> bool:
+    """A truth value, also of one element of a tensor."""
+    try:
+        return bool(answer)
+    except Exception:
+        raise ArgumentError(f"target= has to answer with True or False, got {described(answer)}") from None
+
+
+def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
+    """Everything numeric, as arrays."""
+    if isinstance(value, (bool, int, float, complex)):
+        return [np.asarray(value)]
+    if isinstance(value, (list, tuple)) and value and all(isinstance(one, (bool, int, float, complex)) for one in value):
+        return [np.asarray(one) for one in value]
+    return [as_array(one).copy() for _, one in leaves(value)]
+
+
+def _differs(found: list[np.ndarray[Any, Any]], wanted: list[np.ndarray[Any, Any]], atol: float, rtol: float) -> bool:
+    """Whether any element is further from what is wanted than the tolerances allow."""
+    shapes = [[one.shape for one in arrays] for arrays in (found, wanted)]
+    if shapes[0] != shapes[1]:
+        raise ArgumentError(f"target= has {_said(shapes[1])}, but fn returned {_said(shapes[0])}")
+    return not all(np.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True) for one, other in zip(found, wanted))
+
+
+def _said(shapes: list[Any]) -> str:
+    return f"{len(shapes)} arrays of shapes {', '.join(str(list(shape)) for shape in shapes[:6])}" if shapes else "nothing numeric"
+
+
+# ---- The plan of a bisection: Torch's kernels, but for some ops, layers or calls, which stay on Paddle's.
+
+OVER = ("ops", "layers", "calls")
+Place = tuple[str, str, CallSite]  # op, layer, line
+
+
+@dataclass(eq=False)
+class Unit:
+    """What runs on one kernel or the other as a whole: an op, a layer (its own calls, not those of layers below), or one call.
+
+    ``op`` is "" for a layer, ``layer`` is None for an op. ``places``: the calls that belong to it, (op, layer, line) -> how many.
+    """
+
+    op: str
+    layer: str | None
+    number: int = 0  # of a call: the how-maniest of its op, line and layer
+    places: Counter[Place] = field(default_factory=Counter)
+
+    @property
+    def calls(self) -> int:
+        """How many calls."""
+        return sum(self.places.values())
+
+    def __str__(self) -> str:
+        if self.layer is None:
+            return self.op
+        where = f"layer {self.layer}" if self.layer else "outside of any layer below the outermost one"
+        return f"{self.op} in {where}" if self.op and self.layer else self.op or where
+
+
+Key = tuple[Any, ...]
+
+
+class Choosing(Substituting):
+    """Answers calls with Torch, unless they belong to one of the units ``native``; keeps what it met."""
+
+    tracks_layers = True
+
+    def __init__(self, over: str, native: Iterable[Key], definition: str, *, draws: bool, torchs: frozenset[str]) -> None:
+        super().__init__(definition, draws=draws, torchs=torchs)
+        self._over, self._native = over, frozenset(native)
+        self._number: Counter[Place] = Counter()
+        self.units: dict[Key, Unit] = {}
+
+    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """As in reference mode, for the calls that are chosen; what only moves values always is."""
+        if door.op.exact:
+            return super().call(door, frame, values, args, kwargs)
+        place = door.op.name, layer_path(), call_site()
+        number = self._number[place]
+        self._number[place] += 1
+        key = self._key(place, number)
+        if key in self._native:
+            raise StayNative(FILTERED)
+        try:
+            result = super().call(door, frame, values, args, kwargs)
+        finally:
+            frame.quick.pop(door, None)  # else the door would not ask again
+        self._met(key, place, number)
+        return result
+
+    def _key(self, place: Place, number: int) -> Key:
+        return {"ops": place[:1], "layers": place[1:2], "calls": (*place, number)}[self._over]
+
+    def _met(self, key: Key, place: Place, number: int) -> None:
+        unit = self.units.get(key)
+        if unit is None:
+            op, layer, _ = place
+            made = {"ops": Unit(op, None), "layers": Unit("", layer), "calls": Unit(op, layer, number)}
+            unit = self.units[key] = made[self._over]
+        unit.places[place] += 1
+
+
+# ---- What :func:`padiff_shim.bisect` answers.
+
+SHOWN = 4  # lines of one unit
+_KERNELS = {"paddle": "Paddle's", "torch": "Torch's"}
+
+
+@dataclass
+class Bisection:
+    """The smallest set that makes the difference; iterating it gives its units.
+
+    Args:
+        over: ``"ops"``, ``"layers"`` or ``"calls"``.
+        kernel: whose kernels make it bad: ``"paddle"`` (bad natively, good on Torch's) or ``"torch"`` (the other way round).
+        minimal: with these on that kernel and all others on the other framework's the target holds; without any one of them not.
+        units: how many there are altogether.
+        alone: whether it is these only: with all others on that kernel and these on the other framework's the target does not hold.
+        runs: how often the program ran. ``known``: how many answers were known from an earlier run.
+    """
+
+    over: str
+    kernel: str
+    minimal: list[Unit] = field(default_factory=list)
+    units: int = 0
+    alone: bool = False
+    runs: int = 0
+    known: int = 0
+    seconds: float = 0.0
+
+    def __iter__(self) -> Iterator[Unit]:
+        return iter(self.minimal)
+
+    def __len__(self) -> int:
+        return len(self.minimal)
+
+    @property
+    def headline(self) -> str:
+        """The answer in one line."""
+        what = self.over[:-1] if len(self.minimal) == 1 else self.over
+        found = f"{len(self.minimal)} of {self.units} {self.over if len(self.minimal) != 1 else what + 's'}"
+        others = "no other is needed or makes it" if self.alone else "others make it as well"
+        return f"{_KERNELS[self.kernel]} kernels of {found} make the difference ({others}); {self.runs} runs"
+
+    def as_dict(self) -> dict[str, Any]:
+        """In plain types (JSON)."""
+        return {
+            "headline": self.headline,
+            "over": self.over,
+            "kernel": self.kernel,
+            "units": self.units,
+            "alone": self.alone,
+            "runs": self.runs,
+            "known": self.known,
+            "seconds": self.seconds,
+            "minimal": [
+                {
+                    "unit": str(unit),
+                    "op": unit.op,
+                    "layer": unit.layer,
+                    "number": unit.number,
+                    "calls": unit.calls,
+                    "places": [
+                        {"op": op, "layer": layer, "file": site.file, "line": site.line, "calls": calls}
+                        for (op, layer, site), calls in unit.places.items()
+                    ],
+                }
+                for unit in self.minimal
+            ],
+        }
+
+    def _rows(self) -> list[tuple[str, str, str]]:
+        return [
+            (str(unit) + (f", call {unit.number + 1} there" if unit.number else ""), str(unit.calls), _lines(unit)) for unit in self
+        ]
+
+    def to_markdown(self) -> str:
+        """For an issue or a pull request."""
+        lines = [f"**{in_markdown(self.headline)}**", "", f"| {self.over[:-1]} | calls | lines |", "| --- | ---: | --- |"]
+        return "\n".join([*lines, *(f"| {' | '.join(map(in_markdown, row))} |" for row in self._rows())]) + "\n"
+
+    def text(self, width: int | None = None, *, colour: bool = False) -> str:
+        """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
+        screen = Screen(width, colour=colour)
+        screen.say(self.headline, "bold")
+        heads = (Column(self.over[:-1]), Column("calls", right=True), Column("lines"))
+        screen.table(heads, ([shown(cell, 2000) for cell in row] for row in self._rows()))
+        return screen.text()
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def _lines(unit: Unit) -> str:
+    """Where a unit's calls are made."""
+    told: dict[str, None] = {}
+    for (op, layer, site), _ in unit.places.items():
+        beside = [part for part, known in ((op, unit.op), (layer, unit.layer)) if part and part != known]
+        told[str(site) + (f" ({', '.join(beside)})" if beside else "")] = None
+    more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+    return "; ".join(list(told)[:SHOWN]) + more
+
+
+# ---- ``padiff_shim.bisect``: the smallest set of ops, layers or calls whose kernels make a difference.
+
+
+def bisect(
+    fn: Callable[[], Any],
+    target: Any,
+    over: str = "ops",
+    *,
+    atol: float = 0.0,
+    rtol: float = 0.0,
+    optimizer: str = "paddle",
+    random: str = "paddle",
+    definitions: str | Iterable[str] = "paddle",
+    seed: int = 0,
+    progress: bool = True,
+) -> Bisection:
+    """Find the smallest set of ops, layers or calls whose kernels make a difference, by delta debugging.
+
+    ``fn`` runs again and again under :func:`padiff_shim.reference`, each time with others of its ops (layers, calls) left on
+    Paddle's kernels. If its result is bad natively and good on Torch's kernels, the answer is the smallest set of Paddle's kernels
+    that makes it bad; if it is the other way round, the smallest set of Torch's. A call's gradient is computed by its op's kernel.
+
+    Args:
+        fn: a function without arguments that does the same each time: it makes its model, or does not train it.
+        target: a function of what ``fn`` returns that is true while it is bad ("still differs"), or the value that it should have.
+        over: what is left on one kernel or exchanged as a whole: ``"ops"``; ``"layers"``, by their own calls; ``"calls"``, one by
+            one. Optimizers and clipping are exchanged as ops are.
+        atol, rtol: with a value as target: bad is a result of which an element differs by more than ``atol + rtol * abs(value)``.
+        optimizer, random, definitions: as for :func:`padiff_shim.reference`.
+        seed: all random generators begin with it in each run, and are put back.
+        progress: a bar on long runs, on terminals only.
+
+    Returns:
+        A :class:`Bisection`: the set with its lines, and how many runs it took.
+
+    Raises:
+        ArgumentError: an argument that is not accepted; the message says what is.
+        BisectionError: the target holds at both ends or at neither, or not each time alike.
+
+    Errors of ``fn`` are raised unchanged.
+    """
+    start = time.perf_counter()
+    function("fn", fn, "nothing")
+    one_of("over", over, OVER)
+    settled = ReferenceOptions(optimizer=optimizer, random=random, definitions=definitions)
+    flag("progress", progress)
+    frameworks()
+    torchs = by_torchs_definition(settled.definitions)
+    options = {"definition": settled.optimizer, "draws": settled.random == "torch", "torchs": torchs}
+    with _BisectBar(progress) as bar:
+        program = _Program(fn, question(target, atol, rtol), over, options, whole("seed", seed), bar)
+        found = _bisected(program, over)
+    found.seconds = time.perf_counter() - start
+    return found
+
+
+_NOWHERE = CallSite("", 0, "an optimizer's step")
+
+
+class _Program:
+    """The user's function with some of its units on Paddle's kernels; asks each set once."""
+
+    def __init__(
+        self, fn: Callable[[], Any], bad: Callable[[Any], bool], over: str, options: Any, seed: int, bar: _BisectBar
+    ) -> None:
+        self._fn, self._bad, self._over, self._options, self._seed, self._bar = fn, bad, over, options, seed, bar
+        self._answers: dict[frozenset[Key], bool] = {}
+        self.units: dict[Key, Unit] = {}
+        self.runs = self.known = 0
+
+    def explore(self) -> bool:
+        """Run all on Torch's kernels, and learn which units there are."""
+        plan, run, answer = self._run(frozenset())
+        self.units = dict(plan.units)
+        self.units |= {("optimizer", name): Unit(name, None) for name in run.substituted if name in optimizers()}
+        for key, unit in self.units.items():
+            if key[0] == "optimizer":
+                unit.places.update({(unit.op, "", _NOWHERE): run.substituted[unit.op]})
+        self._answers[frozenset()] = answer
+        return answer
+
+    def bad(self, native: Iterable[Key]) -> bool:
+        """Whether the result is bad with these units on Paddle's kernels."""
+        chosen = frozenset(native)
+        if chosen in self._answers:
+            self.known += 1
+        else:
+            self._answers[chosen] = self._run(chosen)[2]
+        return self._answers[chosen]
+
+    def again(self, native: Iterable[Key]) -> bool:
+        """The same, asked once more."""
+        return self._run(frozenset(native))[2]
+
+    def natively(self) -> bool:
+        """Whether the result is bad without any mode."""
+        self.runs += 1
+        with seeded(self._seed):
+            return self._bad(self._fn())
+
+    def _run(self, native: frozenset[Key]) -> tuple[Choosing, Run, bool]:
+        plan = Choosing(self._over, native, **self._options)
+        left = {key[1] for key in native if key[0] == "optimizer"}
+        run = Run("torch", "contiguous")
+        enabled = (frozenset(ops()) | optimizers()) - left
+        with seeded(self._seed), Mode(run, enabled, None, plan, strict=False, all_threads=False):
+            result = self._fn()
+        self.runs += 1
+        self._bar.ran(self.runs)
+        return plan, run, self._bad(result)
+
+
+def _bisected(program: _Program, over: str) -> Bisection:
+    """Both ends, then ever smaller parts."""
+    torchs = program.explore()
+    keys = list(program.units)
+    if not keys:
+        raise BisectionError("no call of fn ran on Torch's kernels: there is nothing to exchange")
+    paddles = program.bad(keys)
+    if torchs == paddles:
+        raise BisectionError(_no_end(program, over, paddles))
+    everything = frozenset(keys)
+
+    def native(part: Iterable[Key]) -> frozenset[Key]:
+        return frozenset(part) if paddles else everything - frozenset(part)
+
+    def does(part: Sequence[Key]) -> bool:
+        program._bar.left(len(part), len(keys))
+        return program.bad(native(part))
+
+    minimal = ddmin(keys, does)
+    if not program.again(native(minimal)):
+        raise BisectionError(
+            "the same run was bad once and good once: fn has to do the same each time (seeds, models that it trains)"
+        )
+    alone = not program.bad(native(everything - frozenset(minimal)))
+    return Bisection(
+        over,
+        "paddle" if paddles else "torch",
+        [program.units[key] for key in minimal],
+        len(keys),
+        alone,
+        program.runs,
+        program.known,
+    )
+
+
+def _no_end(program: _Program, over: str, bad: bool) -> str:
+    """Why there is nothing to look for."""
+    natively = program.natively()
+    if bad:
+        return (
+            f"the target holds with all {over} on Torch's kernels as it does on Paddle's: what is bad does not come from these "
+            "kernels (a mistake of the program, or ops that stay native: print a run of padiff_shim.reference)"
+        )
+    if natively:
+        return (
+            f"the target holds natively, but with no {over} exchanged under the shim it does not: the difference comes from how "
+            "gradients are added up, not from a kernel"
+        )
+    return f"the target holds neither on Paddle's kernels nor with all {over} on Torch's: there is no difference to look for"
+
+
+class _BisectBar:
+    """How far it is, on terminals."""
+
+    def __init__(self, wanted: bool) -> None:
+        console = Console(file=sys.stderr)
+        shows = wanted and console.is_terminal and not console.is_dumb_terminal
+        parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._progress = Progress(*parts, console=console, transient=True, disable=not shows)
+        self._task = self._progress.add_task("bisecting", total=None)
+
+    def __enter__(self) -> _BisectBar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def ran(self, runs: int) -> None:
+        """One more run."""
+        self._progress.update(self._task, description=f"bisecting, run {runs}")
+
+    def left(self, part: int, total: int) -> None:
+        """How many are being tried; what is known to be innocent counts as done."""
+        self._progress.update(self._task, completed=total - part, total=total)

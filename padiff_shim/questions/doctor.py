@@ -1,0 +1,153 @@
+"""The checks of ``padiff-shim doctor``. Each is tried on real tensors; nothing is concluded from a version."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import paddle
+import torch
+
+from .. import tested
+from ..errors import PadiffShimError
+from ..frameworks import memory, settings
+from ..intercept import entry_points
+from ..modes.options import ReferenceOptions
+from ..modes.reference import opened
+
+GOOD, REMARK, BAD = "good", "remark", "bad"
+_DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "bool")
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at (``name``), how it stands (GOOD, REMARK or BAD), and a sentence for people."""
+
+    name: str
+    state: str
+    said: str
+
+
+@dataclass
+class Health:
+    """All checks in order. True if none is bad. ``switches``: what was set in either framework that can change a kernel's bits."""
+
+    environment: dict[str, str]
+    switches: dict[str, Any]
+    checks: list[Check] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return all(check.state != BAD for check in self.checks)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it in plain types (JSON)."""
+        return {"healthy": bool(self), **{name: getattr(self, name) for name in ("environment", "switches")}} | {
+            "checks": [vars(check) for check in self.checks]
+        }
+
+
+def examine() -> Health:
+    """Look at everything. What fails is told in its check, not raised."""
+    switches = settings.flags()
+    health = Health(settings.environment(), switches)
+    for name, check in _CHECKS.items():
+        try:
+            health.checks.extend(Check(name, state, said) for state, said in check())
+        except Exception as error:  # a broken installation may raise anything: it is what we look for
+            health.checks.append(Check(name, BAD, f"{type(error).__name__}: {error}"))
+    health.checks += [Check("switches", REMARK, said) for said in settings.concerns(switches)]
+    return health
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    found = tested.untested(paddle.__version__, torch.__version__, platform.python_version())
+    if found:
+        yield REMARK, f"the tests were not run on {'; '.join(found)}"
+    else:
+        yield GOOD, "the tests were run on these"
+
+
+def _device() -> Iterator[tuple[str, str]]:
+    try:
+        place = memory.check_devices()
+        missing = memory.missing_kernels(place)
+        yield (GOOD, f"both frameworks can use {place}") if missing is None else (BAD, missing)
+    except ValueError as error:
+        yield BAD, str(error)
+
+
+def _to_torch() -> Iterator[tuple[str, str]]:
+    """Whether what Torch writes into a Paddle tensor's memory is there for Paddle."""
+    for dtype in _DTYPES:
+        tensor = paddle.zeros([2, 3]).astype(dtype)
+        twin = memory.to_torch(tensor)
+        twin[1, 2] = 1
+        if (twin.data_ptr(), list(twin.shape)) != (tensor.data_ptr(), [2, 3]) or float(tensor[1, 2].astype("float32")) != 1:
+            yield BAD, f"{dtype}: Torch does not see the memory of a Paddle tensor"
+            return
+    view = memory.to_torch(paddle.arange(6, dtype="float32").reshape([2, 3]).t())
+    if view.tolist() != [[0, 3], [1, 4], [2, 5]]:
+        yield BAD, f"a transposed view arrives in Torch as {view.tolist()}"
+    else:
+        yield GOOD, f"the same memory, in {', '.join(_DTYPES)}, strided views too"
+
+
+def _to_paddle() -> Iterator[tuple[str, str]]:
+    """The other way round."""
+    for dtype in _DTYPES:
+        tensor = torch.zeros(2, 3, dtype=getattr(torch, dtype), device=_torch_device())
+        twin = memory.to_paddle(tensor)
+        tensor[1, 2] = 1
+        if list(twin.shape) != [2, 3] or float(twin[1, 2].astype("float32")) != 1:
+            yield BAD, f"{dtype}: Paddle does not see the memory of a Torch tensor"
+            return
+    yield GOOD, f"the same memory, in {', '.join(_DTYPES)}"
+
+
+def _torch_device() -> str:
+    return "cpu" if paddle.device.get_device() == "cpu" else "cuda"
+
+
+def _interception() -> Iterator[tuple[str, str]]:
+    """A Linear with its gradients, inside of a mode and by Torch alone."""
+    values = [paddle.linspace(-1, 1, rows * columns).reshape([rows, columns]) for rows, columns in ((5, 7), (7, 3))]
+    x, weight = (value.detach() for value in values)
+    x.stop_gradient = weight.stop_gradient = False
+    ours, theirs = (torch.tensor(value.numpy(), device=_torch_device(), requires_grad=True) for value in values)
+    try:
+        with opened(ReferenceOptions(linear_layout="view")) as run:
+            result = paddle.nn.functional.linear(x, weight)
+            result.sum().backward()
+    except PadiffShimError as error:
+        yield BAD, str(error)
+        return
+    expected = torch.nn.functional.linear(ours, theirs.t())
+    expected.sum().backward()
+    pairs = [(result, expected), (x.grad, ours.grad), (weight.grad, theirs.grad)]
+    if run.substituted != {"linear": 1, "sum": 1} or not all(_equal(one, other) for one, other in pairs):
+        yield BAD, f"a Linear and its gradients are not Torch's: {run.as_dict()['ops']}"
+    else:
+        yield GOOD, "a Linear and its gradients run on Torch's kernels, bit for bit"
+
+
+def _equal(ours: Any, theirs: Any) -> bool:
+    return bool((ours.numpy() == theirs.detach().cpu().numpy()).all())
+
+
+def _entry_points() -> Iterator[tuple[str, str]]:
+    here, absent, strange = entry_points.inventory()
+    yield GOOD, f"{here} entry points of this Paddle lead to ops of the table; {absent} of the table's are of other versions"
+    if strange:
+        yield REMARK, f"{len(strange)} of this Paddle are unknown here, and stay native: {', '.join(strange)}"
+
+
+_CHECKS: dict[str, Callable[[], Iterator[tuple[str, str]]]] = {
+    "versions": _versions,
+    "device": _device,
+    "Paddle -> Torch": _to_torch,
+    "Torch -> Paddle": _to_paddle,
+    "interception": _interception,
+    "entry points": _entry_points,
+}

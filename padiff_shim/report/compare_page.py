@@ -1,0 +1,418 @@
+"""A compare run as one self-contained HTML page: no network, no other files."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import marshal
+import math
+import os
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..arguments import path as file
+from ..arguments import whole
+from ..files import write as write_file
+from ..progress import Waiting
+from ..runlog.counts import ALIKE, Counts, LineFinding
+from ..runlog.words import born
+from ..text import SENTENCE, shown
+from ..verdicts import MEANING, Verdict
+from .compare_text import headline, ties
+from .source import Compared
+
+# ---- Records packed for the HTML page: which of very many are kept, and how they are written small.
+#
+# One pass over the records, bounded memory. Counts (per verdict, op, layer, and the findings) are over all records, kept or not.
+
+# Everything else in a record describes the call and is the same at each step: it is written once and referred to.
+_MEASURED = ("type", "index", "call", "step", "reason", "stats", "born")
+_OUTCOME = ("verdict", "side", "hypothesis", "alternatives", "modifiers", "quirk", "muted")
+_NOT_KIND = frozenset(_MEASURED + _OUTCOME)
+_USUAL = (Verdict.EQUAL, Verdict.ROUNDING)
+_USUAL_SHARE = 10  # the picture keeps at least 1 in so many for the usual records, however many others there are
+_FIGURES = frozenset({float, int, type(None)})  # types of figures that need no second look before they are written
+_SEED = 20240229  # the same records give the same page
+
+
+def plain(value: Any) -> Any:
+    """``value`` as strict JSON can hold it: six significant digits, non-finite floats as ``"nan"``, ``"inf"``, ``"-inf"``."""
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return int(value) if value.is_integer() and abs(value) < 1e15 else float(f"{value:.6g}")
+        return str(float(value))
+    if isinstance(value, str):
+        return _text(value)
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, (dict, Mapping)):
+        return {_text(str(key)): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else _text(str(value))
+
+
+def _text(text: str) -> str:
+    """A text that the page shows as it stands, printable and of a length that it can lay out; short ones are mostly so."""
+    return text if len(text) <= SENTENCE and text.isprintable() else shown(text, SENTENCE)
+
+
+Names = tuple[Any, ...]  # of statistics: a name, or the name of a table and the names in it
+
+
+def taken(stats: Mapping[str, Any]) -> tuple[Names, tuple[Any, ...]]:
+    """The names of statistics, as a key, and their values: floats as they are, everything else as :func:`plain` makes it."""
+    names: list[Any] = []
+    values: list[Any] = []
+    for name, value in stats.items():
+        if type(value) is dict:
+            names.append((name, *value))
+            values.extend(value.values())
+        else:
+            names.append(name)
+            values.append(value)
+    return tuple(names), tuple([value if type(value) in _FIGURES else plain(value) for value in values])
+
+
+def dotted(names: Names) -> tuple[str, ...]:
+    """``("k", ("paddle", "prob"))`` as ``("k", "paddle.prob")``."""
+    found: list[str] = []
+    for name in names:
+        table, *inner = name if type(name) is tuple else ("", name)
+        found += [_text(f"{table}.{one}" if table else str(one)) for one in inner]
+    return tuple(found)
+
+
+_key = json.JSONEncoder(default=str).encode
+
+
+def key_of(value: Any) -> Any:
+    """Something that is equal for equal values, of any depth, and quickly made."""
+    if isinstance(value, (str, tuple)):
+        return value
+    try:
+        return marshal.dumps(value, 2)  # version 2: the same bytes whoever else refers to the parts
+    except ValueError:
+        return _key(value)
+
+
+class Interned:
+    """Values written once; :meth:`add` gives the place of one."""
+
+    def __init__(self, make: Callable[[Any], Any] = plain) -> None:
+        self.values: list[Any] = []
+        self._places: dict[Any, int] = {}
+        self._make = make
+
+    def add(self, value: Any) -> int:
+        """The place of ``value`` in :attr:`values`, where it stands as ``make`` makes it: by default :func:`plain`."""
+        key = key_of(value)
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = len(self.values)
+            self.values.append(self._make(value))
+        return place
+
+
+def used(interned: Interned, places: Iterable[int]) -> tuple[list[Any], list[int]]:
+    """The values that ``places`` use, once each, and the places among them."""
+    order: dict[int, int] = {}
+    renumbered = [order.setdefault(place, len(order)) for place in places]
+    return [interned.values[place] for place in order], renumbered
+
+
+class PageRow(NamedTuple):
+    """One kept record; ``kind``, ``outcome`` and ``names`` (of the statistics) are places in the packer's tables."""
+
+    position: int
+    index: Any
+    call: Any
+    step: Any
+    kind: int
+    outcome: int
+    names: int
+    reason: str
+    values: tuple[Any, ...]
+
+
+class Reservoir:
+    """A uniform sample of at most ``size`` of the items offered (Vitter 1985, algorithm R, doi 10.1145/3147.3165)."""
+
+    def __init__(self, size: int, rng: random.Random) -> None:
+        self.size, self.rng = size, rng
+        self.seen = 0
+        self.items: list[PageRow] = []
+
+    def offer(self, make: Callable[[], PageRow]) -> None:
+        """Keep what ``make`` gives, perhaps in place of another; it is called for what is kept alone."""
+        self.seen += 1
+        if len(self.items) < self.size:
+            self.items.append(make())
+        elif (place := self.rng.randrange(self.seen)) < self.size:
+            self.items[place] = make()
+
+    def draw(self, count: int) -> list[PageRow]:
+        """At most ``count`` of what is kept, again a uniform sample."""
+        return self.items if len(self.items) <= count else self.rng.sample(self.items, count)
+
+
+def surveyed(counts: Counts) -> dict[str, Any]:
+    """What was counted, as the page holds it. In ops and layers what is set apart counts as such, so that it never is the worst."""
+
+    def table(kind: str) -> dict[str, dict[str, int]]:
+        found: dict[str, Counter[str]] = {}
+        for name, group in counts.groups(kind).items():
+            found.setdefault(_text(name), Counter()).update(group.verdicts)
+        return {name: dict(verdicts) for name, verdicts in found.items()}
+
+    return {
+        "total": counts.records,
+        "muted": counts.muted(),
+        "apart": counts.apart(),
+        "verdicts": counts.verdicts(),
+        "ops": table("op"),
+        "layers": table("layer"),
+        "findings": [_finding(found) for found in counts.sorted_findings()],
+        "births": [{"text": _text(f"{born(record)}."), "at": order} for order, record, _ in counts.first_births()],
+        "ties": _text(ties(counts)),
+        "further": counts.further,
+    }
+
+
+def _finding(found: LineFinding) -> dict[str, Any]:
+    """One finding with the places of its records in the run."""
+    record = found.worst
+    return plain(
+        {
+            **{name: record.get(name) for name in ALIKE},
+            "apart": found.apart,
+            "severity": Verdict(record["verdict"]).severity,
+            "records": found.records,
+            "first": found.first,
+            "worst": found.place,
+            "excess": found.excess,
+            "layers": sorted(found.layers),
+        }
+    )
+
+
+def chosen(reservoirs: Mapping[Verdict, Reservoir], usual: Reservoir, limit: int) -> list[PageRow]:
+    """At most ``limit`` rows in order: those of the most serious classes first, then of the usual ones what has room."""
+    room = limit - min(usual.seen, limit // _USUAL_SHARE)
+    kept: list[PageRow] = []
+    for verdict in sorted(reservoirs, key=lambda verdict: -verdict.severity):
+        kept += reservoirs[verdict].draw(room - len(kept))
+    kept += usual.draw(limit - len(kept))
+    return sorted(kept, key=lambda row: row.position)
+
+
+class Packer:
+    """Records as small rows, and rows as columns."""
+
+    def __init__(self) -> None:
+        self.kinds, self.outcomes, self.names = Interned(), Interned(), Interned(dotted)
+
+    def row(self, position: int, record: Mapping[str, Any]) -> PageRow:
+        """One record, with what repeats put into the tables."""
+        kind = {name: value for name, value in record.items() if name not in _NOT_KIND}
+        outcome = {name: record.get(name) for name in _OUTCOME}
+        outcome["verdict"], outcome["side"] = str(Verdict(record["verdict"])), str(record.get("side") or "none")
+        names, values = taken(record.get("stats") or {})
+        return PageRow(
+            position,
+            plain(record.get("index")),
+            plain(record.get("call")),
+            plain(record.get("step")),
+            self.kinds.add(kind),
+            self.outcomes.add(outcome),
+            self.names.add(names),
+            _text("; ".join(filter(None, (record.get("reason"), born(record))))),
+            values,
+        )
+
+    def columns(self, rows: Sequence[PageRow]) -> dict[str, Any]:
+        """``kinds``, ``outcomes`` and ``reasons`` that the rows use, once each, and everything else by column."""
+        reasons = Interned()
+        table: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in ("position", "index", "call", "step")}
+        kinds, table["kind"] = used(self.kinds, (row.kind for row in rows))
+        outcomes, table["outcome"] = used(self.outcomes, (row.outcome for row in rows))
+        table["reason"] = [reasons.add(row.reason) for row in rows]
+        found = sorted({name for names in self.names.values for name in names})
+        figures: dict[str, list[Any]] = {name: [None] * len(rows) for name in found}
+        for place, row in enumerate(rows):
+            for name, value in zip(self.names.values[row.names], row.values):
+                figures[name][place] = value
+        return {
+            "rows": len(rows),
+            "kinds": kinds,
+            "outcomes": outcomes,
+            "reasons": reasons.values,
+            "table": {name: column(values) for name, values in table.items()},
+            "figures": {name: measured(values) for name, values in figures.items()},
+        }
+
+
+def column(values: Sequence[Any]) -> Any:
+    """A column as a list, or ``{"all": value}`` if it has one value only."""
+    first = values[0] if values else None
+    return {"all": first} if all(type(value) is type(first) and value == first for value in values) else list(values)
+
+
+class WrittenJson(str):
+    """JSON that is written already: a column of floats is a page's largest part, and one formatting writes all of them."""
+
+    __slots__ = ()
+
+
+def measured(values: Sequence[Any]) -> Any:
+    """A column of figures, floats with six significant digits."""
+    found = column(values)
+    if type(found) is dict:
+        return plain(found)
+    floats = tuple([value for value in values if type(value) is float])
+    text = "%.6g " * len(floats) % floats
+    if len(floats) + values.count(None) < len(values) or "n" in text:  # something else, or a NaN or an infinity
+        return plain(found)
+    texts = iter(text.split())
+    return WrittenJson("[" + ",".join(["null" if value is None else next(texts) for value in values]) + "]")
+
+
+def pack(
+    records: Iterable[Mapping[str, Any]], coverage: Mapping[str, Any], limit: int, counts: Counts | None = None
+) -> dict[str, Any]:
+    """Everything that the page shows of the records; at most ``limit`` of them one by one.
+
+    Up to ``limit`` all records are kept. Beyond it every record with a verdict other than EQUAL and ROUNDING is kept, and a
+    uniform sample of the others. Should those alone exceed nine tenths of the limit, the less serious classes are sampled too.
+
+    ``coverage``: of the run. ``counts``: of these very records, where they were counted already.
+    """
+    rng = random.Random(_SEED)
+    known, packer, usual = counts or Counts(), Packer(), Reservoir(limit, rng)
+    reservoirs = {verdict.value: Reservoir(limit, rng) for verdict in Verdict if verdict not in _USUAL}
+    for position, record in enumerate(records):
+        verdict = Verdict(record["verdict"]).value
+        if counts is None:
+            known.add(record)
+        reservoirs.get(verdict, usual).offer(partial(packer.row, position, record))
+    kept = chosen({Verdict(name): reservoir for name, reservoir in reservoirs.items()}, usual, limit)
+    return {
+        "headline": headline(known, coverage),
+        **surveyed(known),
+        "severity": {verdict.value: verdict.severity for verdict in Verdict},
+        "meaning": {verdict.value: meaning for verdict, meaning in MEANING.items()},
+        "limit": limit,
+        **packer.columns(kept),
+    }
+
+
+# ---- A compare run as one self-contained HTML page: no network, no other files, readable where there is no Python.
+#
+# The template, the style and the scripts lie in ``page/`` and are written into the page; its data is one block of JSON. What the
+# page
+# shows is set as text, never as markup, and its content security policy admits no script, style, image or connection but its own.
+
+LIMIT = 100_000  # records that the page holds one by one
+PAGE = Path(__file__).with_name("page")
+SCRIPTS = (
+    "base.js",
+    "data.js",
+    "figures.js",
+    "filters.js",
+    "summary.js",
+    "chart.js",
+    "charting.js",
+    "tree.js",
+    "table.js",
+    "details.js",
+    "main.js",
+)
+
+
+def json_block(value: Any) -> str:
+    """``value`` as JSON that may stand inside ``<script type="application/json">``.
+
+    ASCII only, and without ``<``, ``>`` and ``&``: no string in it can end the element or open a comment (the states of the
+    HTML parser in script data are left by ``</script`` and ``<!--`` alone: HTML standard, section 13.2.5.4).
+    """
+    text = _json(value)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, WrittenJson):
+        return value
+    if type(value) is dict:
+        return "{" + ",".join(f"{json.dumps(name)}:{_json(one)}" for name, one in value.items()) + "}"
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+
+
+def digest(text: str) -> str:
+    """The source expression by which a content security policy admits this very text."""
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+
+
+def _read(name: str) -> str:
+    return (PAGE / name).read_text(encoding="utf-8")
+
+
+def render(
+    header: Mapping[str, Any],
+    records: Iterable[Mapping[str, Any]],
+    coverage: Mapping[str, Any],
+    warnings: Sequence[str] = (),
+    *,
+    limit: int = LIMIT,
+    counts: Counts | None = None,
+) -> str:
+    """The page as text.
+
+    Args:
+        header: the ``"run"`` record of the log.
+        records: the ``"call"`` records of the log in order; read once.
+        coverage: the ``"coverage"`` of the log's ``"end"`` record: ``float_calls``, ``checked_calls``, ``float_elements``,
+            ``checked_elements``, ``unchecked`` ({reason: calls}).
+        warnings: shown before everything else, after those of the header.
+        limit: how many records the page holds one by one. Beyond it all with a verdict other than EQUAL and ROUNDING are kept,
+            and a uniform sample of the rest; the page says so. Its counts are always over all records.
+        counts: of these very records, where they were counted already.
+
+    Raises:
+        ArgumentError: ``limit`` is not positive.
+        ValueError: a record's verdict is not one of :class:`~padiff_shim.verdicts.Verdict`.
+    """
+    whole("limit", limit, least=1)
+    said = list(dict.fromkeys([*header.get("warnings", ()), *warnings]))
+    data = {"header": plain(header), "coverage": plain(coverage), "warnings": plain(said), **pack(records, coverage, limit, counts)}
+    style = _read("page.css")
+    script = '"use strict";\n(() => {\n' + "\n".join(map(_read, SCRIPTS)) + "})();\n"
+    allowed = [
+        "default-src 'none'",
+        f"script-src {digest(script)}",
+        f"style-src {digest(style)}",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    parts = {"POLICY": "; ".join(allowed), "STYLE": style, "SCRIPT": script, "DATA": json_block(data)}
+    # One pass over the template: whatever stands in the data is not looked at again.
+    return re.sub(r"\{\{([A-Z]+)\}\}", lambda found: parts[found[1]], _read("page.html"))
+
+
+def write(run: Compared, path: str | os.PathLike[str], *, limit: int = LIMIT) -> Path:
+    """Write the page of a run to ``path`` (UTF-8) and return the path.
+
+    Raises:
+        FileError: the file, or its folder where there is none yet, cannot be written.
+        ArgumentError: as :func:`render`, and for a ``path`` that is none.
+    """
+    target = file("path", path)
+    # What was counted and did not reach the log is not on the page.
+    counts = run.counts if run.counts.records == len(run.calls) else None
+    records = (call.as_dict() for call in run.calls)
+    with Waiting(f"writing {target}"):
+        text = render(run.header, records, run.coverage(), run.warnings, limit=limit, counts=counts)
+        return write_file(target, text, "the page ")

@@ -1,0 +1,267 @@
+"""The records of a run: single ones, and all of them as a sequence that stays on disk."""
+
+from __future__ import annotations
+
+import operator
+from array import array
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Union, overload
+
+from ..arguments import flag, function, names, one_of
+from ..errors import ArgumentError, described, unknown
+from ..patterns import LayerFilter, named
+from ..text import shown
+from ..verdicts import Side, Verdict
+from . import log
+from .encoding import finite, numeric
+from .log import Book
+from .words import call_line
+
+_CALL = b'{"type":"call"'
+_Test = Callable[[dict[str, Any]], bool]  # whether a record meets a condition
+_Words = Union[str, Iterable[str], None]
+
+
+class Call:
+    """One judged tensor: a call's result or one of its gradients. Read-only; every field of the log is an attribute.
+
+    ``verdict`` is a :class:`Verdict`, ``side`` a :class:`Side`, ``stats`` a dict of numbers (docs/log.md). ``log`` is the name of
+    the log file without its ending: indices are unique within one. ``str(call)`` is one line for people.
+    """
+
+    __slots__ = ("_record", "log")
+
+    log: str
+
+    def __init__(self, record: Mapping[str, Any], log: str = "") -> None:
+        object.__setattr__(self, "_record", dict(record))
+        object.__setattr__(self, "log", log)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_record" or name not in self._record:
+            raise AttributeError(f"a call record has no field {name!r}; it has {', '.join(map(shown, self._fields()))}")
+        return self._record[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a call record is read-only")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a call record is read-only")
+
+    def _fields(self) -> list[str]:
+        return sorted(self._record) if hasattr(self, "_record") else []
+
+    @property
+    def verdict(self) -> Verdict:
+        """The class of the verdict."""
+        return Verdict(self._record["verdict"])
+
+    @property
+    def side(self) -> Side:
+        """Whose kernel the verdict speaks of."""
+        return Side(self._record.get("side") or "none")
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """All figures; non-finite ones as floats."""
+        return dict(numeric(finite(self._record.get("stats") or {})))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record as in the log."""
+        return dict(self._record)
+
+    def __str__(self) -> str:
+        return call_line(self._record)
+
+    def __repr__(self) -> str:
+        return f"<Call {self}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Call) and (self.log, self._record) == (other.log, other._record)
+
+    def __hash__(self) -> int:
+        return hash((self.log, self._record.get("index")))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Call, (self._record, self.log)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *self._fields()})
+
+
+class Calls(Sequence[Call]):
+    """The call records of one or several log files, read when they are asked for.
+
+    Indexing gives a :class:`Call`, slicing and :meth:`filter` another :class:`Calls`. What is held in memory is 8 bytes a record.
+    A log that this process is still writing grows while it is looked at; ``offsets`` are those of one that was read. ``refusal`` is
+    asked for the error where an op is named of which there are no records: it gets the name and the ops that have some, and gives
+    None for an op that is known.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path] = (),
+        *,
+        keeper: object = None,
+        offsets: Sequence[array[int]] | None = None,
+        refusal: Callable[[str, Iterable[str]], Exception | None] | None = None,
+    ) -> None:
+        self._book, self._refusal = Book(paths, keeper, offsets), refusal or _refusal
+        self._places: Sequence[int] | None = None  # None: all
+
+    def _chosen(self, places: Sequence[int]) -> Calls:
+        found = Calls(refusal=self._refusal)
+        found._book, found._places = self._book, places
+        return found
+
+    @property
+    def places(self) -> Sequence[int]:
+        """The place of each of these records in ``run.calls``."""
+        return self._places if self._places is not None else range(len(self))
+
+    def __len__(self) -> int:
+        return self._book.count() if self._places is None else len(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> Call: ...
+    @overload
+    def __getitem__(self, index: slice) -> Calls: ...
+    def __getitem__(self, index: int | slice) -> Call | Calls:
+        size, places = len(self), self.places
+        if isinstance(index, slice):
+            return self._chosen(places[index])
+        try:
+            index = operator.index(index)
+        except TypeError:
+            raise ArgumentError(f"calls[...] takes whole numbers and slices, got {described(index)}") from None
+        if not -size <= index < size:
+            raise IndexError(f"call {index} of {size}")
+        return next(self._calls([places[index]]))
+
+    def __iter__(self) -> Iterator[Call]:
+        return self._calls(range(len(self)) if self._places is None else self._places)
+
+    def _calls(self, places: Iterable[int]) -> Iterator[Call]:
+        for _, path, offset, line in self._book.lines(places):
+            yield Call(log.parse(line, path, offset), path.stem)
+
+    def filter(
+        self,
+        *,
+        op: str | Iterable[str] | None = None,
+        layer: str | Iterable[str] | None = None,
+        verdict: str | Iterable[str] | None = None,
+        at_least: str | None = None,
+        side: str | Iterable[str] | None = None,
+        phase: str | None = None,
+        tensor: str | Iterable[str] | None = None,
+        step: int | Container[int] | None = None,
+        muted: bool | None = None,
+        where: Callable[[Call], bool] | None = None,
+    ) -> Calls:
+        """The records that meet every condition given, found in one pass over the log.
+
+        Args:
+            op, tensor: names or patterns (``"grad:*"``), one or several.
+            layer: patterns over layer paths that mean what ``layers=`` of a mode means: ``"encoder"`` is that layer and everything
+                below it, ``*`` one component, ``**`` any number. ``""``: outside of any layer.
+            verdict: classes, one or several; ``at_least``: this class or a more serious one.
+            side: ``"paddle"``, ``"torch"``, ``"both"``, ``"none"``, one or several; ``phase``: ``"forward"`` or ``"backward"``.
+            step: a number, or anything with ``in`` (a range, a set).
+            muted: only known differences that are muted (True) or only the others (False).
+            where: any further condition on the :class:`Call`.
+
+        Raises:
+            UnknownNameError: for a class, side or phase that does not exist, and for an op that is neither in the table nor in the
+                log. (Of an op that is known and did not run there are no records.)
+            ArgumentError: for a condition of another type.
+        """
+        if where is not None:
+            function("where", where, "a Call")
+        moment = _of_moment(step, muted)
+        tests = [*_of_names(op, tensor, layer), *_of_verdict(verdict, side, phase, at_least), *moment]
+        chosen = array("Q")
+        for place, path, offset, line in self._book.lines(self.places):
+            record = log.parse(line, path, offset)
+            if all(test(record) for test in tests) and (where is None or where(Call(record, path.stem))):
+                chosen.append(place)
+        if op is not None and not chosen:
+            self._check_ops(names("op", op))
+        return self._chosen(chosen)
+
+    def _check_ops(self, wanted: Iterable[str]) -> None:
+        """Refuse names (no patterns) of ops that are known to nobody: a slip, and not an empty answer."""
+        unsure = [name for name in wanted if not set("*?[") & set(name)]
+        if not unsure:
+            return
+        known = {str(log.parse(line, path, offset)["op"]) for _, path, offset, line in self._book.lines(range(self._book.count()))}
+        for name in unsure:
+            if name not in known and (error := self._refusal(name, known)) is not None:
+                raise error
+
+    def __repr__(self) -> str:
+        return f"<Calls: {len(self)} records in {len(self._book.paths)} file(s)>"
+
+
+def _refusal(name: str, logged: Iterable[str]) -> Exception:
+    """The error for an op of which there are no records, where only the log says which ops there are."""
+    return unknown("op", name, map(shown, logged))
+
+
+def _of_moment(step: int | Container[int] | None, muted: bool | None) -> list[_Test]:
+    """Tests of a record's step, and of whether it is muted."""
+    if muted is not None:
+        flag("muted", muted)
+    if step is not None and (isinstance(step, (str, bytes, bool)) or not isinstance(step, (int, Container))):
+        raise ArgumentError(f"step= is a number, a range or a set of them, got {described(step)}")
+    tests: list[_Test] = []
+    if step is not None:
+        tests.append(lambda record: record.get("step") == step if isinstance(step, int) else record.get("step") in step)
+    if muted is not None:
+        tests.append(lambda record: bool(record.get("muted")) == muted)
+    return tests
+
+
+def _of_names(op: _Words, tensor: _Words, layer: _Words) -> list[_Test]:
+    """Tests of a record's op, tensor and layer."""
+    tests = [
+        _matching(field, names(field, patterns)) for field, patterns in (("op", op), ("tensor", tensor)) if patterns is not None
+    ]
+    return tests if layer is None else [*tests, _inside(names("layer", layer))]
+
+
+def _of_verdict(verdict: _Words, side: _Words, phase: str | None, at_least: str | None) -> list[_Test]:
+    """Tests of a record's verdict: its class, how serious that is, whose kernel it speaks of and in which phase."""
+    fields: tuple[tuple[str, _Words, Iterable[str]], ...] = (
+        ("verdict", verdict, Verdict),
+        ("side", side, Side),
+        ("phase", phase, ("forward", "backward")),
+    )
+    tests = [_among(name, values, [str(word) for word in accepted]) for name, values, accepted in fields if values is not None]
+    if at_least is not None:
+        least = Verdict(one_of("at_least", at_least, Verdict)).severity
+        tests.append(lambda record: Verdict(record["verdict"]).severity >= least)
+    return tests
+
+
+def _matching(name: str, patterns: Sequence[str]) -> _Test:
+    return lambda record: named(patterns, record.get(name) or "")
+
+
+def _inside(patterns: Sequence[str]) -> _Test:
+    """Whether a record is of a layer that matches; ``""`` among the patterns stands for no layer at all."""
+    paths = [pattern for pattern in patterns if pattern]
+    layers = LayerFilter(paths, "layer") if paths or not patterns else None
+    bare = "" in patterns
+
+    def inside(record: dict[str, Any]) -> bool:
+        path = record.get("layer") or ""
+        return layers.accepts(path) if path and layers is not None else bare and not path
+
+    return inside
+
+
+def _among(name: str, values: str | Iterable[str], accepted: Sequence[str]) -> _Test:
+    chosen = {one_of(name, value, accepted) for value in names(name, values)}
+    return lambda record: record.get(name) in chosen

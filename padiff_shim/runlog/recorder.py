@@ -1,0 +1,229 @@
+"""The writing half of a compare run: what was judged is counted in memory and written to a log."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from _thread import get_ident
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from . import encoding, inputs, log
+from .counts import Counts, Coverage, Tallies
+from .encoding import Plain, WrittenFields
+
+INPUTS = "inputs"  # folder beside the log in which operands of serious calls lie
+_EVERY = 1024  # records after which a running log says how much was not compared
+
+
+class Watcher(Protocol):
+    """Somebody who shows how far the run is."""
+
+    def show(self, counts: Counts, record: Mapping[str, Any]) -> None:
+        """A record was counted."""
+
+    def stop(self) -> None:
+        """The run ended."""
+
+
+class Recorder:
+    """Counts and writes what a compare mode hands it; knows nothing of who reads.
+
+    Args:
+        folder: where the log goes, which is made when it begins.
+        header: the log's first record as far as it is known (docs/log.md).
+        tallies: what the mode's filters kept away from comparing is counted there.
+        on_error: ``"warn"`` or ``"raise"`` (:class:`LogError`) when the log cannot be written.
+    """
+
+    def __init__(self, folder: Path, header: Mapping[str, Any], tallies: Tallies, *, on_error: str = "warn") -> None:
+        self.folder, self.header = folder, dict(header)
+        self.counts, self.warnings = Counts(), list[str]()
+        self.log: log.LogWriter | None = None  # None: not begun
+        self.watcher: Watcher | None = None
+        self._tallies, self._on_error = tallies, on_error
+        self._began = time.perf_counter()
+        self._gathers = 0  # the thread whose lines are gathered, as those of one call
+        self._gathered: list[bytes] = []
+
+    def begin(self, environment: Mapping[str, Any], flags: Mapping[str, Any], concerns: Sequence[str] = ()) -> None:
+        """Write the header: versions, flags, and what to look at before a kernel is blamed. Later calls change nothing.
+
+        Raises:
+            LogError: with ``on_error="raise"``, if there can be no log.
+        """
+        if self.log is not None:
+            return
+        self.warnings.extend(concern for concern in concerns if concern not in self.warnings)
+        self.header.update(environment=dict(environment), flags=dict(flags), warnings=list(self.warnings))
+        self._began = time.perf_counter()
+        self.log = log.LogWriter(self.folder, self.header, on_error=self._on_error, tell=self._lost)
+        log.tell_of_forks(self)
+
+    def _writer(self) -> log.LogWriter:
+        if self.log is None:
+            self.begin({}, {})
+        assert self.log is not None
+        return self.log
+
+    def _lost(self, message: str) -> None:
+        if message not in self.warnings:
+            self.warnings.append(message)
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+    def add(self, record: dict[str, Any], written: WrittenFields | None = None) -> None:
+        """Count and write one judged tensor; gives the record its ``index``. Safe from several threads.
+
+        ``written``: those of its fields whose JSON is known.
+
+        Raises:
+            LogError: with ``on_error="raise"``, if it cannot be written; it is counted all the same.
+        """
+        writer, counts = self._writer(), self.counts
+        with writer.lock:
+            self._put_gathered(writer)
+            record["index"] = index = counts.records
+            try:
+                writer.write({"type": "call", "index": index, **record}, written)
+            finally:
+                counts.add(record, writer.name)
+            self._added(index)
+        if self.watcher is not None:
+            self.watcher.show(counts, record)
+
+    def add_plain(self, record: Plain) -> None:
+        """:meth:`add` of a record of which there is little to say.
+
+        Raises:
+            LogError: as there.
+        """
+        writer, counts = self.log or self._writer(), self.counts
+        with writer.lock:
+            record.index = index = counts.records
+            try:
+                line = record.line()
+                if line is None or len(line) > encoding.LINE:
+                    self._put_gathered(writer)
+                    writer.write({"type": "call", **record}, record.written)
+                elif self._gathers == get_ident():
+                    self._gathered.append(line)
+                else:
+                    self._put_gathered(writer)
+                    writer.append(line)
+            finally:
+                counts.add_plain(record, writer.name)
+            if index % _EVERY == _EVERY - 1:
+                self._added(index)
+        if self.watcher is not None:
+            self.watcher.show(counts, record)
+
+    def gather(self) -> bool:
+        """The plain records that this thread adds until :meth:`put` are those of one call: they are written in one go.
+
+        False where another thread's are gathered already: then each is written as it comes.
+        """
+        here = get_ident()
+        if self._gathers not in (0, here):
+            return False
+        self._gathers = here
+        return True
+
+    def put(self) -> None:
+        """Write what was gathered.
+
+        Raises:
+            LogError: with ``on_error="raise"``, if it cannot be written.
+        """
+        self._gathers = 0
+        if self._gathered:
+            writer = self._writer()
+            with writer.lock:
+                self._put_gathered(writer)
+
+    def _put_gathered(self, writer: log.LogWriter) -> None:
+        if self._gathered:
+            lines, self._gathered = self._gathered, []
+            writer.append(lines[0] if len(lines) == 1 else b"".join(lines))
+
+    def _added(self, index: int) -> None:
+        if index % _EVERY == _EVERY - 1:
+            self.add_event("coverage", "so far", coverage=self.coverage().as_dict())
+
+    def add_native(self, op: str, reason: str, elements: int | None) -> None:
+        """Count a call of ``op`` that was not compared, with so many floats in its results; None: it has no float result."""
+        with self._writer().lock:
+            if elements is None:
+                self.counts.coverage.exact_calls += 1
+            else:
+                self.counts.coverage.native(op, reason, 1, elements)
+
+    def add_event(self, kind: str, text: str, **more: Any) -> None:
+        """Write something that happened between two records."""
+        writer = self._writer()
+        with writer.lock:
+            self._put_gathered(writer)
+            writer.write({"type": "event", "kind": kind, "text": text, "created": log.now(), **more})
+
+    def warn(self, message: str) -> None:
+        """Keep a remark that the user should see once; it goes into the log as well."""
+        if message not in self.warnings:
+            self.warnings.append(message)
+            if self.log is not None:
+                self.add_event("warning", message)
+
+    def coverage(self) -> Coverage:
+        """How much was compared, with what ``ops=`` and ``layers=`` kept away."""
+        total = Coverage()
+        total.merge(self.counts.coverage.as_dict())
+        for (op, reason), calls in self._tallies.total("native").items():
+            total.native(op, reason, calls, 0)
+        return total
+
+    def save_inputs(self, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Keep the operands of a call for a script; without room on the disk the run says so and goes on.
+
+        ``arrays``: see :func:`padiff_shim.runlog.inputs.save_inputs`.
+        """
+        writer = self._writer()
+        if writer.gone:
+            return  # that was said
+        try:
+            inputs.save_inputs(self.folder / INPUTS, record, arrays, writer.name)
+        except OSError as error:
+            self.warn(f"operands of call {record.get('index')} could not be saved: {error}")
+
+    def drop_inputs(self, record: Mapping[str, Any]) -> None:
+        """Operands that :meth:`save_inputs` kept of a record give way to those of another."""
+        inputs.drop_inputs(self.folder / INPUTS, record, self._writer().name)
+
+    def close(self) -> None:
+        """Write the log's last record. Gradients that flow later are appended, and another last record at the next close."""
+        if self.watcher is not None:
+            self.watcher.stop()
+        if self.log is not None:
+            with self.log.lock:
+                self.conclude()
+                self.log.close()
+
+    def conclude(self) -> None:
+        """Write how much there is so far as the last record; the log stays open."""
+        if self.log is None:
+            return
+        with self.log.lock:
+            self._put_gathered(self.log)
+            self.log.write(
+                {
+                    "type": "end",
+                    "calls": self.counts.calls,
+                    "records": self.counts.records,
+                    "coverage": self.coverage().as_dict(),
+                    "seconds": round(time.perf_counter() - self._began, 3),
+                }
+            )
+
+    def forked(self) -> None:
+        """A forked child counts for itself, into a file of its own."""
+        self.counts, self.watcher = Counts(), None
+        self._gathers, self._gathered = 0, []  # the parent's to write
+        self._tallies.clear()

@@ -1,0 +1,1 @@
+"""Torch's own autograd graph behind Paddle's tensors: the tape."""

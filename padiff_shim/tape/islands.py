@@ -1,0 +1,457 @@
+"""Native ops over tape tensors as one node of Torch's graph, ops that write into a tensor among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import paddle
+import torch
+
+from ..dispatch.frames import top
+from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, autocast_off, grad_tracer, to_paddle, to_torch
+from ..frameworks.torch_state import undisturbed
+from ..frameworks.versions import attribute
+from . import paddle_graph
+from .backward import native_engine
+from .calls import NESTS, TapeCall, freed
+from .hooks import exchange_node, exchange_sentinel
+from .paddle_graph import LOCAL, floats, led_to
+from .twins import TAPE, Arriving, attach, forget, only_sentinel, seated, sentinel, taped, twin
+
+# ---- What a native call on the tape is given in place of its operands: aliases, whose gradients come to an island.
+
+_KEEPS, _PASSES_ON, _NOTHING = "keeps", "passes on", "nothing"  # what an inlet does with a gradient
+
+
+class _Inlet(Arriving):
+    """Where an operand enters a native call: what Paddle's engine brings there is an island's, or goes on to torch at once."""
+
+    __slots__ = ("found", "hears", "twin")
+
+    def __init__(self, side: torch.Tensor) -> None:
+        self.twin = side
+        self.found: torch.Tensor | None = None
+        self.hears = _KEEPS
+
+    def arrive(self, grad: Any) -> Any:
+        """Hook of the alias that stands for the operand."""
+        if self.hears is _PASSES_ON:
+            return super().arrive(grad)
+        if self.hears is _NOTHING:
+            return None
+        self.found = to_torch(grad).clone()  # torch's own memory: Paddle goes on to use the gradient's
+        return floats(self.twin)[1]
+
+    def taken(self) -> torch.Tensor | None:
+        """What has arrived, once."""
+        found, self.found = self.found, None
+        return found
+
+
+def has_twin(tensor: Any) -> bool:
+    """Whether a tensor can be one of Torch's that wants a gradient."""
+    return tensor.dtype in FLOATS and bool(tensor.is_dense())
+
+
+class Operands:
+    """The operands of a native call that want gradients: each is exchanged for an alias over its memory, with an inlet as node.
+
+    Attributes:
+        twinless: those of whole numbers and sparse ones that want a gradient as well; their own nodes stay.
+    """
+
+    __slots__ = ("aliases", "inlets", "known", "sides", "twinless")
+
+    def __init__(self) -> None:
+        self.known: dict[int, Any] = {}
+        self.aliases: list[Any] = []
+        self.inlets: list[_Inlet] = []
+        self.sides: list[torch.Tensor] = []
+        self.twinless: list[Any] = []
+
+    def alias(self, value: Any) -> Any:
+        """The argument with every tensor that wants a gradient exchanged."""
+        kind = type(value)
+        if kind in TENSOR_TYPES:
+            if value.stop_gradient:
+                return value
+            if not has_twin(value):
+                self.twinless.append(value)
+                return value
+            found = self.known.get(id(value))
+            if found is None:
+                found = self.known[id(value)] = self.enter(value, twin(value))
+            return found
+        if kind is list or kind is tuple:
+            return kind([self.alias(item) for item in value])
+        return value
+
+    def enter(self, value: Any, side: torch.Tensor) -> Any:
+        """A tensor over the memory of ``value``, whose gradient comes to a new inlet."""
+        inlet = _Inlet(side)
+        alias = seated(value, side, inlet.arrive)
+        self.sides.append(side)
+        self.inlets.append(inlet)
+        self.aliases.append(alias)
+        return alias
+
+    def led_to_by(self, results: Sequence[Any]) -> bool:
+        """Keep those alone that Paddle's graph leads to from the results of the call; whether there are any.
+
+        What it does not lead to can get no gradient. And a state that each step reads and writes anew (a quantiser's scale) would,
+        as an operand, hold the graph of the step before, and that one the graph of the step before it.
+        """
+        if len(self.sides) == 1 and not self.sides[0].is_leaf:  # the usual case: what wants a gradient because of it leads to it
+            return True
+        reached = led_to(results, self.aliases)
+        if any(reached) and not all(reached):
+            self.known.clear()
+            self.aliases, self.inlets, self.sides = (
+                [one for one, kept in zip(several, reached) if kept] for several in (self.aliases, self.inlets, self.sides)
+            )
+        return any(reached)
+
+    def joined(self) -> Operands:
+        """The same operands, to which others may be added."""
+        other = Operands()
+        other.aliases, other.inlets, other.sides = [*self.aliases], [*self.inlets], [*self.sides]
+        return other
+
+    def pass_on(self) -> None:
+        """From now on gradients that arrive go on to torch, whose engine begins at steps, not at leaves."""
+        for inlet in self.inlets:
+            inlet.hears = _PASSES_ON
+            if inlet.twin.is_leaf:
+                with torch.enable_grad():
+                    inlet.twin = inlet.twin.view_as(inlet.twin)
+
+    @contextmanager
+    def unheard(self) -> Iterator[None]:
+        """Inside, gradients that arrive are Paddle's engine's own."""
+        for inlet in self.inlets:
+            inlet.hears = _NOTHING
+        try:
+            yield
+        finally:
+            for inlet in self.inlets:
+                inlet.hears = _KEEPS
+
+
+# ---- An in-place op on the tape: computed out of place in torch's graph, then written into the memory of the tensor.
+#
+# The tensor gets a sentinel of its own for the new value: whoever used the old one still leads to the old twin.
+
+
+class _Into(torch.autograd.Function):
+    """``memory`` takes the values and the history of ``side``."""
+
+    @staticmethod
+    def forward(ctx: Any, memory: torch.Tensor, side: torch.Tensor) -> torch.Tensor:
+        ctx.set_materialize_grads(False)  # zeros in place of nothing would go on to what Paddle does not walk
+        memory.copy_(side)
+        ctx.mark_dirty(memory)
+        return memory
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return None, grad
+
+
+def refused(tensor: Any) -> bool:
+    """Whether Paddle refuses in-place ops on it: a leaf that wants a gradient."""
+    return bool(tensor.is_leaf and not tensor.stop_gradient)
+
+
+def before(tensor: Any) -> torch.Tensor:
+    """The twin of a tensor that is about to be written with what wants a gradient, as Paddle goes on from it.
+
+    Natively what it was made of gets its gradient also where ``stop_gradient`` was set since; and the ``grad`` of a leaf that
+    wanted none becomes the gradient of the value that it has now.
+    """
+    if not tensor.stop_gradient:
+        return twin(tensor)
+    if not tensor._is_initialized():
+        return as_operand(tensor)
+    tensor.stop_gradient = False
+    try:
+        return twin(tensor)
+    finally:
+        tensor.stop_gradient = True
+
+
+def write(call: TapeCall, tensor: Any, side: torch.Tensor, *, reads_result: bool) -> Any:
+    """``tensor`` takes the values of ``side`` in its own memory, and its history."""
+    call.behind(side)
+    memory = tensor.detach()
+    with torch.enable_grad():
+        written = _Into.apply(to_torch(memory), side)
+    memory._bump_inplace_version()
+    if reads_result:
+        call.saved = [*call.saved, (memory, memory.inplace_version)]
+    return take(tensor, memory, written)
+
+
+def take(tensor: Any, memory: Any, written: torch.Tensor) -> Any:
+    """``tensor`` takes another history, that of ``written``; ``memory``: another Paddle tensor over its memory, as it is now."""
+    pair = floats(written)
+    with autocast_off():
+        if only_sentinel(tensor):
+            exchange_sentinel(tensor, pair[0])
+        else:
+            exchange_node(tensor, pair)
+    memory._share_underline_tensor_to(tensor)
+    attach(tensor, written, pair[0])
+    return tensor
+
+
+# ---- A native op over tape tensors as one node of torch's graph: an island.
+#
+# Without it the op would be Paddle's own node over sentinels, and right all the same (see :mod:`.backward`), but the gradients of
+# a
+# tensor that others use too would be added up in another order than Torch's.
+
+
+def on_tape(values: Sequence[Any]) -> bool:
+    """Whether a tensor among the arguments (one level into lists) is on the tape and wants a gradient."""
+    for value in values:
+        kind = type(value)
+        if kind in TENSOR_TYPES:
+            if not value.stop_gradient and taped(value) is not None:
+                return True
+        elif (kind is list or kind is tuple) and value and type(value[0]) in TENSOR_TYPES and on_tape(value):
+            return True
+    return False
+
+
+def recording() -> bool:
+    """Whether Paddle records gradients now."""
+    tracer = grad_tracer()
+    return tracer is not None and tracer._has_grad
+
+
+def moving_a_leaf(args: Sequence[Any]) -> bool:
+    """Whether the first argument is a leaf that wants a gradient, and Paddle records one."""
+    tensor: Any = args[0] if args else None
+    if type(tensor) not in TENSOR_TYPES or tensor.stop_gradient or not tensor.is_leaf or tensor.dtype not in FLOATS:
+        return False
+    return tensor._is_initialized() and recording()  # 2.6 gives tensors without elements no memory
+
+
+def native(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The native function's result, made by an island where these arguments are on the tape."""
+    taken = recording() and (on_tape(args) or (kwargs and on_tape(list(kwargs.values()))))
+    if kwargs.get("out") is not None:  # Paddle gives that very tensor another node
+        result = original(*args, **kwargs)
+        forget(kwargs["out"])
+        return result
+    if not taken:
+        return original(*args, **kwargs)
+    return island(name, original, args, kwargs)
+
+
+class Cell:
+    """The native call behind an island: its results and the operands that it was made with."""
+
+    __slots__ = ("freed", "name", "once", "operands", "outs")
+
+    def __init__(self, name: str, outs: list[Any], operands: Operands, *, once: bool) -> None:
+        self.name = name
+        self.outs: Any = outs
+        self.operands: Any = operands
+        self.once = once  # a second backward would crash Paddle (PyLayer)
+        self.freed: Any = None  # the backward without ``retain_graph`` that was here
+
+    def reached(self, session: Any) -> bool:
+        """A backward has come here; whether the native graph must stay for another one."""
+        if self.outs is None or (self.freed is not None and self.freed is not session):
+            raise freed(self.name)
+        if session is None or session.retain:
+            return True
+        self.freed = session
+        return bool(session.keeps)  # this very backward may come back
+
+    def gradients(self, pairs: Sequence[tuple[Any, torch.Tensor]], *, retain: bool) -> list[torch.Tensor | None]:
+        """Paddle's backward of the call. What comes back is torch's own memory."""
+        outs, given = [], []
+        for out, grad in pairs:
+            outs.append(out)
+            given.append(to_paddle(grad.contiguous()))  # the engine copies what it is started with
+        inlets = self.operands.inlets
+        outer, LOCAL.session = LOCAL.session, None  # what the engine reaches is no part of the backward around it
+        try:
+            # Not run_partial_grad: its state is one per process, and two threads at once corrupt memory.
+            paddle_graph.run_backward(outs, given, retain, *paddle_graph.NO_PATH)
+        finally:
+            LOCAL.session = outer
+            found = [inlet.taken() for inlet in inlets]
+        if self.once or not retain:
+            self.outs, self.operands = None, None
+        return found
+
+
+class _Island(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, cell: Cell, *sides: torch.Tensor) -> Any:
+        ctx.cell = cell
+        ctx.set_materialize_grads(False)
+        return tuple(map(as_operand, cell.outs))  # a view has the strides of the same one in Torch
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        cell, session = ctx.cell, LOCAL.session
+        retain = cell.reached(session)
+        pairs = [(out, grad) for out, grad in zip(cell.outs, grads) if grad is not None]
+        if not pairs:
+            return (None,) * (1 + len(cell.operands.inlets))
+        if torch.is_grad_enabled():
+            return (None, *_again(cell, pairs))
+        return (None, *cell.gradients(pairs, retain=retain))
+
+
+# Without the Python around it, which serves functorch.
+_apply: Callable[..., Any] = super(torch.autograd.Function, _Island).apply
+
+
+def _again(cell: Cell, pairs: list[tuple[Any, torch.Tensor]]) -> list[torch.Tensor | None]:
+    """The backward of an island as an island, for ``create_graph``."""
+    operands = cell.operands.joined()
+    given = [operands.enter(to_paddle(grad.detach().clone(memory_format=torch.contiguous_format)), grad) for _, grad in pairs]
+    with native_engine(), paddle.enable_grad(), cell.operands.unheard():
+        outs = paddle_graph.run_partial_grad(
+            [out for out, _ in pairs], list(cell.operands.aliases), given, True, True, True, True, [], *paddle_graph.NO_PATH
+        )
+    places = [index for index, out in enumerate(outs) if out is not None]
+    made = [outs[index] for index in places]
+    found: list[torch.Tensor | None] = [None] * len(outs)
+    if not places:
+        return found
+    # The gradient of a sum does not depend on what was summed: no backward from there may walk, and free, what that came from.
+    led = operands.led_to_by(made)
+    sides = _apply(Cell(f"{cell.name}_grad", made, operands, once=False), *operands.sides) if led else map(as_operand, made)
+    for index, side in zip(places, sides):
+        found[index] = side.clone()
+    return found
+
+
+def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, once: bool = False) -> Any:
+    """Make a native call whose operands want gradients; its differentiable results are on the tape.
+
+    Where operands or results of whole numbers, or sparse ones, want gradients as well, the results keep Paddle's own nodes, which
+    lead to the tape.
+
+    Args:
+        once: Paddle cannot run backward through it a second time (PyLayer: it would crash the process).
+    """
+    operands = Operands()
+    given, named = _entering(operands, args, kwargs)
+    return _left(name, original(*given, **named), operands, once=once)
+
+
+@undisturbed
+def _entering(operands: Operands, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a native call, each operand exchanged for its alias."""
+    return [operands.alias(value) for value in args], {key: operands.alias(value) for key, value in kwargs.items()}
+
+
+@undisturbed
+def _left(name: str, outs: Any, operands: Operands, *, once: bool) -> Any:
+    """The results of a native call; those that are differentiable on the tape."""
+    if type(outs) in TENSOR_TYPES:
+        flat = [outs]
+    else:
+        _flatten(outs, flat := [])
+    wanting = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and _made(out)]
+    if not wanting or not operands.led_to_by(wanting):
+        return outs
+    if (operands.twinless and any(led_to(wanting, operands.twinless))) or not all(map(has_twin, wanting)):
+        operands.pass_on()
+        return outs
+    ends = begun(Cell(name, wanting, operands, once=once))
+    results = list(map(sentinel, wanting, ends))
+    if once:
+        for result in results:
+            attribute(result, TAPE).deaf = True
+    if outs is wanting[0]:
+        return results[0]
+    return _exchanged(outs, {id(out): result for out, result in zip(wanting, results)})
+
+
+def begun(cell: Cell) -> tuple[torch.Tensor, ...]:
+    """Torch's sides of the results of a native call, with one node of torch's graph behind them."""
+    if torch.is_grad_enabled():
+        ends = _apply(cell, *cell.operands.sides)
+    else:
+        with torch.enable_grad():
+            ends = _apply(cell, *cell.operands.sides)
+    if cell.once:
+        NESTS.behind(ends[0])
+    frame = top()
+    if frame is not None and frame.tally.clock is not None:
+        ends[0].grad_fn.register_prehook(frame.tally.clock.passing(cell.name))
+    return ends
+
+
+def _made(out: Any) -> bool:
+    """Whether an output was asked for: hsigmoid_loss's path, on a default tree, holds no memory; nothing else is without."""
+    return bool(out._is_initialized() or out._is_dense_tensor_hold_allocation())
+
+
+def _flatten(value: Any, into: list[Any]) -> None:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            _flatten(item, into)
+    else:
+        into.append(value)
+
+
+def _exchanged(value: Any, exchange: dict[int, Any]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)([_exchanged(item, exchange) for item in value])
+    return exchange.get(id(value), value)
+
+
+# ---- Native ops that write into a tensor, as islands: the tensor takes the island's history.
+#
+# With Paddle's own node the tensor would be a frontier, and what leads to both sides of it would get its gradient in two parts,
+# of
+# which hooks would see each.
+
+# What moves values in place, and into which argument.
+WRITES = {
+    **dict.fromkeys(
+        """_setitem_dygraph fill_ fill_diagonal_ fill_diagonal_tensor_ flatten_ increment_ index_elementwise_put_
+        index_elementwise_put_with_tensor_ index_put_ masked_fill_ put_along_axis_ reshape_ scatter_ set_value_
+        set_value_with_tensor_ squeeze_ transpose_ tril_ triu_ unsqueeze_""".split(),  # noqa: SIM905
+        0,
+    ),
+    "where_": 1,
+    "assign_out_": 1,
+}
+
+
+def written(name: str, place: int, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A native op that writes into an argument and returns it or nothing; an island where it meets the tape."""
+    target: Any = args[place] if len(args) > place else None
+    if type(target) not in TENSOR_TYPES or target.dtype not in FLOATS or refused(target) or not recording():
+        return original(*args, **kwargs)
+    if target.persistable:  # a state that goes from step to step (a quantiser's scale): its history would be that of all of them
+        return original(*args, **kwargs)
+    if not target.size or not (on_tape(args) or on_tape(list(kwargs.values()))):
+        return original(*args, **kwargs)
+    operands = Operands()
+    first = target.stop_gradient and target._is_initialized()  # nobody wants a gradient of it, and the write may change that
+    entered = operands.enter(target, before(target)) if first else operands.alias(target)
+    # With a node of its own, which is exchanged: that of the operand stays where a second derivative looks for it.
+    alias = paddle.Tensor() if target.stop_gradient and not first else paddle_graph.alias(entered)
+    target._share_underline_tensor_to(alias)
+    given = [alias if index == place else operands.alias(value) for index, value in enumerate(args)]
+    outs = original(*given, **{key: operands.alias(value) for key, value in kwargs.items()})
+    own = operands.inlets[:1] if first else []
+    led = operands.led_to_by([alias])  # not what the new values know nothing of: the old ones, of an assignment
+    if alias.stop_gradient or (first and (not led or operands.inlets == own)):  # nothing that is written wants a gradient
+        return target if outs is alias else outs
+    (end,) = begun(Cell(name, [alias], operands, once=False))
+    take(target, alias.detach(), end)
+    return target if outs is alias else outs

@@ -1,0 +1,353 @@
+"""Whether both programs agree is asked before what they call: a right port that is written otherwise is accused of nothing."""
+
+import dataclasses
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from test_sceptics import numbers, pair
+
+from padiff_shim import ProofVerdict, prove
+from padiff_shim.proof.causes import Cause
+from padiff_shim.proof.tolerances import RoundingBound, measured
+
+pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
+
+PLACES, WIDTH = 12, 8
+LOW = torch.finfo(torch.float32).min
+
+
+def angles(module, base=1e4):
+    """Angles of rotary positions, in float32."""
+    places, steps = (module.arange(0, stop, step, dtype=module.float32) for stop, step in ((PLACES, 1), (WIDTH, 2)))
+    return places.reshape([PLACES, 1]) * (1.0 / base ** (steps / WIDTH)).reshape([1, WIDTH // 2])
+
+
+def waves(module, angle):
+    joined = module.concat([angle, angle], -1) if module is paddle else module.cat([angle, angle], -1)
+    return joined.cos()
+
+
+def attention(module, x, scores, low):
+    """Softmax of scores, masked if ``low`` is a number."""
+    if low is not None:
+        scores = scores + module.triu(module.full([PLACES, PLACES], low, dtype=scores.dtype), 1)
+    softmax = paddle.nn.functional.softmax if module is paddle else torch.softmax
+    return softmax(scores, -1) @ x
+
+
+@pytest.mark.parametrize("low", [None, -1e4, LOW], ids=["no mask", "-1e4", "the smallest float"])
+@pytest.mark.parametrize("base", [1e4, 1.0001e4])
+@pytest.mark.parametrize("born", ["port", "original", "both"])
+def test_tables_that_are_made_at_construction(born, base, low):
+    def original(self, x):
+        table = self.table if born != "port" else waves(torch, angles(torch))
+        return attention(torch, x, (self.q(x) * table.to(x.dtype)) @ x.transpose(1, 2) / WIDTH**0.5, low)
+
+    def port(self, x):
+        table = self.table if born != "original" else waves(paddle, angles(paddle, base))
+        return attention(paddle, x, (self.q(x) * table.astype(x.dtype)) / WIDTH**0.5 @ x.transpose([0, 2, 1]), low)
+
+    ours, theirs = pair(port, original, q=("Linear", WIDTH, WIDTH))
+    ours.table, theirs.table = waves(paddle, angles(paddle, base)), waves(torch, angles(torch))
+    proof = prove(ours, theirs, numbers(2, PLACES, WIDTH))
+    assert bool(proof) is (base == 1e4), str(proof)
+    if not proof:
+        assert proof.mistakes, "and the table is named"
+        assert proof.differences["float64"] > 1e-6
+
+
+class Looked(torch.nn.Module):
+    """Positions as a parameter that is not trained, as transformers' RoFormer has them."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.positions = torch.nn.Linear(WIDTH, WIDTH), torch.nn.Embedding(2 * PLACES, WIDTH)
+        steps = np.arange(0, WIDTH, 2) / WIDTH
+        angle = np.arange(2 * PLACES)[:, None] * (1.0 / np.power(1e4, steps))[None, :]
+        table = np.concatenate([np.sin(angle), np.cos(angle)], 1)
+        self.positions.weight = torch.nn.Parameter(torch.tensor(table, dtype=torch.float32), requires_grad=False)
+
+    def forward(self, x):
+        sin, cos = self.positions(torch.arange(PLACES)).chunk(2, -1)
+        left, right = self.q(x).chunk(2, -1)
+        return torch.cat([left * cos - right * sin, left * sin + right * cos], -1)
+
+
+class Sliced(paddle.nn.Layer):
+    """The same as buffers, made in float32 and cut to length, as paddlenlp's."""
+
+    def __init__(self, base=1e4):
+        super().__init__()
+        self.q = paddle.nn.Linear(WIDTH, WIDTH)
+        steps = paddle.arange(0, WIDTH, 2, dtype="float32") / WIDTH
+        angle = paddle.arange(2 * PLACES, dtype="float32").unsqueeze(1) * (1.0 / base**steps).unsqueeze(0)
+        self.register_buffer("sin", angle.sin(), persistable=False)
+        self.register_buffer("cos", angle.cos(), persistable=False)
+
+    def forward(self, x):
+        sin, cos = self.sin[:PLACES], self.cos[:PLACES]
+        left, right = self.q(x).chunk(2, -1)
+        return paddle.concat([left * cos - right * sin, left * sin + right * cos], -1)
+
+
+def test_a_table_may_be_a_parameter_that_is_not_trained():
+    x = np.random.default_rng(0).standard_normal((2, PLACES, WIDTH))
+    proof = prove(Sliced(), Looked(), x)
+    assert proof, str(proof)
+    assert not proof.mistakes
+    assert "both have the original's" in str(proof)
+    assert not prove(Sliced(base=1.01e4), Looked(), x)
+
+
+def test_a_table_is_the_port_s_own_again_behind_a_proof():
+    def original(self, x):
+        return self.q(x) * waves(torch, angles(torch)).to(x.dtype)
+
+    def port(self, x):
+        return self.q(x) * self.table
+
+    ours, theirs = pair(port, original, q=("Linear", WIDTH, WIDTH))
+    ours.table = (
+        paddle.nextafter(waves(paddle, angles(paddle)), paddle.ones([PLACES, WIDTH]))
+        if hasattr(paddle, "nextafter")
+        else (waves(paddle, angles(paddle)) * (1 - 2**-23))
+    )
+    before = ours.table.numpy().copy()
+    assert prove(ours, theirs, numbers(2, PLACES, WIDTH))
+    assert (ours.table.numpy() == before).all()
+
+
+@pytest.mark.parametrize("low", [-1e4, LOW])
+def test_a_mistake_in_front_of_a_mask(low):
+    def original(self, x):
+        return attention(torch, x, self.q(x) @ x.transpose(1, 2) / WIDTH**0.5, low)
+
+    def port(self, x):
+        return attention(paddle, x, self.q(x) @ x.transpose([0, 2, 1]) / WIDTH, low)
+
+    proof = prove(*pair(port, original, q=("Linear", WIDTH, WIDTH)), numbers(2, PLACES, WIDTH), phase="forward")
+    (mistake,) = proof.mistakes
+    assert (mistake.cause, mistake.paddle.source.startswith("return attention")) == (Cause.ATTRIBUTE, True)
+    assert "other=8 against 2.82843" in mistake.text
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_mask_that_is_written_otherwise_is_no_mistake(wrong):
+    def original(self, x):
+        h = self.norm(x)
+        low = torch.zeros(PLACES, dtype=x.dtype).masked_fill(torch.arange(PLACES) > 7, torch.finfo(x.dtype).min)
+        return torch.softmax(self.q(h) @ self.k(h).transpose(1, 2) + low, -1) @ h
+
+    def port(self, x):
+        h = self.norm(x) * 1.1 if wrong else self.norm(x)
+        low = (paddle.arange(PLACES) > 7).astype(x.dtype) * -1e4
+        return paddle.nn.functional.softmax(self.q(h) @ self.k(h).transpose([0, 2, 1]) + low, -1) @ h
+
+    layers = {"norm": ("LayerNorm", 16), "q": ("Linear", 16, 16), "k": ("Linear", 16, 16)}
+    proof = prove(*pair(port, original, **layers), numbers(2, PLACES, 16), phase="forward")
+    assert bool(proof) is not wrong
+    assert [mistake.text for mistake in proof.mistakes] == ["mul(other=1.1) is too much"] * wrong
+
+
+@pytest.mark.parametrize("phase", ["both", "train"])
+@pytest.mark.parametrize("rate", [0.1, 0.2])
+@pytest.mark.parametrize("more", ["original", "port"])
+def test_draws_without_effect(more, rate, phase):
+    def original(self, x):
+        for layer in (self.a, self.b):
+            if more == "original" and torch.rand([]) < 0.0:
+                continue
+            x = x + torch.nn.functional.dropout(layer(x), 0.1, self.training)
+        return x
+
+    def port(self, x):
+        for layer in (self.a, self.b):
+            if more == "port" and paddle.rand([1]) < 0.0:
+                continue
+            x = x + paddle.nn.functional.dropout(layer(x), rate, training=self.training)
+        return x
+
+    options = {"phase": "train", "optimizer": "SGD", "steps": 2, "loss": lambda out: out.sum()} if phase == "train" else {}
+    proof = prove(*pair(port, original, a=("Linear", 16, 16), b=("Linear", 16, 16)), numbers(4, 16), **options)
+    assert proof.verdict is (ProofVerdict.CODE_CORRECT if rate == 0.1 else ProofVerdict.CODE_DIFFERS), str(proof)
+    assert any("draws random numbers that" in note for note in proof.notes)
+
+
+@pytest.mark.parametrize("side", ["original", "port"])
+def test_sixteen_bits_on_one_side(side):
+    def original(self, x):
+        h = self.a(x).bfloat16() if side == "original" else self.a(x)
+        return self.b((h * h).to(x.dtype))
+
+    def port(self, x):
+        h = self.a(x).astype("bfloat16") if side == "port" else self.a(x)
+        return self.b((h * h).astype(x.dtype))
+
+    proof = prove(*pair(port, original, a=("Linear", 16, 32), b=("Linear", 32, 4)), numbers(8, 16))
+    assert not proof
+    (mistake,) = proof.mistakes
+    assert mistake.cause is Cause.DTYPE
+    assert "bfloat16" in mistake.text
+
+
+def test_a_mask_of_infinities_is_no_overflow():
+    """One side makes it of Torch's kernels, the other one natively; and both round in another order."""
+
+    def original(self, x):
+        mask = torch.triu(torch.full([PLACES, PLACES], -torch.inf), 1)
+        return attention(torch, x, (self.a(x) * 3.0 + 0.1) @ x.transpose(1, 2) / 7.0 + mask, None)
+
+    def port(self, x):
+        mask = paddle.triu(paddle.full([PLACES, PLACES], float("-inf")), 1)
+        return attention(paddle, x, (self.a(x) * 3.0 / 7.0 + 0.1 / 7.0) @ x.transpose([0, 2, 1]) + mask, None)
+
+    proof = prove(*pair(port, original, a=("Linear", WIDTH, WIDTH)), numbers(2, PLACES, WIDTH))
+    assert proof.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING, str(proof)
+
+
+def test_an_infinity_without_effect_is_no_overflow():
+    """A mask of the smallest number is added twice on one side: that is -inf in float32, and the softmax is the same."""
+
+    def original(self, x):
+        mask = torch.triu(torch.full([PLACES, PLACES], LOW), 1)
+        return attention(torch, x, (self.a(x) * 3.0 + 0.1) @ x.transpose(1, 2) / 7.0 + mask + mask, None)
+
+    def port(self, x):
+        mask = paddle.triu(paddle.full([PLACES, PLACES], LOW), 1)
+        return attention(paddle, x, (self.a(x) * 3.0 / 7.0 + 0.1 / 7.0) @ x.transpose([0, 2, 1]) + mask, None)
+
+    proof = prove(*pair(port, original, a=("Linear", WIDTH, WIDTH)), numbers(2, PLACES, WIDTH))
+    assert proof.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING, str(proof)
+
+
+def test_an_overflow_on_one_side():
+    def original(self, x):
+        return torch.log_softmax(self.a(x) * 100, -1)
+
+    def port(self, x):
+        return paddle.log(paddle.nn.functional.softmax(self.a(x) * 100, -1))
+
+    proof = prove(*pair(port, original, a=("Linear", 16, 16)), numbers(4, 16), phase="forward")
+    assert not proof
+    assert (proof.mistakes[0].cause, "log" in proof.mistakes[0].text) == (Cause.OVERFLOW, True)
+    assert not next(stage for stage in proof.stages if stage.name == "forward").right
+
+
+@dataclasses.dataclass
+class Output:
+    logits: object
+    hidden: tuple = ()
+
+
+OUTPUTS = {
+    "a dict without the hidden states": lambda logits, x, h: {"logits": logits},
+    "a dataclass": lambda logits, x, h: Output(logits, (x, h)),
+    "one of two": lambda logits, x, h: (logits,),
+    "the logits alone": lambda logits, x, h: logits,
+    "one more": lambda logits, x, h: {"cache": h * 2, "logits": logits, "hidden": (x, h)},
+    "all in order": lambda logits, x, h: (logits, x, h),
+}
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_outputs_of_one_side_alone_are_listed(name, wrong):
+    def original(self, x):
+        h = self.a(x)
+        return {"logits": self.b(h), "hidden": (x, h)}
+
+    def port(self, x):
+        h = self.a(x)
+        return OUTPUTS[name](self.b(h) * (1.01 if wrong else 1.0), x, h)
+
+    proof = prove(*pair(port, original, a=("Linear", 4, 4), b=("Linear", 4, 2)), numbers(3, 4))
+    assert bool(proof) is not wrong, str(proof)
+    alone = {"a dataclass", "all in order"}.isdisjoint({name})
+    assert any("were not compared" in note for note in proof.notes) is alone
+
+
+@pytest.mark.parametrize("filling", [-1e4, -1e9, float(torch.finfo(torch.float64).min), -np.inf])
+def test_what_fills_masked_places_allows_others_nothing(filling):
+    values = torch.tensor([0.5, -3.0, filling, filling, 0.0], dtype=torch.float64)
+    allowed = measured(values, values * (1 + 2**-53))
+    assert allowed.usual < 1e-11
+    assert not allowed.holds(values, values + torch.tensor([1e-9, 0, 0, 0, 0], dtype=torch.float64)).all()
+    assert RoundingBound(0.0).holds(values, values).all()
+
+
+@pytest.mark.parametrize("phase", ["forward", "both"])
+def test_a_mask_of_which_true_means_the_opposite(phase):
+    class Original(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = torch.nn.MultiheadAttention(16, 2, batch_first=True)
+
+        def forward(self, x):
+            return self.attention(x, x, x, attn_mask=torch.triu(torch.ones(5, 5), 1).bool())[0]
+
+    class Port(paddle.nn.Layer):
+        def __init__(self, turned):
+            super().__init__()
+            self.attention, self.turned = paddle.nn.MultiHeadAttention(16, 2), turned
+
+        def forward(self, x):
+            mask = paddle.triu(paddle.ones([5, 5]), 1).astype("bool")
+            return self.attention(x, x, x, attn_mask=mask if self.turned else paddle.logical_not(mask))
+
+    original = Original()
+    assert prove(Port(False), original, numbers(2, 5, 16), phase=phase)
+    proof = prove(Port(True), original, numbers(2, 5, 16), phase=phase)
+    (mistake,) = proof.mistakes
+    assert "True keeps a place in the port, and drops it in the original" in mistake.text
+
+
+@pytest.mark.parametrize("tied", ["original", "port"])
+def test_weights_that_are_tied_on_one_side(tied):
+    def original(self, a, b):
+        return self.dec(b) @ self.up(self.enc(a)).transpose(1, 2)
+
+    def port(self, a, b):
+        return self.dec(b) @ self.up(self.enc(a)).transpose([0, 2, 1])
+
+    layers = {"enc": ("Embedding", 20, 8), "dec": ("Embedding", 20, 8), "up": ("Linear", 8, 8)}
+    ours, theirs = pair(port, original, **layers)
+    if tied == "original":
+        theirs.dec.weight = theirs.enc.weight
+    else:
+        ours.dec.weight = ours.enc.weight
+        theirs.dec.weight.data.copy_(theirs.enc.weight.data)
+    rows = np.random.default_rng(0).integers(0, 20, (2, 6))
+    proof = prove(ours, theirs, {"a": rows, "b": rows[:, :4]})
+    assert proof.mistakes[0].cause is Cause.TIED, str(proof)
+    assert ("self.dec.weight = self.enc.weight" in proof.headline) is (tied == "original")
+    assert len(proof.mistakes) == 1
+
+
+class Larger(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Parameter(torch.ones(32)), torch.nn.Parameter(torch.ones(32))
+
+    def forward(self, x):
+        a, b = x * self.first, x * self.second
+        return torch.where(a > b, a, b).sum()
+
+
+class PortedLarger(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        ones = paddle.nn.initializer.Constant(1.0)
+        self.first, self.second = (self.create_parameter([32], default_initializer=ones) for _ in range(2))
+
+    def forward(self, x):
+        return paddle.maximum(x * self.first, x * self.second).sum()
+
+
+def test_another_choice_at_a_tie_is_no_rounding():
+    """A maximum shares the gradient of equal elements, a choice gives it to one."""
+    proof = prove(PortedLarger(), Larger(), np.linspace(1.0, 2.0, 32, dtype="float32"), loss=lambda out: out)
+    assert proof.verdict == "CODE_CORRECT_WITHIN_ROUNDING", str(proof)
+    assert "At ties, steps and singular points several answers are right" in proof.reason
+    assert "as far as rounding errors travel" not in proof.reason

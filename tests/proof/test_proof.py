@@ -1,0 +1,80 @@
+"""What a proof prints, and what is refused."""
+
+import json
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+from padiff_shim import ArgumentError, ProofVerdict, prove
+from padiff_shim.proof.proof import Proof
+from padiff_shim.text import in_markdown
+
+pytestmark = pytest.mark.usefixtures("undone")
+X = np.random.default_rng(0).standard_normal((4, 6))
+
+
+def original():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.LayerNorm(6), torch.nn.GELU())
+
+
+def port(epsilon=1e-5, approximate=False):
+    return paddle.nn.Sequential(paddle.nn.Linear(6, 6), paddle.nn.LayerNorm(6, epsilon=epsilon), paddle.nn.GELU(approximate))
+
+
+def test_a_proof_prints_and_is_data():
+    wrong = prove(port(epsilon=1e-3, approximate=True), original(), X)
+    right = prove(port(), original(), X)
+    for proof in (wrong, right):
+        assert proof.headline in str(proof)
+        data = json.loads(json.dumps(proof.as_dict()))
+        assert data["verdict"] == str(proof.verdict)
+        assert data["right"] is bool(proof)
+        assert proof.to_markdown().startswith(f"**{in_markdown(proof.verdict)}")
+        page = proof.to_html()
+        assert page.startswith("<!doctype html>")
+        assert "http:" not in page
+        assert "https:" not in page
+    assert "eps=0.001 against 1e-05" in wrong.to_markdown()
+    assert wrong.to_html().count('class="mistake"') == 2
+    assert "✗ forward" in str(wrong)
+
+
+@pytest.mark.parametrize("phase", ["forward", "both"])
+def test_of_layers_of_a_framework_alone_the_line_is_that_of_the_layer(phase):
+    """Nobody learns anything from the line that began the proof."""
+    proof = prove(port(approximate=True), original(), X, phase=phase)
+    (mistake,) = proof.mistakes
+    lines = mistake.paddle, mistake.torch
+    assert ["paddle/nn/layer/activation.py" in lines[0].file, "torch/nn/modules/activation.py" in lines[1].file] == [True, True]
+    assert all("gelu(" in place.source for place in lines)
+    assert " at paddle/nn/layer/activation.py:" in proof.headline
+
+
+def test_a_page_escapes_what_it_shows():
+    page = Proof(ProofVerdict.NOT_COMPARABLE, "<script>alert(1)</script>").to_html()
+    assert "<script>" not in page
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"paddle_layer": 3}, "paddle_layer= is a paddle.nn.Layer"),
+        ({"torch_module": "x"}, "torch_module= is a torch.nn.Module"),
+        ({"inputs": None}, "inputs= is an array"),
+        ({"weights": "torch"}, "unknown weights"),
+        ({"phase": "back"}, "unknown phase"),
+        ({"loss": 3}, "loss= is a function"),
+    ],
+)
+def test_bad_arguments_are_named(change, message):
+    given = {"paddle_layer": port(), "torch_module": original(), "inputs": X, **change}
+    with pytest.raises(ArgumentError, match=message):
+        prove(given.pop("paddle_layer"), given.pop("torch_module"), given.pop("inputs"), **given)
+
+
+def test_swapped_models_are_told():
+    with pytest.raises(ArgumentError, match="the Paddle layer comes first"):
+        prove(original(), port(), X)

@@ -1,0 +1,160 @@
+"""Models that change what they hold: each run of a proof begins alike."""
+
+import numpy as np
+import paddle
+import paddle.nn.functional as PF
+import pytest
+import torch
+
+import padiff_shim
+from padiff_shim import ProofVerdict, prove
+from padiff_shim.proof.locate import Differing, stages_of
+from padiff_shim.proof.match import CallPair, exchanged
+from padiff_shim.proof.programs import RunOutcome
+from padiff_shim.proof.trace import Capture
+
+pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
+
+
+class Normed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.last = (
+            torch.nn.Conv2d(3, 4, 3, padding=1, bias=False),
+            torch.nn.BatchNorm2d(4),
+            torch.nn.Linear(4, 2),
+        )
+
+    def forward(self, x):
+        return self.last(torch.relu(self.norm(self.conv(x))).mean((2, 3)))
+
+
+class NormedPort(paddle.nn.Layer):
+    def __init__(self, epsilon=1e-5, momentum=0.9):
+        super().__init__()
+        self.conv = paddle.nn.Conv2D(3, 4, 3, padding=1, bias_attr=False)
+        self.norm, self.last = paddle.nn.BatchNorm2D(4, momentum, epsilon), paddle.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(PF.relu(self.norm(self.conv(x))).mean([2, 3]))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_running_statistics_begin_alike_in_each_run(training):
+    x = np.random.default_rng(0).standard_normal((3, 3, 6, 6))
+    theirs, ours, wrong = Normed().train(training), NormedPort(), NormedPort(epsilon=1e-3)
+    for layer in (ours, wrong):
+        layer.train() if training else layer.eval()
+    assert prove(ours, theirs, x).verdict is ProofVerdict.CODE_CORRECT
+    (mistake,) = prove(wrong, theirs, x).mistakes
+    assert "eps=0.001 against 1e-05" in mistake.text
+    assert not theirs.norm.running_mean.any()
+    assert not ours.norm._mean.numpy().any()
+
+
+def test_indices_of_the_original_stay_out_of_the_port():
+    """A pool of the port may read a smaller tensor: with the original's indices its backward would write beyond it."""
+    x = torch.rand(1, 1, 6, 6, dtype=torch.float64)
+
+    def pooled(**forced):
+        with Capture({}, lambda: "", **forced) as capture:
+            results = torch.nn.functional.max_pool2d(x, 2, return_indices=True)
+        return capture.trace.nodes, results
+
+    (node,), (_, indices) = pooled()
+    wanted = torch.full((1, 1, 3, 3), 7.0, dtype=torch.float64)
+    _, (values, again) = pooled(forced={node.key: [wanted, None]})
+    assert (values == 7.0).all()
+    assert torch.equal(again, indices)
+
+
+@pytest.mark.parametrize(("size", "taken_over"), [(6, True), (7, False)])
+def test_indices_are_taken_over_where_both_read_tensors_of_one_shape(size, taken_over):
+    def pooled(size):
+        with Capture({}, lambda: "") as capture:
+            torch.nn.functional.max_pool2d(torch.rand(1, 1, size, size, dtype=torch.float64), 2, return_indices=True)
+        return capture.trace.nodes[0]
+
+    theirs, ours = pooled(size), pooled(6)
+    values, indices = (exchanged(CallPair(theirs, ours), result.tensor) for result in theirs.results)
+    assert values is theirs.results[0].tensor
+    assert (indices is theirs.results[1].tensor) if taken_over else (indices is None)
+
+
+def test_memory_that_nothing_was_written_into_is_no_value():
+    """What lies there may be the results of a run before, which a call of the port would then seem to have made."""
+    with Capture({}, lambda: "") as capture:
+        torch.empty(8, 8).bernoulli_(0.5)
+    (node,) = capture.trace.nodes
+    assert node.name == "bernoulli"
+    assert capture.trace.constants == []
+    assert not node.operands[0].tensor.any()
+
+
+@pytest.mark.parametrize("more", [{}, {"epsilon": 1e-3}])
+def test_another_momentum_is_named_though_no_output_shows_it(more):
+    x = np.random.default_rng(0).standard_normal((3, 3, 6, 6))
+    proof = prove(NormedPort(momentum=0.1, **more), Normed(), x)
+    assert proof.verdict is ProofVerdict.CODE_DIFFERS
+    assert proof.complete
+    (mistake,) = proof.mistakes
+    assert "momentum=0.1 against 0.9" in mistake.text
+    assert ("eps=0.001 against 1e-05" in mistake.text) is bool(more)
+    assert "self.norm" in mistake.paddle.source
+    right = {stage.name: stage.right for stage in proof.stages}
+    assert right["forward"] is (not more)
+    if not more:
+        assert right["statistics"] is False
+
+
+@pytest.mark.parametrize("momentum", [0.9, 0.95, 0.3])
+def test_running_statistics_of_a_right_port_are_torchs(momentum):
+    """Of a population that Torch estimates from few values, so that Paddle's own definition would show."""
+    theirs, x = Normed(), np.random.default_rng(0).standard_normal((2, 3, 2, 2))
+    theirs.norm.momentum = round(1 - momentum, 6)
+    ours = NormedPort(momentum=momentum)
+    proof = prove(ours, theirs, x)
+    assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
+    assert "statistics" in [stage.name for stage in proof.stages]
+    ours.train()
+    ours(paddle.to_tensor(x.astype("float32")))  # a run of the user's own is Paddle's by definition
+    variance = ours.norm._variance.numpy()
+    with padiff_shim.reference("torch"):
+        again = NormedPort(momentum=momentum)
+        again.set_state_dict(ours.state_dict())
+        again.norm._variance.set_value(paddle.ones([4]))
+        again(paddle.to_tensor(x.astype("float32")))
+    np.testing.assert_allclose(again.norm._variance.numpy(), variance, rtol=1e-5)
+
+
+class ByHand(NormedPort):
+    """The same batch norm, in single steps."""
+
+    def forward(self, x):
+        h, norm = self.conv(x), self.norm
+        mean = h.mean([0, 2, 3])
+        variance = ((h - mean.reshape([1, -1, 1, 1])) ** 2).mean([0, 2, 3])
+        count = h.shape[0] * h.shape[2] * h.shape[3]
+        norm._mean.set_value(norm._mean * 0.9 + mean.detach() * 0.1)
+        norm._variance.set_value(norm._variance * 0.9 + variance.detach() * (0.1 * count / (count - 1)))
+        scale = (norm.weight / paddle.sqrt(variance + 1e-5)).reshape([1, -1, 1, 1])
+        h = (h - mean.reshape([1, -1, 1, 1])) * scale + norm.bias.reshape([1, -1, 1, 1])
+        return self.last(PF.relu(h).mean([2, 3]))
+
+
+def test_running_statistics_by_hand_are_right_within_rounding():
+    proof = prove(ByHand(), Normed(), np.random.default_rng(0).standard_normal((3, 3, 6, 6)))
+    assert proof, str(proof)
+
+
+def test_statistics_of_paddles_own_kernel_are_not_compared():
+    """Its running variance is another by definition: a port that has nothing to compare is neither right nor wrong there."""
+    held = {"norm.running_var": np.ones(3, dtype=np.float32)}
+    differing = Differing(forward="", loss="", backward="", statistics="", missing="", shapes="", gradients=0)
+    (forward, statistics) = stages_of(differing, RunOutcome(statistics=held), RunOutcome(unlike=True))
+    assert forward.right is True
+    assert statistics.right is None
+    assert "Paddle's kernel" in statistics.text
+    assert [stage.name for stage in stages_of(differing, RunOutcome(statistics=held), RunOutcome())] == [
+        "forward"
+    ]  # a buffer of Torch's alone

@@ -1,0 +1,370 @@
+"""What makes a port differ though no call of its shows it: settings of layers, ops that Paddle defines otherwise, idle weights."""
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from test_sceptics import numbers, pair
+
+from padiff_shim import ProofVerdict, prove
+from padiff_shim.proof.causes import Cause
+
+pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
+
+LAYER = {"d_model": 8, "nhead": 2, "dim_feedforward": 12}
+RECURRENT = {
+    "LSTM": (paddle.nn.LSTM, torch.nn.LSTM),
+    "GRU": (paddle.nn.GRU, torch.nn.GRU),
+    "RNN": (paddle.nn.SimpleRNN, torch.nn.RNN),
+}
+
+
+def recurrent(kind, time_major, batch_first):
+    """A recurrence between two products; ``x`` is square in batch and time, so that every program runs."""
+    port = pair(lambda self, x: self.out(self.inner(self.into(x))[0]), lambda self, x: self.out(self.inner(self.into(x))[0]))
+    for model, nn, words in zip(port, (paddle.nn, torch.nn), ({"time_major": time_major}, {"batch_first": batch_first})):
+        model.into, model.out = nn.Linear(8, 8), nn.Linear(16, 4)
+        which = RECURRENT[kind][0 if nn is paddle.nn else 1]
+        model.inner = which(8, 8, **{"direction": "bidirect"} if nn is paddle.nn else {"bidirectional": True}, **words)
+    return port
+
+
+def only(proof):
+    """The one mistake of a proof that is whole."""
+    assert proof.verdict is ProofVerdict.CODE_DIFFERS, str(proof)
+    assert len(proof.mistakes) == 1, str(proof)
+    assert proof.complete, str(proof)
+    return proof.mistakes[0]
+
+
+@pytest.mark.parametrize("kind", RECURRENT)
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("square", [False, True])
+def test_time_major_is_named(kind, batch_first, square):
+    ours, theirs = recurrent(kind, batch_first, batch_first)
+    mistake = only(prove(ours, theirs, numbers(5, 5 if square else 3, 8)))
+    assert mistake.cause is Cause.ATTRIBUTE
+    assert f"time_major={batch_first} against batch_first={batch_first}" in mistake.text
+    assert f"write time_major={not batch_first}" in mistake.text
+    assert mistake.paddle.layer == "inner"
+    assert mistake.paddle.file == mistake.torch.file == __file__
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_a_right_recurrence_is_proven(batch_first):
+    assert prove(*recurrent("LSTM", not batch_first, batch_first), numbers(3, 5, 8))
+
+
+def test_the_state_of_another_layer():
+    ours, theirs = pair(lambda self, x: self.out(self.inner(x)[1][0][0]), lambda self, x: self.out(self.inner(x)[1][0][-1]))
+    ours.inner, theirs.inner = paddle.nn.LSTM(8, 8, num_layers=2), torch.nn.LSTM(8, 8, 2, batch_first=True)
+    ours.out, theirs.out = paddle.nn.Linear(8, 3), torch.nn.Linear(8, 3)
+    mistake = only(prove(ours, theirs, numbers(3, 5, 8)))
+    assert "index=0 against -1" in mistake.text
+
+
+def test_other_directions_and_layers_are_named():
+    proof = prove(paddle.nn.LSTM(8, 8), torch.nn.LSTM(8, 8, 2, bidirectional=True), numbers(5, 3, 8))
+    assert proof.verdict is ProofVerdict.NOT_COMPARABLE
+    assert any("write direction='bidirect'" in note for note in proof.notes)
+    assert any("write num_layers=2" in note for note in proof.notes)
+
+
+def test_what_else_differs_is_found_behind_a_setting():
+    ours, theirs = recurrent("GRU", False, False)
+    type(ours).forward = lambda self, x: self.out(paddle.tanh(self.inner(self.into(x))[0]))
+    proof = prove(ours, theirs, numbers(3, 5, 8))
+    assert [str(mistake.cause) for mistake in proof.mistakes] == ["another attribute", "an op too many"], str(proof)
+    assert "time_major" in proof.mistakes[0].text
+    assert "tanh" in proof.mistakes[1].text
+
+
+def test_an_attention_that_reads_time_first():
+    ours, theirs = paddle.nn.MultiHeadAttention(8, 2), torch.nn.MultiheadAttention(8, 2)
+    x = numbers(5, 7, 8)
+    mistake = only(prove(ours, theirs, (x, x, x)))
+    assert "batch_first=False" in mistake.text
+    assert "x.transpose([1, 0, 2])" in mistake.text
+    right = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    assert prove(ours, right, (x, x, x))  # it returns its weights, too, which the port does not
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ({}, "batch_first=False in Torch's TransformerEncoderLayer"),
+        ({"batch_first": True, "norm_first": True}, "normalize_before=True"),
+    ],
+)
+def test_settings_of_a_transformers_layer(words, text):
+    ours = paddle.nn.TransformerEncoderLayer(**LAYER, dropout=0.0)
+    theirs = torch.nn.TransformerEncoderLayer(**LAYER, dropout=0.0, **words)
+    assert text in only(prove(ours, theirs, numbers(5, 7, 8))).text
+
+
+@pytest.mark.parametrize("layers", [1, 2, 6])
+@pytest.mark.parametrize("scale", [1.0, 1.5])
+def test_a_port_that_transposes_by_hand_is_not_accused_of_it(layers, scale):
+    """Not even where something else is wrong, and what is exchanged might come nearer by chance."""
+
+    def port(self, x):
+        x = (self.first(x) * scale).transpose([1, 0, 2])
+        for layer in self.inner:
+            x = layer(x)
+        return x.transpose([1, 0, 2])
+
+    def original(self, x):
+        x = self.first(x)
+        for layer in self.inner:
+            x = layer(x)
+        return x
+
+    ours, theirs = pair(port, original, first=("Linear", 8, 8))
+    ours.inner = paddle.nn.LayerList([paddle.nn.TransformerEncoderLayer(**LAYER, dropout=0.0) for _ in range(layers)])
+    theirs.inner = torch.nn.ModuleList([torch.nn.TransformerEncoderLayer(**LAYER, dropout=0.0) for _ in range(layers)])
+    proof = prove(ours, theirs, numbers(5, 7, 8))
+    assert bool(proof) is (scale == 1.0), str(proof)
+    assert all("batch_first" not in mistake.text for mistake in proof.mistakes), str(proof)
+
+
+def test_all_layers_of_an_encoder_are_one_mistake():
+    def forward(self, x):
+        for layer in self.inner:
+            x = layer(x)
+        return x
+
+    ours, theirs = pair(forward, forward)
+    ours.inner = paddle.nn.LayerList([paddle.nn.TransformerEncoderLayer(**LAYER, dropout=0.0) for _ in range(3)])
+    theirs.inner = torch.nn.ModuleList([torch.nn.TransformerEncoderLayer(**LAYER, dropout=0.0) for _ in range(3)])
+    mistake = only(prove(ours, theirs, numbers(5, 7, 8)))
+    assert "batch_first=False" in mistake.text
+    assert mistake.layers == ("inner.0", "inner.1", "inner.2")
+
+
+def embedding(padding):
+    def port(self, ids):
+        words = paddle.nn.functional.embedding(ids, self.words.weight, padding_idx=0) if padding == "call" else self.words(ids)
+        return self.head(words)
+
+    ours, theirs = pair(port, lambda self, ids: self.head(self.words(ids)), head=("Linear", 8, 3))
+    ours.words = paddle.nn.Embedding(12, 8, padding_idx=0 if padding == "layer" else None)
+    theirs.words = torch.nn.Embedding(12, 8, padding_idx=0)
+    torch.nn.init.normal_(theirs.words.weight)  # as a trained one holds something there
+    return ours, theirs
+
+
+@pytest.mark.parametrize("padding", ["layer", "call"])
+def test_the_padding_of_an_embedding(padding):
+    ours, theirs = embedding(padding)
+    ids = np.array([[0, 3, 5], [7, 0, 1]])
+    mistake = only(prove(ours, theirs, ids))
+    assert "padding_idx=0" in mistake.text
+    assert "zeros" in mistake.text
+    assert (
+        "self.head(words)" in mistake.paddle.source
+        or "embedding(" in mistake.paddle.source
+        or "self.words" in mistake.paddle.source
+    )
+    with torch.no_grad():
+        theirs.words.weight[0] = 0.0
+    assert prove(ours, theirs, ids)
+    assert not prove(*embedding(padding), ids)
+
+
+LAYERS = {
+    "padding mode": (
+        ("Conv2D", 4, 3, 3),
+        {"padding": 1},
+        {"padding": 1, "padding_mode": "reflect"},
+        "write padding_mode='reflect'",
+    ),
+    "exclusive": (("AvgPool2D", 3, 2, 1), {}, {}, "write exclusive=False"),
+    "groups": (("GroupNorm", 2, 4), {}, {"num_groups": 4}, "write num_groups=4"),
+    "dropout": (("Dropout",), {"p": 0.1}, {"p": 0.2}, "p=0.1 against 0.2 (write p=0.2)"),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_to_write_is_said_in_paddles_words(name):
+    (kind, *numbers_), mine, yours, text = LAYERS[name]
+    ours, theirs = pair(lambda self, x: self.inner(x), lambda self, x: self.inner(x))
+    ours.inner = getattr(paddle.nn, kind)(*numbers_, **mine)
+    theirs.inner = getattr(torch.nn, kind.replace("2D", "2d"))(
+        *([4] if "num_groups" in yours else numbers_)[:1],
+        *numbers_[1:],
+        **{word: value for word, value in yours.items() if word != "num_groups"},
+    )
+    proof = prove(ours, theirs, numbers(2, 4, 6, 6))
+    assert len(proof.mistakes) == 1, str(proof)
+    assert text in proof.mistakes[0].text
+
+
+def test_a_slope_alone_is_trained():
+    """Paddle's backward of prelu ends the process where x wants no gradient (docs/defects.md)."""
+    ours, theirs = pair(lambda self, x: self.inner(x), lambda self, x: self.inner(x))
+    ours.inner, theirs.inner = paddle.nn.PReLU(), torch.nn.PReLU()
+    assert prove(ours, theirs, numbers(2, 4))
+
+
+def loss(function):
+    return lambda self, x, y: function(self.first(x), y)
+
+
+WEIGHT = [1.0, 2.0, 3.0]
+LOSSES = {
+    "weight": ({}, {"weight": torch.tensor(WEIGHT)}, "weight= is left out"),
+    "smoothing": ({}, {"label_smoothing": 0.1}, "label_smoothing=0 against 0.1 (write label_smoothing=0.1)"),
+    "too much": ({"label_smoothing": 0.2}, {}, "label_smoothing=0.2 against 0"),
+    "other": ({"label_smoothing": 0.2}, {"label_smoothing": 0.1}, "label_smoothing=0.2 against 0.1 (write label_smoothing=0.1)"),
+    "ignored": ({"ignore_index": 0}, {"ignore_index": 1}, "write ignore_index=1"),
+    "reduction": ({"reduction": "sum"}, {}, "reduction='sum' against 'mean' (write reduction=\"mean\")"),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_with_other_arguments(name):
+    mine, yours, text = LOSSES[name]
+    port = loss(lambda x, y: paddle.nn.functional.cross_entropy(x, y, **mine))
+    original = loss(lambda x, y: torch.nn.functional.cross_entropy(x, y, **yours))
+    mistake = only(prove(*pair(port, original, first=("Linear", 3, 3)), (numbers(6, 3), np.array([0, 2, 1, 1, 0, 2]))))
+    assert text in mistake.text
+    assert "cross_entropy" in mistake.paddle.source
+
+
+def test_what_else_a_loss_is_given_otherwise_is_not_hidden():
+    functional = paddle.nn.functional
+    port = loss(lambda x, y: functional.cross_entropy(functional.gelu(x), y, label_smoothing=0.2, reduction="mean"))
+    original = loss(
+        lambda x, y: torch.nn.functional.cross_entropy(torch.relu(x), y, label_smoothing=0.1, reduction="sum"),
+    )
+    proof = prove(*pair(port, original, first=("Linear", 3, 3)), (numbers(6, 3), np.array([0, 2, 1, 1, 0, 2])))
+    texts = " ".join(mistake.text for mistake in proof.mistakes)
+    assert all(part in texts for part in ("gelu", 'reduction="sum"', "write label_smoothing=0.1")), str(proof)
+    assert len(proof.mistakes) == 3, str(proof)
+
+
+def test_a_loss_that_is_called_otherwise():
+    port = loss(lambda x, y: paddle.nn.functional.smooth_l1_loss(x, y, delta=0.5))
+    original = loss(lambda x, y: torch.nn.functional.smooth_l1_loss(x, y, beta=0.5))
+    mistake = only(prove(*pair(port, original, first=("Linear", 3, 3)), (numbers(6, 3), numbers(6, 3) * 2)))
+    assert "divide it by delta" in mistake.text
+
+
+def test_shares_are_weighed_otherwise():
+    weight = [1.0, 2.0, 3.0]
+
+    def port(self, x, y):
+        functional = paddle.nn.functional
+        soft = functional.label_smooth(functional.one_hot(y, 3), epsilon=0.1)
+        return functional.cross_entropy(x, soft, weight=paddle.to_tensor(weight), soft_label=True)
+
+    def original(self, x, y):
+        return torch.nn.functional.cross_entropy(x, y, torch.tensor(weight), label_smoothing=0.1)
+
+    proof = prove(*pair(port, original), (numbers(4, 3), np.array([0, 2, 1, 1])))
+    assert len(proof.mistakes) == 1, str(proof)
+    assert "each class by its own weight" in proof.mistakes[0].text
+
+
+def normed(**words):
+    ours, theirs = pair(lambda self, x: self.norm(self.conv(x)), lambda self, x: self.norm(self.conv(x)))
+    ours.conv, theirs.conv = paddle.nn.Conv2D(3, 4, 1), torch.nn.Conv2d(3, 4, 1)
+    ours.norm, theirs.norm = paddle.nn.InstanceNorm2D(4, **words), torch.nn.InstanceNorm2d(4)
+    return ours, theirs
+
+
+def test_weights_without_effect_need_no_partner():
+    x = numbers(2, 3, 5, 5)
+    proof = prove(*normed(), x)
+    assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
+    assert any("norm.scale [4], norm.bias [4]" in note and "weight_attr=False" in note for note in proof.notes)
+    assert prove(*normed(weight_attr=False, bias_attr=False), x).notes == []
+    ours, theirs = normed()
+    ours.norm.scale.set_value(paddle.full([4], 1.5))
+    assert prove(ours, theirs, x).verdict is ProofVerdict.NOT_COMPARABLE
+
+
+@pytest.mark.parametrize("kind", ["LayerNorm", "BatchNorm1D"])
+def test_weights_that_the_port_lacks_are_needed(kind):
+    """Though they are ones and zeros in a fresh model."""
+    ours, theirs = pair(lambda self, x: self.norm(x), lambda self, x: self.norm(x))
+    ours.norm = getattr(paddle.nn, kind)(6, weight_attr=False, bias_attr=False)
+    theirs.norm = getattr(torch.nn, kind.replace("1D", "1d"))(6)
+    assert prove(ours, theirs, numbers(4, 6)).verdict is ProofVerdict.NOT_COMPARABLE
+
+
+def test_a_bias_too_much_matters_to_a_training():
+    ours, theirs = pair(lambda self, x: self.first(x), lambda self, x: self.first(x))
+    ours.first, theirs.first = paddle.nn.Linear(6, 6), torch.nn.Linear(6, 6, bias=False)
+    options = {"phase": "train", "optimizer": "SGD", "loss": lambda out: (out * out).mean()}
+    assert prove(ours, theirs, numbers(4, 6)).verdict is ProofVerdict.CODE_CORRECT
+    assert prove(ours, theirs, numbers(4, 6), **options).verdict is ProofVerdict.NOT_COMPARABLE
+
+
+def test_one_table_under_two_names():
+    def forward(self, ids):
+        return self.a(ids) + self.b(ids)
+
+    ours, theirs = pair(forward, forward)
+    theirs.b = torch.nn.Embedding(10, 6)
+    theirs.a = theirs.b
+    ours.a = paddle.nn.Embedding(10, 6, padding_idx=0)
+    ours.b = ours.a
+    proof = prove(ours, theirs, np.array([[0, 1, 2]]))
+    assert "padding_idx=0" in proof.mistakes[0].text
+
+
+@pytest.mark.parametrize(("axis", "text"), [(0, "dim=0 against 2 (write axis=2)"), (1, "dim=1 against 2 (write axis=2)")])
+def test_an_axis_that_a_call_adds(axis, text):
+    def port(self, x):
+        return self.first(paddle.stack([x, x * 2.0, x * 3.0, x + 1.0], axis=axis).reshape([4, 4, 4]).sum(1))
+
+    def original(self, x):
+        return self.first(torch.stack([x, x * 2.0, x * 3.0, x + 1.0], dim=2).reshape(4, 4, 4).sum(1))
+
+    proof = prove(*pair(port, original, first=("Linear", 4, 4)), numbers(4, 4))
+    assert any(text in mistake.text for mistake in proof.mistakes), str(proof)
+
+
+def test_draws_of_a_generator_that_is_put_back():
+    def original(self, x):
+        with torch.random.fork_rng():
+            torch.rand(2)
+            return self.second(torch.nn.functional.dropout(self.first(x), 0.5))
+
+    def port(self, x):
+        return self.second(paddle.nn.functional.dropout(self.first(x), 0.5))
+
+    proof = prove(*pair(port, original, first=("Linear", 6, 6), second=("Linear", 6, 3)), numbers(4, 6))
+    assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
+
+
+def test_an_index_that_is_broadcast():
+    def port(self, x, index):
+        return paddle.put_along_axis(x, index, 9.0, 0)
+
+    proof = prove(*pair(port, lambda self, x, index: torch.scatter(x, 0, index, 9.0)), (numbers(2, 3), np.array([[0]])))
+    assert "index has shape [1, 3] against [1, 1]" in only_text(proof)
+    assert "broadcast=False" in only_text(proof)
+
+
+def only_text(proof):
+    assert len(proof.mistakes) == 1, str(proof)
+    return proof.mistakes[0].text
+
+
+def test_initial_weights_of_another_distribution():
+    def forward(self, x):
+        return self.second(self.first(x))
+
+    ours, theirs = pair(forward, forward, first=("Linear", 64, 64), second=("Linear", 64, 3))
+    notes = [note for note in prove(ours, theirs, numbers(4, 64)).notes if "drawn otherwise" in note]
+    assert len(notes) == 1
+    assert "first.weight" in notes[0]
+    assert "KaimingUniform" in notes[0]
+    for layer in (ours.first, ours.second):
+        paddle.nn.initializer.KaimingUniform(negative_slope=5**0.5, nonlinearity="leaky_relu")(layer.weight)
+    assert not [note for note in prove(ours, theirs, numbers(4, 64)).notes if "drawn otherwise" in note]
+    with torch.no_grad():
+        theirs.first.weight.mul_(3.0)  # trained: nothing is known of how it began
+    assert not [note for note in prove(ours, theirs, numbers(4, 64)).notes if "drawn otherwise" in note]

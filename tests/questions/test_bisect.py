@@ -1,0 +1,206 @@
+"""The kernels that make a difference are found, each set is asked once, and what cannot be bisected is said."""
+
+import json
+from itertools import combinations, count
+
+import numpy as np
+import paddle
+import paddle.nn.functional as PF
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import padiff_shim
+from padiff_shim import ArgumentError, BisectionError, bisect
+from padiff_shim.dispatch import frames
+from padiff_shim.questions.bisect import ddmin
+from padiff_shim.text import in_markdown
+
+pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
+D = 4
+RNG = np.random.default_rng(0)
+X, W = RNG.standard_normal((3, D)).astype("float32"), RNG.standard_normal((D, D)).astype("float32")
+
+
+class Kink(paddle.nn.Layer):
+    """leaky_relu of x times a factor; at 0 Paddle's gradient has the slope 1, Torch's 0.01, on every machine."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return PF.leaky_relu(paddle.tanh(x) * self.factor) + PF.leaky_relu(x + 2.0)
+
+
+class Net(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.parts = paddle.nn.LayerList([Kink(1.0), Kink(0.0), Kink(2.0)])
+
+    def forward(self, x):
+        return sum(part(x) for part in self.parts)
+
+
+def gradient():
+    """Of x; the middle part is at the kink."""
+    x = paddle.to_tensor(np.abs(X))
+    x.stop_gradient = False
+    scale = paddle.ones([D])
+    scale.stop_gradient = False
+    net = Net()
+    shift = paddle.zeros([3, D])
+    shift.stop_gradient = False
+    y = net.parts[0](x) + PF.leaky_relu(paddle.tanh(x) * 0.0 + shift) + net.parts[2](x)
+    (net(x).sum() + y.sum()).backward()
+    return shift.grad
+
+
+RIGHT = np.full((3, D), 0.01, "float32")
+BAD = 1e-3
+
+
+@pytest.mark.parametrize("over", ["ops", "layers", "calls"])
+def test_what_makes_a_difference_is_found(over):
+    found = bisect(gradient, RIGHT, over, atol=BAD)
+    (unit,) = found
+    assert (found.kernel, found.alone) == ("paddle", True)
+    assert found.units > 2
+    if over == "ops":
+        assert str(unit) == "leaky_relu"
+        assert unit.calls == 11
+    elif over == "layers":
+        assert unit.layer == ""
+    else:
+        assert (unit.op, unit.layer, unit.calls) == ("leaky_relu", "", 1)
+        ((_, _, site),) = unit.places
+        assert "test_bisect.py" in site.file
+        assert site.function == "gradient"
+    for text, told in ((str(found), str), (found.to_markdown(), in_markdown)):
+        assert told(found.headline) in text
+        assert told("test_bisect.py") in text
+    json.dumps(found.as_dict())
+
+
+def test_torchs_kernels_can_be_what_is_bad():
+    natively = gradient().numpy()
+    found = bisect(gradient, natively, atol=BAD)
+    assert found.kernel == "torch"
+    assert [unit.op for unit in found] == ["leaky_relu"]
+    assert "Torch's kernels of 1 of" in found.headline
+
+
+def test_a_layer_is_found_by_its_path():
+    def program():
+        x = paddle.zeros([2, D])
+        x.stop_gradient = False
+        net = Net()
+        (net(x + 1.0) * paddle.ones([D])).sum()
+        net.parts[1](x)
+        y = net(x)
+        y.sum().backward()
+        return x.grad
+
+    with padiff_shim.reference("torch"):
+        right = program().numpy()
+    found = bisect(program, right, "layers", atol=BAD)
+    assert {unit.layer for unit in found} <= {"parts.0", "parts.2"}
+    assert len(found) == 1
+    assert not found.alone, "either of two layers makes it"
+
+
+def natives():
+    """A program whose result is the ops that stayed native."""
+    x = paddle.to_tensor(X)
+    for op in (paddle.tanh, paddle.exp, PF.gelu, PF.softmax, PF.sigmoid, paddle.sin):
+        x = op(x)
+    frame = frames.top()
+    return frozenset() if frame is None else frozenset(frame.run.native)
+
+
+@pytest.mark.parametrize("wanted", [{"tanh"}, {"exp", "sin"}, {"tanh", "gelu", "sin"}])
+def test_ops_that_make_it_together(wanted):
+    asked = []
+
+    def target(native):
+        asked.append(native)
+        return wanted <= native
+
+    found = bisect(natives, target)
+    assert {unit.op for unit in found} == wanted
+    assert found.alone
+    assert found.units == 6
+    assert found.runs == len(asked)
+    assert len(set(asked)) == len(asked) - 1, "no set is asked twice, but for the last, which is made sure of"
+
+
+def test_the_same_is_found_each_time():
+    told = [bisect(natives, lambda native: len(native) >= 2).as_dict() for _ in range(2)]
+    for one in told:
+        one.pop("seconds")
+    assert told[0] == told[1]
+
+
+def test_optimizers_are_exchanged_too():
+    def step():
+        layer = paddle.nn.Linear(D, D)
+        layer.weight.set_value(W)
+        optimizer = paddle.optimizer.RMSProp(0.1, parameters=layer.parameters())
+        (layer(paddle.to_tensor(X)).sum() * 1e-4).backward()  # so small that the place of epsilon counts
+        optimizer.step()
+        return layer.weight
+
+    with padiff_shim.reference("torch", optimizer="torch"):
+        right = step().numpy()
+    found = bisect(step, right, atol=1e-2, optimizer="torch")
+    assert [unit.op for unit in found] == ["rmsprop"]
+
+
+def test_both_ends_have_to_differ():
+    with pytest.raises(BisectionError, match="holds with all ops on Torch's kernels as it does on Paddle's"):
+        bisect(natives, lambda _: True)
+    with pytest.raises(BisectionError, match="neither on Paddle's kernels nor"):
+        bisect(natives, lambda _: False)
+    with pytest.raises(BisectionError, match="no call of fn ran on Torch's kernels"):
+        bisect(lambda: 1.0, 2.0)
+    numbers = count()
+    with pytest.raises(BisectionError, match="the same each time"):
+        bisect(natives, lambda _: next(numbers) == 1, "ops")
+
+
+def test_what_is_refused():
+    for arguments, options, words in (
+        ((3, 1.0), {}, "fn= is a function of nothing"),
+        ((natives, "x"), {}, "target= is a function of fn's result"),
+        ((natives, None), {}, "target= is a function"),
+        ((natives, bool, "op"), {}, "over"),
+        ((natives, bool), {"atol": 1.0}, "belong to a target that is a value"),
+        ((natives, 1.0), {"rtol": -1}, "rtol= is a number"),
+        ((gradient, np.zeros(3)), {}, "target= has 1 arrays of shapes"),
+        ((natives, lambda _: np.zeros(3)), {}, "has to answer with True or False"),
+        ((natives, bool), {"random": "jax"}, "random"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            bisect(*arguments, **options)
+
+
+def test_errors_of_the_program_are_its_own():
+    def broken():
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        bisect(broken, bool)
+
+
+@given(st.integers(1, 12), st.data())
+def test_delta_debugging_leaves_nothing_out(size, data):
+    """Of any condition over two disjoint sets either of which is enough, one is found, whole and with nothing beside it."""
+    items = list(range(size))
+    one = frozenset(data.draw(st.sets(st.sampled_from(items), min_size=1)))
+    other = frozenset(data.draw(st.sets(st.sampled_from(items), min_size=1)))
+    found = ddmin(items, lambda part: one <= set(part) or other <= set(part))
+    assert found == sorted(found)
+    assert set(found) in (one, other)
+    for part in combinations(found, len(found) - 1):
+        assert not one <= set(part)
+        assert not other <= set(part)
