@@ -1,6 +1,7 @@
 """Each program of ``patches/defects`` shows its fault on the versions that it names, and on no others."""
 
 import ast
+import re
 import signal
 
 import forked
@@ -48,6 +49,23 @@ def test_it_shows(defect, program, endings, request):
     if claimed(defect) and defect.by_processor and not how:
         pytest.skip("not on this processor")
     assert shown == claimed(defect), how
+
+
+MENDED = [
+    case
+    for case in CASES
+    if INSTALLED["paddle"] in case.values[0].paddle
+    and not re.search("No change|Wrong, too", case.values[0].facts["Under the shim"])
+    and not any("SIG" in pattern for pattern in case.values[0].ends)
+]
+
+
+@pytest.mark.usefixtures("undone")
+@pytest.mark.parametrize(("defect", "program"), MENDED)
+def test_reference_has_it_not_unless_the_header_says_so(defect, program):
+    """Of what ends the process here as well, "Under the shim" says "No change"; of Torch's own faults nothing is promised."""
+    with padiff_shim.reference("torch"):
+        exec(compile(program, defect.file, "exec"), {"__name__": "__main__"})
 
 
 @pytest.mark.parametrize(
