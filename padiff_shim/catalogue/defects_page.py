@@ -32,9 +32,11 @@ def text() -> str:
 
 
 def _section(defect: Defect) -> str:
-    facts = [f"- {key}: {defect.facts[key]}" for key in KEYS if key in defect.facts and key != "Section"]
-    lines = [f"### {defect.name}", "", *_wrapped(defect.what), "", *(line for fact in facts for line in _wrapped(fact, "  "))]
-    return "\n".join((*lines, "", f"`patches/defects/{defect.file}`", "", "```python", defect.code, "```", ""))
+    facts = dict(defect.facts)
+    words = f"{defect.what} Ops: {facts.pop('Ops')}. Effect: {facts.pop('Effect')}."
+    lines = [line for key in KEYS if key in facts and key != "Section" for line in _wrapped(f"- {key}: {facts[key]}", "  ")]
+    code = ["```python", f"# patches/defects/{defect.file}", defect.code, "```", ""]
+    return "\n".join((f"### {defect.name}", "", *_wrapped(words), "", *lines, "", *code))
 
 
 def _wrapped(words: str, indent: str = "") -> list[str]:
