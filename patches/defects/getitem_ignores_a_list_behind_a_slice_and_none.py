@@ -5,7 +5,7 @@ A list behind a slice and a None selects nothing: the whole axis is returned.
 Section: Values
 Ops: getitem
 Seen on: Paddle 2.6.2, 3.3.1; CPU
-Effect: shape [5, 1, 3] for [5, 1, 1]
+Effect: shape [5, 1, 3] instead of [5, 1, 1]
 Under the shim: Torch's elements. compare continues with Paddle's, because getitem moves values.
 """
 
