@@ -41,7 +41,7 @@ class OpCall:
     outputs: tuple[ValueId, ...] = ()
 
 
-class Recorder:
+class CallRecorder:
     """The calls of a run, and the number of each tensor in them. It holds every tensor that it has met."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class _Noting(Substituting):
 
     hurries = False  # every call has to come by
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: CallRecorder) -> None:
         super().__init__("torch", draws=True)
         self._recorder, self._depth = recorder, 0
 
@@ -161,12 +161,12 @@ def _numbered(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[st
 
 
 @contextmanager
-def recording() -> Iterator[Recorder]:
+def recording() -> Iterator[CallRecorder]:
     """Within it a Paddle program runs on Torch's kernels, and its calls are written down.
 
     ``with recording() as recorder: model(x)``; then ``recorder.calls`` are all calls in order, and ``recorder.value(x)`` is the
     number under which ``x`` stands in them.
     """
-    recorder = Recorder()
+    recorder = CallRecorder()
     with opened(_Noting(recorder)):
         yield recorder

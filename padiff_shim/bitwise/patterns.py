@@ -3,7 +3,7 @@
 A pattern is no description by hand: a spelling is run on its samples, in float32 and in bfloat16, and what all these runs have in
 common is the pattern: the ops, the values that flow between them, and those attributes that do not change with shapes and numbers.
 An attribute that is a number operand, or a simple function of one, binds that operand; one that changes otherwise may be anything.
-So a match is a candidate: replay its spelling on the operands and compare bits.
+So a match is a candidate: :meth:`Candidate.holds` replays its spelling on the operands and compares bits.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import paddle
 
 from ..catalogue.formulations import formulations
 from ..table.formulation import Formulation
-from .calls import OpCall, ValueId, recording
-from .spelling import drawn, paddle_operands, replay
+from ..trees import as_array
+from .calls import CallRecorder, OpCall, ValueId, recording
+from .spelling import drawn, paddle_operands, replay, same_bits
 
 RECORDED = ("float32", "bfloat16")  # dtypes of the operands of the runs that patterns come from
 COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum"})
@@ -127,6 +128,27 @@ class Candidate:
     missing: tuple[str, ...]
     results: tuple[ValueId, ...]
 
+    def holds(self, recorder: CallRecorder) -> bool | None:
+        """Whether the spelling, replayed on the operands in the mode that is open, gives the bits that the program's calls gave.
+
+        None if it cannot be replayed: a number is missing, or a shape does not fit. Tensors must hold what they held then.
+        """
+        if self.missing:
+            return None
+        operands = {
+            name: recorder.tensor(value).detach() if isinstance(value, ValueId) else value for name, value in self.operands.items()
+        }
+        try:
+            with paddle.no_grad():
+                results = replay(self.formulation.spellings[self.spelling].paddle, operands)
+        except (ValueError, TypeError, IndexError, RuntimeError):
+            return None
+        made = results if isinstance(results, (list, tuple)) else [results]
+        wanted = [recorder.tensor(value) for value in self.results]
+        return len(made) == len(wanted) and all(
+            same_bits(as_array(result.detach()), as_array(tensor.detach())) for result, tensor in zip(made, wanted)
+        )
+
     @property
     def in_order(self) -> bool:
         """See above."""
@@ -162,7 +184,7 @@ class _Ran(NamedTuple):
 def patterns_of(formulation: Formulation) -> tuple[Pattern, ...]:
     """The patterns of all spellings; several of a spelling whose calls depend on the operands' shape or dtype.
 
-    A spelling has none if a result comes of no call that was seen (it calls the backward itself).
+    A spelling has none if a value in it comes of no call that was seen: a constant, or a backward that it calls itself.
     """
     patterns: list[Pattern] = []
     for spelling in range(len(formulation.spellings)):
@@ -177,7 +199,9 @@ def patterns_of(formulation: Formulation) -> tuple[Pattern, ...]:
 
 
 def _is_whole(ran: _Ran) -> bool:
-    return bool(ran.calls) and all(isinstance(source, FromCall) for source in ran.results)
+    """Whether each result comes of calls and operands alone: a constant that no call has made could be any value."""
+    inputs = [source for sources in ran.sources for _, source in sources]
+    return all(isinstance(source, FromCall) for source in ran.results) and not any(isinstance(source, FromElsewhere) for source in inputs)
 
 
 def _ran(formulation: Formulation, spelling: int, place: int, dtype: str) -> _Ran:
@@ -192,13 +216,24 @@ def _ran(formulation: Formulation, spelling: int, place: int, dtype: str) -> _Ra
         results = replay(formulation.spellings[spelling].paddle, operands)
         listed = results if isinstance(results, (list, tuple)) else [results]
         ends = [recorder.value(result).number for result in listed]
+    calls = _leading_to(ends, recorder.calls)
     inputs: list[tuple[tuple[str, Source], ...]] = []
-    for at, call in enumerate(recorder.calls):
+    for at, call in enumerate(calls):
         for _, value in call.inputs:
             sources.setdefault(value.number, FromElsewhere(value.number))
         inputs.append(tuple((name, sources[value.number]) for name, value in call.inputs))
         sources.update((value.number, FromCall(at, output)) for output, value in enumerate(call.outputs))
-    return _Ran(dtype, numbers, recorder.calls, inputs, tuple(sources.get(end, FromElsewhere(end)) for end in ends))
+    return _Ran(dtype, numbers, calls, inputs, tuple(sources.get(end, FromElsewhere(end)) for end in ends))
+
+
+def _leading_to(ends: Iterable[int], calls: Sequence[OpCall]) -> list[OpCall]:
+    """The calls on which values depend: not those that only check an argument."""
+    needed, leading = set(ends), list[OpCall]()
+    for call in reversed(calls):
+        if needed.intersection(value.number for value in call.outputs):
+            needed.update(value.number for _, value in call.inputs)
+            leading.append(call)
+    return leading[::-1]
 
 
 def _pattern(formulation: Formulation, spelling: int, group: Sequence[_Ran]) -> Pattern:
@@ -266,14 +301,14 @@ def match(calls: Sequence[OpCall], among: Iterable[Formulation] | None = None, *
 
     Args:
         calls: a program's calls, in order: see :func:`~.calls.recording`, or any others of this form.
-        among: the formulations to look for; all, if None. Those that are equal bit for bit are left out then.
+        among: the formulations to look for; all that differ, if None.
         reach: the calls of a group lie within so many calls of each other.
 
     Returns:
-        Candidates. A group may match several spellings, and a match does not say that bits are equal: replay it.
+        Candidates. A group may match several spellings, and not every match is one: ask :meth:`Candidate.holds`.
     """
     index = _Index(calls)
-    wanted = [one for one in formulations().values() if not one.equal] if among is None else list(among)
+    wanted = list(among or (formulation for formulation in formulations().values() if not formulation.equal))
     matched: dict[Any, Candidate] = {}
     for pattern in (pattern for formulation in wanted for pattern in patterns_of(formulation)):
         if not all(call.op in index.by_op for call in pattern.calls):

@@ -62,14 +62,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
             ),
             Spelling(
                 "t = paddle.argsort(paddle.argsort(r)) // 4\n"
-                "paddle.put_along_axis(paddle.zeros([y.shape[0] // 4, y.shape[1]], y.dtype), "
-                "t.unsqueeze(-1).expand(y.shape), y, 0, reduce='add', broadcast=False)",
-                "t = torch.argsort(torch.argsort(r)) // 4\n"
-                "torch.scatter_add(torch.zeros(y.shape[0] // 4, y.shape[1], dtype=y.dtype), 0, "
-                "t.unsqueeze(-1).expand(y.shape), y)",
-            ),
-            Spelling(
-                "t = paddle.argsort(paddle.argsort(r)) // 4\n"
                 "paddle.index_add(paddle.zeros([y.shape[0] // 4, y.shape[1]], y.dtype), t, 0, y)",
                 "t = torch.argsort(torch.argsort(r)) // 4\n"
                 "torch.index_add(torch.zeros(y.shape[0] // 4, y.shape[1], dtype=y.dtype), 0, t, y)",
@@ -80,6 +72,23 @@ FORMULATIONS: tuple[Formulation, ...] = (
         may_differ={"float32": FORWARD},
         why="additions to one row come in the rows' order and may be rounded to 16 bits one by one; a sum keeps float32",
         seen="PaddleFormers nn/moe/moe_alltoall_layer.py; TransformerEngine #1336",
+    ),
+    Formulation(
+        name="rows added at indices",
+        cause=BACKWARD,
+        operands="x t y",
+        spellings=(
+            Spelling("paddle.scatter_nd_add(x, t.unsqueeze(-1), y)", "torch.index_put(x, [t], y, accumulate=True)"),
+            Spelling("paddle.index_add(x, t, 0, y)", "torch.index_add(x, 0, t, y)"),
+            Spelling(
+                "paddle.put_along_axis(x, t.unsqueeze(-1).expand(y.shape), y, 0, reduce='add', broadcast=False)",
+                "torch.scatter_add(x, 0, t.unsqueeze(-1).expand(y.shape), y)",
+            ),
+        ),
+        samples=(Sample((33, 57), Ints((132,), 0, 33), (132, 57)), Sample((5, 7), Ints((20,), 0, 5), (20, 7))),
+        differs={"bfloat16": FORWARD},
+        why="additions to one row are rounded to 16 bits one by one, or kept in float32",
+        seen="PaddleFormers nn/moe/moe_alltoall_layer.py and nn/moe_deepep/moe_communication.py; TransformerEngine #1336",
     ),
     Formulation(
         name="experts added up one after another",
