@@ -132,7 +132,9 @@ class _Noting(Substituting):
         """An op of the table."""
         frame.quick.clear()
         return self._noted(
-            door.op.name, lambda: list(zip(door.names, values)), lambda: super(_Noting, self).call(door, frame, values, args, kwargs)
+            door.op.name,
+            lambda: list(zip(door.names, values)),
+            lambda: super(_Noting, self).call(door, frame, values, args, kwargs),
         )
 
     def native(self, door: Door, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -145,7 +147,9 @@ class _Noting(Substituting):
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One without an entry."""
-        return self._noted(other.name, lambda: _numbered(args, kwargs), lambda: super(_Noting, self).unlisted(other, frame, args, kwargs))
+        return self._noted(
+            other.name, lambda: _numbered(args, kwargs), lambda: super(_Noting, self).unlisted(other, frame, args, kwargs)
+        )
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that moves values."""

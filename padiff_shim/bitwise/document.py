@@ -13,28 +13,28 @@ from pathlib import Path
 
 from ..catalogue.formulations import formulations
 from ..table.formulation import CAUSES, Formulation
-from .measuring import Distance, apart, ran
+from .measuring import BitDistance, apart, ran
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "bitwise.md"
 DTYPES = ("float32", "bfloat16")
 _HEAD = """\
 # The same in maths, and other bits
 
-Written by `make docs` from the declarations in [patches/_formulations/](../patches/_formulations); tests run each of them. In each
-row stand lines that are the same in maths and differ in bits: {differing} computations in {spellings} spellings. [At the end](#equal-bit-for-bit) stand {equal}
-that people take for different, and are equal.
+Written by `make docs` from the declarations in [patches/_formulations/](../patches/_formulations); tests run each of them. Each
+row holds lines that are the same in maths and differ in bits: {differing} computations in {spellings} spellings.
+[At the end](#equal-bit-for-bit) stand {equal} that people take for different, and that are equal.
 
-Teams that align a port bit by bit look for such lines for weeks. Where the original writes the one and the port the other, nothing is
-wrong with the port, and no tolerance is needed either: write the same.
+Teams that align a port bit by bit look for such lines for weeks. Where the original writes the one and the port the other, the port
+is right, and no tolerance is needed either: write the same.
 
 - **Both frameworks.** Each line was run in Paddle under `reference("torch")` and in Torch, as Torch programs write it, forward and
-  backward: Paddle's line and Torch's are equal bit for bit, in float32 and in bfloat16. So the differences are those of the lines, not
-  of the frameworks. In float64 all lines of a row agree to 1e-11 of the largest element.
-- **Figures.** The largest difference, in units in the last place (ulp) of the tensor's largest element, and the share of elements that
-  differ, of results (*forward*) and of the operands' gradients; against the row's first line. *zeros*: only the sign of a zero differs. `=`: these
-  two lines are equal in this dtype. Measured on random operands{machine}.
-- *here*: what differs depends on kernels of the machine (blocks of a product, lanes of a sum). All else differs on every machine, for each
-  step is rounded as its definition says; `make test-isa` tries that under three instruction sets.
+  backward. Paddle's line and Torch's are equal bit for bit, in float32 and in bfloat16: the differences are those of the lines, not
+  those of the frameworks. In float64 all lines of a row agree to 1e-11 of the largest element.
+- **Figures.** The largest difference, in units in the last place (ulp) of the tensor's largest element, and the share of elements
+  that differ, of results (*forward*) and of the operands' gradients; against the row's first line. *zeros*: only the sign of a zero
+  differs. `=`: the line is equal to the first in this dtype. Measured on random operands{machine}.
+- *here*: what differs, and in which dtype, depends on kernels of the machine (blocks of a product, lanes of a sum). All else
+  differs on every machine, for each step is rounded as its definition says; `make test-isa` tries it under other instruction sets.
 
 From Python, a program's calls are searched for these lines, and any spelling is run on operands:
 
@@ -79,15 +79,15 @@ def text(*, measured: bool = True) -> str:
 def _machine() -> str:
     """The processor's name."""
     try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+        named = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
-        found = None
-    return found[1].strip() if found else "this machine"
+        named = None
+    return named[1].strip() if named else "this machine"
 
 
 def _section(cause: str, title: str, declared: list[Formulation], *, measured: bool) -> str:
     """A cause, and a row for each further spelling of its formulations."""
-    rows = [("", "written", "or", *DTYPES, "why", "seen in"), ("---",) * 7]
+    rows: list[tuple[str, ...]] = [("", "written", "or", *DTYPES, "why", "seen in"), ("---",) * 7]
     for formulation in declared:
         if formulation.cause == cause:
             rows += _rows(formulation, measured=measured)
@@ -115,7 +115,7 @@ def _figures(formulation: Formulation, dtype: str) -> list[str]:
     return shown
 
 
-def _shown(far: Distance) -> str:
+def _shown(far: BitDistance) -> str:
     size = f"{_rounded(far.ulp)} ulp" if far.ulp else "zeros"
     return f"{size}, {_rounded(100 * far.share)} %"
 

@@ -201,7 +201,9 @@ def patterns_of(formulation: Formulation) -> tuple[Pattern, ...]:
 def _is_whole(ran: _Ran) -> bool:
     """Whether each result comes of calls and operands alone: a constant that no call has made could be any value."""
     inputs = [source for sources in ran.sources for _, source in sources]
-    return all(isinstance(source, FromCall) for source in ran.results) and not any(isinstance(source, FromElsewhere) for source in inputs)
+    return all(isinstance(source, FromCall) for source in ran.results) and not any(
+        isinstance(source, FromElsewhere) for source in inputs
+    )
 
 
 def _ran(formulation: Formulation, spelling: int, place: int, dtype: str) -> _Ran:
@@ -293,7 +295,6 @@ class _Partial:
     calls: Mapping[int, int] = field(default_factory=dict)  # of the pattern -> of the program
     values: Mapping[Source, ValueId] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
-    dtype: str = ""  # of the float operands
 
 
 def match(calls: Sequence[OpCall], among: Iterable[Formulation] | None = None, *, reach: int = 200) -> list[Candidate]:
@@ -315,7 +316,7 @@ def match(calls: Sequence[OpCall], among: Iterable[Formulation] | None = None, *
             continue
         for partial in _matches(pattern, index, _Partial(), reach):
             key = pattern.formulation.name, pattern.spelling, frozenset(partial.calls.values())
-            if key not in matched:
+            if key not in matched and _dtypes_fit(pattern, calls, partial):
                 matched[key] = _candidate(pattern, partial)
     return sorted(matched.values(), key=lambda candidate: max(candidate.calls))
 
@@ -374,13 +375,12 @@ def _bound(wanted: PatternCall, at: int, call: OpCall, place: int, partial: _Par
         orders.append(((first, other), (second, value)))
     for inputs in orders:
         values = _values(wanted, at, call, inputs, partial)
-        dtype = _dtype(values, wanted, call, at, partial.dtype) if values is not None else None
-        if values is not None and dtype is not None:
-            yield _Partial({**partial.calls, at: place}, values, numbers, dtype)
+        if values is not None:
+            yield _Partial({**partial.calls, at: place}, values, numbers)
 
 
 def _numbers(wanted: PatternCall, call: OpCall, partial: _Partial) -> Mapping[str, float] | None:
-    """The numbers that a call tells; None if an attribute is another one. Dtypes are compared in :func:`_dtype`."""
+    """The numbers that a call tells; None if an attribute is another one."""
     if call.attributes.keys() != wanted.attributes.keys():
         return None
     numbers = dict(partial.numbers)
@@ -414,22 +414,21 @@ def _values(
     return values
 
 
-def _dtype(values: Mapping[Source, ValueId], wanted: PatternCall, call: OpCall, at: int, known: str) -> str | None:
-    """The dtype of the float operands, "" while none is known; None if dtypes contradict the pattern."""
-    for source, value in values.items():
-        if isinstance(source, FromOperand) and value.dtype in _FLOATS:
-            if known not in ("", value.dtype):
-                return None
-            known = value.dtype
-    templates = [*zip(wanted.outputs, (value.dtype for value in call.outputs))]
-    templates += [(template, call.attributes[name]) for name, template in wanted.attributes.items()]
-    for template, dtype in templates:
-        if isinstance(template, OperandDtype) and known and dtype != known:
-            return None
-        if template in _FIXED_DTYPES and dtype != template.value:  # type: ignore[union-attr]
-            return None
-    return known
+def _dtypes_fit(pattern: Pattern, calls: Sequence[OpCall], partial: _Partial) -> bool:
+    """Whether the float operands of a match have one dtype, and its calls those dtypes that the pattern asks for beside it."""
+    operands = {value.dtype for source, value in partial.values.items() if isinstance(source, FromOperand)} & _FLOATS
+    if len(operands) != 1:
+        return False
+    for at, wanted in enumerate(pattern.calls):
+        call = calls[partial.calls[at]]
+        pairs = [(wanted.attributes[name], call.attributes[name]) for name in wanted.attributes]
+        pairs += [(template, value.dtype) for template, value in zip(wanted.outputs, call.outputs)]
+        for template, dtype in pairs:
+            if isinstance(template, OperandDtype) and dtype not in operands:
+                return False
+            if isinstance(template, Fixed) and dtype != template.value:
+                return False
+    return True
 
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
-_FIXED_DTYPES = frozenset(Fixed(dtype) for dtype in (*_FLOATS, "int32", "int64", "bool"))

@@ -37,11 +37,11 @@ def compiled(text: str, names: tuple[str, ...], framework: str) -> Callable[...,
     if not body or not isinstance(body[-1], ast.Expr):
         raise SyntaxError(f"a spelling ends with an expression: {text!r}")
     body[-1] = ast.copy_location(ast.Return(body[-1].value), body[-1])
-    tree = ast.parse(f"def spelling({', '.join(names)}): pass")
-    tree.body[0].body = body  # type: ignore[attr-defined]
+    tree: Any = ast.parse(f"def spelling({', '.join(names)}): pass")
+    tree.body[0].body = body
     made: dict[str, Any] = {}
     exec(compile(ast.fix_missing_locations(tree), "<spelling>", "exec"), {**_NAMESPACES[framework]}, made)
-    return made["spelling"]  # type: ignore[no-any-return]
+    return made["spelling"]
 
 
 def replay(text: str, operands: Mapping[str, Any], framework: str = "paddle") -> Any:

@@ -69,7 +69,7 @@ class Formulation:
         differs: dtype -> :data:`FORWARD`, :data:`GRADIENT` or :data:`BOTH`: which bits differ on the first sample, on every
             machine, since each step is rounded as its own definition says.
         may_differ: the same where it depends on the machine's kernels (blocks of a product, lanes of a sum). Declared is what was
-            seen on one machine; no test demands it.
+            seen on one machine; no test demands it, and on other machines other dtypes may differ.
         why: one sentence.
         seen: where it was found: files of public libraries, or public threads.
         equal: the spellings are equal bit for bit, although people expect a difference.

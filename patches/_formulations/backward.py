@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...table.formulation import BACKWARD, BOTH, FORWARD, GRADIENT, Formulation, Spelling
-from ...table.samples import Bools, Ints, Sample
+from padiff_shim.table.formulation import BACKWARD, BOTH, FORWARD, GRADIENT, Formulation, Spelling
+from padiff_shim.table.samples import Bools, Ints, Sample
 
 FORMULATIONS: tuple[Formulation, ...] = (
     Formulation(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...table.formulation import BOTH, FORWARD, GRADIENT, GROUPING, Formulation, Spelling
-from ...table.samples import Bools, Floats, Sample
+from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, GROUPING, Formulation, Spelling
+from padiff_shim.table.samples import Bools, Floats, Sample
 
 FORMULATIONS: tuple[Formulation, ...] = (
     Formulation(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...table.formulation import BOTH, FORWARD, GRADIENT, LAYOUT, Formulation, Spelling
-from ...table.samples import Sample
+from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, LAYOUT, Formulation, Spelling
+from padiff_shim.table.samples import Sample
 
 FORMULATIONS: tuple[Formulation, ...] = (
     Formulation(

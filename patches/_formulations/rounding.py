@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...table.formulation import BOTH, FORWARD, GRADIENT, ROUNDING, Formulation, Spelling
-from ...table.samples import Floats, Sample
+from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, ROUNDING, Formulation, Spelling
+from padiff_shim.table.samples import Floats, Sample
 
 FORMULATIONS: tuple[Formulation, ...] = (
     Formulation(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...table.formulation import BOTH, FORWARD, TRAINING, Formulation, Spelling
-from ...table.samples import Floats, Ints, Sample
+from padiff_shim.table.formulation import BOTH, FORWARD, TRAINING, Formulation, Spelling
+from padiff_shim.table.samples import Floats, Ints, Sample
 
 FORMULATIONS: tuple[Formulation, ...] = (
     Formulation(

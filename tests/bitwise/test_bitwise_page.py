@@ -38,6 +38,17 @@ def test_figures_stand_where_bits_differ(page):
             assert ("*here*" in figure) <= (dtype in formulations()[name].may_differ)
 
 
+def test_the_program_of_the_page_runs(page, capsys):
+    """It shows what the other ways to scale attention give; they differ by rounding alone."""
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    exec(program, {})
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.rpartition(" ")[0] for line in lines} >= {
+        spelling.paddle for spelling in formulations()["scale of attention"].spellings[1:]
+    }
+    assert all(float(line.rpartition(" ")[2]) < 1e-5 for line in lines)
+
+
 def test_only_figures_may_be_others(page, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(document, "PAGE", tmp_path / "bitwise.md")
     for changed, status in (

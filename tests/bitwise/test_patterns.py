@@ -4,7 +4,6 @@ import paddle
 import pytest
 
 import padiff_shim
-
 from padiff_shim.bitwise.calls import OpCall, ValueId, recording
 from padiff_shim.bitwise.patterns import match, patterns_of
 from padiff_shim.bitwise.spelling import drawn, paddle_operands, replay
@@ -31,11 +30,11 @@ UNTOLD = {
 
 @EVERY
 def test_each_spelling_is_found_with_its_operands(formulation):
-    """Also in float16, of which no pattern was made."""
+    """Also in float16, in which no spelling ran when its pattern was made in float32 and bfloat16."""
     found_in = {pattern.spelling for pattern in patterns_of(formulation)}
     assert set(range(len(formulation.spellings))) - found_in == WITHOUT.get(formulation.name, set())
     for place in sorted(found_in):
-        for dtype in ("float32", "bfloat16", "float16"):
+        for dtype in ("float32", "float16"):
             operands = paddle_operands(drawn(formulation), dtype)
             with recording() as recorder:
                 expected = {name: recorder.value(value) for name, value in operands.items() if isinstance(value, paddle.Tensor)}
@@ -68,7 +67,7 @@ def recorded():
 
 
 def test_candidates_are_replayed_to_the_very_bits(recorded):
-    """The scale of 0.3 is none of attention's; a scale that is stacked has the shape of rows, which these have not."""
+    """The scale of 0.3 is not 8 ** -0.5, and a pattern knows no shapes."""
     with padiff_shim.reference("torch"):
         held = {(candidate.formulation.name, candidate.spelling): candidate.holds(recorded) for candidate in match(recorded.calls)}
     assert held["RMSNorm: multiplied by rsqrt or divided by sqrt", 0]
