@@ -148,8 +148,9 @@ format: $(READY) ## let ruff mend and format the sources
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-docs: $(READY) ## write docs/ops.md and docs/defects.md from the declarations
+docs: $(READY) ## write docs/ops.md, docs/defects.md and docs/bitwise.md from the declarations
 	$(FROM_CHECKOUT) $(PY) -m padiff_shim.catalogue.document
+	$(FROM_CHECKOUT) $(PY) -m padiff_shim.bitwise.document
 
 bench: $(READY) ## cost of a call: native, substituted, through numpy; cost of comparing
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_call.py

@@ -1,0 +1,169 @@
+"""docs/bitwise.md, written from the formulations: ``python -m padiff_shim.bitwise.document``; tests ``--check``.
+
+The figures are measured as the page is written, and differ from machine to machine; ``--check`` compares everything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..catalogue.formulations import formulations
+from ..table.formulation import CAUSES, Formulation
+from .measuring import BitDistance, apart, ran
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "bitwise.md"
+DTYPES = ("float32", "bfloat16")
+_HEAD = """\
+# The same in maths, and other bits
+
+Written by `make docs` from the declarations in [patches/_formulations/](../patches/_formulations); tests run each of them. Each
+row holds lines that are the same in maths and differ in bits: {differing} computations in {spellings} spellings.
+[At the end](#equal-bit-for-bit) stand {equal} that people take for different, and that are equal.
+
+Teams that align a port bit by bit look for such lines for weeks. Where the original writes the one and the port the other, the port
+is right, and no tolerance is needed either: write the same.
+
+- **Both frameworks.** Each line was run in Paddle under `reference("torch")` and in Torch, as Torch programs write it, forward and
+  backward. Paddle's line and Torch's are equal bit for bit, in float32 and in bfloat16: the differences are those of the lines, not
+  those of the frameworks. In float64 all lines of a row agree to 1e-11 of the largest element.
+- **Figures.** The largest difference, in units in the last place (ulp) of the tensor's largest element, and the share of elements
+  that differ, of results (*forward*) and of the operands' gradients; against the row's first line. *zeros*: only the sign of a zero
+  differs. `=`: the line is equal to the first in this dtype. Measured on random operands{machine}.
+- *here*: what differs, and in which dtype, depends on kernels of the machine (blocks of a product, lanes of a sum). All else
+  differs on every machine, for each step is rounded as its definition says; `make test-isa` tries it under other instruction sets.
+
+From Python, a program's calls are searched for these lines, and any spelling is run on operands:
+
+```python
+import paddle
+from padiff_shim.bitwise.calls import recording
+from padiff_shim.bitwise.patterns import match
+from padiff_shim.bitwise.spelling import replay
+
+q, k = paddle.randn([2, 4, 9, 80]), paddle.randn([2, 4, 9, 80])
+with recording() as recorder:
+    paddle.nn.functional.softmax(paddle.matmul(q, k, transpose_y=True) * 80**-0.5)
+for candidate in match(recorder.calls):
+    if candidate.formulation.name == "scale of attention":
+        operands = {{name: recorder.tensor(value) for name, value in candidate.operands.items()}}
+        for place in candidate.others:
+            written = candidate.formulation.spellings[place].paddle
+            print(written, float((replay(written, operands) - recorder.tensor(candidate.results[0])).abs().max()))
+```
+"""
+_EQUAL = """\
+## Equal bit for bit
+
+These are equal on every machine, in float32 and in bfloat16, forward and backward: nothing has to be rewritten.
+"""
+
+
+def text(*, measured: bool = True) -> str:
+    """The whole page; ``measured=False`` leaves the figures out."""
+    declared = formulations().values()
+    differing = [formulation for formulation in declared if not formulation.equal]
+    head = _HEAD.format(
+        differing=len(differing),
+        spellings=sum(len(formulation.spellings) for formulation in differing),
+        equal=len(declared) - len(differing),
+        machine=f", one thread, on {_machine()}" if measured else "",
+    )
+    sections = [_section(cause, title, differing, measured=measured) for cause, title in CAUSES.items()]
+    return "\n".join([head, *sections, _EQUAL, *_equal(formulation for formulation in declared if formulation.equal), ""])
+
+
+def _machine() -> str:
+    """The processor's name."""
+    try:
+        named = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    except OSError:
+        named = None
+    return named[1].strip() if named else "this machine"
+
+
+def _section(cause: str, title: str, declared: list[Formulation], *, measured: bool) -> str:
+    """A cause, and a row for each further spelling of its formulations."""
+    rows: list[tuple[str, ...]] = [("", "written", "or", *DTYPES, "why", "seen in"), ("---",) * 7]
+    for formulation in declared:
+        if formulation.cause == cause:
+            rows += _rows(formulation, measured=measured)
+    return "\n".join([f"## {title}", "", *("| " + " | ".join(row) + " |" for row in rows), ""])
+
+
+def _rows(formulation: Formulation, *, measured: bool) -> Iterator[tuple[str, ...]]:
+    figures = {dtype: _figures(formulation, dtype) if measured else [] for dtype in DTYPES}
+    first, *others = (spelling.paddle for spelling in formulation.spellings)
+    for place, other in enumerate(others):
+        cells = [figures[dtype][place] if measured else "" for dtype in DTYPES]
+        beside = (formulation.why, formulation.seen) if not place else ("", "")
+        yield (f"**{formulation.name}**" if not place else "", _code(first) if not place else "", _code(other), *cells, *beside)
+
+
+def _figures(formulation: Formulation, dtype: str) -> list[str]:
+    """How far each further spelling is from the first."""
+    first, *others = ran(formulation, dtype)
+    where = " *here*" if dtype in formulation.may_differ else ""
+    shown = []
+    for other in others:
+        parts = zip(("forward", "gradient"), apart(first, other, dtype))
+        differing = [f"{name} {_shown(far)}" for name, far in parts if far.share]
+        shown.append("<br>".join(differing) + where if differing else "=")
+    return shown
+
+
+def _shown(far: BitDistance) -> str:
+    size = f"{_rounded(far.ulp)} ulp" if far.ulp else "zeros"
+    return f"{size}, {_rounded(100 * far.share)} %"
+
+
+def _rounded(number: float) -> str:
+    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _code(source: str) -> str:
+    """Lines of a spelling in a cell of a table."""
+    return "<br>".join(f"`{line}`".replace("|", "\\|") for line in source.replace("    ", "\u00a0\u00a0").splitlines())
+
+
+def _equal(declared: Iterator[Formulation]) -> Iterator[str]:
+    yield "| | written | or | why |"
+    yield "| --- | --- | --- | --- |"
+    for formulation in declared:
+        first, *others = (_code(spelling.paddle) for spelling in formulation.spellings)
+        yield f"| **{formulation.name}** | {first} | {'<br>or '.join(others)} | {formulation.why} |"
+
+
+def without_figures(page: str) -> str:
+    """A page as ``text(measured=False)`` gives it."""
+    lines = []
+    for line in re.sub(r"(Measured on random operands), one thread, on [^\n]*\.", r"\1.", page).splitlines():
+        cells = line.split(" | ")
+        if len(cells) == 7 and not cells[0].startswith("| ---") and "written" not in cells[1]:
+            cells[3:5] = ["", ""]
+        lines.append(" | ".join(cells))
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Writes the page, or with ``--check`` says whether it is as it would be written, but for figures: exit status 0, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m padiff_shim.bitwise.document", description="Write docs/bitwise.md.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is out of date")
+    check = parser.parse_args(arguments).check
+    if not PAGE.parent.is_dir():
+        print(f"{PAGE.parent} is no folder: the page is written in a checkout of the sources", file=sys.stderr)
+        return 1
+    if not check:
+        PAGE.write_text(text(), encoding="utf-8")
+        return 0
+    stale = not PAGE.is_file() or without_figures(PAGE.read_text(encoding="utf-8")) != without_figures(text(measured=False))
+    if stale:
+        print(f"{PAGE} is out of date: run `make docs`", file=sys.stderr)
+    return int(stale)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""The words in which equal mathematics with different bits is declared. Pure data: no framework is imported here.
+
+A formulation is one computation that people write in several ways::
+
+    Formulation(
+        name="transposed key of a product",
+        cause=LAYOUT,
+        operands="q k",
+        spellings=(
+            Spelling("paddle.matmul(q, k, transpose_y=True)", "torch.matmul(q, k.mT)"),
+            Spelling("paddle.matmul(q, k.transpose([0, 1, 3, 2]).contiguous())", "torch.matmul(q, k.mT.contiguous())"),
+        ),
+        samples=(Sample((2, 4, 33, 80), (2, 4, 33, 80)), Sample((1, 2, 5, 8), (1, 2, 6, 8))),
+        may_differ={"float32": FORWARD},
+        why="the library's product has another kernel, with another order of sums, for each layout of its operands",
+        seen="PaddleFormers nn/attention/eager_attention.py",
+    )
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .samples import Sample
+
+LAYOUT, GROUPING, ROUNDING, FUSED, BACKWARD, NUMBERS, TRAINING = (
+    "layout", "grouping", "rounding", "fused", "backward", "numbers", "training",
+)  # fmt: skip
+
+CAUSES: Mapping[str, str] = {
+    LAYOUT: "The layout of an operand: strides, a transposed weight, the axes before a reduction",
+    GROUPING: "Grouping: one product or several, a sum in parts, a mean or a sum and a division",
+    ROUNDING: "Where it is rounded: casts, scales, divisions and roots",
+    FUSED: "Composed of several calls, or one call",
+    BACKWARD: "Accumulation in the backward: by which ways, and in which order, a gradient comes back",
+    NUMBERS: "Numbers: the dtype of a scalar, how a constant or a table is made",
+    TRAINING: "Optimizer, clipping, accumulation over micro-batches and ranks",
+}
+
+FORWARD, GRADIENT, BOTH = "forward", "gradient", "both"
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """One way to write it, for each framework.
+
+    ``paddle`` and ``torch`` are Python source: lines that end with an expression, which is the result (a tensor, or a tuple of
+    tensors). The operands of the formulation are names in it, and ``paddle`` or ``torch``, ``F`` (that framework's functional
+    module) and ``math``. Under ``reference("torch")`` the first is bit for bit the second, in the forward and in every gradient.
+    Dtypes are written as ``"float32"`` in Paddle and ``torch.float32`` in Torch, so that a run in float64 can widen them.
+    """
+
+    paddle: str
+    torch: str
+
+
+@dataclass(frozen=True, eq=False)
+class Formulation:
+    """Equal mathematics that is written in several ways.
+
+    Args:
+        name: what is computed, in a few words; unique.
+        cause: one of :data:`CAUSES`.
+        operands: the names of the operands, in the order in which the samples have them.
+        spellings: two or more. The first is held against each of the others.
+        samples: operands to try it with; the first shows the bits. They have other shapes and other numbers, so that a pattern
+            made of all of them holds for any.
+        differs: dtype -> :data:`FORWARD`, :data:`GRADIENT` or :data:`BOTH`: which bits differ on the first sample, on every
+            machine, since each step is rounded as its own definition says.
+        may_differ: the same where it depends on the machine's kernels (blocks of a product, lanes of a sum). Declared is what was
+            seen on one machine; no test demands it, and on other machines other dtypes may differ.
+        why: one sentence.
+        seen: where it was found: files of public libraries, or public threads.
+        equal: the spellings are equal bit for bit, although people expect a difference.
+    """
+
+    name: str
+    cause: str
+    operands: str
+    spellings: tuple[Spelling, ...]
+    samples: tuple[Sample, ...]
+    why: str
+    seen: str = ""
+    differs: Mapping[str, str] = field(default_factory=dict)
+    may_differ: Mapping[str, str] = field(default_factory=dict)
+    equal: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the operands."""
+        return tuple(self.operands.split())
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtypes in which it is tried."""
+        return (*self.differs, *(dtype for dtype in self.may_differ if dtype not in self.differs), *self.equal)

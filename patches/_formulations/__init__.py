@@ -1,0 +1,1 @@
+"""Equal mathematics whose bits differ: one module for each cause, with ``FORMULATIONS`` as data."""

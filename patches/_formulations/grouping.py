@@ -1,0 +1,363 @@
+"""Grouping: one product or several, and sums in other parts."""
+
+from __future__ import annotations
+
+from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, GROUPING, Formulation, Spelling
+from padiff_shim.table.samples import Bools, Floats, Sample
+
+FORMULATIONS: tuple[Formulation, ...] = (
+    Formulation(
+        name="fused projection of queries, keys and values",
+        cause=GROUPING,
+        operands="x wq wk wv",
+        spellings=(
+            Spelling(
+                "paddle.matmul(x, wq), paddle.matmul(x, wk), paddle.matmul(x, wv)",
+                "torch.matmul(x, wq), torch.matmul(x, wk), torch.matmul(x, wv)",
+            ),
+            Spelling(
+                "paddle.matmul(x, paddle.concat([wq, wk, wv], 1)).split([wq.shape[1], wk.shape[1], wv.shape[1]], -1)",
+                "torch.matmul(x, torch.cat([wq, wk, wv], 1)).split([wq.shape[1], wk.shape[1], wv.shape[1]], -1)",
+            ),
+        ),
+        samples=(Sample((4, 33, 80), (80, 96), (80, 32), (80, 32)), Sample((2, 5, 8), (8, 6), (8, 2), (8, 2))),
+        differs={"bfloat16": GRADIENT},
+        may_differ={"float32": GRADIENT},
+        why="the gradient of the common operand is one sum over all columns, or three sums that are rounded and then added",
+        seen="PaddleFormers transformers/qwen2/modeling.py; vllm-omni #4262; torchtitan #2878",
+    ),
+    Formulation(
+        name="fused gate and up projection",
+        cause=GROUPING,
+        operands="x wg wu",
+        spellings=(
+            Spelling("F.silu(paddle.matmul(x, wg)) * paddle.matmul(x, wu)", "F.silu(torch.matmul(x, wg)) * torch.matmul(x, wu)"),
+            Spelling(
+                "g, u = paddle.matmul(x, paddle.concat([wg, wu], 1)).chunk(2, -1)\nF.silu(g) * u",
+                "g, u = torch.matmul(x, torch.cat([wg, wu], 1)).chunk(2, -1)\nF.silu(g) * u",
+            ),
+        ),
+        samples=(Sample((4, 33, 80), (80, 57), (80, 57)), Sample((2, 5, 8), (8, 6), (8, 6))),
+        differs={"bfloat16": GRADIENT},
+        may_differ={"float32": BOTH},
+        why="the gradient of the common operand is one sum over all columns, or two sums that are rounded and then added",
+        seen="PaddleFormers nn/mlp.py, transformers models/phi3",
+    ),
+    Formulation(
+        name="bias in the product",
+        cause=GROUPING,
+        operands="x w b",
+        spellings=(
+            Spelling("F.linear(x, w, b)", "F.linear(x, w.t().contiguous(), b)"),
+            Spelling("F.linear(x, w) + b", "F.linear(x, w.t().contiguous()) + b"),
+        ),
+        samples=(Sample((4, 33, 80), (80, 96), (96,)), Sample((2, 5, 8), (8, 6), (6,))),
+        may_differ={"bfloat16": FORWARD},
+        why="one call adds the bias before it rounds to 16 bits, two calls round twice",
+        seen="Megatron-LM's skip_bias_add",
+    ),
+    Formulation(
+        name="addmm",
+        cause=GROUPING,
+        operands="x w b",
+        spellings=(
+            Spelling("paddle.addmm(b, x, w)", "torch.addmm(b, x, w)"),
+            Spelling("b + paddle.matmul(x, w)", "b + torch.matmul(x, w)"),
+        ),
+        samples=(Sample((33, 80), (80, 96), (33, 96)), Sample((5, 8), (8, 6), (5, 6))),
+        may_differ={"bfloat16": FORWARD},
+        why="one call adds before it rounds to 16 bits, two calls round twice",
+        seen="GPT-2's Conv1D of transformers",
+    ),
+    Formulation(
+        name="baddbmm",
+        cause=GROUPING,
+        operands="m q k",
+        spellings=(
+            Spelling("paddle.baddbmm(m, q, k, beta=1.0, alpha=0.1)", "torch.baddbmm(m, q, k, beta=1.0, alpha=0.1)"),
+            Spelling("paddle.bmm(q, k) * 0.1 + m", "torch.bmm(q, k) * 0.1 + m"),
+        ),
+        samples=(Sample((4, 33, 29), (4, 33, 80), (4, 80, 29)), Sample((2, 5, 6), (2, 5, 8), (2, 8, 6))),
+        may_differ={"float32": BOTH, "bfloat16": BOTH},
+        why="one call scales and adds before it rounds, or with a fused multiply-add; several calls round each step",
+        seen="paddlenlp transformers/bloom/modeling.py",
+    ),
+    Formulation(
+        name="mean",
+        cause=GROUPING,
+        operands="x",
+        spellings=(
+            Spelling("x.mean(-1)", "x.mean(-1)"),
+            Spelling("x.sum(-1) / x.shape[-1]", "x.sum(-1) / x.shape[-1]"),
+            Spelling("x.sum(-1) * (1 / x.shape[-1])", "x.sum(-1) * (1 / x.shape[-1])"),
+            Spelling("(x / x.shape[-1]).sum(-1)", "(x / x.shape[-1]).sum(-1)"),
+        ),
+        samples=(Sample((33, 57)), Sample((5, 7))),
+        differs={"float32": BOTH, "bfloat16": FORWARD},
+        why="a mean divides before it rounds to 16 bits; 1 / n is rounded itself; terms that are divided first "
+        "are rounded one by one",
+        seen="PaddleFormers nn/moe_deepep/moe_loss.py",
+    ),
+    Formulation(
+        name="masked mean",
+        cause=GROUPING,
+        operands="x m",
+        spellings=(
+            Spelling("paddle.masked_select(x, m).mean()", "torch.masked_select(x, m).mean()"),
+            Spelling("(x * m.astype(x.dtype)).sum() / m.astype(x.dtype).sum()", "(x * m.to(x.dtype)).sum() / m.to(x.dtype).sum()"),
+        ),
+        samples=(Sample((33, 57), Bools((33, 57))), Sample((5, 7), Bools((5, 7)))),
+        may_differ={"float32": FORWARD},
+        why="the chosen elements are summed together, or with zeros between them in other lanes",
+        seen="PaddleFormers nn/criterion/sft_loss.py and #4443",
+    ),
+    Formulation(
+        name="sum in two steps",
+        cause=GROUPING,
+        operands="x",
+        spellings=(
+            Spelling("x.sum()", "x.sum()"),
+            Spelling("x.sum(-1).sum()", "x.sum(-1).sum()"),
+        ),
+        samples=(Sample((33, 57)), Sample((5, 7))),
+        differs={"bfloat16": FORWARD},
+        may_differ={"float32": FORWARD},
+        why="rows are summed and rounded, then their sums",
+        seen="Megatron-LM's loss over a sequence",
+    ),
+    Formulation(
+        name="mean of means",
+        cause=GROUPING,
+        operands="x",
+        spellings=(
+            Spelling("x.mean()", "x.mean()"),
+            Spelling("x.mean(-1).mean()", "x.mean(-1).mean()"),
+        ),
+        samples=(Sample((33, 57)), Sample((5, 7))),
+        may_differ={"float32": BOTH},
+        why="rows are averaged and rounded, then their means",
+        seen="PaddleFormers nn/criterion",
+    ),
+    Formulation(
+        name="variance",
+        cause=GROUPING,
+        operands="x",
+        spellings=(
+            Spelling("x.var(-1, unbiased=False)", "x.var(-1, unbiased=False)"),
+            Spelling("((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)", "((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)"),
+            Spelling("(x * x).mean(-1) - x.mean(-1) ** 2", "(x * x).mean(-1) - x.mean(-1) ** 2"),
+        ),
+        samples=(Sample((33, 57)), Sample((5, 7))),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="squares of differences are summed, or the difference of two sums is rounded: the last loses digits",
+        seen="StyleGAN's and BatchNorm's ports",
+    ),
+    Formulation(
+        name="order of three factors",
+        cause=GROUPING,
+        operands="a b c",
+        spellings=(
+            Spelling("paddle.matmul(paddle.matmul(a, b), c)", "torch.matmul(torch.matmul(a, b), c)"),
+            Spelling("paddle.matmul(a, paddle.matmul(b, c))", "torch.matmul(a, torch.matmul(b, c))"),
+        ),
+        samples=(Sample((33, 20), (20, 57), (57, 24)), Sample((5, 3), (3, 7), (7, 4))),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="another product is rounded in between",
+        seen="linear attention; MLA with absorbed weights in DeepSeek",
+    ),
+    Formulation(
+        name="merged low-rank adapter",
+        cause=GROUPING,
+        operands="x w a b",
+        spellings=(
+            Spelling(
+                "paddle.matmul(x, w) + paddle.matmul(paddle.matmul(x, a), b)",
+                "torch.matmul(x, w) + torch.matmul(torch.matmul(x, a), b)",
+            ),
+            Spelling("paddle.matmul(x, w + paddle.matmul(a, b))", "torch.matmul(x, w + torch.matmul(a, b))"),
+        ),
+        samples=(Sample((33, 80), (80, 57), (80, 8), (8, 57)), Sample((5, 8), (8, 7), (8, 2), (2, 7))),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="the merged weight is rounded before the product, the adapter's result behind it",
+        seen="paddlenlp peft/lora/lora_layers.py",
+    ),
+    Formulation(
+        name="residuals of parallel blocks",
+        cause=GROUPING,
+        operands="x a m",
+        spellings=(
+            Spelling("x + a + m", "x + a + m"),
+            Spelling("x + (a + m)", "x + (a + m)"),
+        ),
+        samples=(Sample((33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7))),
+        differs={"float32": FORWARD, "bfloat16": FORWARD},
+        why="a sum of three is rounded in another order",
+        seen="transformers models/gpt_neox",
+    ),
+    Formulation(
+        name="bias and residual",
+        cause=GROUPING,
+        operands="x w b r",
+        spellings=(
+            Spelling("F.linear(x, w, b) + r", "F.linear(x, w.t().contiguous(), b) + r"),
+            Spelling("F.linear(x, w) + (b + r)", "F.linear(x, w.t().contiguous()) + (b + r)"),
+        ),
+        samples=(Sample((4, 33, 80), (80, 96), (96,), (4, 33, 96)), Sample((2, 5, 8), (8, 6), (6,), (2, 5, 6))),
+        differs={"float32": FORWARD, "bfloat16": FORWARD},
+        why="a sum of three is rounded in another order",
+        seen="Megatron-LM's bias_dropout_add",
+    ),
+    Formulation(
+        name="sum over chosen experts",
+        cause=GROUPING,
+        operands="y p",
+        spellings=(
+            Spelling("(y * p.unsqueeze(-1)).sum(1)", "(y * p.unsqueeze(-1)).sum(1)"),
+            Spelling("paddle.matmul(p.unsqueeze(1), y).squeeze(1)", "torch.matmul(p.unsqueeze(1), y).squeeze(1)"),
+            Spelling(
+                "z = y * p.unsqueeze(-1)\nz[:, 0] + z[:, 1] + z[:, 2] + z[:, 3]",
+                "z = y * p.unsqueeze(-1)\nz[:, 0] + z[:, 1] + z[:, 2] + z[:, 3]",
+            ),
+        ),
+        samples=(Sample((33, 4, 57), Floats((33, 4), 0.0, 1.0)), Sample((5, 4, 7), Floats((5, 4), 0.0, 1.0))),
+        differs={"bfloat16": BOTH},
+        may_differ={"float32": GRADIENT},
+        why="a sum keeps float32 inside, a chain of additions rounds each to 16 bits, a product sums in its own order",
+        seen="PaddleFormers nn/experts.py; vLLM #15045; mlx-lm #938",
+    ),
+    Formulation(
+        name="row-parallel product",
+        cause=GROUPING,
+        operands="x w",
+        spellings=(
+            Spelling("paddle.matmul(x, w)", "torch.matmul(x, w)"),
+            Spelling(
+                "n = w.shape[0] // 2\npaddle.matmul(x[:, :n], w[:n]) + paddle.matmul(x[:, n:], w[n:])",
+                "n = w.shape[0] // 2\ntorch.matmul(x[:, :n], w[:n]) + torch.matmul(x[:, n:], w[n:])",
+            ),
+        ),
+        samples=(Sample((33, 80), (80, 57)), Sample((5, 8), (8, 7))),
+        differs={"bfloat16": FORWARD},
+        may_differ={"float32": FORWARD},
+        why="each part is rounded before they are added, as over two ranks",
+        seen="Megatron-LM's RowParallelLinear; PaddleFormers transformers/mc2_parallel_linear.py",
+    ),
+    Formulation(
+        name="heads one by one in the output projection",
+        cause=GROUPING,
+        operands="y w",
+        spellings=(
+            Spelling("paddle.matmul(y.flatten(1), w.flatten(0, 1))", "torch.matmul(y.flatten(1), w.flatten(0, 1))"),
+            Spelling("paddle.einsum('shd,hdm->shm', y, w).sum(1)", "torch.einsum('shd,hdm->shm', y, w).sum(1)"),
+        ),
+        samples=(Sample((33, 4, 24), (4, 24, 57)), Sample((5, 2, 3), (2, 3, 7))),
+        differs={"bfloat16": FORWARD},
+        may_differ={"float32": FORWARD},
+        why="each head's part is rounded before they are added",
+        seen="einsum attention of Mesh-TensorFlow ports",
+    ),
+    Formulation(
+        name="convolution of patches",
+        cause=GROUPING,
+        operands="x w",
+        spellings=(
+            Spelling(
+                "F.conv2d(x, w, stride=w.shape[-1]).flatten(2).transpose([0, 2, 1])",
+                "F.conv2d(x, w, stride=w.shape[-1]).flatten(2).transpose(1, 2)",
+            ),
+            Spelling(
+                "paddle.matmul(F.unfold(x, w.shape[-1], w.shape[-1]).transpose([0, 2, 1]), w.flatten(1).t())",
+                "torch.matmul(F.unfold(x, w.shape[-1], stride=w.shape[-1]).transpose(1, 2), w.flatten(1).t())",
+            ),
+        ),
+        samples=(Sample((2, 3, 32, 32), (57, 3, 8, 8)), Sample((1, 2, 4, 4), (5, 2, 2, 2))),
+        may_differ={"float32": FORWARD},
+        why="a convolution sums over the patch in another order than a product of rows",
+        seen="ViT's patch embedding",
+    ),
+    Formulation(
+        name="1 x 1 convolution",
+        cause=GROUPING,
+        operands="x w",
+        spellings=(
+            Spelling("F.conv2d(x, w)", "F.conv2d(x, w)"),
+            Spelling(
+                "paddle.matmul(w.flatten(1), x.flatten(2)).reshape([x.shape[0], w.shape[0], x.shape[2], x.shape[3]])",
+                "torch.matmul(w.flatten(1), x.flatten(2)).reshape(x.shape[0], w.shape[0], x.shape[2], x.shape[3])",
+            ),
+        ),
+        samples=(Sample((2, 40, 15, 13), (57, 40, 1, 1)), Sample((1, 2, 4, 3), (5, 2, 1, 1))),
+        may_differ={"float32": GRADIENT},
+        why="a convolution sums over channels in another order than a product, and its backward as well",
+        seen="ports of ConvNeXt",
+    ),
+    Formulation(
+        name="causal depthwise convolution",
+        cause=GROUPING,
+        operands="x w",
+        spellings=(
+            Spelling(
+                "F.conv1d(x, w, padding=2, groups=x.shape[1])[:, :, : x.shape[2]]",
+                "F.conv1d(x, w, padding=2, groups=x.shape[1])[:, :, : x.shape[2]]",
+            ),
+            Spelling(
+                "y = F.pad(x, [2, 0])\n"
+                "n = x.shape[2]\n"
+                "y[:, :, :n] * w[:, :, 0] + y[:, :, 1 : n + 1] * w[:, :, 1] + y[:, :, 2:] * w[:, :, 2]",
+                "y = F.pad(x, [2, 0])\n"
+                "n = x.shape[2]\n"
+                "y[:, :, :n] * w[:, :, 0] + y[:, :, 1 : n + 1] * w[:, :, 1] + y[:, :, 2:] * w[:, :, 2]",
+            ),
+        ),
+        samples=(Sample((2, 24, 57), (24, 1, 3)), Sample((1, 4, 7), (4, 1, 3))),
+        differs={"bfloat16": BOTH},
+        may_differ={"float32": BOTH},
+        why="a chain of products and additions rounds each step, the convolution once",
+        seen="PaddleFormers transformers/qwen3_next/modeling.py; transformers models/mamba",
+    ),
+    Formulation(
+        name="running sum",
+        cause=GROUPING,
+        operands="x",
+        spellings=(
+            Spelling("paddle.cumsum(x, -1)", "torch.cumsum(x, -1)"),
+            Spelling(
+                "paddle.matmul(x, paddle.triu(paddle.ones([x.shape[-1]] * 2, x.dtype)))",
+                "torch.matmul(x, torch.triu(torch.ones([x.shape[-1]] * 2, dtype=x.dtype)))",
+            ),
+        ),
+        samples=(Sample((33, 57)), Sample((5, 7))),
+        may_differ={"float32": BOTH},
+        why="a running sum adds one after another, a product with ones in lanes",
+        seen="Mamba-2's and gated linear attention's chunks",
+    ),
+    Formulation(
+        name="batched product or one for each",
+        cause=GROUPING,
+        operands="x w",
+        spellings=(
+            Spelling("paddle.bmm(x, w)", "torch.bmm(x, w)"),
+            Spelling(
+                "paddle.stack([paddle.mm(x[i], w[i]) for i in range(2)])", "torch.stack([torch.mm(x[i], w[i]) for i in range(2)])"
+            ),
+        ),
+        samples=(Sample((2, 33, 80), (2, 80, 1)), Sample((2, 5, 8), (2, 8, 7))),
+        may_differ={"float32": FORWARD},
+        why="the batched call has another kernel for thin products",
+        seen="PaddleFormers nn/experts.py",
+    ),
+    Formulation(
+        name="length of a vector",
+        cause=GROUPING,
+        operands="x",
+        spellings=(
+            Spelling("paddle.linalg.norm(x, 2, -1)", "torch.linalg.norm(x, 2, -1)"),
+            Spelling("(x * x).sum(-1).sqrt()", "(x * x).sum(-1).sqrt()"),
+        ),
+        samples=(Sample((33, 57)), Sample((5, 7))),
+        differs={"bfloat16": BOTH},
+        may_differ={"float32": BOTH},
+        why="the norm's kernel squares and sums in wider numbers or other lanes",
+        seen="PaddleFormers' ClipGradByGlobalNorm",
+    ),
+)

@@ -1,0 +1,230 @@
+"""Numbers: the dtype of a scalar, and how constants and tables are made."""
+
+from __future__ import annotations
+
+from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, NUMBERS, Formulation, Spelling
+from padiff_shim.table.samples import Floats, Ints, Sample
+
+FORMULATIONS: tuple[Formulation, ...] = (
+    Formulation(
+        name="number as a tensor of the model's dtype",
+        cause=NUMBERS,
+        operands="x c",
+        spellings=(
+            Spelling("x * c", "x * c"),
+            Spelling("x * paddle.full([], c, x.dtype)", "x * torch.full([], c, dtype=x.dtype)"),
+            Spelling("x * paddle.full([1], c, x.dtype)", "x * torch.full([1], c, dtype=x.dtype)"),
+        ),
+        samples=(Sample((33, 57), 55.42562584220407), Sample((5, 7), 0.1)),
+        differs={"bfloat16": BOTH},
+        why="the number is rounded to 16 bits before it multiplies",
+        seen="PaddleFormers transformers/gemma3_text/modeling.py:56; transformers #29402",
+    ),
+    Formulation(
+        name="frequencies of a rotation",
+        cause=NUMBERS,
+        operands="t base",
+        spellings=(
+            Spelling(
+                't.unsqueeze(-1) * (1.0 / base ** (paddle.arange(0, 80, 2, dtype="float32") / 80))',
+                "t.unsqueeze(-1) * (1.0 / base ** (torch.arange(0, 80, 2, dtype=torch.float32) / 80))",
+            ),
+            Spelling(
+                't.unsqueeze(-1) * base ** -(paddle.arange(0, 80, 2, dtype="float32") / 80)',
+                "t.unsqueeze(-1) * base ** -(torch.arange(0, 80, 2, dtype=torch.float32) / 80)",
+            ),
+            Spelling(
+                't.unsqueeze(-1) * paddle.exp(paddle.arange(0, 80, 2, dtype="float32") * (-math.log(base) / 80))',
+                "t.unsqueeze(-1) * torch.exp(torch.arange(0, 80, 2, dtype=torch.float32) * (-math.log(base) / 80))",
+            ),
+        ),
+        samples=(Sample(Floats((33,), 0.0, 512.0), 10000.0), Sample(Floats((5,), 0.0, 9.0), 500000.0)),
+        differs={"float32": BOTH, "bfloat16": FORWARD},
+        why="a power, a reciprocal and an exponential are each rounded to float32 otherwise",
+        seen="PaddleFormers transformers/qwen3_vl/modeling.py:126; ports of fairseq",
+    ),
+    Formulation(
+        name="angles in the model's dtype",
+        cause=NUMBERS,
+        operands="x",
+        spellings=(
+            Spelling(
+                'f = paddle.arange(33, dtype="float32").unsqueeze(-1) / (paddle.arange(57, dtype="float32") + 1)\n'
+                "x * paddle.cos(f).astype(x.dtype)",
+                "f = torch.arange(33, dtype=torch.float32).unsqueeze(-1) / (torch.arange(57, dtype=torch.float32) + "
+                "1)\n"
+                "x * torch.cos(f).to(x.dtype)",
+            ),
+            Spelling(
+                "f = paddle.arange(33, dtype=x.dtype).unsqueeze(-1) / (paddle.arange(57, dtype=x.dtype) + 1)\nx * paddle.cos(f)",
+                "f = torch.arange(33, dtype=x.dtype).unsqueeze(-1) / (torch.arange(57, dtype=x.dtype) + 1)\nx * torch.cos(f)",
+            ),
+        ),
+        samples=(Sample((33, 57)), Sample((2, 33, 57))),
+        differs={"bfloat16": BOTH},
+        why="positions and frequencies are rounded to 16 bits before the cosine",
+        seen="gpt-neox #1003; transformers #29285 and #29496; Megatron-LM #744",
+    ),
+    Formulation(
+        name="cosines in the model's dtype",
+        cause=NUMBERS,
+        operands="x f",
+        spellings=(
+            Spelling('x * paddle.cos(f.astype("float32")).astype(x.dtype)', "x * torch.cos(f.to(torch.float32)).to(x.dtype)"),
+            Spelling(
+                '(x.astype("float32") * paddle.cos(f.astype("float32"))).astype(x.dtype)',
+                "(x.to(torch.float32) * torch.cos(f.to(torch.float32))).to(x.dtype)",
+            ),
+        ),
+        samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
+        differs={"bfloat16": BOTH},
+        why="the cosine is rounded to 16 bits before it multiplies",
+        seen="PaddleFormers transformers/llama/modeling.py; TransformerEngine #1245",
+    ),
+    Formulation(
+        name="angles by a product or a multiplication",
+        cause=NUMBERS,
+        operands="t f",
+        spellings=(
+            Spelling("t.unsqueeze(-1) * f", "t.unsqueeze(-1) * f"),
+            Spelling("paddle.matmul(t.unsqueeze(-1), f.unsqueeze(0))", "torch.matmul(t.unsqueeze(-1), f.unsqueeze(0))"),
+            Spelling("paddle.einsum('i,j->ij', t, f)", "torch.einsum('i,j->ij', t, f)"),
+        ),
+        samples=(
+            Sample(Floats((33,), 0.0, 512.0), Floats((40,), 0.0, 1.0)),
+            Sample(Floats((5,), 0.0, 9.0), Floats((4,), 0.0, 1.0)),
+        ),
+        may_differ={"float32": GRADIENT, "bfloat16": GRADIENT},
+        why="the gradients of positions and frequencies are products of rows, or sums",
+        seen="PaddleFormers transformers/qwen3_vl/modeling.py (outer) against paddleocr_vl (matmul)",
+    ),
+    Formulation(
+        name="cosine of joined halves",
+        cause=NUMBERS,
+        operands="f",
+        spellings=(
+            Spelling("paddle.cos(paddle.concat([f, f], -1))", "torch.cos(torch.cat([f, f], -1))"),
+            Spelling("c = paddle.cos(f)\npaddle.concat([c, c], -1)", "c = torch.cos(f)\ntorch.cat([c, c], -1)"),
+        ),
+        samples=(Sample((33, 57), within=(0.0, 512.0)), Sample((5, 7), within=(0.0, 9.0))),
+        differs={"float32": GRADIENT, "bfloat16": GRADIENT},
+        why="the halves' gradients are added before or behind the multiplication by the sine",
+        seen="rotary tables of paddlenlp and transformers",
+    ),
+    Formulation(
+        name="steps of a schedule",
+        cause=NUMBERS,
+        operands="x",
+        spellings=(
+            Spelling(
+                'x * paddle.linspace(0.0, 1.0, 57, dtype="float32").astype(x.dtype)',
+                "x * torch.linspace(0.0, 1.0, 57, dtype=torch.float32).to(x.dtype)",
+            ),
+            Spelling(
+                'x * (paddle.arange(57, dtype="float32") / 56).astype(x.dtype)',
+                "x * (torch.arange(57, dtype=torch.float32) / 56).to(x.dtype)",
+            ),
+            Spelling(
+                'x * (paddle.arange(57, dtype="float32") * (1 / 56)).astype(x.dtype)',
+                "x * (torch.arange(57, dtype=torch.float32) * (1 / 56)).to(x.dtype)",
+            ),
+        ),
+        samples=(Sample((33, 57)), Sample((5, 57))),
+        differs={"float32": BOTH},
+        why="linspace multiplies a rounded step from either end, a range is divided or multiplied by a rounded reciprocal",
+        seen="stochastic depth: transformers models/swin; paddlenlp transformers/clap",
+    ),
+    Formulation(
+        name="noise schedule by products or logarithms",
+        cause=NUMBERS,
+        operands="b",
+        spellings=(
+            Spelling("paddle.cumprod(1 - b, -1)", "torch.cumprod(1 - b, -1)"),
+            Spelling("paddle.exp(paddle.cumsum(paddle.log(1 - b), -1))", "torch.exp(torch.cumsum(torch.log(1 - b), -1))"),
+            Spelling("paddle.exp(paddle.cumsum(paddle.log1p(-b), -1))", "torch.exp(torch.cumsum(torch.log1p(-b), -1))"),
+        ),
+        samples=(Sample((33, 57), within=(0.0001, 0.02)), Sample((5, 7), within=(0.0001, 0.02))),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="a running product rounds each factor, a running sum of logarithms each term",
+        seen="diffusers against score-based samplers",
+    ),
+    Formulation(
+        name="table made in float64",
+        cause=NUMBERS,
+        operands="x",
+        spellings=(
+            Spelling(
+                'x * paddle.exp(paddle.arange(57, dtype="float32") * (-math.log(10000.0) / 57)).astype(x.dtype)',
+                "x * torch.exp(torch.arange(57, dtype=torch.float32) * (-math.log(10000.0) / 57)).to(x.dtype)",
+            ),
+            Spelling(
+                'x * paddle.exp(paddle.arange(57, dtype="float64") * (-math.log(10000.0) / 57)).astype(x.dtype)',
+                "x * torch.exp(torch.arange(57, dtype=torch.float64) * (-math.log(10000.0) / 57)).to(x.dtype)",
+            ),
+        ),
+        samples=(Sample((33, 57)), Sample((5, 57))),
+        differs={"float32": BOTH},
+        why="the exponential is rounded from float64, or computed in float32",
+        seen="sinusoidal positions: NumPy's float64 against paddle.arange",
+    ),
+    Formulation(
+        name="slopes of positions (ALiBi)",
+        cause=NUMBERS,
+        operands="x",
+        spellings=(
+            Spelling(
+                'x + paddle.pow(paddle.full([1], 2.0 ** (-8 / 12), "float32"), paddle.arange(1, 13, '
+                'dtype="float32")).astype(x.dtype)',
+                "x + torch.pow(torch.full([1], 2.0 ** (-8 / 12), dtype=torch.float32), torch.arange(1, 13, "
+                "dtype=torch.float32)).to(x.dtype)",
+            ),
+            Spelling(
+                'x + paddle.to_tensor([2.0 ** (-8 / 12 * i) for i in range(1, 13)], dtype="float32").astype(x.dtype)',
+                "x + torch.tensor([2.0 ** (-8 / 12 * i) for i in range(1, 13)], dtype=torch.float32).to(x.dtype)",
+            ),
+        ),
+        samples=(Sample((33, 12)), Sample((5, 12))),
+        differs={"float32": FORWARD},
+        why="the power is computed in float32, or in float64 and rounded",
+        seen="paddlenlp transformers/llama (build_alibi_tensor); transformers models/bloom",
+    ),
+    Formulation(
+        name="label smoothing",
+        cause=NUMBERS,
+        operands="x t c",
+        spellings=(
+            Spelling("F.cross_entropy(x, t, label_smoothing=c)", "F.cross_entropy(x, t, label_smoothing=c)"),
+            Spelling(
+                "p = F.log_softmax(x, -1)\n(1 - c) * F.nll_loss(p, t) - c * p.mean()",
+                "p = F.log_softmax(x, -1)\n(1 - c) * F.nll_loss(p, t) - c * p.mean()",
+            ),
+        ),
+        samples=(Sample((33, 57), Ints((33,), 0, 57), 0.1), Sample((5, 7), Ints((5,), 0, 7), 0.3)),
+        differs={"float32": GRADIENT},
+        why="the loss in one call weights the log-probabilities of all classes otherwise",
+        seen="paddlenlp transformers/glm/modeling.py:866",
+    ),
+    Formulation(
+        name="what fills masked places",
+        cause=NUMBERS,
+        operands="x",
+        spellings=(
+            Spelling(
+                'm = paddle.triu(paddle.ones([33, 33], "bool"), 1)\n'
+                'F.softmax(paddle.where(m, paddle.full_like(x, -float("inf")), x), -1)',
+                "m = torch.triu(torch.ones(33, 33, dtype=torch.bool), 1)\n"
+                'F.softmax(torch.where(m, torch.full_like(x, -float("inf")), x), -1)',
+            ),
+            Spelling(
+                'm = paddle.triu(paddle.ones([33, 33], "bool"), 1)\n'
+                "F.softmax(paddle.where(m, paddle.full_like(x, -10000.0), x), -1)",
+                "m = torch.triu(torch.ones(33, 33, dtype=torch.bool), 1)\n"
+                "F.softmax(torch.where(m, torch.full_like(x, -10000.0), x), -1)",
+            ),
+        ),
+        samples=(Sample((4, 33, 33)), Sample((2, 33, 33))),
+        equal=("float32", "bfloat16"),
+        why="the exponential of both is 0, if scores are of ordinary size",
+        seen="transformers' finfo.min, paddlenlp's -1e4",
+    ),
+)

@@ -1,0 +1,541 @@
+"""Where it is rounded: casts, scales, divisions, roots and exponents."""
+
+from __future__ import annotations
+
+from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, ROUNDING, Formulation, Spelling
+from padiff_shim.table.samples import Floats, Sample
+
+FORMULATIONS: tuple[Formulation, ...] = (
+    Formulation(
+        name="RMSNorm: the cast and the weight",
+        cause=ROUNDING,
+        operands="x w",
+        spellings=(
+            Spelling(
+                'y = x.astype("float32")\ny = y * paddle.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\ny.astype(x.dtype) * w',
+                "y = x.to(torch.float32)\ny = y * torch.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\ny.to(x.dtype) * w",
+            ),
+            Spelling(
+                'y = x.astype("float32")\n'
+                "y = y * paddle.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\n"
+                '(y * w.astype("float32")).astype(x.dtype)',
+                "y = x.to(torch.float32)\n"
+                "y = y * torch.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\n"
+                "(y * w.to(torch.float32)).to(x.dtype)",
+            ),
+        ),
+        samples=(Sample((33, 57), (57,)), Sample((5, 7), (7,))),
+        differs={"bfloat16": BOTH},
+        why="the normalised value is rounded to 16 bits before the weight, or only behind it",
+        seen="TransformerEngine #1132; transformers #33133 and #30236; PaddleFormers nn/norm.py",
+    ),
+    Formulation(
+        name="RMSNorm in 16 bits",
+        cause=ROUNDING,
+        operands="x w",
+        spellings=(
+            Spelling(
+                'y = x.astype("float32")\ny = y * paddle.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\ny.astype(x.dtype) * w',
+                "y = x.to(torch.float32)\ny = y * torch.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\ny.to(x.dtype) * w",
+            ),
+            Spelling(
+                "x * paddle.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w",
+                "x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w",
+            ),
+        ),
+        samples=(Sample((33, 57), (57,)), Sample((5, 7), (7,))),
+        differs={"bfloat16": BOTH},
+        why="squares, their mean and the root are each rounded to 16 bits, or kept in float32",
+        seen="transformers #25421; apex #1652",
+    ),
+    Formulation(
+        name="RMSNorm: multiplied by rsqrt or divided by sqrt",
+        cause=ROUNDING,
+        operands="x",
+        spellings=(
+            Spelling(
+                "x * paddle.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)",
+                "x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)",
+            ),
+            Spelling(
+                "x / paddle.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)", "x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)"
+            ),
+        ),
+        samples=(Sample((33, 57)), Sample((5, 7))),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="the reciprocal root is rounded before it multiplies; a division rounds once",
+        seen="Llama's reference code against T5's",
+    ),
+    Formulation(
+        name="norm with the weight of one plus",
+        cause=ROUNDING,
+        operands="y w",
+        spellings=(
+            Spelling(
+                '(y.astype("float32") * (1.0 + w.astype("float32"))).astype(y.dtype)',
+                "(y.to(torch.float32) * (1.0 + w.to(torch.float32))).to(y.dtype)",
+            ),
+            Spelling("y * (1.0 + w)", "y * (1.0 + w)"),
+            Spelling("y + y * w", "y + y * w"),
+        ),
+        samples=(Sample((33, 57), Floats((57,), -0.3, 0.3)), Sample((5, 7), Floats((7,), -0.3, 0.3))),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="1 + w loses digits of a small w in 16 bits; y + y * w rounds the product instead",
+        seen="PaddleFormers transformers/gemma3_text/modeling.py",
+    ),
+    Formulation(
+        name="softmax in float32",
+        cause=ROUNDING,
+        operands="x",
+        spellings=(
+            Spelling("F.softmax(x, -1)", "F.softmax(x, -1)"),
+            Spelling('F.softmax(x.astype("float32"), -1).astype(x.dtype)', "F.softmax(x.to(torch.float32), -1).to(x.dtype)"),
+            Spelling('F.softmax(x, -1, dtype="float32").astype(x.dtype)', "F.softmax(x, -1, dtype=torch.float32).to(x.dtype)"),
+        ),
+        samples=(Sample((33, 57)), Sample((5, 7))),
+        differs={"bfloat16": GRADIENT},
+        why="the kernel computes in float32 in any case, but its backward reads probabilities that are rounded to 16 bits",
+        seen="PaddleFormers nn/attention/eager_attention.py",
+    ),
+    Formulation(
+        name="probabilities in float32 beside the values",
+        cause=ROUNDING,
+        operands="s v",
+        spellings=(
+            Spelling(
+                'paddle.matmul(F.softmax(s.astype("float32"), -1).astype(v.dtype), v)',
+                "torch.matmul(F.softmax(s.to(torch.float32), -1).to(v.dtype), v)",
+            ),
+            Spelling(
+                'paddle.matmul(F.softmax(s.astype("float32"), -1), v.astype("float32")).astype(v.dtype)',
+                "torch.matmul(F.softmax(s.to(torch.float32), -1), v.to(torch.float32)).to(v.dtype)",
+            ),
+        ),
+        samples=(Sample((4, 33, 29), (4, 29, 80)), Sample((2, 5, 6), (2, 6, 8))),
+        differs={"bfloat16": BOTH},
+        why="probabilities are rounded to 16 bits before they meet the values, or not",
+        seen="flash attention against eager attention: PyTorch #151912",
+    ),
+    Formulation(
+        name="mask added in 16 bits",
+        cause=ROUNDING,
+        operands="s m",
+        spellings=(
+            Spelling(
+                'F.softmax(s.astype("float32") + m.astype("float32"), -1).astype(s.dtype)',
+                "F.softmax(s.to(torch.float32) + m.to(torch.float32), -1).to(s.dtype)",
+            ),
+            Spelling(
+                'F.softmax((s + m).astype("float32"), -1).astype(s.dtype)', "F.softmax((s + m).to(torch.float32), -1).to(s.dtype)"
+            ),
+        ),
+        samples=(Sample((4, 33, 29), (4, 33, 29)), Sample((2, 5, 6), (2, 5, 6))),
+        differs={"bfloat16": BOTH},
+        why="the sum of score and mask is rounded to 16 bits before the softmax",
+        seen="transformers' eager attention; Megatron-LM's attention_softmax_in_fp32",
+    ),
+    Formulation(
+        name="scale of attention",
+        cause=ROUNDING,
+        operands="q k",
+        spellings=(
+            Spelling("paddle.matmul(q, k, transpose_y=True) * q.shape[-1] ** -0.5", "torch.matmul(q, k.mT) * q.shape[-1] ** -0.5"),
+            Spelling("paddle.matmul(q * q.shape[-1] ** -0.5, k, transpose_y=True)", "torch.matmul(q * q.shape[-1] ** -0.5, k.mT)"),
+            Spelling(
+                "paddle.matmul(q * q.shape[-1] ** -0.25, k * k.shape[-1] ** -0.25, transpose_y=True)",
+                "torch.matmul(q * q.shape[-1] ** -0.25, (k * k.shape[-1] ** -0.25).mT)",
+            ),
+            Spelling(
+                "paddle.matmul(q, k, transpose_y=True) / math.sqrt(q.shape[-1])", "torch.matmul(q, k.mT) / math.sqrt(q.shape[-1])"
+            ),
+        ),
+        samples=(Sample((2, 4, 33, 80), (2, 4, 33, 80)), Sample((1, 2, 5, 8), (1, 2, 6, 8))),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="scores are rounded after the scale or before it, and the scale divides or multiplies; both roots round twice",
+        seen="PaddleFormers transformers/ofa_utils.py against nn/attention/eager_attention.py; Whisper scales both",
+    ),
+    Formulation(
+        name="division by a number",
+        cause=ROUNDING,
+        operands="x c",
+        spellings=(
+            Spelling("x / c", "x / c"),
+            Spelling("x * (1 / c)", "x * (1 / c)"),
+        ),
+        samples=(Sample((33, 57), 3.0), Sample((5, 7), 49.0)),
+        differs={"float32": BOTH},
+        why="1 / c is rounded itself",
+        seen="PaddleFormers trainer; PyTorch's own div against mul",
+    ),
+    Formulation(
+        name="division by a tensor",
+        cause=ROUNDING,
+        operands="x y",
+        spellings=(
+            Spelling("x / y", "x / y"),
+            Spelling("x * (1 / y)", "x * (1 / y)"),
+            Spelling("x * paddle.reciprocal(y)", "x * torch.reciprocal(y)"),
+        ),
+        samples=(Sample((33, 57), Floats((33, 1), 0.5, 2.0)), Sample((5, 7), Floats((5, 1), 0.5, 2.0))),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="the reciprocal is rounded itself",
+        seen="ports of Keras",
+    ),
+    Formulation(
+        name="one by the root",
+        cause=ROUNDING,
+        operands="x",
+        spellings=(
+            Spelling("paddle.rsqrt(x)", "torch.rsqrt(x)"),
+            Spelling("1 / paddle.sqrt(x)", "1 / torch.sqrt(x)"),
+            Spelling("x ** -0.5", "x ** -0.5"),
+            Spelling("paddle.sqrt(1 / x)", "torch.sqrt(1 / x)"),
+        ),
+        samples=(Sample((33, 57), positive=True), Sample((5, 7), positive=True)),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="two steps round twice; the power's backward is another formula",
+        seen="Llama, T5, Gemma",
+    ),
+    Formulation(
+        name="rotation in float32",
+        cause=ROUNDING,
+        operands="q c s",
+        spellings=(
+            Spelling(
+                "a, b = q.chunk(2, -1)\nq * c + paddle.concat([-b, a], -1) * s",
+                "a, b = q.chunk(2, -1)\nq * c + torch.cat([-b, a], -1) * s",
+            ),
+            Spelling(
+                'x, y, z = q.astype("float32"), c.astype("float32"), s.astype("float32")\n'
+                "a, b = x.chunk(2, -1)\n"
+                "(x * y + paddle.concat([-b, a], -1) * z).astype(q.dtype)",
+                "x, y, z = q.to(torch.float32), c.to(torch.float32), s.to(torch.float32)\n"
+                "a, b = x.chunk(2, -1)\n"
+                "(x * y + torch.cat([-b, a], -1) * z).to(q.dtype)",
+            ),
+        ),
+        samples=(
+            Sample((4, 33, 80), Floats((33, 80), -1.0, 1.0), Floats((33, 80), -1.0, 1.0)),
+            Sample((2, 5, 8), Floats((5, 8), -1.0, 1.0), Floats((5, 8), -1.0, 1.0)),
+        ),
+        differs={"bfloat16": BOTH},
+        why="each product and the sum are rounded to 16 bits, or the result alone",
+        seen="PaddleFormers transformers/llama/modeling.py:65; transformers models/llama/modeling_llama.py:166",
+    ),
+    Formulation(
+        name="router in float32",
+        cause=ROUNDING,
+        operands="x w",
+        spellings=(
+            Spelling(
+                'F.softmax(F.linear(x, w).astype("float32"), -1)',
+                "F.softmax(F.linear(x, w.t().contiguous()).to(torch.float32), -1)",
+            ),
+            Spelling(
+                'F.softmax(F.linear(x.astype("float32"), w.astype("float32")), -1)',
+                "F.softmax(F.linear(x.to(torch.float32), w.to(torch.float32).t().contiguous()), -1)",
+            ),
+        ),
+        samples=(Sample((33, 80), (80, 8)), Sample((5, 8), (8, 4))),
+        differs={"bfloat16": BOTH},
+        why="the product is rounded to 16 bits before the softmax, or the router computes in float32",
+        seen="PaddleFormers nn/moe_deepep/moe_gate.py; Megatron-LM's moe_router_dtype",
+    ),
+    Formulation(
+        name="choice before or after the softmax",
+        cause=ROUNDING,
+        operands="x",
+        spellings=(
+            Spelling(
+                "p = paddle.topk(F.softmax(x, -1), 2)[0]\np / p.sum(-1, keepdim=True)",
+                "p = torch.topk(F.softmax(x, -1), 2)[0]\np / p.sum(-1, keepdim=True)",
+            ),
+            Spelling("F.softmax(paddle.topk(x, 2)[0], -1)", "F.softmax(torch.topk(x, 2)[0], -1)"),
+        ),
+        samples=(Sample((33, 8)), Sample((5, 4))),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="another sum of exponentials is divided by, and the division by the sum of the chosen comes behind",
+        seen="Qwen3-MoE's norm_topk_prob against Mixtral's",
+    ),
+    Formulation(
+        name="normalisation of the chosen weights in float64",
+        cause=ROUNDING,
+        operands="p",
+        spellings=(
+            Spelling("p / p.sum(-1, keepdim=True)", "p / p.sum(-1, keepdim=True)"),
+            Spelling(
+                'q = p.astype("float64")\n(q / q.sum(-1, keepdim=True)).astype(p.dtype)',
+                "q = p.to(torch.float64)\n(q / q.sum(-1, keepdim=True)).to(p.dtype)",
+            ),
+        ),
+        samples=(Sample((33, 8), positive=True), Sample((5, 4), positive=True)),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="float64 rounds once at the end",
+        seen="routers of PaddleFleet against Megatron-LM",
+    ),
+    Formulation(
+        name="routing weights in 16 bits",
+        cause=ROUNDING,
+        operands="y s",
+        spellings=(
+            Spelling(
+                'p = F.softmax(s.astype("float32"), -1)\n(y.astype("float32") * p).astype(y.dtype)',
+                "p = F.softmax(s.to(torch.float32), -1)\n(y.to(torch.float32) * p).to(y.dtype)",
+            ),
+            Spelling(
+                'p = F.softmax(s.astype("float32"), -1)\ny * p.astype(y.dtype)',
+                "p = F.softmax(s.to(torch.float32), -1)\ny * p.to(y.dtype)",
+            ),
+        ),
+        samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
+        differs={"bfloat16": BOTH},
+        why="the routing weight is rounded to 16 bits before it multiplies",
+        seen="PaddleFormers transformers/qwen3_moe/modeling.py:347",
+    ),
+    Formulation(
+        name="routing weight before or behind the second product",
+        cause=ROUNDING,
+        operands="h p w",
+        spellings=(
+            Spelling("paddle.matmul(h, w) * p", "torch.matmul(h, w) * p"),
+            Spelling("paddle.matmul(h * p, w)", "torch.matmul(h * p, w)"),
+        ),
+        samples=(Sample((33, 80), Floats((33, 1), 0.0, 1.0), (80, 57)), Sample((5, 8), Floats((5, 1), 0.0, 1.0), (8, 7))),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="the weight multiplies each operand of a sum, or the sum",
+        seen="Megatron-LM's moe_apply_probs_on_input",
+    ),
+    Formulation(
+        name="residual stream in float32",
+        cause=ROUNDING,
+        operands="x a m",
+        spellings=(
+            Spelling("x + a + m", "x + a + m"),
+            Spelling(
+                '(x.astype("float32") + a.astype("float32") + m.astype("float32")).astype(x.dtype)',
+                "(x.to(torch.float32) + a.to(torch.float32) + m.to(torch.float32)).to(x.dtype)",
+            ),
+        ),
+        samples=(Sample((33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7))),
+        differs={"bfloat16": FORWARD},
+        why="each sum is rounded to 16 bits, or only the last",
+        seen="Megatron-LM's fp32_residual_connection",
+    ),
+    Formulation(
+        name="soft cap in float32",
+        cause=ROUNDING,
+        operands="x",
+        spellings=(
+            Spelling("paddle.tanh(x / 30.0) * 30.0", "torch.tanh(x / 30.0) * 30.0"),
+            Spelling(
+                '(paddle.tanh(x.astype("float32") / 30.0) * 30.0).astype(x.dtype)',
+                "(torch.tanh(x.to(torch.float32) / 30.0) * 30.0).to(x.dtype)",
+            ),
+        ),
+        samples=(Sample((33, 57), within=(-60.0, 60.0)), Sample((5, 7), within=(-60.0, 60.0))),
+        differs={"bfloat16": BOTH},
+        why="the quotient and the hyperbolic tangent are rounded to 16 bits, or the result alone",
+        seen="transformers models/gemma2",
+    ),
+    Formulation(
+        name="sum in float64",
+        cause=ROUNDING,
+        operands="x",
+        spellings=(
+            Spelling("x.sum()", "x.sum()"),
+            Spelling('x.astype("float64").sum().astype(x.dtype)', "x.to(torch.float64).sum().to(x.dtype)"),
+        ),
+        samples=(Sample((33, 57)), Sample((5, 7))),
+        may_differ={"float32": FORWARD},
+        why="float64 rounds once at the end",
+        seen="Megatron-LM's and PaddleFormers' logging of losses",
+    ),
+    Formulation(
+        name="mean of 16 bits in float32",
+        cause=ROUNDING,
+        operands="x",
+        spellings=(
+            Spelling("((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)", "((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)"),
+            Spelling(
+                'y = x.astype("float32")\n((y - y.mean(-1, keepdim=True)) ** 2).mean(-1).astype(x.dtype)',
+                "y = x.to(torch.float32)\n((y - y.mean(-1, keepdim=True)) ** 2).mean(-1).to(x.dtype)",
+            ),
+        ),
+        samples=(Sample((33, 57)), Sample((5, 7))),
+        differs={"bfloat16": BOTH},
+        why="mean and differences are rounded to 16 bits, or kept in float32",
+        seen="T5 and Gemma norms in ports",
+    ),
+    Formulation(
+        name="cube",
+        cause=ROUNDING,
+        operands="x",
+        spellings=(
+            Spelling("x.pow(3)", "x.pow(3)"),
+            Spelling("x * x * x", "x * x * x"),
+        ),
+        samples=(Sample((33, 57)), Sample((5, 7))),
+        differs={"float32": GRADIENT, "bfloat16": GRADIENT},
+        why="the backward of a power is 3 * x ** 2, that of a product adds three parts",
+        seen="GELU by tanh: paddlenlp transformers/activations.py",
+    ),
+    Formulation(
+        name="decay of two steps",
+        cause=ROUNDING,
+        operands="a b",
+        spellings=(
+            Spelling("paddle.exp(a) * paddle.exp(b)", "torch.exp(a) * torch.exp(b)"),
+            Spelling("paddle.exp(a + b)", "torch.exp(a + b)"),
+        ),
+        samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="each exponential is rounded before the product, or the sum before the exponential",
+        seen="Mamba's and RWKV's decays",
+    ),
+    Formulation(
+        name="number before or behind a product of three",
+        cause=ROUNDING,
+        operands="x y c",
+        spellings=(
+            Spelling("c * x * y", "c * x * y"),
+            Spelling("x * y * c", "x * y * c"),
+            Spelling("x * (y * c)", "x * (y * c)"),
+        ),
+        samples=(Sample((33, 57), (33, 57), 0.1), Sample((5, 7), (5, 7), 0.7)),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="another product is rounded in between",
+        seen="focal loss, gates of LSTM",
+    ),
+    Formulation(
+        name="straight-through estimator",
+        cause=ROUNDING,
+        operands="x y",
+        spellings=(
+            Spelling("x + (y - x).detach()", "x + (y - x).detach()"),
+            Spelling("y.detach() + (x - x.detach())", "y.detach() + (x - x.detach())"),
+        ),
+        samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
+        differs={"float32": FORWARD, "bfloat16": FORWARD},
+        why="x + (y - x) is rounded twice and is not y",
+        seen="transformers models/dac/modeling_dac.py",
+    ),
+    Formulation(
+        name="mixture of two",
+        cause=ROUNDING,
+        operands="x y g",
+        spellings=(
+            Spelling("g * x + (1 - g) * y", "g * x + (1 - g) * y"),
+            Spelling("y + g * (x - y)", "y + g * (x - y)"),
+        ),
+        samples=(Sample((33, 57), (33, 57), Floats((33, 57), 0.0, 1.0)), Sample((5, 7), (5, 7), Floats((5, 7), 0.0, 1.0))),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="1 - g is rounded, or the difference is",
+        seen="highway and GRU gates",
+    ),
+    Formulation(
+        name="classifier-free guidance",
+        cause=ROUNDING,
+        operands="u t c",
+        spellings=(
+            Spelling("u + c * (t - u)", "u + c * (t - u)"),
+            Spelling("(1 - c) * u + c * t", "(1 - c) * u + c * t"),
+        ),
+        samples=(Sample((33, 57), (33, 57), 7.5), Sample((5, 7), (5, 7), 3.0)),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="the difference is rounded, or both products are",
+        seen="diffusers against other samplers",
+    ),
+    Formulation(
+        name="LayerNorm in float32",
+        cause=ROUNDING,
+        operands="x w b",
+        spellings=(
+            Spelling("F.layer_norm(x, w.shape, w, b)", "F.layer_norm(x, w.shape, w, b)"),
+            Spelling(
+                'F.layer_norm(x.astype("float32"), w.shape, w.astype("float32"), b.astype("float32")).astype(x.dtype)',
+                "F.layer_norm(x.to(torch.float32), w.shape, w.to(torch.float32), b.to(torch.float32)).to(x.dtype)",
+            ),
+        ),
+        samples=(Sample((33, 57), (57,), (57,)), Sample((5, 7), (7,), (7,))),
+        may_differ={"bfloat16": GRADIENT},
+        why="the backward of the kernel in 16 bits keeps fewer digits of what lies between",
+        seen="Megatron-LM's LayerNorm in float32",
+    ),
+    Formulation(
+        name="scale of attention, head size 64",
+        cause=ROUNDING,
+        operands="q k",
+        spellings=(
+            Spelling("paddle.matmul(q, k, transpose_y=True) * 0.125", "torch.matmul(q, k.mT) * 0.125"),
+            Spelling("paddle.matmul(q * 0.125, k, transpose_y=True)", "torch.matmul(q * 0.125, k.mT)"),
+            Spelling("paddle.matmul(q, k, transpose_y=True) / 8.0", "torch.matmul(q, k.mT) / 8.0"),
+        ),
+        samples=(Sample((2, 4, 33, 64), (2, 4, 33, 64)), Sample((1, 2, 5, 64), (1, 2, 6, 64))),
+        equal=("float32", "bfloat16"),
+        why="the scale is a power of two, which moves the exponent and rounds nothing",
+        seen="people expect the difference of other head sizes",
+    ),
+    Formulation(
+        name="rotation of halves",
+        cause=ROUNDING,
+        operands="q c s",
+        spellings=(
+            Spelling(
+                "a, b = q.chunk(2, -1)\npaddle.concat([a * c - b * s, b * c + a * s], -1)",
+                "a, b = q.chunk(2, -1)\ntorch.cat([a * c - b * s, b * c + a * s], -1)",
+            ),
+            Spelling(
+                "a, b = q.chunk(2, -1)\nq * paddle.concat([c, c], -1) + paddle.concat([-b, a], -1) * paddle.concat([s, s], -1)",
+                "a, b = q.chunk(2, -1)\nq * torch.cat([c, c], -1) + torch.cat([-b, a], -1) * torch.cat([s, s], -1)",
+            ),
+        ),
+        samples=(
+            Sample((4, 33, 80), Floats((33, 40), -1.0, 1.0), Floats((33, 40), -1.0, 1.0)),
+            Sample((2, 5, 8), Floats((5, 4), -1.0, 1.0), Floats((5, 4), -1.0, 1.0)),
+        ),
+        equal=("float32", "bfloat16"),
+        why="the products and sums of both are the same pairs",
+        seen="PaddleFormers' rotate_half against GPT-NeoX's",
+    ),
+    Formulation(
+        name="square",
+        cause=ROUNDING,
+        operands="x",
+        spellings=(
+            Spelling("x.pow(2)", "x.pow(2)"),
+            Spelling("x * x", "x * x"),
+            Spelling("paddle.square(x)", "torch.square(x)"),
+        ),
+        samples=(Sample((33, 57)), Sample((5, 7))),
+        equal=("float32", "bfloat16"),
+        why="all three are one multiplication",
+    ),
+    Formulation(
+        name="GELU in float32",
+        cause=ROUNDING,
+        operands="x",
+        spellings=(
+            Spelling("F.gelu(x)", "F.gelu(x)"),
+            Spelling('F.gelu(x.astype("float32")).astype(x.dtype)', "F.gelu(x.to(torch.float32)).to(x.dtype)"),
+        ),
+        samples=(Sample((33, 57)), Sample((5, 7))),
+        equal=("float32", "bfloat16"),
+        why="the kernel computes in float32 in any case, forward and backward",
+        seen="PaddleFormers' activations in float32",
+    ),
+    Formulation(
+        name="sum of two in float32",
+        cause=ROUNDING,
+        operands="x y",
+        spellings=(
+            Spelling("x + y", "x + y"),
+            Spelling(
+                '(x.astype("float32") + y.astype("float32")).astype(x.dtype)',
+                "(x.to(torch.float32) + y.to(torch.float32)).to(x.dtype)",
+            ),
+        ),
+        samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
+        equal=("float32", "bfloat16"),
+        why="an addition of two numbers of 16 bits is computed in float32 and rounded once in any case",
+    ),
+)

@@ -1,0 +1,298 @@
+"""Optimizers, clipping, and accumulation over micro-batches and ranks."""
+
+from __future__ import annotations
+
+from padiff_shim.table.formulation import BOTH, FORWARD, TRAINING, Formulation, Spelling
+from padiff_shim.table.samples import Floats, Ints, Sample
+
+FORMULATIONS: tuple[Formulation, ...] = (
+    Formulation(
+        name="global norm of several gradients",
+        cause=TRAINING,
+        operands="a b c",
+        spellings=(
+            Spelling(
+                "paddle.linalg.norm(paddle.stack([paddle.linalg.norm(g.flatten(), 2) for g in (a, b, c)]), 2)",
+                "torch.linalg.norm(torch.stack([torch.linalg.norm(g.flatten(), 2) for g in (a, b, c)]), 2)",
+            ),
+            Spelling(
+                "paddle.sqrt(paddle.stack([(g * g).sum() for g in (a, b, c)]).sum())",
+                "torch.sqrt(torch.stack([(g * g).sum() for g in (a, b, c)]).sum())",
+            ),
+            Spelling(
+                "paddle.linalg.norm(paddle.concat([g.flatten() for g in (a, b, c)]), 2)",
+                "torch.linalg.norm(torch.cat([g.flatten() for g in (a, b, c)]), 2)",
+            ),
+        ),
+        samples=(Sample((33, 57), (57,), (57, 24)), Sample((5, 7), (7,), (7, 4))),
+        differs={"bfloat16": BOTH},
+        may_differ={"float32": BOTH},
+        why="squares are summed over all elements, or norms are rounded and squared again",
+        seen="PyTorch #133406; PaddleFormers trainer/trainer.py (ClipGradByGlobalNorm)",
+    ),
+    Formulation(
+        name="clipped gradient",
+        cause=TRAINING,
+        operands="g n c",
+        spellings=(
+            Spelling("g * (c / n)", "g * (c / n)"),
+            Spelling("g * c / n", "g * c / n"),
+            Spelling("g / (n / c)", "g / (n / c)"),
+        ),
+        samples=(Sample((33, 57), Floats((1,), 3.0, 9.0), 0.7), Sample((5, 7), Floats((1,), 3.0, 9.0), 1.5)),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="the quotient is rounded first, or the product",
+        seen="torch.nn.utils.clip_grad_norm_ against paddle.nn.ClipGradByGlobalNorm",
+    ),
+    Formulation(
+        name="decoupled weight decay",
+        cause=TRAINING,
+        operands="w u lr wd",
+        spellings=(
+            Spelling("w * (1 - lr * wd) - lr * u", "w * (1 - lr * wd) - lr * u"),
+            Spelling("w - lr * (u + wd * w)", "w - lr * (u + wd * w)"),
+            Spelling("w - lr * wd * w - lr * u", "w - lr * wd * w - lr * u"),
+        ),
+        samples=(Sample((33, 57), (33, 57), 0.001, 0.1), Sample((5, 7), (5, 7), 0.01, 0.3)),
+        differs={"float32": BOTH, "bfloat16": FORWARD},
+        why="1 - lr * wd is rounded, or the decay is a term of the sum",
+        seen="torch.optim.AdamW against AdamW of transformers and paddle.optimizer",
+    ),
+    Formulation(
+        name="moving average",
+        cause=TRAINING,
+        operands="m g b",
+        spellings=(
+            Spelling("m * b + g * (1 - b)", "m * b + g * (1 - b)"),
+            Spelling("m + (g - m) * (1 - b)", "m + (g - m) * (1 - b)"),
+            Spelling("paddle.lerp(m, g, 1 - b)", "torch.lerp(m, g, torch.full([], 1 - b, dtype=m.dtype))"),
+        ),
+        samples=(Sample((33, 57), (33, 57), 0.9), Sample((5, 7), (5, 7), 0.99)),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="1 - b multiplies the gradient or the difference; a number of lerp is rounded to the tensors' dtype",
+        seen="Adam's first moment: torch.optim against optax; EMA of diffusers",
+    ),
+    Formulation(
+        name="second moment",
+        cause=TRAINING,
+        operands="v g b",
+        spellings=(
+            Spelling("v * b + (1 - b) * (g * g)", "v * b + (1 - b) * (g * g)"),
+            Spelling("v * b + (1 - b) * g * g", "v * b + (1 - b) * g * g"),
+            Spelling("v + (g * g - v) * (1 - b)", "v + (g * g - v) * (1 - b)"),
+        ),
+        samples=(Sample(Floats((33, 57), 0.5, 2.0), (33, 57), 0.999), Sample(Floats((5, 7), 0.5, 2.0), (5, 7), 0.95)),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="the gradient is squared first, or multiplied by 1 - b first",
+        seen="torch.optim.Adam (addcmul) against paddle.optimizer.Adam",
+    ),
+    Formulation(
+        name="bias corrections of Adam",
+        cause=TRAINING,
+        operands="m v lr",
+        spellings=(
+            Spelling(
+                "lr * (m / (1 - 0.9**3)) / (paddle.sqrt(v / (1 - 0.999**3)) + 1e-8)",
+                "lr * (m / (1 - 0.9**3)) / (torch.sqrt(v / (1 - 0.999**3)) + 1e-8)",
+            ),
+            Spelling(
+                "(lr / (1 - 0.9**3)) * (m / (paddle.sqrt(v) / math.sqrt(1 - 0.999**3) + 1e-8))",
+                "(lr / (1 - 0.9**3)) * (m / (torch.sqrt(v) / math.sqrt(1 - 0.999**3) + 1e-8))",
+            ),
+            Spelling(
+                "(lr * math.sqrt(1 - 0.999**3) / (1 - 0.9**3)) * m / (paddle.sqrt(v) + 1e-8 * math.sqrt(1 - 0.999**3))",
+                "(lr * math.sqrt(1 - 0.999**3) / (1 - 0.9**3)) * m / (torch.sqrt(v) + 1e-8 * math.sqrt(1 - 0.999**3))",
+            ),
+        ),
+        samples=(Sample((33, 57), Floats((33, 57), 0.5, 2.0), 0.001), Sample((5, 7), Floats((5, 7), 0.5, 2.0), 0.01)),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="the corrections divide the moments, or the learning rate and epsilon",
+        seen="torch.optim.Adam against paddle.optimizer.Adam and TensorFlow's",
+    ),
+    Formulation(
+        name="weight updated in 16 bits or in float32",
+        cause=TRAINING,
+        operands="w u lr",
+        spellings=(
+            Spelling("w - lr * u", "w - lr * u"),
+            Spelling(
+                '(w.astype("float32") - lr * u.astype("float32")).astype(w.dtype)',
+                "(w.to(torch.float32) - lr * u.to(torch.float32)).to(w.dtype)",
+            ),
+        ),
+        samples=(Sample((33, 57), (33, 57), 0.1), Sample((5, 7), (5, 7), 0.3)),
+        differs={"bfloat16": FORWARD},
+        why="lr * u is rounded to 16 bits before it is subtracted",
+        seen="multi_precision=True of paddle.optimizer",
+    ),
+    Formulation(
+        name="gradient of micro-batches",
+        cause=TRAINING,
+        operands="x w",
+        spellings=(
+            Spelling(
+                "paddle.grad((paddle.matmul(x, w) ** 2).mean(), w)[0]",
+                "torch.autograd.grad((torch.matmul(x, w) ** 2).mean(), w)[0]",
+            ),
+            Spelling(
+                "a, b = x.chunk(2, 0)\n"
+                "g = paddle.grad((paddle.matmul(a, w) ** 2).mean() / 2, w)[0]\n"
+                "g + paddle.grad((paddle.matmul(b, w) ** 2).mean() / 2, w)[0]",
+                "a, b = x.chunk(2, 0)\n"
+                "g = torch.autograd.grad((torch.matmul(a, w) ** 2).mean() / 2, w)[0]\n"
+                "g + torch.autograd.grad((torch.matmul(b, w) ** 2).mean() / 2, w)[0]",
+            ),
+        ),
+        samples=(Sample((66, 80), (80, 57)), Sample((6, 8), (8, 7))),
+        differs={"bfloat16": FORWARD},
+        may_differ={"float32": FORWARD},
+        why="each micro-batch's gradient is rounded before they are added",
+        seen="gradient_accumulation_steps: transformers #24725, huggingface/blog #2414",
+    ),
+    Formulation(
+        name="loss or gradient divided by the number of micro-batches",
+        cause=TRAINING,
+        operands="x w",
+        spellings=(
+            Spelling(
+                "paddle.grad((paddle.matmul(x, w) ** 2).mean() / 3, w)[0]",
+                "torch.autograd.grad((torch.matmul(x, w) ** 2).mean() / 3, w)[0]",
+            ),
+            Spelling(
+                "paddle.grad((paddle.matmul(x, w) ** 2).mean(), w)[0] / 3",
+                "torch.autograd.grad((torch.matmul(x, w) ** 2).mean(), w)[0] / 3",
+            ),
+        ),
+        samples=(Sample((66, 80), (80, 57)), Sample((6, 8), (8, 7))),
+        differs={"bfloat16": FORWARD},
+        may_differ={"float32": FORWARD},
+        why="1 / n is rounded at the beginning of the backward, or the gradient at its end",
+        seen="LaTeX-OCR #148",
+    ),
+    Formulation(
+        name="loss scaled by a number that is no power of two",
+        cause=TRAINING,
+        operands="x w",
+        spellings=(
+            Spelling(
+                "paddle.grad((paddle.matmul(x, w) ** 2).mean(), w)[0]",
+                "torch.autograd.grad((torch.matmul(x, w) ** 2).mean(), w)[0]",
+            ),
+            Spelling(
+                "paddle.grad((paddle.matmul(x, w) ** 2).mean() * 1000.0, w)[0] / 1000.0",
+                "torch.autograd.grad((torch.matmul(x, w) ** 2).mean() * 1000.0, w)[0] / 1000.0",
+            ),
+        ),
+        samples=(Sample((66, 80), (80, 57)), Sample((6, 8), (8, 7))),
+        differs={"bfloat16": FORWARD},
+        may_differ={"float32": FORWARD},
+        why="the scale is rounded in each step of the backward",
+        seen="static loss scales of 1000",
+    ),
+    Formulation(
+        name="gradients accumulated in 16 bits or in float32",
+        cause=TRAINING,
+        operands="a b c d",
+        spellings=(
+            Spelling("a + b + c + d", "a + b + c + d"),
+            Spelling(
+                '(a.astype("float32") + b.astype("float32") + c.astype("float32") + d.astype("float32")).astype(a.dtype)',
+                "(a.to(torch.float32) + b.to(torch.float32) + c.to(torch.float32) + d.to(torch.float32)).to(a.dtype)",
+            ),
+        ),
+        samples=(Sample((33, 57), (33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7), (5, 7))),
+        differs={"bfloat16": FORWARD},
+        why="each addition is rounded to 16 bits, or the sum alone",
+        seen="main_grad of PaddleFormers (transformers/fp8_utils.py) and Megatron-LM",
+    ),
+    Formulation(
+        name="order of a sum over ranks",
+        cause=TRAINING,
+        operands="a b c d",
+        spellings=(
+            Spelling("a + b + c + d", "a + b + c + d"),
+            Spelling("(a + b) + (c + d)", "(a + b) + (c + d)"),
+        ),
+        samples=(Sample((33, 57), (33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7), (5, 7))),
+        differs={"float32": FORWARD, "bfloat16": FORWARD},
+        why="a ring adds one rank after another, a tree adds pairs",
+        seen="all-reduce by a ring or a tree: nccl #855 and #1055",
+    ),
+    Formulation(
+        name="mean over ranks",
+        cause=TRAINING,
+        operands="a b c",
+        spellings=(
+            Spelling("(a + b + c) / 3", "(a + b + c) / 3"),
+            Spelling("a / 3 + b / 3 + c / 3", "a / 3 + b / 3 + c / 3"),
+        ),
+        samples=(Sample((33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7))),
+        differs={"float32": FORWARD, "bfloat16": FORWARD},
+        why="the sum is divided, or each rank's gradient before the sum",
+        seen="DistributedDataParallel of Torch divides first",
+    ),
+    Formulation(
+        name="momentum with the learning rate inside",
+        cause=TRAINING,
+        operands="w m g lr",
+        spellings=(
+            Spelling("w - lr * (m * 0.9 + g)", "w - lr * (m * 0.9 + g)"),
+            Spelling("w - (lr * 0.9 * m + lr * g)", "w - (lr * 0.9 * m + lr * g)"),
+        ),
+        samples=(Sample((33, 57), (33, 57), (33, 57), 0.1), Sample((5, 7), (5, 7), (5, 7), 0.3)),
+        differs={"float32": BOTH, "bfloat16": BOTH},
+        why="the learning rate multiplies the sum, or each term",
+        seen="Caffe's and TensorFlow's SGD against Torch's",
+    ),
+    Formulation(
+        name="loss of a sequence in parts",
+        cause=TRAINING,
+        operands="x t",
+        spellings=(
+            Spelling('F.cross_entropy(x, t, reduction="sum") / t.shape[0]', 'F.cross_entropy(x, t, reduction="sum") / t.shape[0]'),
+            Spelling(
+                "n = t.shape[0] // 2\n"
+                '(F.cross_entropy(x[:n], t[:n], reduction="sum") + F.cross_entropy(x[n:], t[n:], reduction="sum")) / '
+                "t.shape[0]",
+                "n = t.shape[0] // 2\n"
+                '(F.cross_entropy(x[:n], t[:n], reduction="sum") + F.cross_entropy(x[n:], t[n:], reduction="sum")) / '
+                "t.shape[0]",
+            ),
+        ),
+        samples=(Sample((66, 57), Ints((66,), 0, 57)), Sample((6, 7), Ints((6,), 0, 7))),
+        may_differ={"float32": FORWARD, "bfloat16": FORWARD},
+        why="the parts are rounded before they are added",
+        seen="chunked cross entropy: PaddleFormers nn/criterion/loss_utils.py",
+    ),
+    Formulation(
+        name="loss scaled by a power of two",
+        cause=TRAINING,
+        operands="x w",
+        spellings=(
+            Spelling(
+                "paddle.grad((paddle.matmul(x, w) ** 2).mean(), w)[0]",
+                "torch.autograd.grad((torch.matmul(x, w) ** 2).mean(), w)[0]",
+            ),
+            Spelling(
+                "paddle.grad((paddle.matmul(x, w) ** 2).mean() * 1024.0, w)[0] * (1 / 1024.0)",
+                "torch.autograd.grad((torch.matmul(x, w) ** 2).mean() * 1024.0, w)[0] * (1 / 1024.0)",
+            ),
+        ),
+        samples=(Sample((66, 80), (80, 57)), Sample((6, 8), (8, 7))),
+        equal=("float32", "bfloat16"),
+        why="a power of two moves exponents and rounds nothing, as long as nothing overflows or underflows",
+        seen="paddle.amp.GradScaler",
+    ),
+    Formulation(
+        name="step with the sign in the number",
+        cause=TRAINING,
+        operands="w u lr",
+        spellings=(
+            Spelling("w - lr * u", "w - lr * u"),
+            Spelling("w + (-lr) * u", "w + (-lr) * u"),
+        ),
+        samples=(Sample((33, 57), (33, 57), 0.1), Sample((5, 7), (5, 7), 0.3)),
+        equal=("float32", "bfloat16"),
+        why="a sign rounds nothing",
+    ),
+)

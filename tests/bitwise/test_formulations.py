@@ -1,0 +1,151 @@
+"""Every formulation keeps what it says: its spellings are one computation, with the bits that it declares."""
+
+import numpy as np
+import pytest
+
+from padiff_shim.bitwise.measuring import apart, distance, ran, which_differ
+from padiff_shim.bitwise.spelling import compiled, drawn, in_torch, on_paddle, replay, same_bits, widened
+from padiff_shim.catalogue.formulations import _check, formulations
+from padiff_shim.table.formulation import BOTH, CAUSES, FORWARD, FUSED, GRADIENT, ROUNDING, Formulation, Spelling
+from padiff_shim.table.samples import Ints, Sample
+
+pytestmark = pytest.mark.bitexact
+
+EVERY = pytest.mark.parametrize("formulation", formulations().values(), ids=formulations().keys())
+DTYPES = ("float32", "bfloat16")
+CLOSE = 1e-11  # of the largest element, in float64
+
+
+def doubled(arrays):
+    return {
+        name: value.astype("float64") if getattr(value, "dtype", None) == np.float32 else value for name, value in arrays.items()
+    }
+
+
+def largest_difference(array, other):
+    if array is None or other is None:
+        return 0.0 if array is other else np.inf
+    assert array.shape == other.shape
+    return np.abs(array - other).max(initial=0.0) / max(np.abs(array).max(initial=0.0), np.finfo("float64").tiny)
+
+
+@EVERY
+def test_paddles_line_has_the_bits_of_torchs(formulation):
+    """Of every sample, with the gradients of all operands."""
+    for place in range(len(formulation.samples)):
+        arrays = drawn(formulation, place)
+        for dtype in DTYPES:
+            for spelling in formulation.spellings:
+                ported, original = on_paddle(spelling.paddle, arrays, dtype), in_torch(spelling.torch, arrays, dtype)
+                assert not ported.forward_differs(original), (spelling, dtype)
+                assert not ported.gradient_differs(original), (spelling, dtype)
+
+
+@EVERY
+def test_spellings_are_one_computation(formulation):
+    for place in range(len(formulation.samples)):
+        arrays = doubled(drawn(formulation, place))
+        first, *others = (on_paddle(widened(spelling.paddle), arrays, "float64") for spelling in formulation.spellings)
+        assert set(first.dtypes) == {"float64"}
+        for other in others:
+            assert len(first.results) == len(other.results)
+            assert max(map(largest_difference, first.results, other.results)) < CLOSE
+            assert max(largest_difference(first.gradients[name], other.gradients[name]) for name in first.gradients) < CLOSE
+
+
+@EVERY
+def test_bits_differ_as_declared(formulation):
+    for dtype in DTYPES:
+        differing = which_differ(ran(formulation, dtype))
+        if dtype in formulation.differs:
+            assert differing == formulation.differs[dtype], dtype
+        elif not formulation.may_differ:  # of those, other machines may have other kernels in either dtype
+            assert differing == "", dtype
+
+
+def test_all_causes_are_there():
+    declared = formulations().values()
+    assert {formulation.cause for formulation in declared} == set(CAUSES)
+    assert sum(1 for formulation in declared if not formulation.equal) >= 45
+    assert all(formulation.why and (formulation.seen or formulation.equal) for formulation in declared)
+    assert all(set(formulation.dtypes) <= set(DTYPES) for formulation in declared)
+
+
+ADDED = {
+    "name": "sum",
+    "cause": FUSED,
+    "operands": "x y",
+    "spellings": (Spelling("x + y", "x + y"), Spelling("y + x", "y + x")),
+    "samples": (Sample((2,), (2,)),),
+    "why": "nothing is rounded otherwise",
+    "equal": DTYPES,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cause": ROUNDING}, "stands among those of 'fused'"),
+        ({"spellings": ADDED["spellings"][:1]}, "has one spelling"),
+        ({"operands": "x"}, "other operands than 'x'"),
+        ({"differs": {"float32": FORWARD}}, "either equal, or differs"),
+        ({"equal": ()}, "either equal, or differs"),
+    ],
+)
+def test_declarations_that_contradict_themselves_are_refused(change, message):
+    _check(Formulation(**ADDED), FUSED)
+    with pytest.raises(ValueError, match=message):
+        _check(Formulation(**{**ADDED, **change}), FUSED)
+
+
+def test_a_spelling_is_a_function_of_its_operands():
+    assert replay("z = x + 1\nz * y", {"x": 2, "y": 3.0}) == 9.0
+    assert replay("math.sqrt(x)", {"x": 4.0}, "torch") == 2.0
+    for text in ("", "z = x"):
+        with pytest.raises(SyntaxError, match="ends with an expression"):
+            compiled(text, ("x",), "paddle")
+
+
+def test_a_widened_spelling_names_float64_alone():
+    assert widened('x.astype("float32")') == 'x.astype("float64")'
+    assert widened("x.to(torch.bfloat16) + float16") == "x.to(torch.float64) + float16"
+
+
+def test_bits_are_more_than_values():
+    zeros = np.zeros(2, "float32")
+    assert same_bits(zeros, zeros.copy())
+    assert not same_bits(zeros, -zeros)
+    assert same_bits(zeros + np.nan, zeros + np.nan)
+    assert not same_bits(zeros, zeros.astype("float64"))
+    assert not same_bits(zeros, None)
+    assert same_bits(None, None)
+
+
+def test_distances_are_in_units_of_the_largest_element():
+    array = np.array([1.0, 0.25, 0.0], "float32")
+    other = np.array([1.0, 0.25 + 2**-24, -0.0], "float32")
+    assert distance(array, other, "float32") == (0.5, pytest.approx(2 / 3))
+    assert distance(array, array, "bfloat16") == (0.0, 0.0)
+    assert distance(array[:1] * 3, array[:1] * 3 + 2**-6, "bfloat16") == (1.0, 1.0)
+    assert distance(array[:0], array[:0], "float32") == (0.0, 0.0)
+
+
+def test_forward_and_gradient_are_told_apart():
+    texts = ("x * y", "x * y * 1.5", "x.detach() * y", "x * y * 1.0")
+    arrays = {"x": np.ones(3, "float32"), "y": np.full(3, 3.0, "float32"), "i": np.arange(3)}
+    first, scaled, detached, same = (on_paddle(text, arrays, "float32") for text in texts)
+    assert which_differ([first, scaled]) == BOTH
+    assert which_differ([first, detached]) == GRADIENT
+    assert which_differ([first, same]) == ""
+    assert which_differ([on_paddle("x.detach() * 2", arrays, "float32"), on_paddle("x.detach()", arrays, "float32")]) == FORWARD
+    results, gradients = apart(first, scaled, "float32")
+    assert results.share == gradients.share == 1.0
+    assert results.ulp == 1.5 * 2**21  # 4.5 against 3, whose ulp is that of 4
+
+
+def test_labels_have_no_gradient():
+    sample = Sample((4, 3), Ints((4,), 0, 3))
+    loss = Formulation(**{**ADDED, "operands": "x t", "samples": (sample,)})
+    bits = on_paddle("F.cross_entropy(x, t)", drawn(loss), "float32")
+    assert list(bits.gradients) == ["x"]
+    assert bits.gradients["x"].shape == (4, 3)
