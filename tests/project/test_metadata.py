@@ -29,18 +29,18 @@ sys.path.insert(0, root)
 for folder in ("padiff_shim", "patches"):
     for path in pathlib.Path(root, folder).rglob("*.py"):
         compile(path.read_text(encoding="utf-8"), str(path), "exec")
-from padiff_shim.patching import cfunction
+from padiff_shim.patching import functions
 
 class Native(types.ModuleType):
     def __call__(self, *args, **kwargs):
         return "native", args, kwargs
 
 owner = Native("owner")
-definition = cfunction._MethodDef(b"probe", cfunction._OBJECT_CALL, 3, None)
-probe = cfunction._new_function(ctypes.addressof(definition), id(owner), None)
-cfunction._incref(owner)
+definition = functions._MethodDef(b"probe", functions._OBJECT_CALL, 3, None)
+probe = functions._new_function(ctypes.addressof(definition), id(owner), None)
+functions._incref(owner)
 assert probe(1, a=2) == ("native", (1,), {"a": 2})
-patch = cfunction.CFunctionPatch(probe)
+patch = functions.CFunctionPatch(probe)
 patch.set_hook(lambda *args, **kwargs: ("hook", patch.original(*args, **kwargs)))
 for _ in range(3):
     assert patch.install()

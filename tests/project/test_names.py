@@ -27,7 +27,7 @@ BINDINGS = {
     "examples/zoo": 23,
     "padiff_shim": 27,
     "padiff_shim/auditing": 70,
-    "padiff_shim/autodiff": 109,
+    "padiff_shim/autodiff": 108,
     "padiff_shim/catalogue": 16,
     "padiff_shim/cli": 39,
     "padiff_shim/comparison": 58,

@@ -23,7 +23,7 @@ from padiff_shim.report.compare_text import markdown as compare_markdown
 from padiff_shim.report.compare_text import summary
 from padiff_shim.report.reference_text import run_table
 from padiff_shim.runlog.counts import Counts
-from padiff_shim.runs.gate import Entry, Gate
+from padiff_shim.runs.gate import BaselineEntry, Gate
 from padiff_shim.text import in_markdown
 
 WIDTHS = (80, 100, 160)
@@ -126,7 +126,7 @@ def bisection(layer, site):
 
 
 def gate(layer, site):
-    entry = Entry("linear", "out", "float32", layer, site, "WRONG", "paddle", units=1e4)
+    entry = BaselineEntry("linear", "out", "float32", layer, site, "WRONG", "paddle", units=1e4)
     return Gate("baseline.jsonl", 4.0, worse=[(entry, entry)], new=[entry], gone=[entry] * 12, places=30)
 
 
