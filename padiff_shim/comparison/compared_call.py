@@ -18,8 +18,8 @@ from ..dispatch.prepare import NO_CASTS, Prepared, device_of
 from ..frameworks import autocast, weight_copies
 from ..frameworks.memory import dtype_of, grad_tracer, to_paddle, to_torch
 from ..numerics import same, ties_and_moves
-from ..numerics.bounds_numpy import array
-from ..numerics.judging.formulas import Variant
+from ..numerics.bounds import array
+from ..numerics.generic import Variant
 from ..numerics.measured import JointFormula, JointResult, TraceCache, Traces
 from ..numerics.ties import TiedCall
 from ..runlog.encoding import WrittenFields

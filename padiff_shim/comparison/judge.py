@@ -19,8 +19,8 @@ from ..catalogue import known_differences
 from ..errors import MismatchError
 from ..frameworks.torch_state import put_aside
 from ..interrupts import let_pass, postpone
+from ..numerics import difference
 from ..numerics.bounds import Bound, Learnt
-from ..numerics.judging import difference
 from ..numerics.precision import first_place
 from ..runlog.encoding import Plain, tables
 from ..runs.compare_run import CompareRun
@@ -347,8 +347,8 @@ class Judge:
         if not case.told:
             return None
         judgement: Judgement | None = None
-        if learnt.few is not None:
-            judgement = numerics.harmless_few(*sides, learnt.few, case.array)
+        if learnt.small:
+            judgement = numerics.harmless_small(*sides, learnt, case.array)
         if judgement is None:
             judgement = numerics.harmless(*sides, learnt, case.given())
         if judgement is not None:

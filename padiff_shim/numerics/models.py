@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from . import bounds, bounds_numpy, rows, terms
-from .judging.hypotheses import dropped, epsilons, missing, numbers, precision, setting
+from . import bounds, formulas
+from .hypotheses import dropped, epsilons, missing, numbers, precision, setting
 from .precision import KINDS, Array, represented, span
-from .quantity import Hypothesis, Later, Quantity, Staged
-from .sums import Term, Terms, build, sequential
+from .quantity import Hypothesis, Later, Quantity, Rows, Staged, Term, Terms, build, row, sequential, shared
 
 # ---- What an op's entry says of its rounding: a quantity for its result and one for each gradient.
 
@@ -69,13 +68,18 @@ def _operands(**values: Any) -> tuple[dict[str, tuple[torch.Tensor, tuple[int, .
     return tensors, {name: v for name, v in values.items() if name not in tensors}
 
 
-def pointwise(target: Sequence[int], dtype: torch.dtype, term: Term, extra: Sequence[Hypothesis] = (), **values: Any) -> Terms:
-    """``term`` of these tensors and numbers, summed over the axes along which the target was broadcast."""
+def pointwise(
+    target: Sequence[int], dtype: torch.dtype, term: Term, extra: Callable[[], list[Hypothesis]] = list, **values: Any
+) -> Terms:
+    """``term`` of these tensors and numbers, summed over the axes along which the target was broadcast.
+
+    ``extra``: gives more hypotheses.
+    """
     operands, attrs = _operands(**{name: v for name, v in values.items() if name != "guide"})
     spelled = [name for name, v in attrs.items() if isinstance(v, float)]
 
     def hypotheses() -> list[Hypothesis]:
-        listed = [*precision(dtype, tuple(operands)), *numbers(dtype, *spelled), *extra]
+        listed = [*precision(dtype, tuple(operands)), *numbers(dtype, *spelled), *extra()]
         return listed + (dropped(("grad",)) if found.sums else [])
 
     labels = tuple(range(-len(target), 0))
@@ -95,7 +99,7 @@ def _beside(size: float) -> Callable[[torch.Tensor], list[torch.Tensor]]:
 class Binary(RoundingModel):
     """An op of two operands, each a tensor or a number. ``term``: of two tensors; ``number``: beside a number."""
 
-    term, number = terms.MULTIPLY, terms.MULTIPLY_NUMBER
+    term, number = formulas.MULTIPLY, formulas.MULTIPLY_NUMBER
 
     def forward(self, values: Sequence[Any]) -> Quantity | None:
         """The broadcast result."""
@@ -105,7 +109,7 @@ class Binary(RoundingModel):
             return None
         term = self.term if len(tensors) == 2 else self.number
         shape = np.broadcast_shapes(*(v.shape for v in tensors))  # Torch 2.13 loads SymPy for its own
-        return pointwise(shape, tensors[0].dtype, term, self.others(), x=x, y=y, **self.options(x, y))
+        return pointwise(shape, tensors[0].dtype, term, self.others, x=x, y=y, **self.options(x, y))
 
     def options(self, x: Any, y: Any) -> dict[str, Any]:
         """More numbers of the formula."""
@@ -125,7 +129,7 @@ class Binary(RoundingModel):
 
     def derivative(self, name: str, target: torch.Tensor, x: Any, y: Any, grad: torch.Tensor) -> Quantity | None:
         """The formula of one gradient."""
-        return pointwise(target.shape, target.dtype, terms.TIMES, grad=grad, other=y if name == "x" else x)
+        return pointwise(target.shape, target.dtype, formulas.TIMES, grad=grad, other=y if name == "x" else x)
 
 
 class Multiply(Binary):
@@ -135,7 +139,7 @@ class Multiply(Binary):
 class Add(Binary):
     """x + y."""
 
-    term = number = terms.ADD
+    term = number = formulas.ADD
     sign = 1.0
 
     def options(self, x: Any, y: Any) -> dict[str, Any]:
@@ -150,10 +154,10 @@ class Add(Binary):
     def derivative(self, name: str, target: torch.Tensor, x: Any, y: Any, grad: torch.Tensor) -> Quantity | None:
         """The gradient itself, or its sum."""
         sign = 1.0 if name == "x" else self.sign
-        found = pointwise(target.shape, target.dtype, terms.COPY, [setting("sign", sign=-sign)], x=grad, sign=sign)
+        found = pointwise(target.shape, target.dtype, formulas.COPY, lambda: [setting("sign", sign=-sign)], x=grad, sign=sign)
         if found.sums:
-            found.term, found.stored, found.orders = terms.SUM, 0.0, sequential
-            found.harmless = bounds.of_magnitudes(target.shape, found.k, grad)
+            found.term, found.stored, found.orders = formulas.SUM, 0.0, sequential
+            found.harmless = bounds.of_broadcast(target.shape, found.k, grad)
         return found
 
 
@@ -166,19 +170,19 @@ class Subtract(Add):
 class Divide(Binary):
     """x / y; beside a number kernels may multiply by the reciprocal."""
 
-    term, number = terms.DIVIDE, terms.DIVIDE_NUMBER
+    term, number = formulas.DIVIDE, formulas.DIVIDE_NUMBER
 
     def derivative(self, name: str, target: torch.Tensor, x: Any, y: Any, grad: torch.Tensor) -> Quantity | None:
         """g / y and -g x / y^2."""
         if name == "x":
-            return pointwise(target.shape, target.dtype, terms.NUMERATOR, grad=grad, y=y)
-        return pointwise(target.shape, target.dtype, terms.DENOMINATOR, grad=grad, x=x, y=y)
+            return pointwise(target.shape, target.dtype, formulas.NUMERATOR, grad=grad, y=y)
+        return pointwise(target.shape, target.dtype, formulas.DENOMINATOR, grad=grad, x=x, y=y)
 
 
 class Power(Binary):
     """x ** y."""
 
-    term = number = terms.POWER
+    term = number = formulas.POWER
 
     def forward(self, values: Sequence[Any]) -> Quantity | None:
         """The broadcast result; a power of 0.5 may be taken for a square root."""
@@ -189,7 +193,7 @@ class Power(Binary):
 
     def derivative(self, name: str, target: torch.Tensor, x: Any, y: Any, grad: torch.Tensor) -> Quantity | None:
         """g y x^(y-1) and g x^y log x."""
-        return pointwise(target.shape, target.dtype, terms.BASE if name == "x" else terms.EXPONENT, grad=grad, x=x, y=y)
+        return pointwise(target.shape, target.dtype, formulas.BASE if name == "x" else formulas.EXPONENT, grad=grad, x=x, y=y)
 
 
 class Scale(RoundingModel):
@@ -200,17 +204,21 @@ class Scale(RoundingModel):
         x, scale, bias, after = values
         if not floating(x) or isinstance(scale, torch.Tensor) or isinstance(bias, torch.Tensor):
             return None
-        extra = [setting("no-bias", bias=0.0), setting("bias-before-scale" if after else "bias-after-scale", after=not after)]
+
+        def extra() -> list[Hypothesis]:
+            other = "bias-before-scale" if after else "bias-after-scale"
+            return [setting("no-bias", bias=0.0), setting(other, after=not after)]
+
         numbers = {"scale": float(scale), "bias": float(bias), "after": bool(after)}
         guide = {"guide": _beside(abs(bias))} if bias else {}
-        return pointwise(x.shape, x.dtype, terms.AFFINE, extra, x=x, **numbers, **guide)
+        return pointwise(x.shape, x.dtype, formulas.AFFINE, extra, x=x, **numbers, **guide)
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """g scale."""
         x, scale = values[:2]
         if name != "x" or not floating(x, grad) or isinstance(scale, torch.Tensor):
             return None
-        return pointwise(x.shape, x.dtype, terms.TIMES, grad=grad, other=float(scale))
+        return pointwise(x.shape, x.dtype, formulas.TIMES, grad=grad, other=float(scale))
 
 
 def _wide(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
@@ -237,11 +245,13 @@ class Unary(RoundingModel):
         x = values[0]
         if not floating(x):
             return None
-        extra = [Hypothesis(name, False, full=partial(_wide, f, x)) for name, f in self.wrong.items()]
-        found = pointwise(x.shape, x.dtype, self.term, extra, x=x)
+        found = pointwise(x.shape, x.dtype, self.term, partial(self._others, x), x=x)
         if self.special is not None:
             found.special = partial(self.special, x.dtype)
         return found
+
+    def _others(self, x: torch.Tensor) -> list[Hypothesis]:
+        return [Hypothesis(name, False, full=partial(_wide, f, x)) for name, f in self.wrong.items()]
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """g f'(x), recomputed from x: the kernel's own result may be a little off."""
@@ -249,26 +259,9 @@ class Unary(RoundingModel):
         if not floating(x, grad):
             return None
         found = pointwise(x.shape, x.dtype, self.derivative, grad=grad, x=x)
-        if self.derivative is terms.TANH_GRADIENT:  # 1 - tanh^2 cancels
+        if self.derivative is formulas.TANH_GRADIENT:  # 1 - tanh^2 cancels
             found.guide = lambda reference: [grad]
         return found
-
-
-def _gelu_size(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """|x| (half of it below 0) + |gelu(x)|: what the rounding of gelu is relative to."""
-    return torch.nn.functional.leaky_relu(x, -0.5).add_(result.abs())
-
-
-def _gelu_gradient_size(result: torch.Tensor, grad: torch.Tensor, x: torch.Tensor, form: str) -> torch.Tensor:
-    """At most what the rounding of gelu's gradient is relative to (see :func:`formulas._gelu_gradient`)."""
-    size = torch.sign(x).mul_(0.25).add_(0.75)  # 1, and a half below 0
-    if form == "none":  # and |x| pdf(x) (1 + min(x^2, 100))
-        square = x * x
-        bent = torch.mul(square, -0.5).exp_().mul_(x).abs_()
-        size.addcmul_(bent, square.clamp_(max=100.0).add_(1.0), value=0.3989)
-    elif form == "tanh":  # and |x| times a part of the argument's slope
-        size.addcmul_((x * x).mul_(0.1341).add_(1.0), x.abs(), value=0.3989)
-    return size.mul_(grad).abs_()
 
 
 class Gelu(RoundingModel):
@@ -287,8 +280,8 @@ class Gelu(RoundingModel):
         x, form = values[0], self._form(values[1])
         if not floating(x):
             return None
-        found = pointwise(x.shape, x.dtype, terms.GELU, self._others(form), x=x, form=form, guide=lambda reference: [x])
-        found.harmless = bounds.pointwise(terms.GELU.rounds, _gelu_size, x, small=bounds_numpy.gelu)
+        found = pointwise(x.shape, x.dtype, formulas.GELU, partial(self._others, form), x=x, form=form, guide=lambda reference: [x])
+        found.harmless = bounds.gelu(formulas.GELU.rounds, x)
         return found
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
@@ -296,11 +289,11 @@ class Gelu(RoundingModel):
         x, form = values[0], self._form(values[1])
         if not floating(x, grad):
             return None
-        others = self._others(form)
-        found = pointwise(x.shape, x.dtype, terms.GELU_GRADIENT, others, grad=grad, x=x, form=form, guide=lambda reference: [grad])
-        size = partial(_gelu_gradient_size, form=form)
-        small = partial(bounds_numpy.gelu_gradient, form)
-        found.harmless = bounds.pointwise(terms.GELU_GRADIENT.rounds, size, grad, x, small=small)
+        others, term = partial(self._others, form), formulas.GELU_GRADIENT
+        found = pointwise(
+            x.shape, x.dtype, formulas.GELU_GRADIENT, others, grad=grad, x=x, form=form, guide=lambda reference: [grad]
+        )
+        found.harmless = bounds.gelu_gradient(term.rounds, form, grad, x)
         return found
 
 
@@ -326,17 +319,17 @@ def _wrapped(dtype: torch.dtype) -> list[Hypothesis]:
     return [Hypothesis("exponent+64", False, lambda s: s.each(lambda a: np.where(a < -77 * log2, a + 64 * log2, a), ("x",)))]
 
 
-SQUARE = Unary(terms.SQUARE, terms.SQUARE_GRADIENT, {"cube": lambda x: x**3})
+SQUARE = Unary(formulas.SQUARE, formulas.SQUARE_GRADIENT, {"cube": lambda x: x**3})
 RELU = Unary(
-    terms.RELU,
-    terms.RELU_GRADIENT,
+    formulas.RELU,
+    formulas.RELU_GRADIENT,
     {"gelu": torch.nn.functional.gelu, "relu6": torch.nn.functional.relu6},
     lambda dtype: [_replacing("nan->0", np.isnan, 0.0)],
 )
-TANH = Unary(terms.TANH, terms.TANH_GRADIENT, {"sigmoid": torch.sigmoid, "hardtanh": torch.nn.functional.hardtanh})
-EXP = Unary(terms.EXP, terms.EXP_GRADIENT, {"exp2": torch.exp2, "expm1": torch.expm1}, _wrapped)
-SQRT = Unary(terms.SQRT, terms.SQRT_GRADIENT, {"rsqrt": torch.rsqrt}, _root)
-RSQRT = Unary(terms.RSQRT, terms.RSQRT_GRADIENT, {"sqrt": torch.sqrt, "reciprocal": torch.reciprocal}, _root)
+TANH = Unary(formulas.TANH, formulas.TANH_GRADIENT, {"sigmoid": torch.sigmoid, "hardtanh": torch.nn.functional.hardtanh})
+EXP = Unary(formulas.EXP, formulas.EXP_GRADIENT, {"exp2": torch.exp2, "expm1": torch.expm1}, _wrapped)
+SQRT = Unary(formulas.SQRT, formulas.SQRT_GRADIENT, {"rsqrt": torch.rsqrt}, _root)
+RSQRT = Unary(formulas.RSQRT, formulas.RSQRT_GRADIENT, {"sqrt": torch.sqrt, "reciprocal": torch.reciprocal}, _root)
 
 
 # ---- Rounding models of matrix products and their gradients, which are matrix products again.
@@ -357,7 +350,7 @@ class Labelled(NamedTuple):
 class Product(RoundingModel):
     """Base of all products: a subclass says which labels the axes have.
 
-    ``stored``: steps that a kernel may round to 16 bits, see :class:`padiff_shim.numerics.sums.Term`.
+    ``stored``: steps that a kernel may round to 16 bits, see :class:`padiff_shim.numerics.quantity.Term`.
     """
 
     stored = 0.0
@@ -389,7 +382,7 @@ class Product(RoundingModel):
             return listed
 
         attrs = {"alpha": found.alpha, "beta": found.beta} if found.addend is not None else {}
-        term = terms.DOT if "y" in named else terms.SUM
+        term = formulas.DOT if "y" in named else formulas.SUM
         return build((shape, found.out), dtype, named, term, attrs=attrs, named=hypotheses, sums=sums, stored=self.stored)
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
@@ -406,7 +399,7 @@ class Product(RoundingModel):
         others = [pair for other, pair in found.factors.items() if other != name]
         operands = dict(zip(("x", "y"), [(grad, found.out), *others]))
         attrs = {"alpha": found.alpha} if found.alpha != 1.0 else {}
-        term = terms.DOT if others else terms.SUM
+        term = formulas.DOT if others else formulas.SUM
         dtype = target.dtype
 
         def hypotheses() -> list[Hypothesis]:
@@ -437,7 +430,7 @@ def transposed(
 
     def turn(key: str) -> Callable[[Staged], Staged]:
         tensor, labels = operands[key]
-        other = build(target, dtype, {**operands, key: (tensor.mT, labels)}, terms.DOT)
+        other = build(target, dtype, {**operands, key: (tensor.mT, labels)}, formulas.DOT)
         return lambda staged: replace(other.stage(staged.where), attrs=staged.attrs, post=staged.post)
 
     square = {key: tensor.ndim > 1 and tensor.shape[-1] == tensor.shape[-2] for key, (tensor, _) in operands.items()}
@@ -457,13 +450,13 @@ def _sum_of_gradient(target: torch.Tensor, labels: Labels, grad: torch.Tensor, o
         (target.shape, labels),
         target.dtype,
         {"x": (grad, out)},
-        terms.SUM,
+        formulas.SUM,
         attrs={"beta": beta},
         factor="beta",
         named=lambda: _scalars(target.dtype, listed) + precision(target.dtype, ("x",)) + dropped(("x",)),
         orders=sequential,
         sums=1,
-        harmless=bounds.of_magnitudes(target.shape, count, grad, beta),
+        harmless=bounds.of_broadcast(target.shape, count, grad, beta),
     )
 
 
@@ -569,13 +562,6 @@ def _targets(shape: Sequence[int], over: tuple[int, ...], keep: bool) -> tuple[t
     return tuple(shape[axis] for axis in rest), rest
 
 
-def _magnitudes(x: torch.Tensor, over: tuple[int, ...]) -> torch.Tensor:
-    """The sums of a tensor's magnitudes over some axes."""
-    if over == tuple(range(len(over))):
-        return bounds.summed(torch.abs, x.detach().reshape(-1, *x.shape[len(over) :]))
-    return x.detach().abs().sum(over)
-
-
 def _flat(tensor: torch.Tensor, count: int) -> torch.Tensor:
     """Rows of ``count`` elements."""
     return tensor.detach().reshape(-1, count)
@@ -638,10 +624,9 @@ class Sum(RoundingModel):
             listed = [setting(name, alpha=value) for name, value in scales.items()]
             return precision(dtype, ("x",)) + dropped(("x",)) + listed + other
 
-        return build(_targets(x.shape, over, keep), dtype, {"x": (x, tuple(range(x.ndim)))}, terms.SUM,
+        return build(_targets(x.shape, over, keep), dtype, {"x": (x, tuple(range(x.ndim)))}, formulas.SUM,
                      attrs=attrs, named=hypotheses, orders=sequential, sums=1,
-                     harmless=bounds.of_sum(partial(_magnitudes, over=over), count, 0.0, float(attrs.get("alpha", 1.0)),
-                                             tensors=(x,), small=partial(bounds_numpy.over_axes, over)),
+                     harmless=bounds.of_axes(x, over, count, float(attrs.get("alpha", 1.0))),
                      )  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
@@ -654,10 +639,10 @@ class Sum(RoundingModel):
         target = (x.shape, tuple(range(x.ndim)))
         if not self.mean:
             listed = [setting("mean-for-sum", sign=reciprocal(max(count, 1), x.dtype))]
-            return build(target, x.dtype, {"x": (grad, labels)}, terms.COPY, named=lambda: precision(x.dtype, ("x",)) + listed)
+            return build(target, x.dtype, {"x": (grad, labels)}, formulas.COPY, named=lambda: precision(x.dtype, ("x",)) + listed)
         listed = [setting("sum-for-mean", other=1.0), setting("divisor-n-1", other=reciprocal(max(count - 1, 1), x.dtype))]
         attrs = {"other": reciprocal(max(count, 1), x.dtype)}
-        return build(target, x.dtype, {"grad": (grad, labels)}, terms.DIVIDED, attrs=attrs,
+        return build(target, x.dtype, {"grad": (grad, labels)}, formulas.DIVIDED, attrs=attrs,
                      named=lambda: precision(x.dtype, ("grad",)) + listed)  # fmt: skip
 
 
@@ -681,7 +666,7 @@ class LogSumExp(RoundingModel):
             return None
         over = reduced(None if every else axis, x.ndim)
         shape = _targets(x.shape, over, bool(keep))[0]
-        operand = rows.row(x, over)
+        operand = row(x, over)
         if keep:  # the grid is the result's own, with its axes of size 1
             operand.grid = tuple(a for a in range(x.ndim) if a not in over)
         count = operand.inner[0]
@@ -691,7 +676,7 @@ class LogSumExp(RoundingModel):
             named = [setting("log-mean-exp", shift=-math.log(max(count, 1))), setting("base-2", base=2.0)]
             return precision(x.dtype, ("x",)) + dropped(("x",), -math.inf) + named + other
 
-        return rows.Rows(shape, x.dtype, count, {"x": operand}, {}, hypotheses, whole=False, formula=rows.logsumexp,
+        return Rows(shape, x.dtype, count, {"x": operand}, {}, hypotheses, whole=False, formula=formulas.logsumexp,
                          special=_infinite_maximum)  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
@@ -701,10 +686,10 @@ class LogSumExp(RoundingModel):
             return None
         over = reduced(None if every else axis, x.ndim)
         spread = grad.detach().reshape(_targets(x.shape, over, True)[0]).expand(x.shape)
-        operands = {"x": rows.row(x, over), "grad": rows.row(spread, over)}
-        return rows.Rows(tuple(x.shape), x.dtype, operands["x"].inner[0], operands, {},
+        operands = {"x": row(x, over), "grad": row(spread, over)}
+        return Rows(tuple(x.shape), x.dtype, operands["x"].inner[0], operands, {},
                          lambda: precision(x.dtype, ("x", "grad")) + dropped(("x",), -math.inf),
-                         axes=over, formula=rows.logsumexp_gradient, relative=True, special=_infinite_maximum)  # fmt: skip
+                         axes=over, formula=formulas.logsumexp_gradient, relative=True, special=_infinite_maximum)  # fmt: skip
 
 
 class Softmax(RoundingModel):
@@ -722,9 +707,9 @@ class Softmax(RoundingModel):
             named = [setting("clip=-64", clip=-64.0), setting("base-2", base=2.0)]
             return precision(x.dtype, ("x",)) + dropped(("x",), -math.inf) + named + other
 
-        operand = rows.row(x, over)
-        return rows.Rows(tuple(x.shape), x.dtype, operand.inner[0], {"x": operand}, {}, hypotheses,
-                         axes=over, formula=rows.softmax, relative=True, special=_swallowed,
+        operand = row(x, over)
+        return Rows(tuple(x.shape), x.dtype, operand.inner[0], {"x": operand}, {}, hypotheses,
+                         axes=over, formula=formulas.softmax, relative=True, special=_swallowed,
                          harmless=bounds.softmax(x, axis))  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
@@ -733,14 +718,14 @@ class Softmax(RoundingModel):
         if not floating(x, grad):
             return None
         over = (axis % x.ndim,) if x.ndim else ()
-        operands = {"x": rows.row(x, over), "grad": rows.row(grad, over)}
+        operands = {"x": row(x, over), "grad": row(grad, over)}
 
         def hypotheses() -> list[Hypothesis]:
             named = [setting("no-projection", projection=0.0), setting("clip=-64", clip=-64.0)]
             return precision(x.dtype, ("x", "grad")) + dropped(("x",), -math.inf) + named
 
-        return rows.Rows(tuple(x.shape), x.dtype, operands["x"].inner[0], operands, {}, hypotheses,
-                         axes=over, formula=rows.softmax_gradient, special=_swallowed,
+        return Rows(tuple(x.shape), x.dtype, operands["x"].inner[0], operands, {}, hypotheses,
+                         axes=over, formula=formulas.softmax_gradient, special=_swallowed,
                          harmless=bounds.softmax_gradient(x, axis, grad))  # fmt: skip
 
 
@@ -758,21 +743,21 @@ class LayerNorm(RoundingModel):
         return named
 
     def forward(self, values: Sequence[Any]) -> Quantity | None:
-        """See :func:`padiff_shim.numerics.rows.layer_norm`."""
+        """See :func:`padiff_shim.numerics.formulas.layer_norm`."""
         x, scale, bias, epsilon, begin = values
         if not floating(x, scale, bias):
             return None
         axes, count = self._rows(x, begin)
-        operands = {"x": rows.row(x, axes)}
-        operands |= {name: rows.shared(t) for name, t in (("weight", scale), ("bias", bias)) if t is not None}
+        operands = {"x": row(x, axes)}
+        operands |= {name: shared(t) for name, t in (("weight", scale), ("bias", bias)) if t is not None}
 
         def hypotheses() -> list[Hypothesis]:
             named = [missing("weight", "no-weight"), missing("bias", "no-bias"), setting("bias-twice", beta=2.0)]
             more = Hypothesis("weight+1", False, lambda s: s.each(lambda w: w + 1, ["weight"]) if "weight" in s.arrays else None)
             return precision(x.dtype, ("x",), ("weight", "bias")) + self._variants(x.dtype, epsilon, count) + [*named, more]
 
-        return rows.Rows(tuple(x.shape), x.dtype, count, operands, {"epsilon": float(epsilon)}, hypotheses,
-                         axes=axes, formula=rows.layer_norm,
+        return Rows(tuple(x.shape), x.dtype, count, operands, {"epsilon": float(epsilon)}, hypotheses,
+                         axes=axes, formula=formulas.layer_norm,
                          harmless=bounds.layer_norm(x, scale, bias, float(epsilon), axes))  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
@@ -788,19 +773,19 @@ class LayerNorm(RoundingModel):
             return None
         flat = _flat(grad, count)
         if name == "bias":
-            return build(((count,), ("d",)), target.dtype, {"x": (flat, ("n", "d"))}, terms.SUM,
+            return build(((count,), ("d",)), target.dtype, {"x": (flat, ("n", "d"))}, formulas.SUM,
                          named=lambda: precision(target.dtype, ("x",)) + dropped(("x",)), orders=sequential, sums=1,
-                         coarse=True, harmless=bounds.sums(grad, count))  # fmt: skip
+                         coarse=True, harmless=bounds.of_rows(grad, count))  # fmt: skip
         found = self._weight(_flat(x, count), target.dtype, float(epsilon), flat)
-        found.harmless = bounds.normalised_sums(x, grad, count, float(epsilon), terms.NORMALISED.rounds)
+        found.harmless = bounds.normalised_sums(x, grad, count, float(epsilon), formulas.NORMALISED.rounds)
         return found
 
     def _input(
         self, x: torch.Tensor, scale: torch.Tensor | None, epsilon: float, grad: torch.Tensor, axes: tuple[int, ...], count: int
     ) -> Quantity:
-        operands = {"x": rows.row(x, axes), "grad": rows.row(grad, axes)}
+        operands = {"x": row(x, axes), "grad": row(grad, axes)}
         if scale is not None:
-            operands["weight"] = rows.shared(scale)
+            operands["weight"] = shared(scale)
 
         def hypotheses() -> list[Hypothesis]:
             named = [
@@ -810,13 +795,13 @@ class LayerNorm(RoundingModel):
             ]
             return precision(x.dtype, ("x", "grad"), ("weight",)) + self._variants(x.dtype, epsilon, count) + named
 
-        return rows.Rows(tuple(x.shape), x.dtype, count, operands, {"epsilon": epsilon}, hypotheses,
-                         axes=axes, formula=rows.layer_norm_gradient,
+        return Rows(tuple(x.shape), x.dtype, count, operands, {"epsilon": epsilon}, hypotheses,
+                         axes=axes, formula=formulas.layer_norm_gradient,
                          harmless=bounds.layer_norm_gradient(x, scale, epsilon, axes, grad))  # fmt: skip
 
     def _weight(self, x: torch.Tensor, dtype: torch.dtype, epsilon: float, grad: torch.Tensor) -> Quantity:
         labels = ("n", "d")
-        found = build(((x.shape[1],), ("d",)), dtype, {"grad": (grad, labels), "x": (x, labels)}, terms.NORMALISED,
+        found = build(((x.shape[1],), ("d",)), dtype, {"grad": (grad, labels), "x": (x, labels)}, formulas.NORMALISED,
                       attrs={"epsilon": epsilon, "count": x.shape[1], "largest": span(KINDS[x.dtype].unit)[1]},
                       sums=1, coarse=True)  # fmt: skip
         statistics = functools.cache(partial(_statistics, x))

@@ -12,8 +12,8 @@ from helpers import thinned
 import padiff_shim
 from padiff_shim.auditing.cases import AuditCall, cases
 from padiff_shim.catalogue.registry import ops
+from padiff_shim.numerics import generic as formulas
 from padiff_shim.numerics import measured, noise, tracing
-from padiff_shim.numerics.judging import formulas
 from padiff_shim.testing import planted
 from padiff_shim.verdicts import Verdict
 

@@ -14,8 +14,7 @@ import torch
 
 from padiff_shim import numerics
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.numerics import precision
-from padiff_shim.numerics.judging import difference
+from padiff_shim.numerics import difference, precision
 from padiff_shim.verdicts import HARD, Side, Verdict
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))

@@ -242,28 +242,28 @@ TAPE = (
 JUDGE = (
     Fault(
         "bound-four-times",
-        "padiff_shim/numerics/judging/trial.py",
+        "padiff_shim/numerics/trial.py",
         "count, certain = math.prod(quantity.shape), quantity.k + 2.0",
         "count, certain = math.prod(quantity.shape), 4.0 * (quantity.k + 2.0)",
         "the certain rounding bound is four times too wide",
     ),
     Fault(
         "sides-of-exact-results",
-        "padiff_shim/numerics/judging/special_cases.py",
+        "padiff_shim/numerics/special_cases.py",
         "((Side.PADDLE, paddle), (Side.TORCH, torch_))",
         "((Side.PADDLE, torch_), (Side.TORCH, paddle))",
         "of two integer results the right side is accused",
     ),
     Fault(
         "nan-equals-nan",
-        "padiff_shim/numerics/judging/difference.py",
+        "padiff_shim/numerics/difference.py",
         "        if squares != squares:  # a NaN equals nothing\n            return False\n",
         "",
         "large results with the same NaN on both sides pass as equal, whether it is right or not",
     ),
     Fault(
         "rest-of-the-blocks",
-        "padiff_shim/numerics/judging/difference.py",
+        "padiff_shim/numerics/difference.py",
         "    if count * length < flat.size:\n"
         "        places = np.append(places, count * length + flat[count * length :].argmax())\n",
         "",

@@ -6,8 +6,7 @@ import torch
 
 from padiff_shim import numerics
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.numerics import bounds
-from padiff_shim.numerics.judging import difference, trial
+from padiff_shim.numerics import bounds, difference, trial
 from padiff_shim.verdicts import Verdict
 
 

@@ -7,8 +7,7 @@ from test_glance import DTYPES, calls, near, normal, of_call, quantity_of
 
 from padiff_shim import numerics
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.numerics import bounds, bounds_numpy
-from padiff_shim.numerics.judging import difference
+from padiff_shim.numerics import bounds, difference
 from padiff_shim.verdicts import Verdict
 
 
@@ -21,7 +20,7 @@ def learnt_of(call):
 
 
 def arrays_of(given):
-    return lambda place: bounds_numpy.array(given[place])
+    return lambda place: bounds.array(given[place])
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -34,18 +33,18 @@ def test_they_are_those_of_any_tensor(dtype, scale):
         if learnt is None:
             continue
         name, operand, given, grad, result = second
-        assert learnt.few is not None, (name, operand)
+        assert learnt.small, (name, operand)
         own = [one * scale if isinstance(one, torch.Tensor) else one for one in of_call(given, grad)]
         turned = [one.mT.contiguous().mT if isinstance(one, torch.Tensor) and one.ndim > 1 else one for one in own]
         for tensors in (own, turned):
             limit = learnt.of(result, tensors)
-            relative, found, usual = learnt.few.of(result.numpy(), arrays_of(tensors))
+            relative, found, usual = learnt.near(result.numpy(), arrays_of(tensors))
             assert usual == limit.usual, (name, operand)
             if found is None:
                 assert relative == limit.relative > 0, (name, operand)
                 continue
             said.add((name, operand))
-            assert found.dtype == bounds_numpy.array(result).dtype, (name, operand)
+            assert found.dtype == bounds.array(result).dtype, (name, operand)
             np.testing.assert_allclose(found, limit.whole().numpy(), rtol=1e-5, err_msg=f"{name} {operand}")
     forward = {(name, "") for name in ("matmul", "linear", "addmm", "softmax", "layer_norm", "gelu", "sum", "mean")}
     backward = {("linear", "x"), ("linear", "weight"), ("linear", "bias"), ("layer_norm", "scale"), ("layer_norm", "bias")}
@@ -63,7 +62,7 @@ def test_a_glance_by_them_gives_the_figures_of_any_glance(dtype):
         with np.errstate(all="ignore"):
             for paddle in (near(result), near(result).mT.contiguous().mT if result.ndim > 1 else near(result, 2)):
                 wanted = difference.quick_compare(paddle, result, learnt.of(result, tensors))
-                found = difference.glance_at_few(paddle, result, learnt.few, arrays_of(tensors))
+                found = difference.quick_compare_small(paddle, result, learnt, arrays_of(tensors))
                 assert (found is None) == (wanted is None), call[:2]
                 if found is not None:
                     seen += 1
@@ -75,15 +74,15 @@ def test_a_glance_by_them_gives_the_figures_of_any_glance(dtype):
 def test_what_is_not_small_or_of_another_dtype_is_left_to_torch():
     def learnt(x, y):
         result = torch.matmul(x.to(torch.float32), y.to(torch.float32))
-        bound = bounds.Bound(lambda result, x, y: None, x, y, few=lambda result, x, y: None)
+        bound = bounds.softmax_gradient(x, -1, y)
         return bound.among((x, y), result)
 
     x, y = normal(6, 40, dtype=torch.float32), normal(40, 6, seed=1, dtype=torch.float32)
-    assert learnt(x, y).few is not None
-    assert learnt(x.double(), y).few is None
-    assert learnt(x.bfloat16(), y).few is None
-    assert learnt(torch.ones(6, bounds_numpy.READ // 6 + 1), torch.ones(bounds_numpy.READ // 6 + 1, 6)).few is None
-    assert learnt(torch.ones(bounds_numpy.ELEMENTS // 2 + 1, 1), torch.ones(1, 2)).few is None
+    assert learnt(x, y).small
+    assert not learnt(x.double(), y).small
+    assert not learnt(x.bfloat16(), y).small
+    assert not learnt(torch.ones(6, bounds.SMALL_READ // 6 + 1), torch.ones(bounds.SMALL_READ // 6 + 1, 6)).small
+    assert not learnt(torch.ones(bounds.SMALL // 2 + 1, 1), torch.ones(1, 2)).small
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -102,10 +101,10 @@ def test_tensors_without_axes_are_left_to_torch(dtype):
                 continue
             said += 1
             moved = torch.nextafter(result, result + 1)
-            if learnt.few is not None:
-                found = learnt.few.of(bounds_numpy.array(result), arrays_of(of_call(given, incoming)))
+            if learnt.small:
+                found = learnt.near(bounds.array(result), arrays_of(of_call(given, incoming)))
                 assert found[0] > 0 or found[1].shape == (1,)
-                numerics.harmless_few(moved, result, learnt.few, arrays_of(of_call(given, incoming)))
+                numerics.harmless_small(moved, result, learnt, arrays_of(of_call(given, incoming)))
             judged = numerics.harmless(moved, result, learnt, of_call(given, incoming))
             assert judged is None or judged.verdict is Verdict.ROUNDING
     assert said > 4
@@ -124,7 +123,7 @@ def test_odd_values_are_no_worse_for_them_than_for_any(odd):
             for one in [one for one in spoiled if isinstance(one, torch.Tensor)][place : place + 1]:
                 one.view(-1)[0] = odd
             wanted = numerics.harmless(near(result), result, learnt, spoiled)
-            found = numerics.harmless_few(near(result), result, learnt.few, arrays_of(spoiled))
+            found = numerics.harmless_small(near(result), result, learnt, arrays_of(spoiled))
             if found is not None:
                 explained += 1
                 assert wanted is not None

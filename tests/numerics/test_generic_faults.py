@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from formulas import FORMULAS, INNOCENT, drawn, gradient, judged, sides
 
-from padiff_shim.numerics import noise, precision
-from padiff_shim.numerics.judging import sampling
+from padiff_shim.numerics import noise, precision, sampling
 from padiff_shim.verdicts import HARD, Side, Verdict
 
 F32, F64 = torch.float32, torch.float64

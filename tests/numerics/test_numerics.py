@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from padiff_shim import numerics
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.numerics import precision
-from padiff_shim.numerics.judging import difference
+from padiff_shim.numerics import difference, precision
 from padiff_shim.verdicts import Side, Verdict
 
 F32, F64 = torch.float32, torch.float64

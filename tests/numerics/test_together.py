@@ -8,7 +8,7 @@ import torch
 import padiff_shim
 from padiff_shim import testing
 from padiff_shim.numerics import measured as measured_bounds
-from padiff_shim.numerics.judging.formulas import fallback
+from padiff_shim.numerics.generic import fallback
 from padiff_shim.numerics.measured import Formula, JointFormula, JointResult, Traces
 
 ROWS, COLUMNS = 60, 5

@@ -6,7 +6,7 @@ import threading
 import pytest
 from log_data import filled, record
 
-from padiff_shim.numerics.judging.difference import equal_stats
+from padiff_shim.numerics.difference import equal_stats
 from padiff_shim.runlog import log
 from padiff_shim.runlog.encoding import Plain, WrittenFields
 from padiff_shim.runlog.log import LogError

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from padiff_shim.numerics.judging.difference import equal_stats
+from padiff_shim.numerics.difference import equal_stats
 from padiff_shim.runlog import encoding
 from padiff_shim.runlog.counts import Counts
 from padiff_shim.runlog.encoding import Plain, WrittenFields, encode

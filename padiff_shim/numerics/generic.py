@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ...interrupts import let_pass
-from ...verdicts import PARTLY, Judgement, Side, Verdict
-from .. import noise
-from ..measured import FIRST, Formula, JointResult
-from ..precision import KINDS, first_place, norm
-from ..quantity import Hypothesis
-from . import difference, sampling, special_cases, trial
+from ..interrupts import let_pass
+from ..verdicts import PARTLY, Judgement, Side, Verdict
+from . import difference, noise, sampling, special_cases, trial
 from .hypotheses import NARROWER, Alternative, explained
+from .measured import FIRST, Formula, JointResult
+from .precision import KINDS, first_place, norm
+from .quantity import Hypothesis
 from .special_cases import unproven_places
 from .trial import Trial, classify, far_inside
 from .verdict import GATE, judge, plain

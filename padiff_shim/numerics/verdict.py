@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...verdicts import NEGLIGIBLE, PARTLY, Judgement, Side, Verdict
-from ..bounds import Learnt
-from ..bounds_numpy import Few
-from ..precision import WIDE, Array
-from ..quantity import Quantity
+from ..verdicts import NEGLIGIBLE, PARTLY, Judgement, Side, Verdict
 from . import difference as difference_module
 from . import sampling, special_cases, trial
-from .difference import TensorDifference, glance_at_few, quick_compare
+from .bounds import Learnt
+from .difference import TensorDifference, quick_compare, quick_compare_small
 from .hypotheses import Confirmation, Explained, explain, order, readable, treatment
+from .precision import WIDE, Array
+from .quantity import Quantity
 from .trial import Errors, Trial, classify, explained_whole, small, sound
 
 # Up to this many unit bounds on a guided sample no explanation is looked for. What a fault moves by one unit or more shows in the
@@ -66,10 +65,10 @@ def harmless(paddle: torch.Tensor, torch_: torch.Tensor, learnt: Learnt, given: 
     return None if seen is None else _harmless(*seen)
 
 
-def harmless_few(paddle: torch.Tensor, torch_: torch.Tensor, few: Few, arrays: Callable[[int], Array]) -> Judgement | None:
+def harmless_small(paddle: torch.Tensor, torch_: torch.Tensor, learnt: Learnt, arrays: Callable[[int], Array]) -> Judgement | None:
     """:func:`harmless` of small tensors, by a bound that NumPy makes. ``arrays``: gives the call's tensors, by their places."""
     with np.errstate(all="ignore"):
-        seen = glance_at_few(paddle, torch_, few, arrays)
+        seen = quick_compare_small(paddle, torch_, learnt, arrays)
     return None if seen is None else _harmless(*seen)
 
 
@@ -206,7 +205,7 @@ def _far_inside(found: Trial) -> bool:
 
 
 def _small(found: Trial) -> bool:
-    """See :func:`padiff_shim.numerics.judging.trial.small`."""
+    """See :func:`padiff_shim.numerics.trial.small`."""
     return small(found.paddle) and small(found.torch)
 
 

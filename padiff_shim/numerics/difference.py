@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..bounds import PIECE, Limit
-from ..bounds_numpy import Few
-from ..precision import KINDS, Array, equal_in_value, norm
+from .bounds import PIECE, Learnt, Limit
+from .precision import KINDS, Array, equal_in_value, norm
 
 # ---- Where a tensor is largest: one candidate of each of its blocks.
 
@@ -540,13 +539,13 @@ def quick_compare(paddle: torch.Tensor, torch_: torch.Tensor, harmless: Limit) -
     return _look(about, _flat_contiguous(paddle), _flat_contiguous(torch_), harmless.relative, harmless, harmless.usual)
 
 
-def glance_at_few(
-    paddle: torch.Tensor, torch_: torch.Tensor, few: Few, arrays: Callable[[int], Array]
+def quick_compare_small(
+    paddle: torch.Tensor, torch_: torch.Tensor, learnt: Learnt, arrays: Callable[[int], Array]
 ) -> tuple[dict[str, Any], float] | None:
-    """:func:`glance` at two small results on the host, by a bound that is made in NumPy. ``arrays``: see :meth:`Few.of`."""
+    """:func:`quick_compare` of two small results on the host, by a bound that NumPy makes. ``arrays``: see :meth:`Learnt.near`."""
     own = (torch_.detach() if torch_.requires_grad else torch_).contiguous().numpy()
-    found = few.of(own, arrays)
-    return None if found is None else _look(_ABOUT[torch_.dtype], _flat_contiguous(paddle), own.reshape(-1), *found)
+    near = learnt.near(own, arrays)
+    return None if near is None else _look(_ABOUT[torch_.dtype], _flat_contiguous(paddle), own.reshape(-1), *near)
 
 
 def _look(

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ...interrupts import let_pass
-from ...verdicts import Judgement, Side, Verdict
-from ..measured import Formula
-from ..precision import FORMATS, KINDS, Array, norm, represented, rms, rounded
-from ..quantity import Evaluation, Hypothesis, Quantity, Staged, in_turn
+from ..interrupts import let_pass
+from ..verdicts import Judgement, Side, Verdict
 from . import trial
 from .difference import top_of
+from .measured import Formula
+from .precision import FORMATS, KINDS, Array, norm, represented, rms, rounded
+from .quantity import Evaluation, Hypothesis, Quantity, Staged, in_turn
 from .special_cases import classes
 from .trial import Errors, Trial, classify, errors, explained_whole, sound
 

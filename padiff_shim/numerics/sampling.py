@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ...interrupts import let_pass
-from .. import noise
-from ..precision import Array
-from ..quantity import GridPlaces, Quantity
+from ..interrupts import let_pass
+from . import noise
 from .difference import Peaks, TensorDifference, block_length, magnitudes, readable, scaled, scaled_peaks, smallest, top_of
+from .precision import Array
+from .quantity import GridPlaces, Quantity
 
 # ---- Which outputs to ask the oracle about: where the two results differ most, and some at random.
 

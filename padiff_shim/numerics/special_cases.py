@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...interrupts import let_pass
-from ...verdicts import Judgement, Side, Verdict
-from .. import noise
-from ..measured import Formula
-from ..precision import KINDS, Array, first_place
-from ..quantity import Quantity, to_host
+from ..interrupts import let_pass
+from ..verdicts import Judgement, Side, Verdict
+from . import noise
+from .measured import Formula
+from .precision import KINDS, Array, first_place
+from .quantity import Quantity, to_host
 from .trial import wrong_class
 
 # ---- Integer and bool results: nothing rounds, but a comparison or an argument of a maximum may stand on the edge.

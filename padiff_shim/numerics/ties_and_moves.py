@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ...verdicts import Judgement, Side, Verdict
-from .. import noise
-from ..measured import Formula, JointResult
-from ..precision import KINDS, equal_in_value, first_place
-from ..ties import ROUNDINGS, Allowed, TiedCall, Ties
-from . import difference, formulas
+from ..verdicts import Judgement, Side, Verdict
+from . import difference, generic, noise
+from .measured import Formula, JointResult
+from .precision import KINDS, equal_in_value, first_place
+from .ties import ROUNDINGS, Allowed, TiedCall, Ties
 from .trial import wrong_class
 from .verdict import judge
 
@@ -32,7 +31,7 @@ def results(
     torch_: torch.Tensor,
     kernel: Kernel,
     operands: Sequence[torch.Tensor],
-    variants: Mapping[str, formulas.Variant],
+    variants: Mapping[str, generic.Variant],
 ) -> Judgement:
     """Judge two results of one shape and dtype. ``variants``: what a kernel may do instead, by name."""
     stats = difference.stats_of(paddle, torch_)
@@ -62,12 +61,12 @@ def results(
 
 
 def _matching_variant(
-    accused: torch.Tensor, bad: torch.Tensor, operands: Sequence[torch.Tensor], variants: Mapping[str, formulas.Variant]
+    accused: torch.Tensor, bad: torch.Tensor, operands: Sequence[torch.Tensor], variants: Mapping[str, generic.Variant]
 ) -> str | None:
     """The first variant whose very values one side has."""
     wide = [noise.wide(tensor) for tensor in operands]
     for name, variant in variants.items():
-        value = formulas.value_of(variant, wide, accused.dtype)
+        value = generic.value_of(variant, wide, accused.dtype)
         if value is None or value.shape != accused.shape:
             continue
         if bool((equal_in_value(accused, value.to(accused.dtype)) | ~bad).all()):
@@ -77,7 +76,7 @@ def _matching_variant(
 
 @dataclass
 class Sums(Formula):
-    """The gradient of such an op: what is measured of other formulas is known of it."""
+    """The gradient of such an op: what is measured of other generic is known of it."""
 
     def probe(self, runs: int) -> None:
         """Nothing is left to measure."""
@@ -107,14 +106,14 @@ def gradients(
     kernel: Kernel,
     operands: Sequence[torch.Tensor],
     movable: int,
-    variants: Mapping[str, formulas.Variant],
+    variants: Mapping[str, generic.Variant],
     *,
     rng: np.random.Generator,
     audit: bool = False,
 ) -> Judgement:
     """Judge two gradients of one shape and dtype."""
     formula = Sums.over(kernel, operands, movable, paddle.dtype)
-    formula.named = lambda: formulas.hypotheses(formula, variants)
+    formula.named = lambda: generic.hypotheses(formula, variants)
     return judge(formula, paddle, torch_, rng=rng, audit=audit)
 
 
@@ -145,7 +144,7 @@ def settle(
     call: TiedCall,
     paddle: torch.Tensor,
     torch_: torch.Tensor,
-    variants: Mapping[str, formulas.Variant],
+    variants: Mapping[str, generic.Variant],
 ) -> Settled | None:
     """Hold both sides' answers at ties against what is allowed; None where no operand stands at a tie.
 
@@ -193,7 +192,7 @@ def _refused(
     allowed: Allowed,
     sides: Sequence[torch.Tensor],
     stats: dict[str, Any],
-    variants: Mapping[str, formulas.Variant],
+    variants: Mapping[str, generic.Variant],
 ) -> Judgement:
     """WRONG, or what explains it: an answer that is none of those allowed at a tie."""
     guilty = [side for side, bad in zip(SIDES, allowed.refused) if bool(bad.any())]
@@ -215,12 +214,12 @@ def _refused(
     return Judgement(wrong_class(number, bad.numel()), whose, reason=f"{' and '.join(guilty)}: {text}", stats=stats)
 
 
-def _named(call: TiedCall, allowed: Allowed, accused: torch.Tensor, variants: Mapping[str, formulas.Variant]) -> str | None:
-    """The first of the other formulas that gives all of a side's answers at ties."""
+def _named(call: TiedCall, allowed: Allowed, accused: torch.Tensor, variants: Mapping[str, generic.Variant]) -> str | None:
+    """The first of the other generic that gives all of a side's answers at ties."""
     if not accused.is_floating_point():
         return None
     for name, variant in variants.items():
-        value = formulas.value_of(variant, call.wide, accused.dtype)
+        value = generic.value_of(variant, call.wide, accused.dtype)
         if value is None or value.shape != accused.shape:
             continue
         room = call.roundoff * ROUNDINGS * torch.maximum(value.abs(), accused.double().abs())

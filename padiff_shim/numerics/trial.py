@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...verdicts import NEGLIGIBLE, Verdict
-from ..bounds import FAR_INSIDE
-from ..precision import Array, accumulation, confidence, norm, rms
-from ..precision import rms as rms_of
-from ..quantity import Evaluation, Quantity, Staged, to_host
+from ..verdicts import NEGLIGIBLE, Verdict
+from .bounds import FAR_INSIDE
 from .difference import TensorDifference
+from .precision import Array, accumulation, confidence, norm, rms
+from .precision import rms as rms_of
+from .quantity import Evaluation, Quantity, Staged, to_host
 
 # ---- Two kernels' results on one sample of outputs, in units of the rounding bound.
 

@@ -1,1 +1,0 @@
-"""From two results and an oracle to a verdict."""
